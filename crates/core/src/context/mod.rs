@@ -1,0 +1,20 @@
+//! The arithmetic of a model's context: when it is full, what is kept, what is cleared.
+//!
+//! Owns the selection of messages after a compaction, of the tail a compaction keeps and of the
+//! tool outputs that are pruned. Writes no summary and calls no model: it only says which messages
+//! and parts are meant. Messages come in stream order, never ordered by id.
+
+mod filter;
+mod limit;
+mod prune;
+mod tail;
+
+pub use filter::{CompletedCompaction, completed_compactions, filter_compacted};
+pub use limit::{Limits, Settings, estimate, is_overflow, token_count, usable};
+pub use prune::{mark_compacted, select_prune};
+pub use tail::{Tail, recent_budget, replay_point, select_tail};
+
+use crate::model::{Message, Part};
+
+/// A message with its parts, in the order of the stream.
+pub type Entry = (Message, Vec<Part>);

@@ -1,0 +1,298 @@
+//! Identifiers in OpenCode's format: parsed once at the border, opaque afterwards.
+//!
+//! An id names a thing and never orders anything: the 48-bit time field wraps every 2^36 ms (last on
+//! 2026-08-14), so newer ids may sort before older ones. Order is a matter of sequence numbers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Millis;
+
+/// Longest accepted body of an id, R30.
+const MAX_BODY: usize = 64;
+/// Longest accepted project id; OpenCode uses commit hashes, fast hashes and the word `global`.
+const MAX_PROJECT: usize = 128;
+const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const TIME_MASK: u64 = (1 << 48) - 1;
+
+/// Why a text is not an id of the wanted kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a {kind} id")]
+pub struct IdError {
+    /// The kind that was asked for, in words.
+    pub kind: &'static str,
+    /// The refused text, cut to a readable length.
+    pub text: String,
+}
+
+impl IdError {
+    fn new(kind: &'static str, text: &str) -> Self {
+        Self {
+            kind,
+            text: text.chars().take(80).collect(),
+        }
+    }
+}
+
+fn is_id_body(body: &str) -> bool {
+    (1..=MAX_BODY).contains(&body.len())
+        && body
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+/// Accepts `prefix_body` and the legacy `prefixbody`.
+fn accepts(prefix: &str, text: &str) -> bool {
+    text.strip_prefix(prefix)
+        .is_some_and(|rest| is_id_body(rest.strip_prefix('_').unwrap_or(rest)))
+}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident $prefix:literal $kind:literal $order:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// The letters every id of this kind begins with.
+            pub const PREFIX: &'static str = $prefix;
+
+            /// Mints an id from a tick of the caller's [`Ticker`] and 14 random bytes.
+            #[must_use]
+            pub fn mint(tick: Tick, random: [u8; 14]) -> Self {
+                Self(mint($prefix, Order::$order, tick, random))
+            }
+
+            /// The id as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = IdError;
+
+            fn try_from(text: String) -> Result<Self, IdError> {
+                if accepts($prefix, &text) { Ok(Self(text)) } else { Err(IdError::new($kind, &text)) }
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                Self::try_from(text.to_owned())
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// Identifies one session; minted descending, as OpenCode's clients expect.
+    SessionId "ses" "session" Descending;
+    /// Identifies one message.
+    MessageId "msg" "message" Ascending;
+    /// Identifies one part of a message.
+    PartId "prt" "part" Ascending;
+    /// Identifies one permission request.
+    PermissionId "per" "permission request" Ascending;
+    /// Identifies one question.
+    QuestionId "que" "question" Ascending;
+    /// Identifies one event on the wire.
+    EventId "evt" "event" Ascending;
+    /// Identifies one turn.
+    TurnId "trn" "turn" Ascending;
+    /// Identifies one workspace of a project.
+    WorkspaceId "wrk" "workspace" Ascending;
+}
+
+/// Identifies one project: a root commit, a hash or the word `global`; not in the prefix scheme.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ProjectId(String);
+
+impl ProjectId {
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for ProjectId {
+    type Error = IdError;
+
+    fn try_from(text: String) -> Result<Self, IdError> {
+        let fits = (1..=MAX_PROJECT).contains(&text.len())
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        if fits {
+            Ok(Self(text))
+        } else {
+            Err(IdError::new("project", &text))
+        }
+    }
+}
+
+impl std::str::FromStr for ProjectId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        Self::try_from(text.to_owned())
+    }
+}
+
+impl From<ProjectId> for String {
+    fn from(id: ProjectId) -> Self {
+        id.0
+    }
+}
+
+impl std::fmt::Display for ProjectId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Order {
+    Ascending,
+    Descending,
+}
+
+/// A moment plus a counter that tells apart the ids of one millisecond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tick {
+    now: Millis,
+    counter: u16,
+}
+
+/// Hands out ticks; one per process, so that two ids of one millisecond differ in their time field.
+#[derive(Debug, Default)]
+pub struct Ticker {
+    last: Option<Millis>,
+    counter: u16,
+}
+
+impl Ticker {
+    /// Returns the tick for an id made at `now`; the first of a millisecond has counter 1.
+    pub fn tick(&mut self, now: Millis) -> Tick {
+        if self.last != Some(now) {
+            self.last = Some(now);
+            self.counter = 0;
+        }
+        self.counter = self.counter.wrapping_add(1);
+        Tick {
+            now,
+            counter: self.counter,
+        }
+    }
+}
+
+fn mint(prefix: &str, order: Order, tick: Tick, random: [u8; 14]) -> String {
+    let value = (tick.now.0 as u64)
+        .wrapping_mul(4096)
+        .wrapping_add(u64::from(tick.counter));
+    let field = match order {
+        Order::Ascending => value & TIME_MASK,
+        Order::Descending => !value & TIME_MASK,
+    };
+    let mut text = format!("{prefix}_{field:012x}");
+    text.extend(
+        random
+            .iter()
+            .map(|b| char::from(ALPHABET[usize::from(*b) % 62])),
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZERO: [u8; 14] = [0; 14];
+    /// 2026-08-14 11:19:55.136Z, when the time field wrapped.
+    const WRAP: i64 = 1_786_706_395_136;
+
+    fn tick(ms: i64) -> Tick {
+        Ticker::default().tick(Millis(ms))
+    }
+
+    #[test]
+    fn a_minted_id_has_the_form_of_opencode() {
+        let id = SessionId::mint(tick(1_794_728_448_904), *b"0123456789ABCD");
+        assert_eq!(id.as_str().len(), 30);
+        // Recorded from the real program for the same millisecond: ses_e21d92c77ffe…
+        assert!(id.as_str().starts_with("ses_e21d92c77ffe"), "{id}");
+        let message = MessageId::mint(tick(1_794_728_449_001), ZERO);
+        assert_eq!(message.as_str(), "msg_1de26d3e900100000000000000");
+    }
+
+    #[test]
+    fn ids_of_one_millisecond_differ_and_count_from_one() {
+        let mut ticker = Ticker::default();
+        let one = MessageId::mint(ticker.tick(Millis(5)), ZERO);
+        let two = MessageId::mint(ticker.tick(Millis(5)), ZERO);
+        let next = MessageId::mint(ticker.tick(Millis(6)), ZERO);
+        assert_eq!(one.as_str(), "msg_00000000500100000000000000");
+        assert_eq!(two.as_str(), "msg_00000000500200000000000000");
+        assert_eq!(next.as_str(), "msg_00000000600100000000000000");
+    }
+
+    #[test]
+    fn ids_made_after_the_wrap_sort_before_older_ones() {
+        // W19: this is why nothing here is ever ordered by id.
+        let before = MessageId::mint(tick(WRAP - 1), ZERO);
+        let after = MessageId::mint(tick(WRAP + 1), ZERO);
+        assert!(after < before, "{after} {before}");
+        let old = SessionId::mint(tick(WRAP - 1), ZERO);
+        let new = SessionId::mint(tick(WRAP + 1), ZERO);
+        assert!(new > old, "descending ids turn round too: {new} {old}");
+    }
+
+    #[test]
+    fn r30_accepts_prefix_and_a_short_plain_body_only() {
+        for good in ["ses_a", "ses_A-b_9", "sesLEGACY", "ses_nope"] {
+            assert!(good.parse::<SessionId>().is_ok(), "{good}");
+        }
+        let long = format!("ses_{}", "x".repeat(65));
+        for bad in [
+            "", "ses", "ses_", "msg_abc", "ses_a/b", "ses_a b", "ses_ä", "SES_a", &long,
+        ] {
+            assert!(bad.parse::<SessionId>().is_err(), "{bad}");
+        }
+        assert!(
+            format!("ses_{}", "x".repeat(64))
+                .parse::<SessionId>()
+                .is_ok()
+        );
+        for bad in ["", "../up", "a b", "a/b"] {
+            assert!(bad.parse::<ProjectId>().is_err(), "{bad}");
+        }
+        assert!("global".parse::<ProjectId>().is_ok());
+    }
+
+    #[test]
+    fn a_refused_id_is_quoted_and_cut() {
+        let error = "x"
+            .repeat(500)
+            .parse::<PartId>()
+            .expect_err("not a part id");
+        assert_eq!(error.text.len(), 80);
+        assert!(error.to_string().ends_with("is not a part id"));
+    }
+}

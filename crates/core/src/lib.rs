@@ -1,0 +1,19 @@
+//! The words and the rules of Turnstone.
+//!
+//! Owns ids, the session/message/part model, events, the turn and tool machines, permission rules
+//! and the arithmetic of context. Everything here is a pure function of its arguments: `now` and
+//! random bytes come from the caller; nothing reads a clock, a file, the environment or a network.
+
+pub mod context;
+pub mod event;
+pub mod fork;
+pub mod id;
+pub mod machine;
+pub mod model;
+pub mod name;
+pub mod permission;
+pub mod place;
+pub mod time;
+pub mod tool;
+pub mod turn;
+pub mod wire;

@@ -1,0 +1,405 @@
+//! Parts: the pieces of a message, and the states of a tool call.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Number, Value};
+
+use super::{Extra, Failure, Tokens};
+use crate::id::{MessageId, PartId, SessionId};
+
+/// One part of a message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// Names the part.
+    pub id: PartId,
+    /// The session it belongs to.
+    pub session: SessionId,
+    /// The message it belongs to.
+    pub message: MessageId,
+    /// What it is.
+    pub body: PartBody,
+}
+
+/// Every kind of part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum PartBody {
+    /// Text of a person or a model.
+    Text(Text),
+    /// A model's reasoning.
+    Reasoning(Reasoning),
+    /// An attached file.
+    File(FilePart),
+    /// A mention of an agent.
+    Agent(AgentPart),
+    /// A tool call.
+    Tool(Box<Tool>),
+    /// A model call begins.
+    StepStart(StepStart),
+    /// A model call ended.
+    StepFinish(StepFinish),
+    /// A tree of the worktree; only in old stores.
+    Snapshot(SnapshotPart),
+    /// What a step changed.
+    Patch(Patch),
+    /// Work handed to a subagent.
+    Subtask(Subtask),
+    /// A failed attempt; only in old stores.
+    Retry(Retry),
+    /// A request to compact the context.
+    Compaction(Compaction),
+    /// A kind this version does not know; it comes from imports only, see [`PartBody::lenient`].
+    #[serde(untagged, deserialize_with = "refuse")]
+    Opaque(OpaquePart),
+}
+
+/// A part of an unknown kind, kept as it came.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OpaquePart(pub Extra);
+
+fn refuse<'de, D: Deserializer<'de>>(_: D) -> Result<OpaquePart, D::Error> {
+    Err(serde::de::Error::custom("unknown part type"))
+}
+
+impl PartBody {
+    /// Reads a part body; one of an unknown type is kept as it came instead of being refused.
+    ///
+    /// # Errors
+    ///
+    /// A known type whose fields are wrong, or a value without a `type`.
+    pub fn lenient(value: Value) -> Result<Self, serde_json::Error> {
+        let known = value.get("type").and_then(Value::as_str).map(is_known_type);
+        match (known, value) {
+            (Some(false), Value::Object(map)) => Ok(Self::Opaque(OpaquePart(map))),
+            (_, value) => serde_json::from_value(value),
+        }
+    }
+
+    /// The word in the `type` field.
+    #[must_use]
+    pub fn type_name(&self) -> &str {
+        match self {
+            Self::Text(_) => "text",
+            Self::Reasoning(_) => "reasoning",
+            Self::File(_) => "file",
+            Self::Agent(_) => "agent",
+            Self::Tool(_) => "tool",
+            Self::StepStart(_) => "step-start",
+            Self::StepFinish(_) => "step-finish",
+            Self::Snapshot(_) => "snapshot",
+            Self::Patch(_) => "patch",
+            Self::Subtask(_) => "subtask",
+            Self::Retry(_) => "retry",
+            Self::Compaction(_) => "compaction",
+            Self::Opaque(part) => part
+                .0
+                .get("type")
+                .and_then(Value::as_str)
+                .unwrap_or("unknown"),
+        }
+    }
+}
+
+fn is_known_type(name: &str) -> bool {
+    matches!(
+        name,
+        "text"
+            | "reasoning"
+            | "file"
+            | "agent"
+            | "tool"
+            | "step-start"
+            | "step-finish"
+            | "snapshot"
+            | "patch"
+            | "subtask"
+            | "retry"
+            | "compaction"
+    )
+}
+
+/// Text of a person or a model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Text {
+    /// The text.
+    pub text: String,
+    /// Written by the program on somebody's behalf.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synthetic: Option<bool>,
+    /// Not sent to the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<bool>,
+    /// When it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<Span>,
+    /// What the provider added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Value>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A model's reasoning.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reasoning {
+    /// The text.
+    pub text: String,
+    /// What the provider added, such as signatures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Value>,
+    /// When it was written.
+    pub time: Span,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A stretch of time, open until it ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Span {
+    /// Its beginning.
+    pub start: Number,
+    /// Its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Number>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// An attached file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FilePart {
+    /// Its media type.
+    pub mime: String,
+    /// Its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filename: Option<String>,
+    /// `data:`, `file:` or `http(s):`.
+    pub url: String,
+    /// Where in the prompt it was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Value>,
+    /// Fields this version does not know; for an attachment also its ids.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A mention of an agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentPart {
+    /// The agent.
+    pub name: String,
+    /// Where in the prompt it was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Value>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A tool call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tool {
+    /// The provider's name of the call.
+    #[serde(rename = "callID")]
+    pub call: String,
+    /// The tool.
+    pub tool: String,
+    /// How far it got.
+    pub state: ToolState,
+    /// What the provider added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Value>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// How far a tool call got. Which state may follow which is decided by [`crate::tool`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "lowercase")]
+pub enum ToolState {
+    /// The model is still writing the input.
+    Pending {
+        /// What of the input could be read.
+        input: Value,
+        /// The input as it was streamed.
+        #[serde(default)]
+        raw: String,
+        /// Fields this version does not know.
+        #[serde(flatten)]
+        extra: Extra,
+    },
+    /// The tool runs.
+    Running {
+        /// Its input.
+        input: Value,
+        /// What it says it does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+        /// What it reports meanwhile.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<Value>,
+        /// When it began.
+        time: ToolTime,
+        /// Fields this version does not know.
+        #[serde(flatten)]
+        extra: Extra,
+    },
+    /// The tool ended well.
+    Completed {
+        /// Its input.
+        input: Value,
+        /// Its output.
+        output: String,
+        /// What it did.
+        title: String,
+        /// What it reports.
+        metadata: Value,
+        /// When it began and ended.
+        time: ToolTime,
+        /// Files it returned.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attachments: Option<Vec<Value>>,
+        /// Fields this version does not know.
+        #[serde(flatten)]
+        extra: Extra,
+    },
+    /// The tool failed or was cut off.
+    Error {
+        /// Its input.
+        input: Value,
+        /// What went wrong.
+        error: String,
+        /// What it had reported.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<Value>,
+        /// When it began and ended.
+        time: ToolTime,
+        /// Fields this version does not know.
+        #[serde(flatten)]
+        extra: Extra,
+    },
+}
+
+/// The moments of a tool call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolTime {
+    /// When it began.
+    pub start: Number,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Number>,
+    /// When its output was cleared from the context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compacted: Option<Number>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A model call begins.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepStart {
+    /// The tree of the worktree at that moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A model call ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepFinish {
+    /// Why the model stopped.
+    pub reason: String,
+    /// The tree of the worktree at that moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// The cost of the step.
+    pub cost: Number,
+    /// The tokens of the step.
+    pub tokens: Tokens,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A tree of the worktree; only in old stores.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SnapshotPart {
+    /// The tree.
+    pub snapshot: String,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// What a step changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Patch {
+    /// The tree before the step.
+    pub hash: String,
+    /// The changed files, absolute.
+    pub files: Vec<String>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Work handed to a subagent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Subtask {
+    /// What it is told.
+    pub prompt: String,
+    /// What people read.
+    pub description: String,
+    /// The agent.
+    pub agent: String,
+    /// The model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Value>,
+    /// The command it came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A failed attempt; only in old stores.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Retry {
+    /// Which attempt.
+    pub attempt: Number,
+    /// What went wrong.
+    pub error: Failure,
+    /// When.
+    pub time: Value,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A request to compact the context.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// Asked for by the program, not by a person.
+    pub auto: bool,
+    /// The context had overflowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overflow: Option<bool>,
+    /// The first message kept as it is.
+    #[serde(
+        rename = "tail_start_id",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub tail_start: Option<MessageId>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}

@@ -1,0 +1,90 @@
+//! Projects and the names by which they are found again.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Number, Value};
+
+use super::Extra;
+use crate::id::ProjectId;
+
+/// A place of work: one repository or directory with its sandboxes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Project {
+    /// Names the project; minted once, never recomputed (R31).
+    pub id: ProjectId,
+    /// Its primary directory.
+    pub worktree: String,
+    /// `git`, or absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vcs: Option<String>,
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its picture and colour.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub icon: Option<Value>,
+    /// Commands run at start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands: Option<Value>,
+    /// When things happened.
+    pub time: ProjectTime,
+    /// Further directories.
+    #[serde(default)]
+    pub sandboxes: Vec<String>,
+    /// The facts by which the project is found again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<Alias>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The moments of a project.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProjectTime {
+    /// When it was first seen.
+    pub created: Number,
+    /// When it was last changed.
+    pub updated: Number,
+    /// When its instructions were written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initialized: Option<Number>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// One fact by which a project may be found again; it only names candidates (R31).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Alias {
+    /// What kind of fact.
+    pub kind: AliasKind,
+    /// The fact.
+    pub value: String,
+}
+
+/// The kinds of facts a project is found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AliasKind {
+    /// The first commit; never that of a shallow clone.
+    RootCommit,
+    /// The remote called origin, as `host/path`.
+    Origin,
+    /// The git directory shared by all worktrees.
+    CommonDir,
+    /// A directory of the project.
+    Directory,
+}
+
+impl AliasKind {
+    /// The word the database uses.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RootCommit => "root-commit",
+            Self::Origin => "origin",
+            Self::CommonDir => "common-dir",
+            Self::Directory => "directory",
+        }
+    }
+}

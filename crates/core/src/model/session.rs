@@ -1,0 +1,280 @@
+//! Sessions: what one conversation with an agent knows of itself.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Number;
+
+use super::{Extra, Tokens};
+use crate::id::{MessageId, PartId, ProjectId, SessionId, WorkspaceId};
+use crate::permission::Rule;
+
+/// One session. Its usage is derived from its parts and therefore not a field, see [`Usage`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// Names the session.
+    pub id: SessionId,
+    /// Two random words, used in file names.
+    pub slug: String,
+    /// The project it belongs to.
+    #[serde(rename = "projectID")]
+    pub project: ProjectId,
+    /// The workspace it runs in, where there is one.
+    #[serde(
+        rename = "workspaceID",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub workspace: Option<WorkspaceId>,
+    /// Absolute directory, or empty.
+    pub directory: String,
+    /// The directory relative to the worktree, `/` separated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The session that started this one as a subagent.
+    #[serde(rename = "parentID", default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionId>,
+    /// Where a fork was taken (R40).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// Line counts of what the session changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Summary>,
+    /// The public link, while shared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+    /// The title people see.
+    pub title: String,
+    /// The agent of the newest prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The model of the newest prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<SessionModel>,
+    /// The version of the program that created the session.
+    pub version: String,
+    /// Free data of the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Extra>,
+    /// When things happened.
+    pub time: SessionTime,
+    /// Rules of this session, appended to the agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission: Option<Vec<Rule>>,
+    /// Where the conversation stands, while reverted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revert: Option<Revert>,
+    /// Usage a foreign store had counted, see [`UsageBase`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage_base: Option<UsageBase>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The moments of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionTime {
+    /// When it was created.
+    pub created: Number,
+    /// When it was last changed in a way people care about.
+    pub updated: Number,
+    /// When a compaction began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compacting: Option<Number>,
+    /// When it was archived; any finite number, as OpenCode accepts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived: Option<Number>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Where a fork was taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The session it was copied from.
+    #[serde(rename = "sessionID")]
+    pub session: SessionId,
+    /// The first message that was not copied; absent when all were.
+    #[serde(rename = "messageID", default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
+    /// The sequence number of the original at that moment.
+    pub seq: crate::time::Seq,
+}
+
+/// Line counts and, in older stores, the diffs themselves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Lines added.
+    pub additions: Number,
+    /// Lines removed.
+    pub deletions: Number,
+    /// Files changed.
+    pub files: Number,
+    /// The changes, where the store kept them here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diffs: Option<Vec<FileDiff>>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The change of one file; lenient, because old stores left fields out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileDiff {
+    /// The file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The patch in jsdiff form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch: Option<String>,
+    /// Lines added.
+    pub additions: Number,
+    /// Lines removed.
+    pub deletions: Number,
+    /// `added`, `deleted` or `modified`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// `before` and `after` of 1.2.10, and fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The public side of a share; its secret is kept apart and never leaves the store's owner.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// The link.
+    pub url: String,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The model a session prefers. The key is `id` here and `modelID` in messages, as in OpenCode.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionModel {
+    /// The model.
+    pub id: String,
+    /// Who serves it.
+    #[serde(rename = "providerID")]
+    pub provider: String,
+    /// Its variant; the word `default` when none was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Where a reverted conversation stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Revert {
+    /// The first message that is taken back.
+    #[serde(rename = "messageID")]
+    pub message: MessageId,
+    /// The first part that is taken back, when only a part of the message is.
+    #[serde(rename = "partID", default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartId>,
+    /// The tree that redo would bring back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// What the revert changed on disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Cost and tokens of a session, counted from its step-finish parts.
+///
+/// Kept in whole numbers (cost in 10⁻¹² of the currency) so that sums are exact in any order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Cost in 10⁻¹² units.
+    pub cost: i64,
+    /// Tokens sent.
+    pub input: i64,
+    /// Tokens received.
+    pub output: i64,
+    /// Tokens of reasoning.
+    pub reasoning: i64,
+    /// Tokens read from a cache.
+    pub cache_read: i64,
+    /// Tokens written to a cache.
+    pub cache_write: i64,
+}
+
+const COST_UNIT: f64 = 1e12;
+
+impl Usage {
+    /// Counts what one step reported.
+    #[must_use]
+    pub fn of_step(cost: &Number, tokens: &Tokens) -> Self {
+        Self {
+            cost: (cost.as_f64().unwrap_or(0.0) * COST_UNIT).round() as i64,
+            input: whole(&tokens.input),
+            output: whole(&tokens.output),
+            reasoning: whole(&tokens.reasoning),
+            cache_read: whole(&tokens.cache.read),
+            cache_write: whole(&tokens.cache.write),
+        }
+    }
+
+    /// Returns the sum of both; saturates rather than wraps on absurd input.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        self.zip(other, i64::saturating_add)
+    }
+
+    /// Returns the difference of both.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        self.zip(other, i64::saturating_sub)
+    }
+
+    fn zip(self, other: Self, f: impl Fn(i64, i64) -> i64) -> Self {
+        Self {
+            cost: f(self.cost, other.cost),
+            input: f(self.input, other.input),
+            output: f(self.output, other.output),
+            reasoning: f(self.reasoning, other.reasoning),
+            cache_read: f(self.cache_read, other.cache_read),
+            cache_write: f(self.cache_write, other.cache_write),
+        }
+    }
+
+    /// The cost as OpenCode writes it.
+    #[must_use]
+    pub fn cost_number(self) -> Number {
+        number(self.cost as f64 / COST_UNIT)
+    }
+}
+
+/// What a foreign store had counted for an imported session, and what its parts added up to then.
+///
+/// While the parts still add up to `counted`, the foreign figures are shown exactly as they were.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UsageBase {
+    /// The imported cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Number>,
+    /// The imported tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Tokens>,
+    /// The sum over the imported step-finish parts.
+    pub counted: Usage,
+}
+
+fn whole(n: &Number) -> i64 {
+    n.as_i64()
+        .unwrap_or_else(|| n.as_f64().unwrap_or(0.0).round() as i64)
+}
+
+/// The JSON number of `value`: whole where it is whole, as JavaScript writes it.
+#[must_use]
+pub(crate) fn number(value: f64) -> Number {
+    if value.fract() == 0.0 && value.abs() < 9e15 {
+        return Number::from(value as i64);
+    }
+    Number::from_f64(value).unwrap_or_else(|| Number::from(0))
+}

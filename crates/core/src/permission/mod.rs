@@ -1,0 +1,21 @@
+//! Permission rules: which of them decides whether a tool may act, and why.
+//!
+//! Owns the wildcard, the order of sources (R38), the built-in rules and the effects of an answer.
+//! Asks nobody and stores nothing: pending requests and rules come in, decisions go out.
+
+mod builtin;
+mod config;
+mod decision;
+mod reply;
+mod rule;
+mod wildcard;
+
+pub use builtin::{BuiltinAgent, Directories, agent_rules, defaults, tool_output_rules};
+pub use config::{ConfigError, from_config};
+pub use decision::{
+    Decision, Explanation, Layer, RuleIndex, Source, Verdict, decide, disabled, evaluate, explain,
+    inherited, ordered,
+};
+pub use reply::{Effects, ReplyError, Resolved, reply};
+pub use rule::{Action, Rule};
+pub use wildcard::matches;

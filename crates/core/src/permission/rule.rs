@@ -1,0 +1,58 @@
+//! One rule and what it may decide.
+
+use serde::{Deserialize, Serialize};
+
+/// One rule; in a list, the last that matches wins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// Which permission, with wildcards.
+    pub permission: String,
+    /// What for, with wildcards.
+    pub pattern: String,
+    /// What follows.
+    pub action: Action,
+}
+
+/// What a rule decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// Go ahead.
+    Allow,
+    /// Never.
+    Deny,
+    /// Ask a person.
+    Ask,
+}
+
+impl Rule {
+    /// A rule of these words.
+    #[must_use]
+    pub fn new(permission: &str, pattern: &str, action: Action) -> Self {
+        Self {
+            permission: permission.to_owned(),
+            pattern: pattern.to_owned(),
+            action,
+        }
+    }
+}
+
+impl Action {
+    /// The word configuration and wire use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Ask => "ask",
+        }
+    }
+
+    /// The action with this word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Allow, Self::Deny, Self::Ask]
+            .into_iter()
+            .find(|action| action.as_str() == word)
+    }
+}

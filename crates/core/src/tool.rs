@@ -1,0 +1,293 @@
+//! The machine of a tool call: which state may follow which, and how an open call is closed.
+//!
+//! Owns the phases of [`ToolState`] and the table between them. Knows no tool and runs none.
+//!
+//! A first state may be any: subtasks and shells begin in `running`, imported calls come complete.
+//! Completion follows `running` only, as OpenCode accepts it: a provider that runs a tool itself
+//! also reports the call before its result, so `pending → completed` is a lost step, not a short
+//! cut. Failure may follow `pending`, because a call whose turn ends is closed where it stands.
+//! A closed call never changes, except that pruning sets `time.compacted` on a completed one.
+
+use serde_json::{Map, Number, Value};
+
+use crate::machine::{Repeat, Row};
+use crate::model::{Extra, ToolState, ToolTime};
+use crate::time::Millis;
+
+/// How far a tool call got, without its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// The model is still writing the input.
+    Pending,
+    /// The tool runs.
+    Running,
+    /// The tool ended well.
+    Completed,
+    /// The tool failed or was cut off.
+    Error,
+}
+
+/// How a state follows the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advance {
+    /// There was none before.
+    First,
+    /// It differs from the one before.
+    Moved,
+    /// It equals the one before: a repeat, nothing to write.
+    Same,
+}
+
+/// A state that may not follow the one before; nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a {from} tool call cannot become {to}: {why}", from = from.as_str(), to = to.as_str())]
+pub struct IllegalTool {
+    /// The phase the call is in.
+    pub from: Phase,
+    /// The phase that was refused.
+    pub to: Phase,
+    /// Which rule refused it.
+    pub why: &'static str,
+}
+
+impl Phase {
+    /// Every phase.
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Running, Self::Completed, Self::Error];
+
+    /// The word in the `status` field.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Error => "error",
+        }
+    }
+
+    /// The phase with this word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.as_str() == word)
+    }
+
+    /// True until the call has ended.
+    #[must_use]
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Pending | Self::Running)
+    }
+}
+
+impl std::fmt::Display for Phase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl ToolState {
+    /// How far the call got.
+    #[must_use]
+    pub const fn phase(&self) -> Phase {
+        match self {
+            Self::Pending { .. } => Phase::Pending,
+            Self::Running { .. } => Phase::Running,
+            Self::Completed { .. } => Phase::Completed,
+            Self::Error { .. } => Phase::Error,
+        }
+    }
+}
+
+/// Decides whether `to` may follow `from`, the stored state, or none.
+///
+/// # Errors
+///
+/// [`IllegalTool`] for whatever the table does not allow.
+pub fn advance(from: Option<&ToolState>, to: &ToolState) -> Result<Advance, IllegalTool> {
+    let Some(from) = from else {
+        return Ok(Advance::First);
+    };
+    if from == to {
+        return Ok(Advance::Same);
+    }
+    let (before, after) = (from.phase(), to.phase());
+    let refused = |why| {
+        Err(IllegalTool {
+            from: before,
+            to: after,
+            why,
+        })
+    };
+    match (before, after) {
+        (Phase::Pending, Phase::Pending | Phase::Running | Phase::Error)
+        | (Phase::Running, Phase::Running | Phase::Completed | Phase::Error) => Ok(Advance::Moved),
+        (Phase::Completed, Phase::Completed) if is_prune(from, to) => Ok(Advance::Moved),
+        (Phase::Pending, Phase::Completed) => refused("it never ran"),
+        (Phase::Running, Phase::Pending) => refused("it runs already"),
+        (Phase::Completed, Phase::Completed) => refused("only time.compacted may be set"),
+        // Whatever the table does not allow is refused.
+        (Phase::Completed | Phase::Error, _) => refused("it has ended"),
+    }
+}
+
+/// True if the only difference is a `time.compacted` that was set, or set anew; never taken away.
+fn is_prune(from: &ToolState, to: &ToolState) -> bool {
+    let ToolState::Completed {
+        time: ToolTime {
+            compacted: Some(mark),
+            ..
+        },
+        ..
+    } = to
+    else {
+        return false;
+    };
+    let mut marked = from.clone();
+    if let ToolState::Completed { time, .. } = &mut marked {
+        time.compacted = Some(mark.clone());
+    }
+    marked == *to
+}
+
+/// Returns what an open call becomes when its turn ends without it; `None` for a closed one.
+///
+/// The input, the metadata and the start are kept; `interrupted: true` joins the metadata. A call
+/// that was still pending has no start: it starts and ends `now`.
+#[must_use]
+pub fn close(state: &ToolState, reason: &str, now: Millis) -> Option<ToolState> {
+    let (input, metadata, time, extra) = match state {
+        ToolState::Pending { input, extra, .. } => {
+            let start = Number::from(now.0);
+            let time = ToolTime {
+                start,
+                end: None,
+                compacted: None,
+                extra: Extra::new(),
+            };
+            (input, None, time, extra)
+        }
+        ToolState::Running {
+            input,
+            metadata,
+            time,
+            extra,
+            ..
+        } => (input, metadata.as_ref(), time.clone(), extra),
+        ToolState::Completed { .. } | ToolState::Error { .. } => return None,
+    };
+    Some(ToolState::Error {
+        input: input.clone(),
+        error: reason.to_owned(),
+        metadata: Some(interrupted(metadata)),
+        time: ToolTime {
+            end: Some(Number::from(now.0)),
+            ..time
+        },
+        extra: extra.clone(),
+    })
+}
+
+/// The metadata of a call that was cut off; what is not an object is kept under `value`.
+fn interrupted(metadata: Option<&Value>) -> Value {
+    let mut map = match metadata {
+        Some(Value::Object(map)) => map.clone(),
+        None | Some(Value::Null) => Map::new(),
+        Some(other) => Map::from_iter([("value".to_owned(), other.clone())]),
+    };
+    map.insert("interrupted".to_owned(), Value::Bool(true));
+    Value::Object(map)
+}
+
+/// The table of the machine, found by running it over a sample of every phase.
+#[must_use]
+pub fn table() -> Vec<Row> {
+    let pruned = (
+        "pruned",
+        Phase::Completed,
+        sample(Phase::Completed, 1, true),
+    );
+    let written = Phase::ALL.map(|phase| (phase.as_str(), phase, sample(phase, 1, false)));
+    written
+        .into_iter()
+        .chain([pruned])
+        .map(|(event, to, state)| row(event, to, &state))
+        .collect()
+}
+
+fn row(event: &str, to: Phase, state: &ToolState) -> Row {
+    let pruned = matches!(state, ToolState::Completed { time, .. } if time.compacted.is_some());
+    // A pruned call differs from the stored one in nothing else, a written one in its input.
+    let stored = |phase| Some(sample(phase, i64::from(pruned), false));
+    let none = [("none", None)];
+    let (mut from, mut refused) = (Vec::new(), Vec::new());
+    for (name, before) in none
+        .into_iter()
+        .chain(Phase::ALL.map(|phase| (phase.as_str(), stored(phase))))
+    {
+        match advance(before.as_ref(), state) {
+            Ok(_) => from.push(name),
+            Err(_) => refused.push(name),
+        }
+    }
+    let repeat = match advance(Some(state), state) {
+        Ok(Advance::Same) => Repeat::Nothing,
+        Ok(Advance::First | Advance::Moved) => Repeat::Moves,
+        Err(_) => Repeat::Refused,
+    };
+    let writes = match to {
+        _ if pruned => "part (its output stays stored), event `message.part.updated`",
+        Phase::Pending | Phase::Running => "part, event `message.part.updated`",
+        Phase::Completed | Phase::Error => {
+            "part with its output and end, event `message.part.updated`"
+        }
+    };
+    Row {
+        event: event.to_owned(),
+        from,
+        to: to.as_str(),
+        refused,
+        writes,
+        repeat,
+    }
+}
+
+/// A state of a phase; two samples with different numbers differ in their input.
+fn sample(phase: Phase, number: i64, compacted: bool) -> ToolState {
+    let input = serde_json::json!({ "n": number });
+    let extra = Extra::new;
+    let at = |end: Option<i64>| ToolTime {
+        start: Number::from(1),
+        end: end.map(Number::from),
+        compacted: compacted.then(|| Number::from(3)),
+        extra: extra(),
+    };
+    match phase {
+        Phase::Pending => ToolState::Pending {
+            input,
+            raw: String::new(),
+            extra: extra(),
+        },
+        Phase::Running => ToolState::Running {
+            input,
+            title: None,
+            metadata: None,
+            time: at(None),
+            extra: extra(),
+        },
+        Phase::Completed => ToolState::Completed {
+            input,
+            output: String::new(),
+            title: String::new(),
+            metadata: Value::Object(Map::new()),
+            time: at(Some(2)),
+            attachments: None,
+            extra: extra(),
+        },
+        Phase::Error => ToolState::Error {
+            input,
+            error: String::new(),
+            metadata: None,
+            time: at(Some(2)),
+            extra: extra(),
+        },
+    }
+}

@@ -1,0 +1,356 @@
+//! The turn machine (R28): which event may follow which state, live and in replay alike.
+//!
+//! Owns the states of a turn, its events and the one table between them. Knows no store, no lease
+//! and no clock; whether an owner is alive is told by the caller.
+//!
+//! Repeats: every event that finds its own result already there changes nothing, so that a retry
+//! after a lost acknowledgement is safe. `Started` in `running`, `Asked` in `waiting` (also: a
+//! second request of a parallel call) and `Answered` in `running` (also: an answer to one call
+//! while another still works) return the same state; so does the same end. Everything else that
+//! the table does not name is refused.
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::{Repeat, Row};
+
+/// How far a turn got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TurnState {
+    /// Taken on; nobody runs it yet.
+    Accepted,
+    /// A runner works on it.
+    Running,
+    /// The only open work is a permission, a question or a child.
+    Waiting,
+    /// Ended well.
+    Completed,
+    /// Ended by an error.
+    Failed,
+    /// Stopped by somebody.
+    Aborted,
+    /// Its runner died.
+    Interrupted,
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// Well.
+    Completed,
+    /// By an error.
+    Failed,
+    /// Stopped by somebody.
+    Aborted,
+    /// Its runner died.
+    Interrupted,
+}
+
+/// What happens to a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "lowercase")]
+pub enum TurnEvent {
+    /// A runner took it up.
+    Started,
+    /// It needs an answer before anything can go on.
+    Asked,
+    /// The answer came, or another call has work again.
+    Answered,
+    /// It is over.
+    Ended {
+        /// How it ended.
+        outcome: Outcome,
+    },
+}
+
+/// An event the state does not allow; nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a turn that is {from} cannot be {event}", from = from.as_str())]
+pub struct IllegalTransition {
+    /// The state the turn is in.
+    pub from: TurnState,
+    /// The name of the refused event.
+    pub event: &'static str,
+}
+
+/// What recovery does with a turn it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// Nothing: it has ended, somebody works on it, or the next runner takes it up.
+    Leave,
+    /// It ends as interrupted, and its open tool calls with it.
+    Interrupt,
+}
+
+impl TurnState {
+    /// Every state.
+    pub const ALL: [Self; 7] = [
+        Self::Accepted,
+        Self::Running,
+        Self::Waiting,
+        Self::Completed,
+        Self::Failed,
+        Self::Aborted,
+        Self::Interrupted,
+    ];
+
+    /// Returns the state after `event`; the same state means the event is a repeat.
+    ///
+    /// # Errors
+    ///
+    /// [`IllegalTransition`] for whatever the table does not allow.
+    pub fn after(self, event: &TurnEvent) -> Result<Self, IllegalTransition> {
+        match (self, event) {
+            (Self::Accepted | Self::Running, TurnEvent::Started) => Ok(Self::Running),
+            (Self::Running | Self::Waiting, TurnEvent::Asked) => Ok(Self::Waiting),
+            (Self::Waiting | Self::Running, TurnEvent::Answered) => Ok(Self::Running),
+            (Self::Accepted | Self::Running | Self::Waiting, TurnEvent::Ended { outcome }) => {
+                Ok(outcome.state())
+            }
+            // Ending twice in the same way is a retry, not a mistake.
+            (ended, TurnEvent::Ended { outcome }) if ended == outcome.state() => Ok(ended),
+            // Whatever the table does not allow is refused.
+            (from, event) => Err(IllegalTransition {
+                from,
+                event: event.name(),
+            }),
+        }
+    }
+
+    /// Decides what recovery does with a turn in this state (R28, R45).
+    ///
+    /// Only a `running` turn of a dead owner is interrupted. An `accepted` turn never ran, so
+    /// nothing of it can be half done: it stays for the next runner. A `waiting` turn stays too:
+    /// its answer is stored and the next runner resumes the call.
+    #[must_use]
+    pub const fn recovery(self, owner_alive: bool) -> Recovery {
+        match (self, owner_alive) {
+            (Self::Running, false) => Recovery::Interrupt,
+            _ => Recovery::Leave,
+        }
+    }
+
+    /// True until the turn has ended.
+    #[must_use]
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Accepted | Self::Running | Self::Waiting)
+    }
+
+    /// The word the database and the wire use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Aborted => "aborted",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// The state with this word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+}
+
+impl std::fmt::Display for TurnState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Outcome {
+    /// Every outcome.
+    pub const ALL: [Self; 4] = [
+        Self::Completed,
+        Self::Failed,
+        Self::Aborted,
+        Self::Interrupted,
+    ];
+
+    /// The state of a turn that ended so.
+    #[must_use]
+    pub const fn state(self) -> TurnState {
+        match self {
+            Self::Completed => TurnState::Completed,
+            Self::Failed => TurnState::Failed,
+            Self::Aborted => TurnState::Aborted,
+            Self::Interrupted => TurnState::Interrupted,
+        }
+    }
+
+    /// The word the database and the wire use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.state().as_str()
+    }
+}
+
+impl TurnEvent {
+    /// Every event.
+    pub const ALL: [Self; 7] = [
+        Self::Started,
+        Self::Asked,
+        Self::Answered,
+        Self::Ended {
+            outcome: Outcome::Completed,
+        },
+        Self::Ended {
+            outcome: Outcome::Failed,
+        },
+        Self::Ended {
+            outcome: Outcome::Aborted,
+        },
+        Self::Ended {
+            outcome: Outcome::Interrupted,
+        },
+    ];
+
+    /// The event in one word; an end is named by its outcome.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Asked => "asked",
+            Self::Answered => "answered",
+            Self::Ended { outcome } => outcome.as_str(),
+        }
+    }
+
+    const fn writes(&self) -> &'static str {
+        match self {
+            Self::Started => "turn, event `turn.started`",
+            Self::Asked => "turn, request, events `request.asked`, `turn.asked`",
+            Self::Answered => "turn, request, events `request.resolved`, `turn.answered`",
+            Self::Ended { .. } => {
+                "turn, its open tool parts, its open requests, one event for each, `turn.ended`"
+            }
+        }
+    }
+}
+
+/// The table of the machine, found by running it over every state and every event.
+#[must_use]
+pub fn table() -> Vec<Row> {
+    TurnEvent::ALL.iter().filter_map(row).collect()
+}
+
+fn row(event: &TurnEvent) -> Option<Row> {
+    let moves = |from: &TurnState| from.after(event).ok().filter(|to| to != from);
+    let to = TurnState::ALL.iter().find_map(moves)?;
+    let pick = |keep: &dyn Fn(&TurnState) -> bool| {
+        TurnState::ALL
+            .iter()
+            .filter(|state| keep(state))
+            .map(|state| state.as_str())
+            .collect()
+    };
+    Some(Row {
+        event: event.name().to_owned(),
+        from: pick(&|state| moves(state) == Some(to)),
+        to: to.as_str(),
+        refused: pick(&|state| state.after(event).is_err()),
+        writes: event.writes(),
+        repeat: match to.after(event) {
+            Ok(again) if again == to => Repeat::Nothing,
+            Ok(_) => Repeat::Moves,
+            Err(_) => Repeat::Refused,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_is_found_by_its_word_and_its_json() {
+        for state in TurnState::ALL {
+            assert_eq!(TurnState::parse(state.as_str()), Some(state));
+            let json = serde_json::to_value(state).expect("a word");
+            assert_eq!(json, state.as_str());
+        }
+        assert_eq!(TurnState::parse("Running"), None);
+        assert_eq!(
+            serde_json::to_value(Outcome::Aborted).expect("a word"),
+            "aborted"
+        );
+    }
+
+    #[test]
+    fn r28_the_path_of_a_turn_that_waits_is_allowed() {
+        let mut state = TurnState::Accepted;
+        let path = [
+            (TurnEvent::Started, TurnState::Running),
+            (TurnEvent::Asked, TurnState::Waiting),
+            (TurnEvent::Answered, TurnState::Running),
+            (
+                TurnEvent::Ended {
+                    outcome: Outcome::Completed,
+                },
+                TurnState::Completed,
+            ),
+        ];
+        for (event, expected) in path {
+            state = state.after(&event).expect("allowed");
+            assert_eq!(state, expected);
+        }
+        assert!(!state.is_open());
+    }
+
+    #[test]
+    fn r28_an_ended_turn_repeats_its_end_and_refuses_everything_else() {
+        for outcome in Outcome::ALL {
+            let ended = outcome.state();
+            for event in TurnEvent::ALL {
+                let expected = if event == (TurnEvent::Ended { outcome }) {
+                    Ok(ended)
+                } else {
+                    Err(IllegalTransition {
+                        from: ended,
+                        event: event.name(),
+                    })
+                };
+                assert_eq!(ended.after(&event), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn r28_only_running_turns_of_dead_owners_are_interrupted() {
+        for state in TurnState::ALL {
+            assert_eq!(state.recovery(true), Recovery::Leave);
+            let dead = state.recovery(false);
+            assert_eq!(
+                dead == Recovery::Interrupt,
+                state == TurnState::Running,
+                "{state}"
+            );
+        }
+    }
+
+    #[test]
+    fn r28_what_recovery_does_is_allowed_by_the_table() {
+        let end = TurnEvent::Ended {
+            outcome: Outcome::Interrupted,
+        };
+        for state in TurnState::ALL {
+            if state.recovery(false) == Recovery::Interrupt {
+                assert_eq!(state.after(&end), Ok(TurnState::Interrupted));
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_was_tried_and_where() {
+        let error = TurnState::Failed
+            .after(&TurnEvent::Asked)
+            .expect_err("refused");
+        assert_eq!(error.to_string(), "a turn that is failed cannot be asked");
+    }
+}

@@ -1,0 +1,75 @@
+//! Messages and parts: the body with its ids inside.
+
+use serde_json::Value;
+
+use super::shape::{self, Mode, ShapeError};
+use crate::id::{MessageId, SessionId};
+use crate::model::{Message, Part, PartBody, User};
+
+/// Returns a message as OpenCode shows it: the body, then `id` and `sessionID`.
+#[must_use]
+pub fn message_info(message: &Message) -> Value {
+    let mut map = shape::fields(&message.body);
+    map.insert("id".to_owned(), Value::from(message.id.as_str()));
+    map.insert(
+        "sessionID".to_owned(),
+        Value::from(message.session.as_str()),
+    );
+    Value::Object(map)
+}
+
+/// Reads a message in OpenCode's form.
+///
+/// # Errors
+///
+/// A field of the wrong type, a missing field, an unknown role, an id that is none.
+pub fn parse_message(value: Value) -> Result<Message, ShapeError> {
+    const WHAT: &str = "message";
+    let mut map = shape::object(WHAT, value)?;
+    let id: MessageId = shape::take(WHAT, &mut map, "id")?;
+    let session: SessionId = shape::take(WHAT, &mut map, "sessionID")?;
+    let body = shape::read(WHAT, Value::Object(map))?;
+    Ok(Message { id, session, body })
+}
+
+/// Returns the variant a user asked for: inside `model` today, at the top level in OpenCode 1.2.10.
+#[must_use]
+pub fn user_variant(user: &User) -> Option<&str> {
+    let old = || user.extra.get("variant").and_then(Value::as_str);
+    user.model.variant.as_deref().or_else(old)
+}
+
+/// Returns a part as OpenCode shows it: the body, then `id`, `sessionID` and `messageID`.
+#[must_use]
+pub fn part_info(part: &Part) -> Value {
+    let mut map = shape::fields(&part.body);
+    map.insert("id".to_owned(), Value::from(part.id.as_str()));
+    map.insert("sessionID".to_owned(), Value::from(part.session.as_str()));
+    map.insert("messageID".to_owned(), Value::from(part.message.as_str()));
+    Value::Object(map)
+}
+
+/// Reads a part in OpenCode's form.
+///
+/// # Errors
+///
+/// A field of the wrong type, a missing field, an id that is none; an unknown type in
+/// [`Mode::Strict`].
+pub fn parse_part(value: Value, mode: Mode) -> Result<Part, ShapeError> {
+    const WHAT: &str = "part";
+    let mut map = shape::object(WHAT, value)?;
+    let id = shape::take(WHAT, &mut map, "id")?;
+    let session = shape::take(WHAT, &mut map, "sessionID")?;
+    let message = shape::take(WHAT, &mut map, "messageID")?;
+    let value = Value::Object(map);
+    let body: PartBody = match mode {
+        Mode::Strict => shape::read(WHAT, value)?,
+        Mode::Lenient => PartBody::lenient(value).map_err(|e| ShapeError::new(WHAT, e))?,
+    };
+    Ok(Part {
+        id,
+        session,
+        message,
+        body,
+    })
+}

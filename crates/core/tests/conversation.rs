@@ -1,0 +1,609 @@
+//! Compaction and forks over whole conversations: the cases of 12.2, 12.4 and 5.4.
+
+use serde_json::{Value, json};
+use turnstone_core::context::{
+    Entry, Limits, Settings, completed_compactions, filter_compacted, mark_compacted,
+    recent_budget, replay_point, select_prune, select_tail,
+};
+use turnstone_core::fork::{ForkError, NewFork, fork_session, plan_fork};
+use turnstone_core::id::{MessageId, PartId, SessionId};
+use turnstone_core::model::{Message, MessageBody, Part, PartBody, Session};
+use turnstone_core::time::Millis;
+
+const SESSION: &str = "ses_one";
+
+fn message(id: &str, body: Value, parts: &[Value]) -> Entry {
+    let id: MessageId = format!("msg_{id}").parse().expect("an id");
+    let session: SessionId = SESSION.parse().expect("an id");
+    let part = |(index, body): (usize, &Value)| Part {
+        id: format!("prt_{}-{index}", &id.as_str()[4..])
+            .parse()
+            .expect("an id"),
+        session: session.clone(),
+        message: id.clone(),
+        body: serde_json::from_value(body.clone()).expect("a part"),
+    };
+    let parts = parts.iter().enumerate().map(part).collect();
+    let body: MessageBody = serde_json::from_value(body).expect("a message");
+    (Message { id, session, body }, parts)
+}
+
+fn user_with(id: &str, parts: &[Value]) -> Entry {
+    let model = json!({ "providerID": "p", "modelID": "m" });
+    let body =
+        json!({ "role": "user", "time": { "created": 1 }, "agent": "build", "model": model });
+    message(id, body, parts)
+}
+
+fn user(id: &str) -> Entry {
+    user_with(id, &[json!({ "type": "text", "text": id })])
+}
+
+fn compaction(id: &str, tail: Option<&str>) -> Entry {
+    let mut part = json!({ "type": "compaction", "auto": true });
+    if let Some(tail) = tail {
+        part["tail_start_id"] = format!("msg_{tail}").into();
+    }
+    user_with(id, &[part])
+}
+
+/// An answer; `more` overwrites its fields.
+fn said(id: &str, parent: &str, more: &Value, parts: &[Value]) -> Entry {
+    let zero =
+        json!({ "input": 0, "output": 0, "reasoning": 0, "cache": { "read": 0, "write": 0 } });
+    let mut body = json!({
+        "role": "assistant", "time": { "created": 1 }, "parentID": format!("msg_{parent}"),
+        "modelID": "m", "providerID": "p", "mode": "build", "agent": "build",
+        "path": { "cwd": "/", "root": "/" }, "cost": 0, "tokens": zero,
+    });
+    for (key, value) in more.as_object().expect("fields") {
+        body[key] = value.clone();
+    }
+    message(id, body, parts)
+}
+
+fn assistant(id: &str, parent: &str) -> Entry {
+    said(
+        id,
+        parent,
+        &json!({ "finish": "stop" }),
+        &[json!({ "type": "text", "text": id })],
+    )
+}
+
+fn summary(id: &str, parent: &str) -> Entry {
+    said(
+        id,
+        parent,
+        &json!({ "summary": true, "finish": "stop" }),
+        &[],
+    )
+}
+
+fn names<'a>(messages: impl IntoIterator<Item = &'a Entry>) -> Vec<&'a str> {
+    messages
+        .into_iter()
+        .map(|(message, _)| &message.id.as_str()[4..])
+        .collect()
+}
+
+/// What is left of a conversation given in stream order.
+fn seen(messages: &[Entry]) -> Vec<String> {
+    let left = filter_compacted(messages.iter().rev().cloned());
+    names(&left).into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn section_12_2_without_a_compaction_everything_is_seen_in_order() {
+    assert_eq!(seen(&[]), Vec::<String>::new());
+    let messages = [
+        user("u1"),
+        assistant("a1", "u1"),
+        user("u2"),
+        assistant("a2", "u2"),
+    ];
+    assert_eq!(seen(&messages), ["u1", "a1", "u2", "a2"]);
+}
+
+#[test]
+fn section_12_2_a_compaction_cuts_and_stays_itself() {
+    let messages = [
+        user("u1"),
+        assistant("a1", "u1"),
+        compaction("c", None),
+        summary("s", "c"),
+        user("u2"),
+        assistant("a2", "u2"),
+    ];
+    assert_eq!(seen(&messages), ["c", "s", "u2", "a2"]);
+}
+
+#[test]
+fn section_12_2_what_is_older_is_not_even_read() {
+    let messages = [user("u1"), compaction("c", None), summary("s", "c")];
+    let mut read = 0;
+    let left = filter_compacted(messages.into_iter().rev().inspect(|_| read += 1));
+    assert_eq!((left.len(), read), (2, 2));
+}
+
+#[test]
+fn section_12_2_an_incomplete_compaction_does_not_cut() {
+    let error = json!({ "name": "UnknownError", "data": { "message": "x" } });
+    let failed = json!({ "summary": true, "finish": "error", "error": error });
+    for incomplete in [
+        assistant("s", "c"),
+        said("s", "c", &json!({ "summary": true }), &[]),
+        said("s", "c", &failed, &[]),
+        summary("s", "other"),
+    ] {
+        let messages = [user("u1"), compaction("c", None), incomplete, user("u2")];
+        assert_eq!(seen(&messages), ["u1", "c", "s", "u2"]);
+    }
+    let unanswered = [user("u1"), compaction("c", None)];
+    assert_eq!(seen(&unanswered), ["u1", "c"]);
+    // A summary whose parent asked for no compaction cuts nothing.
+    let strange = [user("u1"), user("u2"), summary("s", "u2")];
+    assert_eq!(seen(&strange), ["u1", "u2", "s"]);
+}
+
+#[test]
+fn section_12_2_a_tail_comes_after_the_summary() {
+    let messages = [
+        user("u1"),
+        assistant("a1", "u1"),
+        user("u2"),
+        assistant("a2", "u2"),
+        compaction("c", Some("u2")),
+        summary("s", "c"),
+        user("u3"),
+        assistant("a3", "u3"),
+    ];
+    assert_eq!(seen(&messages), ["c", "s", "u2", "a2", "u3", "a3"]);
+}
+
+#[test]
+fn section_12_2_a_tail_may_start_inside_a_turn() {
+    let messages = [
+        user("u1"),
+        assistant("a1", "u1"),
+        assistant("a2", "u1"),
+        compaction("c", Some("a2")),
+        summary("s", "c"),
+    ];
+    assert_eq!(seen(&messages), ["c", "s", "a2"]);
+}
+
+#[test]
+fn section_12_2_the_latest_of_repeated_compactions_wins() {
+    let messages = [
+        user("u1"),
+        compaction("c1", None),
+        summary("s1", "c1"),
+        user("u2"),
+        assistant("a2", "u2"),
+        compaction("c2", Some("u2")),
+        summary("s2", "c2"),
+        user("u3"),
+    ];
+    assert_eq!(seen(&messages), ["c2", "s2", "u2", "a2", "u3"]);
+    // A tail that reaches back over an older compaction keeps it as it is.
+    let over = [
+        user("u1"),
+        compaction("c1", Some("u1")),
+        summary("s1", "c1"),
+        user("u2"),
+        compaction("c2", Some("u1")),
+        summary("s2", "c2"),
+    ];
+    assert_eq!(seen(&over), ["c2", "s2", "u1", "c1", "s1", "u2"]);
+}
+
+#[test]
+fn section_8_4_a_failed_compaction_with_a_tail_hides_nothing() {
+    let failed = said("s", "c", &json!({ "summary": true }), &[]);
+    let messages = [
+        user("u1"),
+        user("u2"),
+        compaction("c", Some("u2")),
+        failed,
+        user("u3"),
+    ];
+    assert_eq!(seen(&messages), ["u1", "u2", "c", "s", "u3"]);
+}
+
+#[test]
+fn section_8_4_a_tail_that_is_gone_hides_nothing() {
+    let messages = [
+        user("u1"),
+        compaction("c", Some("gone")),
+        summary("s", "c"),
+        user("u2"),
+    ];
+    assert_eq!(seen(&messages), ["u1", "c", "s", "u2"]);
+    let itself = [
+        user("u1"),
+        compaction("c", Some("c")),
+        summary("s", "c"),
+        user("u2"),
+    ];
+    assert_eq!(seen(&itself), ["c", "s", "u2"]);
+}
+
+#[test]
+fn section_8_3_completed_compactions_are_found_by_position() {
+    let messages = [
+        user("u1"),
+        compaction("c1", None),
+        summary("s1", "c1"),
+        compaction("c2", None),
+        said("s2", "c2", &json!({ "summary": true }), &[]),
+    ];
+    let found = completed_compactions(&messages);
+    assert_eq!(
+        found
+            .iter()
+            .map(|c| (c.request, c.summary))
+            .collect::<Vec<_>>(),
+        [(1, 2)]
+    );
+}
+
+/// Chooses a tail where every message takes 10 tokens; gives its first message.
+fn tail(messages: &[Entry], turns: Option<usize>, budget: u64) -> Option<String> {
+    let settings = Settings {
+        tail_turns: turns,
+        ..Settings::default()
+    };
+    let size = |messages: &[Entry]| messages.len() as u64 * 10;
+    let tail = select_tail(messages, &settings, budget, size)?;
+    assert_eq!(messages[tail.start].0.id, tail.id);
+    Some(tail.id.as_str()[4..].to_owned())
+}
+
+fn three_turns() -> Vec<Entry> {
+    let turn = |n: u8| {
+        let (u, a, b) = (format!("u{n}"), format!("a{n}"), format!("b{n}"));
+        [user(&u), assistant(&a, &u), assistant(&b, &u)]
+    };
+    (1..=3).flat_map(turn).collect()
+}
+
+#[test]
+fn section_12_4_the_tail_shrinks_to_its_budget() {
+    let messages = three_turns();
+    assert_eq!(tail(&messages, None, 60).as_deref(), Some("u2"));
+    assert_eq!(tail(&messages, None, 59).as_deref(), Some("a2"));
+    assert_eq!(tail(&messages, None, 40).as_deref(), Some("b2"));
+    assert_eq!(tail(&messages, None, 30).as_deref(), Some("u3"));
+    assert_eq!(tail(&messages, None, 20).as_deref(), Some("a3"));
+}
+
+#[test]
+fn section_12_4_there_is_no_tail_if_nothing_fits_or_everything_does() {
+    let messages = three_turns();
+    assert_eq!(tail(&messages, None, 9), None);
+    assert_eq!(tail(&messages, None, 0), None);
+    assert_eq!(
+        tail(&messages, None, 90),
+        None,
+        "nothing would be left to summarise"
+    );
+    assert_eq!(tail(&messages, None, 89).as_deref(), Some("a1"));
+    assert_eq!(tail(&[], None, 100), None);
+    assert_eq!(tail(&[assistant("a", "u")], None, 100), None);
+    assert_eq!(
+        tail(&[user("u")], None, 5),
+        None,
+        "a turn of one message cannot be cut"
+    );
+}
+
+#[test]
+fn section_8_3_the_number_of_turns_may_be_limited() {
+    let messages = three_turns();
+    assert_eq!(tail(&messages, Some(0), 1_000), None);
+    assert_eq!(tail(&messages, Some(1), 1_000).as_deref(), Some("u3"));
+    assert_eq!(tail(&messages, Some(2), 1_000).as_deref(), Some("u2"));
+    assert_eq!(tail(&messages, Some(9), 60).as_deref(), Some("u2"));
+}
+
+#[test]
+fn section_8_3_a_compaction_begins_no_turn() {
+    let messages = [
+        user("u1"),
+        assistant("a1", "u1"),
+        user("u2"),
+        compaction("c", None),
+    ];
+    assert_eq!(tail(&messages, Some(1), 1_000).as_deref(), Some("u2"));
+}
+
+#[test]
+fn section_8_3_the_budget_of_the_tail_is_a_quarter_in_bounds() {
+    let budget = |context, settings: &Settings| {
+        recent_budget(
+            Limits {
+                context,
+                input: 0,
+                output: 0,
+            },
+            settings,
+        )
+    };
+    let plain = Settings::default();
+    assert_eq!(budget(33_000, &plain), 2_000);
+    assert_eq!(budget(72_000, &plain), 10_000);
+    assert_eq!(budget(1_000_000, &plain), 15_000);
+    let configured = Settings {
+        preserve_recent_tokens: Some(7),
+        ..Settings::default()
+    };
+    assert_eq!(budget(1_000_000, &configured), 7);
+}
+
+#[test]
+fn section_8_3_an_overflow_replays_the_turn_before_if_others_are_left() {
+    let messages = [
+        user("u1"),
+        assistant("a1", "u1"),
+        user("u2"),
+        assistant("a2", "u2"),
+        compaction("c", None),
+    ];
+    assert_eq!(replay_point(&messages, 4), Some(2));
+    assert_eq!(replay_point(&messages[2..], 2), None);
+    assert_eq!(replay_point(&[], 0), None);
+}
+
+/// A tool call with an output of so many tokens.
+fn call(tool: &str, tokens: usize) -> Value {
+    json!({
+        "type": "tool", "callID": "c", "tool": tool,
+        "state": {
+            "status": "completed", "input": {}, "output": "x".repeat(tokens * 4), "title": "",
+            "metadata": {}, "time": { "start": 1, "end": 2 },
+        },
+    })
+}
+
+/// Two turns after the calls, so that the calls may be pruned.
+fn with_calls(calls: &[Value]) -> Vec<Entry> {
+    let calls = said("a0", "u0", &json!({}), calls);
+    let late = said("a2", "u2", &json!({}), &[call("bash", 90_000)]);
+    vec![
+        user("u0"),
+        calls,
+        user("u1"),
+        assistant("a1", "u1"),
+        user("u2"),
+        late,
+    ]
+}
+
+fn pruned(messages: &[Entry]) -> Vec<String> {
+    select_prune(messages)
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+#[test]
+fn section_8_5_outputs_beyond_the_protected_ones_are_pruned_newest_first() {
+    let calls: Vec<Value> = [20_000, 10_001, 20_000, 20_000]
+        .map(|n| call("bash", n))
+        .to_vec();
+    assert_eq!(pruned(&with_calls(&calls)), ["prt_a0-1", "prt_a0-0"]);
+}
+
+#[test]
+fn section_8_5_nothing_is_pruned_for_less_than_the_minimum() {
+    let exactly: Vec<Value> = [20_000, 40_000].map(|n| call("bash", n)).to_vec();
+    assert_eq!(pruned(&with_calls(&exactly)), Vec::<String>::new());
+    let more: Vec<Value> = [20_001, 40_000].map(|n| call("bash", n)).to_vec();
+    assert_eq!(pruned(&with_calls(&more)), ["prt_a0-0"]);
+    // The call that crosses the line goes itself.
+    assert_eq!(pruned(&with_calls(&[call("bash", 40_001)])), ["prt_a0-0"]);
+}
+
+#[test]
+fn section_8_5_the_newest_two_turns_are_never_pruned() {
+    let messages = with_calls(&[]);
+    assert_eq!(pruned(&messages), Vec::<String>::new());
+    assert_eq!(
+        pruned(&[
+            user("u"),
+            said("a", "u", &json!({}), &[call("bash", 90_000)])
+        ]),
+        [""; 0]
+    );
+}
+
+#[test]
+fn section_12_4_skills_are_never_pruned() {
+    assert_eq!(
+        pruned(&with_calls(&[call("skill", 90_000)])),
+        Vec::<String>::new()
+    );
+    let calls = [
+        call("bash", 30_000),
+        call("skill", 90_000),
+        call("bash", 40_000),
+    ];
+    assert_eq!(pruned(&with_calls(&calls)), ["prt_a0-0"]);
+}
+
+#[test]
+fn section_8_5_the_search_ends_at_a_summary_and_at_an_output_pruned_before() {
+    let mut messages = vec![
+        user("c"),
+        said("s", "c", &json!({ "summary": true }), &[call("x", 90_000)]),
+    ];
+    messages.extend(with_calls(&[call("bash", 40_000)]));
+    assert_eq!(pruned(&messages), Vec::<String>::new());
+    let mut before = call("bash", 10);
+    before["state"]["time"]["compacted"] = 5.into();
+    let calls = [call("bash", 90_000), before, call("bash", 40_000)];
+    assert_eq!(pruned(&with_calls(&calls)), Vec::<String>::new());
+}
+
+#[test]
+fn section_8_5_a_pruned_call_keeps_its_output_and_is_a_legal_step() {
+    let (_, parts) = said("a", "u", &json!({}), &[call("bash", 3)]);
+    let PartBody::Tool(tool) = &parts[0].body else {
+        panic!("a tool part")
+    };
+    let marked = mark_compacted(&tool.state, Millis(7)).expect("a completed call");
+    assert!(turnstone_core::tool::advance(Some(&tool.state), &marked).is_ok());
+    let json = serde_json::to_value(&marked).expect("JSON");
+    assert_eq!(
+        (&json["time"]["compacted"], &json["output"]),
+        (&json!(7), &json!("xxxxxxxxxxxx"))
+    );
+    assert_eq!(mark_compacted(&marked, Millis(8)), None);
+}
+
+/// Forks with counted ids: `msg_f1`, `prt_f1` and so on.
+fn fork(messages: &[Entry], at: Option<&str>) -> Result<Vec<Entry>, ForkError> {
+    let at: Option<MessageId> = at.map(|id| format!("msg_{id}").parse().expect("an id"));
+    let (mut message, mut part) = (0, 0);
+    let new_message = || {
+        message += 1;
+        format!("msg_f{message}")
+            .parse::<MessageId>()
+            .expect("an id")
+    };
+    let new_part = || {
+        part += 1;
+        format!("prt_f{part}").parse::<PartId>().expect("an id")
+    };
+    let into: SessionId = "ses_fork".parse().expect("an id");
+    let plan = plan_fork(messages, at.as_ref(), &into, new_message, new_part)?;
+    assert_eq!(plan.renamed.len(), plan.messages.len());
+    for ((old, new), ((original, _), (copy, parts))) in
+        plan.renamed.iter().zip(messages.iter().zip(&plan.messages))
+    {
+        assert_eq!((old, new), (&original.id, &copy.id));
+        assert_eq!(copy.session, into);
+        assert!(
+            parts
+                .iter()
+                .all(|part| part.session == into && part.message == copy.id)
+        );
+    }
+    Ok(plan.messages)
+}
+
+fn parent(entry: &Entry) -> &str {
+    match &entry.0.body {
+        MessageBody::Assistant(said) => said.parent.as_str(),
+        MessageBody::User(_) => panic!("a user message has no parent"),
+    }
+}
+
+#[test]
+fn section_5_4_a_fork_copies_what_comes_before_the_message() {
+    let messages = [
+        user("u1"),
+        assistant("a1", "u1"),
+        user("u2"),
+        assistant("a2", "u2"),
+    ];
+    assert_eq!(fork(&messages, None).expect("a plan").len(), 4);
+    let copy = fork(&messages, Some("u2")).expect("a plan");
+    assert_eq!(names(&copy), ["f1", "f2"]);
+    assert_eq!(parent(&copy[1]), "msg_f1");
+    assert_eq!(copy[1].1[0].id.as_str(), "prt_f2");
+    assert_eq!(copy[1].1[0].body, messages[1].1[0].body);
+    assert_eq!(fork(&messages, Some("u1")).expect("a plan"), []);
+}
+
+#[test]
+fn w19_a_fork_is_cut_by_position_when_ids_are_not_in_order() {
+    let messages = [
+        user("z9"),
+        assistant("m5", "z9"),
+        user("a1"),
+        assistant("q7", "a1"),
+    ];
+    let copy = fork(&messages, Some("a1")).expect("a plan");
+    assert_eq!(copy.len(), 2);
+    assert_eq!(copy[0].1[0].body, messages[0].1[0].body);
+}
+
+#[test]
+fn section_5_4_a_fork_at_an_unknown_message_is_refused() {
+    let refused = fork(&[user("u1")], Some("nope")).expect_err("refused");
+    assert_eq!(
+        refused,
+        ForkError::NoSuchMessage("msg_nope".parse().expect("an id"))
+    );
+}
+
+#[test]
+fn section_5_4_a_parent_that_was_not_copied_stays() {
+    let copy = fork(&[assistant("a1", "gone"), user("u2")], None).expect("a plan");
+    assert_eq!(parent(&copy[0]), "msg_gone");
+}
+
+#[test]
+fn section_12_2_a_tail_follows_its_messages_into_a_fork() {
+    let messages = [
+        user("u1"),
+        user("u2"),
+        assistant("a2", "u2"),
+        compaction("c", Some("u2")),
+        summary("s", "c"),
+        user("u3"),
+    ];
+    let copy = fork(&messages, Some("u3")).expect("a plan");
+    // u1→f1, u2→f2, a2→f3, c→f4, s→f5
+    assert_eq!(seen(&copy), ["f4", "f5", "f2", "f3"]);
+}
+
+#[test]
+fn section_5_4_a_tail_outside_the_fork_is_dropped() {
+    let messages = [compaction("c", Some("elsewhere")), summary("s", "c")];
+    let copy = fork(&messages, None).expect("a plan");
+    let PartBody::Compaction(part) = &copy[0].1[0].body else {
+        panic!("a compaction part")
+    };
+    assert_eq!(part.tail_start, None);
+}
+
+#[test]
+fn section_5_4_ids_inside_attachments_are_copied_as_they_are() {
+    let mut with_file = call("read", 1);
+    with_file["state"]["attachments"] = json!([{ "type": "file", "id": "prt_old", "messageID": "msg_a1", "mime": "x", "url": "y" }]);
+    let messages = [user("u1"), said("a1", "u1", &json!({}), &[with_file])];
+    let copy = fork(&messages, None).expect("a plan");
+    assert_eq!(copy[1].1[0].body, messages[1].1[0].body);
+}
+
+#[test]
+fn r40_a_forked_session_is_a_root_that_remembers_its_origin() {
+    let original: Session = serde_json::from_value(json!({
+        "id": "ses_one", "slug": "a-b", "projectID": "p", "directory": "/d", "path": "sub",
+        "workspaceID": "wrk_1", "parentID": "ses_p", "title": "T (fork #2)", "agent": "plan",
+        "model": { "id": "m", "providerID": "p" }, "version": "1", "metadata": { "deep": { "n": [1] } },
+        "time": { "created": 1, "updated": 2, "archived": 3 }, "share": { "url": "u" },
+        "permission": [{ "permission": "*", "pattern": "*", "action": "deny" }],
+        "revert": { "messageID": "msg_1" }, "summary": { "additions": 1, "deletions": 0, "files": 1 },
+        "cost": 3,
+    }))
+    .expect("a session");
+    let origin = json!({ "sessionID": "ses_one", "messageID": "msg_9", "seq": 41 });
+    let fork = NewFork {
+        id: "ses_fork".parse().expect("an id"),
+        slug: "c-d".into(),
+        version: "2".into(),
+        now: Millis(50),
+        origin: serde_json::from_value(origin.clone()).expect("an origin"),
+    };
+    let expected = json!({
+        "id": "ses_fork", "slug": "c-d", "projectID": "p", "directory": "/d", "path": "sub",
+        "workspaceID": "wrk_1", "origin": origin, "title": "T (fork #3)", "version": "2",
+        "metadata": { "deep": { "n": [1] } }, "time": { "created": 50, "updated": 50 },
+    });
+    let session = fork_session(&original, fork);
+    assert_eq!(serde_json::to_value(session).expect("JSON"), expected);
+}

@@ -1,0 +1,150 @@
+//! A private copy of a database that somebody else may be writing (R30).
+//!
+//! Opening a database, even for reading, may create files beside it and may write to it. So the file
+//! and its `-wal` are copied into a directory of our own, and only the copy is opened.
+//!
+//! A copy is taken as good if the main file held the same bytes before and after, and the copied
+//! beginning of the `-wal` is still its beginning. A live writer only appends to the `-wal`, and SQLite
+//! ignores an unfinished end; what moves pages into the main file changes it and means another attempt.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use fs_err as fs;
+use tempfile::TempDir;
+
+use super::{Options, SourceError};
+
+const ATTEMPTS: u32 = 40;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A private copy; it is gone when this is dropped.
+#[derive(Debug)]
+pub(super) struct PrivateCopy {
+    dir: TempDir,
+}
+
+impl PrivateCopy {
+    /// Copies `source` once it holds still.
+    pub(super) fn of(source: &Path, options: &Options) -> Result<Self, SourceError> {
+        let dir = scratch(options)?;
+        let copy = Self { dir };
+        for _ in 0..ATTEMPTS {
+            if copy.attempt(source)? {
+                return Ok(copy);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Err(SourceError::Unstable { path: source.to_path_buf() })
+    }
+
+    /// The copied database.
+    pub(super) fn path(&self) -> PathBuf {
+        self.dir.path().join("copy.db")
+    }
+
+    fn attempt(&self, source: &Path) -> Result<bool, SourceError> {
+        let (wal, journal) = (beside(source, "-wal"), beside(source, "-journal"));
+        let before = (stamp(source)?, stamp(&journal)?);
+        let main = self.copy(source, &self.path())?;
+        let log = self.copy(&wal, &beside(&self.path(), "-wal"))?;
+        let roll = self.copy(&journal, &beside(&self.path(), "-journal"))?;
+        let after = (stamp(source)?, stamp(&journal)?);
+        Ok(before == after
+            && main == begins(source, main.len)?
+            && log == begins(&wal, log.len)?
+            && roll == begins(&journal, roll.len)?)
+    }
+
+    /// Copies one file; a missing one leaves no copy.
+    fn copy(&self, from: &Path, to: &Path) -> Result<Content, SourceError> {
+        let scratch = |source| SourceError::Scratch { path: self.dir.path().to_path_buf(), source };
+        let Some(mut input) = open(from)? else {
+            if to.exists() {
+                fs::remove_file(to).map_err(scratch)?;
+            }
+            return Ok(Content::default());
+        };
+        let mut output = fs::File::create(to).map_err(scratch)?;
+        digest(&mut input, u64::MAX, |bytes| output.write_all(bytes)).map_err(|error| match error {
+            Fault::Read(source) => SourceError::Unreadable { path: from.to_path_buf(), source },
+            Fault::Write(source) => scratch(source),
+        })
+    }
+}
+
+/// Makes a directory only this user can enter.
+pub(super) fn scratch(options: &Options) -> Result<TempDir, SourceError> {
+    let place = options.scratch.clone().unwrap_or_else(std::env::temp_dir);
+    tempfile::Builder::new()
+        .prefix("turnstone-import-")
+        .tempdir_in(&place)
+        .map_err(|source| SourceError::Scratch { path: place, source })
+}
+
+/// `path` with `suffix` after its file name.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// How long a stretch of bytes is, and what it hashes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Content {
+    len: u64,
+    hash: Option<blake3::Hash>,
+}
+
+enum Fault {
+    Read(io::Error),
+    Write(io::Error),
+}
+
+/// Reads up to `limit` bytes and passes them on.
+fn digest(
+    input: &mut fs::File,
+    limit: u64,
+    mut pass: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Result<Content, Fault> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; 1 << 18];
+    let mut len = 0;
+    while len < limit {
+        let want = usize::try_from(limit - len).unwrap_or(usize::MAX).min(buffer.len());
+        let got = input.read(&mut buffer[..want]).map_err(Fault::Read)?;
+        if got == 0 {
+            break;
+        }
+        hasher.update(&buffer[..got]);
+        pass(&buffer[..got]).map_err(Fault::Write)?;
+        len += got as u64;
+    }
+    Ok(Content { len, hash: Some(hasher.finalize()) })
+}
+
+/// What the first `len` bytes of a file are now.
+fn begins(path: &Path, len: u64) -> Result<Content, SourceError> {
+    let Some(mut input) = open(path)? else { return Ok(Content::default()) };
+    digest(&mut input, len, |_| Ok(())).map_err(|Fault::Read(source) | Fault::Write(source)| {
+        SourceError::Unreadable { path: path.to_path_buf(), source }
+    })
+}
+
+fn open(path: &Path) -> Result<Option<fs::File>, SourceError> {
+    match fs::File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(SourceError::Unreadable { path: path.to_path_buf(), source }),
+    }
+}
+
+fn stamp(path: &Path) -> Result<Option<(u64, SystemTime)>, SourceError> {
+    let unreadable = |source| SourceError::Unreadable { path: path.to_path_buf(), source };
+    match fs::metadata(path) {
+        Ok(meta) => Ok(Some((meta.len(), meta.modified().map_err(unreadable)?))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(unreadable(source)),
+    }
+}

@@ -1,0 +1,176 @@
+//! Projections of projects, sessions and what belongs to a session as a whole.
+
+use rusqlite::{Connection, params};
+use serde::Deserialize;
+use serde_json::Number;
+use turnstone_core::event::EventKind;
+use turnstone_core::model::Alias;
+
+use super::Applied;
+use crate::error::{Result, StoreError};
+
+/// Reads what a projection needs of a payload; the rest is skipped unparsed.
+pub(super) fn head<'a, T: Deserialize<'a>>(event: &Applied<'a>) -> Result<T> {
+    let json = event
+        .payload
+        .ok_or_else(|| StoreError::Internal(format!("{} without a payload", event.kind)))?;
+    Ok(serde_json::from_str(json)?)
+}
+
+pub(super) fn session_of(event: &Applied<'_>) -> Result<i64> {
+    event
+        .session
+        .ok_or_else(|| StoreError::Internal(format!("{} without a session", event.kind)))
+}
+
+fn real(n: &Number) -> f64 {
+    n.as_f64().unwrap_or(0.0)
+}
+
+#[derive(Deserialize)]
+struct ProjectHead {
+    id: String,
+    worktree: String,
+    #[serde(default)]
+    aliases: Vec<Alias>,
+}
+
+pub(super) fn project(conn: &Connection, event: &Applied<'_>) -> Result<()> {
+    let head: ProjectHead = head(event)?;
+    conn.prepare_cached(
+        "INSERT INTO project (num, id, worktree, image) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (num) DO UPDATE SET worktree = excluded.worktree, image = excluded.image",
+    )?
+    .execute((event.entity, head.id, head.worktree, event.cursor))?;
+    conn.prepare_cached("DELETE FROM project_alias WHERE project = ?1")?.execute([event.entity])?;
+    for alias in head.aliases {
+        conn.prepare_cached(
+            "INSERT OR IGNORE INTO project_alias (kind, value, project) VALUES (?1, ?2, ?3)",
+        )?
+        .execute((alias.kind.as_str(), alias.value, event.entity))?;
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct SessionHead {
+    id: String,
+    #[serde(rename = "projectID")]
+    project: String,
+    #[serde(rename = "workspaceID")]
+    workspace: Option<String>,
+    #[serde(rename = "parentID")]
+    parent: Option<String>,
+    directory: String,
+    path: Option<String>,
+    title: String,
+    time: TimeHead,
+}
+
+#[derive(Deserialize)]
+struct TimeHead {
+    created: Number,
+    updated: Number,
+    archived: Option<Number>,
+}
+
+pub(super) fn session(conn: &Connection, event: &Applied<'_>) -> Result<()> {
+    if event.kind == EventKind::SessionDeleted {
+        // The rows themselves go in small batches, see `purge`.
+        conn.prepare_cached("UPDATE session SET hidden = 1 WHERE num = ?1")?
+            .execute([event.entity])?;
+        return Ok(());
+    }
+    let head: SessionHead = head(event)?;
+    let written = conn
+        .prepare_cached(
+            "INSERT INTO session (num, id, project, parent, workspace, directory, path, title,
+                                  created, updated, archived, actor, image)
+             SELECT ?1, ?2, project.num, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13
+             FROM project WHERE project.id = ?3
+             ON CONFLICT (num) DO UPDATE SET
+               project = excluded.project, parent = excluded.parent,
+               workspace = excluded.workspace, directory = excluded.directory,
+               path = excluded.path, title = excluded.title, created = excluded.created,
+               updated = excluded.updated, archived = excluded.archived, image = excluded.image",
+        )?
+        .execute(params![
+            event.entity,
+            head.id,
+            head.project,
+            head.parent,
+            head.workspace,
+            head.directory,
+            head.path,
+            head.title,
+            real(&head.time.created),
+            real(&head.time.updated),
+            head.time.archived.as_ref().map(real),
+            event.actor,
+            event.cursor,
+        ])?;
+    if written == 0 {
+        return Err(StoreError::NotFound { kind: "project", id: head.project });
+    }
+    Ok(())
+}
+
+pub(super) fn todo(conn: &Connection, event: &Applied<'_>) -> Result<()> {
+    conn.prepare_cached("INSERT OR REPLACE INTO todo (session, image) VALUES (?1, ?2)")?
+        .execute((session_of(event)?, event.cursor))?;
+    Ok(())
+}
+
+pub(super) fn diff(conn: &Connection, event: &Applied<'_>) -> Result<()> {
+    conn.prepare_cached("INSERT OR REPLACE INTO diff (session, image) VALUES (?1, ?2)")?
+        .execute((session_of(event)?, event.cursor))?;
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct ShareHead {
+    id: String,
+    url: String,
+}
+
+pub(super) fn share(conn: &Connection, event: &Applied<'_>) -> Result<()> {
+    let session = session_of(event)?;
+    let shared = event.kind == EventKind::ShareCreated;
+    if shared {
+        let head: ShareHead = head(event)?;
+        conn.prepare_cached(
+            "INSERT OR REPLACE INTO share (session, id, url, image) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute((session, head.id, head.url, event.cursor))?;
+    } else {
+        conn.prepare_cached("DELETE FROM share WHERE session = ?1")?.execute([session])?;
+    }
+    conn.prepare_cached("UPDATE session SET shared = ?2 WHERE num = ?1")?
+        .execute((session, shared))?;
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct ApprovalHead {
+    permission: String,
+    pattern: String,
+    action: String,
+}
+
+/// The entity of an approval is its project.
+pub(super) fn approval(conn: &Connection, event: &Applied<'_>) -> Result<()> {
+    let head: ApprovalHead = head(event)?;
+    if event.kind == EventKind::ApprovalWithdrawn {
+        conn.prepare_cached(
+            "DELETE FROM approval WHERE project = ?1 AND permission = ?2 AND pattern = ?3",
+        )?
+        .execute((event.entity, head.permission, head.pattern))?;
+        return Ok(());
+    }
+    conn.prepare_cached(
+        "INSERT OR REPLACE INTO approval (project, permission, pattern, action, granted)
+         VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .execute((event.entity, head.permission, head.pattern, head.action, event.cursor))?;
+    Ok(())
+}

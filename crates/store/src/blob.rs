@@ -1,0 +1,146 @@
+//! Large values, stored once by content: small ones in the database, big ones as files.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::error::{Result, StoreError};
+use crate::layout::sync_dir;
+
+/// A string of at least this many bytes is taken out of its payload.
+pub(crate) const INLINE_LIMIT: usize = 2048;
+/// A value of more bytes than this becomes a file.
+pub(crate) const FILE_LIMIT: usize = 256 * 1024;
+
+/// The name of a value: the BLAKE3 hash of its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlobHash(pub(crate) [u8; 32]);
+
+impl BlobHash {
+    /// The hash of `bytes`.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(*blake3::hash(bytes).as_bytes())
+    }
+
+    /// The hash as 64 hex digits.
+    #[must_use]
+    pub fn hex(&self) -> String {
+        blake3::Hash::from_bytes(self.0).to_hex().to_string()
+    }
+
+    pub(crate) fn from_hex(text: &str) -> Option<Self> {
+        blake3::Hash::from_hex(text).ok().map(|hash| Self(*hash.as_bytes()))
+    }
+}
+
+/// The folder of big values.
+#[derive(Clone, Debug)]
+pub(crate) struct BlobDir {
+    root: PathBuf,
+}
+
+impl BlobDir {
+    pub(crate) fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    pub(crate) fn path(&self, hash: &BlobHash) -> PathBuf {
+        let hex = hash.hex();
+        self.root.join(&hex[..2]).join(&hex[2..])
+    }
+
+    /// Puts a big value on disk, durably; does nothing if it is there.
+    pub(crate) fn put(&self, hash: &BlobHash, bytes: &[u8]) -> Result<()> {
+        let path = self.path(hash);
+        if fs::metadata(&path).is_ok_and(|m| m.len() == bytes.len() as u64) {
+            return Ok(());
+        }
+        let folder = path.parent().unwrap_or(&self.root);
+        if !folder.exists() {
+            fs::create_dir_all(folder)?;
+            sync_dir(&self.root)?;
+        }
+        let mut temp = tempfile::Builder::new().prefix(".new-").tempfile_in(folder)?;
+        temp.write_all(bytes)?;
+        temp.as_file().sync_data()?;
+        temp.persist(&path).map_err(|e| StoreError::from(e.error))?;
+        sync_dir(folder)?;
+        Ok(())
+    }
+
+    pub(crate) fn read(&self, hash: &BlobHash, size: u64) -> Result<Vec<u8>> {
+        let path = self.path(hash);
+        let bytes = fs::read(&path).map_err(|e| corrupt(&path, &e.to_string()))?;
+        if bytes.len() as u64 != size {
+            return Err(corrupt(&path, "it has the wrong length"));
+        }
+        Ok(bytes)
+    }
+
+    pub(crate) fn remove(&self, hash: &BlobHash) -> Result<()> {
+        match fs::remove_file(self.path(hash)) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what a killed process was still writing; call it only with the open lock held.
+    pub(crate) fn sweep(&self) -> Result<()> {
+        for folder in fs::read_dir(&self.root)?.flatten() {
+            if !folder.path().is_dir() {
+                continue;
+            }
+            for file in fs::read_dir(folder.path())?.flatten() {
+                if file.file_name().to_string_lossy().starts_with(".new-") && is_old(&file.path()) {
+                    fs::remove_file(file.path())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A temp file of a living process is at most seconds old; its own age decides, not our clock.
+fn is_old(path: &Path) -> bool {
+    let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
+    age.is_some_and(|age| age.as_secs() > 3600)
+}
+
+fn corrupt(path: &Path, reason: &str) -> StoreError {
+    StoreError::Corrupt { file: path.to_path_buf(), reason: reason.to_owned() }
+}
+
+/// Stores a value for the transaction at hand.
+pub(crate) fn put(conn: &Connection, dir: &BlobDir, hash: &BlobHash, bytes: &[u8]) -> Result<()> {
+    let data = if bytes.len() > FILE_LIMIT {
+        dir.put(hash, bytes)?;
+        None
+    } else {
+        Some(bytes)
+    };
+    conn.prepare_cached(
+        "INSERT INTO blob (hash, size, data) VALUES (?1, ?2, ?3) ON CONFLICT (hash) DO NOTHING",
+    )?
+    .execute((&hash.0[..], bytes.len() as i64, data))?;
+    Ok(())
+}
+
+/// Reads a value back and proves that it is the one that was stored.
+pub(crate) fn get(conn: &Connection, dir: &BlobDir, hash: &BlobHash) -> Result<Vec<u8>> {
+    let row: Option<(i64, Option<Vec<u8>>)> = conn
+        .prepare_cached("SELECT size, data FROM blob WHERE hash = ?1")?
+        .query_row([&hash.0[..]], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let bytes = match row {
+        Some((_, Some(data))) => data,
+        Some((size, None)) => dir.read(hash, u64::try_from(size).unwrap_or(0))?,
+        None => return Err(corrupt(Path::new("turnstone.db"), "a stored value is missing")),
+    };
+    if BlobHash::of(&bytes) == *hash {
+        return Ok(bytes);
+    }
+    Err(corrupt(&dir.path(hash), "a stored value does not match its hash"))
+}

@@ -1,0 +1,95 @@
+//! Connections: opened here only, with every setting read back after it was made.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::OpenError;
+
+/// How long a writer of this process waits for a writer of another one.
+const BUSY: Duration = Duration::from_secs(30);
+/// The write-ahead log is cut back to this size (R24).
+pub(crate) const WAL_LIMIT: i64 = 8 * 1024 * 1024;
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The writer thread's: may create the file.
+    Write,
+    /// A reader's.
+    Read,
+}
+
+/// Opens the database and proves that its settings hold.
+pub(crate) fn open(path: &Path, purpose: Purpose) -> Result<Connection, OpenError> {
+    let sqlite = |e: rusqlite::Error| OpenError::from_sqlite(&e, path);
+    let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    flags |= match purpose {
+        Purpose::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        Purpose::Read => OpenFlags::SQLITE_OPEN_READ_WRITE,
+    };
+    #[expect(clippy::disallowed_methods, reason = "this is the place where the store opens SQLite")]
+    let mut conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
+    conn.busy_handler(Some(wait_a_little)).map_err(sqlite)?;
+    conn.set_prepared_statement_cache_capacity(256);
+    if purpose == Purpose::Write {
+        // Takes effect only on an empty file; read back below all the same.
+        conn.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(sqlite)?;
+    }
+    conn.execute_batch("PRAGMA journal_mode = WAL").map_err(sqlite)?;
+    conn.execute_batch(
+        "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;
+         PRAGMA cache_size = -16000; PRAGMA temp_store = MEMORY;
+         PRAGMA journal_size_limit = 8388608;",
+    )
+    .map_err(sqlite)?;
+    let expect = |pragma: &'static str, wanted: &str| expect_setting(&conn, path, pragma, wanted);
+    expect("journal_mode", "wal")?;
+    expect("synchronous", "2")?;
+    expect("foreign_keys", "1")?;
+    if purpose == Purpose::Read {
+        conn.execute_batch("PRAGMA query_only = ON").map_err(sqlite)?;
+        expect("query_only", "1")?;
+    }
+    Ok(conn)
+}
+
+/// Opens a file that must not be changed: one written by a newer version.
+pub(crate) fn open_read_only(path: &Path) -> Result<Connection, OpenError> {
+    let sqlite = |e: rusqlite::Error| OpenError::from_sqlite(&e, path);
+    let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_READ_ONLY;
+    #[expect(clippy::disallowed_methods, reason = "this is the place where the store opens SQLite")]
+    let mut conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
+    conn.busy_handler(Some(wait_a_little)).map_err(sqlite)?;
+    conn.execute_batch("PRAGMA query_only = ON").map_err(sqlite)?;
+    Ok(conn)
+}
+
+fn expect_setting(
+    conn: &Connection,
+    path: &Path,
+    pragma: &'static str,
+    wanted: &str,
+) -> Result<(), OpenError> {
+    let found: String = conn
+        .pragma_query_value(None, pragma, |row| {
+            row.get_ref(0).map(|value| match value {
+                rusqlite::types::ValueRef::Integer(n) => n.to_string(),
+                rusqlite::types::ValueRef::Text(t) => String::from_utf8_lossy(t).to_lowercase(),
+                _ => String::new(),
+            })
+        })
+        .map_err(|e| OpenError::from_sqlite(&e, path))?;
+    if found == wanted {
+        return Ok(());
+    }
+    Err(OpenError::Setting { path: path.to_path_buf(), pragma, wanted: wanted.to_owned(), found })
+}
+
+/// Short even waits: SQLite's own back-off sleeps up to 100 ms and starves behind a busy process.
+fn wait_a_little(tries: i32) -> bool {
+    let step = Duration::from_micros(if tries < 20 { 250 } else { 1000 });
+    std::thread::sleep(step);
+    Duration::from_millis(u64::try_from(tries).unwrap_or(0)) < BUSY
+}

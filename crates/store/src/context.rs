@@ -1,0 +1,130 @@
+//! Who asks, and under which conditions: the one argument every store call takes (R43).
+
+use turnstone_core::id::SessionId;
+use turnstone_core::time::{Millis, Seq};
+
+/// Who acts: a person, a client or a program, as a short printable name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Actor(String);
+
+/// Why a text is not an actor's name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an actor's name has 1 to 128 printable characters, not {0:?}")]
+pub struct ActorError(String);
+
+impl Actor {
+    /// Accepts 1 to 128 characters without control characters.
+    ///
+    /// # Errors
+    ///
+    /// Any other text.
+    pub fn new(name: impl Into<String>) -> Result<Self, ActorError> {
+        let name = name.into();
+        let fits = (1..=128).contains(&name.chars().count()) && !name.chars().any(char::is_control);
+        if fits { Ok(Self(name)) } else { Err(ActorError(name.chars().take(40).collect())) }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The actor of the store's own upkeep.
+    #[must_use]
+    pub fn system() -> Self {
+        Self("turnstone".to_owned())
+    }
+}
+
+/// Who asks, when, and what must hold for the call to go through.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// Who acts.
+    pub actor: Actor,
+    /// The program they use.
+    pub client: Option<String>,
+    /// Their name for this request.
+    pub request: Option<String>,
+    /// A repeated call with the same key gets the first result.
+    pub idempotency: Option<String>,
+    /// The call goes through only while the session stands at this sequence number.
+    pub expected_seq: Option<Seq>,
+    /// The lease under which turn-owned rows are written.
+    pub lease: Option<Lease>,
+    /// The present moment, read by the caller.
+    pub now: Millis,
+}
+
+impl Context {
+    /// A context without conditions.
+    #[must_use]
+    pub const fn new(actor: Actor, now: Millis) -> Self {
+        Self {
+            actor,
+            client: None,
+            request: None,
+            idempotency: None,
+            expected_seq: None,
+            lease: None,
+            now,
+        }
+    }
+
+    /// The context of the store's own upkeep.
+    #[must_use]
+    pub fn system(now: Millis) -> Self {
+        Self::new(Actor::system(), now)
+    }
+
+    /// The same context, valid only while the session stands at `seq`.
+    #[must_use]
+    pub const fn expecting(mut self, seq: Seq) -> Self {
+        self.expected_seq = Some(seq);
+        self
+    }
+
+    /// The same context, repeated under `key`.
+    #[must_use]
+    pub fn once(mut self, key: impl Into<String>) -> Self {
+        self.idempotency = Some(key.into());
+        self
+    }
+
+    /// The same context, writing as the holder of `lease`.
+    #[must_use]
+    pub fn leased(mut self, lease: &Lease) -> Self {
+        self.lease = Some(lease.clone());
+        self
+    }
+
+    /// The same context at another moment.
+    #[must_use]
+    pub const fn at(mut self, now: Millis) -> Self {
+        self.now = now;
+        self
+    }
+}
+
+/// The right to write a session's turn-owned rows, until somebody takes it over (R27).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The session.
+    pub session: SessionId,
+    /// The process that holds it.
+    pub owner: OwnerId,
+    /// Grows with every takeover.
+    pub epoch: i64,
+}
+
+/// Names a process that may hold leases: the stem of its lock file, minted at open.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OwnerId(pub(crate) String);
+
+impl OwnerId {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}

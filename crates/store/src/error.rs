@@ -1,0 +1,329 @@
+//! What can go wrong, split by what the caller can do about it.
+
+use std::path::PathBuf;
+
+use turnstone_core::id::{MessageId, PartId, SessionId};
+use turnstone_core::time::Seq;
+use turnstone_core::turn::IllegalTransition;
+
+/// The result of a store call.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// Why a call was refused or failed. Nothing of the call was written.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There is no such session (any more).
+    #[error("session {0} does not exist")]
+    NoSession(SessionId),
+    /// There is no such message in that session.
+    #[error("message {message} is not part of session {session}")]
+    NoMessage {
+        /// The session asked.
+        session: SessionId,
+        /// The message asked for.
+        message: MessageId,
+    },
+    /// There is no such part in that session.
+    #[error("part {part} is not part of session {session}")]
+    NoPart {
+        /// The session asked.
+        session: SessionId,
+        /// The part asked for.
+        part: PartId,
+    },
+    /// Something else that was named does not exist.
+    #[error("{kind} {id} does not exist")]
+    NotFound {
+        /// What kind of thing.
+        kind: &'static str,
+        /// Its name.
+        id: String,
+    },
+    /// The id names a thing of another owner; it is never overwritten.
+    #[error("{kind} {id} belongs to {owner}")]
+    WrongOwner {
+        /// What kind of thing.
+        kind: &'static str,
+        /// Its id.
+        id: String,
+        /// Whose it is.
+        owner: String,
+    },
+    /// The id is taken by something that differs from what was sent.
+    #[error("{kind} {id} exists already and differs")]
+    Conflict {
+        /// What kind of thing.
+        kind: &'static str,
+        /// Its id.
+        id: String,
+    },
+    /// The session was deleted; its id is not used again.
+    #[error("session {0} was deleted")]
+    Deleted(SessionId),
+    /// The session has moved on since the caller looked.
+    #[error("session {session} stands at {current}, not at {expected}")]
+    Stale {
+        /// The session.
+        session: SessionId,
+        /// What the caller expected.
+        expected: Seq,
+        /// Where it stands.
+        current: Seq,
+    },
+    /// Another process took the session over; this one must stop its work on it.
+    #[error("the lease on session {0} was taken over by another process")]
+    Fenced(SessionId),
+    /// A turn runs, and this call would disturb it.
+    #[error("session {0} is busy with a turn")]
+    Busy(SessionId),
+    /// The state machine does not allow it.
+    #[error(transparent)]
+    Transition(#[from] IllegalTransition),
+    /// A tool call may not change in this way.
+    #[error(transparent)]
+    Tool(#[from] turnstone_core::tool::IllegalTool),
+    /// An argument does not make sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// One call would write too much at once (R23).
+    #[error("one write of {rows} rows and {bytes} bytes is over the limit of 500 rows and 4 MiB")]
+    TooLarge {
+        /// Rows it would touch.
+        rows: u64,
+        /// Bytes it would add.
+        bytes: u64,
+    },
+    /// The disk is full; what was acknowledged is safe, this call is not stored.
+    #[error("no space left for {}", file.display())]
+    Full {
+        /// The file that could not grow.
+        file: PathBuf,
+    },
+    /// A write to disk failed; the store takes no more writes until it is opened again.
+    #[error("a write to {} failed ({reason}); nothing more is written until it is opened again", file.display())]
+    Poisoned {
+        /// The database.
+        file: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// The store is open for reading only.
+    #[error("{} is open read-only: {reason}", file.display())]
+    ReadOnly {
+        /// The database.
+        file: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// Another process held the database too long.
+    #[error("{} is locked by another process", file.display())]
+    Locked {
+        /// The database.
+        file: PathBuf,
+    },
+    /// The file does not hold what it should.
+    #[error("{} is damaged: {reason}", file.display())]
+    Corrupt {
+        /// The file.
+        file: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// The store was closed while the call waited.
+    #[error("the store is closed")]
+    Closed,
+    /// A bug in the store.
+    #[error("internal error: {0}")]
+    Internal(String),
+    /// The database refused for another reason.
+    #[error("database error in {}: {reason}", file.display())]
+    Database {
+        /// The database.
+        file: PathBuf,
+        /// What SQLite said.
+        reason: String,
+    },
+    /// A file beside the database could not be read or written.
+    #[error("{0}")]
+    Io(String),
+}
+
+impl From<std::io::Error> for StoreError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for StoreError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Internal(format!("stored payload: {error}"))
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        classify(&error, &PathBuf::from("turnstone.db"))
+    }
+}
+
+impl StoreError {
+    /// Names the real file in errors that were made where it was not known.
+    #[must_use]
+    pub(crate) fn in_file(self, path: &std::path::Path) -> Self {
+        let file = path.to_path_buf();
+        match self {
+            Self::Full { .. } => Self::Full { file },
+            Self::Locked { .. } => Self::Locked { file },
+            Self::Corrupt { reason, file: old } if old.is_relative() => Self::Corrupt { file, reason },
+            Self::Database { reason, .. } => Self::Database { file, reason },
+            Self::ReadOnly { reason, .. } => Self::ReadOnly { file, reason },
+            other => other,
+        }
+    }
+}
+
+/// Sorts an error of SQLite by what the caller can do.
+pub(crate) fn classify(error: &rusqlite::Error, path: &std::path::Path) -> StoreError {
+    use rusqlite::ErrorCode as Code;
+    let file = path.to_path_buf();
+    let reason = error.to_string();
+    match error.sqlite_error_code() {
+        Some(Code::DiskFull) => StoreError::Full { file },
+        Some(Code::DatabaseBusy | Code::DatabaseLocked) => StoreError::Locked { file },
+        Some(Code::DatabaseCorrupt | Code::NotADatabase) => StoreError::Corrupt { file, reason },
+        Some(Code::ReadOnly) => StoreError::ReadOnly { file, reason },
+        _ => StoreError::Database { file, reason },
+    }
+}
+
+/// Why a store could not be opened. The file is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The data directory cannot be made or used.
+    #[error("the data directory {} cannot be used: {reason}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// SQLite's locks do not work there.
+    #[error("{} is on a network file system ({fs}), where database locks cannot be trusted", path.display())]
+    Network {
+        /// The directory.
+        path: PathBuf,
+        /// The file system's name.
+        fs: &'static str,
+    },
+    /// The file is not ours.
+    #[error("{} is not a Turnstone database", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file or its directory cannot be written.
+    #[error("{} cannot be written: {reason}", path.display())]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// The file is damaged.
+    #[error("{} is damaged: {reason}", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// There is no space for it.
+    #[error("no space left for {}", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A setting that durability depends on did not take.
+    #[error("{} does not keep {pragma}={wanted} (it says {found})", path.display())]
+    Setting {
+        /// The file.
+        path: PathBuf,
+        /// Which setting.
+        pragma: &'static str,
+        /// What it must be.
+        wanted: String,
+        /// What it is.
+        found: String,
+    },
+    /// The backup before an upgrade failed; nothing was changed.
+    #[error("{} was not upgraded: its backup failed: {reason}", path.display())]
+    Backup {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
+    /// A step of the upgrade failed and was rolled back.
+    #[error("{} could not be upgraded to version {version}: {reason}", path.display())]
+    Migration {
+        /// The file.
+        path: PathBuf,
+        /// The version that failed.
+        version: i64,
+        /// What went wrong.
+        reason: String,
+    },
+    /// Another process holds the file.
+    #[error("{} is locked by another process", path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Recovery of what a dead process left failed.
+    #[error("could not recover what an earlier process left")]
+    Recovery(#[source] StoreError),
+    /// SQLite refused for another reason.
+    #[error("cannot open {}: {reason}", path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        reason: String,
+    },
+}
+
+impl OpenError {
+    /// The command or step that helps.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Directory { .. } => "choose another place with --data DIR or TURNSTONE_DATA",
+            Self::ReadOnly { .. } => "make it writable for this user, or choose --data DIR",
+            Self::Network { .. } => "put the data on a local disk with --data DIR",
+            Self::Foreign { .. } => "to read OpenCode's database, use `turnstone import FILE`",
+            Self::Corrupt { .. } => "run `turnstone doctor --salvage`; the damaged file is kept",
+            Self::Full { .. } => "free some space and try again; nothing acknowledged is lost",
+            Self::Setting { .. } => "put the data on a local disk with --data DIR",
+            Self::Backup { .. } => "free some space or make backup/ writable, then try again",
+            Self::Migration { .. } => "the backup in backup/ holds the file as it was",
+            Self::Locked { .. } => "end the other process or wait for it",
+            Self::Recovery(_) | Self::Database { .. } => "run `turnstone doctor`",
+        }
+    }
+
+    pub(crate) fn from_sqlite(error: &rusqlite::Error, path: &std::path::Path) -> Self {
+        let path = path.to_path_buf();
+        match classify(error, &path) {
+            StoreError::Full { .. } => Self::Full { path },
+            StoreError::Locked { .. } => Self::Locked { path },
+            StoreError::Corrupt { reason, .. } => Self::Corrupt { path, reason },
+            StoreError::ReadOnly { reason, .. } => Self::ReadOnly { path, reason },
+            _ if error.sqlite_error_code() == Some(rusqlite::ErrorCode::CannotOpen) => {
+                Self::ReadOnly { path, reason: error.to_string() }
+            }
+            _ => Self::Database { path, reason: error.to_string() },
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Where things are in the data directory (R46): every path is made here.
+
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+
+use crate::error::OpenError;
+
+/// The data directory: `turnstone.db`, `blob/`, `store/`, `worktree/`, `lock/`, `backup/`.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    /// The layout below `root`; touches nothing.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Makes the directory and its folders, closed to other users.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Directory`] if that is not possible.
+    pub fn create(&self) -> Result<(), OpenError> {
+        let fail = |path: &Path, error: std::io::Error| OpenError::Directory {
+            path: path.to_path_buf(),
+            reason: error.to_string(),
+        };
+        if !self.root.exists() {
+            fs::create_dir_all(&self.root).map_err(|e| fail(&self.root, e))?;
+        }
+        fs::set_permissions(&self.root, std::fs::Permissions::from_mode(0o700))
+            .map_err(|e| fail(&self.root, e))?;
+        for folder in [self.blobs(), self.locks(), self.backups()] {
+            if !folder.exists() {
+                fs::create_dir_all(&folder).map_err(|e| fail(&folder, e))?;
+                fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))
+                    .map_err(|e| fail(&folder, e))?;
+            }
+        }
+        sync_dir(&self.root).map_err(|e| fail(&self.root, e))
+    }
+
+    /// The data directory itself.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The one database.
+    #[must_use]
+    pub fn database(&self) -> PathBuf {
+        self.root.join("turnstone.db")
+    }
+
+    /// Its write-ahead log.
+    #[must_use]
+    pub fn wal(&self) -> PathBuf {
+        self.root.join("turnstone.db-wal")
+    }
+
+    /// Large values, by content.
+    #[must_use]
+    pub fn blobs(&self) -> PathBuf {
+        self.root.join("blob")
+    }
+
+    /// Lock and owner files.
+    #[must_use]
+    pub fn locks(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+
+    /// Backups made before upgrades and on request.
+    #[must_use]
+    pub fn backups(&self) -> PathBuf {
+        self.root.join("backup")
+    }
+}
+
+/// Makes the entries of a directory durable.
+pub(crate) fn sync_dir(path: &Path) -> std::io::Result<()> {
+    fs::File::open(path)?.sync_all()
+}
+
+/// Opens or makes a file that only its owner may read.
+pub(crate) fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path);
+    file.map_err(|e| std::io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+}

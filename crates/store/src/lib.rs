@@ -1,0 +1,41 @@
+//! The one database of Turnstone: an event log that is the truth, and tables that index it.
+//!
+//! Owns SQLite, the blob folder and the owner files below the data directory. Knows no git, no
+//! HTTP, no wire names and no async runtime. Whoever wants to hear of a change reads the log from a
+//! cursor and waits on [`Watch`].
+
+mod apply;
+mod backup;
+mod blob;
+mod connection;
+mod context;
+mod error;
+mod layout;
+mod migrate;
+mod mutate;
+mod owner;
+mod payload;
+mod place;
+mod read;
+mod recover;
+mod schema;
+mod store;
+mod tx;
+mod watch;
+mod writer;
+
+pub use blob::BlobHash;
+pub use context::{Actor, ActorError, Context, Lease, OwnerId};
+pub use error::{OpenError, Result, StoreError};
+pub use layout::Layout;
+pub use mutate::{Admitted, Delivery, EndTurn, Ended, NewTurn, ShareRecord};
+pub use owner::Takeover;
+pub use read::{
+    Delta, LogEvent, LogPage, MessagePage, Reader, SessionFilter, SessionPage, SessionRow, Tail,
+    TurnRow, WithParts,
+};
+pub use recover::Recovered;
+pub use store::{Options, Store};
+pub use tx::{Appended, Changed, Tx};
+pub use watch::{Mark, Watch};
+pub use writer::{Ticket, WriterStats};

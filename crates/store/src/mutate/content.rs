@@ -1,0 +1,221 @@
+//! Messages and parts.
+
+use serde::Serialize;
+use turnstone_core::event::EventKind;
+use turnstone_core::id::{MessageId, PartId, SessionId};
+use turnstone_core::model::{Message, MessageBody, Part, PartBody};
+use turnstone_core::tool;
+
+use crate::blob::BlobHash;
+use crate::error::{Result, StoreError};
+use crate::payload::Prepared;
+use crate::read::{FoundPart, find_message, find_part, load_part, open_turn, part_text};
+use crate::tx::{Changed, Draft, Right, Tx};
+
+/// A message as the log stores it.
+#[derive(Serialize)]
+struct StoredMessage<'a> {
+    id: &'a MessageId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn: Option<i64>,
+    data: &'a MessageBody,
+}
+
+/// A part as the log stores it; streamed text is only referred to.
+#[derive(Serialize)]
+struct StoredPart<'a> {
+    id: &'a PartId,
+    message: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<TextRef>,
+    data: &'a PartBody,
+}
+
+/// Streamed text by length and hash (R24).
+#[derive(Serialize)]
+struct TextRef {
+    len: i64,
+    hash: String,
+}
+
+impl Tx<'_> {
+    /// Stores a message: all of it. Repeating it changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::WrongOwner`] if the id names a message of another session,
+    /// [`StoreError::Busy`] or [`StoreError::Fenced`] if a turn is open and not the caller's.
+    pub fn put_message(&self, message: &Message) -> Result<Changed> {
+        self.put_message_as(message, Right::ByKind, None)
+    }
+
+    pub(crate) fn put_message_as(
+        &self,
+        message: &Message,
+        right: Right,
+        turn: Option<i64>,
+    ) -> Result<Changed> {
+        let session = self.session_num(&message.session)?;
+        let found = find_message(self.conn, &message.id)?;
+        if let Some((_, owner, ..)) = found {
+            self.same_owner("message", message.id.as_str(), owner, session)?;
+        }
+        let turn = match (found, turn) {
+            (Some((.., turn)), _) => turn,
+            (None, Some(turn)) => Some(turn),
+            (None, None) => self.turn_of_lease(session, right)?,
+        };
+        let prepared = Prepared::new(&StoredMessage { id: &message.id, turn, data: &message.body })?;
+        if let Some((_, _, image, _)) = found {
+            if self.is_same(image, &prepared)? {
+                return Ok(Changed::No);
+            }
+        }
+        let entity = found.map(|f| f.0);
+        let mut draft = Draft::new(Some(session), EventKind::MessageUpdated, entity);
+        draft.right = right;
+        self.append(&draft.payload(prepared))?;
+        Ok(if found.is_some() { Changed::Updated } else { Changed::Created })
+    }
+
+    /// A message written under the lease belongs to the open turn.
+    fn turn_of_lease(&self, session: i64, right: Right) -> Result<Option<i64>> {
+        if right == Right::Anybody || self.ctx.lease.is_none() {
+            return Ok(None);
+        }
+        open_turn(self.conn, session)
+    }
+
+    fn same_owner(&self, kind: &'static str, id: &str, owner: i64, asked: i64) -> Result<()> {
+        if owner == asked {
+            return Ok(());
+        }
+        let owner = format!("session {}", self.session_id(owner)?);
+        Err(StoreError::WrongOwner { kind, id: id.to_owned(), owner })
+    }
+
+    /// Removes a message with its parts; they stay in the log.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoMessage`] if the session has no such message.
+    pub fn remove_message(&self, session: &SessionId, message: &MessageId) -> Result<()> {
+        let (num, owner) = self.message_num(session, message)?;
+        let payload = Prepared::new(&serde_json::json!({ "id": message }))?;
+        let draft = Draft::new(Some(owner), EventKind::MessageRemoved, Some(num));
+        self.append(&draft.payload(payload))?;
+        Ok(())
+    }
+
+    /// The numbers of a message and its session.
+    pub(crate) fn message_num(
+        &self,
+        session: &SessionId,
+        message: &MessageId,
+    ) -> Result<(i64, i64)> {
+        let owner = self.session_num(session)?;
+        match find_message(self.conn, message)? {
+            Some((num, found, ..)) if found == owner => Ok((num, owner)),
+            _ => Err(StoreError::NoMessage { session: session.clone(), message: message.clone() }),
+        }
+    }
+
+    /// Stores a part: all of it. Repeating it changes nothing.
+    ///
+    /// A text that is what was streamed so far, or its beginning, is not stored again.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::WrongOwner`] if the id names a part of another message,
+    /// [`StoreError::NoMessage`] if the message is not of that session, [`StoreError::Tool`] if the
+    /// tool call may not change in this way.
+    pub fn put_part(&self, part: &Part) -> Result<Changed> {
+        self.put_part_as(part, Right::ByKind)
+    }
+
+    pub(crate) fn put_part_as(&self, part: &Part, right: Right) -> Result<Changed> {
+        let (message, session) = self.message_num(&part.session, &part.message)?;
+        let found = find_part(self.conn, &part.id)?;
+        if let Some(found) = found {
+            self.same_owner("part", part.id.as_str(), found.session, session)?;
+            if found.message != message {
+                let owner = "another message of the session".to_owned();
+                let id = part.id.to_string();
+                return Err(StoreError::WrongOwner { kind: "part", id, owner });
+            }
+            self.check_tool(found, part)?;
+        }
+        let (prepared, text_len) = self.prepare_part(part, message, found)?;
+        if let Some(found) = found {
+            // Text streamed after the image makes an equal image a change.
+            if text_len == found.text_len && self.is_same(found.image, &prepared)? {
+                return Ok(Changed::No);
+            }
+        }
+        let mut draft =
+            Draft::new(Some(session), EventKind::PartUpdated, found.map(|found| found.num));
+        draft.right = right;
+        self.append(&draft.payload(prepared))?;
+        Ok(if found.is_some() { Changed::Updated } else { Changed::Created })
+    }
+
+    /// A tool call moves by the table of `core`; a part never changes its type.
+    fn check_tool(&self, found: FoundPart, part: &Part) -> Result<()> {
+        let PartBody::Tool(to) = &part.body else { return Ok(()) };
+        let owner = (&part.session, &part.message);
+        let stored = load_part(self.conn, self.blobs, owner, found)?;
+        if let PartBody::Tool(from) = &stored.body {
+            tool::advance(Some(&from.state), &to.state)?;
+        }
+        Ok(())
+    }
+
+    fn prepare_part(
+        &self,
+        part: &Part,
+        message: i64,
+        found: Option<FoundPart>,
+    ) -> Result<(Prepared, Option<i64>)> {
+        let streamed = found.and_then(|f| f.text_len.map(|len| (f.num, len)));
+        let mut body = part.body.clone();
+        let text = match (&mut body, streamed) {
+            (PartBody::Text(text), Some(at)) => self.refer(at, &mut text.text)?,
+            (PartBody::Reasoning(text), Some(at)) => self.refer(at, &mut text.text)?,
+            _ => None,
+        };
+        let len = text.as_ref().map(|text| text.len);
+        Ok((Prepared::new(&StoredPart { id: &part.id, message, text, data: &body })?, len))
+    }
+
+    /// Replaces text that was streamed by a reference to it.
+    fn refer(&self, (part, len): (i64, i64), text: &mut String) -> Result<Option<TextRef>> {
+        let streamed = part_text(self.conn, part, len)?;
+        if !streamed.starts_with(text.as_str()) || text.is_empty() != streamed.is_empty() {
+            return Ok(None);
+        }
+        let hash = BlobHash::of(text.as_bytes()).hex();
+        let len = std::mem::take(text).len() as i64;
+        Ok(Some(TextRef { len, hash }))
+    }
+
+    /// Removes a part; it stays in the log.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoPart`] if the session has no such part.
+    pub fn remove_part(&self, session: &SessionId, part: &PartId) -> Result<()> {
+        let found = self.owned_part(session, part)?;
+        let payload = Prepared::new(&serde_json::json!({ "id": part, "message": found.message }))?;
+        let draft = Draft::new(Some(found.session), EventKind::PartRemoved, Some(found.num));
+        self.append(&draft.payload(payload))?;
+        Ok(())
+    }
+
+    pub(crate) fn owned_part(&self, session: &SessionId, part: &PartId) -> Result<FoundPart> {
+        let owner = self.session_num(session)?;
+        match find_part(self.conn, part)? {
+            Some(found) if found.session == owner => Ok(found),
+            _ => Err(StoreError::NoPart { session: session.clone(), part: part.clone() }),
+        }
+    }
+}

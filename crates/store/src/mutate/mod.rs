@@ -1,0 +1,15 @@
+//! Mutations: what a caller can do inside a transaction. Each reads the state it decides on here.
+
+mod content;
+mod inbox;
+mod place;
+mod request;
+mod share;
+mod text;
+mod turn;
+
+pub use inbox::{Admitted, Delivery};
+pub use share::ShareRecord;
+pub(crate) use share::find_share;
+pub use turn::{EndTurn, Ended, NewTurn};
+pub(crate) use turn::Hand;

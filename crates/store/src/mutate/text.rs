@@ -1,0 +1,184 @@
+//! Streamed text: appended durably, stored once (R24).
+
+use rusqlite::OptionalExtension;
+use turnstone_core::event::EventKind;
+use turnstone_core::id::{PartId, SessionId};
+use turnstone_core::model::PartBody;
+
+use crate::error::{Result, StoreError};
+use crate::read::{FoundPart, load_part};
+use crate::tx::{Appended, Draft, Tx};
+
+/// Deltas fill a row in place up to this size: it stays within one page, so it costs one page.
+const GROWING: usize = 1800;
+/// The longest row.
+const CHUNK: usize = 16 * 1024;
+
+impl Tx<'_> {
+    /// Appends `delta` to the text of a text or reasoning part.
+    ///
+    /// Deltas of one part that meet in one group become one event. An empty delta changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoPart`], or [`StoreError::Invalid`] if the part has no text to append to.
+    pub fn append_text(
+        &self,
+        session: &SessionId,
+        part: &PartId,
+        delta: &str,
+    ) -> Result<Option<Appended>> {
+        if delta.is_empty() {
+            return Ok(None);
+        }
+        let found = self.owned_part(session, part)?;
+        let from = match found.text_len {
+            Some(len) => len,
+            None => self.start_text(session, part, found)?,
+        };
+        self.weigh(delta.len() as u64);
+        self.store_chunks(found.num, from, delta)?;
+        let to = from + delta.len() as i64;
+        if let Some(extended) = self.extend_delta(found, from, to)? {
+            return Ok(Some(extended));
+        }
+        let draft = Draft::new(Some(found.session), EventKind::PartDelta, Some(found.num));
+        self.append(&draft.text(from, to)).map(Some)
+    }
+
+    /// Moves the text a part was created with into its first rows; returns its length.
+    fn start_text(&self, session: &SessionId, part: &PartId, found: FoundPart) -> Result<i64> {
+        let message = self.message_id(found.message)?;
+        let stored = load_part(self.conn, self.blobs, (session, &message), found)?;
+        let text = match stored.body {
+            PartBody::Text(text) => text.text,
+            PartBody::Reasoning(text) => text.text,
+            _ => return Err(StoreError::Invalid(format!("part {part} has no text to append to"))),
+        };
+        let replaced = self
+            .conn
+            .prepare_cached("SELECT 1 FROM chunk WHERE part = ?1")?
+            .exists([found.num])?;
+        if replaced {
+            let why = format!("the text of part {part} was replaced; write it whole");
+            return Err(StoreError::Invalid(why));
+        }
+        self.weigh(text.len() as u64);
+        self.store_chunks(found.num, 0, &text)?;
+        Ok(text.len() as i64)
+    }
+
+    fn message_id(&self, num: i64) -> Result<turnstone_core::id::MessageId> {
+        let text: String = self
+            .conn
+            .prepare_cached("SELECT id FROM message WHERE num = ?1")?
+            .query_row([num], |row| row.get(0))?;
+        text.parse().map_err(|e| StoreError::Internal(format!("{e}")))
+    }
+
+    /// Writes `text` at byte `start`: grows the last row while it is small, then starts new ones.
+    fn store_chunks(&self, part: i64, mut start: i64, mut text: &str) -> Result<()> {
+        let last: Option<(i64, i64, i64)> = self
+            .conn
+            .prepare_cached(
+                "SELECT num, start, octet_length(text) FROM chunk WHERE part = ?1
+                 ORDER BY start DESC LIMIT 1",
+            )?
+            .query_row([part], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?;
+        if let Some((num, at, len)) = last {
+            // After a text was cut back, rows may reach past `start`; they are cut back too.
+            if at + len != start {
+                return self.overwrite(part, start, text);
+            }
+            if len as usize + text.len() <= GROWING {
+                self.conn
+                    .prepare_cached("UPDATE chunk SET text = text || ?2 WHERE num = ?1")?
+                    .execute((num, text))?;
+                return Ok(());
+            }
+        }
+        while !text.is_empty() {
+            let (head, rest) = text.split_at(floor_boundary(text, CHUNK));
+            self.insert_chunk(part, start, head)?;
+            start += head.len() as i64;
+            text = rest;
+        }
+        Ok(())
+    }
+
+    fn insert_chunk(&self, part: i64, start: i64, text: &str) -> Result<()> {
+        self.conn
+            .prepare_cached("INSERT INTO chunk (part, start, text) VALUES (?1, ?2, ?3)")?
+            .execute((part, start, text))?;
+        Ok(())
+    }
+
+    /// Text goes on after a part was sealed shorter than it had been streamed.
+    fn overwrite(&self, part: i64, start: i64, text: &str) -> Result<()> {
+        let kept = crate::read::part_text(self.conn, part, start)?;
+        self.conn.prepare_cached("DELETE FROM chunk WHERE part = ?1")?.execute([part])?;
+        let mut whole = kept;
+        whole.push_str(text);
+        self.weigh(whole.len() as u64);
+        self.store_chunks(part, 0, &whole)
+    }
+
+    /// Lets the session's newest event, if it is an unseen delta of this part, reach further.
+    fn extend_delta(&self, found: FoundPart, from: i64, to: i64) -> Result<Option<Appended>> {
+        if self.ctx.expected_seq.is_some() {
+            return Ok(None);
+        }
+        let row: Option<(i64, i64)> = self
+            .conn
+            .prepare_cached(
+                "UPDATE event SET text_to = ?4
+                 WHERE cursor = (SELECT cursor FROM event WHERE session = ?1
+                                 ORDER BY seq DESC LIMIT 1)
+                   AND cursor > ?2 AND kind = ?5 AND entity = ?3 AND text_to = ?6
+                 RETURNING cursor, seq",
+            )?
+            .query_row(
+                (found.session, self.group.floor, found.num, to, EventKind::PartDelta.code(), from),
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+            .optional()?;
+        let Some((cursor, seq)) = row else { return Ok(None) };
+        self.check_lease(found.session)?;
+        self.conn
+            .prepare_cached("UPDATE part SET text_len = ?2 WHERE num = ?1")?
+            .execute((found.num, to))?;
+        let seq = Some(turnstone_core::time::Seq(seq));
+        Ok(Some(Appended { cursor: turnstone_core::time::Cursor(cursor), seq }))
+    }
+
+    /// An extended event assigns no new number, so the lease is compared by itself.
+    fn check_lease(&self, session: i64) -> Result<()> {
+        let Some(lease) = &self.ctx.lease else { return Ok(()) };
+        let holds = self
+            .conn
+            .prepare_cached("SELECT 1 FROM stream WHERE session = ?1 AND epoch = ?2 AND owner = ?3")?
+            .exists((session, lease.epoch, lease.owner.as_str()))?;
+        if holds { Ok(()) } else { Err(StoreError::Fenced(lease.session.clone())) }
+    }
+}
+
+/// The largest index not over `limit` that does not split a character.
+fn floor_boundary(text: &str, limit: usize) -> usize {
+    if text.len() <= limit {
+        return text.len();
+    }
+    (0..=limit).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::floor_boundary;
+
+    #[test]
+    fn a_chunk_never_splits_a_character() {
+        assert_eq!(floor_boundary("aäb", 2), 1);
+        assert_eq!(floor_boundary("aäb", 3), 3);
+        assert_eq!(floor_boundary("ab", 9), 2);
+    }
+}

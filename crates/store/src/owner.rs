@@ -1,0 +1,174 @@
+//! Owners and leases (R27): a process is alive while it holds the kernel lock on its owner file.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use rusqlite::OptionalExtension;
+use turnstone_core::id::SessionId;
+use turnstone_core::time::Millis;
+
+use crate::context::{Lease, OwnerId};
+use crate::error::{Result, StoreError};
+use crate::layout::{Layout, private_file};
+use crate::tx::Tx;
+
+/// Where locks do not work, an owner counts as dead after this long without a heartbeat.
+pub(crate) const EXPIRY_MS: i64 = 30_000;
+
+/// This process as a holder of leases; its file is locked as long as it lives.
+pub(crate) struct Owner {
+    pub(crate) id: OwnerId,
+    file: File,
+    path: PathBuf,
+}
+
+impl Owner {
+    /// Makes and locks this process's owner file.
+    pub(crate) fn register(layout: &Layout) -> Result<Self> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|e| StoreError::Io(e.to_string()))?;
+        let id = OwnerId(format!("owner-{:016x}", u64::from_le_bytes(random)));
+        let path = owner_path(layout, &id);
+        let file = private_file(&path)?;
+        if let Err(error) = file.try_lock() {
+            tracing::warn!(%error, "file locks do not work here; leases rely on heartbeats");
+        }
+        // Only for people who look; nothing reads it.
+        drop(std::io::Write::write_all(&mut &file, std::process::id().to_string().as_bytes()));
+        Ok(Self { id, file, path })
+    }
+
+    /// Shows that this process lives, where locks do not; not a database write.
+    pub(crate) fn beat(&self, now: Millis) -> Result<()> {
+        let at = std::time::UNIX_EPOCH
+            + std::time::Duration::from_millis(u64::try_from(now.0).unwrap_or(0));
+        Ok(self.file.set_modified(at)?)
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        drop(fs_err::remove_file(&self.path));
+    }
+}
+
+fn owner_path(layout: &Layout, id: &OwnerId) -> PathBuf {
+    layout.locks().join(id.as_str())
+}
+
+/// True if the process behind `id` holds its lock, or, where locks do not work, beat recently.
+pub(crate) fn is_alive(layout: &Layout, id: &OwnerId, now: Millis) -> Result<bool> {
+    let path = owner_path(layout, id);
+    let file = match fs_err::OpenOptions::new().read(true).write(true).open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    match file.file().try_lock() {
+        Ok(()) => Ok(false),
+        Err(std::fs::TryLockError::WouldBlock) => Ok(true),
+        Err(std::fs::TryLockError::Error(_)) => {
+            let modified = file.metadata()?.modified()?;
+            let beat = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            Ok(now.0 - i64::try_from(beat.as_millis()).unwrap_or(i64::MAX) < EXPIRY_MS)
+        }
+    }
+}
+
+/// Removes owner files of dead processes; call it with the open lock held.
+pub(crate) fn sweep(layout: &Layout, now: Millis) -> Result<()> {
+    for entry in fs_err::read_dir(layout.locks())?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with("owner-") && !is_alive(layout, &OwnerId(name), now)? {
+            drop(fs_err::remove_file(entry.path()));
+        }
+    }
+    Ok(())
+}
+
+/// How to get a lease that another process holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takeover {
+    /// Only if that process is dead.
+    IfDead,
+    /// Even if it lives: it is fenced from then on.
+    Force,
+}
+
+impl Tx<'_> {
+    /// Who holds the lease on a session, and its epoch.
+    pub(crate) fn holder(&self, session: i64) -> Result<(Option<OwnerId>, i64)> {
+        let (owner, epoch): (Option<String>, i64) = self
+            .conn
+            .prepare_cached("SELECT owner, epoch FROM stream WHERE session = ?1")?
+            .query_row([session], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok((owner.map(OwnerId), epoch))
+    }
+
+    /// Takes the lease on a session for `owner`. Held by the same owner, it stays as it is.
+    pub(crate) fn take_lease(
+        &self,
+        layout: &Layout,
+        session: &SessionId,
+        owner: &OwnerId,
+        takeover: Takeover,
+    ) -> Result<Lease> {
+        let num = self.session_num(session)?;
+        let (holder, epoch) = self.holder(num)?;
+        match holder {
+            Some(holder) if holder == *owner => {
+                return Ok(Lease { session: session.clone(), owner: holder, epoch });
+            }
+            Some(holder)
+                if takeover == Takeover::IfDead && is_alive(layout, &holder, self.now())? =>
+            {
+                return Err(StoreError::Busy(session.clone()));
+            }
+            _ => {}
+        }
+        let epoch = self.set_holder(num, Some(owner))?;
+        Ok(Lease { session: session.clone(), owner: owner.clone(), epoch })
+    }
+
+    /// Gives the session to `owner` or to nobody; whoever held it is fenced.
+    pub(crate) fn set_holder(&self, session: i64, owner: Option<&OwnerId>) -> Result<i64> {
+        Ok(self
+            .conn
+            .prepare_cached(
+                "UPDATE stream SET owner = ?2, epoch = epoch + 1 WHERE session = ?1
+                 RETURNING epoch",
+            )?
+            .query_row((session, owner.map(OwnerId::as_str)), |row| row.get(0))?)
+    }
+
+    /// Gives a lease back. Returns false if somebody else holds it by now.
+    pub(crate) fn give_back(&self, lease: &Lease) -> Result<bool> {
+        let changed = self
+            .conn
+            .prepare_cached(
+                "UPDATE stream SET owner = NULL WHERE id = ?1 AND owner = ?2 AND epoch = ?3",
+            )?
+            .execute((lease.session.as_str(), lease.owner.as_str(), lease.epoch))?;
+        Ok(changed == 1)
+    }
+
+    /// True if the idempotency key was used; then the stored result.
+    pub(crate) fn remembered(&self, key: &str) -> Result<Option<String>> {
+        Ok(self
+            .conn
+            .prepare_cached("SELECT result FROM idempotency WHERE actor = ?1 AND key = ?2")?
+            .query_row((self.actor()?, key), |row| row.get(0))
+            .optional()?)
+    }
+
+    /// Keeps the result of a call for its repeats.
+    pub(crate) fn remember(&self, key: &str, result: &str) -> Result<()> {
+        self.weigh(result.len() as u64);
+        self.conn
+            .prepare_cached(
+                "INSERT INTO idempotency (actor, key, result, time) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute((self.actor()?, key, result, self.now().0))?;
+        Ok(())
+    }
+}

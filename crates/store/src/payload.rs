@@ -1,0 +1,137 @@
+//! Payloads: JSON with its long strings taken out and stored once by content.
+
+use rusqlite::Connection;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::blob::{self, BlobDir, BlobHash, INLINE_LIMIT};
+use crate::error::{Result, StoreError};
+
+/// A payload ready to be written.
+pub(crate) struct Prepared {
+    /// The JSON without its long strings.
+    pub(crate) json: String,
+    /// Where the long strings belong: `[[pointer, hash, length], …]`.
+    pub(crate) refs: Option<String>,
+    /// The long strings themselves.
+    pub(crate) blobs: Vec<(BlobHash, String)>,
+}
+
+impl Prepared {
+    /// Takes the long strings out of `value`.
+    pub(crate) fn new(value: &impl Serialize) -> Result<Self> {
+        let mut value = serde_json::to_value(value)?;
+        let mut taken = Vec::new();
+        take_out(&mut value, &mut String::new(), &mut taken);
+        let refs = (!taken.is_empty()).then(|| {
+            let list = taken.iter().map(|(pointer, hash, text)| {
+                Value::Array(vec![
+                    Value::String(pointer.clone()),
+                    Value::String(hash.hex()),
+                    Value::from(text.len()),
+                ])
+            });
+            Value::Array(list.collect()).to_string()
+        });
+        let blobs = taken.into_iter().map(|(_, hash, text)| (hash, text)).collect();
+        Ok(Self { json: value.to_string(), refs, blobs })
+    }
+
+    /// The bytes this payload adds to the database at most.
+    pub(crate) fn weight(&self) -> u64 {
+        let inside = self.blobs.iter().map(|(_, text)| text.len());
+        let inside: usize = inside.filter(|len| *len <= blob::FILE_LIMIT).sum();
+        (self.json.len() + inside) as u64
+    }
+}
+
+fn take_out(value: &mut Value, at: &mut String, taken: &mut Vec<(String, BlobHash, String)>) {
+    match value {
+        Value::String(text) if text.len() >= INLINE_LIMIT => {
+            let text = std::mem::take(text);
+            taken.push((at.clone(), BlobHash::of(text.as_bytes()), text));
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                descend(item, at, &index.to_string(), taken);
+            }
+        }
+        Value::Object(map) => {
+            for (key, item) in map.iter_mut() {
+                descend(item, at, &key.replace('~', "~0").replace('/', "~1"), taken);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn descend(
+    item: &mut Value,
+    at: &mut String,
+    step: &str,
+    taken: &mut Vec<(String, BlobHash, String)>,
+) {
+    let len = at.len();
+    at.push('/');
+    at.push_str(step);
+    take_out(item, at, taken);
+    at.truncate(len);
+}
+
+/// Puts the long strings back.
+pub(crate) fn restore(
+    conn: &Connection,
+    dir: &BlobDir,
+    json: &str,
+    refs: Option<&str>,
+) -> Result<Value> {
+    let mut value: Value = serde_json::from_str(json)?;
+    for (pointer, hash, _) in parse_refs(refs)? {
+        let bytes = blob::get(conn, dir, &hash)?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| StoreError::Internal("a stored text is not UTF-8".to_owned()))?;
+        let slot = value
+            .pointer_mut(&pointer)
+            .ok_or_else(|| StoreError::Internal(format!("payload has no {pointer}")))?;
+        *slot = Value::String(text);
+    }
+    Ok(value)
+}
+
+/// Reads the `refs` column.
+pub(crate) fn parse_refs(refs: Option<&str>) -> Result<Vec<(String, BlobHash, u64)>> {
+    let Some(refs) = refs else { return Ok(Vec::new()) };
+    let list: Vec<(String, String, u64)> = serde_json::from_str(refs)?;
+    list.into_iter()
+        .map(|(pointer, hex, len)| {
+            let hash = BlobHash::from_hex(&hex)
+                .ok_or_else(|| StoreError::Internal(format!("bad hash {hex} in payload")))?;
+            Ok((pointer, hash, len))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn long_strings_are_taken_out_wherever_they_are() {
+        let long = "x".repeat(INLINE_LIMIT);
+        let value = json!({"a/b": {"~": [1, long]}, "short": "y"});
+        let prepared = Prepared::new(&value).expect("serialises");
+        assert_eq!(prepared.blobs.len(), 1);
+        assert!(prepared.json.len() < 60, "{}", prepared.json);
+        let refs = parse_refs(prepared.refs.as_deref()).expect("parses");
+        assert_eq!(refs[0].0, "/a~1b/~0/1");
+        assert_eq!(value.pointer(&refs[0].0), Some(&json!(long)));
+    }
+
+    #[test]
+    fn a_short_payload_stays_whole() {
+        let prepared = Prepared::new(&json!({"a": 1})).expect("serialises");
+        assert_eq!((prepared.json.as_str(), prepared.refs), (r#"{"a":1}"#, None));
+    }
+}

@@ -1,0 +1,170 @@
+//! One thing at a time: sessions, messages, parts by their numbers.
+
+use rusqlite::{Connection, OptionalExtension};
+use serde_json::Value;
+use turnstone_core::id::{MessageId, PartId, SessionId};
+use turnstone_core::model::{Message, Part, PartBody, Project, Session};
+
+use crate::blob::BlobDir;
+use crate::error::{Result, StoreError};
+use crate::payload;
+
+/// The payload of an event, long strings put back.
+pub(crate) fn payload_at(conn: &Connection, blobs: &BlobDir, cursor: i64) -> Result<Value> {
+    let row: Option<(Option<String>, Option<String>)> = conn
+        .prepare_cached("SELECT payload, refs FROM event WHERE cursor = ?1")?
+        .query_row([cursor], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    match row {
+        Some((Some(json), refs)) => payload::restore(conn, blobs, &json, refs.as_deref()),
+        _ => Err(StoreError::Corrupt {
+            file: "turnstone.db".into(),
+            reason: format!("event {cursor} is missing; `turnstone doctor` can tell more"),
+        }),
+    }
+}
+
+/// A session by its number.
+pub(crate) fn load_session(conn: &Connection, blobs: &BlobDir, num: i64) -> Result<Session> {
+    let image: i64 = conn
+        .prepare_cached("SELECT image FROM session WHERE num = ?1")?
+        .query_row([num], |row| row.get(0))?;
+    Ok(serde_json::from_value(payload_at(conn, blobs, image)?)?)
+}
+
+/// A project by its number.
+pub(crate) fn load_project(conn: &Connection, blobs: &BlobDir, num: i64) -> Result<Project> {
+    let image: i64 = conn
+        .prepare_cached("SELECT image FROM project WHERE num = ?1")?
+        .query_row([num], |row| row.get(0))?;
+    Ok(serde_json::from_value(payload_at(conn, blobs, image)?)?)
+}
+
+/// Where a message is: `(num, session, image, turn)`.
+pub(crate) fn find_message(
+    conn: &Connection,
+    id: &MessageId,
+) -> Result<Option<(i64, i64, i64, Option<i64>)>> {
+    Ok(conn
+        .prepare_cached("SELECT num, session, image, turn FROM message WHERE id = ?1")?
+        .query_row([id.as_str()], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })
+        .optional()?)
+}
+
+/// A message from its stored image.
+pub(crate) fn load_message(
+    conn: &Connection,
+    blobs: &BlobDir,
+    session: &SessionId,
+    image: i64,
+) -> Result<Message> {
+    let mut value = payload_at(conn, blobs, image)?;
+    let id = take_id(&mut value)?;
+    let body = serde_json::from_value(value["data"].take())?;
+    let id = MessageId::try_from(id).map_err(|e| StoreError::Internal(e.to_string()))?;
+    Ok(Message { id, session: session.clone(), body })
+}
+
+fn take_id(value: &mut Value) -> Result<String> {
+    match value["id"].take() {
+        Value::String(id) => Ok(id),
+        _ => Err(StoreError::Internal("a stored payload has no id".to_owned())),
+    }
+}
+
+/// Where a part is and what of its text was streamed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundPart {
+    pub(crate) num: i64,
+    pub(crate) message: i64,
+    pub(crate) session: i64,
+    pub(crate) image: i64,
+    pub(crate) text_len: Option<i64>,
+}
+
+/// Where a part is.
+pub(crate) fn find_part(conn: &Connection, id: &PartId) -> Result<Option<FoundPart>> {
+    Ok(conn
+        .prepare_cached("SELECT num, message, session, image, text_len FROM part WHERE id = ?1")?
+        .query_row([id.as_str()], |row| {
+            Ok(FoundPart {
+                num: row.get(0)?,
+                message: row.get(1)?,
+                session: row.get(2)?,
+                image: row.get(3)?,
+                text_len: row.get(4)?,
+            })
+        })
+        .optional()?)
+}
+
+/// A part with its text.
+pub(crate) fn load_part(
+    conn: &Connection,
+    blobs: &BlobDir,
+    owner: (&SessionId, &MessageId),
+    found: FoundPart,
+) -> Result<Part> {
+    let mut value = payload_at(conn, blobs, found.image)?;
+    let id = take_id(&mut value)?;
+    let mut data = value["data"].take();
+    if let Some(len) = found.text_len {
+        data["text"] = Value::String(part_text(conn, found.num, len)?);
+    }
+    let id = PartId::try_from(id).map_err(|e| StoreError::Internal(e.to_string()))?;
+    Ok(Part {
+        id,
+        session: owner.0.clone(),
+        message: owner.1.clone(),
+        body: PartBody::lenient(data)?,
+    })
+}
+
+/// The first `len` bytes of a part's streamed text.
+pub(crate) fn part_text(conn: &Connection, part: i64, len: i64) -> Result<String> {
+    let len = usize::try_from(len).unwrap_or(0);
+    let mut text = String::with_capacity(len);
+    let mut statement =
+        conn.prepare_cached("SELECT text FROM chunk WHERE part = ?1 ORDER BY start")?;
+    let mut rows = statement.query([part])?;
+    while text.len() < len {
+        let Some(row) = rows.next()? else { break };
+        text.push_str(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
+    }
+    if text.len() < len || !text.is_char_boundary(len) {
+        return Err(StoreError::Corrupt {
+            file: "turnstone.db".into(),
+            reason: format!("the text of part {part} is shorter than its event says"),
+        });
+    }
+    text.truncate(len);
+    Ok(text)
+}
+
+/// The parts of a message, in order.
+pub(crate) fn parts_of(conn: &Connection, session: i64, message: i64) -> Result<Vec<FoundPart>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT num, message, session, image, text_len FROM part
+         WHERE session = ?1 AND message = ?2 ORDER BY num",
+    )?;
+    let rows = statement.query_map([session, message], |row| {
+        Ok(FoundPart {
+            num: row.get(0)?,
+            message: row.get(1)?,
+            session: row.get(2)?,
+            image: row.get(3)?,
+            text_len: row.get(4)?,
+        })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The open turn of a session, if any.
+pub(crate) fn open_turn(conn: &Connection, session: i64) -> Result<Option<i64>> {
+    Ok(conn
+        .prepare_cached("SELECT num FROM turn WHERE session = ?1 AND ended IS NULL")?
+        .query_row([session], |row| row.get(0))
+        .optional()?)
+}

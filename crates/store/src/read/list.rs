@@ -1,0 +1,293 @@
+//! Lists by page: sessions by their last change, messages by their place in the stream.
+
+use rusqlite::{Row, named_params};
+use turnstone_core::id::{MessageId, PartId, ProjectId, SessionId};
+use turnstone_core::model::{Message, Part, Session, Usage};
+
+use super::body::{FoundPart, find_message, load_message, load_part, parts_of};
+use super::reader::{Reader, parse_id};
+use crate::error::{Result, StoreError};
+use crate::payload;
+
+/// Which sessions to list; every field narrows the list.
+#[derive(Clone, Debug, Default)]
+pub struct SessionFilter {
+    /// Of this project.
+    pub project: Option<ProjectId>,
+    /// In exactly this directory.
+    pub directory: Option<String>,
+    /// In this path below the worktree, or deeper.
+    pub path: Option<String>,
+    /// Not started by another session.
+    pub roots: bool,
+    /// Changed at or after this moment.
+    pub start: Option<f64>,
+    /// With these characters in the title.
+    pub search: Option<String>,
+    /// Archived ones too.
+    pub archived: bool,
+    /// Created by this actor.
+    pub actor: Option<String>,
+}
+
+/// A session in a list.
+#[derive(Clone, Debug)]
+pub struct SessionRow {
+    /// The session.
+    pub session: Session,
+    /// What its steps add up to.
+    pub usage: Usage,
+}
+
+/// A page of sessions, newest change first.
+#[derive(Clone, Debug)]
+pub struct SessionPage {
+    /// The sessions.
+    pub items: Vec<SessionRow>,
+    /// Where the next page begins; absent on the last.
+    pub next: Option<String>,
+}
+
+/// A message with its parts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WithParts {
+    /// The message.
+    pub message: Message,
+    /// Its parts, in order.
+    pub parts: Vec<Part>,
+}
+
+/// A page of messages, in order of the stream.
+#[derive(Clone, Debug)]
+pub struct MessagePage {
+    /// The messages.
+    pub items: Vec<WithParts>,
+    /// Where the page before this one ends; absent on the first.
+    pub before: Option<String>,
+}
+
+/// Usage columns beginning at column `N`.
+pub(super) fn usage_at<const N: usize>(row: &Row<'_>) -> rusqlite::Result<Usage> {
+    Ok(Usage {
+        cost: row.get(N)?,
+        input: row.get(N + 1)?,
+        output: row.get(N + 2)?,
+        reasoning: row.get(N + 3)?,
+        cache_read: row.get(N + 4)?,
+        cache_write: row.get(N + 5)?,
+    })
+}
+
+/// `%`, `_` and the escape itself mean themselves (R44).
+fn like(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len() + 2);
+    for c in text.chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
+/// Cursors are positions, written in hex so that they need no escaping anywhere.
+fn session_cursor(updated: f64, num: i64) -> String {
+    format!("{:016x}{num:x}", updated.to_bits())
+}
+
+fn parse_session_cursor(text: Option<&str>) -> Result<(f64, i64)> {
+    let Some(text) = text else { return Ok((f64::INFINITY, i64::MAX)) };
+    let bad = || StoreError::Invalid("this is not a cursor of a session list".to_owned());
+    let bits = text.get(..16).and_then(|t| u64::from_str_radix(t, 16).ok()).ok_or_else(bad)?;
+    let num = text.get(16..).and_then(|t| i64::from_str_radix(t, 16).ok()).ok_or_else(bad)?;
+    let updated = f64::from_bits(bits);
+    if updated.is_nan() || num < 0 { Err(bad()) } else { Ok((updated, num)) }
+}
+
+const LIST: &str = "
+SELECT session.num, session.updated, event.payload, event.refs, session.cost, tokens_input,
+       tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write
+FROM session JOIN event ON event.cursor = session.image
+WHERE (session.updated, session.num) < (:updated, :num) AND hidden = 0
+  AND (:project IS NULL OR session.project = (SELECT num FROM project WHERE id = :project))
+  AND (:directory IS NULL OR directory = :directory)
+  AND (:path IS NULL OR path = :path OR path LIKE :below ESCAPE '\\')
+  AND (:roots = 0 OR parent IS NULL)
+  AND (:start IS NULL OR session.updated >= :start)
+  AND (:search IS NULL OR title LIKE :search ESCAPE '\\')
+  AND (:archived = 1 OR session.archived IS NULL)
+  AND (:actor IS NULL OR session.actor = (SELECT num FROM actor WHERE name = :actor))
+ORDER BY session.updated DESC, session.num DESC LIMIT :limit";
+
+impl Reader<'_> {
+    /// A page of sessions, newest change first, beginning at a cursor of the page before.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Invalid`] if the cursor is not one of ours.
+    pub fn list_sessions(
+        &self,
+        filter: &SessionFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<SessionPage> {
+        let (updated, num) = parse_session_cursor(cursor)?;
+        let mut statement = self.conn.prepare_cached(LIST)?;
+        let mut rows = statement.query(named_params! {
+            ":updated": updated,
+            ":num": num,
+            ":project": filter.project.as_ref().map(ProjectId::as_str),
+            ":directory": filter.directory,
+            ":path": filter.path,
+            ":below": filter.path.as_deref().map(|p| like(p) + "/%"),
+            ":roots": filter.roots,
+            ":start": filter.start,
+            ":search": filter.search.as_deref().map(|s| format!("%{}%", like(s))),
+            ":archived": filter.archived,
+            ":actor": filter.actor,
+            ":limit": limit.saturating_add(1).min(i64::MAX as usize) as i64,
+        })?;
+        let mut items = Vec::new();
+        let mut places = Vec::new();
+        while let Some(row) = rows.next()? {
+            let json: String = row.get(2)?;
+            let refs: Option<String> = row.get(3)?;
+            let value = payload::restore(self.conn, self.blobs, &json, refs.as_deref())?;
+            let session = serde_json::from_value(value)?;
+            items.push(SessionRow { session, usage: usage_at::<4>(row)? });
+            places.push((row.get::<_, f64>(1)?, row.get::<_, i64>(0)?));
+        }
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let last = more.then(|| limit.checked_sub(1).and_then(|i| places.get(i))).flatten();
+        Ok(SessionPage { items, next: last.map(|(updated, num)| session_cursor(*updated, *num)) })
+    }
+
+    /// How many live sessions match.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn count_sessions(&self, project: Option<&ProjectId>) -> Result<u64> {
+        let count: i64 = self
+            .conn
+            .prepare_cached(
+                "SELECT count(*) FROM session WHERE hidden = 0
+                 AND (?1 IS NULL OR project = (SELECT num FROM project WHERE id = ?1))",
+            )?
+            .query_row([project.map(ProjectId::as_str)], |row| row.get(0))?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// A page of messages with their parts: the newest `limit` before `before`, in stream order.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`], or [`StoreError::Invalid`] if the cursor is not one of ours.
+    pub fn list_messages(
+        &self,
+        session: &SessionId,
+        before: Option<&str>,
+        limit: usize,
+    ) -> Result<MessagePage> {
+        let owner = self.session_num(session)?;
+        let bad = || StoreError::Invalid("this is not a cursor of a message list".to_owned());
+        let before = match before {
+            Some(text) => i64::from_str_radix(text, 16).ok().filter(|n| *n >= 0).ok_or_else(bad)?,
+            None => i64::MAX,
+        };
+        let mut statement = self.conn.prepare_cached(
+            "SELECT num, image FROM message WHERE session = ?1 AND num < ?2
+             ORDER BY num DESC LIMIT ?3",
+        )?;
+        let take = limit.saturating_add(1).min(i64::MAX as usize) as i64;
+        let mut found: Vec<(i64, i64)> = statement
+            .query_map((owner, before, take), |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        let more = found.len() > limit;
+        found.truncate(limit);
+        found.reverse();
+        let oldest = found.first().map(|f| f.0);
+        let mut items = Vec::with_capacity(found.len());
+        for (_, image) in &found {
+            let message = load_message(self.conn, self.blobs, session, *image)?;
+            items.push(WithParts { message, parts: Vec::new() });
+        }
+        self.fill_parts(owner, session, &found, &mut items)?;
+        Ok(MessagePage { items, before: oldest.filter(|_| more).map(|num| format!("{num:x}")) })
+    }
+
+    /// Reads the parts of all listed messages in one go.
+    fn fill_parts(
+        &self,
+        owner: i64,
+        session: &SessionId,
+        found: &[(i64, i64)],
+        items: &mut [WithParts],
+    ) -> Result<()> {
+        let (Some(first), Some(last)) = (found.first(), found.last()) else { return Ok(()) };
+        let mut statement = self.conn.prepare_cached(
+            "SELECT num, message, image, text_len FROM part
+             WHERE session = ?1 AND message BETWEEN ?2 AND ?3 ORDER BY message, num",
+        )?;
+        let mut rows = statement.query((owner, first.0, last.0))?;
+        let mut at = 0;
+        while let Some(row) = rows.next()? {
+            let message: i64 = row.get(1)?;
+            while found.get(at).is_some_and(|f| f.0 < message) {
+                at += 1;
+            }
+            let Some(item) = items.get_mut(at) else { break };
+            let part = FoundPart {
+                num: row.get(0)?,
+                message,
+                session: owner,
+                image: row.get(2)?,
+                text_len: row.get(3)?,
+            };
+            let part = load_part(self.conn, self.blobs, (session, &item.message.id), part)?;
+            item.parts.push(part);
+        }
+        Ok(())
+    }
+
+    /// One message with its parts.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoMessage`] if the session has no such message.
+    pub fn get_message(&self, session: &SessionId, message: &MessageId) -> Result<WithParts> {
+        let owner = self.session_num(session)?;
+        let missing =
+            || StoreError::NoMessage { session: session.clone(), message: message.clone() };
+        let (num, found, image, _) = find_message(self.conn, message)?.ok_or_else(missing)?;
+        if found != owner {
+            return Err(missing());
+        }
+        let message = load_message(self.conn, self.blobs, session, image)?;
+        let parts = parts_of(self.conn, owner, num)?
+            .into_iter()
+            .map(|part| load_part(self.conn, self.blobs, (session, &message.id), part))
+            .collect::<Result<_>>()?;
+        Ok(WithParts { message, parts })
+    }
+
+    /// One part.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoPart`] if the session has no such part.
+    pub fn get_part(&self, session: &SessionId, part: &PartId) -> Result<Part> {
+        let owner = self.session_num(session)?;
+        let missing = || StoreError::NoPart { session: session.clone(), part: part.clone() };
+        let found = super::body::find_part(self.conn, part)?.ok_or_else(missing)?;
+        if found.session != owner {
+            return Err(missing());
+        }
+        let message: String = self
+            .conn
+            .prepare_cached("SELECT id FROM message WHERE num = ?1")?
+            .query_row([found.message], |row| row.get(0))?;
+        load_part(self.conn, self.blobs, (session, &parse_id(message)?), found)
+    }
+}

@@ -1,0 +1,235 @@
+//! The tables, as numbered migrations. A released migration is never edited.
+
+/// One step of the schema, applied in its own transaction.
+pub(crate) struct Migration {
+    /// The version the file has afterwards.
+    pub(crate) version: i64,
+    /// What to run.
+    pub(crate) sql: &'static str,
+}
+
+/// Marks a file as ours: "TURN" in ASCII.
+pub(crate) const APPLICATION_ID: i64 = 0x5455_524E;
+
+/// All steps, oldest first.
+pub(crate) const MIGRATIONS: &[Migration] =
+    &[Migration { version: 1, sql: LEDGER }, Migration { version: 2, sql: SEARCH }];
+
+/// The log and the projections.
+///
+/// `event` is the truth. A payload is stored there once; projection rows index it and point to the
+/// event that carries the entity's newest image. A row's `num` is the cursor of the event that first
+/// named it, so a rebuild gives the same numbers, and `num` order is the order of the stream.
+const LEDGER: &str = "
+CREATE TABLE actor (num INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE event_kind (code INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT;
+
+CREATE TABLE event (
+  cursor INTEGER PRIMARY KEY,
+  session INTEGER,
+  seq INTEGER,
+  sync_seq INTEGER,
+  kind INTEGER NOT NULL,
+  entity INTEGER NOT NULL,
+  actor INTEGER NOT NULL,
+  time INTEGER NOT NULL,
+  version INTEGER NOT NULL,
+  span INTEGER NOT NULL DEFAULT 1,
+  payload TEXT,
+  refs TEXT,
+  text_from INTEGER,
+  text_to INTEGER
+) STRICT;
+CREATE UNIQUE INDEX event_stream ON event (session, seq) WHERE session IS NOT NULL;
+
+CREATE TABLE stream (
+  session INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  seq INTEGER NOT NULL DEFAULT 0,
+  sync_seq INTEGER NOT NULL DEFAULT -1,
+  owner TEXT,
+  epoch INTEGER NOT NULL DEFAULT 0,
+  compacted_seq INTEGER NOT NULL DEFAULT 0,
+  deleted INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE chunk (
+  num INTEGER PRIMARY KEY,
+  part INTEGER NOT NULL,
+  start INTEGER NOT NULL,
+  text TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX chunk_part ON chunk (part, start);
+
+CREATE TABLE blob (hash BLOB PRIMARY KEY, size INTEGER NOT NULL, data BLOB) STRICT;
+CREATE TABLE blob_use (
+  hash BLOB NOT NULL, cursor INTEGER NOT NULL, PRIMARY KEY (hash, cursor)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX blob_use_cursor ON blob_use (cursor);
+CREATE TABLE blob_doomed (hash BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;
+
+CREATE TABLE outbox (
+  num INTEGER PRIMARY KEY AUTOINCREMENT,
+  session INTEGER NOT NULL,
+  cursor INTEGER NOT NULL,
+  time INTEGER NOT NULL
+) STRICT;
+CREATE TABLE consumer (
+  name TEXT PRIMARY KEY, cursor INTEGER NOT NULL, time INTEGER NOT NULL,
+  resync INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE idempotency (
+  actor INTEGER NOT NULL, key TEXT NOT NULL, result TEXT NOT NULL, time INTEGER NOT NULL,
+  PRIMARY KEY (actor, key)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE share_secret (
+  session INTEGER PRIMARY KEY, secret TEXT NOT NULL
+) STRICT;
+CREATE TABLE purge (
+  session INTEGER PRIMARY KEY, time INTEGER NOT NULL, announced INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE note (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+
+CREATE TABLE project (
+  num INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  worktree TEXT NOT NULL,
+  image INTEGER NOT NULL
+) STRICT;
+CREATE TABLE project_alias (
+  kind TEXT NOT NULL, value TEXT NOT NULL,
+  project INTEGER NOT NULL REFERENCES project (num) ON DELETE CASCADE,
+  PRIMARY KEY (kind, value, project)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE session (
+  num INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  project INTEGER NOT NULL REFERENCES project (num) ON DELETE CASCADE,
+  parent TEXT,
+  workspace TEXT,
+  directory TEXT NOT NULL,
+  path TEXT,
+  title TEXT NOT NULL,
+  created REAL NOT NULL,
+  updated REAL NOT NULL,
+  archived REAL,
+  actor INTEGER NOT NULL,
+  hidden INTEGER NOT NULL DEFAULT 0,
+  shared INTEGER NOT NULL DEFAULT 0,
+  image INTEGER NOT NULL,
+  cost INTEGER NOT NULL DEFAULT 0,
+  tokens_input INTEGER NOT NULL DEFAULT 0,
+  tokens_output INTEGER NOT NULL DEFAULT 0,
+  tokens_reasoning INTEGER NOT NULL DEFAULT 0,
+  tokens_cache_read INTEGER NOT NULL DEFAULT 0,
+  tokens_cache_write INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX session_updated ON session (updated, num);
+CREATE INDEX session_project ON session (project, updated);
+CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
+
+CREATE TABLE message (
+  num INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  session INTEGER NOT NULL REFERENCES session (num) ON DELETE CASCADE,
+  role TEXT NOT NULL,
+  turn INTEGER,
+  created REAL NOT NULL,
+  actor INTEGER NOT NULL,
+  image INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX message_session ON message (session, num);
+
+CREATE TABLE part (
+  num INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  message INTEGER NOT NULL,
+  session INTEGER NOT NULL,
+  type TEXT NOT NULL,
+  tool TEXT,
+  open INTEGER NOT NULL DEFAULT 0,
+  text_len INTEGER,
+  image INTEGER NOT NULL,
+  FOREIGN KEY (session, message) REFERENCES message (session, num) ON DELETE CASCADE
+) STRICT;
+CREATE INDEX part_message ON part (session, message, num);
+CREATE INDEX part_open ON part (session) WHERE open = 1;
+
+CREATE TABLE todo (
+  session INTEGER PRIMARY KEY REFERENCES session (num) ON DELETE CASCADE,
+  image INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE turn (
+  num INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  session INTEGER NOT NULL REFERENCES session (num) ON DELETE CASCADE,
+  message TEXT NOT NULL,
+  state TEXT NOT NULL,
+  started INTEGER,
+  ended INTEGER,
+  image INTEGER NOT NULL,
+  status INTEGER
+) STRICT;
+CREATE INDEX turn_session ON turn (session, num);
+CREATE INDEX turn_open ON turn (session) WHERE ended IS NULL;
+
+CREATE TABLE request (
+  num INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  session INTEGER NOT NULL REFERENCES session (num) ON DELETE CASCADE,
+  kind TEXT NOT NULL,
+  pending INTEGER NOT NULL,
+  asked INTEGER NOT NULL,
+  resolved INTEGER
+) STRICT;
+CREATE INDEX request_pending ON request (session) WHERE pending = 1;
+
+CREATE TABLE approval (
+  project INTEGER NOT NULL REFERENCES project (num) ON DELETE CASCADE,
+  permission TEXT NOT NULL,
+  pattern TEXT NOT NULL,
+  action TEXT NOT NULL,
+  granted INTEGER NOT NULL,
+  PRIMARY KEY (project, permission, pattern)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE input (
+  num INTEGER PRIMARY KEY,
+  message TEXT NOT NULL UNIQUE,
+  session INTEGER NOT NULL REFERENCES session (num) ON DELETE CASCADE,
+  delivery TEXT NOT NULL,
+  admitted INTEGER NOT NULL,
+  promoted INTEGER
+) STRICT;
+CREATE INDEX input_waiting ON input (session, num) WHERE promoted IS NULL;
+
+CREATE TABLE share (
+  session INTEGER PRIMARY KEY REFERENCES session (num) ON DELETE CASCADE,
+  id TEXT NOT NULL,
+  url TEXT NOT NULL,
+  image INTEGER NOT NULL
+) STRICT;
+CREATE TABLE diff (
+  session INTEGER PRIMARY KEY REFERENCES session (num) ON DELETE CASCADE,
+  image INTEGER NOT NULL
+) STRICT;
+";
+
+/// The search index: a consumer of the log. Contentless, so the text stays stored once.
+const SEARCH: &str = "
+CREATE VIRTUAL TABLE search USING fts5(
+  body, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 2', detail=full
+);
+CREATE TABLE search_doc (
+  num INTEGER PRIMARY KEY, session INTEGER NOT NULL, kind TEXT NOT NULL
+) STRICT;
+CREATE INDEX search_doc_session ON search_doc (session);
+";
+
+/// The projection tables, in the order in which they can be emptied.
+pub(crate) const PROJECTIONS: &[&str] = &[
+    "diff", "share", "input", "approval", "request", "turn", "todo", "part", "message", "session",
+    "project_alias", "project",
+];

@@ -1,0 +1,312 @@
+//! A transaction as mutations see it: state is read and events are appended here.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension};
+use turnstone_core::event::EventKind;
+use turnstone_core::id::SessionId;
+use turnstone_core::model::SCHEMA_VERSION;
+use turnstone_core::time::{Cursor, Millis, Seq};
+
+use crate::apply;
+use crate::blob::{self, BlobDir};
+use crate::context::Context;
+use crate::error::{Result, StoreError};
+use crate::payload::Prepared;
+
+/// What a write did to the thing it named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Changed {
+    /// It was not there before.
+    Created,
+    /// It was there and differed.
+    Updated,
+    /// It was there, the same: nothing was written.
+    No,
+}
+
+/// Where an appended event stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Appended {
+    /// Its place in the log.
+    pub cursor: Cursor,
+    /// Its place in the session's stream; absent for events of no session.
+    pub seq: Option<Seq>,
+}
+
+/// What the members of one group share.
+pub(crate) struct Group {
+    /// The newest cursor, counting what this group appended.
+    pub(crate) cursor: Cell<i64>,
+    /// The newest cursor before the group began: later events are not visible to anybody yet.
+    pub(crate) floor: i64,
+    /// Bytes added so far (R23).
+    pub(crate) bytes: Cell<u64>,
+    /// Actor numbers looked up in this group.
+    pub(crate) actors: RefCell<HashMap<String, i64>>,
+}
+
+/// An event about to be appended.
+pub(crate) struct Draft {
+    pub(crate) session: Option<i64>,
+    pub(crate) kind: EventKind,
+    /// The entity's number; `None` for a new one, which takes the event's cursor.
+    pub(crate) entity: Option<i64>,
+    pub(crate) payload: Option<Prepared>,
+    pub(crate) text: Option<(i64, i64)>,
+    /// Who may write it while a turn is open.
+    pub(crate) right: Right,
+}
+
+/// Who may append an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// Decided by the kind: turn-owned rows need the lease while a turn is open.
+    ByKind,
+    /// Anybody: prompts put into the inbox, and recovery after a takeover.
+    Anybody,
+}
+
+impl Draft {
+    pub(crate) fn new(session: Option<i64>, kind: EventKind, entity: Option<i64>) -> Self {
+        Self { session, kind, entity, payload: None, text: None, right: Right::ByKind }
+    }
+
+    pub(crate) fn payload(mut self, payload: Prepared) -> Self {
+        self.payload = Some(payload);
+        self
+    }
+
+    pub(crate) fn text(mut self, from: i64, to: i64) -> Self {
+        self.text = Some((from, to));
+        self
+    }
+
+    pub(crate) fn by_anybody(mut self) -> Self {
+        self.right = Right::Anybody;
+        self
+    }
+}
+
+/// One mutation inside a group's transaction (R22). An error rolls back this mutation alone.
+pub struct Tx<'a> {
+    pub(crate) conn: &'a Connection,
+    pub(crate) blobs: &'a BlobDir,
+    pub(crate) ctx: &'a Context,
+    pub(crate) group: &'a Group,
+    /// The expected sequence number is compared once, by the first event of the call.
+    expected: Cell<Option<Seq>>,
+}
+
+impl<'a> Tx<'a> {
+    pub(crate) fn new(
+        conn: &'a Connection,
+        blobs: &'a BlobDir,
+        ctx: &'a Context,
+        group: &'a Group,
+    ) -> Self {
+        Self { conn, blobs, ctx, group, expected: Cell::new(ctx.expected_seq) }
+    }
+
+    /// The moment of the call.
+    #[must_use]
+    pub fn now(&self) -> Millis {
+        self.ctx.now
+    }
+
+    /// Appends an event and applies it to the projections.
+    pub(crate) fn append(&self, draft: &Draft) -> Result<Appended> {
+        let cursor = self.group.cursor.get() + 1;
+        let place = match draft.session {
+            Some(session) => Some(self.next_seq(session, draft)?),
+            None => None,
+        };
+        let entity = draft.entity.unwrap_or(cursor);
+        self.insert_event(cursor, place, entity, draft)?;
+        self.group.cursor.set(cursor);
+        if let Some(prepared) = &draft.payload {
+            self.store_blobs(cursor, prepared)?;
+        }
+        let stored = apply::Applied {
+            cursor,
+            session: draft.session,
+            seq: place.map_or(0, |p| p.0),
+            kind: draft.kind,
+            entity,
+            actor: self.actor()?,
+            time: self.ctx.now.0,
+            payload: draft.payload.as_ref().map(|p| p.json.as_str()),
+            text: draft.text,
+        };
+        apply::apply(self.conn, &stored)?;
+        self.enqueue(draft, cursor)?;
+        Ok(Appended { cursor: Cursor(cursor), seq: place.map(|p| Seq(p.0)) })
+    }
+
+    /// Assigns `seq`, and in the same statement compares what the caller relies on (R27, R43).
+    fn next_seq(&self, session: i64, draft: &Draft) -> Result<(i64, Option<i64>)> {
+        let durable = draft.kind.is_opencode_durable();
+        let lease = self.lease_for(session, draft)?;
+        let expected = self.expected.take();
+        let row: Option<(i64, i64)> = self
+            .conn
+            .prepare_cached(
+                "UPDATE stream SET seq = seq + 1, sync_seq = sync_seq + ?2
+                 WHERE session = ?1 AND (?3 IS NULL OR seq = ?3)
+                   AND (?4 IS NULL OR (epoch = ?4 AND owner = ?5))
+                 RETURNING seq, sync_seq",
+            )?
+            .query_row(
+                (
+                    session,
+                    i64::from(durable),
+                    expected.map(|seq| seq.0),
+                    lease.map(|l| l.epoch),
+                    lease.map(|l| l.owner.as_str()),
+                ),
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+            .optional()?;
+        match row {
+            Some((seq, sync)) => Ok((seq, durable.then_some(sync))),
+            None => Err(self.why_refused(session, expected)?),
+        }
+    }
+
+    /// The lease to compare: required for turn-owned rows while a turn is open.
+    fn lease_for(&self, session: i64, draft: &Draft) -> Result<Option<&'a crate::context::Lease>> {
+        if draft.right == Right::Anybody || !draft.kind.is_turn_owned() {
+            return Ok(None);
+        }
+        if let Some(lease) = &self.ctx.lease {
+            if self.session_id(session)? == lease.session {
+                return Ok(Some(lease));
+            }
+        }
+        let open = self
+            .conn
+            .prepare_cached("SELECT 1 FROM turn WHERE session = ?1 AND ended IS NULL")?
+            .exists([session])?;
+        if open { Err(StoreError::Busy(self.session_id(session)?)) } else { Ok(None) }
+    }
+
+    fn why_refused(&self, session: i64, expected: Option<Seq>) -> Result<StoreError> {
+        let id = self.session_id(session)?;
+        let current: i64 = self
+            .conn
+            .prepare_cached("SELECT seq FROM stream WHERE session = ?1")?
+            .query_row([session], |row| row.get(0))?;
+        Ok(match expected {
+            Some(expected) if expected.0 != current => {
+                StoreError::Stale { session: id, expected, current: Seq(current) }
+            }
+            _ => StoreError::Fenced(id),
+        })
+    }
+
+    fn insert_event(
+        &self,
+        cursor: i64,
+        place: Option<(i64, Option<i64>)>,
+        entity: i64,
+        draft: &Draft,
+    ) -> Result<()> {
+        let payload = draft.payload.as_ref();
+        self.conn
+            .prepare_cached(
+                "INSERT INTO event (cursor, session, seq, sync_seq, kind, entity, actor, time,
+                                    version, payload, refs, text_from, text_to)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            )?
+            .execute(rusqlite::params![
+                cursor,
+                draft.session,
+                place.map(|p| p.0),
+                place.and_then(|p| p.1),
+                draft.kind.code(),
+                entity,
+                self.actor()?,
+                self.ctx.now.0,
+                i64::from(SCHEMA_VERSION),
+                payload.map(|p| p.json.as_str()),
+                payload.and_then(|p| p.refs.as_deref()),
+                draft.text.map(|t| t.0),
+                draft.text.map(|t| t.1),
+            ])?;
+        Ok(())
+    }
+
+    fn store_blobs(&self, cursor: i64, prepared: &Prepared) -> Result<()> {
+        self.weigh(prepared.weight() + 64);
+        for (hash, text) in &prepared.blobs {
+            blob::put(self.conn, self.blobs, hash, text.as_bytes())?;
+            self.conn
+                .prepare_cached("INSERT OR IGNORE INTO blob_use (hash, cursor) VALUES (?1, ?2)")?
+                .execute((&hash.0[..], cursor))?;
+        }
+        Ok(())
+    }
+
+    /// A shared session's events wait in the outbox until the hub has them.
+    fn enqueue(&self, draft: &Draft, cursor: i64) -> Result<()> {
+        let Some(session) = draft.session else { return Ok(()) };
+        self.conn
+            .prepare_cached(
+                "INSERT INTO outbox (session, cursor, time)
+                 SELECT num, ?2, ?3 FROM session WHERE num = ?1 AND shared = 1",
+            )?
+            .execute((session, cursor, self.ctx.now.0))?;
+        Ok(())
+    }
+
+    /// Counts bytes against the limit of the transaction.
+    pub(crate) fn weigh(&self, bytes: u64) {
+        self.group.bytes.set(self.group.bytes.get() + bytes);
+    }
+
+    /// The number of the acting actor.
+    pub(crate) fn actor(&self) -> Result<i64> {
+        let name = self.ctx.actor.as_str();
+        if let Some(num) = self.group.actors.borrow().get(name) {
+            return Ok(*num);
+        }
+        self.conn
+            .prepare_cached("INSERT INTO actor (name) VALUES (?1) ON CONFLICT (name) DO NOTHING")?
+            .execute([name])?;
+        let num = self
+            .conn
+            .prepare_cached("SELECT num FROM actor WHERE name = ?1")?
+            .query_row([name], |row| row.get(0))?;
+        self.group.actors.borrow_mut().insert(name.to_owned(), num);
+        Ok(num)
+    }
+
+    /// The number of a live session.
+    pub(crate) fn session_num(&self, id: &SessionId) -> Result<i64> {
+        self.conn
+            .prepare_cached("SELECT num FROM session WHERE id = ?1 AND hidden = 0")?
+            .query_row([id.as_str()], |row| row.get(0))
+            .optional()?
+            .ok_or_else(|| StoreError::NoSession(id.clone()))
+    }
+
+    /// The id of a session by its number.
+    pub(crate) fn session_id(&self, num: i64) -> Result<SessionId> {
+        let text: String = self
+            .conn
+            .prepare_cached("SELECT id FROM stream WHERE session = ?1")?
+            .query_row([num], |row| row.get(0))?;
+        text.parse().map_err(|e| StoreError::Internal(format!("{e}")))
+    }
+
+    /// True if the newest image of an entity is exactly this payload.
+    pub(crate) fn is_same(&self, image: i64, prepared: &Prepared) -> Result<bool> {
+        Ok(self
+            .conn
+            .prepare_cached(
+                "SELECT 1 FROM event WHERE cursor = ?1 AND payload = ?2 AND refs IS ?3",
+            )?
+            .exists((image, &prepared.json, prepared.refs.as_deref()))?)
+    }
+}

@@ -1,0 +1,352 @@
+//! The writer thread: many mutations, one fsync (R22).
+//!
+//! A group is what has queued up while the previous commit was on its way to disk; there is no
+//! timer. Each mutation runs in its own savepoint; its answer is given after COMMIT returned.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+use rusqlite::Connection;
+
+use crate::blob::BlobDir;
+use crate::context::Context;
+use crate::error::{Result, StoreError, classify};
+use crate::tx::{Group, Tx};
+use crate::watch::Watch;
+
+/// The limits of one transaction (R23).
+const MAX_ROWS: u64 = 500;
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+/// A group takes no further member once it is this far.
+const FULL_ROWS: u64 = 400;
+const FULL_BYTES: u64 = 3 * 1024 * 1024;
+
+/// What a queued mutation is to the writer.
+trait Work: Send {
+    fn context(&self) -> &Context;
+    fn run(&mut self, tx: &Tx<'_>) -> Result<()>;
+    fn answer(self: Box<Self>, outcome: Result<()>);
+}
+
+struct Mutation<T, F> {
+    ctx: Context,
+    run: F,
+    value: Option<T>,
+    answer: SyncSender<Result<T>>,
+}
+
+impl<T, F> Work for Mutation<T, F>
+where
+    T: Send,
+    F: FnMut(&Tx<'_>) -> Result<T> + Send,
+{
+    fn context(&self) -> &Context {
+        &self.ctx
+    }
+
+    fn run(&mut self, tx: &Tx<'_>) -> Result<()> {
+        self.value = Some((self.run)(tx)?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<()>) {
+        let lost = || StoreError::Internal("a mutation ended without a value".to_owned());
+        let Self { value, answer, .. } = *self;
+        let result = outcome.and_then(|()| value.ok_or_else(lost));
+        // Nobody may be waiting any more; that is their choice.
+        drop(answer.send(result));
+    }
+}
+
+/// The promise of an answer.
+#[must_use = "a write is acknowledged only by waiting for it"]
+pub struct Ticket<T> {
+    answer: Receiver<Result<T>>,
+    file: PathBuf,
+}
+
+impl<T> Ticket<T> {
+    /// A ticket that is answered already.
+    pub(crate) fn refused(error: StoreError) -> Self {
+        let (answer, wait) = sync_channel(1);
+        drop(answer.send(Err(error)));
+        Self { answer: wait, file: PathBuf::new() }
+    }
+
+    /// Waits until the commit that carries the mutation is on disk, or failed.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the mutation or the commit answered; nothing of the mutation is stored then.
+    pub fn wait(self) -> Result<T> {
+        let answer = self.answer.recv().unwrap_or(Err(StoreError::Closed));
+        answer.map_err(|e| e.in_file(&self.file))
+    }
+}
+
+/// Figures of the writer, for benchmarks and tests.
+#[derive(Debug, Default)]
+pub struct WriterStats {
+    pub(crate) commits: AtomicU64,
+    pub(crate) mutations: AtomicU64,
+    pub(crate) most_rows: AtomicU64,
+    pub(crate) most_bytes: AtomicU64,
+}
+
+impl WriterStats {
+    /// Transactions committed.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Mutations that went into them.
+    #[must_use]
+    pub fn mutations(&self) -> u64 {
+        self.mutations.load(Ordering::Relaxed)
+    }
+
+    /// The most rows one transaction touched.
+    #[must_use]
+    pub fn most_rows(&self) -> u64 {
+        self.most_rows.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes one transaction added.
+    #[must_use]
+    pub fn most_bytes(&self) -> u64 {
+        self.most_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// The sending side of the writer thread.
+pub(crate) struct Writer {
+    queue: Option<Sender<Box<dyn Work>>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    file: PathBuf,
+    pub(crate) stats: Arc<WriterStats>,
+}
+
+/// What the thread works with.
+struct Bench {
+    conn: Connection,
+    blobs: BlobDir,
+    file: PathBuf,
+    watch: Watch,
+    stats: Arc<WriterStats>,
+    poison: Option<String>,
+    marker: PathBuf,
+}
+
+impl Writer {
+    pub(crate) fn start(
+        conn: Connection,
+        blobs: BlobDir,
+        file: PathBuf,
+        marker: PathBuf,
+        watch: Watch,
+    ) -> std::io::Result<Self> {
+        let (queue, jobs) = channel::<Box<dyn Work>>();
+        let stats = Arc::new(WriterStats::default());
+        let bench = Bench {
+            conn,
+            blobs,
+            file: file.clone(),
+            watch,
+            stats: Arc::clone(&stats),
+            poison: None,
+            marker,
+        };
+        let thread = std::thread::Builder::new()
+            .name("turnstone-writer".to_owned())
+            .spawn(move || bench.serve(&jobs))?;
+        Ok(Self { queue: Some(queue), thread: Some(thread), file, stats })
+    }
+
+    pub(crate) fn submit<T, F>(&self, ctx: &Context, run: F) -> Ticket<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        let (answer, wait) = sync_channel(1);
+        let work = Mutation { ctx: ctx.clone(), run, value: None, answer };
+        if let Some(queue) = &self.queue {
+            // A closed queue drops the answer's sender, which the ticket reads as `Closed`.
+            drop(queue.send(Box::new(work)));
+        }
+        Ticket { answer: wait, file: self.file.clone() }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Bench {
+    fn serve(mut self, jobs: &Receiver<Box<dyn Work>>) {
+        let mut carried: Option<Box<dyn Work>> = None;
+        while let Some(first) = carried.take().or_else(|| jobs.recv().ok()) {
+            if let Some(reason) = self.poison.clone() {
+                first.answer(Err(StoreError::Poisoned { file: self.file.clone(), reason }));
+                continue;
+            }
+            carried = self.group(first, jobs);
+        }
+    }
+
+    /// Runs one group; returns a mutation that did not fit and begins the next one.
+    fn group(
+        &mut self,
+        first: Box<dyn Work>,
+        jobs: &Receiver<Box<dyn Work>>,
+    ) -> Option<Box<dyn Work>> {
+        let group = match self.begin() {
+            Ok(group) => group,
+            Err(error) => {
+                first.answer(Err(error));
+                return None;
+            }
+        };
+        let before = self.conn.total_changes();
+        let mut done: Vec<(Box<dyn Work>, Result<()>)> = Vec::new();
+        let mut carried = None;
+        let mut next = Some(first);
+        while let Some(mut work) = next.take() {
+            let rows = |conn: &Connection| conn.total_changes() - before;
+            let outcome = self.member(work.as_mut(), &group, &|c| rows(c));
+            if self.conn.is_autocommit() {
+                // SQLite gave the whole transaction up (full disk, I/O error): nobody is stored.
+                let error = outcome.err().unwrap_or(StoreError::Closed);
+                done.push((work, Ok(())));
+                self.fail_all(done, &error);
+                return None;
+            }
+            if matches!(outcome, Err(StoreError::TooLarge { .. })) && !done.is_empty() {
+                carried = Some(work);
+                break;
+            }
+            done.push((work, outcome));
+            if rows(&self.conn) < FULL_ROWS && group.bytes.get() < FULL_BYTES {
+                next = jobs.try_recv().ok();
+            }
+        }
+        self.finish(done, &group, before);
+        carried
+    }
+
+    fn begin(&self) -> Result<Group> {
+        fail::fail_point!("store::before_begin");
+        self.conn.execute_batch("BEGIN IMMEDIATE").map_err(|e| classify(&e, &self.file))?;
+        let newest = self
+            .conn
+            .prepare_cached("SELECT coalesce(max(cursor), 0) FROM event")
+            .and_then(|mut s| s.query_row([], |row| row.get::<_, i64>(0)));
+        match newest {
+            Ok(cursor) => Ok(Group {
+                cursor: Cell::new(cursor),
+                floor: cursor,
+                bytes: Cell::new(0),
+                actors: RefCell::new(HashMap::new()),
+            }),
+            Err(error) => {
+                self.roll_back();
+                Err(classify(&error, &self.file))
+            }
+        }
+    }
+
+    /// Runs one mutation in its savepoint; on error only this one is undone.
+    fn member(
+        &self,
+        work: &mut dyn Work,
+        group: &Group,
+        rows: &dyn Fn(&Connection) -> u64,
+    ) -> Result<()> {
+        let (cursor, bytes) = (group.cursor.get(), group.bytes.get());
+        self.conn.prepare_cached("SAVEPOINT member")?.execute([])?;
+        let ctx = work.context().clone();
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            work.run(&Tx::new(&self.conn, &self.blobs, &ctx, group))
+        }))
+        .unwrap_or_else(|_| Err(StoreError::Internal("a mutation panicked".to_owned())))
+        .and_then(|()| {
+            let (rows, bytes) = (rows(&self.conn), group.bytes.get());
+            let fits = rows <= MAX_ROWS && bytes <= MAX_BYTES;
+            if fits { Ok(()) } else { Err(StoreError::TooLarge { rows, bytes }) }
+        });
+        if self.conn.is_autocommit() {
+            return outcome;
+        }
+        if outcome.is_err() {
+            group.cursor.set(cursor);
+            group.bytes.set(bytes);
+            group.actors.borrow_mut().clear();
+            self.conn.prepare_cached("ROLLBACK TO member")?.execute([])?;
+        }
+        self.conn.prepare_cached("RELEASE member")?.execute([])?;
+        outcome
+    }
+
+    fn finish(&mut self, done: Vec<(Box<dyn Work>, Result<()>)>, group: &Group, before: u64) {
+        fail::fail_point!("store::before_commit");
+        let rows = self.conn.total_changes() - before;
+        if let Err(error) = self.conn.execute_batch("COMMIT") {
+            let answer = self.after_failed_commit(&error);
+            self.fail_all(done, &answer);
+            return;
+        }
+        fail::fail_point!("store::after_commit");
+        self.stats.commits.fetch_add(1, Ordering::Relaxed);
+        self.stats.mutations.fetch_add(done.len() as u64, Ordering::Relaxed);
+        self.stats.most_rows.fetch_max(rows, Ordering::Relaxed);
+        self.stats.most_bytes.fetch_max(group.bytes.get(), Ordering::Relaxed);
+        if group.cursor.get() > group.floor {
+            self.watch.committed(group.cursor.get());
+        }
+        for (work, outcome) in done {
+            work.answer(outcome);
+        }
+        fail::fail_point!("store::after_answer");
+    }
+
+    /// A full disk may pass; after any other failed commit nobody knows what is on disk.
+    fn after_failed_commit(&mut self, error: &rusqlite::Error) -> StoreError {
+        self.roll_back();
+        let answer = classify(error, &self.file);
+        match answer {
+            StoreError::Full { .. } | StoreError::Locked { .. } => answer,
+            _ => {
+                let reason = error.to_string();
+                self.poison = Some(reason.clone());
+                // The next open checks the file when it finds the marker; without it, it still
+                // replays the log SQLite left.
+                drop(fs_err::write(&self.marker, reason.as_bytes()));
+                StoreError::Poisoned { file: self.file.clone(), reason }
+            }
+        }
+    }
+
+    fn fail_all(&self, done: Vec<(Box<dyn Work>, Result<()>)>, error: &StoreError) {
+        self.roll_back();
+        for (work, _) in done {
+            work.answer(Err(error.clone()));
+        }
+    }
+
+    fn roll_back(&self) {
+        if !self.conn.is_autocommit() {
+            // If even this fails the next BEGIN fails and says so.
+            drop(self.conn.execute_batch("ROLLBACK"));
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Test equipment for Turnstone: fixtures, crashes, injected faults and simulated power loss.
+//!
+//! Works on any program that prints a line for each thing it acknowledges. Depends on no crate of
+//! ours, so that each of them can use it in its tests; nothing that ships may depend on it.
+
+pub mod crash;
+pub mod fault;
+pub mod fixture;
+pub mod powerloss;
+pub mod require;
+mod trace;
+
+pub use trace::TraceError;

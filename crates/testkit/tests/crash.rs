@@ -1,0 +1,180 @@
+//! Programs die when told to, and what they acknowledged is known.
+
+use std::{error::Error, path::PathBuf, process::Command, thread, time::Duration};
+
+use turnstone_testkit::{
+    crash::{CrashError, Death, Trigger, Victim, die_at_failpoint, run_pair},
+    fixture::{Rng, TempData},
+};
+
+type TestResult = Result<(), Box<dyn Error>>;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn probe(steps: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_testkit-probe"));
+    command.arg("/nonexistent").args(steps);
+    command
+}
+
+/// The example is built with the tests; without it this fails, and says what is missing.
+fn failpoint_example() -> Result<Command, Box<dyn Error>> {
+    let test = std::env::current_exe()?;
+    let profile = test
+        .parent()
+        .and_then(|deps| deps.parent())
+        .ok_or("no build directory")?;
+    let example: PathBuf = profile.join("examples/failpoint");
+    if !example.exists() {
+        return Err(format!("{} is missing: cargo build --examples", example.display()).into());
+    }
+    Ok(Command::new(example))
+}
+
+#[test]
+fn a_program_is_killed_after_the_given_number_of_lines() -> TestResult {
+    let victim = Victim::start(&mut probe(&["count:1000000:1"]))?;
+    let outcome = victim.kill_on(Trigger::Lines(5), LIMIT)?;
+    assert_eq!(outcome.death, Death::Signalled(9));
+    assert!(outcome.acknowledged.len() >= 5 && outcome.acknowledged.len() < 1000);
+    assert_eq!(outcome.acknowledged[4], "5");
+    Ok(())
+}
+
+#[test]
+fn a_program_is_killed_after_the_given_time() -> TestResult {
+    let victim = Victim::start(&mut probe(&["count:1000000:1"]))?;
+    let outcome = victim.kill_on(Trigger::After(Duration::from_millis(100)), LIMIT)?;
+    assert!(outcome.death.is_sudden());
+    Ok(())
+}
+
+#[test]
+fn triggers_are_drawn_from_the_seed() {
+    let draw = |seed| {
+        let mut rng = Rng::new(seed);
+        (0..20)
+            .map(|_| Trigger::draw(&mut rng, 10, LIMIT))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(draw(1), draw(1));
+    assert_ne!(draw(1), draw(2));
+    assert!(
+        draw(1)
+            .iter()
+            .any(|trigger| matches!(trigger, Trigger::Lines(_)))
+    );
+    assert!(
+        draw(1)
+            .iter()
+            .any(|trigger| matches!(trigger, Trigger::After(_)))
+    );
+}
+
+#[test]
+fn a_line_cut_by_death_is_not_acknowledged() -> TestResult {
+    let mut victim = Victim::start(&mut probe(&["ack:one", "partial:two", "sleep:60000"]))?;
+    victim.wait_for_lines(1, LIMIT)?;
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(victim.kill()?.acknowledged, ["one"]);
+    Ok(())
+}
+
+#[test]
+fn a_program_dies_at_its_failpoint() -> TestResult {
+    let failpoint = "count::after_ack=3*off->panic";
+    let outcome = die_at_failpoint(&mut failpoint_example()?, failpoint, LIMIT)?;
+    assert_eq!(outcome.acknowledged, ["1", "2", "3", "4"]);
+    assert_eq!(outcome.death, Death::Signalled(6));
+    Ok(())
+}
+
+#[test]
+fn a_program_that_survives_its_failpoint_is_an_error() -> TestResult {
+    let result = die_at_failpoint(&mut failpoint_example()?, "no::such=panic", LIMIT);
+    let Err(CrashError::Survived(outcome)) = result else {
+        return Err("it should live".into());
+    };
+    assert_eq!(
+        (outcome.death, outcome.acknowledged.len()),
+        (Death::Exited(0), 10)
+    );
+    Ok(())
+}
+
+#[test]
+fn a_suspended_program_says_nothing_until_it_is_resumed() -> TestResult {
+    let mut victim = Victim::start(&mut probe(&["count:1000000:1"]))?;
+    victim.wait_for_lines(3, LIMIT)?;
+    victim.suspend()?;
+    // What was in the pipe may still come; then it is quiet for a hundred times the usual pause.
+    let mut said = 0;
+    while victim.acknowledged().len() > said {
+        said = victim.acknowledged().len();
+        thread::sleep(Duration::from_millis(100));
+    }
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(victim.acknowledged().len(), said);
+    victim.resume()?;
+    victim.wait_for_lines(said + 3, LIMIT)?;
+    assert!(victim.kill()?.death.is_sudden());
+    Ok(())
+}
+
+#[test]
+fn a_suspended_program_can_be_killed() -> TestResult {
+    let mut victim = Victim::start(&mut probe(&["count:1000000:1"]))?;
+    victim.wait_for_lines(1, LIMIT)?;
+    victim.suspend()?;
+    assert_eq!(victim.kill()?.death, Death::Signalled(9));
+    Ok(())
+}
+
+#[test]
+fn two_programs_run_at_the_same_time() -> TestResult {
+    let data = TempData::new()?;
+    let program = |own: &str, other: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_testkit-probe"));
+        command
+            .arg(data.path())
+            .args([format!("open:{own}"), format!("await:{other}")]);
+        command.arg(format!("ack:{own}"));
+        command
+    };
+    // Each waits for the other: one after the other they would never end.
+    let (first, second) = run_pair(&mut program("a", "b"), &mut program("b", "a"), LIMIT)?;
+    assert_eq!(
+        (first.acknowledged, second.acknowledged),
+        (vec!["a".into()], vec!["b".into()])
+    );
+    assert_eq!(
+        (first.death, second.death),
+        (Death::Exited(0), Death::Exited(0))
+    );
+    Ok(())
+}
+
+#[test]
+fn a_program_that_does_not_end_is_a_timeout_and_is_killed() -> TestResult {
+    let victim = Victim::start(&mut probe(&["ack:one", "sleep:60000"]))?;
+    let id = victim.id();
+    let result = victim.wait(Duration::from_millis(100));
+    assert!(
+        matches!(result, Err(CrashError::Timeout { .. })),
+        "{result:?}"
+    );
+    assert!(!PathBuf::from(format!("/proc/{id}")).exists());
+    Ok(())
+}
+
+#[test]
+fn a_failure_is_reported_with_what_the_program_said() -> TestResult {
+    let outcome = Victim::start(&mut probe(&["ack:one", "nonsense"]))?.wait(LIMIT)?;
+    assert_eq!(outcome.death, Death::Exited(1));
+    assert!(
+        outcome.stderr.contains("no such step"),
+        "{}",
+        outcome.stderr
+    );
+    Ok(())
+}

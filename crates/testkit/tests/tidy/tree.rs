@@ -1,0 +1,161 @@
+//! The files of the repository, read from disk.
+//!
+//! Build output (a directory with a `CACHEDIR.TAG`), `node_modules` and `.git` are no part of it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::token::Code;
+
+/// A text file: its path from the root of the repository, with `/`, and its content.
+pub(crate) struct File {
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+/// A Rust source file below `crates/`.
+pub(crate) struct Source {
+    pub(crate) path: String,
+    pub(crate) text: String,
+    pub(crate) code: Code,
+    /// Whether the whole file is compiled for tests, benchmarks or examples only.
+    pub(crate) all_test: bool,
+}
+
+impl Source {
+    /// Reads `text` as if it were the file `path`.
+    #[track_caller]
+    pub(crate) fn new(path: &str, text: &str) -> Self {
+        let code = Code::parse(text).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let place = path.split('/').nth(2);
+        let all_test = matches!(place, Some("tests" | "benches" | "examples"));
+        Self {
+            path: path.to_owned(),
+            text: text.to_owned(),
+            code,
+            all_test,
+        }
+    }
+
+    /// Returns the name of the directory of the crate: `store` for `crates/store/src/lib.rs`.
+    pub(crate) fn crate_name(&self) -> &str {
+        self.path.split('/').nth(1).unwrap_or_default()
+    }
+
+    /// Returns the last part of the path.
+    pub(crate) fn file_name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Lists the indices of the tokens that are shipped.
+    pub(crate) fn shipped(&self) -> impl Iterator<Item = usize> {
+        (0..self.code.tokens.len()).filter(|index| !self.all_test && !self.code.in_test(*index))
+    }
+
+    /// Lists the files in which the modules declared here for tests only may live.
+    fn test_files(&self) -> Vec<String> {
+        let folder = match self.file_name() {
+            "mod.rs" | "lib.rs" | "main.rs" => self.path.rsplit_once('/').map(|parts| parts.0),
+            _ => self.path.strip_suffix(".rs"),
+        };
+        let folder = folder.unwrap_or_default();
+        let names = self.code.test_modules().into_iter();
+        names
+            .flat_map(|name| {
+                [
+                    format!("{folder}/{name}.rs"),
+                    format!("{folder}/{name}/mod.rs"),
+                ]
+            })
+            .collect()
+    }
+}
+
+/// Returns the root of the repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Reads every text file of the repository, in the order of the paths.
+pub(crate) fn files() -> Vec<File> {
+    let mut found = Vec::new();
+    collect(&root(), "", &mut found);
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    assert!(
+        found.iter().any(|file| file.path == "Cargo.toml"),
+        "not the root: {:?}",
+        root()
+    );
+    found
+}
+
+/// Returns the content of one file, or nothing when it does not exist.
+pub(crate) fn find_text(path: &str) -> Option<String> {
+    fs_err::read_to_string(root().join(path)).ok()
+}
+
+/// Reads every Rust source file below `crates/`.
+pub(crate) fn sources() -> Vec<Source> {
+    let files = files();
+    let rust = files
+        .iter()
+        .filter(|file| file.path.starts_with("crates/") && file.path.ends_with(".rs"));
+    let mut sources: Vec<Source> = rust
+        .map(|file| Source::new(&file.path, &file.text))
+        .collect();
+    mark_test_files(&mut sources);
+    assert!(
+        sources
+            .iter()
+            .any(|source| source.path.ends_with("/tidy/tree.rs")),
+        "no sources"
+    );
+    sources
+}
+
+fn mark_test_files(sources: &mut [Source]) {
+    let files: BTreeSet<String> = sources.iter().flat_map(Source::test_files).collect();
+    for source in sources {
+        source.all_test |= files.contains(&source.path);
+    }
+}
+
+fn collect(folder: &Path, prefix: &str, found: &mut Vec<File>) {
+    if folder.join("CACHEDIR.TAG").exists() {
+        return;
+    }
+    let entries = fs_err::read_dir(folder).expect("the repository can be read");
+    for entry in entries {
+        let entry = entry.expect("the repository can be read");
+        let kind = entry.file_type().expect("the repository can be read");
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = format!("{prefix}{name}");
+        if kind.is_dir() && !matches!(name.as_str(), ".git" | "node_modules" | "target") {
+            collect(&entry.path(), &format!("{path}/"), found);
+        } else if kind.is_file()
+            && let Ok(text) = fs_err::read_to_string(entry.path())
+        {
+            found.push(File { path, text });
+        }
+    }
+}
+
+#[test]
+fn the_file_of_a_test_module_is_test_code() {
+    let mut sources = [
+        Source::new(
+            "crates/core/src/turn.rs",
+            "#[cfg(test)]\nmod tests;\nmod state;",
+        ),
+        Source::new("crates/core/src/turn/tests.rs", "fn f() {}"),
+        Source::new("crates/core/src/turn/state.rs", "fn f() {}"),
+        Source::new("crates/core/tests/turn.rs", "fn f() {}"),
+    ];
+
+    mark_test_files(&mut sources);
+
+    assert_eq!(
+        sources.map(|source| source.all_test),
+        [false, true, false, true]
+    );
+}
