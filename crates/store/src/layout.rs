@@ -31,7 +31,14 @@ impl Layout {
             reason: error.to_string(),
         };
         if !self.root.exists() {
+            let above: Vec<&Path> = self.root.ancestors().skip(1).collect();
+            let existing = above.iter().position(|p| p.exists()).unwrap_or(above.len());
             fs::create_dir_all(&self.root).map_err(|e| fail(&self.root, e))?;
+            // A directory lasts once the one that names it is on disk.
+            for parent in above.into_iter().take(existing + 1) {
+                let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+                sync_dir(parent).map_err(|e| fail(parent, e))?;
+            }
         }
         fs::set_permissions(&self.root, std::fs::Permissions::from_mode(0o700))
             .map_err(|e| fail(&self.root, e))?;

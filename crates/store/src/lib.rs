@@ -16,6 +16,7 @@ mod mutate;
 mod owner;
 mod payload;
 mod place;
+mod purge;
 mod read;
 mod recover;
 mod schema;
@@ -30,6 +31,7 @@ pub use error::{OpenError, Result, StoreError};
 pub use layout::Layout;
 pub use mutate::{Admitted, Delivery, EndTurn, Ended, NewTurn, ShareRecord};
 pub use owner::Takeover;
+pub use purge::Deleted;
 pub use read::{
     Delta, LogEvent, LogPage, MessagePage, Reader, SessionFilter, SessionPage, SessionRow, Tail,
     TurnRow, WithParts,

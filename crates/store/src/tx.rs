@@ -97,6 +97,7 @@ pub struct Tx<'a> {
     pub(crate) group: &'a Group,
     /// The expected sequence number is compared once, by the first event of the call.
     expected: Cell<Option<Seq>>,
+    last: Cell<Option<Appended>>,
 }
 
 impl<'a> Tx<'a> {
@@ -106,7 +107,8 @@ impl<'a> Tx<'a> {
         ctx: &'a Context,
         group: &'a Group,
     ) -> Self {
-        Self { conn, blobs, ctx, group, expected: Cell::new(ctx.expected_seq) }
+        let expected = Cell::new(ctx.expected_seq);
+        Self { conn, blobs, ctx, group, expected, last: Cell::new(None) }
     }
 
     /// The moment of the call.
@@ -141,7 +143,20 @@ impl<'a> Tx<'a> {
         };
         apply::apply(self.conn, &stored)?;
         self.enqueue(draft, cursor)?;
-        Ok(Appended { cursor: Cursor(cursor), seq: place.map(|p| Seq(p.0)) })
+        let appended = Appended { cursor: Cursor(cursor), seq: place.map(|p| Seq(p.0)) };
+        self.last.set(Some(appended));
+        Ok(appended)
+    }
+
+    /// Where the newest event of this mutation stands; absent if it changed nothing.
+    #[must_use]
+    pub fn last_appended(&self) -> Option<Appended> {
+        self.last.get()
+    }
+
+    /// Notes that a delta of this group now reaches further.
+    pub(crate) fn note_appended(&self, appended: Appended) {
+        self.last.set(Some(appended));
     }
 
     /// Assigns `seq`, and in the same statement compares what the caller relies on (R27, R43).

@@ -28,9 +28,9 @@ fn record(data: &TempData, steps: &[&str]) -> Result<Recording, Box<dyn Error>> 
 
 /// The text of a file in the image after the end; `None` if the name is lost.
 fn survivor(recording: &Recording, policy: Policy, name: &str) -> Option<String> {
-    let image = Image::at(recording, &recording.end(), policy).unwrap();
+    let image = Image::at(recording, &recording.end(), policy).expect("an image can be written");
     let bytes = fs_err::read(image.path().join(name)).ok()?;
-    Some(String::from_utf8(bytes).unwrap())
+    Some(String::from_utf8(bytes).expect("probes write text"))
 }
 
 #[test]
@@ -343,6 +343,8 @@ fn appended_copied_linked_and_removed_files_are_followed_to_the_byte() -> TestRe
         "rename:d:g",
         "replace:g/h:1",
         "rmtree:g",
+        "append:log:one",
+        "append:log:two",
         "syncdir:.",
     ];
     // That `record` returns at all is the assertion: it compares with the real directory.

@@ -34,6 +34,9 @@ fn record(rows: usize, synchronous: &str) -> Result<Recording, Box<dyn Error>> {
 
 /// An intact database with at least every acknowledged row.
 fn intact_and_complete(image: &Path, acknowledged: &[String]) -> Result<(), Box<dyn Error>> {
+    if image.join("db-shm").exists() {
+        return Err("the shared memory file is part of the image".into());
+    }
     let db = Connection::open(image.join("db"))?;
     // The image is thrown away: its recovery need not last.
     db.pragma_update(None, "synchronous", "OFF")?;

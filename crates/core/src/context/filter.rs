@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::Entry;
 use crate::id::MessageId;
 use crate::model::{Assistant, Compaction, Message, MessageBody, Part, PartBody};
+
+/// A message with its parts, in the order of the stream.
+pub type Entry = (Message, Vec<Part>);
 
 /// A compaction that went through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

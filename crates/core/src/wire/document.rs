@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use super::content::{message_info, parse_message, parse_part, part_info};
+use super::figures::usage_of;
 use super::session::{parse_session, session_info};
 use super::shape::{self, Mode, ShapeError};
-use crate::model::{Message, Part, PartBody, Session, Usage};
+use crate::model::{Message, Part, Session, Usage};
 
 /// One session with everything that was said in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,19 +94,5 @@ fn entry(value: Value, mode: Mode, session: &Session) -> Result<Entry, ShapeErro
 
 fn counted(messages: &[Entry]) -> Usage {
     let parts = messages.iter().flat_map(|entry| &entry.parts);
-    parts.fold(Usage::default(), |sum, part| match &part.body {
-        PartBody::StepFinish(step) => sum.plus(Usage::of_step(&step.cost, &step.tokens)),
-        PartBody::Text(_)
-        | PartBody::Reasoning(_)
-        | PartBody::File(_)
-        | PartBody::Agent(_)
-        | PartBody::Tool(_)
-        | PartBody::StepStart(_)
-        | PartBody::Snapshot(_)
-        | PartBody::Patch(_)
-        | PartBody::Subtask(_)
-        | PartBody::Retry(_)
-        | PartBody::Compaction(_)
-        | PartBody::Opaque(_) => sum,
-    })
+    parts.fold(Usage::default(), |sum, part| sum.plus(usage_of(&part.body)))
 }

@@ -21,7 +21,7 @@ enum Cell {
 
 impl Row {
     pub(super) fn of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        let names: Vec<String> = row.as_ref().column_names().iter().map(|n| (*n).to_owned()).collect();
+        let names: Vec<String> = row.as_ref().column_names().map(str::to_owned).collect();
         let mut cells = HashMap::with_capacity(names.len());
         for (index, name) in names.into_iter().enumerate() {
             let cell = match row.get_ref(index)? {
@@ -72,7 +72,9 @@ impl Row {
     /// The whole number in a column.
     pub(super) fn integer(&self, column: &str) -> Option<i64> {
         let number = self.number(column)?;
-        number.as_i64().or_else(|| number.as_f64().map(|value| value as i64))
+        number
+            .as_i64()
+            .or_else(|| number.as_f64().map(|value| value as i64))
     }
 
     /// The JSON in a column.

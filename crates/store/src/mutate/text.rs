@@ -149,7 +149,9 @@ impl Tx<'_> {
             .prepare_cached("UPDATE part SET text_len = ?2 WHERE num = ?1")?
             .execute((found.num, to))?;
         let seq = Some(turnstone_core::time::Seq(seq));
-        Ok(Some(Appended { cursor: turnstone_core::time::Cursor(cursor), seq }))
+        let appended = Appended { cursor: turnstone_core::time::Cursor(cursor), seq };
+        self.note_appended(appended);
+        Ok(Some(appended))
     }
 
     /// An extended event assigns no new number, so the lease is compared by itself.

@@ -1,0 +1,23 @@
+//! Hands each command what it asked for.
+
+use crate::app::App;
+use crate::args::Command;
+use crate::command::{completions, db, man, session, stats};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ui::Ui;
+
+/// Runs a command.
+///
+/// # Errors
+///
+/// What the command answers.
+pub(crate) fn run(ui: &mut Ui, app: &App, command: &Command) -> Result<Exit, CliError> {
+    match command {
+        Command::Session(command) => session::run(ui, app, command),
+        Command::Stats(args) => stats::run(ui, app, args),
+        Command::Db(command) => db::run(ui, app, command),
+        Command::Completions(args) => completions::run(ui, args),
+        Command::Man(args) => man::run(ui, args),
+    }
+}

@@ -1,0 +1,10 @@
+//! The commands, one module each: its flags, its one call, its words.
+
+pub(crate) mod completions;
+pub(crate) mod db;
+mod dispatch;
+pub(crate) mod man;
+pub(crate) mod session;
+pub(crate) mod stats;
+
+pub(crate) use dispatch::run;

@@ -1,0 +1,193 @@
+//! Writes in transactions that stay below the store's limits (R23).
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use turnstone_core::id::{ProjectId, SessionId};
+use turnstone_core::model::{FileDiff, Message, Part, Project, Session, Todo};
+use turnstone_core::permission::Rule;
+use turnstone_store::{Changed, Context, ShareRecord, Store, StoreError, Tx};
+
+use crate::kind::Kind;
+use crate::report::Outcome;
+
+/// Things in one transaction; each touches a handful of rows.
+const MAX_THINGS: usize = 40;
+/// Bytes in one transaction, as JSON.
+const MAX_BYTES: usize = 1 << 20;
+
+/// One thing to be written.
+pub(super) enum Write {
+    Project(Project),
+    Approval(ProjectId, Rule),
+    /// The session as it begins; counted when its last image is written.
+    Begin(Box<Session>),
+    /// The session as it is.
+    Session(Box<Session>),
+    Message(Message),
+    Part(Part),
+    Todos(SessionId, Vec<Todo>),
+    Share(SessionId, ShareRecord),
+    Diff(SessionId, Vec<FileDiff>),
+}
+
+/// A write with what the report calls it.
+pub(super) struct Pending {
+    pub(super) kind: Kind,
+    pub(super) id: String,
+    /// How many things of the report it stands for.
+    pub(super) count: u64,
+    /// True if it was not here before this import began.
+    pub(super) fresh: bool,
+    pub(super) write: Write,
+}
+
+/// What became of a write.
+pub(super) struct Done {
+    pub(super) kind: Kind,
+    pub(super) id: String,
+    pub(super) count: u64,
+    pub(super) outcome: Outcome,
+}
+
+/// Writes that wait for their transaction.
+#[derive(Default)]
+pub(super) struct Batch {
+    pending: Vec<Pending>,
+    bytes: usize,
+}
+
+impl Batch {
+    /// Adds a write; true if the batch is full now.
+    pub(super) fn push(&mut self, pending: Pending) -> bool {
+        self.bytes += weight(&pending.write);
+        self.pending.push(pending);
+        self.pending.len() >= MAX_THINGS || self.bytes >= MAX_BYTES
+    }
+
+    /// Writes everything and says what became of each.
+    ///
+    /// # Errors
+    ///
+    /// What stops the whole import: a full disk, a damaged file. Nothing of the failed transaction is
+    /// stored.
+    pub(super) fn flush(&mut self, store: &Store, ctx: &Context) -> Result<Vec<Done>, StoreError> {
+        self.bytes = 0;
+        let pending = std::mem::take(&mut self.pending);
+        let mut done = Vec::with_capacity(pending.len());
+        write(store, ctx, pending, &mut done)?;
+        Ok(done)
+    }
+}
+
+/// Writes in one transaction, or in halves if that is too much at once.
+fn write(
+    store: &Store,
+    ctx: &Context,
+    pending: Vec<Pending>,
+    done: &mut Vec<Done>,
+) -> Result<(), StoreError> {
+    if pending.is_empty() {
+        return Ok(());
+    }
+    let shared = Arc::new(pending);
+    let work = Arc::clone(&shared);
+    let apply_all = move |tx: &Tx<'_>| work.iter().map(|one| judged(tx, one)).collect();
+    let outcomes: Result<Vec<Outcome>, StoreError> = store.write(ctx, apply_all).wait();
+    // The writer has answered and so has dropped its half.
+    let pending = Arc::into_inner(shared).unwrap_or_default();
+    match outcomes {
+        Ok(outcomes) => done.extend(pending.into_iter().zip(outcomes).filter_map(finished)),
+        Err(StoreError::TooLarge { rows, bytes }) if pending.len() == 1 => {
+            let reason = format!("too large for one write: {rows} rows, {bytes} bytes");
+            let outcomes = std::iter::repeat(Outcome::Rejected(reason));
+            done.extend(pending.into_iter().zip(outcomes).filter_map(finished));
+        }
+        Err(StoreError::TooLarge { .. }) => {
+            let mut first = pending;
+            let second = first.split_off(first.len() / 2);
+            write(store, ctx, first, done)?;
+            write(store, ctx, second, done)?;
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+fn finished((one, outcome): (Pending, Outcome)) -> Option<Done> {
+    if matches!(one.write, Write::Begin(_)) {
+        return None;
+    }
+    let fresh = one.fresh && outcome == Outcome::Unchanged;
+    let outcome = if fresh { Outcome::Imported } else { outcome };
+    Some(Done {
+        kind: one.kind,
+        id: one.id,
+        count: one.count,
+        outcome,
+    })
+}
+
+/// Applies one write; what concerns this thing alone is an outcome, anything else an error.
+fn judged(tx: &Tx<'_>, one: &Pending) -> Result<Outcome, StoreError> {
+    match apply(tx, &one.write) {
+        Ok(Changed::Created | Changed::Updated) => Ok(Outcome::Imported),
+        Ok(Changed::No) => Ok(Outcome::Unchanged),
+        Err(StoreError::Deleted(_)) => Ok(Outcome::Rejected("deleted here".to_owned())),
+        Err(error) if is_orphan(&error) => Ok(Outcome::Orphaned(error.to_string())),
+        Err(error) if is_refusal(&error) => Ok(Outcome::Rejected(error.to_string())),
+        Err(error) => Err(error),
+    }
+}
+
+fn apply(tx: &Tx<'_>, write: &Write) -> Result<Changed, StoreError> {
+    match write {
+        Write::Project(project) => tx.put_project(project),
+        Write::Approval(project, rule) => tx.approve(project, rule),
+        Write::Begin(session) => tx.create_session(session),
+        Write::Session(session) => tx.put_session(session),
+        Write::Message(message) => tx.put_message(message),
+        Write::Part(part) => tx.put_part(part),
+        Write::Todos(session, todos) => tx.set_todos(session, todos),
+        Write::Share(session, share) => tx.put_share(session, share),
+        Write::Diff(session, diff) => tx.put_diff(session, diff),
+    }
+}
+
+fn is_orphan(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::NoSession(_) | StoreError::NoMessage { .. } | StoreError::NotFound { .. }
+    )
+}
+
+fn is_refusal(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::WrongOwner { .. }
+            | StoreError::Conflict { .. }
+            | StoreError::Busy(_)
+            | StoreError::Fenced(_)
+            | StoreError::Transition(_)
+            | StoreError::Tool(_)
+            | StoreError::Invalid(_)
+    )
+}
+
+/// About how many bytes a write adds.
+fn weight(write: &Write) -> usize {
+    match write {
+        Write::Project(value) => size(value),
+        Write::Approval(_, value) => size(value),
+        Write::Begin(value) | Write::Session(value) => size(value),
+        Write::Message(value) => size(&value.body),
+        Write::Part(value) => size(&value.body),
+        Write::Todos(_, value) => size(value),
+        Write::Share(_, value) => size(value),
+        Write::Diff(_, value) => size(value),
+    }
+}
+
+fn size(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(0, |bytes| bytes.len())
+}
