@@ -66,6 +66,38 @@ pub(crate) fn open_read_only(path: &Path) -> Result<Connection, OpenError> {
     Ok(conn)
 }
 
+/// Opens an empty database of no name, with the file at `path` attached as `log` for reading.
+pub(crate) fn scratch(path: &Path) -> Result<Connection, OpenError> {
+    let sqlite = |e: rusqlite::Error| OpenError::from_sqlite(&e, path);
+    let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_URI;
+    #[expect(clippy::disallowed_methods, reason = "this is the place where the store opens SQLite")]
+    let mut conn = Connection::open_with_flags("", flags).map_err(sqlite)?;
+    conn.busy_handler(Some(wait_a_little)).map_err(sqlite)?;
+    conn.set_prepared_statement_cache_capacity(256);
+    conn.execute("ATTACH DATABASE ?1 AS log", [read_only_uri(path)]).map_err(sqlite)?;
+    Ok(conn)
+}
+
+/// The URI by which SQLite opens a file for reading only.
+fn read_only_uri(path: &Path) -> String {
+    use std::fmt::Write;
+    use std::os::unix::ffi::OsStrExt;
+    let mut uri = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte) {
+            uri.push(char::from(*byte));
+        } else {
+            // Writing to a string does not fail.
+            drop(write!(uri, "%{byte:02X}"));
+        }
+    }
+    uri.push_str("?mode=ro");
+    uri
+}
+
 fn expect_setting(
     conn: &Connection,
     path: &Path,

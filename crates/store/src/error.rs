@@ -122,6 +122,14 @@ pub enum StoreError {
         /// The database.
         file: PathBuf,
     },
+    /// Other processes have the store open, and this call needs it alone.
+    #[error("{} is open in another process: {}", file.display(), by.join(", "))]
+    InUse {
+        /// The database.
+        file: PathBuf,
+        /// Who they are, as far as they say.
+        by: Vec<String>,
+    },
     /// The file does not hold what it should.
     #[error("{} is damaged: {reason}", file.display())]
     Corrupt {
@@ -164,6 +172,19 @@ impl From<serde_json::Error> for StoreError {
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         classify(&error, &PathBuf::from("turnstone.db"))
+    }
+}
+
+impl From<OpenError> for StoreError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Corrupt { path: file, reason } => Self::Corrupt { file, reason },
+            OpenError::ReadOnly { path: file, reason } => Self::ReadOnly { file, reason },
+            OpenError::Full { path: file } => Self::Full { file },
+            OpenError::Locked { path: file } => Self::Locked { file },
+            OpenError::Recovery(error) | OpenError::Rebuild(error) => error,
+            other => Self::Io(other.to_string()),
+        }
     }
 }
 
@@ -284,6 +305,9 @@ pub enum OpenError {
     /// Recovery of what a dead process left failed.
     #[error("could not recover what an earlier process left")]
     Recovery(#[source] StoreError),
+    /// A rebuild that was cut off could not be finished; the log is as it was.
+    #[error("could not finish making the tables anew from the log")]
+    Rebuild(#[source] StoreError),
     /// SQLite refused for another reason.
     #[error("cannot open {}: {reason}", path.display())]
     Database {
@@ -309,6 +333,7 @@ impl OpenError {
             Self::Backup { .. } => "free some space or make backup/ writable, then try again",
             Self::Migration { .. } => "the backup in backup/ holds the file as it was",
             Self::Locked { .. } => "end the other process or wait for it",
+            Self::Rebuild(_) => "run `turnstone doctor`; `--salvage DIR` copies what can be read",
             Self::Recovery(_) | Self::Database { .. } => "run `turnstone doctor`",
         }
     }

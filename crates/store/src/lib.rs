@@ -18,10 +18,14 @@ mod payload;
 mod place;
 mod purge;
 mod read;
+mod rebuild;
 mod recover;
+mod replay;
 mod schema;
 mod store;
+mod sum;
 mod tx;
+mod verify;
 mod watch;
 mod writer;
 
@@ -36,8 +40,10 @@ pub use read::{
     Delta, LogEvent, LogPage, MessagePage, Reader, SessionFilter, SessionPage, SessionRow, Tail,
     TurnRow, WithParts,
 };
+pub use rebuild::{RebuildProgress, Rebuilt};
 pub use recover::Recovered;
 pub use store::{Options, Store};
 pub use tx::{Appended, Changed, Tx};
+pub use verify::Mismatch;
 pub use watch::{Mark, Watch};
 pub use writer::{Ticket, WriterStats};

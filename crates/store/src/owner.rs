@@ -86,6 +86,22 @@ pub(crate) fn sweep(layout: &Layout, now: Millis) -> Result<()> {
     Ok(())
 }
 
+/// The living processes that have the store open, except `own`; call it with the open lock held.
+pub(crate) fn others(layout: &Layout, own: &OwnerId, now: Millis) -> Result<Vec<String>> {
+    let mut living = Vec::new();
+    for entry in fs_err::read_dir(layout.locks())? {
+        let entry = entry?;
+        let id = OwnerId(entry.file_name().to_string_lossy().into_owned());
+        if !id.as_str().starts_with("owner-") || id == *own || !is_alive(layout, &id, now)? {
+            continue;
+        }
+        let pid = fs_err::read_to_string(entry.path()).unwrap_or_default();
+        living.push(format!("process {} ({})", pid.trim(), id.as_str()));
+    }
+    living.sort_unstable();
+    Ok(living)
+}
+
 /// How to get a lease that another process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takeover {

@@ -38,7 +38,8 @@ CREATE TABLE event (
   payload TEXT,
   refs TEXT,
   text_from INTEGER,
-  text_to INTEGER
+  text_to INTEGER,
+  sum INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX event_stream ON event (session, seq) WHERE session IS NOT NULL;
 
@@ -57,7 +58,8 @@ CREATE TABLE chunk (
   num INTEGER PRIMARY KEY,
   part INTEGER NOT NULL,
   start INTEGER NOT NULL,
-  text TEXT NOT NULL
+  text TEXT NOT NULL,
+  sum INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX chunk_part ON chunk (part, start);
 

@@ -17,6 +17,7 @@ use crate::layout::{Layout, private_file};
 use crate::migrate::{self, Standing};
 use crate::owner::{self, Owner, Takeover};
 use crate::read::{Reader, Tail};
+use crate::rebuild;
 use crate::recover::{self, Recovered};
 use crate::schema::MIGRATIONS;
 use crate::tx::Tx;
@@ -83,9 +84,11 @@ impl Store {
             let (readers, recovered) = (Mutex::default(), Recovered::default());
             return Ok(Self { layout, blobs, watch, mode, readers, recovered });
         }
+        private_file(&path).map_err(|e| unusable(&path, &e))?;
         let conn = connection::open(&path, Purpose::Write)?;
         migrate::upgrade(&conn, &layout, options.now, MIGRATIONS)?;
         check_after_poison(&conn, &layout)?;
+        rebuild::finish(&conn, &mut |_| {}).map_err(OpenError::Rebuild)?;
         let housekeeping = || -> Result<Owner> {
             crate::layout::sync_dir(layout.root())?;
             owner::sweep(&layout, options.now)?;
@@ -243,6 +246,18 @@ impl Store {
         }
     }
 
+    /// Takes the open lock if no other process has the store open; nobody can open it until the
+    /// lock is dropped.
+    pub(crate) fn lock_alone(&self, now: Millis) -> Result<File> {
+        let own = self.owner_id()?;
+        let lock = open_lock(&self.layout)?;
+        let by = owner::others(&self.layout, own, now)?;
+        if by.is_empty() {
+            return Ok(lock);
+        }
+        Err(StoreError::InUse { file: self.layout.database(), by })
+    }
+
     /// This process as a holder of leases.
     ///
     /// # Errors
@@ -275,10 +290,29 @@ impl Store {
 
 /// Looks at a file before anything is set on it: a foreign or newer one must stay as it is.
 fn look(path: &std::path::Path) -> Result<Standing, OpenError> {
-    if !fs_err::metadata(path).is_ok_and(|m| m.len() > 0) {
+    let found = match fs_err::metadata(path) {
+        Ok(found) => found,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Standing::Empty),
+        Err(e) => return Err(unusable(path, &e)),
+    };
+    if !found.is_file() {
+        return Err(OpenError::Foreign { path: path.to_path_buf() });
+    }
+    if found.len() == 0 {
         return Ok(Standing::Empty);
     }
     migrate::standing(&connection::open_read_only(path)?, path)
+}
+
+/// Why a file that should be ours cannot be opened for writing.
+fn unusable(path: &std::path::Path, error: &std::io::Error) -> OpenError {
+    use std::io::ErrorKind as Kind;
+    let (path, reason) = (path.to_path_buf(), error.to_string());
+    match error.kind() {
+        Kind::PermissionDenied | Kind::ReadOnlyFilesystem => OpenError::ReadOnly { path, reason },
+        Kind::StorageFull | Kind::QuotaExceeded => OpenError::Full { path },
+        _ => OpenError::Directory { path, reason },
+    }
 }
 
 /// One process at a time opens, upgrades and sweeps.

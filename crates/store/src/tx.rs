@@ -14,6 +14,7 @@ use crate::blob::{self, BlobDir};
 use crate::context::Context;
 use crate::error::{Result, StoreError};
 use crate::payload::Prepared;
+use crate::sum::EventSum;
 
 /// What a write did to the thing it named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -227,27 +228,41 @@ impl<'a> Tx<'a> {
         entity: i64,
         draft: &Draft,
     ) -> Result<()> {
-        let payload = draft.payload.as_ref();
+        let event = EventSum {
+            cursor,
+            session: draft.session,
+            seq: place.map(|p| p.0),
+            sync_seq: place.and_then(|p| p.1),
+            kind: draft.kind.code(),
+            entity,
+            actor: self.actor()?,
+            time: self.ctx.now.0,
+            version: i64::from(SCHEMA_VERSION),
+            payload: draft.payload.as_ref().map(|p| p.json.as_str()),
+            refs: draft.payload.as_ref().and_then(|p| p.refs.as_deref()),
+            text: draft.text,
+        };
         self.conn
             .prepare_cached(
                 "INSERT INTO event (cursor, session, seq, sync_seq, kind, entity, actor, time,
-                                    version, payload, refs, text_from, text_to)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                                    version, payload, refs, text_from, text_to, sum)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             )?
             .execute(rusqlite::params![
-                cursor,
-                draft.session,
-                place.map(|p| p.0),
-                place.and_then(|p| p.1),
-                draft.kind.code(),
-                entity,
-                self.actor()?,
-                self.ctx.now.0,
-                i64::from(SCHEMA_VERSION),
-                payload.map(|p| p.json.as_str()),
-                payload.and_then(|p| p.refs.as_deref()),
-                draft.text.map(|t| t.0),
-                draft.text.map(|t| t.1),
+                event.cursor,
+                event.session,
+                event.seq,
+                event.sync_seq,
+                event.kind,
+                event.entity,
+                event.actor,
+                event.time,
+                event.version,
+                event.payload,
+                event.refs,
+                event.text.map(|t| t.0),
+                event.text.map(|t| t.1),
+                event.stored(),
             ])?;
         Ok(())
     }

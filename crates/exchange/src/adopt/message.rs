@@ -24,7 +24,10 @@ pub(crate) struct Neighbours {
 impl Neighbours {
     /// No message yet, in a session that works in `directory`.
     pub(crate) fn in_directory(directory: &str) -> Self {
-        Self { directory: directory.to_owned(), ..Self::default() }
+        Self {
+            directory: directory.to_owned(),
+            ..Self::default()
+        }
     }
 
     /// Remembers what `message` says.

@@ -1,5 +1,6 @@
 //! Writes in transactions that stay below the store's limits (R23).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -73,48 +74,53 @@ impl Batch {
     /// stored.
     pub(super) fn flush(&mut self, store: &Store, ctx: &Context) -> Result<Vec<Done>, StoreError> {
         self.bytes = 0;
-        let pending = std::mem::take(&mut self.pending);
+        let pending = Arc::new(std::mem::take(&mut self.pending));
         let mut done = Vec::with_capacity(pending.len());
-        write(store, ctx, pending, &mut done)?;
+        write(store, ctx, &pending, 0..pending.len(), &mut done)?;
         Ok(done)
     }
 }
 
-/// Writes in one transaction, or in halves if that is too much at once.
+/// Writes a range in one transaction, or in halves if that is too much at once.
 fn write(
     store: &Store,
     ctx: &Context,
-    pending: Vec<Pending>,
+    pending: &Arc<Vec<Pending>>,
+    range: Range<usize>,
     done: &mut Vec<Done>,
 ) -> Result<(), StoreError> {
-    if pending.is_empty() {
+    if range.is_empty() {
         return Ok(());
     }
-    let shared = Arc::new(pending);
-    let work = Arc::clone(&shared);
-    let apply_all = move |tx: &Tx<'_>| work.iter().map(|one| judged(tx, one)).collect();
+    let (work, part) = (Arc::clone(pending), range.clone());
+    let apply_all = move |tx: &Tx<'_>| {
+        work[part.clone()]
+            .iter()
+            .map(|one| judged(tx, one))
+            .collect()
+    };
     let outcomes: Result<Vec<Outcome>, StoreError> = store.write(ctx, apply_all).wait();
-    // The writer has answered and so has dropped its half.
-    let pending = Arc::into_inner(shared).unwrap_or_default();
     match outcomes {
-        Ok(outcomes) => done.extend(pending.into_iter().zip(outcomes).filter_map(finished)),
-        Err(StoreError::TooLarge { rows, bytes }) if pending.len() == 1 => {
+        Ok(outcomes) => {
+            done.extend(pending[range].iter().zip(outcomes).filter_map(finished));
+            Ok(())
+        }
+        Err(StoreError::TooLarge { rows, bytes }) if range.len() == 1 => {
             let reason = format!("too large for one write: {rows} rows, {bytes} bytes");
-            let outcomes = std::iter::repeat(Outcome::Rejected(reason));
-            done.extend(pending.into_iter().zip(outcomes).filter_map(finished));
+            let outcome = Outcome::Rejected(reason);
+            done.extend(pending[range].iter().zip([outcome]).filter_map(finished));
+            Ok(())
         }
         Err(StoreError::TooLarge { .. }) => {
-            let mut first = pending;
-            let second = first.split_off(first.len() / 2);
-            write(store, ctx, first, done)?;
-            write(store, ctx, second, done)?;
+            let middle = range.start + range.len() / 2;
+            write(store, ctx, pending, range.start..middle, done)?;
+            write(store, ctx, pending, middle..range.end, done)
         }
-        Err(error) => return Err(error),
+        Err(error) => Err(error),
     }
-    Ok(())
 }
 
-fn finished((one, outcome): (Pending, Outcome)) -> Option<Done> {
+fn finished((one, outcome): (&Pending, Outcome)) -> Option<Done> {
     if matches!(one.write, Write::Begin(_)) {
         return None;
     }
@@ -122,7 +128,7 @@ fn finished((one, outcome): (Pending, Outcome)) -> Option<Done> {
     let outcome = if fresh { Outcome::Imported } else { outcome };
     Some(Done {
         kind: one.kind,
-        id: one.id,
+        id: one.id.clone(),
         count: one.count,
         outcome,
     })

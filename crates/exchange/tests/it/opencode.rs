@@ -40,7 +40,10 @@ impl Programs {
     }
 
     fn binary(&self, name: &str) -> PathBuf {
-        self.dir.join("node_modules").join(name).join("bin/opencode")
+        self.dir
+            .join("node_modules")
+            .join(name)
+            .join("bin/opencode")
     }
 
     /// Lets a program write its sessions into `out`.
@@ -74,7 +77,11 @@ fn documents(dir: &Path) -> TestResult<BTreeMap<String, Value>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         found.insert(name, serde_json::from_slice(&fs::read(&path)?)?);
     }
     assert!(!found.is_empty(), "{} is empty", dir.display());
@@ -92,7 +99,10 @@ fn fingerprint(dir: &Path) -> TestResult<BTreeMap<PathBuf, String>> {
         } else {
             let meta = fs::metadata(&path)?;
             let hash = blake3::hash(&fs::read(&path)?);
-            prints.insert(path, format!("{} {:?} {hash}", meta.len(), meta.modified()?));
+            prints.insert(
+                path,
+                format!("{} {:?} {hash}", meta.len(), meta.modified()?),
+            );
         }
     }
     Ok(prints)
@@ -113,7 +123,10 @@ fn todays_database_is_imported_whole_and_exports_equal_those_of_the_program() ->
     let out = case.path("today");
     Programs::install()?.drive("opencode-today", &out, "today")?;
     let data = out.join("home/data/opencode");
-    assert!(data.join("opencode.db-wal").exists(), "the program was killed, its log is there");
+    assert!(
+        data.join("opencode.db-wal").exists(),
+        "the program was killed, its log is there"
+    );
     let before = fingerprint(&data)?;
 
     let report = case.import(&data)?;
@@ -121,7 +134,11 @@ fn todays_database_is_imported_whole_and_exports_equal_those_of_the_program() ->
     assert_eq!(fingerprint(&data)?, before, "the source is as it was");
     assert!(report.is_clean(), "{report:#?}");
     let shapes = documents(&out.join("shape"))?;
-    assert_eq!(counts(&report, Kind::Session).1, shapes.len() as u64, "{report:#?}");
+    assert_eq!(
+        counts(&report, Kind::Session).1,
+        shapes.len() as u64,
+        "{report:#?}"
+    );
     assert_eq!(counts(&report, Kind::Todo).1, 2);
     assert!(counts(&report, Kind::Diff).1 >= 1, "{report:#?}");
     for (id, shape) in &shapes {
@@ -169,7 +186,11 @@ fn the_first_databases_read_as_todays_program_reads_them_after_its_own_upgrade()
     for (id, shape) in &shapes {
         assert_eq!(&without_figures(case.export(id)?), shape, "{id}");
     }
-    let some: Vec<&String> = documents(&out.join("export"))?.keys().filter_map(|id| shapes.get_key_value(id)).map(|(id, _)| id).collect();
+    let some: Vec<&String> = documents(&out.join("export"))?
+        .keys()
+        .filter_map(|id| shapes.get_key_value(id))
+        .map(|(id, _)| id)
+        .collect();
     run(Command::new("node")
         .arg(recipe().join("reexport.mjs"))
         .args([&programs.binary("opencode-today"), &out])
@@ -190,7 +211,11 @@ fn the_json_files_of_the_last_version_before_the_database_are_imported_whole() -
 
     let report = case.import(&data)?;
 
-    assert_eq!(fingerprint(&data.join("storage"))?, before, "the source is as it was");
+    assert_eq!(
+        fingerprint(&data.join("storage"))?,
+        before,
+        "the source is as it was"
+    );
     assert!(report.is_clean(), "{report:#?}");
     for (id, shape) in documents(&out.join("shape"))? {
         assert_eq!(without_figures(case.export(&id)?), shape, "{id}");

@@ -53,8 +53,8 @@ impl Tx<'_> {
         self.project_num(&session.project)?;
         let prepared = Prepared::new(session)?;
         if let Some(num) = self.find_session(&session.id)? {
-            let created = self.first_image(num)?;
-            if created.is_some_and(|json| json == prepared.json)
+            // What it was created with, while the log still has it, or what it is now.
+            if self.is_same(num, &prepared)?
                 || self.is_same(self.session_image(num)?, &prepared)?
             {
                 return Ok(Changed::No);
@@ -89,16 +89,6 @@ impl Tx<'_> {
             .conn
             .prepare_cached("SELECT image FROM session WHERE num = ?1")?
             .query_row([num], |row| row.get(0))?)
-    }
-
-    /// The payload a session was created with, while the log still has it.
-    fn first_image(&self, num: i64) -> Result<Option<String>> {
-        Ok(self
-            .conn
-            .prepare_cached("SELECT payload FROM event WHERE cursor = ?1")?
-            .query_row([num], |row| row.get::<_, Option<String>>(0))
-            .optional()?
-            .flatten())
     }
 
     /// Stores a session: all of it, created if it is new.

@@ -4,9 +4,11 @@ use rusqlite::OptionalExtension;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{PartId, SessionId};
 use turnstone_core::model::PartBody;
+use turnstone_core::time::{Cursor, Seq};
 
 use crate::error::{Result, StoreError};
 use crate::read::{FoundPart, load_part};
+use crate::sum::{self, EventSum};
 use crate::tx::{Appended, Draft, Tx};
 
 /// Deltas fill a row in place up to this size: it stays within one page, so it costs one page.
@@ -78,23 +80,23 @@ impl Tx<'_> {
 
     /// Writes `text` at byte `start`: grows the last row while it is small, then starts new ones.
     fn store_chunks(&self, part: i64, mut start: i64, mut text: &str) -> Result<()> {
-        let last: Option<(i64, i64, i64)> = self
+        let last: Option<(i64, i64, i64, Option<i64>)> = self
             .conn
             .prepare_cached(
-                "SELECT num, start, octet_length(text) FROM chunk WHERE part = ?1
+                "SELECT num, start, octet_length(text), sum FROM chunk WHERE part = ?1
                  ORDER BY start DESC LIMIT 1",
             )?
-            .query_row([part], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .query_row([part], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
             .optional()?;
-        if let Some((num, at, len)) = last {
+        if let Some((num, at, len, sum)) = last {
             // After a text was cut back, rows may reach past `start`; they are cut back too.
             if at + len != start {
                 return self.overwrite(part, start, text);
             }
             if len as usize + text.len() <= GROWING {
                 self.conn
-                    .prepare_cached("UPDATE chunk SET text = text || ?2 WHERE num = ?1")?
-                    .execute((num, text))?;
+                    .prepare_cached("UPDATE chunk SET text = text || ?2, sum = ?3 WHERE num = ?1")?
+                    .execute((num, text, sum.map(|sum| sum::grown(sum, text))))?;
                 return Ok(());
             }
         }
@@ -109,8 +111,8 @@ impl Tx<'_> {
 
     fn insert_chunk(&self, part: i64, start: i64, text: &str) -> Result<()> {
         self.conn
-            .prepare_cached("INSERT INTO chunk (part, start, text) VALUES (?1, ?2, ?3)")?
-            .execute((part, start, text))?;
+            .prepare_cached("INSERT INTO chunk (part, start, text, sum) VALUES (?1, ?2, ?3, ?4)")?
+            .execute((part, start, text, sum::grown(sum::chunk(part, start), text)))?;
         Ok(())
     }
 
@@ -129,29 +131,48 @@ impl Tx<'_> {
         if self.ctx.expected_seq.is_some() {
             return Ok(None);
         }
-        let row: Option<(i64, i64)> = self
-            .conn
-            .prepare_cached(
-                "UPDATE event SET text_to = ?4
-                 WHERE cursor = (SELECT cursor FROM event WHERE session = ?1
-                                 ORDER BY seq DESC LIMIT 1)
-                   AND cursor > ?2 AND kind = ?5 AND entity = ?3 AND text_to = ?6
-                 RETURNING cursor, seq",
-            )?
-            .query_row(
-                (found.session, self.group.floor, found.num, to, EventKind::PartDelta.code(), from),
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )
-            .optional()?;
-        let Some((cursor, seq)) = row else { return Ok(None) };
+        let Some(mut event) = self.newest_delta(found, from)? else { return Ok(None) };
+        event.text = event.text.map(|(begin, _)| (begin, to));
+        self.conn
+            .prepare_cached("UPDATE event SET text_to = ?2, sum = ?3 WHERE cursor = ?1")?
+            .execute((event.cursor, to, event.stored()))?;
         self.check_lease(found.session)?;
         self.conn
             .prepare_cached("UPDATE part SET text_len = ?2 WHERE num = ?1")?
             .execute((found.num, to))?;
-        let seq = Some(turnstone_core::time::Seq(seq));
-        let appended = Appended { cursor: turnstone_core::time::Cursor(cursor), seq };
+        let appended = Appended { cursor: Cursor(event.cursor), seq: event.seq.map(Seq) };
         self.note_appended(appended);
         Ok(Some(appended))
+    }
+
+    /// The session's newest event, if it is a delta of this part up to `to` that nobody has seen.
+    fn newest_delta(&self, found: FoundPart, to: i64) -> Result<Option<EventSum<'static>>> {
+        let kind = EventKind::PartDelta.code();
+        Ok(self
+            .conn
+            .prepare_cached(
+                "SELECT cursor, seq, sync_seq, actor, time, version, text_from FROM event
+                 WHERE cursor = (SELECT cursor FROM event WHERE session = ?1
+                                 ORDER BY seq DESC LIMIT 1)
+                   AND cursor > ?2 AND kind = ?4 AND entity = ?3 AND text_to = ?5",
+            )?
+            .query_row((found.session, self.group.floor, found.num, kind, to), |row| {
+                Ok(EventSum {
+                    cursor: row.get(0)?,
+                    session: Some(found.session),
+                    seq: row.get(1)?,
+                    sync_seq: row.get(2)?,
+                    kind,
+                    entity: found.num,
+                    actor: row.get(3)?,
+                    time: row.get(4)?,
+                    version: row.get(5)?,
+                    payload: None,
+                    refs: None,
+                    text: Some((row.get(6)?, to)),
+                })
+            })
+            .optional()?)
     }
 
     /// An extended event assigns no new number, so the lease is compared by itself.

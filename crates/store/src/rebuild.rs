@@ -1,0 +1,206 @@
+//! Projections thrown away and made again from the log, in short transactions, resumably.
+//!
+//! Nobody may look at half-built tables. Inside this process `&mut Store` sees to that. Between
+//! processes the open lock and the owner files do: whoever has the store open holds an owner file
+//! that was registered under the open lock, so with that lock in hand the living owners are all
+//! there is; any other than ours refuses the rebuild, and whoever opens meanwhile waits for the
+//! lock. A check at the start of every read and write would cost all of them for a rare need.
+//!
+//! A rebuild that was cut off is marked in `note`; the next open finishes it before it serves
+//! anything, still under the lock. Before anything is thrown away the whole log is replayed into a
+//! scratch database: a log that does not replay changes nothing.
+
+use rusqlite::{Connection, OptionalExtension};
+use serde::{Deserialize, Serialize};
+
+use crate::apply;
+use crate::connection::{self, Purpose};
+use crate::context::Context;
+use crate::error::{Result, StoreError, classify};
+use crate::replay::{self, Limit, Place};
+use crate::schema::PROJECTIONS;
+use crate::store::Store;
+use crate::verify;
+
+/// Short of the limits of R23, because the event that reaches them is still applied.
+const BATCH: Limit = Limit {
+    rows: 250,
+    bytes: 2 * 1024 * 1024,
+};
+/// Rows thrown away at once.
+const CLEAR: i64 = 400;
+
+/// What a rebuild did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rebuilt {
+    /// Events applied.
+    pub events: u64,
+    /// Transactions it took.
+    pub commits: u64,
+}
+
+/// How far a rebuild has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RebuildProgress {
+    /// The log is being replayed elsewhere, to see that it can be.
+    Rehearsing,
+    /// The old tables are being emptied.
+    Clearing,
+    /// So many events have been applied.
+    Applied(u64),
+}
+
+/// The mark in `note`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "lowercase")]
+enum Mark {
+    /// Tables before this one are empty.
+    Clear { table: usize },
+    /// Events up to this place are applied.
+    Replay { place: Place },
+}
+
+/// One statement per projection, children first; removes at most `?1` rows.
+const CLEARING: &[&str] = &[
+    "DELETE FROM diff WHERE session IN (SELECT session FROM diff LIMIT ?1)",
+    "DELETE FROM share WHERE session IN (SELECT session FROM share LIMIT ?1)",
+    "DELETE FROM input WHERE num IN (SELECT num FROM input LIMIT ?1)",
+    "DELETE FROM approval WHERE (project, permission, pattern) IN
+       (SELECT project, permission, pattern FROM approval LIMIT ?1)",
+    "DELETE FROM request WHERE num IN (SELECT num FROM request LIMIT ?1)",
+    "DELETE FROM turn WHERE num IN (SELECT num FROM turn LIMIT ?1)",
+    "DELETE FROM todo WHERE session IN (SELECT session FROM todo LIMIT ?1)",
+    "DELETE FROM part WHERE num IN (SELECT num FROM part LIMIT ?1)",
+    "DELETE FROM message WHERE num IN (SELECT num FROM message LIMIT ?1)",
+    "DELETE FROM session WHERE num IN (SELECT num FROM session LIMIT ?1)",
+    "DELETE FROM project_alias WHERE (kind, value, project) IN
+       (SELECT kind, value, project FROM project_alias LIMIT ?1)",
+    "DELETE FROM project WHERE num IN (SELECT num FROM project LIMIT ?1)",
+];
+const _: () = assert!(CLEARING.len() == PROJECTIONS.len());
+
+impl Store {
+    /// Throws the projections away and makes them again from the log.
+    ///
+    /// Nothing changes if the log cannot be replayed. Killed half way, the next open finishes it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::InUse`] while another process has the store open, [`StoreError::ReadOnly`],
+    /// or what the log does not allow.
+    pub fn rebuild(
+        &mut self,
+        ctx: &Context,
+        progress: &mut dyn FnMut(RebuildProgress),
+    ) -> Result<Rebuilt> {
+        // What was submitted before and not waited for is written first.
+        self.write(ctx, |_| Ok(())).wait()?;
+        let _lock = self.lock_alone(ctx.now)?;
+        let path = self.layout().database();
+        progress(RebuildProgress::Rehearsing);
+        verify::rehearse(&path)?;
+        let conn = connection::open(&path, Purpose::Write).map_err(|e| StoreError::Database {
+            file: path.clone(),
+            reason: e.to_string(),
+        })?;
+        begin(&conn)
+            .and_then(|()| finish(&conn, progress))
+            .map_err(|e| e.in_file(&path))
+    }
+}
+
+/// Marks the rebuild as under way; from here on it will be finished.
+pub(crate) fn begin(conn: &Connection) -> Result<()> {
+    save(conn, Some(Mark::Clear { table: 0 }))
+}
+
+/// True if a rebuild is under way or was cut off.
+pub(crate) fn is_pending(conn: &Connection) -> Result<bool> {
+    Ok(load(conn)?.is_some())
+}
+
+/// Does what is left of a rebuild; nothing if none is marked.
+pub(crate) fn finish(
+    conn: &Connection,
+    progress: &mut dyn FnMut(RebuildProgress),
+) -> Result<Rebuilt> {
+    let mut done = Rebuilt::default();
+    let mut left = load(conn)?;
+    while let Some(mark) = left {
+        progress(match mark {
+            Mark::Clear { .. } => RebuildProgress::Clearing,
+            Mark::Replay { .. } => RebuildProgress::Applied(done.events),
+        });
+        left = committed(conn, |conn| {
+            let (next, events) = step(conn, mark)?;
+            save(conn, next)?;
+            done.events += events;
+            Ok(next)
+        })?;
+        done.commits += 1;
+        fail::fail_point!("store::in_rebuild");
+    }
+    progress(RebuildProgress::Applied(done.events));
+    Ok(done)
+}
+
+/// One transaction's worth of work; returns the mark to leave and the events applied.
+fn step(conn: &Connection, mark: Mark) -> Result<(Option<Mark>, u64)> {
+    match mark {
+        Mark::Clear { table } => {
+            let Some(sql) = CLEARING.get(table) else {
+                return Ok((
+                    Some(Mark::Replay {
+                        place: Place::default(),
+                    }),
+                    0,
+                ));
+            };
+            let gone = conn.prepare_cached(sql)?.execute([CLEAR])?;
+            let table = if gone == 0 { table + 1 } else { table };
+            Ok((Some(Mark::Clear { table }), 0))
+        }
+        Mark::Replay { place } => {
+            let done = replay::replay(conn, place, BATCH, &mut |conn, e| apply::apply(conn, e))?;
+            Ok((done.next.map(|place| Mark::Replay { place }), done.events))
+        }
+    }
+}
+
+fn load(conn: &Connection) -> Result<Option<Mark>> {
+    let json: Option<String> = conn
+        .prepare_cached("SELECT value FROM note WHERE key = 'rebuild'")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    Ok(json.map(|json| serde_json::from_str(&json)).transpose()?)
+}
+
+fn save(conn: &Connection, mark: Option<Mark>) -> Result<()> {
+    match mark {
+        Some(mark) => conn
+            .prepare_cached("INSERT OR REPLACE INTO note (key, value) VALUES ('rebuild', ?1)")?
+            .execute([serde_json::to_string(&mark)?])?,
+        None => conn
+            .prepare_cached("DELETE FROM note WHERE key = 'rebuild'")?
+            .execute([])?,
+    };
+    Ok(())
+}
+
+/// Runs `work` in a transaction of its own.
+pub(crate) fn committed<T>(
+    conn: &Connection,
+    work: impl FnOnce(&Connection) -> Result<T>,
+) -> Result<T> {
+    conn.execute_batch("BEGIN IMMEDIATE")?;
+    let done = work(conn).and_then(|value| {
+        conn.execute_batch("COMMIT")
+            .map_err(|e| classify(&e, "turnstone.db".as_ref()))?;
+        Ok(value)
+    });
+    if done.is_err() && !conn.is_autocommit() {
+        // The reason of the failure says more than that of a failed rollback.
+        drop(conn.execute_batch("ROLLBACK"));
+    }
+    done
+}

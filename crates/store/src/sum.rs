@@ -1,0 +1,150 @@
+//! Check sums of what is stored only once: events, and the rows of streamed text.
+//!
+//! SQLite does not notice a changed byte inside a value. With the sum `doctor` does, and `salvage`
+//! never passes a damaged value on as a sound one. FNV-1a finds every single changed byte, and it
+//! can go on from a stored sum, so that growing a row needs no look at what it holds already.
+
+use turnstone_core::event::EventKind;
+
+const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const PRIME: u64 = 0x0000_0100_0000_01b3;
+
+/// A sum in the making.
+#[derive(Clone, Copy)]
+struct Sum(u64);
+
+impl Sum {
+    const fn new() -> Self {
+        Self(OFFSET)
+    }
+
+    fn bytes(mut self, bytes: &[u8]) -> Self {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(PRIME);
+        }
+        self
+    }
+
+    fn number(self, number: i64) -> Self {
+        self.bytes(&number.to_le_bytes())
+    }
+
+    fn maybe_number(self, number: Option<i64>) -> Self {
+        number.map_or(self.bytes(&[0]), |n| self.bytes(&[1]).number(n))
+    }
+
+    fn maybe_text(self, text: Option<&str>) -> Self {
+        text.map_or(self.bytes(&[0]), |t| {
+            self.bytes(&[1]).number(t.len() as i64).bytes(t.as_bytes())
+        })
+    }
+
+    /// As the database stores it.
+    const fn stored(self) -> i64 {
+        self.0.cast_signed()
+    }
+}
+
+/// What of an event is covered: all but its span, which only stubs have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventSum<'a> {
+    pub(crate) cursor: i64,
+    pub(crate) session: Option<i64>,
+    pub(crate) seq: Option<i64>,
+    pub(crate) sync_seq: Option<i64>,
+    pub(crate) kind: i64,
+    pub(crate) entity: i64,
+    pub(crate) actor: i64,
+    pub(crate) time: i64,
+    pub(crate) version: i64,
+    pub(crate) payload: Option<&'a str>,
+    pub(crate) refs: Option<&'a str>,
+    pub(crate) text: Option<(i64, i64)>,
+}
+
+impl EventSum<'_> {
+    /// The sum to store with the event.
+    pub(crate) fn stored(&self) -> i64 {
+        Sum::new()
+            .number(self.cursor)
+            .maybe_number(self.session)
+            .maybe_number(self.seq)
+            .maybe_number(self.sync_seq)
+            .number(self.kind)
+            .number(self.entity)
+            .number(self.actor)
+            .number(self.time)
+            .number(self.version)
+            .maybe_text(self.payload)
+            .maybe_text(self.refs)
+            .maybe_number(self.text.map(|t| t.0))
+            .maybe_number(self.text.map(|t| t.1))
+            .stored()
+    }
+
+    /// True for what compaction leaves of an event: nothing but its place.
+    pub(crate) fn is_stub(&self) -> bool {
+        let bare = EventKind::from_code(self.kind).is_some_and(EventKind::is_bare);
+        self.payload.is_none() && self.text.is_none() && !bare
+    }
+
+    /// True if the event is what was stored. A stub has no sum: there is nothing left to cover.
+    pub(crate) fn is_sound(&self, stored: Option<i64>) -> bool {
+        match stored {
+            Some(sum) => sum == self.stored(),
+            None => self.is_stub(),
+        }
+    }
+}
+
+/// The sum of a row of streamed text before its first byte.
+pub(crate) fn chunk(part: i64, start: i64) -> i64 {
+    Sum::new().number(part).number(start).stored()
+}
+
+/// The sum of such a row after `text` was appended to it.
+pub(crate) fn grown(sum: i64, text: &str) -> i64 {
+    Sum(sum.cast_unsigned()).bytes(text.as_bytes()).stored()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_is_fnv_1a() {
+        assert_eq!(Sum::new().bytes(b"a").0, 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(Sum::new().bytes(b"foobar").0, 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn a_row_that_grew_has_the_sum_of_the_whole() {
+        let whole = grown(chunk(7, 3), "abcdef");
+        assert_eq!(grown(grown(chunk(7, 3), "abc"), "def"), whole);
+        assert_ne!(grown(chunk(7, 4), "abcdef"), whole);
+    }
+
+    #[test]
+    fn a_stub_needs_no_sum_and_an_event_does() {
+        let mut event = EventSum {
+            cursor: 1,
+            session: Some(1),
+            seq: Some(1),
+            sync_seq: None,
+            kind: EventKind::TodoUpdated.code(),
+            entity: 1,
+            actor: 1,
+            time: 1,
+            version: 1,
+            payload: Some("{}"),
+            refs: None,
+            text: None,
+        };
+        assert!(event.is_sound(Some(event.stored())));
+        assert!(!event.is_sound(None));
+        let before = event.stored();
+        event.payload = None;
+        assert!(event.is_sound(None));
+        assert!(!event.is_sound(Some(before)));
+    }
+}

@@ -1,0 +1,344 @@
+//! Random histories: a list of numbers, read as commands to a store.
+
+use serde_json::{Value, json};
+use turnstone_core::id::TurnId;
+use turnstone_core::model::{PartBody, Request, RequestId, RequestState, Session, Status};
+use turnstone_core::permission::{Action, Rule};
+use turnstone_core::time::Millis;
+use turnstone_core::turn::{Outcome, TurnEvent};
+use turnstone_store::{
+    Changed, Context, Delivery, EndTurn, NewTurn, Result, ShareRecord, Store, StoreError, Takeover,
+    Tx,
+};
+
+use crate::support::{self, assistant, ctx, part, project, session, sid, text, tokens, user};
+
+/// One command: what to do, and two numbers to choose with.
+pub(crate) type Command = (u8, u16, u16);
+
+/// How many commands there are.
+pub(crate) const COMMANDS: u8 = 34;
+const SESSIONS: u16 = 3;
+const THINGS: u16 = 5;
+
+/// Carries the commands out. A refusal is an answer like any other; anything else is a bug.
+pub(crate) fn play(store: &Store, commands: &[Command]) {
+    for (index, command) in commands.iter().enumerate() {
+        let now = Millis(support::NOW.0 + index as i64);
+        if let Err(error) = run(store, &ctx().at(now), *command) {
+            assert!(is_refusal(&error), "{command:?}: {error}");
+        }
+    }
+}
+
+fn is_refusal(error: &StoreError) -> bool {
+    !matches!(
+        error,
+        StoreError::Internal(_)
+            | StoreError::Database { .. }
+            | StoreError::Corrupt { .. }
+            | StoreError::Io(_)
+            | StoreError::Closed
+            | StoreError::Poisoned { .. }
+    )
+}
+
+fn run(store: &Store, ctx: &Context, (code, a, b): Command) -> Result<()> {
+    let s = format!("ses_{}", a % SESSIONS);
+    let m = format!("msg_{}_{}", a % SESSIONS, b % THINGS);
+    let p = format!("prt_{}_{}", a % SESSIONS, (a / 7 + b) % (3 * THINGS));
+    let ctx = leased(store, ctx, &s);
+    let write = |ctx: &Context, run: Box<dyn FnMut(&Tx<'_>) -> Result<()> + Send>| {
+        store.write(ctx, run).wait()
+    };
+    match code % COMMANDS {
+        0 => write(&ctx, Box::new(move |tx| projects(tx, a, b))),
+        1 => write(
+            &ctx,
+            Box::new(move |tx| done(tx.create_session(&shaped(&s, a, b)))),
+        ),
+        2 => write(
+            &ctx,
+            Box::new(move |tx| done(tx.put_session(&shaped(&s, b, a)))),
+        ),
+        3 => write(
+            &ctx,
+            Box::new(move |tx| done(tx.put_message(&user(&s, &m, json!(b))))),
+        ),
+        4 | 5 => write(
+            &ctx,
+            Box::new(move |tx| done(tx.put_message(&assistant(&s, &m, json!(a))))),
+        ),
+        6..=12 => {
+            let body = body(code.into(), b);
+            write(
+                &ctx,
+                Box::new(move |tx| done(tx.put_part(&part(&s, &m, &p, body.clone())))),
+            )
+        }
+        13..=15 => {
+            let body = tool(b);
+            write(
+                &ctx,
+                Box::new(move |tx| done(tx.put_part(&part(&s, &m, &p, body.clone())))),
+            )
+        }
+        16..=18 => stream(store, &ctx, &s, &p, a, b),
+        19 => edit_text(store, &ctx, &s, &p, |text| text.push_str("\u{1F426}!")),
+        20 => edit_text(store, &ctx, &s, &p, |text| {
+            text.truncate(text.len() / 2 & !1)
+        }),
+        21 => edit_text(store, &ctx, &s, &p, |_| {}),
+        22 => write(
+            &ctx,
+            Box::new(move |tx| tx.remove_part(&sid(&s), &support::pid(&p))),
+        ),
+        23 => write(
+            &ctx,
+            Box::new(move |tx| tx.remove_message(&sid(&s), &support::mid(&m))),
+        ),
+        24 => write(&ctx, Box::new(move |tx| sides(tx, &s, b))),
+        25 | 26 => turn(store, &ctx, &s, a, b),
+        27 | 28 => move_turn(store, &ctx, &s, a, b),
+        29 => write(&ctx, Box::new(move |tx| request(tx, &s, a, b))),
+        30 => write(&ctx, Box::new(move |tx| inbox(tx, &s, &m, &p, b))),
+        31 => write(&ctx, Box::new(move |tx| share(tx, &s, b))),
+        32 => write(&ctx, Box::new(move |tx| approval(tx, a, b))),
+        _ => write(&ctx, Box::new(move |tx| burst(tx, &s, &m, a))),
+    }
+}
+
+fn done(changed: Result<Changed>) -> Result<()> {
+    changed.map(drop)
+}
+
+/// Every other command is made by the holder of the lease.
+fn leased(store: &Store, ctx: &Context, session: &str) -> Context {
+    match store.lease(ctx, &sid(session), Takeover::IfDead) {
+        Ok(lease) => ctx.clone().leased(&lease),
+        Err(_) => ctx.clone(),
+    }
+}
+
+fn projects(tx: &Tx<'_>, a: u16, b: u16) -> Result<()> {
+    let mut value = project(if a % 2 == 0 { "p1" } else { "p2" });
+    value.worktree = format!("/home/{}", b % 3);
+    value.aliases = (0..b % 4)
+        .map(|n| serde_json::from_value(json!({"kind": "directory", "value": format!("/{n}")})))
+        .collect::<std::result::Result<_, _>>()?;
+    done(tx.put_project(&value))
+}
+
+fn shaped(id: &str, a: u16, b: u16) -> Session {
+    let mut value = session(id);
+    value.title = ["T", "", "a longer title", "%'\u{1F600}"][usize::from(b % 4)].to_owned();
+    value.project = if a % 5 == 0 { "p2" } else { "p1" }.parse().expect("id");
+    value.parent = (b % 3 == 0).then(|| sid("ses_0"));
+    value.path = (b % 2 == 0).then(|| "crates".to_owned());
+    value.time.archived = (a % 3 == 0).then(|| 17.into());
+    value.time.updated = (a % 50).into();
+    if b % 7 == 0 {
+        value.metadata = json!({"big": "x".repeat(usize::from(b % 9) * 1000)})
+            .as_object()
+            .cloned();
+    }
+    value
+}
+
+fn body(code: u16, b: u16) -> Value {
+    match (code + b) % 13 {
+        0 => json!({"type": "text", "text": "hello"}),
+        1 | 2 => json!({"type": "text", "text": "", "time": {"start": 1}}),
+        3 => json!({"type": "reasoning", "text": "hm", "time": {"start": 1.5}}),
+        4 => json!({"type": "file", "mime": "text/plain", "url": "data:,x".repeat(500)}),
+        5 => json!({"type": "agent", "name": "plan"}),
+        6 => json!({"type": "step-start"}),
+        7 => json!({"type": "step-finish", "reason": "stop", "cost": 0.1 * f64::from(b % 7),
+                    "tokens": tokens(i64::from(b % 100))}),
+        8 => json!({"type": "snapshot", "snapshot": "abc"}),
+        9 => json!({"type": "patch", "hash": "abc", "files": ["/a", "/b"]}),
+        10 => json!({"type": "subtask", "prompt": "p", "description": "d", "agent": "a"}),
+        11 => json!({"type": "compaction", "auto": b % 2 == 0}),
+        _ => json!({"type": "from-the-future", "cost": 1, "x": [1, {"y": null}]}),
+    }
+}
+
+fn tool(b: u16) -> Value {
+    let state = match b % 4 {
+        0 => json!({"status": "pending", "input": {}, "raw": ""}),
+        1 => json!({"status": "running", "input": {"n": b}, "time": {"start": 1}}),
+        2 => json!({"status": "completed", "input": {"n": b}, "output": "o".repeat(usize::from(b)),
+                    "title": "t", "metadata": {}, "time": {"start": 1, "end": 2}}),
+        _ => json!({"status": "error", "input": {}, "error": "e", "time": {"start": 1, "end": 2}}),
+    };
+    json!({"type": "tool", "callID": "c", "tool": "bash", "state": state})
+}
+
+/// Several deltas at once, so that some of them meet in one group.
+fn stream(store: &Store, ctx: &Context, s: &str, p: &str, a: u16, b: u16) -> Result<()> {
+    let tickets: Vec<_> = (0..=a % 4)
+        .map(|n| {
+            let (s, p) = (sid(s), support::pid(p));
+            let delta = format!("{n}\u{e4}").repeat(usize::from(b % 700));
+            store.write(ctx, move |tx| tx.append_text(&s, &p, &delta))
+        })
+        .collect();
+    tickets
+        .into_iter()
+        .try_for_each(|ticket| ticket.wait().map(drop))
+}
+
+fn edit_text(
+    store: &Store,
+    ctx: &Context,
+    s: &str,
+    p: &str,
+    edit: impl Fn(&mut String) + Send + 'static,
+) -> Result<()> {
+    let mut part = store.read(ctx, |r| r.get_part(&sid(s), &support::pid(p)))?;
+    store
+        .write(ctx, move |tx| {
+            match &mut part.body {
+                PartBody::Text(text) if text.text.is_ascii() => {
+                    edit(&mut text.text);
+                    if let Some(time) = &mut text.time {
+                        time.end = Some(9.into());
+                    }
+                }
+                PartBody::Reasoning(text) => text.time.end = Some(9.into()),
+                _ => {}
+            }
+            done(tx.put_part(&part))
+        })
+        .wait()
+}
+
+fn sides(tx: &Tx<'_>, s: &str, b: u16) -> Result<()> {
+    let todo = json!({"content": format!("{b}"), "status": "pending", "priority": "low"});
+    let todos: Vec<_> = (0..b % 3)
+        .map(|_| serde_json::from_value(todo.clone()))
+        .collect::<std::result::Result<_, _>>()?;
+    tx.set_todos(&sid(s), &todos)?;
+    let diff = json!({"file": "a", "patch": "+x", "additions": b, "deletions": 0});
+    done(tx.put_diff(&sid(s), &[serde_json::from_value(diff)?]))
+}
+
+fn turn_id(s: &str, n: u16) -> TurnId {
+    format!("trn_{s}_{}", n % 4).parse().expect("id")
+}
+
+fn turn(store: &Store, ctx: &Context, s: &str, a: u16, b: u16) -> Result<()> {
+    let m = format!("msg_{s}_turn_{}", b % 4);
+    let parts = vec![text(s, &m, &format!("prt_{s}_turn_{}", b % 4), "go")];
+    let new = NewTurn {
+        id: turn_id(s, b),
+        message: user(s, &m, json!(a % 2)),
+        parts,
+    };
+    let start = (sid(s), turn_id(s, b));
+    store
+        .write(ctx, move |tx| {
+            tx.begin_turn(&new)?;
+            tx.move_turn(&start.0, &start.1, &TurnEvent::Started)
+                .map(drop)
+        })
+        .wait()
+}
+
+fn move_turn(store: &Store, ctx: &Context, s: &str, a: u16, b: u16) -> Result<()> {
+    let (s, turn) = (sid(s), turn_id(s, b));
+    store
+        .write(ctx, move |tx| match a % 6 {
+            0 => tx.move_turn(&s, &turn, &TurnEvent::Asked).map(drop),
+            1 => tx.move_turn(&s, &turn, &TurnEvent::Answered).map(drop),
+            2 | 3 => {
+                let (attempt, next) = (b.into(), 3.into());
+                let status = Status::Retry {
+                    attempt,
+                    message: "busy".into(),
+                    next,
+                    action: None,
+                };
+                tx.set_retry(&s, &turn, &status)
+            }
+            n => {
+                let outcome = if n == 4 {
+                    Outcome::Completed
+                } else {
+                    Outcome::Failed
+                };
+                let end = EndTurn {
+                    session: s.clone(),
+                    turn: turn.clone(),
+                    outcome,
+                    error: None,
+                };
+                tx.end_turn(&end).map(drop)
+            }
+        })
+        .wait()
+}
+
+fn request(tx: &Tx<'_>, s: &str, a: u16, b: u16) -> Result<()> {
+    let id = format!("per_{}_{s}", b % 4);
+    if a % 2 == 0 {
+        let body = json!({"kind": "permission", "permission": "bash", "patterns": ["ls"]});
+        let value = json!({"id": id, "sessionID": s, "body": body, "state": {"is": "pending"}});
+        return done(tx.ask(&serde_json::from_value::<Request>(value)?));
+    }
+    let id: RequestId = serde_json::from_value(json!(id))?;
+    let state = json!({"is": "replied", "reply": "once"});
+    done(tx.resolve(&id, &serde_json::from_value::<RequestState>(state)?))
+}
+
+fn inbox(tx: &Tx<'_>, s: &str, m: &str, p: &str, b: u16) -> Result<()> {
+    let delivery = if b % 2 == 0 {
+        Delivery::Steer
+    } else {
+        Delivery::Queue
+    };
+    if b % 3 == 0 {
+        return tx.promote(&sid(s), delivery, None).map(drop);
+    }
+    tx.admit(&user(s, m, json!(1)), &[text(s, m, p, "steer")], delivery)
+        .map(drop)
+}
+
+fn share(tx: &Tx<'_>, s: &str, b: u16) -> Result<()> {
+    if b % 3 == 0 {
+        return done(tx.remove_share(&sid(s)));
+    }
+    let url = format!("https://example.org/{}", b % 4);
+    done(tx.put_share(
+        &sid(s),
+        &ShareRecord {
+            id: "x".into(),
+            secret: "s".into(),
+            url,
+        },
+    ))
+}
+
+fn approval(tx: &Tx<'_>, a: u16, b: u16) -> Result<()> {
+    let action = if b % 3 == 0 {
+        Action::Deny
+    } else {
+        Action::Allow
+    };
+    let rule = Rule::new("bash", ["ls *", "rm *"][usize::from(b % 2)], action);
+    let project = "p1".parse().expect("id");
+    done(if a % 3 == 0 {
+        tx.withdraw(&project, &rule)
+    } else {
+        tx.approve(&project, &rule)
+    })
+}
+
+/// Many rows in one transaction.
+fn burst(tx: &Tx<'_>, s: &str, m: &str, a: u16) -> Result<()> {
+    tx.put_message(&assistant(s, m, json!(1)))?;
+    (0..a % 30).try_for_each(|n| {
+        let body = body(n, n);
+        done(tx.put_part(&part(s, m, &format!("prt_{m}_{n}"), body)))
+    })
+}
