@@ -20,7 +20,17 @@ use turnstone_testkit::fixture::Rng;
 
 type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-fn main() -> Fallible {
+fn main() -> std::process::ExitCode {
+    match run() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            drop(writeln!(std::io::stderr(), "error: {error}"));
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Fallible {
     // As after kill -9: no destructor tidies up.
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -140,8 +150,25 @@ impl<'s> Worker<'s> {
             other => other?,
         };
         self.ctx = self.ctx.clone().leased(&lease);
+        self.resume()?;
         for _ in 0..count {
             self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// A turn that was accepted before a kill is ours to end now (R28).
+    fn resume(&mut self) -> Fallible {
+        let session = self.session.clone();
+        let turns = self.store.read(&self.ctx, |r| r.turns(&session))?;
+        for turn in turns.into_iter().filter(|t| t.state.is_open()) {
+            let end = EndTurn {
+                session: session.clone(),
+                turn: turn.id,
+                outcome: Outcome::Aborted,
+                error: None,
+            };
+            self.ack(move |tx| tx.end_turn(&end))?;
         }
         Ok(())
     }

@@ -301,7 +301,21 @@ fn look(path: &std::path::Path) -> Result<Standing, OpenError> {
     if found.len() == 0 {
         return Ok(Standing::Empty);
     }
-    migrate::standing(&connection::open_read_only(path)?, path)
+    let looked = connection::open_read_only(path).and_then(|conn| migrate::standing(&conn, path));
+    match looked {
+        // A power cut in the very first moments leaves a journal that only a writer may roll back.
+        Err(OpenError::ReadOnly { .. }) if is_unfinished(path) => Ok(Standing::Empty),
+        looked => looked,
+    }
+}
+
+/// True for a file of at most two pages with a rollback journal beside it: one of ours, cut off
+/// before it was switched to write-ahead logging, which is the first thing done to it.
+fn is_unfinished(path: &std::path::Path) -> bool {
+    let mut journal = path.as_os_str().to_owned();
+    journal.push("-journal");
+    let small = fs_err::metadata(path).is_ok_and(|m| m.len() <= 8192);
+    small && std::path::Path::new(&journal).exists()
 }
 
 /// Why a file that should be ours cannot be opened for writing.

@@ -1,5 +1,7 @@
 //! `turnstone db`: the file itself.
 
+use std::os::unix::ffi::OsStrExt;
+
 use clap::Subcommand;
 use serde_json::json;
 
@@ -32,7 +34,8 @@ fn path(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
     if ui.wants_json() {
         ui.json(&json!({ "path": file }))?;
     } else {
-        ui.line(&file.to_string_lossy())?;
+        ui.raw(file.as_os_str().as_bytes())?;
+        ui.line("")?;
     }
     Ok(Exit::Ok)
 }

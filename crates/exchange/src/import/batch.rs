@@ -13,7 +13,7 @@ use crate::kind::Kind;
 use crate::report::Outcome;
 
 /// Things in one transaction; each touches a handful of rows.
-const MAX_THINGS: usize = 40;
+const MAX_THINGS: usize = 32;
 /// Bytes in one transaction, as JSON.
 const MAX_BYTES: usize = 1 << 20;
 

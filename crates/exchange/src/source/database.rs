@@ -4,7 +4,6 @@
 //! must be there. Messages come in OpenCode's order, `(time_created, id)`; parts in the order their ids
 //! were made, see [`crate::identity::place`].
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -19,28 +18,9 @@ use super::{Options, SourceError};
 use crate::identity;
 use crate::kind::Kind;
 
+mod schema;
 mod shape;
-
-/// What every known version has.
-const REQUIRED: &[(&str, &[&str])] = &[
-    ("project", &["id", "worktree"]),
-    (
-        "session",
-        &[
-            "id",
-            "project_id",
-            "title",
-            "directory",
-            "time_created",
-            "time_updated",
-        ],
-    ),
-    ("message", &["id", "session_id", "time_created", "data"]),
-    ("part", &["id", "message_id", "data"]),
-];
-
-/// Why rows of the second runner stay where they are.
-const SECOND: &str = "written by OpenCode's experimental v2 runner; not imported";
+mod stray;
 
 type Flow = Result<ControlFlow<()>, SourceError>;
 
@@ -51,7 +31,7 @@ pub(super) struct Database {
     _copy: PrivateCopy,
     /// The original, as people named it.
     path: PathBuf,
-    tables: BTreeMap<String, BTreeSet<String>>,
+    tables: schema::Tables,
     /// Where session diffs lie beside the database.
     diffs: PathBuf,
 }
@@ -67,13 +47,13 @@ impl Database {
             .map_err(damaged)?;
         conn.pragma_update(None, "cell_size_check", "ON")
             .map_err(damaged)?;
-        let tables = tables(&conn).map_err(damaged)?;
+        let tables = schema::tables(&conn).map_err(damaged)?;
         if tables.is_empty() {
             return Err(SourceError::Empty {
                 path: path.to_path_buf(),
             });
         }
-        let missing = missing(&tables);
+        let missing = schema::missing(&tables);
         if !missing.is_empty() {
             return Err(SourceError::UnknownSchema {
                 path: path.to_path_buf(),
@@ -332,100 +312,6 @@ impl Database {
         }
         Ok(ControlFlow::Continue(()))
     }
-
-    /// Diffs of sessions that are no more.
-    fn stray_diffs(&self, sessions: &[Ranked<i64>], sink: Sink<'_>) -> Flow {
-        let known: BTreeSet<&str> = sessions.iter().map(|session| session.id.as_str()).collect();
-        for entry in files::list_files(&self.diffs)? {
-            match &entry {
-                files::Entry::Json { name, .. } if known.contains(name.as_str()) => {}
-                files::Entry::Json { .. } | files::Entry::Other { .. } => {
-                    hand!(sink(diff_file(&entry)));
-                }
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Rows that belong to nothing; the import says so of each.
-    fn strays(&self, sink: Sink<'_>) -> Flow {
-        let sql = "SELECT * FROM message m WHERE NOT EXISTS
-                     (SELECT 1 FROM session s WHERE s.id = m.session_id) ORDER BY m.id";
-        hand!(self.rows(Kind::Message, (sql, ""), sink, &mut |row, sink| {
-            let id = row.text("id").unwrap_or_default();
-            hand!(sink(message(&id, row)));
-            self.parts(&id, row, sink)
-        })?);
-        let sql = "SELECT * FROM part p WHERE NOT EXISTS
-                     (SELECT 1 FROM message m WHERE m.id = p.message_id) ORDER BY p.id";
-        hand!(self.rows(Kind::Part, (sql, ""), sink, &mut |row, sink| {
-            let message = row.text("message_id").unwrap_or_default();
-            Ok(sink(part(
-                &row.text("id").unwrap_or_default(),
-                &message,
-                row,
-            )))
-        })?);
-        self.stray_belongings(sink)
-    }
-
-    fn stray_belongings(&self, sink: Sink<'_>) -> Flow {
-        if self.has("todo") {
-            let sql = "SELECT * FROM todo t WHERE NOT EXISTS
-                         (SELECT 1 FROM session s WHERE s.id = t.session_id) ORDER BY t.session_id, t.position";
-            hand!(self.rows(Kind::Todo, (sql, ""), sink, &mut |row, sink| {
-                let session = row.text("session_id").unwrap_or_default();
-                Ok(sink(Record::Todos {
-                    session,
-                    body: Value::Array(vec![shape::todo(row)]),
-                }))
-            })?);
-        }
-        if self.has("session_share") {
-            let sql = "SELECT * FROM session_share h WHERE NOT EXISTS
-                         (SELECT 1 FROM session s WHERE s.id = h.session_id) ORDER BY h.session_id";
-            hand!(self.rows(Kind::Share, (sql, ""), sink, &mut |row, sink| {
-                let session = row.text("session_id").unwrap_or_default();
-                Ok(sink(Record::Share {
-                    session,
-                    body: shape::share(row),
-                }))
-            })?);
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    fn second_runner(&self, sink: Sink<'_>) -> Flow {
-        let tables = [
-            (
-                "session_message",
-                "SELECT id FROM session_message ORDER BY id",
-            ),
-            ("session_input", "SELECT id FROM session_input ORDER BY id"),
-        ];
-        for (table, sql) in tables {
-            if self.has(table) {
-                hand!(self.rows(Kind::Second, (sql, ""), sink, &mut |row, sink| {
-                    let id = row.text("id").unwrap_or_default();
-                    Ok(sink(Record::Bad {
-                        kind: Kind::Second,
-                        id,
-                        reason: SECOND.to_owned(),
-                    }))
-                })?);
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    fn unknown_columns(&self, sink: Sink<'_>) -> Flow {
-        let columns = self.tables.get("session").into_iter().flatten();
-        for column in columns.filter(|column| !shape::SESSION_COLUMNS.contains(&column.as_str())) {
-            let note = format!("column {column} of table session is not known and not imported");
-            hand!(sink(Record::Note(note)));
-        }
-        Ok(ControlFlow::Continue(()))
-    }
 }
 
 impl Reader for Database {
@@ -556,36 +442,6 @@ fn bad(kind: Kind, id: &str, reason: &str) -> Record {
 
 fn no_id(kind: Kind) -> Record {
     bad(kind, "(none)", "the row has no id")
-}
-
-/// The tables and their columns.
-fn tables(conn: &Connection) -> rusqlite::Result<BTreeMap<String, BTreeSet<String>>> {
-    let mut statement = conn.prepare(
-        "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'",
-    )?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let mut tables: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for row in rows {
-        let (table, column): (String, String) = row?;
-        tables.entry(table).or_default().insert(column);
-    }
-    Ok(tables)
-}
-
-fn missing(tables: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
-    let mut missing = Vec::new();
-    for (table, columns) in REQUIRED {
-        match tables.get(*table) {
-            None => missing.push(format!("table {table}")),
-            Some(found) => missing.extend(
-                columns
-                    .iter()
-                    .filter(|c| !found.contains(**c))
-                    .map(|c| format!("{table}.{c}")),
-            ),
-        }
-    }
-    missing
 }
 
 fn failure(path: &Path, error: &rusqlite::Error) -> SourceError {

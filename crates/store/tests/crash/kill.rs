@@ -1,10 +1,9 @@
 //! Killed at random and at named points: nothing acknowledged is lost, nothing is stuck.
 
-mod ledger;
 
 use std::time::Duration;
 
-use ledger::{Fallible, acks, check, ledger};
+use crate::ledger::{Fallible, acks, check, ledger};
 use turnstone_testkit::crash::{Trigger, Victim, die_at_failpoint};
 use turnstone_testkit::fixture::{Rng, TempData};
 
@@ -85,8 +84,8 @@ fn killed_while_purging_a_deletion_is_finished_by_the_next() -> Fallible {
         }
         check(data.path(), &[])?;
     }
-    let store = ledger::open(data.path())?;
-    let ctx = ledger::context()?;
+    let store = crate::ledger::open(data.path())?;
+    let ctx = crate::ledger::context()?;
     assert!(store.purge_some(&ctx, 10_000)?);
     drop(store);
     check(data.path(), &[])

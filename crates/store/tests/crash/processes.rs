@@ -1,12 +1,11 @@
 //! Several processes on one file: leases, fencing, wakes, recovery (R26, R27, R28, R45).
 
-mod ledger;
 
 use std::io::Write;
 use std::process::Stdio;
 use std::time::Duration;
 
-use ledger::{Fallible, context, ledger, open};
+use crate::ledger::{Fallible, context, ledger, open};
 use turnstone_core::id::SessionId;
 use turnstone_core::model::Status;
 use turnstone_core::time::{Cursor, Millis};

@@ -1,16 +1,15 @@
 //! Failed writes and syncs, full disks, cut logs (R35): a clear error, nothing acknowledged lost.
 
-mod ledger;
 
 use std::time::Duration;
 
 use fs_err as fs;
-use ledger::{Fallible, acks, check, ledger};
+use crate::ledger::{Fallible, acks, check, ledger};
 use turnstone_testkit::fault::{Errno, Fault, FaultPlan, Syscall};
 use turnstone_testkit::fixture::TempData;
 
 /// Runs the writer with a fault on the write-ahead log, then checks what it had acknowledged.
-fn with_fault(fault: Fault, says: &str) -> Fallible {
+fn with_fault(fault: Fault, says: &[&str]) -> Fallible {
     let data = TempData::new()?;
     // The file exists and is healthy before the fault.
     assert!(ledger(data.path(), &["load", "1", "2", "1"])?.output()?.status.success());
@@ -20,14 +19,15 @@ fn with_fault(fault: Fault, says: &str) -> Fallible {
     let run = plan.run(&ledger(data.path(), &["load", "2", "3", "20"])?)?.must_fire()?;
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(!run.status.success(), "the fault went unnoticed");
-    assert!(said.contains(says), "{said}");
+    assert!(said.contains("turnstone.db"), "it names the file: {said}");
+    assert!(says.iter().any(|words| said.contains(words)), "{said}");
     check(data.path(), &acks(&run.acknowledged()))
 }
 
 #[test]
 fn a_full_disk_is_said_and_loses_nothing_acknowledged() -> Fallible {
     for nth in [3, 9, 20] {
-        with_fault(Fault::new(Syscall::Pwrite).error(Errno::Enospc).when_from(nth), "no space left")?;
+        with_fault(Fault::new(Syscall::Pwrite).error(Errno::Enospc).when_from(nth), &["no space left"])?;
     }
     Ok(())
 }
@@ -36,7 +36,7 @@ fn a_full_disk_is_said_and_loses_nothing_acknowledged() -> Fallible {
 fn a_failed_sync_poisons_the_store_and_loses_nothing_acknowledged() -> Fallible {
     for nth in [2, 5, 11] {
         let fault = Fault::new(Syscall::Fdatasync).and(Syscall::Fsync).error(Errno::Eio).when(nth);
-        with_fault(fault, "nothing more is written until it is opened again")?;
+        with_fault(fault, &["nothing more is written until it is opened again", "cannot open"])?;
     }
     Ok(())
 }
@@ -44,7 +44,7 @@ fn a_failed_sync_poisons_the_store_and_loses_nothing_acknowledged() -> Fallible 
 #[test]
 fn a_failed_write_is_said_and_loses_nothing_acknowledged() -> Fallible {
     for nth in [4, 13] {
-        with_fault(Fault::new(Syscall::Pwrite).error(Errno::Eio).when(nth), "I/O error")?;
+        with_fault(Fault::new(Syscall::Pwrite).error(Errno::Eio).when(nth), &["I/O error"])?;
     }
     Ok(())
 }

@@ -1,10 +1,9 @@
 //! The plug is pulled (R34): 0 acknowledged events lost, at every point where the disk may stop.
 
-mod ledger;
 
 use std::path::Path;
 
-use ledger::{Fallible, acks, check, ledger};
+use crate::ledger::{Fallible, acks, check, ledger};
 use turnstone_testkit::fixture::TempData;
 use turnstone_testkit::powerloss::{Policy, Recorder, Recording};
 

@@ -12,10 +12,10 @@ use turnstone_store::{
     Actor, Context, Layout, Options, SessionFilter, Store, StoreError, Takeover,
 };
 
-pub type Fallible<T = ()> = Result<T, Box<dyn Error>>;
+pub(crate) type Fallible<T = ()> = Result<T, Box<dyn Error>>;
 
 /// The program under test; it is built with the tests.
-pub fn ledger(dir: &Path, words: &[&str]) -> Fallible<Command> {
+pub(crate) fn ledger(dir: &Path, words: &[&str]) -> Fallible<Command> {
     let test = std::env::current_exe()?;
     let profile = test.parent().and_then(Path::parent).ok_or("no build directory")?;
     let program: PathBuf = profile.join("examples/ledger");
@@ -27,24 +27,24 @@ pub fn ledger(dir: &Path, words: &[&str]) -> Fallible<Command> {
     Ok(command)
 }
 
-pub fn context() -> Fallible<Context> {
+pub(crate) fn context() -> Fallible<Context> {
     Ok(Context::new(Actor::new("test")?, Millis(1_794_728_500_000)))
 }
 
-pub fn open(dir: &Path) -> Fallible<Store> {
+pub(crate) fn open(dir: &Path) -> Fallible<Store> {
     Ok(Store::open(&Options::new(Layout::new(dir), Millis(1_794_728_500_000)))?)
 }
 
 /// An acknowledgement as the program printed it.
 #[derive(Clone, Debug)]
-pub struct Ack {
-    pub cursor: i64,
-    pub session: String,
-    pub seq: i64,
+pub(crate) struct Ack {
+    pub(crate) cursor: i64,
+    pub(crate) session: String,
+    pub(crate) seq: i64,
 }
 
 /// The acknowledgements among the lines a program printed.
-pub fn acks(lines: &[String]) -> Vec<Ack> {
+pub(crate) fn acks(lines: &[String]) -> Vec<Ack> {
     lines
         .iter()
         .filter_map(|line| {
@@ -60,12 +60,12 @@ pub fn acks(lines: &[String]) -> Vec<Ack> {
 }
 
 /// The whole log: its cursors, and the sequence numbers of each session with what they stand for.
-pub struct Log {
-    pub cursors: BTreeSet<i64>,
-    pub streams: BTreeMap<String, Vec<(i64, i64)>>,
+pub(crate) struct Log {
+    pub(crate) cursors: BTreeSet<i64>,
+    pub(crate) streams: BTreeMap<String, Vec<(i64, i64)>>,
 }
 
-pub fn read_log(store: &Store) -> Fallible<Log> {
+pub(crate) fn read_log(store: &Store) -> Fallible<Log> {
     let ctx = context()?;
     let mut log = Log { cursors: BTreeSet::new(), streams: BTreeMap::new() };
     let mut at = Cursor(0);
@@ -85,7 +85,7 @@ pub fn read_log(store: &Store) -> Fallible<Log> {
 }
 
 /// Everything acknowledged is there, numbers have no gap, nothing is stuck, tables equal a rebuild.
-pub fn check(dir: &Path, acknowledged: &[Ack]) -> Fallible {
+pub(crate) fn check(dir: &Path, acknowledged: &[Ack]) -> Fallible {
     let store = open(dir)?;
     let ctx = context()?;
     let log = read_log(&store)?;
