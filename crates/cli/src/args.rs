@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{completions, db, man, session, stats};
+use crate::command::{completions, db, export, import, man, session, stats};
 use crate::config::Globals;
 
 /// The durable memory and the undo of coding agents
@@ -38,6 +38,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Session(session::SessionCommand),
     Stats(stats::StatsArgs),
+    Import(import::ImportArgs),
+    Export(export::ExportArgs),
     /// Look after the database
     #[command(subcommand)]
     Db(db::DbCommand),

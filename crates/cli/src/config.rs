@@ -19,9 +19,9 @@ pub(crate) struct Globals {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// When to use colour; NO_COLOR is honoured
+    /// Use colour: auto, always or never (NO_COLOR is honoured)
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    #[arg(hide_possible_values = true, help = "Use colour: auto, always or never (NO_COLOR is honoured)")]
+    #[arg(hide_possible_values = true, hide_default_value = true)]
     pub(crate) color: ColorChoice,
 
     /// Say more on stderr; repeat for more

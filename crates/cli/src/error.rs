@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use turnstone_core::id::SessionId;
+use turnstone_exchange::{ExportError, SourceError};
 use turnstone_store::{OpenError, StoreError};
 
 use crate::exit::{Exit, REPORT};
@@ -17,6 +18,15 @@ pub(crate) enum CliError {
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The source of an import cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The import was cut off.
+    #[error("the import stopped; what was imported until then is kept")]
+    Import(#[source] StoreError),
+    /// The session cannot be exported.
+    #[error(transparent)]
+    Export(#[from] ExportError),
     /// No session is called that.
     #[error("no session begins with {0}")]
     NoSession(String),
@@ -97,10 +107,15 @@ impl CliError {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Open(OpenError::Locked { .. }) => Exit::Conflict,
-            Self::Open(OpenError::Recovery(error)) | Self::Store(error) => of_store(error),
+            Self::Open(OpenError::Recovery(error))
+            | Self::Store(error)
+            | Self::Import(error)
+            | Self::Export(ExportError::Store(error)) => of_store(error),
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
             Self::Json(_) => Exit::Bug,
             Self::Open(_)
+            | Self::Source(_)
+            | Self::Export(_)
             | Self::NoSession(_)
             | Self::Ambiguous { .. }
             | Self::NoProject(_)
@@ -119,8 +134,16 @@ impl CliError {
     pub(crate) fn hint(&self) -> Option<String> {
         let words = match self {
             Self::Open(error) => error.remedy(),
-            Self::Store(error) => return of_store_hint(error),
-            Self::NoSession(_) => "`turnstone session list --all` shows every session",
+            Self::Store(error) | Self::Export(ExportError::Store(error)) => {
+                return of_store_hint(error);
+            }
+            Self::Import(error) => {
+                return of_store_hint(error).or_else(|| Some("run the import again".to_owned()));
+            }
+            Self::Source(error) => error.remedy(),
+            Self::NoSession(_) | Self::Export(_) => {
+                "`turnstone session list --all` shows every session"
+            }
             Self::Ambiguous { .. } => "give more letters of the id",
             Self::NoProject(_) => "`turnstone session list --all --json` names the projects",
             Self::AmbiguousProject { .. } => "give more letters of the id",
@@ -136,9 +159,11 @@ impl CliError {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest needs no words")]
 fn of_store(error: &StoreError) -> Exit {
     match error {
         StoreError::Busy(_)
+        | StoreError::InUse { .. }
         | StoreError::Locked { .. }
         | StoreError::Stale { .. }
         | StoreError::Fenced(_)
@@ -148,13 +173,16 @@ fn of_store(error: &StoreError) -> Exit {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest needs no words")]
 fn of_store_hint(error: &StoreError) -> Option<String> {
     let words = match error {
         StoreError::NoSession(_) | StoreError::Deleted(_) => {
             "`turnstone session list --all` shows every session"
         }
         StoreError::Busy(_) => "wait for the turn to end, then try again",
-        StoreError::Locked { .. } => "end the other process or wait for it",
+        StoreError::Locked { .. } | StoreError::InUse { .. } => {
+            "end the other process or wait for it"
+        }
         StoreError::Stale { .. } | StoreError::Fenced(_) => "look at the session, then try again",
         StoreError::Full { .. } => "free some space and try again; nothing acknowledged is lost",
         StoreError::Corrupt { .. } | StoreError::Poisoned { .. } | StoreError::Database { .. } => {

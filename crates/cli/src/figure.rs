@@ -21,7 +21,7 @@ pub(crate) fn count(value: i64) -> String {
     let digits = value.unsigned_abs().to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -66,11 +66,9 @@ mod tests {
         assert_eq!([0, 999, 1_000, -1_234_567].map(count), ["0", "999", "1,000", "-1,234,567"]);
         assert_eq!([0, 1, 2].map(|n| counted(n, "part")), ["0 parts", "1 part", "2 parts"]);
         assert_eq!([0.0, 0.0042, 1.239].map(cost), ["$0.00", "$0.0042", "$1.24"]);
-        assert_eq!([5, 1_234, 200_000, 7_500_000].map(duration), [
-            "5 ms",
-            "1.2 s",
-            "3 min 20 s",
-            "2 h 5 min"
-        ]);
+        assert_eq!(
+            [5, 1_234, 200_000, 7_500_000].map(duration),
+            ["5 ms", "1.2 s", "3 min 20 s", "2 h 5 min"]
+        );
     }
 }

@@ -32,18 +32,6 @@ fn near_in(ms: i64, now: Millis, zone: &TimeZone) -> String {
     format!("{day} {}", then.strftime("%H:%M"))
 }
 
-/// A moment in full: `2026-03-01 18:00:05`.
-pub(crate) fn full(ms: i64) -> String {
-    let then = zoned(ms, &TimeZone::system());
-    then.map_or_else(|| "-".to_owned(), |then| then.strftime("%Y-%m-%d %H:%M:%S").to_string())
-}
-
-/// The time of day: `18:00`.
-pub(crate) fn clock(ms: i64) -> String {
-    let then = zoned(ms, &TimeZone::system());
-    then.map_or_else(|| "-".to_owned(), |then| then.strftime("%H:%M").to_string())
-}
-
 /// The local midnight before `now`.
 pub(crate) fn midnight(now: Millis) -> Millis {
     let start = zoned(now.0, &TimeZone::system()).and_then(|now| now.start_of_day().ok());

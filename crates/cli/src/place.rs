@@ -41,7 +41,8 @@ impl Place {
     /// True if a session works in the checkout of this place.
     pub(crate) fn holds(&self, session: &Session) -> bool {
         let same = self.project.as_ref().is_none_or(|project| session.project == *project);
-        same && !session.directory.is_empty() && Path::new(&session.directory).starts_with(&self.root)
+        same && !session.directory.is_empty()
+            && Path::new(&session.directory).starts_with(&self.root)
     }
 
     /// True if a session belongs to the project of this place.

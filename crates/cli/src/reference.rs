@@ -35,10 +35,10 @@ impl Prefix {
     /// [`CliError::NoSession`] and [`CliError::Ambiguous`].
     pub(crate) fn session(&self, store: &Store, ctx: &Context) -> Result<SessionId, CliError> {
         let typed = self.0.as_str();
-        if let Ok(id) = typed.parse::<SessionId>() {
-            if store.read(ctx, |r| r.find_session(&id))?.is_some() {
-                return Ok(id);
-            }
+        if let Ok(id) = typed.parse::<SessionId>()
+            && store.read(ctx, |r| r.find_session(&id))?.is_some()
+        {
+            return Ok(id);
         }
         let bare = format!("{}_{typed}", SessionId::PREFIX);
         let mut found = store.read(ctx, |r| {

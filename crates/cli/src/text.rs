@@ -54,7 +54,9 @@ pub(crate) fn cut(text: &str, limit: usize) -> String {
 
 /// The lines of a text, broken between words where they take more than `limit` columns.
 pub(crate) fn wrap(text: &str, limit: Option<usize>) -> Vec<String> {
-    let Some(limit) = limit else { return text.lines().map(str::to_owned).collect() };
+    let Some(limit) = limit else {
+        return text.lines().map(str::to_owned).collect();
+    };
     text.lines().flat_map(|line| wrap_line(line, limit.max(20))).collect()
 }
 

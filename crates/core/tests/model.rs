@@ -191,12 +191,8 @@ fn corpus() -> Vec<(&'static str, Value)> {
 }
 
 fn keys(value: &Value) -> Vec<&str> {
-    let mut keys: Vec<&str> = value
-        .as_object()
-        .expect("an object")
-        .keys()
-        .map(String::as_str)
-        .collect();
+    let mut keys: Vec<&str> =
+        value.as_object().expect("an object").keys().map(String::as_str).collect();
     keys.sort_unstable();
     keys
 }
@@ -219,10 +215,7 @@ fn section_12_1_absent_optional_fields_are_omitted_when_nested_too() {
     session["revert"] = json!({ "messageID": "msg_1" });
     session["model"] = json!({ "id": "m", "providerID": "p" });
     let written = round_trip::<Session>(&session);
-    assert_eq!(
-        keys(&written["summary"]),
-        ["additions", "deletions", "files"]
-    );
+    assert_eq!(keys(&written["summary"]), ["additions", "deletions", "files"]);
     assert_eq!(keys(&written["revert"]), ["messageID"]);
     assert_eq!(keys(&written["time"]), ["created", "updated"]);
     assert_eq!(keys(&written["model"]), ["id", "providerID"]);
@@ -244,10 +237,7 @@ fn section_12_1_diffs_may_lack_file_and_patch() {
     });
     assert_eq!(round_trip::<Session>(&session), session);
     session["summary"]["diffs"][0] = json!({ "file": "a" });
-    assert!(
-        read::<Session>(&session).is_err(),
-        "the counters are required"
-    );
+    assert!(read::<Session>(&session).is_err(), "the counters are required");
 }
 
 #[test]
@@ -285,38 +275,14 @@ fn required<T: DeserializeOwned>(full: &Value) -> Vec<&str> {
 fn section_12_1_missing_required_fields_are_refused() {
     assert_eq!(
         required::<Session>(&full_session()),
-        [
-            "directory",
-            "id",
-            "projectID",
-            "slug",
-            "time",
-            "title",
-            "version"
-        ]
+        ["directory", "id", "projectID", "slug", "time", "title", "version"]
     );
-    assert_eq!(
-        required::<MessageBody>(&full_user()),
-        ["agent", "model", "role", "time"]
-    );
+    assert_eq!(required::<MessageBody>(&full_user()), ["agent", "model", "role", "time"]);
     assert_eq!(
         required::<MessageBody>(&full_assistant()),
-        [
-            "cost",
-            "mode",
-            "modelID",
-            "parentID",
-            "path",
-            "providerID",
-            "role",
-            "time",
-            "tokens"
-        ]
+        ["cost", "mode", "modelID", "parentID", "path", "providerID", "role", "time", "tokens"]
     );
-    assert_eq!(
-        required::<Project>(&full_project()),
-        ["id", "time", "worktree"]
-    );
+    assert_eq!(required::<Project>(&full_project()), ["id", "time", "worktree"]);
 }
 
 #[test]
@@ -347,10 +313,7 @@ fn section_4_4_missing_required_fields_of_parts_are_refused() {
     let found: Vec<Vec<&str>> = states.iter().map(required::<ToolState>).collect();
     assert_eq!(found[0], ["input", "status"]);
     assert_eq!(found[1], ["input", "status", "time"]);
-    assert_eq!(
-        found[2],
-        ["input", "metadata", "output", "status", "time", "title"]
-    );
+    assert_eq!(found[2], ["input", "metadata", "output", "status", "time", "title"]);
     assert_eq!(found[3], ["error", "input", "status", "time"]);
 }
 
@@ -363,11 +326,8 @@ fn section_12_1_a_status_is_idle_busy_or_retry() {
     for status in [json!({ "type": "idle" }), json!({ "type": "busy" }), retry] {
         assert_eq!(round_trip::<Status>(&status), status);
     }
-    for wrong in [
-        json!({ "type": "asleep" }),
-        json!({ "type": "retry", "attempt": 1 }),
-        json!({}),
-    ] {
+    for wrong in [json!({ "type": "asleep" }), json!({ "type": "retry", "attempt": 1 }), json!({})]
+    {
         assert!(read::<Status>(&wrong).is_err(), "{wrong}");
     }
 }
@@ -383,10 +343,7 @@ fn section_12_1_a_todo_has_three_words() {
 fn section_12_1_a_part_of_an_unknown_type_is_refused_but_kept_on_import() {
     let unknown = json!({ "type": "hologram", "depth": 3, "layers": [{ "z": 1.5 }] });
     let refused = read::<PartBody>(&unknown).expect_err("an unknown type");
-    assert!(
-        refused.to_string().contains("unknown part type"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("unknown part type"), "{refused}");
     let kept = PartBody::lenient(unknown.clone()).expect("kept");
     assert_eq!(kept.type_name(), "hologram");
     assert_eq!(serde_json::to_value(&kept).expect("JSON"), unknown);
@@ -411,10 +368,7 @@ fn a_known_part_with_wrong_fields_is_refused_on_import_too() {
 #[test]
 fn a_refused_part_says_what_is_wrong() {
     let why = |part: Value| read::<PartBody>(&part).expect_err("refused").to_string();
-    assert_eq!(
-        why(json!({ "type": "text" })),
-        "text part: missing field `text`"
-    );
+    assert_eq!(why(json!({ "type": "text" })), "text part: missing field `text`");
     assert_eq!(why(json!({ "text": "t" })), "a part needs a `type`");
     let tail = json!({ "type": "compaction", "auto": true, "tail_start_id": "prt_1" });
     assert_eq!(why(tail), "compaction part: \"prt_1\" is not a message id");
@@ -463,10 +417,7 @@ fn section_4_2_the_variant_of_older_user_messages_survives() {
 fn section_12_2_fractional_times_survive() {
     let written = round_trip::<MessageBody>(&full_user());
     assert_eq!(written["time"]["created"], json!(1_794_728_532_132.25));
-    assert_eq!(
-        round_trip::<Session>(&full_session())["time"]["updated"],
-        json!(2.5)
-    );
+    assert_eq!(round_trip::<Session>(&full_session())["time"]["updated"], json!(2.5));
 }
 
 #[test]
@@ -536,9 +487,7 @@ fn visit_objects(value: &mut Value, visit: &mut impl FnMut(&mut Map<String, Valu
                 }
             }
         }
-        Value::Array(list) => list
-            .iter_mut()
-            .for_each(|inner| visit_objects(inner, visit)),
+        Value::Array(list) => list.iter_mut().for_each(|inner| visit_objects(inner, visit)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -54,20 +54,11 @@ pub fn export(
                 break;
             }
         }
-        let entry = |with: turnstone_store::WithParts| Entry {
-            message: with.message,
-            parts: with.parts,
-        };
+        let entry =
+            |with: turnstone_store::WithParts| Entry { message: with.message, parts: with.parts };
         let messages = pages.into_iter().rev().flatten().map(entry).collect();
-        let document = Document {
-            session: r.get_session(session)?,
-            messages,
-        };
+        let document = Document { session: r.get_session(session)?, messages };
         Ok(wire::document(&document, r.session_usage(session)?))
     })?;
-    Ok(if sanitize {
-        sanitized(document)
-    } else {
-        document
-    })
+    Ok(if sanitize { sanitized(document) } else { document })
 }

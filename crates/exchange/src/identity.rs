@@ -52,10 +52,7 @@ pub(crate) fn fit<T: Foreign>(text: &str) -> Option<Fitted<T>> {
         return Some(Fitted { id, source: None });
     }
     let id = T::try_from(mint(T::LETTERS, text)).ok()?;
-    Some(Fitted {
-        id,
-        source: Some(text.to_owned()),
-    })
+    Some(Fitted { id, source: Some(text.to_owned()) })
 }
 
 /// An id in OpenCode's form, made from nothing but `source`.
@@ -72,12 +69,7 @@ fn mint(letters: &str, source: &str) -> String {
     let (time, random) = hash.as_bytes().split_at(6);
     let mut text = format!("{letters}_");
     text.extend(time.iter().map(|byte| format!("{byte:02x}")));
-    text.extend(
-        random
-            .iter()
-            .take(14)
-            .map(|b| char::from(ALPHABET[usize::from(*b) % 62])),
-    );
+    text.extend(random.iter().take(14).map(|b| char::from(ALPHABET[usize::from(*b) % 62])));
     text
 }
 
@@ -124,18 +116,8 @@ mod tests {
         assert_eq!(once, again);
         assert_eq!(once.source.as_deref(), Some("../../etc/passwd"));
         assert_eq!(once.id.as_str().len(), 30);
-        assert_ne!(
-            once.id,
-            fit::<SessionId>("../../etc/shadow").expect("minted").id
-        );
-        assert_eq!(
-            fit::<ProjectId>("/home/user")
-                .expect("minted")
-                .id
-                .as_str()
-                .len(),
-            40
-        );
+        assert_ne!(once.id, fit::<SessionId>("../../etc/shadow").expect("minted").id);
+        assert_eq!(fit::<ProjectId>("/home/user").expect("minted").id.as_str().len(), 40);
         assert!(fit::<PartId>("").is_none());
     }
 
@@ -148,14 +130,10 @@ mod tests {
 
     #[test]
     fn parts_made_across_the_wrap_keep_the_order_they_were_made_in() {
-        let before = format!(
-            "prt_{:012x}AAAAAAAAAAAAAA",
-            ((WRAP - 5) as u64 * 4096) & ((1 << 48) - 1)
-        );
-        let after = format!(
-            "prt_{:012x}AAAAAAAAAAAAAA",
-            ((WRAP + 5) as u64 * 4096) & ((1 << 48) - 1)
-        );
+        let before =
+            format!("prt_{:012x}AAAAAAAAAAAAAA", ((WRAP - 5) as u64 * 4096) & ((1 << 48) - 1));
+        let after =
+            format!("prt_{:012x}AAAAAAAAAAAAAA", ((WRAP + 5) as u64 * 4096) & ((1 << 48) - 1));
         assert!(after < before, "by id alone the order is wrong");
         for message in [WRAP - 9, WRAP, WRAP + 3] {
             assert!(place(&before, message, None) < place(&after, message, None));

@@ -75,9 +75,7 @@ impl Report {
     /// True if nothing was orphaned or rejected.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.kinds
-            .values()
-            .all(|tally| tally.orphaned == 0 && tally.rejected.is_empty())
+        self.kinds.values().all(|tally| tally.orphaned == 0 && tally.rejected.is_empty())
     }
 
     pub(crate) fn tally_found(&self, kind: Kind) -> u64 {
@@ -87,10 +85,7 @@ impl Report {
     pub(crate) fn count(&mut self, kind: Kind, id: &str, outcome: Outcome) {
         let tally = self.kinds.entry(kind).or_default();
         tally.found += 1;
-        let skipped = |reason| Skipped {
-            id: printable(id),
-            reason,
-        };
+        let skipped = |reason| Skipped { id: printable(id), reason };
         match outcome {
             Outcome::Imported => tally.imported += 1,
             Outcome::Unchanged => tally.unchanged += 1,

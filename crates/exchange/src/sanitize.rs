@@ -18,10 +18,7 @@ pub(crate) fn sanitized(mut document: Value) -> Value {
         if let Some(info) = message.get_mut("info").and_then(Value::as_object_mut) {
             message_info(info);
         }
-        for part in list(message, "parts")
-            .iter_mut()
-            .filter_map(Value::as_object_mut)
-        {
+        for part in list(message, "parts").iter_mut().filter_map(Value::as_object_mut) {
             part_body(part);
         }
     }
@@ -29,17 +26,11 @@ pub(crate) fn sanitized(mut document: Value) -> Value {
 }
 
 fn list<'a>(value: &'a mut Value, key: &str) -> &'a mut [Value] {
-    value
-        .get_mut(key)
-        .and_then(Value::as_array_mut)
-        .map_or(&mut [], Vec::as_mut_slice)
+    value.get_mut(key).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
 }
 
 fn id_of(map: &Object) -> String {
-    map.get("id")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
+    map.get("id").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// Redacts the text under `key`, if there is one and it says something.

@@ -193,7 +193,7 @@ impl Tx<'_> {
         self.conn
             .prepare_cached(
                 "UPDATE event SET seq = ?2, span = ?2, payload = NULL, refs = NULL,
-                   text_from = NULL, text_to = NULL
+                   text_from = NULL, text_to = NULL, sum = NULL
                  WHERE cursor = ?1 AND kind <> 12",
             )?
             .execute((session, before))?;

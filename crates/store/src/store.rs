@@ -175,7 +175,8 @@ impl Store {
         let path = self.layout.database();
         let conn = self.reader()?;
         conn.execute_batch("BEGIN").map_err(StoreError::from).map_err(|e| e.in_file(&path))?;
-        let result = read(&Reader { conn: &conn, blobs: &self.blobs, ctx });
+        tracing::trace!(actor = ctx.actor.as_str(), request = ctx.request, "read");
+        let result = read(&Reader { conn: &conn, blobs: &self.blobs });
         let ended = conn.execute_batch("COMMIT");
         if ended.is_ok() {
             self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(conn);

@@ -42,6 +42,8 @@ pub(crate) struct Group {
     pub(crate) cursor: Cell<i64>,
     /// The newest cursor before the group began: later events are not visible to anybody yet.
     pub(crate) floor: i64,
+    /// Rows touched so far (R23).
+    pub(crate) rows: Cell<u64>,
     /// Bytes added so far (R23).
     pub(crate) bytes: Cell<u64>,
     /// Actor numbers looked up in this group.

@@ -217,13 +217,11 @@ impl Bench {
                 return None;
             }
         };
-        let before = self.conn.total_changes();
         let mut done: Vec<(Box<dyn Work>, Result<()>)> = Vec::new();
         let mut carried = None;
         let mut next = Some(first);
         while let Some(mut work) = next.take() {
-            let rows = |conn: &Connection| conn.total_changes() - before;
-            let outcome = self.member(work.as_mut(), &group, &|c| rows(c));
+            let outcome = self.member(work.as_mut(), &group);
             if self.conn.is_autocommit() {
                 // SQLite gave the whole transaction up (full disk, I/O error): nobody is stored.
                 let error = outcome.err().unwrap_or(StoreError::Closed);
@@ -236,11 +234,11 @@ impl Bench {
                 break;
             }
             done.push((work, outcome));
-            if rows(&self.conn) < FULL_ROWS && group.bytes.get() < FULL_BYTES {
+            if group.rows.get() < FULL_ROWS && group.bytes.get() < FULL_BYTES {
                 next = jobs.try_recv().ok();
             }
         }
-        self.finish(done, &group, before);
+        self.finish(done, &group);
         carried
     }
 
@@ -255,6 +253,7 @@ impl Bench {
             Ok(cursor) => Ok(Group {
                 cursor: Cell::new(cursor),
                 floor: cursor,
+                rows: Cell::new(0),
                 bytes: Cell::new(0),
                 actors: RefCell::new(HashMap::new()),
             }),
@@ -266,13 +265,10 @@ impl Bench {
     }
 
     /// Runs one mutation in its savepoint; on error only this one is undone.
-    fn member(
-        &self,
-        work: &mut dyn Work,
-        group: &Group,
-        rows: &dyn Fn(&Connection) -> u64,
-    ) -> Result<()> {
+    fn member(&self, work: &mut dyn Work, group: &Group) -> Result<()> {
         let (cursor, bytes) = (group.cursor.get(), group.bytes.get());
+        // SQLite's counter is not rolled back with a savepoint, so each member counts for itself.
+        let before = self.conn.total_changes();
         self.conn.prepare_cached("SAVEPOINT member")?.execute([])?;
         let ctx = work.context().clone();
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
@@ -280,9 +276,13 @@ impl Bench {
         }))
         .unwrap_or_else(|_| Err(StoreError::Internal("a mutation panicked".to_owned())))
         .and_then(|()| {
-            let (rows, bytes) = (rows(&self.conn), group.bytes.get());
-            let fits = rows <= MAX_ROWS && bytes <= MAX_BYTES;
-            if fits { Ok(()) } else { Err(StoreError::TooLarge { rows, bytes }) }
+            let rows = group.rows.get() + (self.conn.total_changes() - before);
+            let bytes = group.bytes.get();
+            if rows > MAX_ROWS || bytes > MAX_BYTES {
+                return Err(StoreError::TooLarge { rows, bytes });
+            }
+            group.rows.set(rows);
+            Ok(())
         });
         if self.conn.is_autocommit() {
             return outcome;
@@ -297,9 +297,8 @@ impl Bench {
         outcome
     }
 
-    fn finish(&mut self, done: Vec<(Box<dyn Work>, Result<()>)>, group: &Group, before: u64) {
+    fn finish(&mut self, done: Vec<(Box<dyn Work>, Result<()>)>, group: &Group) {
         fail::fail_point!("store::before_commit");
-        let rows = self.conn.total_changes() - before;
         if let Err(error) = self.conn.execute_batch("COMMIT") {
             let answer = self.after_failed_commit(&error);
             self.fail_all(done, &answer);
@@ -308,7 +307,7 @@ impl Bench {
         fail::fail_point!("store::after_commit");
         self.stats.commits.fetch_add(1, Ordering::Relaxed);
         self.stats.mutations.fetch_add(done.len() as u64, Ordering::Relaxed);
-        self.stats.most_rows.fetch_max(rows, Ordering::Relaxed);
+        self.stats.most_rows.fetch_max(group.rows.get(), Ordering::Relaxed);
         self.stats.most_bytes.fetch_max(group.bytes.get(), Ordering::Relaxed);
         if group.cursor.get() > group.floor {
             self.watch.committed(group.cursor.get());

@@ -10,7 +10,9 @@ use crate::ui::Ui;
 
 /// Print completions for a shell
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  turnstone completions fish > ~/.config/fish/completions/turnstone.fish")]
+#[command(
+    after_help = "Example:\n  turnstone completions fish > ~/.config/fish/completions/turnstone.fish"
+)]
 pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,

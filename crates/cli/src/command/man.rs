@@ -13,7 +13,9 @@ use crate::ui::Ui;
 
 /// Print the man page, or write one per command into a directory
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  turnstone man | man -l -\n  turnstone man ~/.local/share/man/man1")]
+#[command(
+    after_help = "Examples:\n  turnstone man | man -l -\n  turnstone man ~/.local/share/man/man1"
+)]
 pub(crate) struct ManArgs {
     /// Where to write a page for every command [default: print the main page]
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]

@@ -3,6 +3,8 @@
 pub(crate) mod completions;
 pub(crate) mod db;
 mod dispatch;
+pub(crate) mod export;
+pub(crate) mod import;
 pub(crate) mod man;
 pub(crate) mod session;
 pub(crate) mod stats;

@@ -16,7 +16,15 @@ const HEAD_LINES: usize = 5;
 const INPUT_COLUMNS: usize = 200;
 /// The fields that say most about a call, the best first.
 const TELLING: [&str; 10] = [
-    "command", "filePath", "file_path", "path", "pattern", "query", "url", "description", "prompt",
+    "command",
+    "filePath",
+    "file_path",
+    "path",
+    "pattern",
+    "query",
+    "url",
+    "description",
+    "prompt",
     "name",
 ];
 
@@ -51,7 +59,9 @@ pub(super) fn lines(tool: &Tool, width: Option<usize>, detail: Detail) -> Vec<St
 
 /// How long a finished call took; what took no time is not worth a word.
 fn took(time: Option<&ToolTime>) -> String {
-    let Some(ToolTime { start, end: Some(end), .. }) = time else { return String::new() };
+    let Some(ToolTime { start, end: Some(end), .. }) = time else {
+        return String::new();
+    };
     match moment::millis(end) - moment::millis(start) {
         ms @ 1_000.. => format!(" ({})", figure::duration(ms)),
         _ => String::new(),

@@ -1,8 +1,6 @@
 //! The page: heading, messages, to-dos, footer.
 
-use turnstone_core::model::{
-    Assistant, Failure, FailureKind, MessageBody, Session, Status, Todo, Usage, User,
-};
+use turnstone_core::model::{Assistant, Failure, MessageBody, Session, Status, Todo, Usage, User};
 use turnstone_core::time::Millis;
 use turnstone_core::wire;
 use turnstone_store::WithParts;
@@ -176,13 +174,8 @@ fn answered_by(assistant: &Assistant) -> Vec<String> {
 
 /// A failed message, in red.
 fn failure(error: &Failure, columns: Option<usize>) -> Vec<String> {
-    let name = match &error.name {
-        FailureKind::Other(name) => clean_line(name),
-        known => serde_json::to_value(known)
-            .ok()
-            .and_then(|value| value.as_str().map(str::to_owned))
-            .unwrap_or_default(),
-    };
+    let name = serde_json::to_value(&error.name).unwrap_or_default();
+    let name = clean_line(name.as_str().unwrap_or("error"));
     let message = error.data.get("message").and_then(serde_json::Value::as_str);
     let text = match message {
         Some(message) if !message.is_empty() => format!("✗ {name}: {}", clean_block(message)),

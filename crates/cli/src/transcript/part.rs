@@ -1,6 +1,6 @@
 //! Parts of a message as lines.
 
-use turnstone_core::model::{FilePart, Patch, PartBody, StepFinish, Text};
+use turnstone_core::model::{FilePart, PartBody, Patch, StepFinish, Text};
 
 use super::call;
 use super::page::Detail;
@@ -31,11 +31,9 @@ pub(super) fn lines(body: &PartBody, width: Option<usize>, detail: Detail) -> Ve
         }
         PartBody::StepFinish(step) => one(paint(DIM, finished(step))),
         PartBody::Patch(patch) => changed(patch, detail),
-        PartBody::Subtask(task) => one(format!(
-            "→ {}: {}",
-            clean_line(&task.agent),
-            clean_line(&task.description)
-        )),
+        PartBody::Subtask(task) => {
+            one(format!("→ {}: {}", clean_line(&task.agent), clean_line(&task.description)))
+        }
         PartBody::Retry(retry) => {
             let message = retry.error.data.get("message").and_then(serde_json::Value::as_str);
             let why = clean_line(message.unwrap_or("no reason given"));

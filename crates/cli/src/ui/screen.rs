@@ -115,7 +115,10 @@ impl Ui {
         drop(self.err.push(&format!("{question} [y/N] ")).and_then(|()| self.err.flush()));
         let mut answer = String::new();
         let read = io::stdin().lock().read_line(&mut answer);
-        read.map_err(|source| CliError::File { what: "cannot read the answer".to_owned(), source })?;
+        read.map_err(|source| CliError::File {
+            what: "cannot read the answer".to_owned(),
+            source,
+        })?;
         Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
     }
 

@@ -38,7 +38,7 @@ impl Grid {
     }
 
     /// Adds a row; every text is made harmless.
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub(crate) fn row<const N: usize>(&mut self, cells: &[String; N]) {
         self.rows.push(cells.iter().map(|cell| text::clean_line(cell)).collect());
     }
 
@@ -64,7 +64,9 @@ impl Grid {
             table.add_row(row);
         }
         for (index, kind) in self.columns.iter().enumerate() {
-            let Some(column) = table.column_mut(index) else { continue };
+            let Some(column) = table.column_mut(index) else {
+                continue;
+            };
             let last = index + 1 == self.columns.len();
             column.set_padding((0, if last { 0 } else { GAP as u16 }));
             if *kind == Column::Figure {
@@ -85,7 +87,8 @@ impl Grid {
         let gaps = GAP * widths.len().saturating_sub(1);
         let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
         while excess > 0 {
-            let open = |index: &usize| self.columns[*index] == Column::Cut && widths[*index] > LEAST;
+            let open =
+                |index: &usize| self.columns[*index] == Column::Cut && widths[*index] > LEAST;
             let widest = (0..widths.len()).filter(open).max_by_key(|index| widths[*index]);
             let Some(index) = widest else { break };
             widths[index] -= 1;
@@ -106,19 +109,23 @@ mod tests {
     use super::*;
 
     fn grid() -> Grid {
-        let mut grid = Grid::new(&[("ID", Column::Text), ("SIZE", Column::Figure), ("TITLE", Column::Cut)]);
-        grid.row(["ses_one".into(), "1".into(), "A title that goes on and on".into()]);
-        grid.row(["ses_b".into(), "12,345".into(), "B\u{1b}[1m".into()]);
+        let mut grid =
+            Grid::new(&[("ID", Column::Text), ("SIZE", Column::Figure), ("TITLE", Column::Cut)]);
+        grid.row(&["ses_one".into(), "1".into(), "A title that goes on and on".into()]);
+        grid.row(&["ses_b".into(), "12,345".into(), "B\u{1b}[1m".into()]);
         grid
     }
 
     #[test]
     fn a_table_fits_the_width_and_is_whole_without_one() {
-        assert_eq!(grid().render(None, false), [
-            "ID         SIZE  TITLE",
-            "ses_one       1  A title that goes on and on",
-            "ses_b    12,345  B␛[1m",
-        ]);
+        assert_eq!(
+            grid().render(None, false),
+            [
+                "ID         SIZE  TITLE",
+                "ses_one       1  A title that goes on and on",
+                "ses_b    12,345  B␛[1m",
+            ]
+        );
         let narrow = grid().render(Some(34), false);
         assert_eq!(narrow[1], "ses_one       1  A title that goe…");
         assert!(narrow.iter().all(|line| text::width(line) <= 34), "{narrow:?}");

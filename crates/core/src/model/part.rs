@@ -121,11 +121,7 @@ impl PartBody {
             Self::Subtask(_) => "subtask",
             Self::Retry(_) => "retry",
             Self::Compaction(_) => "compaction",
-            Self::Opaque(part) => part
-                .0
-                .get("type")
-                .and_then(Value::as_str)
-                .unwrap_or("unknown"),
+            Self::Opaque(part) => part.0.get("type").and_then(Value::as_str).unwrap_or("unknown"),
         }
     }
 }
@@ -423,11 +419,7 @@ pub struct Compaction {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overflow: Option<bool>,
     /// The first message kept as it is.
-    #[serde(
-        rename = "tail_start_id",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "tail_start_id", default, skip_serializing_if = "Option::is_none")]
     pub tail_start: Option<MessageId>,
     /// Fields this version does not know.
     #[serde(flatten)]

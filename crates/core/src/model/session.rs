@@ -18,11 +18,7 @@ pub struct Session {
     #[serde(rename = "projectID")]
     pub project: ProjectId,
     /// The workspace it runs in, where there is one.
-    #[serde(
-        rename = "workspaceID",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "workspaceID", default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceId>,
     /// Absolute directory, or empty.
     pub directory: String,
@@ -266,8 +262,7 @@ pub struct UsageBase {
 }
 
 fn whole(n: &Number) -> i64 {
-    n.as_i64()
-        .unwrap_or_else(|| n.as_f64().unwrap_or(0.0).round() as i64)
+    n.as_i64().unwrap_or_else(|| n.as_f64().unwrap_or(0.0).round() as i64)
 }
 
 /// The JSON number of `value`: whole where it is whole, as JavaScript writes it.

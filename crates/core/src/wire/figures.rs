@@ -17,9 +17,7 @@ pub fn cost_and_tokens(session: &Session, usage: Usage) -> (Number, Value) {
     let moved = since != Usage::default();
     let cost = match &base.cost {
         Some(cost) if !moved => cost.clone(),
-        Some(cost) => Usage::of_step(cost, &Tokens::default())
-            .plus(since)
-            .cost_number(),
+        Some(cost) => Usage::of_step(cost, &Tokens::default()).plus(since).cost_number(),
         None => usage.cost_number(),
     };
     let tokens = match &base.tokens {

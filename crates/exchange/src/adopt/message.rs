@@ -24,10 +24,7 @@ pub(crate) struct Neighbours {
 impl Neighbours {
     /// No message yet, in a session that works in `directory`.
     pub(crate) fn in_directory(directory: &str) -> Self {
-        Self {
-            directory: directory.to_owned(),
-            ..Self::default()
-        }
+        Self { directory: directory.to_owned(), ..Self::default() }
     }
 
     /// Remembers what `message` says.
@@ -83,17 +80,10 @@ fn user(map: &mut Map<String, Value>, near: &Neighbours) -> bool {
     let agent = near.agent.clone().unwrap_or_else(|| "build".to_owned());
     let (provider, model) = near.model.clone().unwrap_or_default();
     let mut filled = fill(map, "agent", Value::String(agent));
-    filled |= fill(
-        map,
-        "model",
-        json!({ "providerID": provider, "modelID": model }),
-    );
+    filled |= fill(map, "model", json!({ "providerID": provider, "modelID": model }));
     if let Some(summary) = map.get_mut("summary").and_then(Value::as_object_mut) {
         let diffs = summary.remove("diffs").filter(|diffs| !diffs.is_null());
-        summary.insert(
-            "diffs".to_owned(),
-            lines(diffs.unwrap_or_else(|| json!([]))),
-        );
+        summary.insert("diffs".to_owned(), lines(diffs.unwrap_or_else(|| json!([]))));
     }
     filled
 }
@@ -105,18 +95,12 @@ fn assistant(map: &mut Map<String, Value>, id: &str, near: &Neighbours) -> bool 
     let parent = near.user.clone().or_else(unknown).map(String::from);
     let mut filled = fill(map, "parentID", json!(parent));
     let agent = map.get("agent").and_then(Value::as_str).map(str::to_owned);
-    let agent = agent
-        .or_else(|| near.agent.clone())
-        .unwrap_or_else(|| "build".to_owned());
+    let agent = agent.or_else(|| near.agent.clone()).unwrap_or_else(|| "build".to_owned());
     let (provider, model) = near.model.clone().unwrap_or_default();
     filled |= fill(map, "mode", Value::String(agent));
     filled |= fill(map, "providerID", Value::String(provider));
     filled |= fill(map, "modelID", Value::String(model));
-    filled |= fill(
-        map,
-        "path",
-        json!({ "cwd": near.directory, "root": near.directory }),
-    );
+    filled |= fill(map, "path", json!({ "cwd": near.directory, "root": near.directory }));
     filled |= fill(map, "cost", json!(0));
     filled | tokens(map)
 }

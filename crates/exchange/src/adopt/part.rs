@@ -54,11 +54,9 @@ fn tool(map: &mut Map<String, Value>) -> bool {
     match state.get("status").and_then(Value::as_str) {
         Some("running") => filled |= fill(state, "time", json!({ "start": 0 })),
         Some("completed") => {
-            for (key, value) in [
-                ("output", json!("")),
-                ("title", json!("")),
-                ("metadata", json!({})),
-            ] {
+            for (key, value) in
+                [("output", json!("")), ("title", json!("")), ("metadata", json!({}))]
+            {
                 filled |= fill(state, key, value);
             }
             filled |= fill(state, "time", json!({ "start": 0, "end": 0 }));
@@ -74,16 +72,11 @@ fn tool(map: &mut Map<String, Value>) -> bool {
 
 /// The task tool names the child session in its metadata.
 fn child(map: &mut Map<String, Value>) {
-    let metadata = map
-        .get_mut("state")
-        .and_then(|state| state.get_mut("metadata"));
+    let metadata = map.get_mut("state").and_then(|state| state.get_mut("metadata"));
     let Some(metadata) = metadata.and_then(Value::as_object_mut) else {
         return;
     };
-    if metadata
-        .get("sessionId")
-        .is_some_and(|id| id.as_str().is_some_and(|id| !id.is_empty()))
-    {
+    if metadata.get("sessionId").is_some_and(|id| id.as_str().is_some_and(|id| !id.is_empty())) {
         refer::<SessionId>(metadata, "sessionId");
     }
 }

@@ -18,11 +18,7 @@ pub(crate) fn project(id: &str, body: Value) -> Result<Project, Refused> {
     complete(&mut map);
     map.insert("id".to_owned(), Value::String(project.to_string()));
     let mut project = wire::parse_project(Value::Object(map)).map_err(|error| error.reason)?;
-    let further = further
-        .as_ref()
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
+    let further = further.as_ref().and_then(Value::as_array).into_iter().flatten();
     let mut directories = vec![project.worktree.clone()];
     directories.extend(project.sandboxes.iter().cloned());
     directories.extend(further.filter_map(|dir| dir.as_str().map(str::to_owned)));
@@ -52,28 +48,21 @@ fn complete(map: &mut Map<String, Value>) {
     };
     time.retain(|_, value| value.is_number());
     let known = time.get("updated").or_else(|| time.get("created"));
-    let known = known
-        .cloned()
-        .unwrap_or_else(|| Value::Number(Number::from(0)));
+    let known = known.cloned().unwrap_or_else(|| Value::Number(Number::from(0)));
     fill(&mut time, "created", known.clone());
     fill(&mut time, "updated", known);
     map.insert("time".to_owned(), Value::Object(time));
 }
 
 fn is_texts(value: &Value) -> bool {
-    value
-        .as_array()
-        .is_some_and(|list| list.iter().all(Value::is_string))
+    value.as_array().is_some_and(|list| list.iter().all(Value::is_string))
 }
 
 /// The directories that can tell projects apart: all but the root of the file system.
 fn aliases(directories: Vec<String>) -> Vec<Alias> {
     let mut aliases = Vec::new();
     for value in directories.into_iter().filter(|dir| dir.len() > 1) {
-        let alias = Alias {
-            kind: AliasKind::Directory,
-            value,
-        };
+        let alias = Alias { kind: AliasKind::Directory, value };
         if !aliases.contains(&alias) {
             aliases.push(alias);
         }
@@ -112,11 +101,7 @@ pub(crate) fn share(body: Value) -> Result<ShareRecord, Refused> {
         Some(text) if !text.is_empty() => Ok(text.to_owned()),
         _ => Err(format!("the share has no {key}")),
     };
-    Ok(ShareRecord {
-        id: text("id")?,
-        secret: text("secret")?,
-        url: text("url")?,
-    })
+    Ok(ShareRecord { id: text("id")?, secret: text("secret")?, url: text("url")? })
 }
 
 /// A stored diff.

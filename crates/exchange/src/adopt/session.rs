@@ -34,9 +34,8 @@ pub(crate) fn session(
     let mut map = object(body, &["id", "projectID"])?;
     map.retain(|_, value| !value.is_null());
     let own_id: SessionId = own(id, &mut map)?;
-    let project = fit::<ProjectId>(project)
-        .ok_or_else(|| "the session names no project".to_owned())?
-        .id;
+    let project =
+        fit::<ProjectId>(project).ok_or_else(|| "the session names no project".to_owned())?.id;
     refer::<SessionId>(&mut map, "parentID");
     refer::<WorkspaceId>(&mut map, "workspaceID");
     complete(&mut map);

@@ -93,25 +93,20 @@ fn write(
         return Ok(());
     }
     let (work, part) = (Arc::clone(pending), range.clone());
-    let apply_all = move |tx: &Tx<'_>| {
-        work[part.clone()]
-            .iter()
-            .map(|one| judged(tx, one))
-            .collect()
-    };
+    let apply_all =
+        move |tx: &Tx<'_>| work[part.clone()].iter().map(|one| judged(tx, one)).collect();
     let outcomes: Result<Vec<Outcome>, StoreError> = store.write(ctx, apply_all).wait();
     match outcomes {
         Ok(outcomes) => {
             done.extend(pending[range].iter().zip(outcomes).filter_map(finished));
             Ok(())
         }
-        Err(StoreError::TooLarge { rows, bytes }) if range.len() == 1 => {
-            let reason = format!("too large for one write: {rows} rows, {bytes} bytes");
-            let outcome = Outcome::Rejected(reason);
+        Err(error) if is_divisible(&error) && range.len() == 1 => {
+            let outcome = Outcome::Rejected(error.to_string());
             done.extend(pending[range].iter().zip([outcome]).filter_map(finished));
             Ok(())
         }
-        Err(StoreError::TooLarge { .. }) => {
+        Err(error) if is_divisible(&error) => {
             let middle = range.start + range.len() / 2;
             write(store, ctx, pending, range.start..middle, done)?;
             write(store, ctx, pending, middle..range.end, done)
@@ -126,12 +121,7 @@ fn finished((one, outcome): (&Pending, Outcome)) -> Option<Done> {
     }
     let fresh = one.fresh && outcome == Outcome::Unchanged;
     let outcome = if fresh { Outcome::Imported } else { outcome };
-    Some(Done {
-        kind: one.kind,
-        id: one.id.clone(),
-        count: one.count,
-        outcome,
-    })
+    Some(Done { kind: one.kind, id: one.id.clone(), count: one.count, outcome })
 }
 
 /// Applies one write; what concerns this thing alone is an outcome, anything else an error.
@@ -158,6 +148,14 @@ fn apply(tx: &Tx<'_>, write: &Write) -> Result<Changed, StoreError> {
         Write::Share(session, share) => tx.put_share(session, share),
         Write::Diff(session, diff) => tx.put_diff(session, diff),
     }
+}
+
+/// True if the transaction failed because of what was in it: halves may go through.
+fn is_divisible(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::TooLarge { .. } | StoreError::Database { .. } | StoreError::Internal(_)
+    )
 }
 
 fn is_orphan(error: &StoreError) -> bool {

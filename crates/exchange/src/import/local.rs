@@ -86,20 +86,14 @@ impl Scan {
     }
 
     fn content(&mut self, event: &LogEvent, ours: bool) {
-        let named = event
-            .payload
-            .as_ref()
-            .and_then(|payload| payload.get("id")?.as_str());
+        let named = event.payload.as_ref().and_then(|payload| payload.get("id")?.as_str());
         if let Some(id) = named {
             self.ids.insert(event.entity, id.to_owned());
         }
         let Some(id) = self.ids.get(&event.entity).cloned() else {
             return;
         };
-        let removal = matches!(
-            event.kind,
-            EventKind::MessageRemoved | EventKind::PartRemoved
-        );
+        let removal = matches!(event.kind, EventKind::MessageRemoved | EventKind::PartRemoved);
         self.local.changed.remove(&id);
         self.local.removed.remove(&id);
         if ours {

@@ -123,27 +123,17 @@ impl Import {
             filled: 0,
         };
         let mut failed = None;
-        let read = self
-            .opened
-            .reader
-            .read(&mut |record| match run.take(record) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            });
-        let flushed = if failed.is_none() {
-            run.flush()
-        } else {
-            Ok(())
-        };
+        let read = self.opened.reader.read(&mut |record| match run.take(record) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        });
+        let flushed = if failed.is_none() { run.flush() } else { Ok(()) };
         run.say_filled();
         match (failed.or(flushed.err()), read) {
-            (Some(source), _) => Err(ImportError::Store {
-                source,
-                report: Box::new(run.report),
-            }),
+            (Some(source), _) => Err(ImportError::Store { source, report: Box::new(run.report) }),
             (None, Err(error)) => Err(error.into()),
             (None, Ok(_)) => Ok(run.report),
         }
@@ -173,12 +163,9 @@ impl Run<'_> {
             Record::Place { project, worktree } => self.place(&project, &worktree),
             Record::Approval { id, project, body } => self.approval(id, &project, body),
             Record::Session { id, project, body } => self.session(id, &project, body),
-            Record::Message {
-                id,
-                session,
-                created,
-                body,
-            } => self.message(id, &session, (body, created)),
+            Record::Message { id, session, created, body } => {
+                self.message(id, &session, (body, created))
+            }
             Record::Part { id, message, body } => self.part(id, &message, body),
             Record::Todos { session, body } => self.todos(&session, body),
             Record::Share { session, body } => self.share(session, body),
@@ -208,21 +195,11 @@ impl Run<'_> {
 
     /// Queues a write.
     pub(super) fn push(&mut self, pending: Pending) -> Result<(), StoreError> {
-        if self.batch.push(pending) {
-            self.flush()
-        } else {
-            Ok(())
-        }
+        if self.batch.push(pending) { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), StoreError> {
-        for Done {
-            kind,
-            id,
-            count,
-            outcome,
-        } in self.batch.flush(self.store, &self.ctx)?
-        {
+        for Done { kind, id, count, outcome } in self.batch.flush(self.store, &self.ctx)? {
             for _ in 0..count {
                 self.count(kind, &id, outcome.clone());
             }
@@ -242,22 +219,14 @@ impl Run<'_> {
                 return Ok(());
             }
         };
-        let here = self
-            .store
-            .read(&self.ctx, |r| r.find_project(&project.id))?;
+        let here = self.store.read(&self.ctx, |r| r.find_project(&project.id))?;
         let project = match here {
             Some(here) => merged(here, project),
             None => project,
         };
         self.projects.insert(id.to_owned());
         let write = Write::Project(project);
-        self.push(Pending {
-            kind: Kind::Project,
-            id: id.to_owned(),
-            count: 1,
-            fresh: false,
-            write,
-        })
+        self.push(Pending { kind: Kind::Project, id: id.to_owned(), count: 1, fresh: false, write })
     }
 
     /// A project the source has no record of: made from its sessions unless it is here.
@@ -268,11 +237,7 @@ impl Run<'_> {
         let Some(fitted) = fit::<ProjectId>(id) else {
             return Ok(());
         };
-        if self
-            .store
-            .read(&self.ctx, |r| r.find_project(&fitted.id))?
-            .is_some()
-        {
+        if self.store.read(&self.ctx, |r| r.find_project(&fitted.id))?.is_some() {
             self.projects.insert(id.to_owned());
             self.count(Kind::Project, id, Outcome::Unchanged);
             return Ok(());
@@ -288,10 +253,7 @@ impl Run<'_> {
         let Some(fitted) = fit::<ProjectId>(id) else {
             return Ok(false);
         };
-        Ok(self
-            .store
-            .read(&self.ctx, |r| r.find_project(&fitted.id))?
-            .is_some())
+        Ok(self.store.read(&self.ctx, |r| r.find_project(&fitted.id))?.is_some())
     }
 
     fn approval(&mut self, id: String, project: &str, body: Value) -> Result<(), StoreError> {
@@ -309,13 +271,7 @@ impl Run<'_> {
             }
             (Some(project), Ok(rule)) => {
                 let write = Write::Approval(project.id, rule);
-                self.push(Pending {
-                    kind: Kind::Permission,
-                    id,
-                    count: 1,
-                    fresh: false,
-                    write,
-                })
+                self.push(Pending { kind: Kind::Permission, id, count: 1, fresh: false, write })
             }
         }
     }
@@ -336,11 +292,7 @@ impl Run<'_> {
 fn merged(here: Project, there: Project) -> Project {
     let time = |project: &Project| project.time.updated.as_f64().unwrap_or(0.0);
     let there_wins = time(&there) > time(&here);
-    let (mut result, other) = if there_wins {
-        (there, here)
-    } else {
-        (here, there)
-    };
+    let (mut result, other) = if there_wins { (there, here) } else { (here, there) };
     for sandbox in other.sandboxes {
         if !result.sandboxes.contains(&sandbox) {
             result.sandboxes.push(sandbox);

@@ -48,10 +48,8 @@ impl Figures {
         if let MessageBody::Assistant(assistant) = &message.body {
             self.assistants += 1;
             self.cost += assistant.cost.as_f64().unwrap_or(0.0);
-            self.tokens = self.tokens.plus(Usage::of_step(
-                &serde_json::Number::from(0),
-                &assistant.tokens,
-            ));
+            self.tokens =
+                self.tokens.plus(Usage::of_step(&serde_json::Number::from(0), &assistant.tokens));
         }
     }
 
@@ -98,17 +96,11 @@ impl Run<'_> {
                 return Ok(());
             }
         };
-        let notes = notes
-            .iter()
-            .map(|note| printable(&format!("session {id}: {note}")));
+        let notes = notes.iter().map(|note| printable(&format!("session {id}: {note}")));
         self.report.notes.extend(notes);
         match self.standing(&session.id)? {
             Standing::Deleted => {
-                self.count(
-                    Kind::Session,
-                    &id,
-                    Outcome::Rejected("deleted here".to_owned()),
-                );
+                self.count(Kind::Session, &id, Outcome::Rejected("deleted here".to_owned()));
                 Ok(())
             }
             Standing::New => self.begin(id, session, None),
@@ -152,13 +144,7 @@ impl Run<'_> {
             None => Ok(()),
             Some(first) => {
                 let write = Write::Begin(Box::new(first));
-                self.push(Pending {
-                    kind: Kind::Session,
-                    id,
-                    count: 1,
-                    fresh: true,
-                    write,
-                })
+                self.push(Pending { kind: Kind::Session, id, count: 1, fresh: true, write })
             }
         }
     }
@@ -169,10 +155,7 @@ impl Run<'_> {
         session: &str,
         body: (Value, Option<i64>),
     ) -> Result<(), StoreError> {
-        let Some(current) = self
-            .current
-            .as_mut()
-            .filter(|current| current.source == session)
+        let Some(current) = self.current.as_mut().filter(|current| current.source == session)
         else {
             return self.orphan(Kind::Message, &id, "session", session);
         };
@@ -204,10 +187,7 @@ impl Run<'_> {
         body: Value,
     ) -> Result<(), StoreError> {
         let owner = self.current.as_ref().and_then(|current| {
-            Some((
-                current.session.id.clone(),
-                current.messages.get(message)?.clone(),
-            ))
+            Some((current.session.id.clone(), current.messages.get(message)?.clone()))
         });
         let Some((session, owner)) = owner else {
             return self.orphan(Kind::Part, &id, "message", message);
@@ -243,9 +223,7 @@ impl Run<'_> {
         if !local.is_changed(message.id.as_str()) {
             return Ok(None);
         }
-        let here = self
-            .store
-            .read(&self.ctx, |r| r.get_message(&message.session, &message.id))?;
+        let here = self.store.read(&self.ctx, |r| r.get_message(&message.session, &message.id))?;
         Ok(Some(kept(same(&here.message.body, &message.body))))
     }
 
@@ -261,9 +239,7 @@ impl Run<'_> {
         if !local.is_changed(id.as_str()) {
             return Ok(None);
         }
-        let here = self
-            .store
-            .read(&self.ctx, |r| r.get_part(&part.session, id))?;
+        let here = self.store.read(&self.ctx, |r| r.get_part(&part.session, id))?;
         Ok(Some(kept(same(&here.body, &part.body))))
     }
 
@@ -284,11 +260,7 @@ impl Run<'_> {
             }
         };
         for one in skipped {
-            self.count(
-                Kind::Todo,
-                &one.id,
-                Outcome::Rejected(printable(&one.reason)),
-            );
+            self.count(Kind::Todo, &one.id, Outcome::Rejected(printable(&one.reason)));
         }
         if todos.is_empty() {
             return Ok(());
@@ -304,13 +276,7 @@ impl Run<'_> {
         }
         let id = session.to_owned();
         let write = Write::Todos(own, todos);
-        self.push(Pending {
-            kind: Kind::Todo,
-            id,
-            count,
-            fresh: false,
-            write,
-        })
+        self.push(Pending { kind: Kind::Todo, id, count, fresh: false, write })
     }
 
     pub(super) fn share(&mut self, session: String, body: Value) -> Result<(), StoreError> {
@@ -356,17 +322,9 @@ impl Run<'_> {
         let Some(current) = self.current.take() else {
             return Ok(());
         };
-        let Current {
-            source,
-            mut session,
-            local,
-            figures,
-            ..
-        } = current;
+        let Current { source, mut session, local, figures, .. } = current;
         session.usage_base = figures.base(session.usage_base.take());
-        let touched = local
-            .as_ref()
-            .is_some_and(|local| local.is_touched(EntityClass::Session));
+        let touched = local.as_ref().is_some_and(|local| local.is_touched(EntityClass::Session));
         if touched {
             let equal = self.store.read(&self.ctx, |r| {
                 let here =
@@ -378,13 +336,7 @@ impl Run<'_> {
         }
         let fresh = local.is_none();
         let write = Write::Session(Box::new(session));
-        self.push(Pending {
-            kind: Kind::Session,
-            id: source,
-            count: 1,
-            fresh,
-            write,
-        })
+        self.push(Pending { kind: Kind::Session, id: source, count: 1, fresh, write })
     }
 
     fn local(&self) -> Option<&Local> {
@@ -397,21 +349,12 @@ impl Run<'_> {
 
     /// The id here of a session that is being read.
     fn owner(&self, session: &str) -> Option<SessionId> {
-        let current = self
-            .current
-            .as_ref()
-            .filter(|current| current.source == session)?;
+        let current = self.current.as_ref().filter(|current| current.source == session)?;
         Some(current.session.id.clone())
     }
 
     fn queue(&mut self, kind: Kind, id: String, write: Write) -> Result<(), StoreError> {
-        self.push(Pending {
-            kind,
-            id,
-            count: 1,
-            fresh: false,
-            write,
-        })
+        self.push(Pending { kind, id, count: 1, fresh: false, write })
     }
 
     fn orphan(&mut self, kind: Kind, id: &str, what: &str, of: &str) -> Result<(), StoreError> {
@@ -430,19 +373,9 @@ enum Standing {
 
 /// The session as it begins: without what its history brings.
 fn beginning(session: &Session) -> Session {
-    Session {
-        usage_base: None,
-        revert: None,
-        share: None,
-        summary: None,
-        ..session.clone()
-    }
+    Session { usage_base: None, revert: None, share: None, summary: None, ..session.clone() }
 }
 
 fn kept(same: bool) -> Outcome {
-    if same {
-        Outcome::Unchanged
-    } else {
-        Outcome::Rejected(CHANGED.to_owned())
-    }
+    if same { Outcome::Unchanged } else { Outcome::Rejected(CHANGED.to_owned()) }
 }

@@ -36,9 +36,7 @@ impl PrivateCopy {
             }
             std::thread::sleep(PAUSE);
         }
-        Err(SourceError::Unstable {
-            path: source.to_path_buf(),
-        })
+        Err(SourceError::Unstable { path: source.to_path_buf() })
     }
 
     /// The copied database.
@@ -61,10 +59,7 @@ impl PrivateCopy {
 
     /// Copies one file; a missing one leaves no copy.
     fn copy(&self, from: &Path, to: &Path) -> Result<Content, SourceError> {
-        let scratch = |source| SourceError::Scratch {
-            path: self.dir.path().to_path_buf(),
-            source,
-        };
+        let scratch = |source| SourceError::Scratch { path: self.dir.path().to_path_buf(), source };
         let Some(mut input) = open(from)? else {
             if to.exists() {
                 fs::remove_file(to).map_err(scratch)?;
@@ -73,10 +68,7 @@ impl PrivateCopy {
         };
         let mut output = fs::File::create(to).map_err(scratch)?;
         digest(&mut input, u64::MAX, |bytes| output.write_all(bytes)).map_err(|error| match error {
-            Fault::Read(source) => SourceError::Unreadable {
-                path: from.to_path_buf(),
-                source,
-            },
+            Fault::Read(source) => SourceError::Unreadable { path: from.to_path_buf(), source },
             Fault::Write(source) => scratch(source),
         })
     }
@@ -88,10 +80,7 @@ pub(super) fn scratch(options: &Options) -> Result<TempDir, SourceError> {
     tempfile::Builder::new()
         .prefix("turnstone-import-")
         .tempdir_in(&place)
-        .map_err(|source| SourceError::Scratch {
-            path: place,
-            source,
-        })
+        .map_err(|source| SourceError::Scratch { path: place, source })
 }
 
 /// `path` with `suffix` after its file name.
@@ -123,9 +112,7 @@ fn digest(
     let mut buffer = vec![0; 1 << 18];
     let mut len = 0;
     while len < limit {
-        let want = usize::try_from(limit - len)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
+        let want = usize::try_from(limit - len).unwrap_or(usize::MAX).min(buffer.len());
         let got = input.read(&mut buffer[..want]).map_err(Fault::Read)?;
         if got == 0 {
             break;
@@ -134,10 +121,7 @@ fn digest(
         pass(&buffer[..got]).map_err(Fault::Write)?;
         len += got as u64;
     }
-    Ok(Content {
-        len,
-        hash: Some(hasher.finalize()),
-    })
+    Ok(Content { len, hash: Some(hasher.finalize()) })
 }
 
 /// What the first `len` bytes of a file are now.
@@ -146,10 +130,7 @@ fn begins(path: &Path, len: u64) -> Result<Content, SourceError> {
         return Ok(Content::default());
     };
     digest(&mut input, len, |_| Ok(())).map_err(|(Fault::Read(source) | Fault::Write(source))| {
-        SourceError::Unreadable {
-            path: path.to_path_buf(),
-            source,
-        }
+        SourceError::Unreadable { path: path.to_path_buf(), source }
     })
 }
 
@@ -157,18 +138,12 @@ fn open(path: &Path) -> Result<Option<fs::File>, SourceError> {
     match fs::File::open(path) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(SourceError::Unreadable {
-            path: path.to_path_buf(),
-            source,
-        }),
+        Err(source) => Err(SourceError::Unreadable { path: path.to_path_buf(), source }),
     }
 }
 
 fn stamp(path: &Path) -> Result<Option<(u64, SystemTime)>, SourceError> {
-    let unreadable = |source| SourceError::Unreadable {
-        path: path.to_path_buf(),
-        source,
-    };
+    let unreadable = |source| SourceError::Unreadable { path: path.to_path_buf(), source };
     match fs::metadata(path) {
         Ok(meta) => Ok(Some((meta.len(), meta.modified().map_err(unreadable)?))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

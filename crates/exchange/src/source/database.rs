@@ -43,32 +43,19 @@ impl Database {
         let damaged = |error: rusqlite::Error| failure(path, &error);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let conn = Connection::open_with_flags(copy.path(), flags).map_err(damaged)?;
-        conn.pragma_update(None, "trusted_schema", "OFF")
-            .map_err(damaged)?;
-        conn.pragma_update(None, "cell_size_check", "ON")
-            .map_err(damaged)?;
+        conn.pragma_update(None, "trusted_schema", "OFF").map_err(damaged)?;
+        conn.pragma_update(None, "cell_size_check", "ON").map_err(damaged)?;
         let tables = schema::tables(&conn).map_err(damaged)?;
         if tables.is_empty() {
-            return Err(SourceError::Empty {
-                path: path.to_path_buf(),
-            });
+            return Err(SourceError::Empty { path: path.to_path_buf() });
         }
         let missing = schema::missing(&tables);
         if !missing.is_empty() {
-            return Err(SourceError::UnknownSchema {
-                path: path.to_path_buf(),
-                missing,
-            });
+            return Err(SourceError::UnknownSchema { path: path.to_path_buf(), missing });
         }
         let parent = path.parent().unwrap_or(Path::new(""));
         let diffs = parent.join("storage").join("session_diff");
-        Ok(Self {
-            conn,
-            _copy: copy,
-            path: path.to_path_buf(),
-            tables,
-            diffs,
-        })
+        Ok(Self { conn, _copy: copy, path: path.to_path_buf(), tables, diffs })
     }
 
     /// How many sessions it holds.
@@ -81,9 +68,7 @@ impl Database {
     }
 
     fn has_column(&self, table: &str, column: &str) -> bool {
-        self.tables
-            .get(table)
-            .is_some_and(|columns| columns.contains(column))
+        self.tables.get(table).is_some_and(|columns| columns.contains(column))
     }
 
     fn count(&self, sql: &'static str) -> u64 {
@@ -118,11 +103,7 @@ impl Database {
             Ok(flow) => flow,
             Err(error) => {
                 let reason = format!("the database is damaged here: {error}");
-                let id = if of.is_empty() {
-                    kind.name().to_owned()
-                } else {
-                    of.to_owned()
-                };
+                let id = if of.is_empty() { kind.name().to_owned() } else { of.to_owned() };
                 Ok(sink(Record::Bad { kind, id, reason }))
             }
         }
@@ -142,10 +123,7 @@ impl Database {
             if !further.is_empty() {
                 body.insert("directories".to_owned(), Value::from(further));
             }
-            Ok(sink(Record::Project {
-                id,
-                body: Value::Object(body),
-            }))
+            Ok(sink(Record::Project { id, body: Value::Object(body) }))
         })
     }
 
@@ -169,36 +147,26 @@ impl Database {
             return Ok(ControlFlow::Continue(()));
         }
         let today = self.has_column("permission", "resource");
-        let sql = (
-            "SELECT * FROM permission ORDER BY project_id, time_created",
-            "",
-        );
+        let sql = ("SELECT * FROM permission ORDER BY project_id, time_created", "");
         self.rows(Kind::Permission, sql, sink, &mut |row, sink| {
             let project = row.text("project_id").unwrap_or_default();
             if today {
                 let id = row.text("id").unwrap_or_default();
-                return Ok(sink(Record::Approval {
-                    id,
-                    project,
-                    body: shape::saved_rule(row),
-                }));
+                return Ok(sink(Record::Approval { id, project, body: shape::saved_rule(row) }));
             }
             match row.json("data") {
                 Ok(rules) => rules_of(&project, rules.unwrap_or_default(), sink),
-                Err(reason) => Ok(sink(Record::Bad {
-                    kind: Kind::Permission,
-                    id: project,
-                    reason,
-                })),
+                Err(reason) => {
+                    Ok(sink(Record::Bad { kind: Kind::Permission, id: project, reason }))
+                }
             }
         })
     }
 
     /// Every session by row number, parents first, otherwise by age.
     fn ranked(&self) -> rusqlite::Result<Vec<Ranked<i64>>> {
-        let mut statement = self
-            .conn
-            .prepare("SELECT rowid AS num, * FROM session ORDER BY time_created, id")?;
+        let mut statement =
+            self.conn.prepare("SELECT rowid AS num, * FROM session ORDER BY time_created, id")?;
         let mut rows = statement.query([])?;
         let mut list = Vec::new();
         while let Some(row) = rows.next()? {
@@ -214,9 +182,7 @@ impl Database {
         if ranked.id.is_empty() {
             return Ok(sink(no_id(Kind::Session)));
         }
-        let read = self
-            .conn
-            .prepare_cached("SELECT * FROM session WHERE rowid = ?1");
+        let read = self.conn.prepare_cached("SELECT * FROM session WHERE rowid = ?1");
         let row = read.and_then(|mut statement| statement.query_row([ranked.key], Row::of));
         match row {
             Ok(row) => {
@@ -225,20 +191,12 @@ impl Database {
                     hand!(sink(Record::Note(format!("session {}: {note}", ranked.id))));
                 }
                 let project = row.text("project_id").unwrap_or_default();
-                hand!(sink(Record::Session {
-                    id: ranked.id.clone(),
-                    project,
-                    body
-                }));
+                hand!(sink(Record::Session { id: ranked.id.clone(), project, body }));
             }
             Err(error) => {
                 let reason = format!("the database is damaged here: {error}");
                 let id = ranked.id.clone();
-                hand!(sink(Record::Bad {
-                    kind: Kind::Session,
-                    id,
-                    reason
-                }));
+                hand!(sink(Record::Bad { kind: Kind::Session, id, reason }));
             }
         }
         hand!(self.messages(&ranked.id, sink)?);
@@ -285,29 +243,18 @@ impl Database {
             })?);
             if !list.is_empty() {
                 let session = session.to_owned();
-                hand!(sink(Record::Todos {
-                    session,
-                    body: Value::Array(list)
-                }));
+                hand!(sink(Record::Todos { session, body: Value::Array(list) }));
             }
         }
         if self.has("session_share") {
             let sql = "SELECT * FROM session_share WHERE session_id = ?1";
-            hand!(
-                self.rows(Kind::Share, (sql, session), sink, &mut |row, sink| {
-                    Ok(sink(Record::Share {
-                        session: session.to_owned(),
-                        body: shape::share(row),
-                    }))
-                })?
-            );
+            hand!(self.rows(Kind::Share, (sql, session), sink, &mut |row, sink| {
+                Ok(sink(Record::Share { session: session.to_owned(), body: shape::share(row) }))
+            })?);
         }
         let diff = self.diffs.join(format!("{session}.json"));
         if is_file_name(session) && diff.is_file() {
-            let entry = files::Entry::Json {
-                name: session.to_owned(),
-                path: diff,
-            };
+            let entry = files::Entry::Json { name: session.to_owned(), path: diff };
             hand!(sink(diff_file(&entry)));
         }
         Ok(ControlFlow::Continue(()))
@@ -316,11 +263,7 @@ impl Database {
 
 impl Reader for Database {
     fn describe(&self) -> String {
-        let age = if self.has_column("session", "cost") {
-            "today's"
-        } else {
-            "1.2's"
-        };
+        let age = if self.has_column("session", "cost") { "today's" } else { "1.2's" };
         format!("OpenCode database {} ({age} tables)", self.path.display())
     }
 
@@ -334,10 +277,7 @@ impl Reader for Database {
             totals.insert(Kind::Todo, self.count("SELECT count(*) FROM todo"));
         }
         if self.has("session_share") {
-            totals.insert(
-                Kind::Share,
-                self.count("SELECT count(*) FROM session_share"),
-            );
+            totals.insert(Kind::Share, self.count("SELECT count(*) FROM session_share"));
         }
         totals
     }
@@ -360,21 +300,12 @@ impl Reader for Database {
 pub(super) fn diff_file(entry: &files::Entry) -> Record {
     let kind = Kind::Diff;
     match entry {
-        files::Entry::Other { name } => Record::Bad {
-            kind,
-            id: name.clone(),
-            reason: "not a .json file".to_owned(),
-        },
+        files::Entry::Other { name } => {
+            Record::Bad { kind, id: name.clone(), reason: "not a .json file".to_owned() }
+        }
         files::Entry::Json { name, path } => match files::read_json(path) {
-            Ok(body) => Record::Diff {
-                session: name.clone(),
-                body,
-            },
-            Err(reason) => Record::Bad {
-                kind,
-                id: name.clone(),
-                reason,
-            },
+            Ok(body) => Record::Diff { session: name.clone(), body },
+            Err(reason) => Record::Bad { kind, id: name.clone(), reason },
         },
     }
 }
@@ -383,19 +314,11 @@ pub(super) fn diff_file(entry: &files::Entry) -> Record {
 pub(super) fn rules_of(project: &str, rules: Value, sink: Sink<'_>) -> Flow {
     let Value::Array(rules) = rules else {
         let reason = "the rules are not a list".to_owned();
-        return Ok(sink(Record::Bad {
-            kind: Kind::Permission,
-            id: project.to_owned(),
-            reason,
-        }));
+        return Ok(sink(Record::Bad { kind: Kind::Permission, id: project.to_owned(), reason }));
     };
     for (index, body) in rules.into_iter().enumerate() {
         let id = format!("{project}#{index}");
-        hand!(sink(Record::Approval {
-            id,
-            project: project.to_owned(),
-            body
-        }));
+        hand!(sink(Record::Approval { id, project: project.to_owned(), body }));
     }
     Ok(ControlFlow::Continue(()))
 }
@@ -409,12 +332,7 @@ fn message(id: &str, row: &Row) -> Record {
     let created = row.integer("time_created");
     let session = row.text("session_id").unwrap_or_default();
     match row.json("data") {
-        Ok(Some(body)) => Record::Message {
-            id: id.to_owned(),
-            session,
-            created,
-            body,
-        },
+        Ok(Some(body)) => Record::Message { id: id.to_owned(), session, created, body },
         Ok(None) => bad(Kind::Message, id, "data is missing"),
         Err(reason) => bad(Kind::Message, id, &reason),
     }
@@ -422,22 +340,14 @@ fn message(id: &str, row: &Row) -> Record {
 
 fn part(id: &str, message: &str, row: &Row) -> Record {
     match row.json("data") {
-        Ok(Some(body)) => Record::Part {
-            id: id.to_owned(),
-            message: message.to_owned(),
-            body,
-        },
+        Ok(Some(body)) => Record::Part { id: id.to_owned(), message: message.to_owned(), body },
         Ok(None) => bad(Kind::Part, id, "data is missing"),
         Err(reason) => bad(Kind::Part, id, &reason),
     }
 }
 
 fn bad(kind: Kind, id: &str, reason: &str) -> Record {
-    Record::Bad {
-        kind,
-        id: id.to_owned(),
-        reason: reason.to_owned(),
-    }
+    Record::Bad { kind, id: id.to_owned(), reason: reason.to_owned() }
 }
 
 fn no_id(kind: Kind) -> Record {
@@ -448,9 +358,6 @@ fn failure(path: &Path, error: &rusqlite::Error) -> SourceError {
     let path = path.to_path_buf();
     match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::NotADatabase) => SourceError::NotADatabase { path },
-        _ => SourceError::Corrupt {
-            path,
-            reason: error.to_string(),
-        },
+        _ => SourceError::Corrupt { path, reason: error.to_string() },
     }
 }

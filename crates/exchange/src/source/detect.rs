@@ -21,10 +21,7 @@ pub(crate) struct Opened {
 
 impl Opened {
     fn new(reader: impl Reader + 'static) -> Self {
-        Self {
-            reader: Box::new(reader),
-            notes: Vec::new(),
-        }
+        Self { reader: Box::new(reader), notes: Vec::new() }
     }
 }
 
@@ -36,16 +33,9 @@ pub(crate) fn open(source: &Path, options: &Options) -> Result<Opened, SourceErr
     let path = source.to_path_buf();
     let meta = fs::metadata(source).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => SourceError::Missing { path: path.clone() },
-        _ => SourceError::Unreadable {
-            path: path.clone(),
-            source: error,
-        },
+        _ => SourceError::Unreadable { path: path.clone(), source: error },
     })?;
-    if meta.is_dir() {
-        open_dir(source, options)
-    } else {
-        open_file(source, options)
-    }
+    if meta.is_dir() { open_dir(source, options) } else { open_file(source, options) }
 }
 
 /// Opens the documents that `input` brings; they are kept in a private file meanwhile.
@@ -53,10 +43,7 @@ pub(crate) fn open_stream(mut input: impl Read, options: &Options) -> Result<Ope
     let name = PathBuf::from("-");
     let spool = scratch(options)?;
     let path = spool.path().join("stream.json");
-    let failed = |source| SourceError::Unreadable {
-        path: name.clone(),
-        source,
-    };
+    let failed = |source| SourceError::Unreadable { path: name.clone(), source };
     let mut file = fs::File::create(&path).map_err(failed)?;
     let copied = io::copy(&mut input, &mut file).map_err(failed)?;
     if copied == 0 {
@@ -68,31 +55,20 @@ pub(crate) fn open_stream(mut input: impl Read, options: &Options) -> Result<Ope
 fn open_file(path: &Path, options: &Options) -> Result<Opened, SourceError> {
     let head = head(path)?;
     if head.is_empty() {
-        return Err(SourceError::Empty {
-            path: path.to_path_buf(),
-        });
+        return Err(SourceError::Empty { path: path.to_path_buf() });
     }
     if head.starts_with(MAGIC) {
         return Ok(Opened::new(Database::open(path, options)?));
     }
     let first = head.iter().find(|byte| !byte.is_ascii_whitespace());
     if !matches!(first, Some(b'{' | b'[')) {
-        return Err(SourceError::NotADatabase {
-            path: path.to_path_buf(),
-        });
+        return Err(SourceError::NotADatabase { path: path.to_path_buf() });
     }
-    Ok(Opened::new(Documents::open(
-        path.to_path_buf(),
-        path.to_path_buf(),
-        None,
-    )?))
+    Ok(Opened::new(Documents::open(path.to_path_buf(), path.to_path_buf(), None)?))
 }
 
 fn head(path: &Path) -> Result<Vec<u8>, SourceError> {
-    let unreadable = |source| SourceError::Unreadable {
-        path: path.to_path_buf(),
-        source,
-    };
+    let unreadable = |source| SourceError::Unreadable { path: path.to_path_buf(), source };
     let mut head = Vec::new();
     let file = fs::File::open(path).map_err(unreadable)?;
     file.take(512).read_to_end(&mut head).map_err(unreadable)?;
@@ -129,26 +105,18 @@ fn open_data(dir: &Path, database: &Path, options: &Options) -> Result<Opened, S
         None => 0,
     };
     let opened = if head(database)?.is_empty() {
-        Err(SourceError::Empty {
-            path: database.to_path_buf(),
-        })
+        Err(SourceError::Empty { path: database.to_path_buf() })
     } else {
         Database::open(database, options)
     };
     match (opened, storage) {
         (Ok(database), Some(storage)) if database.session_count() == 0 && left > 0 => {
             let note = "the database holds no session, so the older files in storage/ were read";
-            Ok(Opened {
-                reader: Box::new(storage),
-                notes: vec![note.to_owned()],
-            })
+            Ok(Opened { reader: Box::new(storage), notes: vec![note.to_owned()] })
         }
         (Err(SourceError::Empty { .. }), Some(storage)) if left > 0 => {
             let note = "the database is empty, so the older files in storage/ were read";
-            Ok(Opened {
-                reader: Box::new(storage),
-                notes: vec![note.to_owned()],
-            })
+            Ok(Opened { reader: Box::new(storage), notes: vec![note.to_owned()] })
         }
         (Ok(database), _) => {
             let mut opened = Opened::new(database);
@@ -180,10 +148,7 @@ fn database_in(dir: &Path) -> Result<Option<PathBuf>, SourceError> {
     match candidates.as_slice() {
         [] => Ok(None),
         [one] => Ok(Some(dir.join(one))),
-        _ => Err(SourceError::Ambiguous {
-            path: dir.to_path_buf(),
-            candidates,
-        }),
+        _ => Err(SourceError::Ambiguous { path: dir.to_path_buf(), candidates }),
     }
 }
 

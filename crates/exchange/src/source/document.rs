@@ -35,31 +35,20 @@ impl Documents {
         path: PathBuf,
         spool: Option<TempDir>,
     ) -> Result<Self, SourceError> {
-        let mut documents = Self {
-            name,
-            path,
-            _spool: spool,
-            totals: Totals::new(),
-        };
+        let mut documents = Self { name, path, _spool: spool, totals: Totals::new() };
         documents.totals = documents.look()?;
         Ok(documents)
     }
 
     fn refuse(&self, reason: String) -> SourceError {
-        SourceError::NotAnExport {
-            path: self.name.clone(),
-            reason,
-        }
+        SourceError::NotAnExport { path: self.name.clone(), reason }
     }
 
     fn values(
         &self,
     ) -> Result<impl Iterator<Item = serde_json::Result<Value>> + use<>, SourceError> {
         let path: &Path = &self.path;
-        let unreadable = |source| SourceError::Unreadable {
-            path: self.name.clone(),
-            source,
-        };
+        let unreadable = |source| SourceError::Unreadable { path: self.name.clone(), source };
         let file = fs::File::open(path).map_err(unreadable)?;
         Ok(serde_json::Deserializer::from_reader(BufReader::new(file)).into_iter())
     }
@@ -81,19 +70,11 @@ impl Documents {
                 let messages = list(&document, "messages");
                 add(Kind::Session, 1);
                 add(Kind::Message, messages.len());
-                add(
-                    Kind::Part,
-                    messages
-                        .iter()
-                        .map(|message| list(message, "parts").len())
-                        .sum(),
-                );
+                add(Kind::Part, messages.iter().map(|message| list(message, "parts").len()).sum());
             }
         }
         if totals.is_empty() {
-            return Err(SourceError::Empty {
-                path: self.name.clone(),
-            });
+            return Err(SourceError::Empty { path: self.name.clone() });
         }
         Ok(totals)
     }
@@ -115,11 +96,7 @@ impl Reader for Documents {
                 Ok(value) => value,
                 Err(error) => {
                     let reason = format!("not JSON: {error}; what follows was not read");
-                    return Ok(sink(Record::Bad {
-                        kind: Kind::Session,
-                        id,
-                        reason,
-                    }));
+                    return Ok(sink(Record::Bad { kind: Kind::Session, id, reason }));
                 }
             };
             for document in flatten(value) {
@@ -147,29 +124,17 @@ fn one(document: Value, name: &str, sink: Sink<'_>) -> Flow {
         return Ok(sink(bad("the session has no id")));
     };
     let project = text(&info, "projectID").unwrap_or_else(|| "global".to_owned());
-    hand!(sink(Record::Place {
-        project: project.clone(),
-        worktree: worktree(&project, &info)
-    }));
-    hand!(sink(Record::Session {
-        id: id.clone(),
-        project,
-        body: Value::Object(info)
-    }));
+    hand!(sink(Record::Place { project: project.clone(), worktree: worktree(&project, &info) }));
+    hand!(sink(Record::Session { id: id.clone(), project, body: Value::Object(info) }));
     let Some(Value::Array(messages)) = document.remove("messages") else {
-        hand!(sink(Record::Note(format!(
-            "session {id}: the document has no list of messages"
-        ))));
+        hand!(sink(Record::Note(format!("session {id}: the document has no list of messages"))));
         return Ok(sink(Record::End));
     };
     for (index, message) in messages.into_iter().enumerate() {
         hand!(entry(&id, index, message, sink)?);
     }
     if let Some(todos) = document.remove("todos").filter(Value::is_array) {
-        hand!(sink(Record::Todos {
-            session: id,
-            body: todos
-        }));
+        hand!(sink(Record::Todos { session: id, body: todos }));
     }
     Ok(sink(Record::End))
 }
@@ -190,16 +155,9 @@ fn entry(session: &str, index: usize, message: Value, sink: Sink<'_>) -> Flow {
             let Some(id) = text(&info, "id") else {
                 return Ok(sink(bad(Kind::Message, &name, "the message has no id")));
             };
-            let created = info
-                .get("time")
-                .and_then(|time| time.get("created")?.as_i64());
+            let created = info.get("time").and_then(|time| time.get("created")?.as_i64());
             let (session, body) = (session.to_owned(), Value::Object(info));
-            hand!(sink(Record::Message {
-                id: id.clone(),
-                session,
-                created,
-                body
-            }));
+            hand!(sink(Record::Message { id: id.clone(), session, created, body }));
             id
         }
         _ => {
@@ -213,16 +171,8 @@ fn entry(session: &str, index: usize, message: Value, sink: Sink<'_>) -> Flow {
     for (index, body) in parts.into_iter().enumerate() {
         let part = body.as_object().and_then(|part| text(part, "id"));
         let record = match part {
-            Some(part) => Record::Part {
-                id: part,
-                message: id.clone(),
-                body,
-            },
-            None => bad(
-                Kind::Part,
-                &format!("{id} part {}", index + 1),
-                "the part has no id",
-            ),
+            Some(part) => Record::Part { id: part, message: id.clone(), body },
+            None => bad(Kind::Part, &format!("{id} part {}", index + 1), "the part has no id"),
         };
         hand!(sink(record));
     }
@@ -236,9 +186,7 @@ fn worktree(project: &str, info: &Map<String, Value>) -> String {
     }
     let directory = text(info, "directory").unwrap_or_default();
     let inside = text(info, "path").map(|path| format!("/{path}"));
-    inside
-        .and_then(|path| directory.strip_suffix(&path).map(str::to_owned))
-        .unwrap_or(directory)
+    inside.and_then(|path| directory.strip_suffix(&path).map(str::to_owned)).unwrap_or(directory)
 }
 
 /// A document, or the documents of a list.
@@ -254,15 +202,9 @@ fn is_document(value: &Value) -> bool {
 }
 
 fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value
-        .get(key)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn text(map: &Map<String, Value>, key: &str) -> Option<String> {
-    map.get(key)
-        .and_then(Value::as_str)
-        .filter(|text| !text.is_empty())
-        .map(str::to_owned)
+    map.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
 }

@@ -19,11 +19,7 @@ pub(super) enum Entry {
 pub(super) fn list_files(dir: &Path) -> Result<Vec<Entry>, SourceError> {
     let mut entries = Vec::new();
     for path in children(dir)? {
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let stem = name.strip_suffix(".json").map(str::to_owned);
         match stem {
             Some(name) if path.is_file() => entries.push(Entry::Json { name, path }),
@@ -36,28 +32,17 @@ pub(super) fn list_files(dir: &Path) -> Result<Vec<Entry>, SourceError> {
 /// Lists the directories inside a directory by name; a missing directory is an empty one.
 pub(super) fn list_dirs(dir: &Path) -> Result<Vec<(String, PathBuf)>, SourceError> {
     let named = |path: PathBuf| {
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         (name, path)
     };
-    Ok(children(dir)?
-        .into_iter()
-        .filter(|path| path.is_dir())
-        .map(named)
-        .collect())
+    Ok(children(dir)?.into_iter().filter(|path| path.is_dir()).map(named).collect())
 }
 
 fn children(dir: &Path) -> Result<Vec<PathBuf>, SourceError> {
     if !dir.is_dir() {
         return Ok(Vec::new());
     }
-    let unreadable = |source| SourceError::Unreadable {
-        path: dir.to_path_buf(),
-        source,
-    };
+    let unreadable = |source| SourceError::Unreadable { path: dir.to_path_buf(), source };
     let mut paths = fs::read_dir(dir)
         .map_err(unreadable)?
         .map(|entry| entry.map(|entry| entry.path()))

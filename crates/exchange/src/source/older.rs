@@ -20,10 +20,7 @@ type Flow = Result<ControlFlow<()>, SourceError>;
 /// True if `dir` is the directory `project` of this layout.
 pub(super) fn is_one(dir: &Path) -> bool {
     let sessions = |path: PathBuf| path.join("storage").join("session").join("info").is_dir();
-    files::list_dirs(dir)
-        .unwrap_or_default()
-        .into_iter()
-        .any(|(_, path)| sessions(path))
+    files::list_dirs(dir).unwrap_or_default().into_iter().any(|(_, path)| sessions(path))
 }
 
 /// Hands on one project per directory.

@@ -19,30 +19,13 @@ pub(crate) enum Record {
     /// What a session says of its project where the source has no projects of its own.
     Place { project: String, worktree: String },
     /// A rule approved for a project.
-    Approval {
-        id: String,
-        project: String,
-        body: Value,
-    },
+    Approval { id: String, project: String, body: Value },
     /// A session; what follows up to [`Record::End`] belongs to it.
-    Session {
-        id: String,
-        project: String,
-        body: Value,
-    },
+    Session { id: String, project: String, body: Value },
     /// A message, and the time the source ordered it by.
-    Message {
-        id: String,
-        session: String,
-        created: Option<i64>,
-        body: Value,
-    },
+    Message { id: String, session: String, created: Option<i64>, body: Value },
     /// A part.
-    Part {
-        id: String,
-        message: String,
-        body: Value,
-    },
+    Part { id: String, message: String, body: Value },
     /// A whole to-do list.
     Todos { session: String, body: Value },
     /// A share with its secret.
@@ -52,11 +35,7 @@ pub(crate) enum Record {
     /// Everything of the session has been handed on.
     End,
     /// Something that cannot be read or is not for us.
-    Bad {
-        kind: Kind,
-        id: String,
-        reason: String,
-    },
+    Bad { kind: Kind, id: String, reason: String },
     /// Something people should know.
     Note(String),
 }
@@ -100,11 +79,7 @@ pub(super) fn parents_first<T>(sessions: Vec<Ranked<T>>) -> Vec<Ranked<T>> {
     let mut waiting: HashMap<String, Vec<Ranked<T>>> = HashMap::new();
     let mut ready = Vec::new();
     for session in sessions {
-        match session
-            .parent
-            .clone()
-            .filter(|parent| known.contains(parent))
-        {
+        match session.parent.clone().filter(|parent| known.contains(parent)) {
             Some(parent) => waiting.entry(parent).or_default().push(session),
             None => ready.push(session),
         }
@@ -126,11 +101,7 @@ mod tests {
     use super::*;
 
     fn session(id: &str, parent: Option<&str>) -> Ranked<()> {
-        Ranked {
-            id: id.to_owned(),
-            parent: parent.map(str::to_owned),
-            key: (),
-        }
+        Ranked { id: id.to_owned(), parent: parent.map(str::to_owned), key: () }
     }
 
     #[test]
@@ -144,9 +115,6 @@ mod tests {
             session("root", None),
         ];
         let order: Vec<_> = parents_first(list).into_iter().map(|s| s.id).collect();
-        assert_eq!(
-            order,
-            ["stray", "root", "child", "grandchild", "loop-a", "loop-b"]
-        );
+        assert_eq!(order, ["stray", "root", "child", "grandchild", "loop-a", "loop-b"]);
     }
 }

@@ -72,9 +72,7 @@ impl Row {
     /// The whole number in a column.
     pub(super) fn integer(&self, column: &str) -> Option<i64> {
         let number = self.number(column)?;
-        number
-            .as_i64()
-            .or_else(|| number.as_f64().map(|value| value as i64))
+        number.as_i64().or_else(|| number.as_f64().map(|value| value as i64))
     }
 
     /// The JSON in a column.

@@ -49,9 +49,7 @@ impl Storage {
 
     /// True if the directory looks like one.
     pub(super) fn is_one(root: &Path) -> bool {
-        ["session", "message", "project"]
-            .iter()
-            .any(|name| root.join(name).is_dir())
+        ["session", "message", "project"].iter().any(|name| root.join(name).is_dir())
     }
 
     /// How many session files there are.
@@ -105,9 +103,7 @@ impl Storage {
         }
         if let Some(dir) = &self.older {
             let known: HashSet<String> = list.iter().map(|session| session.id.clone()).collect();
-            let older = older::folders(dir)?
-                .into_iter()
-                .filter(|(id, _)| !known.contains(id));
+            let older = older::folders(dir)?.into_iter().filter(|(id, _)| !known.contains(id));
             list.extend(older.map(|(id, folder)| ranked(id, folder)));
         }
         Ok(parents_first(list))
@@ -127,10 +123,7 @@ impl Storage {
         let Some(dir) = &self.older else {
             return Ok(ControlFlow::Continue(()));
         };
-        let both = older::folders(dir)?
-            .iter()
-            .filter(|(id, _)| known.contains(id))
-            .count();
+        let both = older::folders(dir)?.iter().filter(|(id, _)| known.contains(id)).count();
         if both > 0 {
             let note = format!(
                 "{both} sessions lie in project/ and in storage/, where OpenCode copied them; \
@@ -153,18 +146,10 @@ impl Storage {
             Ok(mut body) => {
                 inner = take_diffs(&mut body);
                 let project = folder.project.clone();
-                hand!(sink(Record::Session {
-                    id: id.clone(),
-                    project,
-                    body
-                }));
+                hand!(sink(Record::Session { id: id.clone(), project, body }));
             }
             Err(reason) => {
-                hand!(sink(Record::Bad {
-                    kind: Kind::Session,
-                    id: id.clone(),
-                    reason
-                }));
+                hand!(sink(Record::Bad { kind: Kind::Session, id: id.clone(), reason }));
             }
         }
         hand!(messages(id, folder, seen, sink)?);
@@ -180,10 +165,7 @@ impl Storage {
         if diff.is_file() {
             hand!(sink(owned(&diff, Kind::Diff, id)));
         } else if let Some(body) = inner {
-            hand!(sink(Record::Diff {
-                session: id.clone(),
-                body
-            }));
+            hand!(sink(Record::Diff { session: id.clone(), body }));
         }
         Ok(sink(Record::End))
     }
@@ -202,11 +184,9 @@ impl Storage {
                 hand!(parts(&dir, &message, 0, sink)?);
             }
         }
-        for (name, kind) in [
-            ("todo", Kind::Todo),
-            ("session_share", Kind::Share),
-            ("session_diff", Kind::Diff),
-        ] {
+        for (name, kind) in
+            [("todo", Kind::Todo), ("session_share", Kind::Share), ("session_diff", Kind::Diff)]
+        {
             for entry in files::list_files(&self.dir(name))? {
                 match entry {
                     Entry::Json { name, .. } if sessions.contains(&name) => {}
@@ -259,15 +239,8 @@ impl Reader for Storage {
 /// A session file with what its JSON says of its parent.
 fn ranked(id: String, folder: Folder) -> Ranked<Folder> {
     let body = files::read_json(&folder.file).unwrap_or_default();
-    let parent = body
-        .get("parentID")
-        .and_then(Value::as_str)
-        .map(str::to_owned);
-    Ranked {
-        id,
-        parent,
-        key: folder,
-    }
+    let parent = body.get("parentID").and_then(Value::as_str).map(str::to_owned);
+    Ranked { id, parent, key: folder }
 }
 
 /// The messages of a session in OpenCode's order, each followed by its parts.
@@ -281,12 +254,7 @@ fn messages(id: &str, folder: &Folder, seen: &mut HashSet<String>, sink: Sink<'_
     for (time, name, record) in list {
         hand!(sink(record));
         if seen.insert(name.clone()) {
-            hand!(parts(
-                &folder.parts.join(&name),
-                &name,
-                time.unwrap_or(0),
-                sink
-            )?);
+            hand!(parts(&folder.parts.join(&name), &name, time.unwrap_or(0), sink)?);
         }
     }
     Ok(ControlFlow::Continue(()))
@@ -295,30 +263,15 @@ fn messages(id: &str, folder: &Folder, seen: &mut HashSet<String>, sink: Sink<'_
 pub(super) fn message_file(entry: &Entry, session: &str) -> (String, Record) {
     match json_of(entry, Kind::Message) {
         Ok((id, body)) => {
-            let created = body
-                .pointer("/time/created")
-                .and_then(Value::as_f64)
-                .map(|ms| ms as i64);
-            (
-                id.clone(),
-                Record::Message {
-                    id,
-                    session: session.to_owned(),
-                    created,
-                    body,
-                },
-            )
+            let created = body.pointer("/time/created").and_then(Value::as_f64).map(|ms| ms as i64);
+            (id.clone(), Record::Message { id, session: session.to_owned(), created, body })
         }
         Err(bad) => (name_of(entry).to_owned(), bad),
     }
 }
 
 fn created(record: &Record) -> Option<i64> {
-    if let Record::Message { created, .. } = record {
-        *created
-    } else {
-        None
-    }
+    if let Record::Message { created, .. } = record { *created } else { None }
 }
 
 /// The parts of a message that was made at `near`.
@@ -326,11 +279,7 @@ pub(super) fn parts(dir: &Path, message: &str, near: i64, sink: Sink<'_>) -> Flo
     let mut list = Vec::new();
     for entry in files::list_files(dir)? {
         let record = match json_of(&entry, Kind::Part) {
-            Ok((id, body)) => Record::Part {
-                id,
-                message: message.to_owned(),
-                body,
-            },
+            Ok((id, body)) => Record::Part { id, message: message.to_owned(), body },
             Err(bad) => bad,
         };
         list.push((identity::place(name_of(&entry), near, None), record));
@@ -344,10 +293,7 @@ pub(super) fn parts(dir: &Path, message: &str, near: i64, sink: Sink<'_>) -> Flo
 
 /// A file that belongs to a session and is named after it.
 fn owned(path: &Path, kind: Kind, session: &str) -> Record {
-    let entry = Entry::Json {
-        name: session.to_owned(),
-        path: path.to_path_buf(),
-    };
+    let entry = Entry::Json { name: session.to_owned(), path: path.to_path_buf() };
     if kind == Kind::Diff {
         return diff_file(&entry);
     }
@@ -363,11 +309,7 @@ fn take_diffs(body: &mut Value) -> Option<Value> {
     let summary = body.get_mut("summary")?.as_object_mut()?;
     let diffs = summary.remove("diffs")?;
     let list = diffs.as_array()?;
-    let sum = |key: &str| {
-        list.iter()
-            .filter_map(|diff| diff.get(key)?.as_i64())
-            .sum::<i64>()
-    };
+    let sum = |key: &str| list.iter().filter_map(|diff| diff.get(key)?.as_i64()).sum::<i64>();
     for (key, value) in [
         ("additions", json!(sum("additions"))),
         ("deletions", json!(sum("deletions"))),
@@ -383,11 +325,7 @@ fn json_of(entry: &Entry, kind: Kind) -> Result<(String, Value), Record> {
         Entry::Other { name } => Err(not_json(kind, name.clone())),
         Entry::Json { name, path } => match files::read_json(path) {
             Ok(body) => Ok((name.clone(), body)),
-            Err(reason) => Err(Record::Bad {
-                kind,
-                id: name.clone(),
-                reason,
-            }),
+            Err(reason) => Err(Record::Bad { kind, id: name.clone(), reason }),
         },
     }
 }
@@ -399,9 +337,5 @@ fn name_of(entry: &Entry) -> &str {
 }
 
 fn not_json(kind: Kind, id: String) -> Record {
-    Record::Bad {
-        kind,
-        id,
-        reason: "not a .json file".to_owned(),
-    }
+    Record::Bad { kind, id, reason: "not a .json file".to_owned() }
 }

@@ -87,11 +87,7 @@ pub(crate) fn check(report: &Report) {
     for (kind, tally) in &report.kinds {
         assert!(tally.adds_up(), "{kind}: {tally:?}");
         for skipped in tally.orphans.iter().chain(&tally.rejected) {
-            assert!(
-                !skipped.reason.is_empty(),
-                "{kind} {} without a reason",
-                skipped.id
-            );
+            assert!(!skipped.reason.is_empty(), "{kind} {} without a reason", skipped.id);
         }
     }
 }
@@ -99,13 +95,7 @@ pub(crate) fn check(report: &Report) {
 /// `(found, imported, unchanged, orphaned, rejected)` of one kind.
 pub(crate) fn counts(report: &Report, kind: Kind) -> (u64, u64, u64, u64, usize) {
     let tally = report.tally(kind);
-    (
-        tally.found,
-        tally.imported,
-        tally.unchanged,
-        tally.orphaned,
-        tally.rejected.len(),
-    )
+    (tally.found, tally.imported, tally.unchanged, tally.orphaned, tally.rejected.len())
 }
 
 /// Nothing was written: everything was here already.
@@ -132,10 +122,7 @@ impl Foreign {
         let conn = Connection::open(path)?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
         conn.execute_batch(schema)?;
-        let foreign = Self {
-            conn,
-            path: path.to_path_buf(),
-        };
+        let foreign = Self { conn, path: path.to_path_buf() };
         foreign.conn.execute(
             "INSERT INTO project (id, worktree, vcs, time_created, time_updated, sandboxes)
              VALUES (?1, '/home/user/project', 'git', 1000, 2000, '[]')",
@@ -177,32 +164,14 @@ impl Foreign {
 
     /// A session with one exchange: a question and an answer of one step.
     pub(crate) fn small(&self, name: &str) -> TestResult {
-        let (session, ask, answer) = (
-            format!("ses_{name}"),
-            format!("msg_{name}1"),
-            format!("msg_{name}2"),
-        );
+        let (session, ask, answer) =
+            (format!("ses_{name}"), format!("msg_{name}1"), format!("msg_{name}2"));
         self.session(&session)?;
         self.message(&ask, &session, 1000, &user(1000).to_string())?;
-        self.part(
-            &format!("prt_{name}1"),
-            &ask,
-            &session,
-            &text("hello").to_string(),
-        )?;
+        self.part(&format!("prt_{name}1"), &ask, &session, &text("hello").to_string())?;
         self.message(&answer, &session, 1001, &assistant(1001, &ask).to_string())?;
-        self.part(
-            &format!("prt_{name}2"),
-            &answer,
-            &session,
-            &text("hi").to_string(),
-        )?;
-        self.part(
-            &format!("prt_{name}3"),
-            &answer,
-            &session,
-            &step().to_string(),
-        )
+        self.part(&format!("prt_{name}2"), &answer, &session, &text("hi").to_string())?;
+        self.part(&format!("prt_{name}3"), &answer, &session, &step().to_string())
     }
 }
 

@@ -40,10 +40,7 @@ impl Programs {
     }
 
     fn binary(&self, name: &str) -> PathBuf {
-        self.dir
-            .join("node_modules")
-            .join(name)
-            .join("bin/opencode")
+        self.dir.join("node_modules").join(name).join("bin/opencode")
     }
 
     /// Lets a program write its sessions into `out`.
@@ -77,11 +74,7 @@ fn documents(dir: &Path) -> TestResult<BTreeMap<String, Value>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        let name = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         found.insert(name, serde_json::from_slice(&fs::read(&path)?)?);
     }
     assert!(!found.is_empty(), "{} is empty", dir.display());
@@ -99,10 +92,7 @@ fn fingerprint(dir: &Path) -> TestResult<BTreeMap<PathBuf, String>> {
         } else {
             let meta = fs::metadata(&path)?;
             let hash = blake3::hash(&fs::read(&path)?);
-            prints.insert(
-                path,
-                format!("{} {:?} {hash}", meta.len(), meta.modified()?),
-            );
+            prints.insert(path, format!("{} {:?} {hash}", meta.len(), meta.modified()?));
         }
     }
     Ok(prints)
@@ -123,10 +113,7 @@ fn todays_database_is_imported_whole_and_exports_equal_those_of_the_program() ->
     let out = case.path("today");
     Programs::install()?.drive("opencode-today", &out, "today")?;
     let data = out.join("home/data/opencode");
-    assert!(
-        data.join("opencode.db-wal").exists(),
-        "the program was killed, its log is there"
-    );
+    assert!(data.join("opencode.db-wal").exists(), "the program was killed, its log is there");
     let before = fingerprint(&data)?;
 
     let report = case.import(&data)?;
@@ -134,11 +121,7 @@ fn todays_database_is_imported_whole_and_exports_equal_those_of_the_program() ->
     assert_eq!(fingerprint(&data)?, before, "the source is as it was");
     assert!(report.is_clean(), "{report:#?}");
     let shapes = documents(&out.join("shape"))?;
-    assert_eq!(
-        counts(&report, Kind::Session).1,
-        shapes.len() as u64,
-        "{report:#?}"
-    );
+    assert_eq!(counts(&report, Kind::Session).1, shapes.len() as u64, "{report:#?}");
     assert_eq!(counts(&report, Kind::Todo).1, 2);
     assert!(counts(&report, Kind::Diff).1 >= 1, "{report:#?}");
     for (id, shape) in &shapes {
@@ -159,9 +142,9 @@ fn todays_database_is_imported_whole_and_exports_equal_those_of_the_program() ->
 /// W7: an imported session has events, numbered without a gap, all by the import.
 fn has_a_proper_history<'a>(case: &Case, ids: impl Iterator<Item = &'a String>) -> TestResult {
     for id in ids {
-        let page = case.store.read(&case.ctx(), |r| {
-            r.stream_after(&id.parse().expect("an id"), Seq(0), 10_000)
-        })?;
+        let page = case
+            .store
+            .read(&case.ctx(), |r| r.stream_after(&id.parse().expect("an id"), Seq(0), 10_000))?;
         assert_eq!(page.events[0].kind, EventKind::SessionCreated);
         for (index, event) in page.events.iter().enumerate() {
             assert_eq!(event.seq, Some(Seq(index as i64 + 1)));
@@ -211,11 +194,7 @@ fn the_json_files_of_the_last_version_before_the_database_are_imported_whole() -
 
     let report = case.import(&data)?;
 
-    assert_eq!(
-        fingerprint(&data.join("storage"))?,
-        before,
-        "the source is as it was"
-    );
+    assert_eq!(fingerprint(&data.join("storage"))?, before, "the source is as it was");
     assert!(report.is_clean(), "{report:#?}");
     for (id, shape) in documents(&out.join("shape"))? {
         assert_eq!(without_figures(case.export(&id)?), shape, "{id}");

@@ -12,7 +12,7 @@ use turnstone_core::turn::TurnState;
 
 use super::body::{load_project, load_session, payload_at};
 use crate::blob::BlobDir;
-use crate::context::{Context, OwnerId};
+use crate::context::OwnerId;
 use crate::error::{Result, StoreError};
 use crate::mutate::{Admitted, Delivery, ShareRecord, find_share};
 
@@ -20,7 +20,6 @@ use crate::mutate::{Admitted, Delivery, ShareRecord, find_share};
 pub struct Reader<'a> {
     pub(crate) conn: &'a Connection,
     pub(crate) blobs: &'a BlobDir,
-    pub(crate) ctx: &'a Context,
 }
 
 /// A turn as readers see it.

@@ -12,8 +12,10 @@ use crate::ui::{NAME, Ui, paint};
 
 /// Put sessions out of sight; nothing is lost
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Archived sessions are listed with `turnstone session list --archived`.\n\n\
-                        Example:\n  turnstone session archive ses_e21d ses_e30a")]
+#[command(
+    after_help = "Archived sessions are listed with `turnstone session list --archived`.\n\n\
+                        Example:\n  turnstone session archive ses_e21d ses_e30a"
+)]
 pub(crate) struct ArchiveArgs {
     /// The sessions: ids, or beginnings no other id has
     #[arg(value_name = "ID", required = true)]
@@ -30,7 +32,7 @@ pub(crate) struct UnarchiveArgs {
 }
 
 pub(super) fn archive(ui: &mut Ui, app: &App, args: &ArchiveArgs) -> Result<Exit, CliError> {
-    set(ui, app, &args.sessions, Some(Number::from(app.now().0)))
+    set(ui, app, &args.sessions, Some(&Number::from(app.now().0)))
 }
 
 pub(super) fn unarchive(ui: &mut Ui, app: &App, args: &UnarchiveArgs) -> Result<Exit, CliError> {
@@ -42,7 +44,7 @@ fn set(
     ui: &mut Ui,
     app: &App,
     sessions: &[Prefix],
-    moment: Option<Number>,
+    moment: Option<&Number>,
 ) -> Result<Exit, CliError> {
     let (store, ctx) = (app.open()?, app.context());
     // All names are settled before anything changes.
@@ -51,7 +53,7 @@ fn set(
     let word = if moment.is_some() { "archived" } else { "not archived" };
     let mut infos = Vec::new();
     for id in &ids {
-        let (named, at) = (id.clone(), moment.clone());
+        let (named, at) = (id.clone(), moment.cloned());
         let written = store.write(&ctx, move |tx| {
             let mut changed = false;
             tx.update_session(&named, |session| {

@@ -70,6 +70,8 @@ pub(super) fn run(ui: &mut Ui, app: &App, args: &DeleteArgs) -> Result<Exit, Cli
             Err(error) => return Err(error.into()),
         }
     }
+    // The rows go now; if this is cut off, the next upkeep finishes it.
+    while !store.purge_some(&ctx, 64)? {}
     if ui.wants_json() {
         print(ui, &plan)?;
     }

@@ -185,7 +185,7 @@ fn print(ui: &mut Ui, app: &App, scope: &Scope, rows: &[SessionRow]) -> Result<(
         let columns = [("ID", Column::Text), ("UPDATED", Column::Text), ("TITLE", Column::Cut)];
         let mut grid = Grid::new(&columns);
         for SessionRow { session, .. } in rows {
-            grid.row([session.id.to_string(), updated(session), title(session)]);
+            grid.row(&[session.id.to_string(), updated(session), title(session)]);
         }
         return ui.table(&grid);
     }
@@ -198,7 +198,7 @@ fn print(ui: &mut Ui, app: &App, scope: &Scope, rows: &[SessionRow]) -> Result<(
     let mut grid = Grid::new(&columns);
     for SessionRow { session, .. } in rows {
         let directory = session.directory.clone();
-        grid.row([session.id.to_string(), updated(session), title(session), directory]);
+        grid.row(&[session.id.to_string(), updated(session), title(session), directory]);
     }
     ui.table(&grid)
 }

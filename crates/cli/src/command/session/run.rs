@@ -44,7 +44,5 @@ pub(super) fn info(
     ctx: &Context,
     id: &SessionId,
 ) -> Result<serde_json::Value, CliError> {
-    Ok(store.read(ctx, |r| {
-        Ok(wire::session_info(&r.get_session(id)?, r.session_usage(id)?))
-    })?)
+    Ok(store.read(ctx, |r| Ok(wire::session_info(&r.get_session(id)?, r.session_usage(id)?)))?)
 }

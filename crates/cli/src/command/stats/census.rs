@@ -95,7 +95,8 @@ impl Census {
                     if let PartBody::Tool(tool) = &part.body {
                         let count = self.tools.entry(tool.tool.clone()).or_default();
                         count.calls += 1;
-                        let failed = matches!(tool.state, turnstone_core::model::ToolState::Error { .. });
+                        let failed =
+                            matches!(tool.state, turnstone_core::model::ToolState::Error { .. });
                         count.errors += usize::from(failed);
                     }
                 }
@@ -136,7 +137,8 @@ impl Census {
         sorted.sort_unstable();
         let at = |index: usize| sorted.get(index).copied().unwrap_or(0) as f64;
         let (len, half) = (sorted.len(), sorted.len() / 2);
-        let median = if len % 2 == 1 { at(half) } else { (at(half.saturating_sub(1)) + at(half)) / 2.0 };
+        let median =
+            if len % 2 == 1 { at(half) } else { (at(half.saturating_sub(1)) + at(half)) / 2.0 };
         let average = all_tokens(self.usage) as f64 / len.max(1) as f64;
         (average, median)
     }

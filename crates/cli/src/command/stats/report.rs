@@ -74,7 +74,9 @@ fn project(
     ctx: &Context,
     args: &StatsArgs,
 ) -> Result<Option<ProjectId>, CliError> {
-    let Some(wanted) = &args.project else { return Ok(None) };
+    let Some(wanted) = &args.project else {
+        return Ok(None);
+    };
     let projects = store.read(ctx, |r| r.projects())?;
     if let Some(prefix) = wanted {
         return Ok(Some(prefix.project(&projects)?.id.clone()));
@@ -97,7 +99,9 @@ fn cutoff(days: u32, now: Millis) -> Millis {
 fn days(args: &StatsArgs, census: &Census) -> i64 {
     match (args.days, census.range) {
         (Some(days), _) => i64::from(days).max(1),
-        (None, Some((first, last))) => ((last - first).max(0) as u64).div_ceil(DAY as u64).max(1) as i64,
+        (None, Some((first, last))) => {
+            ((last - first).max(0) as u64).div_ceil(DAY as u64).max(1) as i64
+        }
         (None, None) => 0,
     }
 }
@@ -123,7 +127,7 @@ fn overview(ui: &mut Ui, census: &Census, days: i64) -> Result<(), CliError> {
         ("tokens per session", figure::count(average.round() as i64)),
         ("  median", figure::count(median.round() as i64)),
     ] {
-        grid.row([name.to_owned(), value]);
+        grid.row(&[name.to_owned(), value]);
     }
     ui.line(&paint(HEAD, "Overview"))?;
     ui.table(&grid)
@@ -144,7 +148,7 @@ fn models(ui: &mut Ui, census: &Census, limit: usize) -> Result<(), CliError> {
     ]);
     for (name, count) in &shown {
         let usage = count.usage;
-        grid.row([
+        grid.row(&[
             (*name).to_owned(),
             figure::count(i64::try_from(count.messages).unwrap_or(i64::MAX)),
             figure::count(usage.input),
@@ -176,7 +180,7 @@ fn tools(ui: &mut Ui, census: &Census, limit: usize) -> Result<(), CliError> {
     let mut grid = Grid::new(&columns);
     for (name, count) in &shown {
         let share = 100.0 * count.calls as f64 / total.max(1) as f64;
-        grid.row([
+        grid.row(&[
             (*name).to_owned(),
             figure::count(i64::try_from(count.calls).unwrap_or(i64::MAX)),
             format!("{share:.1} %"),
@@ -198,9 +202,7 @@ fn json(census: &Census, days: i64, args: &StatsArgs) -> Value {
         let (cost, tokens) = usage_json(count.usage);
         json!({ "model": name, "messages": count.messages, "cost": cost, "tokens": tokens })
     };
-    let tool = |(name, count): (&str, super::census::ToolCount)| {
-        json!({ "tool": name, "calls": count.calls, "errors": count.errors })
-    };
+    let tool = |(name, count): (&str, super::census::ToolCount)| json!({ "tool": name, "calls": count.calls, "errors": count.errors });
     json!({
         "sessions": census.sessions,
         "messages": census.messages,

@@ -10,17 +10,7 @@ pub(super) type Tables = BTreeMap<String, BTreeSet<String>>;
 /// What every known version has.
 const REQUIRED: &[(&str, &[&str])] = &[
     ("project", &["id", "worktree"]),
-    (
-        "session",
-        &[
-            "id",
-            "project_id",
-            "title",
-            "directory",
-            "time_created",
-            "time_updated",
-        ],
-    ),
+    ("session", &["id", "project_id", "title", "directory", "time_created", "time_updated"]),
     ("message", &["id", "session_id", "time_created", "data"]),
     ("part", &["id", "message_id", "data"]),
 ];
@@ -45,10 +35,7 @@ pub(super) fn missing(tables: &Tables) -> Vec<String> {
         match tables.get(*table) {
             None => missing.push(format!("table {table}")),
             Some(found) => missing.extend(
-                columns
-                    .iter()
-                    .filter(|c| !found.contains(**c))
-                    .map(|c| format!("{table}.{c}")),
+                columns.iter().filter(|c| !found.contains(**c)).map(|c| format!("{table}.{c}")),
             ),
         }
     }

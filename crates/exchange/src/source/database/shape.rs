@@ -77,11 +77,9 @@ pub(super) fn session(row: &Row) -> (Value, Vec<String>) {
     ] {
         row.put_text(column, key, &mut body);
     }
-    for (column, key) in [
-        ("workspace_id", "workspaceID"),
-        ("parent_id", "parentID"),
-        ("agent", "agent"),
-    ] {
+    for (column, key) in
+        [("workspace_id", "workspaceID"), ("parent_id", "parentID"), ("agent", "agent")]
+    {
         if let Some(text) = row.filled(column) {
             body.insert(key.to_owned(), Value::String(text));
         }

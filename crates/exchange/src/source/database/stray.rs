@@ -41,11 +41,7 @@ impl Database {
                      (SELECT 1 FROM message m WHERE m.id = p.message_id) ORDER BY p.id";
         hand!(self.rows(Kind::Part, (sql, ""), sink, &mut |row, sink| {
             let message = row.text("message_id").unwrap_or_default();
-            Ok(sink(part(
-                &row.text("id").unwrap_or_default(),
-                &message,
-                row,
-            )))
+            Ok(sink(part(&row.text("id").unwrap_or_default(), &message, row)))
         })?);
         self.stray_belongings(sink)
     }
@@ -56,10 +52,7 @@ impl Database {
                          (SELECT 1 FROM session s WHERE s.id = t.session_id) ORDER BY t.session_id, t.position";
             hand!(self.rows(Kind::Todo, (sql, ""), sink, &mut |row, sink| {
                 let session = row.text("session_id").unwrap_or_default();
-                Ok(sink(Record::Todos {
-                    session,
-                    body: Value::Array(vec![shape::todo(row)]),
-                }))
+                Ok(sink(Record::Todos { session, body: Value::Array(vec![shape::todo(row)]) }))
             })?);
         }
         if self.has("session_share") {
@@ -67,10 +60,7 @@ impl Database {
                          (SELECT 1 FROM session s WHERE s.id = h.session_id) ORDER BY h.session_id";
             hand!(self.rows(Kind::Share, (sql, ""), sink, &mut |row, sink| {
                 let session = row.text("session_id").unwrap_or_default();
-                Ok(sink(Record::Share {
-                    session,
-                    body: shape::share(row),
-                }))
+                Ok(sink(Record::Share { session, body: shape::share(row) }))
             })?);
         }
         Ok(ControlFlow::Continue(()))
@@ -78,21 +68,14 @@ impl Database {
 
     pub(super) fn second_runner(&self, sink: Sink<'_>) -> Flow {
         let tables = [
-            (
-                "session_message",
-                "SELECT id FROM session_message ORDER BY id",
-            ),
+            ("session_message", "SELECT id FROM session_message ORDER BY id"),
             ("session_input", "SELECT id FROM session_input ORDER BY id"),
         ];
         for (table, sql) in tables {
             if self.has(table) {
                 hand!(self.rows(Kind::Second, (sql, ""), sink, &mut |row, sink| {
                     let id = row.text("id").unwrap_or_default();
-                    Ok(sink(Record::Bad {
-                        kind: Kind::Second,
-                        id,
-                        reason: SECOND.to_owned(),
-                    }))
+                    Ok(sink(Record::Bad { kind: Kind::Second, id, reason: SECOND.to_owned() }))
                 })?);
             }
         }
