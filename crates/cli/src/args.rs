@@ -35,13 +35,13 @@ Exit codes:
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List, show and tidy up sessions
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = true)]
     Session(session::SessionCommand),
     Stats(stats::StatsArgs),
     Import(import::ImportArgs),
     Export(export::ExportArgs),
     /// Look after the database
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = true)]
     Db(db::DbCommand),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),

@@ -10,9 +10,8 @@ use etcetera::BaseStrategy;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Globals {
-    /// Data directory [default: turnstone in the XDG data directory]
-    #[arg(long, global = true, env = "TURNSTONE_DATA", hide_env_values = true)]
-    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    /// Data directory [env: TURNSTONE_DATA] [default: turnstone in the XDG data directory]
+    #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) data: Option<PathBuf>,
 
     /// Print data as one JSON document
@@ -29,7 +28,7 @@ pub(crate) struct Globals {
     pub(crate) verbose: u8,
 
     /// Lay text out as for a terminal of this width
-    #[arg(long, global = true, env = "TURNSTONE_WIDTH", hide = true, value_name = "COLUMNS")]
+    #[arg(long, global = true, hide = true, value_name = "COLUMNS")]
     pub(crate) width: Option<u16>,
 }
 
@@ -40,8 +39,10 @@ pub(crate) struct Environment {
     pub(crate) directory: Option<PathBuf>,
     /// Who started it.
     pub(crate) user: Option<String>,
-    /// Where data belongs when nobody says otherwise.
+    /// Where data belongs when no flag says otherwise.
     pub(crate) data: Option<PathBuf>,
+    /// The width to lay text out for when no flag says otherwise.
+    pub(crate) width: Option<u16>,
     /// Whether a person can be asked.
     pub(crate) can_ask: bool,
     /// Standard output.
@@ -63,9 +64,11 @@ impl Environment {
     /// Looks around, once.
     pub(crate) fn read() -> Self {
         #[expect(clippy::disallowed_methods, reason = "this is the one look at the environment")]
-        let (directory, user) = {
-            let name = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
-            (std::env::current_dir().ok(), name.ok())
+        let (directory, user, named, width) = {
+            let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+            let named = std::env::var_os("TURNSTONE_DATA").filter(|path| !path.is_empty());
+            let width = std::env::var("TURNSTONE_WIDTH").ok().and_then(|n| n.parse().ok());
+            (std::env::current_dir().ok(), user.ok(), named.map(PathBuf::from), width)
         };
         let colour = |choice| !matches!(choice, anstream::ColorChoice::Never);
         let out = Surroundings {
@@ -76,11 +79,12 @@ impl Environment {
             terminal: std::io::stderr().is_terminal(),
             colour: colour(anstream::AutoStream::choice(&std::io::stderr())),
         };
-        let data = etcetera::choose_base_strategy().ok().map(|base| base.data_dir());
+        let usual = || Some(etcetera::choose_base_strategy().ok()?.data_dir().join("turnstone"));
         Self {
             directory,
             user,
-            data: data.map(|dir| dir.join("turnstone")),
+            data: named.or_else(usual),
+            width,
             can_ask: std::io::stdin().is_terminal() && err.terminal,
             out,
             err,
@@ -94,7 +98,7 @@ pub(crate) fn terminal_width() -> Option<usize> {
 }
 
 /// Sends what the crates trace to stderr: warnings, and more for every `-v`.
-pub(crate) fn start_tracing(verbose: u8, colour: bool) {
+pub(crate) fn start_tracing(verbose: u8) {
     let level = match verbose {
         0 => tracing::Level::WARN,
         1 => tracing::Level::INFO,
@@ -104,7 +108,6 @@ pub(crate) fn start_tracing(verbose: u8, colour: bool) {
     let subscriber = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_max_level(level)
-        .with_ansi(colour)
         .without_time()
         .with_target(verbose > 1)
         .finish();

@@ -17,7 +17,8 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 /// A count with its digits in groups: `1,234,567`.
-pub(crate) fn count(value: i64) -> String {
+pub(crate) fn count<N: TryInto<i64>>(value: N) -> String {
+    let value = value.try_into().unwrap_or(i64::MAX);
     let digits = value.unsigned_abs().to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -31,14 +32,14 @@ pub(crate) fn count(value: i64) -> String {
 
 /// A count with the thing counted: `1 message`, `2 messages`.
 pub(crate) fn counted(value: usize, thing: &str) -> String {
-    let text = count(i64::try_from(value).unwrap_or(i64::MAX));
+    let text = count(value);
     if value == 1 { format!("{text} {thing}") } else { format!("{text} {thing}s") }
 }
 
 /// An amount of money, with as many digits as small amounts need.
 pub(crate) fn cost(amount: f64) -> String {
     match amount.abs() {
-        small if small > 0.0 && small < 0.01 => format!("${amount:.4}"),
+        small if small > 0.0 && small < 0.1 => format!("${amount:.4}"),
         _ => format!("${amount:.2}"),
     }
 }
@@ -65,7 +66,7 @@ mod tests {
         assert_eq!(size(u64::MAX), "16384 PiB");
         assert_eq!([0, 999, 1_000, -1_234_567].map(count), ["0", "999", "1,000", "-1,234,567"]);
         assert_eq!([0, 1, 2].map(|n| counted(n, "part")), ["0 parts", "1 part", "2 parts"]);
-        assert_eq!([0.0, 0.0042, 1.239].map(cost), ["$0.00", "$0.0042", "$1.24"]);
+        assert_eq!([0.0, 0.0423, 1.239].map(cost), ["$0.00", "$0.0423", "$1.24"]);
         assert_eq!(
             [5, 1_234, 200_000, 7_500_000].map(duration),
             ["5 ms", "1.2 s", "3 min 20 s", "2 h 5 min"]

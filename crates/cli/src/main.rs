@@ -14,6 +14,7 @@ mod figure;
 mod moment;
 mod place;
 mod reference;
+mod scope;
 mod text;
 mod transcript;
 mod ui;
@@ -39,7 +40,7 @@ fn run() -> Exit {
         Err(error) => return ui::show_usage(&environment, &error),
     };
     let mut ui = Ui::new(&environment, &cli.globals);
-    config::start_tracing(cli.globals.verbose, ui.colours_errors());
+    config::start_tracing(cli.globals.verbose);
     let done = App::new(environment, &cli.globals)
         .and_then(|app| command::run(&mut ui, &app, &cli.command))
         .and_then(|exit| ui.finish().map(|()| exit));

@@ -22,10 +22,7 @@ pub enum ExportError {
 
 impl From<StoreError> for ExportError {
     fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::NoSession(id) => Self::NoSession(id),
-            error => Self::Store(error),
-        }
+        if let StoreError::NoSession(id) = error { Self::NoSession(id) } else { Self::Store(error) }
     }
 }
 

@@ -35,10 +35,10 @@ fn id_of(map: &Object) -> String {
 
 /// Redacts the text under `key`, if there is one and it says something.
 fn text(map: &mut Object, key: &str, kind: &str, id: &str) {
-    if let Some(Value::String(text)) = map.get_mut(key) {
-        if !text.trim().is_empty() {
-            *text = format!("[redacted:{kind}:{id}]");
-        }
+    if let Some(Value::String(text)) = map.get_mut(key)
+        && !text.trim().is_empty()
+    {
+        *text = format!("[redacted:{kind}:{id}]");
     }
 }
 

@@ -93,3 +93,22 @@ fn a_closed_store_answers_closed_and_nothing_hangs() {
     drop(store);
     assert_eq!(ticket.wait().expect("written"), Changed::Created);
 }
+
+#[test]
+fn absurd_costs_saturate_and_never_stop_a_session() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    write(&store, |tx| {
+        tx.put_message(&assistant("ses_a", "msg_a", 1.into()))?;
+        for (n, cost) in [json!(1e300), json!(9.0e6), json!(-1e300), json!(1e300)].into_iter().enumerate() {
+            let body = json!({"type": "step-finish", "reason": "stop", "cost": cost, "tokens":
+                {"input": i64::MAX, "output": 1e300, "reasoning": 0, "cache": {"read": 0, "write": 0}}});
+            tx.put_part(&part("ses_a", "msg_a", &format!("prt_{n}"), body))?;
+        }
+        Ok(())
+    })
+    .expect("stored");
+    let usage = store.read(&ctx(), |r| r.session_usage(&sid("ses_a"))).expect("usage");
+    assert!(usage.cost > 0 && usage.input > 0, "{usage:?}");
+    assert!(store.verify_projections(&ctx()).expect("verifies").is_empty());
+}

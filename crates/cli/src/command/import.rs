@@ -93,15 +93,14 @@ fn print(ui: &mut Ui, report: &Report, full: bool) -> Result<(), CliError> {
         ("ORPHANED", Column::Figure),
         ("REJECTED", Column::Figure),
     ]);
-    let count = |n: u64| figure::count(i64::try_from(n).unwrap_or(i64::MAX));
     for (kind, tally) in &report.kinds {
         grid.row(&[
             kind.name().to_owned(),
-            count(tally.found),
-            count(tally.imported),
-            count(tally.unchanged),
-            count(tally.orphaned),
-            count(tally.rejected.len() as u64),
+            figure::count(tally.found),
+            figure::count(tally.imported),
+            figure::count(tally.unchanged),
+            figure::count(tally.orphaned),
+            figure::count(tally.rejected.len()),
         ]);
     }
     if report.kinds.is_empty() {

@@ -30,6 +30,8 @@ pub(crate) struct Transcript {
     pub(crate) status: Status,
     /// Its to-do list.
     pub(crate) todos: Vec<Todo>,
+    /// There are messages before those shown.
+    pub(crate) earlier: bool,
     /// The messages to show, oldest first.
     pub(crate) messages: Vec<WithParts>,
 }
@@ -50,7 +52,7 @@ impl Transcript {
         }
         lines.extend(self.todo_lines(width));
         lines.push(String::new());
-        lines.push(self.footer());
+        lines.extend(wrap(&self.footer(), width).into_iter().map(|line| paint(DIM, line)));
         lines
     }
 
@@ -130,8 +132,9 @@ impl Transcript {
             let value = tokens.pointer(path).and_then(serde_json::Value::as_f64);
             figure::count(value.unwrap_or(0.0) as i64)
         };
+        let shown = figure::counted(self.messages.len(), "message");
         let mut facts = vec![
-            figure::counted(self.messages.len(), "message"),
+            if self.earlier { format!("newest {shown}") } else { shown },
             figure::cost(cost.as_f64().unwrap_or(0.0)),
             format!(
                 "{} tokens in, {} out, {} reasoning, {} cached",
@@ -141,13 +144,18 @@ impl Transcript {
                 token("/cache/read"),
             ),
         ];
-        if let Some(summary) = &self.session.summary {
+        if let Some(summary) = &self.session.summary
+            && summary.files.as_u64() != Some(0)
+        {
+            let files = summary.files.as_u64().and_then(|n| usize::try_from(n).ok());
             facts.push(format!(
-                "+{} -{} lines in {} files",
-                summary.additions, summary.deletions, summary.files
+                "+{} -{} lines in {}",
+                summary.additions,
+                summary.deletions,
+                figure::counted(files.unwrap_or(usize::MAX), "file")
             ));
         }
-        paint(DIM, facts.join(" · "))
+        facts.join(" · ")
     }
 }
 

@@ -85,7 +85,7 @@ fn attached(file: &FilePart) -> String {
         _ if file.url.starts_with("data:") => "attachment",
         _ => file.url.as_str(),
     };
-    format!("📎 {} ({})", clean_line(name), clean_line(&file.mime))
+    format!("[file] {} ({})", clean_line(name), clean_line(&file.mime))
 }
 
 fn finished(step: &StepFinish) -> String {

@@ -33,7 +33,7 @@ impl Ui {
             ColorChoice::Auto => auto,
         };
         let terminal = environment.out.terminal;
-        let told = globals.width.map(usize::from);
+        let told = globals.width.or(environment.width).map(usize::from);
         Self {
             out: Stream::new(Box::new(io::stdout()), colour(environment.out.colour)),
             err: Stream::new(Box::new(io::stderr()), colour(environment.err.colour)),
@@ -52,11 +52,6 @@ impl Ui {
     /// True if a progress bar has somewhere to be.
     pub(crate) const fn shows_bars(&self) -> bool {
         self.bars
-    }
-
-    /// True if stderr has colours.
-    pub(crate) const fn colours_errors(&self) -> bool {
-        self.err.colour
     }
 
     /// The columns to lay text out for; none if the output is not read on a terminal.

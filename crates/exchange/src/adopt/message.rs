@@ -5,7 +5,8 @@ use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::{Message, MessageBody};
 use turnstone_core::wire;
 
-use super::{Refused, fill, object, own, place::lines, refer};
+use super::field::{Refused, fill, object, own, refer};
+use super::place::lines;
 use crate::identity::fit;
 
 /// What the messages before one say, from which an older message is completed.

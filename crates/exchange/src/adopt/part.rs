@@ -5,8 +5,8 @@ use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::Part;
 use turnstone_core::wire::{self, Mode};
 
+use super::field::{Refused, fill, object, own, refer};
 use super::message::tokens;
-use super::{Refused, fill, object, own, refer};
 
 /// A part of `message`; true if fields had to be filled in.
 pub(crate) fn part(

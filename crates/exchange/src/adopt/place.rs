@@ -7,7 +7,7 @@ use turnstone_core::permission::Rule;
 use turnstone_core::wire;
 use turnstone_store::ShareRecord;
 
-use super::{Refused, fill, object, own};
+use super::field::{Refused, fill, object, own};
 use crate::report::Skipped;
 
 /// A project; its directories become aliases, by which it is found again (R31).

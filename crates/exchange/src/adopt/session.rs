@@ -5,8 +5,8 @@ use turnstone_core::id::{MessageId, PartId, ProjectId, SessionId, WorkspaceId};
 use turnstone_core::model::Session;
 use turnstone_core::wire;
 
+use super::field::{Refused, fill, object, own, refer};
 use super::place::lines;
-use super::{Refused, fill, object, own, refer};
 use crate::identity::fit;
 
 /// What a session need not have; one that cannot be read is left out rather than the session lost.

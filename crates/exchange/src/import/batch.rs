@@ -13,20 +13,20 @@ use crate::kind::Kind;
 use crate::report::Outcome;
 
 /// Things in one transaction; each touches a handful of rows.
-const MAX_THINGS: usize = 32;
+const MAX_THINGS: usize = 80;
 /// Bytes in one transaction, as JSON.
 const MAX_BYTES: usize = 1 << 20;
 
 /// One thing to be written.
 pub(super) enum Write {
-    Project(Project),
+    Project(Box<Project>),
     Approval(ProjectId, Rule),
     /// The session as it begins; counted when its last image is written.
     Begin(Box<Session>),
     /// The session as it is.
     Session(Box<Session>),
-    Message(Message),
-    Part(Part),
+    Message(Box<Message>),
+    Part(Box<Part>),
     Todos(SessionId, Vec<Todo>),
     Share(SessionId, ShareRecord),
     Diff(SessionId, Vec<FileDiff>),

@@ -225,7 +225,7 @@ impl Run<'_> {
             None => project,
         };
         self.projects.insert(id.to_owned());
-        let write = Write::Project(project);
+        let write = Write::Project(Box::new(project));
         self.push(Pending { kind: Kind::Project, id: id.to_owned(), count: 1, fresh: false, write })
     }
 

@@ -176,7 +176,7 @@ impl Run<'_> {
                 self.count(Kind::Message, &id, outcome);
                 Ok(())
             }
-            None => self.queue(Kind::Message, id, Write::Message(message)),
+            None => self.queue(Kind::Message, id, Write::Message(Box::new(message))),
         }
     }
 
@@ -208,7 +208,7 @@ impl Run<'_> {
                 self.count(Kind::Part, &id, outcome);
                 Ok(())
             }
-            None => self.queue(Kind::Part, id, Write::Part(part)),
+            None => self.queue(Kind::Part, id, Write::Part(Box::new(part))),
         }
     }
 

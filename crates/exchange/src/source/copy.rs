@@ -76,7 +76,7 @@ impl PrivateCopy {
 
 /// Makes a directory only this user can enter.
 pub(super) fn scratch(options: &Options) -> Result<TempDir, SourceError> {
-    let place = options.scratch.clone().unwrap_or_else(std::env::temp_dir);
+    let place = options.scratch.clone().unwrap_or_else(tempfile::env::temp_dir);
     tempfile::Builder::new()
         .prefix("turnstone-import-")
         .tempdir_in(&place)

@@ -42,7 +42,7 @@ impl Database {
         let copy = PrivateCopy::of(path, options)?;
         let damaged = |error: rusqlite::Error| failure(path, &error);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let conn = Connection::open_with_flags(copy.path(), flags).map_err(damaged)?;
+        let conn = connect(&copy.path(), flags).map_err(damaged)?;
         conn.pragma_update(None, "trusted_schema", "OFF").map_err(damaged)?;
         conn.pragma_update(None, "cell_size_check", "ON").map_err(damaged)?;
         let tables = schema::tables(&conn).map_err(damaged)?;
@@ -294,6 +294,11 @@ impl Reader for Database {
         hand!(self.stray_diffs(&sessions, sink)?);
         self.second_runner(sink)
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a private copy of a foreign database, never ours")]
+fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    Connection::open_with_flags(path, flags)
 }
 
 /// A file of the directory `session_diff` as a record.

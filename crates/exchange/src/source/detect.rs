@@ -31,9 +31,11 @@ pub(crate) fn open(source: &Path, options: &Options) -> Result<Opened, SourceErr
         return open_stream(io::stdin().lock(), options);
     }
     let path = source.to_path_buf();
-    let meta = fs::metadata(source).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => SourceError::Missing { path: path.clone() },
-        _ => SourceError::Unreadable { path: path.clone(), source: error },
+    let meta = fs::metadata(source).map_err(|error| {
+        if error.kind() == io::ErrorKind::NotFound {
+            return SourceError::Missing { path: path.clone() };
+        }
+        SourceError::Unreadable { path: path.clone(), source: error }
     })?;
     if meta.is_dir() { open_dir(source, options) } else { open_file(source, options) }
 }

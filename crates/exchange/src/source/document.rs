@@ -191,10 +191,7 @@ fn worktree(project: &str, info: &Map<String, Value>) -> String {
 
 /// A document, or the documents of a list.
 fn flatten(value: Value) -> Vec<Value> {
-    match value {
-        Value::Array(list) => list,
-        other => vec![other],
-    }
+    if let Value::Array(list) = value { list } else { vec![value] }
 }
 
 fn is_document(value: &Value) -> bool {

@@ -65,7 +65,7 @@ impl Storage {
         for entry in files::list_files(&self.dir("project"))? {
             let record = match json_of(&entry, Kind::Project) {
                 Ok((id, body)) => Record::Project { id, body },
-                Err(bad) => bad,
+                Err(bad) => *bad,
             };
             hand!(sink(record));
         }
@@ -79,7 +79,7 @@ impl Storage {
         for entry in files::list_files(&self.dir("permission"))? {
             match json_of(&entry, Kind::Permission) {
                 Ok((project, rules)) => hand!(rules_of(&project, rules, sink)?),
-                Err(bad) => hand!(sink(bad)),
+                Err(bad) => hand!(sink(*bad)),
             }
         }
         Ok(ControlFlow::Continue(()))
@@ -266,7 +266,7 @@ pub(super) fn message_file(entry: &Entry, session: &str) -> (String, Record) {
             let created = body.pointer("/time/created").and_then(Value::as_f64).map(|ms| ms as i64);
             (id.clone(), Record::Message { id, session: session.to_owned(), created, body })
         }
-        Err(bad) => (name_of(entry).to_owned(), bad),
+        Err(bad) => (name_of(entry).to_owned(), *bad),
     }
 }
 
@@ -280,7 +280,7 @@ pub(super) fn parts(dir: &Path, message: &str, near: i64, sink: Sink<'_>) -> Flo
     for entry in files::list_files(dir)? {
         let record = match json_of(&entry, Kind::Part) {
             Ok((id, body)) => Record::Part { id, message: message.to_owned(), body },
-            Err(bad) => bad,
+            Err(bad) => *bad,
         };
         list.push((identity::place(name_of(&entry), near, None), record));
     }
@@ -300,7 +300,7 @@ fn owned(path: &Path, kind: Kind, session: &str) -> Record {
     match json_of(&entry, kind) {
         Ok((session, body)) if kind == Kind::Todo => Record::Todos { session, body },
         Ok((session, body)) => Record::Share { session, body },
-        Err(bad) => bad,
+        Err(bad) => *bad,
     }
 }
 
@@ -320,12 +320,12 @@ fn take_diffs(body: &mut Value) -> Option<Value> {
     (!list.is_empty()).then_some(diffs)
 }
 
-fn json_of(entry: &Entry, kind: Kind) -> Result<(String, Value), Record> {
+fn json_of(entry: &Entry, kind: Kind) -> Result<(String, Value), Box<Record>> {
     match entry {
-        Entry::Other { name } => Err(not_json(kind, name.clone())),
+        Entry::Other { name } => Err(Box::new(not_json(kind, name.clone()))),
         Entry::Json { name, path } => match files::read_json(path) {
             Ok(body) => Ok((name.clone(), body)),
-            Err(reason) => Err(Record::Bad { kind, id: name.clone(), reason }),
+            Err(reason) => Err(Box::new(Record::Bad { kind, id: name.clone(), reason })),
         },
     }
 }

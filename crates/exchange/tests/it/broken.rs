@@ -3,10 +3,8 @@
 use serde_json::{Value, json};
 use turnstone_exchange::{Kind, Report, Skipped};
 
-use crate::case::{
-    Case, FIRST_SCHEMA, Foreign, PROJECT, TODAY_SCHEMA, TestResult, assistant, counts,
-    is_unchanged, step, text, user,
-};
+use crate::case::{Case, TestResult, counts, is_unchanged};
+use crate::hand::{FIRST_SCHEMA, Foreign, PROJECT, TODAY_SCHEMA, assistant, step, text, user};
 
 fn reason<'a>(list: &'a [Skipped], id: &str) -> &'a str {
     let found = list.iter().find(|skipped| skipped.id == id);

@@ -1,9 +1,10 @@
-//! Import and export as a whole: hand-made sources, broken ones, and those of the real program.
+//! Import and export as a whole, with hand-made sources, good and broken.
 
 mod broken;
+#[path = "../case/mod.rs"]
 mod case;
+mod hand;
 mod merge;
-mod opencode;
 mod roundtrip;
 mod source;
 mod storage;

@@ -5,9 +5,8 @@ use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::{MessageBody, Part, PartBody};
 use turnstone_exchange::{Import, Kind, Options};
 
-use crate::case::{
-    Case, Foreign, TODAY_SCHEMA, TestResult, check, counts, is_unchanged, open, step, text, user,
-};
+use crate::case::{Case, TestResult, check, counts, is_unchanged, open};
+use crate::hand::{Foreign, TODAY_SCHEMA, step, text, user};
 
 fn prepared() -> TestResult<(Case, Foreign)> {
     let case = Case::new()?;

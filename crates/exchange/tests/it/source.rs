@@ -9,9 +9,8 @@ use fs_err as fs;
 use serde_json::{Value, json};
 use turnstone_exchange::{Import, Kind, Options, SourceError};
 
-use crate::case::{
-    Case, FIRST_SCHEMA, Foreign, TODAY_SCHEMA, TestResult, check, counts, is_unchanged,
-};
+use crate::case::{Case, TestResult, check, counts, is_unchanged};
+use crate::hand::{FIRST_SCHEMA, Foreign, TODAY_SCHEMA, connect};
 
 /// Name, length, time and hash of every file in a directory.
 type Listing = BTreeMap<String, (u64, SystemTime, String)>;
@@ -64,7 +63,7 @@ fn a_database_is_read_while_somebody_writes_to_it() -> TestResult {
             let mut count = 0;
             while !stop.load(Ordering::Relaxed) {
                 let id = format!("msg_{count:06}");
-                let data = crate::case::user(count as i64).to_string();
+                let data = crate::hand::user(count as i64).to_string();
                 foreign.message(&id, "ses_live", count as i64, &data).map_err(|e| e.to_string())?;
                 count += 1;
                 if count % 500 == 0 {
@@ -117,7 +116,7 @@ fn every_hopeless_source_is_refused_by_name_and_with_a_remedy() -> TestResult {
     );
 
     let bare = case.path("bare.db");
-    rusqlite::Connection::open(&bare)?.execute_batch("VACUUM")?;
+    connect(&bare)?.execute_batch("VACUUM")?;
     assert!(matches!(case.refuses(&bare), SourceError::Empty { .. }), "{}", case.refuses(&bare));
     Ok(())
 }
@@ -126,7 +125,7 @@ fn every_hopeless_source_is_refused_by_name_and_with_a_remedy() -> TestResult {
 fn a_database_of_an_unknown_version_is_refused_with_what_it_lacks() -> TestResult {
     let case = Case::new()?;
     let path = case.path("future.db");
-    rusqlite::Connection::open(&path)?.execute_batch(
+    connect(&path)?.execute_batch(
         "CREATE TABLE project (id, worktree); CREATE TABLE session (id, project_id, title, directory,
          time_created, time_updated); CREATE TABLE message (id, session_id, time_created, blob)",
     )?;

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use turnstone_exchange::Kind;
 
-use crate::case::{Case, TestResult, assistant, counts, is_unchanged, text, user};
+use crate::case::{Case, TestResult, counts, is_unchanged};
+use crate::hand::{assistant, text, user};
 
 fn fill(case: &Case) -> TestResult {
     case.write(

@@ -208,14 +208,18 @@ fn step_usage(json: &str) -> Result<Usage> {
     Ok(serde_json::from_str::<Head<'_>>(json)?.data.usage())
 }
 
+/// The casts saturate where a sum would leave the whole numbers.
 fn count(conn: &Connection, session: i64, change: Usage) -> Result<()> {
     if change == Usage::default() {
         return Ok(());
     }
     conn.prepare_cached(
-        "UPDATE session SET cost = cost + ?2, tokens_input = tokens_input + ?3,
-           tokens_output = tokens_output + ?4, tokens_reasoning = tokens_reasoning + ?5,
-           tokens_cache_read = tokens_cache_read + ?6, tokens_cache_write = tokens_cache_write + ?7
+        "UPDATE session SET cost = CAST(cost + ?2 AS INTEGER),
+           tokens_input = CAST(tokens_input + ?3 AS INTEGER),
+           tokens_output = CAST(tokens_output + ?4 AS INTEGER),
+           tokens_reasoning = CAST(tokens_reasoning + ?5 AS INTEGER),
+           tokens_cache_read = CAST(tokens_cache_read + ?6 AS INTEGER),
+           tokens_cache_write = CAST(tokens_cache_write + ?7 AS INTEGER)
          WHERE num = ?1",
     )?
     .execute((

@@ -9,9 +9,12 @@ use turnstone_store::{Context, Reader, SessionFilter, SessionRow, Store, StoreEr
 use crate::app::App;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::figure;
 use crate::moment;
 use crate::place::Place;
 use crate::reference::Prefix;
+use crate::scope;
+use crate::text;
 use crate::ui::{Column, Grid, Ui};
 
 /// List sessions, newest change first
@@ -92,7 +95,7 @@ struct Page {
 
 pub(super) fn run(ui: &mut Ui, app: &App, args: &ListArgs) -> Result<Exit, CliError> {
     let (store, ctx) = (app.open()?, app.context());
-    let scope = scope(app, &store, &ctx, args)?;
+    let scope = wanted(app, &store, &ctx, args)?;
     let filter = SessionFilter {
         roots: !args.children,
         search: args.search.clone(),
@@ -103,6 +106,8 @@ pub(super) fn run(ui: &mut Ui, app: &App, args: &ListArgs) -> Result<Exit, CliEr
     if ui.wants_json() {
         let info = |row: &SessionRow| wire::session_info(&row.session, row.usage);
         ui.json(&Value::Array(page.rows.iter().map(info).collect()))?;
+    } else if page.rows.is_empty() {
+        tell_none(ui, &scope, args);
     } else {
         print(ui, app, &scope, &page.rows)?;
     }
@@ -110,20 +115,15 @@ pub(super) fn run(ui: &mut Ui, app: &App, args: &ListArgs) -> Result<Exit, CliEr
     Ok(Exit::Ok)
 }
 
-fn scope(app: &App, store: &Store, ctx: &Context, args: &ListArgs) -> Result<Scope, CliError> {
+fn wanted(app: &App, store: &Store, ctx: &Context, args: &ListArgs) -> Result<Scope, CliError> {
     if args.all {
         return Ok(Scope::Everywhere);
     }
-    let projects = store.read(ctx, |r| r.projects())?;
-    match &args.project {
-        Some(Some(prefix)) => Ok(Scope::Project(prefix.project(&projects)?.id.clone())),
-        Some(None) => {
-            let directory = app.directory()?;
-            let found = Place::find(&projects, directory).project;
-            found.map(Scope::Project).ok_or_else(|| CliError::NotInProject(directory.to_path_buf()))
-        }
-        None => Ok(Scope::Here(Place::find(&projects, app.directory()?))),
+    if let Some(wanted) = &args.project {
+        return Ok(Scope::Project(scope::project(app, store, ctx, wanted.as_ref())?));
     }
+    let projects = store.read(ctx, |r| r.projects())?;
+    Ok(Scope::Here(Place::find(&projects, app.directory()?)))
 }
 
 /// Reads the page, and on the first one counts what lies outside of the scope.
@@ -165,16 +165,18 @@ fn read_page(
     Ok(page)
 }
 
+/// Says that there is nothing to show.
+fn tell_none(ui: &mut Ui, scope: &Scope, args: &ListArgs) {
+    let place = match scope {
+        Scope::Everywhere => String::new(),
+        Scope::Project(id) => format!(" in project {id}"),
+        Scope::Here(place) => format!(" in {}", text::clean_line(&place.root)),
+    };
+    let called = args.search.as_deref().map(|words| format!(" with {words:?} in the title"));
+    ui.note(&format!("no sessions{place}{}", called.unwrap_or_default()));
+}
+
 fn print(ui: &mut Ui, app: &App, scope: &Scope, rows: &[SessionRow]) -> Result<(), CliError> {
-    if rows.is_empty() {
-        let place = match scope {
-            Scope::Everywhere => String::new(),
-            Scope::Project(id) => format!(" in project {id}"),
-            Scope::Here(place) => format!(" in {}", crate::text::clean_line(&place.root)),
-        };
-        ui.note(&format!("no sessions{place}"));
-        return Ok(());
-    }
     let now = app.now();
     let updated = |session: &Session| moment::near(moment::millis(&session.time.updated), now);
     let title = |session: &Session| match &session.time.archived {
@@ -206,14 +208,14 @@ fn print(ui: &mut Ui, app: &App, scope: &Scope, rows: &[SessionRow]) -> Result<(
 /// Says what is not on the page, and how to see it.
 fn tell_rest(ui: &mut Ui, scope: &Scope, page: &Page) {
     if page.near > 0 {
-        ui.aside(&format!("+ {} elsewhere in this project (--project)", page.near));
+        ui.aside(&format!("+ {} elsewhere in this project (--project)", figure::count(page.near)));
     }
     if page.far > 0 {
         let other = match scope {
             Scope::Here(Place { project: None, .. }) => "elsewhere",
             Scope::Here(_) | Scope::Project(_) | Scope::Everywhere => "in other projects",
         };
-        ui.aside(&format!("+ {} {other} (--all)", page.far));
+        ui.aside(&format!("+ {} {other} (--all)", figure::count(page.far)));
     }
     if let Some(cursor) = &page.next {
         ui.hint(&format!("there are more: repeat with `--cursor {cursor}`"));

@@ -6,7 +6,6 @@ use turnstone_store::{Reader, WithParts};
 use crate::app::App;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::figure;
 use crate::reference::Prefix;
 use crate::transcript::{Detail, Transcript};
 use crate::ui::Ui;
@@ -36,16 +35,16 @@ pub(super) fn run(ui: &mut Ui, app: &App, args: &ShowArgs) -> Result<Exit, CliEr
     let (store, ctx) = (app.open()?, app.context());
     let id = args.session.session(&store, &ctx)?;
     let limit = args.limit.map_or(usize::MAX - 1, |limit| limit as usize);
-    let (transcript, earlier) = store.read(&ctx, |r: &Reader<'_>| {
+    let transcript = store.read(&ctx, |r: &Reader<'_>| {
         let page = r.list_messages(&id, None, limit)?;
-        let transcript = Transcript {
+        Ok(Transcript {
             session: r.get_session(&id)?,
             usage: r.session_usage(&id)?,
             status: r.status(&id)?,
             todos: r.todos(&id)?,
+            earlier: page.before.is_some(),
             messages: page.items,
-        };
-        Ok((transcript, page.before.is_some()))
+        })
     })?;
     if ui.wants_json() {
         ui.json(&json(transcript))?;
@@ -55,9 +54,8 @@ pub(super) fn run(ui: &mut Ui, app: &App, args: &ShowArgs) -> Result<Exit, CliEr
     for line in transcript.lines(ui.width(), detail, app.now()) {
         ui.line(&line)?;
     }
-    if earlier {
-        let shown = figure::counted(transcript.messages.len(), "message");
-        ui.aside(&format!("only the newest {shown}; leave out --limit to see all"));
+    if transcript.earlier {
+        ui.aside("there are earlier messages: leave out --limit to see them");
     }
     Ok(Exit::Ok)
 }

@@ -1,9 +1,8 @@
 //! The report: the census as a table or as JSON.
 
 use serde_json::{Value, json};
-use turnstone_core::id::ProjectId;
 use turnstone_core::time::Millis;
-use turnstone_store::{Context, SessionFilter, Store};
+use turnstone_store::SessionFilter;
 
 use super::census::{Census, all_tokens, usage_json};
 use crate::app::App;
@@ -11,8 +10,8 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::figure;
 use crate::moment;
-use crate::place::Place;
 use crate::reference::Prefix;
+use crate::scope;
 use crate::ui::{Column, Grid, HEAD, Ui, paint};
 
 const DAY: i64 = 86_400_000;
@@ -50,8 +49,10 @@ pub(crate) struct StatsArgs {
 /// [`CliError::NotInProject`] and what the store answers.
 pub(crate) fn run(ui: &mut Ui, app: &App, args: &StatsArgs) -> Result<Exit, CliError> {
     let (store, ctx) = (app.open()?, app.context());
+    let wanted = args.project.as_ref();
+    let project = wanted.map(|wanted| scope::project(app, &store, &ctx, wanted.as_ref()));
     let filter = SessionFilter {
-        project: project(app, &store, &ctx, args)?,
+        project: project.transpose()?,
         start: args.days.map(|days| cutoff(days, app.now()).0 as f64),
         archived: true,
         ..SessionFilter::default()
@@ -66,26 +67,6 @@ pub(crate) fn run(ui: &mut Ui, app: &App, args: &StatsArgs) -> Result<Exit, CliE
     models(ui, &census, args.models)?;
     tools(ui, &census, args.tools)?;
     Ok(Exit::Ok)
-}
-
-fn project(
-    app: &App,
-    store: &Store,
-    ctx: &Context,
-    args: &StatsArgs,
-) -> Result<Option<ProjectId>, CliError> {
-    let Some(wanted) = &args.project else {
-        return Ok(None);
-    };
-    let projects = store.read(ctx, |r| r.projects())?;
-    if let Some(prefix) = wanted {
-        return Ok(Some(prefix.project(&projects)?.id.clone()));
-    }
-    let directory = app.directory()?;
-    match Place::find(&projects, directory).project {
-        Some(project) => Ok(Some(project)),
-        None => Err(CliError::NotInProject(directory.to_path_buf())),
-    }
 }
 
 fn cutoff(days: u32, now: Millis) -> Millis {
@@ -110,11 +91,10 @@ fn overview(ui: &mut Ui, census: &Census, days: i64) -> Result<(), CliError> {
     let usage = census.usage;
     let cost = usage.cost_number().as_f64().unwrap_or(0.0);
     let (average, median) = census.tokens_per_session();
-    let count = |n: usize| figure::count(i64::try_from(n).unwrap_or(i64::MAX));
     let mut grid = Grid::new(&[("", Column::Text), ("", Column::Figure)]);
     for (name, value) in [
-        ("sessions", count(census.sessions)),
-        ("messages", count(census.messages)),
+        ("sessions", figure::count(census.sessions)),
+        ("messages", figure::count(census.messages)),
         ("days", figure::count(days)),
         ("cost", figure::cost(cost)),
         ("cost per day", figure::cost(cost / days.max(1) as f64)),
@@ -150,7 +130,7 @@ fn models(ui: &mut Ui, census: &Census, limit: usize) -> Result<(), CliError> {
         let usage = count.usage;
         grid.row(&[
             (*name).to_owned(),
-            figure::count(i64::try_from(count.messages).unwrap_or(i64::MAX)),
+            figure::count(count.messages),
             figure::count(usage.input),
             figure::count(usage.output.saturating_add(usage.reasoning)),
             figure::count(usage.cache_read),
@@ -182,9 +162,9 @@ fn tools(ui: &mut Ui, census: &Census, limit: usize) -> Result<(), CliError> {
         let share = 100.0 * count.calls as f64 / total.max(1) as f64;
         grid.row(&[
             (*name).to_owned(),
-            figure::count(i64::try_from(count.calls).unwrap_or(i64::MAX)),
+            figure::count(count.calls),
             format!("{share:.1} %"),
-            figure::count(i64::try_from(count.errors).unwrap_or(i64::MAX)),
+            figure::count(count.errors),
         ]);
     }
     ui.line("")?;

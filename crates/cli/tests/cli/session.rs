@@ -1,22 +1,34 @@
 //! `turnstone session`: lists, transcripts, and what changes a session.
 
-mod case;
-
-use case::{Case, HOSTILE, session_rows};
 use insta::assert_snapshot;
+
+use crate::case::{Case, HOSTILE, session_rows};
 
 #[test]
 fn the_list_shows_this_checkout_and_counts_the_rest() {
     let case = Case::filled();
     let ran = case.run(&["session", "list"]);
     assert_eq!(ran.code, 0);
-    assert_snapshot!(ran.out, @"");
-    assert_snapshot!(ran.err, @"");
+    assert_snapshot!(ran.out, @r"
+    ID        UPDATED           TITLE
+    ses_aaa1  2024-05-01 10:40  Fix the tide table
+    ses_abc3  2024-05-01 10:20  A very long title that no terminal of eighty columns could ever show whole
+    ");
+    assert_snapshot!(ran.err, @r"
+    + 1 elsewhere in this project (--project)
+    + 1 in other projects (--all)
+    ");
     // A directory below the checkout sees the same, another checkout its own.
     assert_eq!(case.run_in("p/src", &["session", "list"]).out, ran.out);
     let other = case.run_in("p-two", &["session", "list"]);
-    assert_snapshot!(other.out, @"");
-    assert_snapshot!(other.err, @"");
+    assert_snapshot!(other.out, @r"
+    ID        UPDATED           TITLE
+    ses_two4  2024-05-01 10:10  In the other checkout
+    ");
+    assert_snapshot!(other.err, @r"
+    + 2 elsewhere in this project (--project)
+    + 1 in other projects (--all)
+    ");
 }
 
 #[test]
@@ -24,7 +36,10 @@ fn a_directory_without_sessions_says_so() {
     let case = Case::filled();
     let ran = case.run_in("nowhere", &["session", "list"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
-    assert_snapshot!(ran.err, @"");
+    assert_snapshot!(ran.err, @r"
+    no sessions in ~/nowhere
+    + 4 elsewhere (--all)
+    ");
     let empty = Case::empty().run(&["session", "list", "--json"]);
     assert_eq!((empty.code, empty.out.as_str()), (0, "[]\n"));
 }
@@ -53,7 +68,7 @@ fn a_list_is_an_array_of_sessions_in_json() {
     let first = &list[0];
     assert_eq!(first["title"], "Fix the tide table");
     assert_eq!(first["projectID"], "tide");
-    assert_eq!(first["time"]["updated"], case::START + 40 * 60_000);
+    assert_eq!(first["time"]["updated"], crate::case::START + 40 * 60_000);
     assert_eq!(first["tokens"]["cache"]["read"], 7000);
 }
 
@@ -87,7 +102,9 @@ fn titles_are_searched_as_plain_text() {
     let found = case.run(&["session", "list", "--all", "--children", "--search", "tide"]);
     assert_eq!(found.out.matches("ses_").count(), 2);
     let wild = case.run(&["session", "list", "--all", "--search", "%"]);
-    assert_snapshot!(wild.err, @"");
+    assert_snapshot!(wild.err, @r#"
+    no sessions with "%" in the title
+    "#);
 }
 
 #[test]
@@ -95,7 +112,44 @@ fn a_transcript_is_readable() {
     let case = Case::filled();
     let mut command = case.command("p", &["session", "show", "ses_aaa1"]);
     let ran = case.ran(command.env("TURNSTONE_WIDTH", "70"));
-    assert_snapshot!(ran.out, @"");
+    assert_snapshot!(ran.out, @r"
+    Fix the tide table
+    ses_aaa1 · updated 2024-05-01 10:40 · ~/p
+
+    ── user · to build · 2024-05-01 10:00 ────────────────────────────────
+    The tide table is wrong by an hour in summer.
+    Please mend it, and tell me in a few words what was the matter with
+    it.
+    [file] tide.txt (text/plain)
+
+    ── assistant · build · acme/gull-2 · 2024-05-01 10:00 ────────────────
+      one
+      two
+      three
+      … 2 more lines
+    ✓ bash  grep -n tide table.rs (2.5 s)
+        1: tide
+        2: tide
+        3: tide
+        4: tide
+        5: tide
+        … 2 more lines
+    ✗ edit  /p/table.rs (failed)
+        oldString not found
+    It forgot summer time. Mended.
+    · step ended: stop · 1,200 tokens in, 340 out · $0.0123
+    ± 1 file changed: /p/table.rs
+
+    ── assistant · build · acme/gull-2 · 2024-05-01 10:01 ────────────────
+    ✗ APIError: the model is away
+
+    To do
+    [x] read the table
+    [>] mend ␛[1mit
+
+    3 messages · $0.0123 · 1,200 tokens in, 340 out, 56 reasoning, 7,000
+    cached
+    ");
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
 }
 
@@ -132,10 +186,19 @@ fn ids_are_found_by_a_unique_beginning() {
     }
     let several = case.run(&["session", "show", "ses_a"]);
     assert_eq!((several.code, several.out.as_str()), (1, ""));
-    assert_snapshot!(several.err, @"");
+    assert_snapshot!(several.err, @r"
+    error: 3 sessions begin with ses_a:
+      ses_aaa1  Fix the tide table
+      ses_aab2  Look for tides
+      ses_abc3  A very long title that no terminal of eighty columns could ever show whole
+    hint: give more letters of the id
+    ");
     let none = case.run(&["session", "show", "zzz"]);
     assert_eq!(none.code, 1);
-    assert_snapshot!(none.err, @"");
+    assert_snapshot!(none.err, @r"
+    error: no session begins with zzz
+    hint: `turnstone session list --all` shows every session
+    ");
     assert_eq!(case.run(&["session", "show", "a/b"]).code, 2);
 }
 
@@ -176,7 +239,12 @@ fn a_dry_run_of_a_deletion_prints_the_tree_and_changes_nothing() {
     let before = session_rows(&case);
     let ran = case.run(&["session", "delete", "aaa", "far", "--dry-run"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    assert_snapshot!(ran.out, @"");
+    assert_snapshot!(ran.out, @r"
+    ses_aaa1  Fix the tide table  (3 messages, 9 parts)
+      ses_aab2  Look for tides  (0 messages, 0 parts)
+    ses_far5  ␛]0;owned␇␛[31mred␛[2J�end  (0 messages, 0 parts)
+    3 sessions, 3 messages, 9 parts would go
+    ");
     let plan = case.json(&["session", "delete", "aaa", "--dry-run"]);
     assert_eq!((&plan[1]["parentID"], &plan[0]["parts"]), (&"ses_aaa1".into(), &9.into()));
     assert_eq!(session_rows(&case), before);
@@ -188,7 +256,13 @@ fn a_deletion_needs_a_yes() {
     let before = session_rows(&case);
     let refused = case.run(&["session", "delete", "aaa"]);
     assert_eq!(refused.code, 1);
-    assert_snapshot!(refused.err, @"");
+    assert_snapshot!(refused.err, @r"
+    ses_aaa1  Fix the tide table  (3 messages, 9 parts)
+      ses_aab2  Look for tides  (0 messages, 0 parts)
+    2 sessions, 3 messages, 9 parts would go
+    error: not deleting anything without a yes
+    hint: `--dry-run` shows what would go, `--yes` deletes it
+    ");
     assert_eq!(session_rows(&case), before);
     let done = case.run(&["session", "delete", "aaa", "aab", "--yes"]);
     assert_eq!((done.code, done.err.as_str()), (0, "deleted 2 sessions\n"));

@@ -27,13 +27,13 @@ impl Programs {
         let name = format!("opencode-{}", &blake3::hash(&lock).to_hex()[..16]);
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&dir)?;
-        let guard = std::fs::File::create(dir.join("lock"))?;
-        guard.lock()?;
+        let guard = fs::File::create(dir.join("lock"))?;
+        guard.file().lock()?;
         if !dir.join("done").exists() {
             for file in ["package.json", "package-lock.json", ".npmrc"] {
                 fs::copy(recipe.join(file), dir.join(file))?;
             }
-            run(Command::new("npm").arg("ci").current_dir(&dir))?;
+            run(program("npm").arg("ci").current_dir(&dir))?;
             fs::write(dir.join("done"), "")?;
         }
         Ok(Self { dir })
@@ -45,11 +45,16 @@ impl Programs {
 
     /// Lets a program write its sessions into `out`.
     fn drive(&self, name: &str, out: &Path, age: &str) -> TestResult {
-        run(Command::new("node")
+        run(program("node")
             .arg(recipe().join("drive.mjs"))
             .args([&self.binary(name), out])
             .arg(age))
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests drive the real program themselves")]
+fn program(name: &str) -> Command {
+    Command::new(name)
 }
 
 fn recipe() -> PathBuf {
@@ -169,15 +174,11 @@ fn the_first_databases_read_as_todays_program_reads_them_after_its_own_upgrade()
     for (id, shape) in &shapes {
         assert_eq!(&without_figures(case.export(id)?), shape, "{id}");
     }
-    let some: Vec<&String> = documents(&out.join("export"))?
-        .keys()
-        .filter_map(|id| shapes.get_key_value(id))
-        .map(|(id, _)| id)
-        .collect();
-    run(Command::new("node")
+    let exported = documents(&out.join("export"))?;
+    run(program("node")
         .arg(recipe().join("reexport.mjs"))
         .args([&programs.binary("opencode-today"), &out])
-        .args(&some))?;
+        .args(exported.keys()))?;
     for (id, upgraded) in documents(&out.join("upgraded"))? {
         assert_eq!(case.export(&id)?, upgraded, "{id}");
     }

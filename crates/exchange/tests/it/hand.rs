@@ -1,64 +1,21 @@
-//! A store of its own for each test, and hand-made OpenCode databases.
+//! Hand-made sources: files and OpenCode databases.
 
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use turnstone_core::time::Millis;
-use turnstone_exchange::{Import, Kind, Options, Report, SourceError, export};
-use turnstone_store::{Actor, Context, Layout, Store};
+use turnstone_exchange::{Import, Options, SourceError};
 
-pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
+use crate::case::{Case, TestResult};
 
-pub(crate) const NOW: Millis = Millis(1_794_800_000_000);
 pub(crate) const PROJECT: &str = "39a93880b0bb47938bba96c764a073c0740b06a8";
 
-/// A temporary directory with a store in it.
-pub(crate) struct Case {
-    pub(crate) dir: TempDir,
-    pub(crate) store: Store,
-}
-
 impl Case {
-    pub(crate) fn new() -> TestResult<Self> {
-        let dir = tempfile::tempdir()?;
-        let store = open(&dir.path().join("turnstone"))?;
-        Ok(Self { dir, store })
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    pub(crate) fn ctx(&self) -> Context {
-        Context::new(Actor::new("somebody").expect("a name"), NOW)
-    }
-
-    /// Imports `source` and checks that the report adds up.
-    pub(crate) fn import(&self, source: &Path) -> TestResult<Report> {
-        let report = Import::plan(source, &Options::default())?.run(
-            &self.store,
-            &self.ctx(),
-            &mut |progress| assert!(progress.done <= progress.total),
-        )?;
-        check(&report);
-        Ok(report)
-    }
-
     pub(crate) fn refuses(&self, source: &Path) -> SourceError {
         match Import::plan(source, &Options::default()) {
             Ok(_) => panic!("{} was taken", source.display()),
             Err(error) => error,
         }
-    }
-
-    pub(crate) fn export(&self, session: &str) -> TestResult<Value> {
-        Ok(export(&self.store, &self.ctx(), &session.parse()?, false)?)
-    }
-
-    pub(crate) fn sanitized(&self, session: &str) -> TestResult<Value> {
-        Ok(export(&self.store, &self.ctx(), &session.parse()?, true)?)
     }
 
     /// Writes JSON into a file of this case.
@@ -76,31 +33,9 @@ impl Case {
     }
 }
 
-pub(crate) fn open(path: &Path) -> TestResult<Store> {
-    let mut options = turnstone_store::Options::new(Layout::new(path), NOW);
-    options.allow_network = true;
-    Ok(Store::open(&options)?)
-}
-
-/// Every thing found is accounted for, and everything skipped says why.
-pub(crate) fn check(report: &Report) {
-    for (kind, tally) in &report.kinds {
-        assert!(tally.adds_up(), "{kind}: {tally:?}");
-        for skipped in tally.orphans.iter().chain(&tally.rejected) {
-            assert!(!skipped.reason.is_empty(), "{kind} {} without a reason", skipped.id);
-        }
-    }
-}
-
-/// `(found, imported, unchanged, orphaned, rejected)` of one kind.
-pub(crate) fn counts(report: &Report, kind: Kind) -> (u64, u64, u64, u64, usize) {
-    let tally = report.tally(kind);
-    (tally.found, tally.imported, tally.unchanged, tally.orphaned, tally.rejected.len())
-}
-
-/// Nothing was written: everything was here already.
-pub(crate) fn is_unchanged(report: &Report) -> bool {
-    report.kinds.values().all(|tally| tally.imported == 0) && report.is_clean()
+#[expect(clippy::disallowed_methods, reason = "hand-made foreign databases, never ours")]
+pub(crate) fn connect(path: &Path) -> TestResult<Connection> {
+    Ok(Connection::open(path)?)
 }
 
 /// The tables of OpenCode's first SQLite versions (1.2).
@@ -119,7 +54,7 @@ impl Foreign {
         if let Some(parent) = path.parent() {
             fs_err::create_dir_all(parent)?;
         }
-        let conn = Connection::open(path)?;
+        let conn = connect(path)?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
         conn.execute_batch(schema)?;
         let foreign = Self { conn, path: path.to_path_buf() };

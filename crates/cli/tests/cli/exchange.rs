@@ -1,10 +1,9 @@
 //! `turnstone import` and `export`, as a person uses them.
 
-mod case;
-
-use case::{Case, read};
 use insta::assert_snapshot;
 use serde_json::Value;
+
+use crate::case::{Case, read};
 
 #[test]
 fn an_export_is_imported_elsewhere_and_exported_the_same() {
@@ -18,7 +17,13 @@ fn an_export_is_imported_elsewhere_and_exported_the_same() {
     let fresh = Case::empty();
     let ran = fresh.run(&["import", &file.to_string_lossy()]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_snapshot!(ran.out, @"");
+    assert_snapshot!(ran.out, @r"
+    KIND     FOUND  IMPORTED  UNCHANGED  ORPHANED  REJECTED
+    project      1         1          0         0         0
+    session      1         1          0         0         0
+    message      3         3          0         0         0
+    part         9         9          0         0         0
+    ");
     let again = fresh.json(&["import", &file.to_string_lossy()]);
     assert_eq!(again["kinds"]["message"]["unchanged"], 3);
     let exported: Value = serde_json::from_str(&fresh.run(&["export", "aaa"]).out).expect("JSON");
@@ -48,7 +53,10 @@ fn a_source_that_is_none_is_refused_with_a_hint() {
     let case = Case::empty();
     let ran = case.run(&["import", "/does/not/exist"]);
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
-    assert_snapshot!(ran.err, @"");
+    assert_snapshot!(ran.err, @r"
+    error: /does/not/exist does not exist
+    hint: name OpenCode's data directory (usually ~/.local/share/opencode), its opencode.db, its storage/ directory, an export file, or - for standard input
+    ");
     fs_err::write(case.place("p/notes.txt"), "just words").expect("written");
     assert_eq!(case.run(&["import", "notes.txt"]).code, 1);
     assert!(!case.data().exists(), "nothing was made for an import that did not begin");

@@ -1,16 +1,37 @@
 //! `turnstone stats`.
 
-mod case;
-
-use case::Case;
 use insta::assert_snapshot;
+
+use crate::case::Case;
 
 #[test]
 fn everything_is_counted() {
     let case = Case::filled();
     let ran = case.run(&["stats"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    assert_snapshot!(ran.out, @"");
+    assert_snapshot!(ran.out, @r"
+    Overview
+    sessions                  5
+    messages                  3
+    days                      1
+    cost                $0.0123
+    cost per day        $0.0123
+    tokens                8,596
+      input               1,200
+      output                340
+      reasoning              56
+      cache read          7,000
+      cache write             0
+    tokens per session    1,719
+      median                  0
+
+    MODEL        MESSAGES  INPUT  OUTPUT  CACHED     COST
+    acme/gull-2         2  1,200     396   7,000  $0.0123
+
+    TOOL  CALLS   SHARE  FAILED
+    bash      1  50.0 %       0
+    edit      1  50.0 %       1
+    ");
 }
 
 #[test]
@@ -45,6 +66,9 @@ fn a_project_and_some_days_can_be_singled_out() {
     assert_eq!(limited["models"].as_array().map(Vec::len), Some(0));
     let outside = case.run_in("nowhere", &["stats", "--project"]);
     assert_eq!(outside.code, 1);
-    assert_snapshot!(outside.err, @"");
+    assert_snapshot!(outside.err, @r"
+    error: ~/nowhere belongs to no project
+    hint: name one with --project ID
+    ");
     assert_eq!(case.run(&["stats", "--project", "zz"]).code, 1);
 }
