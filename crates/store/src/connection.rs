@@ -83,15 +83,13 @@ pub(crate) fn scratch(path: &Path) -> Result<Connection, OpenError> {
 
 /// The URI by which SQLite opens a file for reading only.
 fn read_only_uri(path: &Path) -> String {
-    use std::fmt::Write;
     use std::os::unix::ffi::OsStrExt;
     let mut uri = "file:".to_owned();
     for byte in path.as_os_str().as_bytes() {
         if byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte) {
             uri.push(char::from(*byte));
         } else {
-            // Writing to a string does not fail.
-            drop(write!(uri, "%{byte:02X}"));
+            uri.push_str(&format!("%{byte:02X}"));
         }
     }
     uri.push_str("?mode=ro");

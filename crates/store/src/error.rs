@@ -183,7 +183,13 @@ impl From<OpenError> for StoreError {
             OpenError::Full { path: file } => Self::Full { file },
             OpenError::Locked { path: file } => Self::Locked { file },
             OpenError::Recovery(error) | OpenError::Rebuild(error) => error,
-            other => Self::Io(other.to_string()),
+            OpenError::Directory { .. }
+            | OpenError::Network { .. }
+            | OpenError::Foreign { .. }
+            | OpenError::Setting { .. }
+            | OpenError::Backup { .. }
+            | OpenError::Migration { .. }
+            | OpenError::Database { .. } => Self::Io(error.to_string()),
         }
     }
 }

@@ -323,10 +323,12 @@ fn is_unfinished(path: &std::path::Path) -> bool {
 fn unusable(path: &std::path::Path, error: &std::io::Error) -> OpenError {
     use std::io::ErrorKind as Kind;
     let (path, reason) = (path.to_path_buf(), error.to_string());
-    match error.kind() {
-        Kind::PermissionDenied | Kind::ReadOnlyFilesystem => OpenError::ReadOnly { path, reason },
-        Kind::StorageFull | Kind::QuotaExceeded => OpenError::Full { path },
-        _ => OpenError::Directory { path, reason },
+    if matches!(error.kind(), Kind::PermissionDenied | Kind::ReadOnlyFilesystem) {
+        OpenError::ReadOnly { path, reason }
+    } else if matches!(error.kind(), Kind::StorageFull | Kind::QuotaExceeded) {
+        OpenError::Full { path }
+    } else {
+        OpenError::Directory { path, reason }
     }
 }
 

@@ -4,6 +4,7 @@
 //! never passes a damaged value on as a sound one. FNV-1a finds every single changed byte, and it
 //! can go on from a stored sum, so that growing a row needs no look at what it holds already.
 
+use rusqlite::Row;
 use turnstone_core::event::EventKind;
 
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
@@ -94,6 +95,44 @@ impl EventSum<'_> {
             Some(sum) => sum == self.stored(),
             None => self.is_stub(),
         }
+    }
+}
+
+/// An event row as it is stored: what the sum covers, the sum, and the span.
+pub(crate) struct EventRow<'a> {
+    pub(crate) event: EventSum<'a>,
+    pub(crate) sum: Option<i64>,
+    pub(crate) span: i64,
+}
+
+impl<'a> EventRow<'a> {
+    /// Reads the columns `cursor, session, seq, sync_seq, kind, entity, actor, time, version,
+    /// payload, refs, text_from, text_to, sum, span`.
+    pub(crate) fn read(row: &'a Row<'_>) -> rusqlite::Result<Self> {
+        let text: (Option<i64>, Option<i64>) = (row.get(11)?, row.get(12)?);
+        Ok(Self {
+            event: EventSum {
+                cursor: row.get(0)?,
+                session: row.get(1)?,
+                seq: row.get(2)?,
+                sync_seq: row.get(3)?,
+                kind: row.get(4)?,
+                entity: row.get(5)?,
+                actor: row.get(6)?,
+                time: row.get(7)?,
+                version: row.get(8)?,
+                payload: row.get_ref(9)?.as_str_or_null()?,
+                refs: row.get_ref(10)?.as_str_or_null()?,
+                text: text.0.zip(text.1),
+            },
+            sum: row.get(13)?,
+            span: row.get(14)?,
+        })
+    }
+
+    /// True if the event is what was stored.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.event.is_sound(self.sum) && (self.span == 1 || self.event.is_stub())
     }
 }
 

@@ -180,11 +180,7 @@ fn compare(conn: &Connection, with: &Comparison, found: &mut Vec<Mismatch>) -> R
 /// The first rows of a comparison: what names them, and all of them.
 fn rows(conn: &Connection, sql: &str, key: usize) -> Result<Vec<(String, String)>> {
     let mut statement = conn.prepare(sql)?;
-    let names: Vec<String> = statement
-        .column_names()
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.query([])?;
     let mut shown = Vec::new();
     while let Some(row) = rows.next()? {

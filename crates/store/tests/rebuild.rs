@@ -54,10 +54,7 @@ proptest! {
 fn a_changed_projection_is_found_and_put_right() {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut store = with_sessions(dir.path(), &["ses_a", "ses_b"]);
-    write(&store, |tx| {
-        tx.put_message(&user("ses_a", "msg_a", 1.into()))
-    })
-    .expect("written");
+    write(&store, |tx| tx.put_message(&user("ses_a", "msg_a", 1))).expect("written");
     let before = projections(dir.path());
     raw(dir.path())
         .execute_batch(
@@ -92,10 +89,7 @@ fn a_changed_projection_is_found_and_put_right() {
 fn a_deleted_session_stays_gone() {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut store = with_sessions(dir.path(), &["ses_a", "ses_b"]);
-    write(&store, |tx| {
-        tx.put_message(&user("ses_a", "msg_a", 1.into()))
-    })
-    .expect("written");
+    write(&store, |tx| tx.put_message(&user("ses_a", "msg_a", 1))).expect("written");
     raw(dir.path())
         .execute_batch(
             "UPDATE stream SET deleted = 1 WHERE id = 'ses_a';
@@ -126,7 +120,7 @@ fn a_rebuild_takes_short_transactions() {
         write(&store, move |tx| {
             (0..50).try_for_each(|n| {
                 let m = format!("msg_{batch}_{n}");
-                tx.put_message(&user("ses_a", &m, n.into()))?;
+                tx.put_message(&user("ses_a", &m, n))?;
                 tx.put_part(&text("ses_a", &m, &format!("prt_{batch}_{n}"), "x"))
                     .map(drop)
             })
@@ -192,7 +186,7 @@ fn an_interrupted_rebuild_is_finished_by_the_next_open() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a", "ses_b"]);
     write(&store, |tx| {
-        tx.put_message(&user("ses_a", "msg_a", 1.into()))?;
+        tx.put_message(&user("ses_a", "msg_a", 1))?;
         tx.put_part(&text("ses_a", "msg_a", "prt_a", "hello"))
     })
     .expect("written");

@@ -18,6 +18,9 @@ pub(crate) type Command = (u8, u16, u16);
 
 /// How many commands there are.
 pub(crate) const COMMANDS: u8 = 34;
+/// What a command does to the store.
+type Mutation = dyn FnMut(&Tx<'_>) -> Result<()> + Send;
+
 const SESSIONS: u16 = 3;
 const THINGS: u16 = 5;
 
@@ -48,9 +51,7 @@ fn run(store: &Store, ctx: &Context, (code, a, b): Command) -> Result<()> {
     let m = format!("msg_{}_{}", a % SESSIONS, b % THINGS);
     let p = format!("prt_{}_{}", a % SESSIONS, (a / 7 + b) % (3 * THINGS));
     let ctx = leased(store, ctx, &s);
-    let write = |ctx: &Context, run: Box<dyn FnMut(&Tx<'_>) -> Result<()> + Send>| {
-        store.write(ctx, run).wait()
-    };
+    let write = |ctx: &Context, run: Box<Mutation>| store.write(ctx, run).wait();
     match code % COMMANDS {
         0 => write(&ctx, Box::new(move |tx| projects(tx, a, b))),
         1 => write(
@@ -86,7 +87,7 @@ fn run(store: &Store, ctx: &Context, (code, a, b): Command) -> Result<()> {
         16..=18 => stream(store, &ctx, &s, &p, a, b),
         19 => edit_text(store, &ctx, &s, &p, |text| text.push_str("\u{1F426}!")),
         20 => edit_text(store, &ctx, &s, &p, |text| {
-            text.truncate(text.len() / 2 & !1)
+            text.truncate((text.len() / 2) & !1)
         }),
         21 => edit_text(store, &ctx, &s, &p, |_| {}),
         22 => write(
@@ -121,7 +122,7 @@ fn leased(store: &Store, ctx: &Context, session: &str) -> Context {
 }
 
 fn projects(tx: &Tx<'_>, a: u16, b: u16) -> Result<()> {
-    let mut value = project(if a % 2 == 0 { "p1" } else { "p2" });
+    let mut value = project(if a.is_multiple_of(2) { "p1" } else { "p2" });
     value.worktree = format!("/home/{}", b % 3);
     value.aliases = (0..b % 4)
         .map(|n| serde_json::from_value(json!({"kind": "directory", "value": format!("/{n}")})))
@@ -132,12 +133,14 @@ fn projects(tx: &Tx<'_>, a: u16, b: u16) -> Result<()> {
 fn shaped(id: &str, a: u16, b: u16) -> Session {
     let mut value = session(id);
     value.title = ["T", "", "a longer title", "%'\u{1F600}"][usize::from(b % 4)].to_owned();
-    value.project = if a % 5 == 0 { "p2" } else { "p1" }.parse().expect("id");
-    value.parent = (b % 3 == 0).then(|| sid("ses_0"));
-    value.path = (b % 2 == 0).then(|| "crates".to_owned());
-    value.time.archived = (a % 3 == 0).then(|| 17.into());
+    value.project = if a.is_multiple_of(5) { "p2" } else { "p1" }
+        .parse()
+        .expect("id");
+    value.parent = (b.is_multiple_of(3)).then(|| sid("ses_0"));
+    value.path = (b.is_multiple_of(2)).then(|| "crates".to_owned());
+    value.time.archived = (a.is_multiple_of(3)).then(|| 17.into());
     value.time.updated = (a % 50).into();
-    if b % 7 == 0 {
+    if b.is_multiple_of(7) {
         value.metadata = json!({"big": "x".repeat(usize::from(b % 9) * 1000)})
             .as_object()
             .cloned();
@@ -158,7 +161,7 @@ fn body(code: u16, b: u16) -> Value {
         8 => json!({"type": "snapshot", "snapshot": "abc"}),
         9 => json!({"type": "patch", "hash": "abc", "files": ["/a", "/b"]}),
         10 => json!({"type": "subtask", "prompt": "p", "description": "d", "agent": "a"}),
-        11 => json!({"type": "compaction", "auto": b % 2 == 0}),
+        11 => json!({"type": "compaction", "auto": b.is_multiple_of(2)}),
         _ => json!({"type": "from-the-future", "cost": 1, "x": [1, {"y": null}]}),
     }
 }
@@ -198,15 +201,16 @@ fn edit_text(
     let mut part = store.read(ctx, |r| r.get_part(&sid(s), &support::pid(p)))?;
     store
         .write(ctx, move |tx| {
-            match &mut part.body {
-                PartBody::Text(text) if text.text.is_ascii() => {
-                    edit(&mut text.text);
-                    if let Some(time) = &mut text.time {
-                        time.end = Some(9.into());
-                    }
+            if let PartBody::Text(text) = &mut part.body
+                && text.text.is_ascii()
+            {
+                edit(&mut text.text);
+                if let Some(time) = &mut text.time {
+                    time.end = Some(9.into());
                 }
-                PartBody::Reasoning(text) => text.time.end = Some(9.into()),
-                _ => {}
+            }
+            if let PartBody::Reasoning(text) = &mut part.body {
+                text.time.end = Some(9.into());
             }
             done(tx.put_part(&part))
         })
@@ -281,7 +285,7 @@ fn move_turn(store: &Store, ctx: &Context, s: &str, a: u16, b: u16) -> Result<()
 
 fn request(tx: &Tx<'_>, s: &str, a: u16, b: u16) -> Result<()> {
     let id = format!("per_{}_{s}", b % 4);
-    if a % 2 == 0 {
+    if a.is_multiple_of(2) {
         let body = json!({"kind": "permission", "permission": "bash", "patterns": ["ls"]});
         let value = json!({"id": id, "sessionID": s, "body": body, "state": {"is": "pending"}});
         return done(tx.ask(&serde_json::from_value::<Request>(value)?));
@@ -292,12 +296,12 @@ fn request(tx: &Tx<'_>, s: &str, a: u16, b: u16) -> Result<()> {
 }
 
 fn inbox(tx: &Tx<'_>, s: &str, m: &str, p: &str, b: u16) -> Result<()> {
-    let delivery = if b % 2 == 0 {
+    let delivery = if b.is_multiple_of(2) {
         Delivery::Steer
     } else {
         Delivery::Queue
     };
-    if b % 3 == 0 {
+    if b.is_multiple_of(3) {
         return tx.promote(&sid(s), delivery, None).map(drop);
     }
     tx.admit(&user(s, m, json!(1)), &[text(s, m, p, "steer")], delivery)
@@ -305,7 +309,7 @@ fn inbox(tx: &Tx<'_>, s: &str, m: &str, p: &str, b: u16) -> Result<()> {
 }
 
 fn share(tx: &Tx<'_>, s: &str, b: u16) -> Result<()> {
-    if b % 3 == 0 {
+    if b.is_multiple_of(3) {
         return done(tx.remove_share(&sid(s)));
     }
     let url = format!("https://example.org/{}", b % 4);
@@ -320,14 +324,14 @@ fn share(tx: &Tx<'_>, s: &str, b: u16) -> Result<()> {
 }
 
 fn approval(tx: &Tx<'_>, a: u16, b: u16) -> Result<()> {
-    let action = if b % 3 == 0 {
+    let action = if b.is_multiple_of(3) {
         Action::Deny
     } else {
         Action::Allow
     };
     let rule = Rule::new("bash", ["ls *", "rm *"][usize::from(b % 2)], action);
     let project = "p1".parse().expect("id");
-    done(if a % 3 == 0 {
+    done(if a.is_multiple_of(3) {
         tx.withdraw(&project, &rule)
     } else {
         tx.approve(&project, &rule)

@@ -44,7 +44,8 @@ pub(crate) fn session(id: &str) -> Session {
     serde_json::from_value(value).expect("session")
 }
 
-pub(crate) fn user(session: &str, id: &str, created: Value) -> Message {
+pub(crate) fn user(session: &str, id: &str, created: impl Into<Value>) -> Message {
+    let created = created.into();
     let body = json!({"role": "user", "time": {"created": created}, "agent": "build",
         "model": {"providerID": "p", "modelID": "m"}});
     Message {
@@ -54,7 +55,8 @@ pub(crate) fn user(session: &str, id: &str, created: Value) -> Message {
     }
 }
 
-pub(crate) fn assistant(session: &str, id: &str, created: Value) -> Message {
+pub(crate) fn assistant(session: &str, id: &str, created: impl Into<Value>) -> Message {
+    let created = created.into();
     let body = json!({"role": "assistant", "time": {"created": created}, "parentID": "msg_0",
         "modelID": "m", "providerID": "p", "mode": "build", "path": {"cwd": "/", "root": "/"},
         "cost": 0, "tokens": tokens(0)});
@@ -165,8 +167,8 @@ fn the_helpers_agree_with_each_other() {
     let store = with_sessions(dir.path(), &["ses_x"]);
     let step = json!({"type": "step-finish", "reason": "stop", "cost": 1, "tokens": tokens(1)});
     write(&store, move |tx| {
-        tx.put_message(&user("ses_x", "msg_x", 1.into()))?;
-        tx.put_message(&assistant("ses_x", "msg_y", 2.into()))?;
+        tx.put_message(&user("ses_x", "msg_x", 1))?;
+        tx.put_message(&assistant("ses_x", "msg_y", 2))?;
         tx.put_part(&part("ses_x", "msg_y", "prt_x", step.clone()))?;
         tx.put_part(&text("ses_x", "msg_x", "prt_y", "hi"))
     })
