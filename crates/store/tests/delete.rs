@@ -21,9 +21,9 @@ fn family(dir: &std::path::Path) -> Store {
         tx.create_session(&child("ses_c1", "ses_root"))?;
         tx.create_session(&child("ses_c2", "ses_root"))?;
         tx.create_session(&child("ses_g1", "ses_c1"))?;
-        tx.put_message(&user("ses_g1", "msg_g", 1.into()))?;
+        tx.put_message(&user("ses_g1", "msg_g", 1))?;
         tx.put_part(&text("ses_g1", "msg_g", "prt_g", "hello"))?;
-        tx.put_message(&user("ses_other", "msg_o", 1.into()))?;
+        tx.put_message(&user("ses_other", "msg_o", 1))?;
         tx.put_part(&text("ses_other", "msg_o", "prt_o", "stays"))
     })
     .expect("made");
@@ -87,7 +87,7 @@ fn deleting_a_long_session_stays_within_the_limits_and_can_be_interrupted() {
         .map(|n| {
             store.write(&ctx(), move |tx| {
                 let message = format!("msg_{n}");
-                tx.put_message(&assistant("ses_a", &message, n.into()))?;
+                tx.put_message(&assistant("ses_a", &message, n))?;
                 for p in 0..4 {
                     let output = format!("{n} {p} {}", "x".repeat(3000));
                     let body = json!({"type": "text", "text": output});
@@ -123,12 +123,12 @@ fn deleting_a_busy_session_aborts_its_turn_first() {
     let store = with_sessions(dir.path(), &["ses_a"]);
     let lease = store.lease(&ctx(), &sid("ses_a"), Takeover::IfDead).expect("lease");
     let owned = ctx().leased(&lease);
-    let new = NewTurn { id: "trn_1".parse().expect("id"), message: user("ses_a", "msg_u", 1.into()), parts: vec![] };
+    let new = NewTurn { id: "trn_1".parse().expect("id"), message: user("ses_a", "msg_u", 1), parts: vec![] };
     store.write(&owned, move |tx| tx.begin_turn(&new)).wait().expect("begins");
     store.delete_session(&ctx(), &sid("ses_a")).expect("deleted");
     let ended = log(&store).into_iter().find(|e| e.kind == EventKind::TurnEnded).expect("ended");
     assert_eq!(ended.payload.as_ref().map(|p| p["outcome"].clone()), Some(json!("aborted")));
-    let late = store.write(&owned, |tx| tx.put_message(&assistant("ses_a", "msg_a", 2.into()))).wait();
+    let late = store.write(&owned, |tx| tx.put_message(&assistant("ses_a", "msg_a", 2))).wait();
     assert!(matches!(late, Err(StoreError::NoSession(_))), "{late:?}");
 }
 
@@ -167,7 +167,7 @@ fn a_shared_session_fills_its_outbox_and_keeps_its_secret_out_of_the_log() {
     let share = ShareRecord { id: "sh1".into(), secret: "s3cr3t-value".into(), url: "https://x/share/sh1".into() };
     let put = share.clone();
     write(&store, move |tx| tx.put_share(&sid("ses_a"), &put)).expect("shared");
-    write(&store, |tx| tx.put_message(&user("ses_a", "msg_1", 1.into()))).expect("written");
+    write(&store, |tx| tx.put_message(&user("ses_a", "msg_1", 1))).expect("written");
     let rows = store.read(&ctx(), |r| r.outbox(&sid("ses_a"), 0, 10)).expect("outbox");
     assert_eq!(rows.len(), 2, "the share itself and the message");
     assert!(log(&store).iter().all(|e| !format!("{e:?}").contains("s3cr3t")));
@@ -177,7 +177,7 @@ fn a_shared_session_fills_its_outbox_and_keeps_its_secret_out_of_the_log() {
     assert!(store.read(&ctx(), |r| r.outbox(&sid("ses_a"), 0, 10)).expect("outbox").is_empty());
     write(&store, |tx| tx.remove_share(&sid("ses_a"))).expect("unshared");
     assert_eq!(store.read(&ctx(), |r| r.share(&sid("ses_a"))).expect("share"), None);
-    write(&store, |tx| tx.put_message(&user("ses_a", "msg_2", 1.into()))).expect("written");
+    write(&store, |tx| tx.put_message(&user("ses_a", "msg_2", 1))).expect("written");
     let after = store.read(&ctx(), |r| r.outbox(&sid("ses_a"), last, 10)).expect("outbox");
     assert_eq!(after.len(), 0, "nothing is sent for a session that is shared no longer");
     assert_eq!(store.read(&ctx(), |r| r.last_cursor()).expect("cursor"), Cursor(log(&store).last().expect("event").cursor.0));

@@ -14,7 +14,7 @@ fn many_acknowledgements_share_a_commit_and_each_is_durable() {
     let (commits, mutations) = (stats.commits(), stats.mutations());
     let tickets: Vec<_> = (0..200)
         .map(|n| {
-            let message = user("ses_a", &format!("msg_{n}"), n.into());
+            let message = user("ses_a", &format!("msg_{n}"), n);
             store.write(&ctx(), move |tx| tx.put_message(&message))
         })
         .collect();
@@ -32,16 +32,16 @@ fn many_acknowledgements_share_a_commit_and_each_is_durable() {
 fn an_error_or_a_panic_undoes_its_own_mutation_alone() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let good = store.write(&ctx(), |tx| tx.put_message(&user("ses_a", "msg_1", 1.into())));
+    let good = store.write(&ctx(), |tx| tx.put_message(&user("ses_a", "msg_1", 1)));
     let bad = store.write(&ctx(), |tx| {
-        tx.put_message(&user("ses_a", "msg_2", 1.into()))?;
+        tx.put_message(&user("ses_a", "msg_2", 1))?;
         Err::<(), _>(StoreError::Invalid("changed my mind".to_owned()))
     });
     let ugly = store.write(&ctx(), |tx| -> turnstone_store::Result<()> {
-        tx.put_message(&user("ses_a", "msg_3", 1.into()))?;
+        tx.put_message(&user("ses_a", "msg_3", 1))?;
         panic!("on purpose")
     });
-    let late = store.write(&ctx(), |tx| tx.put_message(&user("ses_a", "msg_4", 1.into())));
+    let late = store.write(&ctx(), |tx| tx.put_message(&user("ses_a", "msg_4", 1)));
     good.wait().expect("stored");
     assert!(matches!(bad.wait(), Err(StoreError::Invalid(_))));
     assert!(matches!(ugly.wait(), Err(StoreError::Internal(_))));
@@ -60,7 +60,7 @@ fn a_mutation_over_the_limit_is_refused_and_a_large_one_gets_a_group_of_its_own(
     let messages = |from: usize, count: usize| {
         store.write(&ctx(), move |tx| {
             for n in from..from + count {
-                tx.put_message(&user("ses_a", &format!("msg_{n}"), 1.into()))?;
+                tx.put_message(&user("ses_a", &format!("msg_{n}"), 1))?;
             }
             Ok(())
         })
@@ -88,7 +88,7 @@ fn a_mutation_over_the_limit_is_refused_and_a_large_one_gets_a_group_of_its_own(
 fn a_closed_store_answers_closed_and_nothing_hangs() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let ticket = store.write(&ctx(), |tx| tx.put_message(&user("ses_a", "msg_1", 1.into())));
+    let ticket = store.write(&ctx(), |tx| tx.put_message(&user("ses_a", "msg_1", 1)));
     // What was queued before the store is dropped is still written.
     drop(store);
     assert_eq!(ticket.wait().expect("written"), Changed::Created);
@@ -99,7 +99,7 @@ fn absurd_costs_saturate_and_never_stop_a_session() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     write(&store, |tx| {
-        tx.put_message(&assistant("ses_a", "msg_a", 1.into()))?;
+        tx.put_message(&assistant("ses_a", "msg_a", 1))?;
         for (n, cost) in [json!(1e300), json!(9.0e6), json!(-1e300), json!(1e300)].into_iter().enumerate() {
             let body = json!({"type": "step-finish", "reason": "stop", "cost": cost, "tokens":
                 {"input": i64::MAX, "output": 1e300, "reasoning": 0, "cache": {"read": 0, "write": 0}}});

@@ -12,7 +12,7 @@ use turnstone_store::{Changed, Store, StoreError};
 fn streaming(dir: &std::path::Path) -> Store {
     let store = with_sessions(dir, &["ses_a"]);
     write(&store, |tx| {
-        tx.put_message(&assistant("ses_a", "msg_a", 1.into()))?;
+        tx.put_message(&assistant("ses_a", "msg_a", 1))?;
         tx.put_part(&open_text(""))
     })
     .expect("begun");

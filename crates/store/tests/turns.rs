@@ -25,7 +25,7 @@ fn in_turn(dir: &std::path::Path) -> (Store, Context) {
     let owned = ctx().leased(&lease);
     let new = NewTurn {
         id: turn_id("trn_1"),
-        message: user(SES, "msg_u", 1.into()),
+        message: user(SES, "msg_u", 1),
         parts: vec![text(SES, "msg_u", "prt_u", "do it")],
     };
     store.write(&owned, move |tx| tx.begin_turn(&new)).wait().expect("begins");
@@ -69,7 +69,7 @@ fn ending_a_turn_closes_its_tools_texts_and_messages_in_one_transaction() {
     let (store, owned) = in_turn(dir.path());
     store
         .write(&owned, |tx| {
-            tx.put_message(&assistant(SES, "msg_a", 2.into()))?;
+            tx.put_message(&assistant(SES, "msg_a", 2))?;
             tx.put_part(&part(SES, "msg_a", "prt_t", json!({"type": "text", "text": "", "time": {"start": 3}})))?;
             tx.append_text(&sid(SES), &pid("prt_t"), "so far")?;
             tx.put_part(&running_tool("prt_x"))?;
@@ -111,13 +111,13 @@ fn a_turn_is_begun_once_and_a_second_one_waits_its_turn() {
     let (store, owned) = in_turn(dir.path());
     let again = NewTurn {
         id: turn_id("trn_1"),
-        message: user(SES, "msg_u", 1.into()),
+        message: user(SES, "msg_u", 1),
         parts: vec![text(SES, "msg_u", "prt_u", "do it")],
     };
     let events = log(&store).len();
     store.write(&owned, move |tx| tx.begin_turn(&again)).wait().expect("a repeat");
     assert_eq!(log(&store).len(), events);
-    let other = NewTurn { id: turn_id("trn_2"), message: user(SES, "msg_v", 2.into()), parts: vec![] };
+    let other = NewTurn { id: turn_id("trn_2"), message: user(SES, "msg_v", 2), parts: vec![] };
     let second = store.write(&owned, move |tx| tx.begin_turn(&other)).wait();
     assert!(matches!(second, Err(StoreError::Busy(_))));
     let stored = store.read(&ctx(), |r| r.get_message(&sid(SES), &mid("msg_v")));
@@ -128,7 +128,7 @@ fn a_turn_is_begun_once_and_a_second_one_waits_its_turn() {
 fn while_a_turn_is_open_only_the_holder_of_the_lease_writes_its_rows() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
-    let foreign = write(&store, |tx| tx.put_message(&assistant(SES, "msg_b", 2.into())));
+    let foreign = write(&store, |tx| tx.put_message(&assistant(SES, "msg_b", 2)));
     assert!(matches!(foreign, Err(StoreError::Busy(_))));
     let removal = write(&store, |tx| tx.remove_message(&sid(SES), &mid("msg_u")));
     assert!(matches!(removal, Err(StoreError::Busy(_))), "R45");
@@ -138,10 +138,10 @@ fn while_a_turn_is_open_only_the_holder_of_the_lease_writes_its_rows() {
     // A takeover fences the former holder.
     let second = open(dir.path());
     let taken = second.lease(&ctx(), &sid(SES), Takeover::Force).expect("taken");
-    let late = store.write(&owned, |tx| tx.put_message(&assistant(SES, "msg_c", 2.into()))).wait();
+    let late = store.write(&owned, |tx| tx.put_message(&assistant(SES, "msg_c", 2))).wait();
     assert!(matches!(late, Err(StoreError::Fenced(_))));
     second
-        .write(&ctx().leased(&taken), |tx| tx.put_message(&assistant(SES, "msg_d", 2.into())))
+        .write(&ctx().leased(&taken), |tx| tx.put_message(&assistant(SES, "msg_d", 2)))
         .wait()
         .expect("the new holder writes");
 }
@@ -153,7 +153,7 @@ fn a_waiting_turn_outlives_its_owner_and_its_request_can_be_answered_by_the_next
         let (store, owned) = in_turn(dir.path());
         store
             .write(&owned, |tx| {
-                tx.put_message(&assistant(SES, "msg_a", 2.into()))?;
+                tx.put_message(&assistant(SES, "msg_a", 2))?;
                 tx.put_part(&running_tool("prt_x"))?;
                 tx.ask(&ask("per_1"))
             })
@@ -208,7 +208,7 @@ fn prompts_during_a_run_are_admitted_once_and_promoted_once() {
     let (store, owned) = in_turn(dir.path());
     let admit = |id: &'static str, words: &'static str, delivery| {
         write(&store, move |tx| {
-            tx.admit(&user(SES, id, 3.into()), &[text(SES, id, &format!("prt_{id}"), words)], delivery)
+            tx.admit(&user(SES, id, 3), &[text(SES, id, &format!("prt_{id}"), words)], delivery)
         })
     };
     let first = admit("msg_1", "first", Delivery::Queue).expect("admitted");
