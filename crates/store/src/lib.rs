@@ -19,6 +19,7 @@ mod place;
 mod read;
 mod recover;
 mod schema;
+mod search;
 mod store;
 mod tx;
 mod watch;
@@ -35,6 +36,9 @@ pub use read::{
     TurnRow, WithParts,
 };
 pub use recover::Recovered;
+pub use search::{
+    Indexed, SearchFilter, SearchHit, SearchKind, SearchPage, SearchQuery, SearchSize, Snippet,
+};
 pub use store::{Options, Store};
 pub use tx::{Appended, Changed, Tx};
 pub use watch::{Mark, Watch};
