@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{completions, db, export, import, man, session, stats};
+use crate::command::{completions, db, doctor, export, import, man, session, stats};
 use crate::config::Globals;
 
 /// The durable memory and the undo of coding agents
@@ -40,6 +40,7 @@ pub(crate) enum Command {
     Stats(stats::StatsArgs),
     Import(import::ImportArgs),
     Export(export::ExportArgs),
+    Doctor(doctor::DoctorArgs),
     /// Look after the database
     #[command(subcommand, arg_required_else_help = true)]
     Db(db::DbCommand),

@@ -24,6 +24,7 @@ mod recover;
 mod replay;
 mod salvage;
 mod schema;
+mod search;
 mod store;
 mod sum;
 mod tx;
@@ -46,6 +47,9 @@ pub use read::{
 pub use rebuild::{RebuildProgress, Rebuilt};
 pub use recover::Recovered;
 pub use salvage::{DamagedSession, Salvaged, Tally, salvage};
+pub use search::{
+    Indexed, SearchFilter, SearchHit, SearchKind, SearchPage, SearchQuery, SearchSize, Snippet,
+};
 pub use store::{Options, Store};
 pub use tx::{Appended, Changed, Tx};
 pub use verify::Mismatch;

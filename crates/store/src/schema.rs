@@ -220,14 +220,24 @@ CREATE TABLE diff (
 ";
 
 /// The search index: a consumer of the log. Contentless, so the text stays stored once.
+///
+/// `body` is the text, `camel` the words inside its camelCase identifiers, `scope` the session and
+/// the kind as words, so that the index itself narrows by them. FTS5 merges nothing by itself: its
+/// merges know no limit, `search::merge` asks for them in steps that keep within R23.
 const SEARCH: &str = "
 CREATE VIRTUAL TABLE search USING fts5(
-  body, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 2', detail=full
+  body, camel, scope, content='', contentless_delete=1,
+  tokenize='unicode61 remove_diacritics 2', detail=full
 );
+INSERT INTO search (search, rank) VALUES ('pgsz', 16000);
+INSERT INTO search (search, rank) VALUES ('automerge', 0);
+INSERT INTO search (search, rank) VALUES ('crisismerge', 1999);
+INSERT INTO search (search, rank) VALUES ('usermerge', 8);
 CREATE TABLE search_doc (
-  num INTEGER PRIMARY KEY, session INTEGER NOT NULL, kind TEXT NOT NULL
+  num INTEGER PRIMARY KEY, session INTEGER NOT NULL, message INTEGER, kind INTEGER NOT NULL,
+  image INTEGER NOT NULL, digest INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX search_doc_session ON search_doc (session);
+CREATE INDEX search_doc_owner ON search_doc (session, message);
 ";
 
 /// The projection tables, in the order in which they can be emptied.

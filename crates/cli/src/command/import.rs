@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use turnstone_exchange::{Import, ImportError, Kind, Options, Progress, Report, Skipped};
 
 use crate::app::App;
@@ -46,7 +45,7 @@ pub(crate) fn run(ui: &mut Ui, app: &App, args: &ImportArgs) -> Result<Exit, Cli
     if !ui.wants_json() {
         ui.note(&format!("importing {}", text::clean_line(&plan.describe())));
     }
-    let bar = bar(ui.shows_bars());
+    let bar = ui.bar("{bar:30} {pos}/{len} {msg} ({eta})");
     let mut counts: BTreeMap<Kind, (u64, u64)> = BTreeMap::new();
     let done = plan.run(&store, &ctx, &mut |progress: Progress| {
         counts.insert(progress.kind, (progress.done, progress.total));
@@ -65,19 +64,6 @@ pub(crate) fn run(ui: &mut Ui, app: &App, args: &ImportArgs) -> Result<Exit, Cli
             Err(CliError::Import(source))
         }
         Err(ImportError::Source(error)) => Err(error.into()),
-    }
-}
-
-fn bar(visible: bool) -> ProgressBar {
-    let target = match visible {
-        true => ProgressDrawTarget::stderr(),
-        false => ProgressDrawTarget::hidden(),
-    };
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta})");
-    let bar = ProgressBar::with_draw_target(None, target);
-    match style {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
     }
 }
 

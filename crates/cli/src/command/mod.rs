@@ -3,6 +3,7 @@
 pub(crate) mod completions;
 pub(crate) mod db;
 mod dispatch;
+pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod man;

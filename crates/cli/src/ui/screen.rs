@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::io::{self, BufRead, Write};
 
 use clap::ColorChoice;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
 use super::stream::Stream;
@@ -49,9 +50,17 @@ impl Ui {
         self.json
     }
 
-    /// True if a progress bar has somewhere to be.
-    pub(crate) const fn shows_bars(&self) -> bool {
-        self.bars
+    /// A progress bar on stderr; it is not there unless that is a terminal.
+    pub(crate) fn bar(&self, template: &str) -> ProgressBar {
+        let target = match self.bars {
+            true => ProgressDrawTarget::stderr(),
+            false => ProgressDrawTarget::hidden(),
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
+        match ProgressStyle::with_template(template) {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        }
     }
 
     /// The columns to lay text out for; none if the output is not read on a terminal.
