@@ -7,10 +7,13 @@
 mod apply;
 mod backup;
 mod blob;
+mod compact;
 mod connection;
+mod consumer;
 mod context;
 mod error;
 mod layout;
+mod maintain;
 mod migrate;
 mod mutate;
 mod owner;
@@ -19,22 +22,26 @@ mod place;
 mod read;
 mod recover;
 mod schema;
+mod size;
 mod store;
 mod tx;
 mod watch;
 mod writer;
 
 pub use blob::BlobHash;
+pub use consumer::{Consumer, LAG_BYTES, LAG_MS};
 pub use context::{Actor, ActorError, Context, Lease, OwnerId};
 pub use error::{OpenError, Result, StoreError};
 pub use layout::Layout;
+pub use maintain::{Budget, Maintained, Upkeep};
 pub use mutate::{Admitted, Delivery, EndTurn, Ended, NewTurn, ShareRecord};
 pub use owner::Takeover;
 pub use read::{
-    Delta, LogEvent, LogPage, MessagePage, Reader, SessionFilter, SessionPage, SessionRow, Tail,
-    TurnRow, WithParts,
+    Boundary, Delta, LogEvent, LogPage, MessagePage, Reader, SessionAt, SessionFilter, SessionPage,
+    SessionRow, SyncBody, SyncEvent, Tail, TurnRow, WithParts,
 };
 pub use recover::Recovered;
+pub use size::{ConsumerSize, KindSize, SessionSize, Sizes};
 pub use store::{Options, Store};
 pub use tx::{Appended, Changed, Tx};
 pub use watch::{Mark, Watch};
