@@ -56,7 +56,9 @@ fn measure(steps: usize, keep: Keep) -> Fallible<i64> {
 }
 
 fn in_use(store: &Store, ctx: &Context) -> Fallible<i64> {
-    Ok(i64::try_from(store.sizes(ctx)?.used_bytes())?)
+    let sizes = store.sizes(ctx, 0)?;
+    let used = sizes.log + sizes.text + sizes.blobs + sizes.projections + sizes.other;
+    Ok(i64::try_from(used)?)
 }
 
 fn one_turn(store: &Store, ctx: &Context, turn: usize, steps: usize, keep: Keep) -> Fallible {

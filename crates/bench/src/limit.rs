@@ -50,8 +50,8 @@ fn event(conn: &Connection, cursor: i64, (session, message): (i64, i64)) -> Fall
         )?
         .query_row([session], |row| Ok((row.get(0)?, row.get(1)?)))?;
     conn.prepare_cached(
-        "INSERT INTO event (cursor, session, seq, sync_seq, kind, entity, actor, time, version, payload)
-         VALUES (?1, ?2, ?3, ?4, 30, ?1, 1, 1794728448904, 1, ?5)",
+        "INSERT INTO event (cursor, session, seq, sync_seq, kind, entity, actor, time, version, payload, sum)
+         VALUES (?1, ?2, ?3, ?4, 30, ?1, 1, 1794728448904, 1, ?5, -3750763034362895579)",
     )?
     .execute((cursor, session, seq, sync, payload))?;
     conn.prepare_cached(

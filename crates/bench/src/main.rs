@@ -3,10 +3,10 @@
 //! `ledger` measures acknowledged writes and reads, `growth` the bytes one turn adds.
 
 mod data;
-// mod growth;
+mod growth;
 mod limit;
 mod opencode;
-// mod read;
+mod read;
 mod table;
 mod write;
 
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     let what = words.iter().find(|w| !w.starts_with('-')).map(String::as_str);
     let done = match what {
         Some("ledger") => ledger(quick),
-        Some("growth") => Ok(()),
+        Some("growth") => growth::run(),
         _ => {
             eprintln!("usage: turnstone-bench ledger [--quick] | growth");
             return ExitCode::from(2);
@@ -40,7 +40,7 @@ fn ledger(quick: bool) -> Fallible {
         return Err("figures of a debug build mean nothing: run with --release".into());
     }
     write::run(quick)?;
-    // read::run(quick)?;
+    read::run(quick)?;
     println!("memory of this process at the end: {}", table::resident()?);
     Ok(())
 }

@@ -187,16 +187,16 @@ fn search(rounds: usize, parts: usize) -> Fallible {
     let session = data::session(0)?;
     store.write(&ctx, move |tx| tx.create_session(&session)).wait()?;
     fill(&store, parts / PARTS, PARTS)?;
-    let (_, index) = timed(|| Ok(store.search(&ctx, &SearchQuery::words("pattern"))?))?;
+    let (_, index) = timed(|| Ok(store.search(&ctx, &SearchQuery::new("pattern"))?))?;
     let (mut rare, mut common) = (vec![], vec![]);
     for round in 0..rounds {
         let word = format!("word{}", 17 + round * 100);
-        let (page, time) = timed(|| Ok(store.search(&ctx, &SearchQuery::words(&word))?))?;
+        let (page, time) = timed(|| Ok(store.search(&ctx, &SearchQuery::new(word.as_str()))?))?;
         if page.hits.is_empty() {
             return Err("a stored word was not found".into());
         }
         rare.push(ms(time));
-        common.push(ms(timed(|| Ok(store.search(&ctx, &SearchQuery::words("pattern lines"))?))?.1));
+        common.push(ms(timed(|| Ok(store.search(&ctx, &SearchQuery::new("pattern lines"))?))?.1));
     }
     line(
         &format!("search over {parts} parts"),

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{completions, db, doctor, export, import, man, session, stats};
+use crate::command::{completions, db, doctor, export, import, man, search, session, stats};
 use crate::config::Globals;
 
 /// The durable memory and the undo of coding agents
@@ -37,6 +37,7 @@ pub(crate) enum Command {
     /// List, show and tidy up sessions
     #[command(subcommand, arg_required_else_help = true)]
     Session(session::SessionCommand),
+    Search(search::SearchArgs),
     Stats(stats::StatsArgs),
     Import(import::ImportArgs),
     Export(export::ExportArgs),

@@ -77,6 +77,24 @@ pub enum StoreError {
     /// A turn runs, and this call would disturb it.
     #[error("session {0} is busy with a turn")]
     Busy(SessionId),
+    /// The session cannot be taken back to that place: it is not the end of a turn or step.
+    #[error("{seq} is not a boundary of session {session}")]
+    NoBoundary {
+        /// The session.
+        session: SessionId,
+        /// The place asked for.
+        seq: Seq,
+    },
+    /// The session has not come that far.
+    #[error("session {session} ends at {end}, before {seq}")]
+    BeyondEnd {
+        /// The session.
+        session: SessionId,
+        /// The place asked for.
+        seq: Seq,
+        /// Where it ends.
+        end: Seq,
+    },
     /// The state machine does not allow it.
     #[error(transparent)]
     Transition(#[from] IllegalTransition),

@@ -7,6 +7,7 @@ use turnstone_core::event::EventKind;
 use turnstone_core::id::{SessionId, TurnId};
 use turnstone_core::turn::Outcome;
 
+use crate::blob;
 use crate::context::Context;
 use crate::error::{Result, StoreError};
 use crate::mutate::{EndTurn, Hand};
@@ -77,12 +78,14 @@ const STEPS: &[&str] = &[
     "DELETE FROM turn WHERE num IN (SELECT num FROM turn WHERE session = ?1 LIMIT 400)",
     "DELETE FROM request WHERE num IN (SELECT num FROM request WHERE session = ?1 LIMIT 400)",
     "DELETE FROM input WHERE num IN (SELECT num FROM input WHERE session = ?1 LIMIT 400)",
-    "DELETE FROM blob_use WHERE (hash, cursor) IN
-       (SELECT hash, blob_use.cursor FROM event JOIN blob_use ON blob_use.cursor = event.cursor
-        WHERE event.session = ?1 LIMIT 400)",
-    "DELETE FROM event WHERE cursor IN
-       (SELECT cursor FROM event WHERE session = ?1 AND kind <> 12 AND cursor <> ?1 LIMIT 400)",
 ];
+
+/// The log of a session but for its first event, which becomes the stub, and its tombstone.
+const EVENTS: &str = "DELETE FROM event WHERE cursor IN
+       (SELECT cursor FROM event WHERE session = ?1 AND kind <> 12 AND cursor <> ?1 LIMIT 400)";
+
+/// Events whose values are let go in one transaction, and how many of each.
+const RELEASED: (i64, i64) = (40, 3);
 
 impl Tx<'_> {
     /// A session and its descendants, parents first: `(number, id)`.
@@ -178,8 +181,29 @@ impl Tx<'_> {
                 return Ok(true);
             }
         }
+        if self.release_values(session)? || self.conn.prepare_cached(EVENTS)?.execute([session])? > 0
+        {
+            return Ok(true);
+        }
         self.finish_purge(session)?;
         Ok(true)
+    }
+
+    /// Lets go of large values the session's events used; returns false when none are left.
+    fn release_values(&self, session: i64) -> Result<bool> {
+        let cursors: Vec<i64> = self
+            .conn
+            .prepare_cached(
+                "SELECT DISTINCT blob_use.cursor FROM event
+                 JOIN blob_use ON blob_use.cursor = event.cursor
+                 WHERE event.session = ?1 LIMIT ?2",
+            )?
+            .query_map((session, RELEASED.0), |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        for cursor in &cursors {
+            blob::release(self.conn, *cursor, self.now(), RELEASED.1)?;
+        }
+        Ok(!cursors.is_empty())
     }
 
     /// The numbers before the tombstone become one stub; the session's own row goes last.

@@ -42,6 +42,8 @@ CREATE TABLE event (
   sum INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX event_stream ON event (session, seq) WHERE session IS NOT NULL;
+CREATE UNIQUE INDEX event_sync ON event (session, sync_seq) WHERE sync_seq IS NOT NULL;
+CREATE INDEX event_global ON event (cursor) WHERE session IS NULL;
 
 CREATE TABLE stream (
   session INTEGER PRIMARY KEY,
@@ -51,6 +53,7 @@ CREATE TABLE stream (
   owner TEXT,
   epoch INTEGER NOT NULL DEFAULT 0,
   compacted_seq INTEGER NOT NULL DEFAULT 0,
+  scanned_seq INTEGER NOT NULL DEFAULT 0,
   deleted INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
@@ -68,7 +71,9 @@ CREATE TABLE blob_use (
   hash BLOB NOT NULL, cursor INTEGER NOT NULL, PRIMARY KEY (hash, cursor)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX blob_use_cursor ON blob_use (cursor);
-CREATE TABLE blob_doomed (hash BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;
+CREATE TABLE blob_doomed (
+  hash BLOB PRIMARY KEY, time INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE outbox (
   num INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -144,6 +144,21 @@ impl Store {
         }
     }
 
+    /// Runs upkeep on the writer's connection, outside of any transaction.
+    pub(crate) fn upkeep<T, F>(&self, run: F) -> Ticket<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        match &self.mode {
+            Mode::Write { writer, .. } => writer.upkeep(run),
+            Mode::ReadOnly { reason } => Ticket::refused(StoreError::ReadOnly {
+                file: self.layout.database(),
+                reason: reason.clone(),
+            }),
+        }
+    }
+
     /// Like [`Store::write`], but a repeat with the same idempotency key gets the first result.
     ///
     /// # Errors

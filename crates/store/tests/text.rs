@@ -82,9 +82,10 @@ fn sealing_keeps_the_text_where_it_is() {
     assert_eq!(last["text"]["len"], 16);
     assert_eq!(last["data"]["text"], "", "the text is not stored again");
     assert_eq!(write(&store, |tx| tx.put_part(&sealed("the whole answer"))).expect("again"), Changed::No);
-    // Text may go on after that, and be replaced altogether.
-    say(&store, ", and more");
-    assert_eq!(stored_text(&store), "the whole answer, and more");
+    // What was streamed stays as it was, so text that was cut back is not gone on with.
+    let on = write(&store, |tx| tx.append_text(&sid("ses_a"), &pid("prt_t"), ", and more"));
+    assert!(matches!(on, Err(StoreError::Invalid(_))), "{on:?}");
+    // It may be replaced altogether.
     write(&store, |tx| tx.put_part(&sealed("something else"))).expect("replaced");
     assert_eq!(stored_text(&store), "something else");
     let lost = write(&store, |tx| tx.append_text(&sid("ses_a"), &pid("prt_t"), "x"));

@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::args::Command;
-use crate::command::{completions, db, doctor, export, import, man, session, stats};
+use crate::command::{completions, db, doctor, export, import, man, search, session, stats};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ui::Ui;
@@ -17,6 +17,7 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &Command) -> Result<Exit, Cli
         Command::Session(command) => session::run(ui, app, command),
         Command::Stats(args) => stats::run(ui, app, args),
         Command::Doctor(args) => doctor::run(ui, app, args),
+        Command::Search(args) => search::run(ui, app, args),
         Command::Import(args) => import::run(ui, app, args),
         Command::Export(args) => export::run(ui, app, args),
         Command::Db(command) => db::run(ui, app, command),

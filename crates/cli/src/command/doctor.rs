@@ -28,6 +28,9 @@ pub(crate) struct DoctorArgs {
     salvage: Option<PathBuf>,
 }
 
+/// Columns of a finding that are shown.
+const LONGEST: usize = 200;
+
 /// Examines, rebuilds or salvages.
 ///
 /// # Errors
@@ -114,8 +117,13 @@ fn tell(ui: &mut Ui, check: &str, found: &[&Finding]) -> Result<(), CliError> {
     ui.line(&format!("{} {check}", mark(worst)))?;
     let mut remedies: Vec<&str> = Vec::new();
     for finding in found {
-        let (place, what) = (text::clean_line(&finding.place), text::clean_line(&finding.what));
-        ui.line(&format!("    {}: {place}: {what}", finding.severity.as_str()))?;
+        // SQLite can go on for pages; --json has all of it.
+        let what = text::cut(&text::clean_line(&finding.what), LONGEST);
+        let place = match finding.place.as_str() {
+            place if place == check => String::new(),
+            place => format!("{}: ", text::clean_line(place)),
+        };
+        ui.line(&format!("    {}: {place}{what}", finding.severity.as_str()))?;
         if finding.severity > Severity::Note && !remedies.contains(&finding.remedy) {
             remedies.push(finding.remedy);
         }

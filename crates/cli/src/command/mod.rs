@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod man;
+pub(crate) mod search;
 pub(crate) mod session;
 pub(crate) mod stats;
 

@@ -8,5 +8,5 @@ mod style;
 mod table;
 
 pub(crate) use screen::{Ui, last_words, show_usage};
-pub(crate) use style::{BAD, DIM, GOOD, HEAD, NAME, WARN, paint};
+pub(crate) use style::{BAD, DIM, FOUND, GOOD, HEAD, NAME, WARN, paint};
 pub(crate) use table::{Column, Grid};

@@ -8,6 +8,8 @@ use anstyle::{AnsiColor, Style};
 pub(crate) const HEAD: Style = Style::new().bold();
 /// Names of things a person may type again.
 pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
+/// What was looked for.
+pub(crate) const FOUND: Style = AnsiColor::Yellow.on_default().bold();
 /// What can be skipped.
 pub(crate) const DIM: Style = Style::new().dimmed();
 /// What went well.

@@ -4,5 +4,6 @@ mod case;
 mod doctor;
 mod exchange;
 mod program;
+mod search;
 mod session;
 mod stats;

@@ -14,6 +14,7 @@ const LEAVES: &[&[&str]] = &[
     &["session", "archive"],
     &["session", "unarchive"],
     &["session", "delete"],
+    &["search"],
     &["stats"],
     &["import"],
     &["export"],
@@ -35,6 +36,7 @@ fn the_help_names_every_command() {
 
     Commands:
       session      List, show and tidy up sessions
+      search       Search titles, messages, reasoning, tools and changed paths
       stats        Count sessions, tokens, costs, models and tools
       import       Take over sessions of OpenCode
       export       Write a session as OpenCode's export does

@@ -41,7 +41,8 @@ pub(super) fn message(conn: &Connection, event: &Applied<'_>) -> Result<()> {
     let session = session_of(event)?;
     conn.prepare_cached(
         "INSERT INTO message (num, id, session, role, turn, created, actor, image)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6,
+                 coalesce((SELECT actor FROM event WHERE cursor = ?1), ?7), ?8)
          ON CONFLICT (num) DO UPDATE SET role = excluded.role, turn = excluded.turn,
            created = excluded.created, image = excluded.image",
     )?

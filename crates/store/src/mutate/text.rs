@@ -23,7 +23,8 @@ impl Tx<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoPart`], or [`StoreError::Invalid`] if the part has no text to append to.
+    /// [`StoreError::NoPart`], or [`StoreError::Invalid`] if the part has no text to append to or its
+    /// text was replaced or cut back since it was streamed.
     pub fn append_text(
         &self,
         session: &SessionId,
@@ -89,9 +90,10 @@ impl Tx<'_> {
             .query_row([part], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
             .optional()?;
         if let Some((num, at, len, sum)) = last {
-            // After a text was cut back, rows may reach past `start`; they are cut back too.
+            // What was streamed stays as it was: earlier events refer to it by its length.
             if at + len != start {
-                return self.overwrite(part, start, text);
+                let why = "the text of the part was cut back; write it whole".to_owned();
+                return Err(StoreError::Invalid(why));
             }
             if len as usize + text.len() <= GROWING {
                 self.conn
@@ -114,16 +116,6 @@ impl Tx<'_> {
             .prepare_cached("INSERT INTO chunk (part, start, text, sum) VALUES (?1, ?2, ?3, ?4)")?
             .execute((part, start, text, sum::grown(sum::chunk(part, start), text)))?;
         Ok(())
-    }
-
-    /// Text goes on after a part was sealed shorter than it had been streamed.
-    fn overwrite(&self, part: i64, start: i64, text: &str) -> Result<()> {
-        let kept = crate::read::part_text(self.conn, part, start)?;
-        self.conn.prepare_cached("DELETE FROM chunk WHERE part = ?1")?.execute([part])?;
-        let mut whole = kept;
-        whole.push_str(text);
-        self.weigh(whole.len() as u64);
-        self.store_chunks(part, 0, &whole)
     }
 
     /// Lets the session's newest event, if it is an unseen delta of this part, reach further.

@@ -67,7 +67,7 @@ pub(crate) fn load_message(
     Ok(Message { id, session: session.clone(), body })
 }
 
-fn take_id(value: &mut Value) -> Result<String> {
+pub(super) fn take_id(value: &mut Value) -> Result<String> {
     match value["id"].take() {
         Value::String(id) => Ok(id),
         _ => Err(StoreError::Internal("a stored payload has no id".to_owned())),
@@ -107,11 +107,22 @@ pub(crate) fn load_part(
     owner: (&SessionId, &MessageId),
     found: FoundPart,
 ) -> Result<Part> {
-    let mut value = payload_at(conn, blobs, found.image)?;
+    let value = payload_at(conn, blobs, found.image)?;
+    part_from(conn, owner, found.num, value, found.text_len)
+}
+
+/// A part from its stored payload and the length its streamed text had at the time.
+pub(super) fn part_from(
+    conn: &Connection,
+    owner: (&SessionId, &MessageId),
+    num: i64,
+    mut value: Value,
+    text_len: Option<i64>,
+) -> Result<Part> {
     let id = take_id(&mut value)?;
     let mut data = value["data"].take();
-    if let Some(len) = found.text_len {
-        data["text"] = Value::String(part_text(conn, found.num, len)?);
+    if let Some(len) = text_len {
+        data["text"] = Value::String(part_text(conn, num, len)?);
     }
     let id = PartId::try_from(id).map_err(|e| StoreError::Internal(e.to_string()))?;
     Ok(Part {
