@@ -147,12 +147,16 @@ impl Store {
 
     /// Removes what is left of deleted sessions; false if the budget ended.
     fn purge_within(&self, ctx: &Context, budget: &mut Budget) -> Result<bool> {
-        while budget.spend() {
-            if self.purge_some(ctx, 1)? {
-                return Ok(true);
+        let pending = |r: &crate::read::Reader<'_>| -> Result<bool> {
+            Ok(r.conn.prepare_cached("SELECT 1 FROM purge")?.exists([])?)
+        };
+        while self.read(ctx, pending)? {
+            if !budget.spend() {
+                return Ok(false);
             }
+            self.purge_some(ctx, 1)?;
         }
-        Ok(false)
+        Ok(true)
     }
 
     /// Marks laggards, compacts the log and forgets old keys; false if the budget ended.
