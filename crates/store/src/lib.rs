@@ -30,6 +30,7 @@ mod verify;
 mod watch;
 mod writer;
 
+pub use backup::BackupReport;
 pub use blob::BlobHash;
 pub use context::{Actor, ActorError, Context, Lease, OwnerId};
 pub use doctor::{Diagnosis, Finding, Severity, doctor};
