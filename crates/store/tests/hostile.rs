@@ -79,7 +79,7 @@ fn nasty() -> Vec<String> {
     list
 }
 
-fn map(value: Value) -> Extra {
+fn map(value: &Value) -> Extra {
     value.as_object().cloned().expect("an object")
 }
 
@@ -90,8 +90,8 @@ fn hostile_session(n: usize, text: &str) -> Session {
     value.path = Some(text.to_owned());
     value.slug = text.to_owned();
     value.agent = Some(text.to_owned());
-    value.metadata = Some(map(json!({ text: { text: [text, { text: 1 }] } })));
-    value.extra = map(json!({ format!("x{text}"): text }));
+    value.metadata = Some(map(&json!({ text: { text: [text, { text: 1 }] } })));
+    value.extra = map(&json!({ format!("x{text}"): text }));
     value
 }
 
@@ -425,7 +425,7 @@ fn deep_values_are_kept_or_refused_but_never_stored_unreadable() {
                 );
             }
         }
-        let metadata = map(json!({ "deep": nested(depth) }));
+        let metadata = map(&json!({ "deep": nested(depth) }));
         let set = write(&store, move |tx| {
             tx.update_session(&sid("ses_a"), |s| {
                 s.metadata = Some(metadata.clone());
