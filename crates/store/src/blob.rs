@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension};
 use turnstone_core::time::Millis;
 
 use crate::error::{Result, StoreError};
-use crate::layout::sync_dir;
+use crate::layout::{private_dir, sync_dir};
 
 /// A string of at least this many bytes is taken out of its payload.
 pub(crate) const INLINE_LIMIT: usize = 2048;
@@ -61,7 +61,7 @@ impl BlobDir {
         }
         let folder = path.parent().unwrap_or(&self.root);
         if !folder.exists() {
-            fs::create_dir_all(folder)?;
+            private_dir(folder)?;
             sync_dir(&self.root)?;
         }
         let mut temp = tempfile::Builder::new().prefix(".new-").tempfile_in(folder)?;

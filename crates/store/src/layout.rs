@@ -44,9 +44,7 @@ impl Layout {
             .map_err(|e| fail(&self.root, e))?;
         for folder in [self.blobs(), self.locks(), self.backups()] {
             if !folder.exists() {
-                fs::create_dir_all(&folder).map_err(|e| fail(&folder, e))?;
-                fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))
-                    .map_err(|e| fail(&folder, e))?;
+                private_dir(&folder).map_err(|e| fail(&folder, e))?;
             }
         }
         sync_dir(&self.root).map_err(|e| fail(&self.root, e))
@@ -92,6 +90,12 @@ impl Layout {
 /// Makes the entries of a directory durable.
 pub(crate) fn sync_dir(path: &Path) -> std::io::Result<()> {
     fs::File::open(path)?.sync_all()
+}
+
+/// Makes a folder that only its owner may enter.
+pub(crate) fn private_dir(path: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(path)?;
+    fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
 }
 
 /// Opens or makes a file that only its owner may read.

@@ -36,6 +36,7 @@ mod verify;
 mod watch;
 mod writer;
 
+pub use backup::BackupReport;
 pub use blob::BlobHash;
 pub use consumer::{Consumer, LAG_BYTES, LAG_MS};
 pub use context::{Actor, ActorError, Context, Lease, OwnerId};

@@ -101,3 +101,95 @@ fn run(conn: &Connection, step: &Migration) -> rusqlite::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::{self, Purpose};
+    use crate::store::{Options, Store};
+
+    fn steps(upto: usize, more: &[(i64, &'static str)]) -> Vec<Migration> {
+        let known = MIGRATIONS[..upto].iter().map(|m| Migration { version: m.version, sql: m.sql });
+        known.chain(more.iter().map(|(version, sql)| Migration { version: *version, sql })).collect()
+    }
+
+    /// A file at the version of the first `upto` steps, with something in it.
+    fn file(dir: &Path, upto: usize) -> (Layout, Connection) {
+        let layout = Layout::new(dir);
+        layout.create().expect("made");
+        let conn = connection::open(&layout.database(), Purpose::Write).expect("opens");
+        assert_eq!(upgrade(&conn, &layout, Millis(1), &steps(upto, &[])).expect("made"), None);
+        conn.execute("INSERT INTO actor (name) VALUES ('ada')", []).expect("written");
+        (layout, conn)
+    }
+
+    fn number(conn: &Connection, sql: &str) -> i64 {
+        conn.query_row(sql, [], |row| row.get(0)).expect("reads")
+    }
+
+    fn backups(layout: &Layout) -> Vec<PathBuf> {
+        fs_err::read_dir(layout.backups()).expect("lists").map(|e| e.expect("entry").path()).collect()
+    }
+
+    #[test]
+    fn a_step_that_fails_is_rolled_back_and_leaves_a_sound_backup() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let (layout, conn) = file(dir.path(), MIGRATIONS.len());
+        let newest = number(&conn, "PRAGMA user_version");
+        let bad = "CREATE TABLE extra (a); DELETE FROM actor; INSERT INTO nowhere VALUES (1)";
+        let all = steps(MIGRATIONS.len(), &[(98, "CREATE TABLE good (a)"), (99, bad)]);
+
+        let refused = upgrade(&conn, &layout, Millis(2), &all).expect_err("refused");
+
+        assert!(matches!(refused, OpenError::Migration { version: 99, .. }), "{refused}");
+        // The step before stays: each is a transaction of its own.
+        assert_eq!(number(&conn, "PRAGMA user_version"), 98);
+        assert_eq!(number(&conn, "SELECT count(*) FROM actor"), 1);
+        assert_eq!(number(&conn, "SELECT count(*) FROM sqlite_schema WHERE name = 'extra'"), 0);
+        let saved = backups(&layout);
+        assert_eq!(saved.len(), 1);
+        let copy = connection::open_read_only(&saved[0]).expect("opens");
+        assert_eq!(number(&copy, "PRAGMA user_version"), newest);
+        assert_eq!(number(&copy, "SELECT count(*) FROM actor"), 1);
+    }
+
+    #[test]
+    fn without_a_backup_nothing_is_changed() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let (layout, conn) = file(dir.path(), 1);
+        fs_err::remove_dir(layout.backups()).expect("removed");
+        fs_err::write(layout.backups(), "in the way").expect("written");
+
+        let refused = upgrade(&conn, &layout, Millis(2), MIGRATIONS).expect_err("refused");
+
+        assert!(matches!(refused, OpenError::Backup { .. }), "{refused}");
+        assert_eq!(number(&conn, "PRAGMA user_version"), 1);
+    }
+
+    #[test]
+    fn an_older_file_is_upgraded_after_a_backup() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let (layout, conn) = file(dir.path(), 1);
+        drop(conn);
+
+        let store = Store::open(&Options::new(layout.clone(), Millis(7))).expect("opens");
+
+        assert_eq!(store.read_only(), None);
+        let conn = connection::open_read_only(&layout.database()).expect("opens");
+        let newest = MIGRATIONS.last().map_or(0, |m| m.version);
+        assert_eq!(number(&conn, "PRAGMA user_version"), newest);
+        assert_eq!(number(&conn, "SELECT count(*) FROM actor WHERE name = 'ada'"), 1);
+        let saved = backups(&layout);
+        assert_eq!(saved, [layout.backups().join("before-v1-upgrade-7.db")]);
+        let copy = connection::open_read_only(&saved[0]).expect("opens");
+        assert_eq!(number(&copy, "PRAGMA user_version"), 1);
+        drop(store);
+        Store::open(&Options::new(layout.clone(), Millis(8))).expect("opens");
+        assert_eq!(backups(&layout).len(), 1, "nothing to upgrade, nothing to save");
+    }
+
+    #[test]
+    fn versions_only_grow() {
+        assert!(MIGRATIONS.windows(2).all(|pair| pair[0].version < pair[1].version));
+    }
+}

@@ -7,6 +7,22 @@ use serde_json::Value;
 use crate::blob::{self, BlobDir, BlobHash, INLINE_LIMIT};
 use crate::error::{Result, StoreError};
 
+/// Strings that stay in the JSON however long they are: projections read them from there.
+const KEPT: &[&str] = &[
+    "/title",
+    "/directory",
+    "/path",
+    "/worktree",
+    "/permission",
+    "/pattern",
+    "/url",
+    "/id",
+    "/data/type",
+    "/data/tool",
+];
+/// As deep as a stored payload may be nested; the reader of JSON gives up at 128.
+const DEEPEST: usize = 120;
+
 /// A payload ready to be written.
 pub(crate) struct Prepared {
     /// The JSON without its long strings.
@@ -19,10 +35,16 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Takes the long strings out of `value`.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Invalid`] if it is nested so deeply that it could not be read again.
     pub(crate) fn new(value: &impl Serialize) -> Result<Self> {
         let mut value = serde_json::to_value(value)?;
         let mut taken = Vec::new();
-        take_out(&mut value, &mut String::new(), &mut taken);
+        if !take_out(&mut value, &mut String::new(), DEEPEST, &mut taken) {
+            return Err(StoreError::Invalid(format!("a value nested deeper than {DEEPEST}")));
+        }
         let refs = (!taken.is_empty()).then(|| {
             let list = taken.iter().map(|(pointer, hash, text)| {
                 Value::Array(vec![
@@ -45,37 +67,48 @@ impl Prepared {
     }
 }
 
-fn take_out(value: &mut Value, at: &mut String, taken: &mut Vec<(String, BlobHash, String)>) {
+/// Returns false if `value` is nested deeper than `depth`.
+fn take_out(
+    value: &mut Value,
+    at: &mut String,
+    depth: usize,
+    taken: &mut Vec<(String, BlobHash, String)>,
+) -> bool {
     match value {
-        Value::String(text) if text.len() >= INLINE_LIMIT => {
+        Value::String(text) if text.len() >= INLINE_LIMIT && !is_kept(at) => {
             let text = std::mem::take(text);
             taken.push((at.clone(), BlobHash::of(text.as_bytes()), text));
+            true
         }
-        Value::Array(items) => {
-            for (index, item) in items.iter_mut().enumerate() {
-                descend(item, at, &index.to_string(), taken);
-            }
-        }
-        Value::Object(map) => {
-            for (key, item) in map.iter_mut() {
-                descend(item, at, &key.replace('~', "~0").replace('/', "~1"), taken);
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        Value::Array(_) | Value::Object(_) if depth == 0 => false,
+        Value::Array(items) => items
+            .iter_mut()
+            .enumerate()
+            .all(|(index, item)| descend(item, at, &index.to_string(), depth, taken)),
+        Value::Object(map) => map.iter_mut().all(|(key, item)| {
+            descend(item, at, &key.replace('~', "~0").replace('/', "~1"), depth, taken)
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
+}
+
+fn is_kept(at: &str) -> bool {
+    KEPT.contains(&at) || at.starts_with("/aliases/")
 }
 
 fn descend(
     item: &mut Value,
     at: &mut String,
     step: &str,
+    depth: usize,
     taken: &mut Vec<(String, BlobHash, String)>,
-) {
+) -> bool {
     let len = at.len();
     at.push('/');
     at.push_str(step);
-    take_out(item, at, taken);
+    let fits = take_out(item, at, depth - 1, taken);
     at.truncate(len);
+    fits
 }
 
 /// Puts the long strings back.

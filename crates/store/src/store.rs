@@ -24,6 +24,9 @@ use crate::tx::Tx;
 use crate::watch::Watch;
 use crate::writer::{Ticket, Writer, WriterStats};
 
+/// The smallest page, and so the smallest file, SQLite knows.
+const SMALLEST_PAGE: u64 = 512;
+
 /// How to open a store.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -316,6 +319,11 @@ fn look(path: &std::path::Path) -> Result<Standing, OpenError> {
     }
     if found.len() == 0 {
         return Ok(Standing::Empty);
+    }
+    // SQLite would take so short a file for an empty one and write over it.
+    if found.len() < SMALLEST_PAGE {
+        let reason = "it is too short to be a database".to_owned();
+        return Err(OpenError::Corrupt { path: path.to_path_buf(), reason });
     }
     let looked = connection::open_read_only(path).and_then(|conn| migrate::standing(&conn, path));
     match looked {

@@ -20,6 +20,8 @@ const LEAVES: &[&[&str]] = &[
     &["export"],
     &["doctor"],
     &["db", "path"],
+    &["db", "size"],
+    &["db", "compact"],
     &["completions"],
     &["man"],
 ];

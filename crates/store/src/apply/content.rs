@@ -8,7 +8,7 @@ use turnstone_core::model::{Tokens, Usage};
 
 use super::Applied;
 use super::place::{head, session_of};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 
 #[derive(Deserialize)]
 struct MessageHead {
@@ -65,6 +65,25 @@ struct PartHead<'a> {
     id: std::borrow::Cow<'a, str>,
     message: i64,
     text: Option<TextHead>,
+    #[serde(borrow)]
+    data: PartKind<'a>,
+}
+
+#[derive(Deserialize)]
+struct PartKind<'a> {
+    #[serde(rename = "type", borrow)]
+    name: std::borrow::Cow<'a, str>,
+}
+
+impl PartKind<'_> {
+    /// The kinds of which more is read; what an unknown kind holds is nobody's business here.
+    fn has_data(&self) -> bool {
+        matches!(&*self.name, "tool" | "text" | "reasoning" | "step-finish")
+    }
+}
+
+#[derive(Deserialize)]
+struct PartRest<'a> {
     #[serde(borrow)]
     data: PartData<'a>,
 }
@@ -138,9 +157,13 @@ pub(super) fn part(conn: &Connection, event: &Applied<'_>) -> Result<()> {
 }
 
 fn image(conn: &Connection, event: &Applied<'_>, session: i64) -> Result<()> {
-    let head: PartHead<'_> = head(event)?;
-    let usage = head.data.usage();
-    let before = if head.data.kind == "step-finish" {
+    let PartHead { id, message, text, data: kind } = head(event)?;
+    let data = match kind.has_data() {
+        true => Some(head::<PartRest<'_>>(event)?.data),
+        false => None,
+    };
+    let usage = data.as_ref().map(PartData::usage).unwrap_or_default();
+    let before = if kind.name == "step-finish" {
         image_usage(conn, event.entity)?
     } else {
         Usage::default()
@@ -155,13 +178,13 @@ fn image(conn: &Connection, event: &Applied<'_>, session: i64) -> Result<()> {
         )?
         .execute(params![
             event.entity,
-            head.id,
-            head.message,
+            id,
+            message,
             session,
-            head.data.kind,
-            head.data.tool,
-            head.data.is_open(),
-            head.text.map(|t| t.len),
+            kind.name,
+            data.as_ref().and_then(|data| data.tool.as_deref()),
+            data.as_ref().is_some_and(PartData::is_open),
+            text.map(|t| t.len),
             event.cursor,
         ])?;
     // On a rebuild the message may have been removed later in the stream: its parts are gone too.
@@ -201,36 +224,39 @@ fn parts_usage(conn: &Connection, message: i64) -> Result<Usage> {
 
 /// The usage in a stored part payload.
 fn step_usage(json: &str) -> Result<Usage> {
-    #[derive(Deserialize)]
-    struct Head<'a> {
-        #[serde(borrow)]
-        data: PartData<'a>,
-    }
-    Ok(serde_json::from_str::<Head<'_>>(json)?.data.usage())
+    Ok(serde_json::from_str::<PartRest<'_>>(json)?.data.usage())
 }
 
-/// The casts saturate where a sum would leave the whole numbers.
+/// Adds to what a session has counted. The sums are exact, so they do not depend on the order.
 fn count(conn: &Connection, session: i64, change: Usage) -> Result<()> {
     if change == Usage::default() {
         return Ok(());
     }
+    let row: Option<Usage> = conn
+        .prepare_cached(
+            "SELECT cost, tokens_input, tokens_output, tokens_reasoning, tokens_cache_read,
+                    tokens_cache_write FROM session WHERE num = ?1",
+        )?
+        .query_row([session], crate::read::usage_at::<0>)
+        .optional()?;
+    let Some(before) = row else { return Ok(()) };
+    let after = before.plus(change);
+    if after.minus(change) != before {
+        return Err(StoreError::Invalid("more usage than can be counted".to_owned()));
+    }
     conn.prepare_cached(
-        "UPDATE session SET cost = CAST(cost + ?2 AS INTEGER),
-           tokens_input = CAST(tokens_input + ?3 AS INTEGER),
-           tokens_output = CAST(tokens_output + ?4 AS INTEGER),
-           tokens_reasoning = CAST(tokens_reasoning + ?5 AS INTEGER),
-           tokens_cache_read = CAST(tokens_cache_read + ?6 AS INTEGER),
-           tokens_cache_write = CAST(tokens_cache_write + ?7 AS INTEGER)
+        "UPDATE session SET cost = ?2, tokens_input = ?3, tokens_output = ?4,
+           tokens_reasoning = ?5, tokens_cache_read = ?6, tokens_cache_write = ?7
          WHERE num = ?1",
     )?
     .execute((
         session,
-        change.cost,
-        change.input,
-        change.output,
-        change.reasoning,
-        change.cache_read,
-        change.cache_write,
+        after.cost,
+        after.input,
+        after.output,
+        after.reasoning,
+        after.cache_read,
+        after.cache_write,
     ))?;
     Ok(())
 }

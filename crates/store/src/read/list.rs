@@ -67,7 +67,7 @@ pub struct MessagePage {
 }
 
 /// Usage columns beginning at column `N`.
-pub(super) fn usage_at<const N: usize>(row: &Row<'_>) -> rusqlite::Result<Usage> {
+pub(crate) fn usage_at<const N: usize>(row: &Row<'_>) -> rusqlite::Result<Usage> {
     Ok(Usage {
         cost: row.get(N)?,
         input: row.get(N + 1)?,
@@ -76,18 +76,6 @@ pub(super) fn usage_at<const N: usize>(row: &Row<'_>) -> rusqlite::Result<Usage>
         cache_read: row.get(N + 4)?,
         cache_write: row.get(N + 5)?,
     })
-}
-
-/// `%`, `_` and the escape itself mean themselves (R44).
-fn like(text: &str) -> String {
-    let mut pattern = String::with_capacity(text.len() + 2);
-    for c in text.chars() {
-        if matches!(c, '%' | '_' | '\\') {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern
 }
 
 /// Cursors are positions, written in hex so that they need no escaping anywhere.
@@ -104,6 +92,7 @@ fn parse_session_cursor(text: Option<&str>) -> Result<(f64, i64)> {
     if updated.is_nan() || num < 0 { Err(bad()) } else { Ok((updated, num)) }
 }
 
+/// No pattern is matched, so that no character means anything but itself, not even NUL (R44).
 const LIST: &str = "
 SELECT session.num, session.updated, event.payload, event.refs, session.cost, tokens_input,
        tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write
@@ -111,10 +100,11 @@ FROM session JOIN event ON event.cursor = session.image
 WHERE (session.updated, session.num) < (:updated, :num) AND hidden = 0
   AND (:project IS NULL OR session.project = (SELECT num FROM project WHERE id = :project))
   AND (:directory IS NULL OR directory = :directory)
-  AND (:path IS NULL OR path = :path OR path LIKE :below ESCAPE '\\')
+  AND (:path IS NULL OR path = :path
+       OR substr(CAST(path AS BLOB), 1, octet_length(:below)) = CAST(:below AS BLOB))
   AND (:roots = 0 OR parent IS NULL)
   AND (:start IS NULL OR session.updated >= :start)
-  AND (:search IS NULL OR title LIKE :search ESCAPE '\\')
+  AND (:search IS NULL OR instr(lower(title), lower(:search)) > 0)
   AND (:archived = 1 OR session.archived IS NULL)
   AND (:actor IS NULL OR session.actor = (SELECT num FROM actor WHERE name = :actor))
 ORDER BY session.updated DESC, session.num DESC LIMIT :limit";
@@ -139,10 +129,10 @@ impl Reader<'_> {
             ":project": filter.project.as_ref().map(ProjectId::as_str),
             ":directory": filter.directory,
             ":path": filter.path,
-            ":below": filter.path.as_deref().map(|p| like(p) + "/%"),
+            ":below": filter.path.as_deref().map(|p| format!("{p}/")),
             ":roots": filter.roots,
             ":start": filter.start,
-            ":search": filter.search.as_deref().map(|s| format!("%{}%", like(s))),
+            ":search": filter.search,
             ":archived": filter.archived,
             ":actor": filter.actor,
             ":limit": limit.saturating_add(1).min(i64::MAX as usize) as i64,

@@ -12,6 +12,7 @@ pub(crate) use body::{
     FoundPart, find_message, find_part, load_message, load_part, load_session, open_turn,
     part_text, payload_at,
 };
+pub(crate) use list::usage_at;
 pub use list::{MessagePage, SessionFilter, SessionPage, SessionRow, WithParts};
 pub use log::{Delta, LogEvent, LogPage, Tail};
 pub(crate) use reader::parse_id as parse_stored;

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use super::Salvaged;
 use crate::connection;
 use crate::error::{Result, StoreError};
-use crate::layout::{Layout, private_file};
+use crate::layout::{Layout, private_dir, private_file};
 
 /// The unit in which an unreadable file is read.
 const SECTOR: usize = 4096;
@@ -32,7 +32,7 @@ pub(super) struct Source {
 /// Copies the database and its write-ahead log into `damaged/` of the new directory.
 pub(super) fn keep(layout: &Layout, new: &Layout, done: &mut Salvaged) -> Result<Kept> {
     let folder = new.root().join("damaged");
-    fs_err::create_dir_all(&folder)?;
+    private_dir(&folder)?;
     for from in [layout.database(), layout.wal()] {
         let Some(name) = from.file_name() else {
             continue;

@@ -1,0 +1,126 @@
+//! Backups of a live store: one moment, checked, complete, and a store by themselves.
+
+mod support;
+
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use support::{NOW, ctx, log, open, projections, session, sid, text, user, with_sessions, write};
+use turnstone_store::{Layout, StoreError, doctor};
+
+#[test]
+fn a_backup_is_a_store_with_everything_in_it() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    write(&store, |tx| {
+        tx.put_message(&user("ses_a", "msg_a", 1))?;
+        tx.put_part(&text("ses_a", "msg_a", "prt_a", &"big ".repeat(100_000)))
+    })
+    .expect("written");
+    let target = dir.path().join("backup/monday");
+
+    let report = store.backup(&ctx(), &target).expect("backed up");
+
+    assert_eq!((report.values, report.value_bytes), (1, 400_000));
+    assert_eq!((report.events, report.missing.len()), (4, 0));
+    assert_eq!(report.path, target);
+    assert_eq!(
+        fs_err::metadata(&target).expect("there").mode() & 0o777,
+        0o700
+    );
+    assert_eq!(
+        doctor(&Layout::new(&target), NOW)
+            .worst()
+            .map(|s| s.as_str()),
+        Some("note")
+    );
+    let copy = open(&target);
+    assert_eq!(log(&copy), log(&store));
+    assert_eq!(projections(&target), projections(dir.path()));
+    write(&copy, |tx| tx.create_session(&session("ses_new"))).expect("the copy takes writes");
+    assert!(
+        store
+            .read(&ctx(), |r| r.find_session(&sid("ses_new")))
+            .expect("reads")
+            .is_none()
+    );
+}
+
+#[test]
+fn a_backup_under_load_is_of_one_moment() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let other = open(dir.path());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (who, store) in [("a", &store), ("b", &other)] {
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut n = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    n += 1;
+                    let m = format!("msg_{who}_{n}");
+                    let body = format!("{n}").repeat(n % 700);
+                    write(store, move |tx| {
+                        tx.put_message(&user("ses_a", &m, n as i64))?;
+                        tx.put_part(&text("ses_a", &m, &m.replace("msg", "prt"), &body))
+                    })
+                    .expect("written");
+                }
+            });
+        }
+        for round in 0..4 {
+            std::thread::sleep(std::time::Duration::from_millis(40));
+            let target = dir.path().join(format!("backup/{round}"));
+            let report = store.backup(&ctx(), &target).expect("backed up");
+            let seen = doctor(&Layout::new(&target), NOW);
+            assert!(seen.is_sound(), "{:?}", seen.findings);
+            assert_eq!(seen.events, report.events);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_backup_overwrites_nothing() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let target = tempfile::tempdir().expect("temp dir");
+    fs_err::write(target.path().join("mine"), "x").expect("written");
+    let refused = store.backup(&ctx(), target.path()).expect_err("refused");
+    assert!(matches!(refused, StoreError::Invalid(_)), "{refused}");
+    let file = store
+        .backup(&ctx(), &target.path().join("mine"))
+        .expect_err("refused");
+    assert!(matches!(file, StoreError::Invalid(_)), "{file}");
+    let left: Vec<_> = fs_err::read_dir(target.path()).expect("lists").collect();
+    assert_eq!(left.len(), 1, "nothing half-made is left: {left:?}");
+    let empty = tempfile::tempdir().expect("temp dir");
+    store
+        .backup(&ctx(), empty.path())
+        .expect("an empty directory is fine");
+}
+
+#[test]
+fn a_missing_value_is_said_and_the_rest_is_saved() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    write(&store, |tx| {
+        tx.put_message(&user("ses_a", "msg_a", 1))?;
+        tx.put_part(&text("ses_a", "msg_a", "prt_a", &"big ".repeat(100_000)))
+    })
+    .expect("written");
+    fs_err::remove_dir_all(dir.path().join("blob")).expect("removed");
+    fs_err::create_dir(dir.path().join("blob")).expect("made");
+    let report = store
+        .backup(&ctx(), &dir.path().join("backup/x"))
+        .expect("backed up");
+    assert_eq!(report.missing.len(), 1);
+    let copy = open(&dir.path().join("backup/x"));
+    assert_eq!(
+        copy.read(&ctx(), |r| r.get_session(&sid("ses_a")))
+            .expect("reads")
+            .title,
+        "T"
+    );
+}

@@ -1,0 +1,651 @@
+//! Rules a write keeps (sessions.md 13: W1, W4, W12, W26, W34; R43).
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{
+    NOW, assistant, ctx, log, mid, open, part, pid, project, projections, raw, session, sid, text,
+    tokens, user, with_sessions, write,
+};
+use turnstone_core::event::EventKind;
+use turnstone_core::model::{Part, Request, RequestState, Session, Todo};
+use turnstone_core::permission::{Action, Rule};
+use turnstone_core::time::Seq;
+use turnstone_store::{Actor, Changed, Context, Delivery, NewTurn, ShareRecord, Store, StoreError};
+
+fn kinds_after(store: &Store, from: usize) -> Vec<EventKind> {
+    log(store)
+        .iter()
+        .skip(from)
+        .map(|event| event.kind)
+        .collect()
+}
+
+// --- ownership: W4, W34 -------------------------------------------------------------------------
+
+#[test]
+fn a_message_of_another_session_is_refused_and_not_overwritten() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a", "ses_c"]);
+    write(&store, |tx| tx.put_message(&user("ses_a", "msg_1", 1))).expect("written");
+    let (before, rows) = (log(&store), projections(dir.path()));
+    let refusals = [
+        write(&store, |tx| {
+            tx.put_message(&user("ses_c", "msg_1", 2)).map(drop)
+        }),
+        write(&store, |tx| {
+            let parts = [text("ses_c", "msg_1", "prt_1", "x")];
+            tx.admit(&user("ses_c", "msg_1", 2), &parts, Delivery::Queue)
+                .map(drop)
+        }),
+        write(&store, |tx| {
+            let (id, message) = ("trn_1".parse().expect("id"), user("ses_c", "msg_1", 2));
+            tx.begin_turn(&NewTurn {
+                id,
+                message,
+                parts: vec![],
+            })
+            .map(drop)
+        }),
+    ];
+    for refusal in refusals {
+        let refusal = refusal.expect_err("refused");
+        let known = matches!(
+            refusal,
+            StoreError::WrongOwner { .. } | StoreError::Conflict { .. }
+        );
+        assert!(known, "{refusal:?}");
+    }
+    assert!(matches!(
+        write(&store, |tx| tx.remove_message(&sid("ses_c"), &mid("msg_1"))),
+        Err(StoreError::NoMessage { .. })
+    ));
+    assert_eq!((log(&store), projections(dir.path())), (before, rows));
+}
+
+#[test]
+fn a_part_cannot_join_or_leave_another_sessions_message() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a", "ses_c"]);
+    write(&store, |tx| {
+        tx.put_message(&user("ses_a", "msg_a", 1))?;
+        tx.put_message(&user("ses_a", "msg_a2", 1))?;
+        tx.put_message(&user("ses_c", "msg_c", 1))?;
+        tx.put_part(&text("ses_a", "msg_a", "prt_a", "mine"))
+    })
+    .expect("written");
+    let (before, rows) = (log(&store), projections(dir.path()));
+    for (session, message, part) in [
+        ("ses_c", "msg_a", "prt_new"),
+        ("ses_c", "msg_c", "prt_a"),
+        ("ses_a", "msg_c", "prt_new"),
+        ("ses_a", "msg_a2", "prt_a"),
+        ("ses_a", "msg_unknown", "prt_new"),
+    ] {
+        let refused = write(&store, move |tx| {
+            tx.put_part(&text(session, message, part, "yours"))
+        });
+        let refused = refused.expect_err("refused");
+        let known = matches!(
+            refused,
+            StoreError::NoMessage { .. } | StoreError::WrongOwner { .. }
+        );
+        assert!(known, "{session} {message} {part}: {refused:?}");
+    }
+    for refused in [
+        write(&store, |tx| tx.remove_part(&sid("ses_c"), &pid("prt_a"))),
+        write(&store, |tx| {
+            tx.append_text(&sid("ses_c"), &pid("prt_a"), "x").map(drop)
+        }),
+    ] {
+        assert!(
+            matches!(refused, Err(StoreError::NoPart { .. })),
+            "{refused:?}"
+        );
+    }
+    assert_eq!((log(&store), projections(dir.path())), (before, rows));
+    // The table itself would not take it either.
+    let forced = raw(dir.path());
+    forced
+        .execute_batch("PRAGMA foreign_keys = ON")
+        .expect("set");
+    let moved = forced.execute("UPDATE part SET session = session + 1000", []);
+    assert!(moved.is_err(), "part, message and session hang together");
+}
+
+#[test]
+fn a_request_and_a_turn_keep_their_session() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a", "ses_c"]);
+    let ask = |session: &str| -> Request {
+        let body = json!({"kind": "permission", "permission": "bash", "patterns": ["ls"]});
+        let value = json!({"id": "per_1", "sessionID": session, "body": body,
+            "state": {"is": "pending"}});
+        serde_json::from_value(value).expect("request")
+    };
+    let (mine, yours) = (ask("ses_a"), ask("ses_c"));
+    write(&store, move |tx| tx.ask(&mine)).expect("asked");
+    let refused = write(&store, move |tx| tx.ask(&yours)).expect_err("refused");
+    assert!(
+        matches!(refused, StoreError::Conflict { .. }),
+        "{refused:?}"
+    );
+    let turn = |session: &str, message: &str| NewTurn {
+        id: "trn_1".parse().expect("id"),
+        message: user(session, message, 1),
+        parts: vec![],
+    };
+    let (first, second) = (turn("ses_a", "msg_a"), turn("ses_c", "msg_c"));
+    write(&store, move |tx| tx.begin_turn(&first)).expect("begun");
+    let refused = write(&store, move |tx| tx.begin_turn(&second)).expect_err("refused");
+    assert!(
+        matches!(refused, StoreError::Conflict { .. }),
+        "{refused:?}"
+    );
+}
+
+// --- idempotence --------------------------------------------------------------------------------
+
+type Write = Box<dyn Fn(&turnstone_store::Tx<'_>) -> turnstone_store::Result<()> + Send>;
+
+fn every_write() -> Vec<(&'static str, Write)> {
+    let rule = Rule::new("bash", "ls", Action::Allow);
+    let share = ShareRecord {
+        id: "x".into(),
+        secret: "s".into(),
+        url: "u".into(),
+    };
+    let todos: Vec<Todo> =
+        serde_json::from_value(json!([{"content": "c", "status": "pending", "priority": "low"}]))
+            .expect("todos");
+    let diff = serde_json::from_value(json!({"file": "f", "additions": 1, "deletions": 0}));
+    let diff = vec![diff.expect("diff")];
+    let ask: Request = serde_json::from_value(json!({"id": "per_1", "sessionID": "ses_a",
+        "body": {"kind": "permission", "permission": "bash", "patterns": ["ls"]},
+        "state": {"is": "pending"}}))
+    .expect("request");
+    let reply: RequestState =
+        serde_json::from_value(json!({"is": "replied", "reply": "once"})).expect("reply");
+    let id = ask.id.clone();
+    let project_id: turnstone_core::id::ProjectId = "p1".parse().expect("id");
+    let mut list: Vec<(&'static str, Write)> = vec![
+        (
+            "project",
+            Box::new(|tx| tx.put_project(&project("p1")).map(drop)),
+        ),
+        (
+            "create session",
+            Box::new(|tx| tx.create_session(&session("ses_a")).map(drop)),
+        ),
+        (
+            "put session",
+            Box::new(|tx| tx.put_session(&session("ses_a")).map(drop)),
+        ),
+        (
+            "message",
+            Box::new(|tx| tx.put_message(&user("ses_a", "msg_1", 1)).map(drop)),
+        ),
+        (
+            "part",
+            Box::new(|tx| tx.put_part(&text("ses_a", "msg_1", "prt_1", "x")).map(drop)),
+        ),
+        (
+            "long part",
+            Box::new(|tx| {
+                let long = "y".repeat(400_000);
+                tx.put_part(&text("ses_a", "msg_1", "prt_2", &long))
+                    .map(drop)
+            }),
+        ),
+        (
+            "prompt",
+            Box::new(|tx| {
+                let parts = [text("ses_a", "msg_p", "prt_p", "go")];
+                tx.admit(&user("ses_a", "msg_p", 1), &parts, Delivery::Queue)
+                    .map(drop)
+            }),
+        ),
+        (
+            "no delta",
+            Box::new(|tx| tx.append_text(&sid("ses_a"), &pid("prt_1"), "").map(drop)),
+        ),
+    ];
+    list.push((
+        "todos",
+        Box::new(move |tx| tx.set_todos(&sid("ses_a"), &todos).map(drop)),
+    ));
+    list.push((
+        "diff",
+        Box::new(move |tx| tx.put_diff(&sid("ses_a"), &diff).map(drop)),
+    ));
+    list.push((
+        "share",
+        Box::new(move |tx| tx.put_share(&sid("ses_a"), &share).map(drop)),
+    ));
+    list.push((
+        "approve",
+        Box::new(move |tx| tx.approve(&project_id, &rule).map(drop)),
+    ));
+    list.push(("ask", Box::new(move |tx| tx.ask(&ask).map(drop))));
+    list.push((
+        "reply",
+        Box::new(move |tx| tx.resolve(&id, &reply).map(drop)),
+    ));
+    list
+}
+
+#[test]
+fn repeating_any_write_writes_nothing() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let mut store = open(dir.path());
+    for round in 0..3 {
+        let before = log(&store);
+        for (name, run) in every_write() {
+            let answer = write(&store, move |tx| run(tx));
+            answer.unwrap_or_else(|e| panic!("{name}, round {round}: {e}"));
+        }
+        if round > 0 {
+            assert_eq!(log(&store), before, "round {round}");
+        }
+        drop(store);
+        store = open(dir.path());
+    }
+}
+
+#[test]
+fn a_session_created_twice_is_the_same_or_a_conflict() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let long = |end: char| {
+        let mut value = session("ses_long");
+        value.metadata = json!({"m": format!("{}{end}", "x".repeat(5_000))})
+            .as_object()
+            .cloned();
+        value
+    };
+    let (first, same, other) = (long('a'), long('a'), long('b'));
+    let put = |value: Session| write(&store, move |tx| tx.create_session(&value));
+    assert_eq!(put(first).expect("created"), Changed::Created);
+    assert_eq!(put(same).expect("repeated"), Changed::No);
+    let refused = put(other).expect_err("differs in a long string alone");
+    assert!(
+        matches!(refused, StoreError::Conflict { .. }),
+        "{refused:?}"
+    );
+    // A late repeat of the first call, after the session has moved on.
+    write(&store, |tx| {
+        tx.update_session(&sid("ses_a"), |s| {
+            s.title = "renamed".into();
+            Ok(())
+        })
+    })
+    .expect("renamed");
+    assert_eq!(put(session("ses_a")).expect("repeated"), Changed::No);
+    let now = store
+        .read(&ctx(), |r| r.get_session(&sid("ses_a")))
+        .expect("reads");
+    assert_eq!(now.title, "renamed");
+}
+
+#[test]
+fn the_first_result_of_a_key_is_the_result() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let once = |store: &Store, ctx: &Context, title: &'static str| {
+        let run = store.write_once(ctx, move |tx| {
+            tx.update_session(&sid("ses_a"), |s| {
+                s.title = title.to_owned();
+                Ok(())
+            })
+            .map(|s| s.title)
+        });
+        run.wait().expect("answered")
+    };
+    let key = ctx().once("k1");
+    assert_eq!(once(&store, &key, "first"), "first");
+    let events = log(&store).len();
+    assert_eq!(once(&store, &key, "second"), "first");
+    assert_eq!(log(&store).len(), events);
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!(once(&store, &key, "third"), "first", "after reopening too");
+    assert_eq!(log(&store).len(), events);
+    let bob = Context::new(Actor::new("bob").expect("actor"), NOW).once("k1");
+    assert_eq!(
+        once(&store, &bob, "fourth"),
+        "fourth",
+        "keys belong to their actor"
+    );
+    // An error is not remembered.
+    let key = ctx().once("k2");
+    let fail = store.write_once(&key, |tx| tx.get_nothing());
+    assert!(fail.wait().is_err());
+    assert_eq!(once(&store, &key, "fifth"), "fifth");
+}
+
+trait Nothing {
+    fn get_nothing(&self) -> turnstone_store::Result<String>;
+}
+
+impl Nothing for turnstone_store::Tx<'_> {
+    fn get_nothing(&self) -> turnstone_store::Result<String> {
+        self.remove_message(&sid("ses_a"), &mid("msg_none"))
+            .map(|()| String::new())
+    }
+}
+
+// --- clearing: W1 -------------------------------------------------------------------------------
+
+type Clear = fn(&mut Session);
+
+fn full_session() -> Session {
+    let mut value = serde_json::to_value(session("ses_a")).expect("value");
+    let more = json!({"workspaceID": "wrk_1", "path": "crates", "parentID": "ses_p",
+        "summary": {"additions": 1, "deletions": 2, "files": 3}, "share": {"url": "https://e.org"},
+        "agent": "build", "model": {"id": "m", "providerID": "p"}, "metadata": {"k": 1},
+        "permission": [{"permission": "bash", "pattern": "*", "action": "ask"}],
+        "revert": {"messageID": "msg_1"},
+        "time": {"created": 1, "updated": 1, "archived": 5, "compacting": 6}});
+    let both = value.as_object_mut().expect("object");
+    both.extend(more.as_object().cloned().expect("object"));
+    serde_json::from_value(value).expect("session")
+}
+
+#[test]
+fn clearing_an_optional_field_clears_it() {
+    let clear: [(&str, Clear); 12] = [
+        ("workspaceID", |s| s.workspace = None),
+        ("path", |s| s.path = None),
+        ("parentID", |s| s.parent = None),
+        ("summary", |s| s.summary = None),
+        ("share", |s| s.share = None),
+        ("agent", |s| s.agent = None),
+        ("model", |s| s.model = None),
+        ("metadata", |s| s.metadata = None),
+        ("permission", |s| s.permission = None),
+        ("revert", |s| s.revert = None),
+        ("archived", |s| s.time.archived = None),
+        ("compacting", |s| s.time.compacting = None),
+    ];
+    for (field, clear) in clear {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let store = with_sessions(dir.path(), &[]);
+        write(&store, |tx| tx.create_session(&full_session())).expect("created");
+        let mut expected = full_session();
+        clear(&mut expected);
+        assert_ne!(expected, full_session(), "{field}");
+
+        write(&store, move |tx| {
+            tx.update_session(&sid("ses_a"), |s| {
+                clear(s);
+                Ok(())
+            })
+        })
+        .expect("cleared");
+
+        let get = |store: &Store| {
+            store
+                .read(&ctx(), |r| r.get_session(&sid("ses_a")))
+                .expect("reads")
+        };
+        assert_eq!(get(&store), expected, "{field}");
+        assert_eq!(
+            kinds_after(&store, 2),
+            [EventKind::SessionUpdated],
+            "{field}"
+        );
+        let told = log(&store)
+            .last()
+            .and_then(|e| e.payload.clone())
+            .expect("payload");
+        assert!(
+            told.get(field)
+                .or_else(|| told["time"].get(field))
+                .is_none(),
+            "{field}: {told}"
+        );
+        drop(store);
+        let mut store = open(dir.path());
+        assert_eq!(get(&store), expected, "{field} after reopening");
+        store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds");
+        assert_eq!(get(&store), expected, "{field} after a rebuild");
+        let column: i64 = raw(dir.path())
+            .query_row(
+                "SELECT (path IS NULL) + (parent IS NULL) + (workspace IS NULL) + (archived IS NULL)
+                 FROM session WHERE id = 'ses_a'",
+                [],
+                |row| row.get(0),
+            )
+            .expect("reads");
+        let projected = ["path", "parentID", "workspaceID", "archived"].contains(&field);
+        assert_eq!(column, i64::from(projected), "{field}");
+    }
+}
+
+#[test]
+fn unsharing_and_emptying_really_do() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let mut store = with_sessions(dir.path(), &["ses_a"]);
+    let share = ShareRecord {
+        id: "x".into(),
+        secret: "s".into(),
+        url: "u".into(),
+    };
+    let todo: Todo =
+        serde_json::from_value(json!({"content": "c", "status": "s", "priority": "p"}))
+            .expect("todo");
+    write(&store, move |tx| {
+        tx.put_share(&sid("ses_a"), &share)?;
+        tx.set_todos(&sid("ses_a"), std::slice::from_ref(&todo))?;
+        tx.remove_share(&sid("ses_a"))?;
+        tx.set_todos(&sid("ses_a"), &[])
+    })
+    .expect("written");
+    for round in 0..2 {
+        let read = store.read(&ctx(), |r| {
+            Ok((r.share(&sid("ses_a"))?, r.todos(&sid("ses_a"))?))
+        });
+        assert_eq!(read.expect("reads"), (None, vec![]), "round {round}");
+        store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds");
+    }
+    let left: i64 = raw(dir.path())
+        .query_row("SELECT count(*) FROM share_secret", [], |row| row.get(0))
+        .expect("reads");
+    assert_eq!(left, 0, "the secret is gone");
+}
+
+// --- lost updates: W12; expected_seq: R43 -------------------------------------------------------
+
+#[test]
+fn twenty_five_updates_at_once_are_all_counted() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let other = open(dir.path());
+    std::thread::scope(|scope| {
+        for n in 0..25 {
+            let store = if n % 2 == 0 { &store } else { &other };
+            scope.spawn(move || {
+                write(store, move |tx| {
+                    tx.update_session(&sid("ses_a"), |s| {
+                        let map = s.metadata.get_or_insert_default();
+                        let count = map.get("n").and_then(Value::as_i64).unwrap_or(0);
+                        map.insert("n".into(), json!(count + 1));
+                        map.insert(format!("key {n}"), json!(n));
+                        Ok(())
+                    })
+                })
+                .expect("updated");
+            });
+        }
+    });
+    let found = store
+        .read(&ctx(), |r| r.get_session(&sid("ses_a")))
+        .expect("reads");
+    let map = found.metadata.expect("metadata");
+    assert_eq!((map["n"].clone(), map.len()), (json!(25), 26));
+    assert_eq!(
+        store
+            .read(&ctx(), |r| r.session_seq(&sid("ses_a")))
+            .expect("reads"),
+        Seq(26)
+    );
+}
+
+#[test]
+fn a_title_and_a_count_do_not_undo_each_other() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let stale = store
+        .read(&ctx(), |r| r.get_session(&sid("ses_a")))
+        .expect("reads");
+    write(&store, |tx| {
+        tx.put_message(&assistant("ses_a", "msg_1", 1))?;
+        tx.put_part(&step("prt_1", 0.5, 10))
+    })
+    .expect("counted");
+    // Somebody puts back the whole session as they knew it: what is counted is no field of it.
+    write(&store, move |tx| tx.put_session(&stale)).expect("written");
+    let usage = store
+        .read(&ctx(), |r| r.session_usage(&sid("ses_a")))
+        .expect("reads");
+    assert_eq!((usage.cost, usage.input), (500_000_000_000, 10));
+}
+
+#[test]
+fn a_stale_expectation_gets_the_present_number_and_writes_nothing() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    write(&store, |tx| tx.put_message(&user("ses_a", "msg_1", 1))).expect("written");
+    let (before, rows) = (log(&store), projections(dir.path()));
+    let late = ctx().expecting(Seq(1));
+    let refused = store
+        .write(&late, |tx| {
+            tx.put_message(&user("ses_a", "msg_2", 2))?;
+            tx.put_message(&user("ses_a", "msg_3", 3))
+        })
+        .wait()
+        .expect_err("refused");
+    let StoreError::Stale {
+        session,
+        expected,
+        current,
+    } = &refused
+    else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(
+        (session.as_str(), *expected, *current),
+        ("ses_a", Seq(1), Seq(2))
+    );
+    assert_eq!((log(&store), projections(dir.path())), (before, rows));
+    store
+        .write(&ctx().expecting(Seq(2)), |tx| {
+            tx.put_message(&user("ses_a", "msg_2", 2))?;
+            tx.put_message(&user("ses_a", "msg_3", 3))
+        })
+        .wait()
+        .expect("one expectation covers the call");
+    // Ten at once expect the same number: one goes through.
+    let through = std::thread::scope(|scope| {
+        let tries: Vec<_> = (0..10)
+            .map(|n| {
+                let store = &store;
+                scope.spawn(move || {
+                    let m = format!("msg_race_{n}");
+                    let ctx = ctx().expecting(Seq(4));
+                    store
+                        .write(&ctx, move |tx| tx.put_message(&user("ses_a", &m, 9)))
+                        .wait()
+                        .is_ok()
+                })
+            })
+            .collect();
+        tries
+            .into_iter()
+            .map(std::thread::ScopedJoinHandle::join)
+            .filter(|r| matches!(r, Ok(true)))
+            .count()
+    });
+    assert_eq!(through, 1);
+}
+
+// --- everything is an event: W26; usage ---------------------------------------------------------
+
+fn step(id: &str, cost: f64, input: i64) -> Part {
+    let body = json!({"type": "step-finish", "reason": "stop", "cost": cost,
+        "tokens": tokens(input)});
+    part("ses_a", "msg_1", id, body)
+}
+
+#[test]
+fn todo_share_permission_and_diff_are_events() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let todo = json!([{"content": "c", "status": "s", "priority": "p"}]);
+    let todos: Vec<Todo> = serde_json::from_value(todo.clone()).expect("todos");
+    let diff = vec![serde_json::from_value(json!({"additions": 1, "deletions": 0})).expect("diff")];
+    let share = ShareRecord {
+        id: "x".into(),
+        secret: "s3cret".into(),
+        url: "u".into(),
+    };
+    let rule = Rule::new("bash", "*", Action::Ask);
+    write(&store, move |tx| {
+        tx.set_todos(&sid("ses_a"), &todos)?;
+        tx.put_share(&sid("ses_a"), &share)?;
+        tx.update_session(&sid("ses_a"), |s| {
+            s.permission = Some(vec![rule.clone()]);
+            Ok(())
+        })?;
+        tx.put_diff(&sid("ses_a"), &diff)?;
+        tx.approve(&"p1".parse().expect("id"), &rule)?;
+        tx.withdraw(&"p1".parse().expect("id"), &rule)?;
+        tx.remove_share(&sid("ses_a"))
+    })
+    .expect("written");
+    let kinds = [
+        EventKind::TodoUpdated,
+        EventKind::ShareCreated,
+        EventKind::SessionUpdated,
+        EventKind::DiffUpdated,
+        EventKind::ApprovalGranted,
+        EventKind::ApprovalWithdrawn,
+        EventKind::ShareRemoved,
+    ];
+    assert_eq!(kinds_after(&store, 2), kinds);
+    let events = log(&store);
+    assert_eq!(events[2].payload.as_ref().map(|p| &p["todos"]), Some(&todo));
+    let all = format!("{events:?}");
+    assert!(!all.contains("s3cret"), "a secret is never in the log");
+}
+
+#[test]
+fn usage_is_counted_and_taken_back() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let mut store = with_sessions(dir.path(), &["ses_a"]);
+    let usage = |store: &Store| {
+        let found = store
+            .read(&ctx(), |r| r.session_usage(&sid("ses_a")))
+            .expect("reads");
+        (found.cost, found.input, found.output, found.cache_write)
+    };
+    let unit = 1_000_000_000_000;
+    write(&store, |tx| {
+        tx.put_message(&assistant("ses_a", "msg_1", 1))?;
+        tx.put_part(&step("prt_1", 0.1, 10))?;
+        tx.put_part(&step("prt_2", 0.2, 20))?;
+        tx.put_part(&step("prt_3", 1.0, 30))
+    })
+    .expect("written");
+    assert_eq!(usage(&store), (unit * 13 / 10, 60, 63, 12));
+    write(&store, |tx| tx.put_part(&step("prt_3", 2.0, 31))).expect("changed");
+    assert_eq!(usage(&store), (unit * 23 / 10, 61, 64, 12));
+    write(&store, |tx| tx.remove_part(&sid("ses_a"), &pid("prt_1"))).expect("removed");
+    assert_eq!(usage(&store), (unit * 22 / 10, 51, 53, 8));
+    store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds");
+    assert_eq!(usage(&store), (unit * 22 / 10, 51, 53, 8));
+    write(&store, |tx| tx.remove_message(&sid("ses_a"), &mid("msg_1"))).expect("removed");
+    assert_eq!(usage(&store), (0, 0, 0, 0));
+    store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds");
+    assert_eq!(usage(&store), (0, 0, 0, 0));
+}
