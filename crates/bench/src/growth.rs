@@ -13,7 +13,9 @@ const OUTPUT: usize = 600;
 /// Prints the table for turns of 1, 10 and 100 steps.
 pub(crate) fn run() -> Fallible {
     println!("bytes one turn adds to the database (pages in use, search index apart)");
-    println!("| steps | all | per step | user message + its part | a step's assistant message | its tool part beyond {OUTPUT} B of output |");
+    println!(
+        "| steps | all | per step | user message + its part | a step's assistant message | its tool part beyond {OUTPUT} B of output |"
+    );
     println!("|---|---|---|---|---|---|");
     for steps in [1, 10, 100] {
         let all = measure(steps, Keep::All)?;
@@ -29,7 +31,9 @@ pub(crate) fn run() -> Fallible {
             (tools - bare) / n - OUTPUT as i64,
         );
     }
-    println!("| seed's model | | ≤ 100 KB snapshot apart | ≤ 500 + ≤ 100 + content | ≤ 500 | ≤ 500 + input/output |");
+    println!(
+        "| seed's model | | ≤ 100 KB snapshot apart | ≤ 500 + ≤ 100 + content | ≤ 500 | ≤ 500 + input/output |"
+    );
     Ok(())
 }
 

@@ -99,13 +99,23 @@ fn fill_peer(conn: &rusqlite::Connection) -> Fallible {
         let message = data::assistant(n, &session)?;
         conn.execute(
             "INSERT INTO message VALUES (?1, ?2, ?3, ?3, ?4)",
-            (message.id.as_str(), session.as_str(), n as i64, serde_json::to_string(&message.body)?),
+            (
+                message.id.as_str(),
+                session.as_str(),
+                n as i64,
+                serde_json::to_string(&message.body)?,
+            ),
         )?;
         for p in 0..PARTS {
             let part = data::text(n * PARTS + p, &message, data::TEXT)?;
             conn.execute(
                 "INSERT INTO part VALUES (?1, ?2, ?3, 1, 1, ?4)",
-                (part.id.as_str(), message.id.as_str(), session.as_str(), serde_json::to_string(&part.body)?),
+                (
+                    part.id.as_str(),
+                    message.id.as_str(),
+                    session.as_str(),
+                    serde_json::to_string(&part.body)?,
+                ),
             )?;
         }
     }

@@ -12,7 +12,8 @@ pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
 
 /// Prints one line of the report.
 pub(crate) fn line(what: &str, figures: &[(&str, String)]) {
-    let cells: Vec<String> = figures.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let cells: Vec<String> =
+        figures.iter().map(|(name, value)| format!("{name} {value}")).collect();
     println!("{what:<46} {}", cells.join("  ·  "));
 }
 

@@ -17,7 +17,9 @@ pub(crate) struct Rate {
 pub(crate) fn run(quick: bool) -> Fallible {
     let (rounds, span) =
         if quick { (5, Duration::from_millis(400)) } else { (9, Duration::from_secs(1)) };
-    println!("acknowledged events per second; an event = one text part of 120 bytes, durable (FULL)");
+    println!(
+        "acknowledged events per second; an event = one text part of 120 bytes, durable (FULL)"
+    );
     for writers in [1, 32] {
         let (mut own, mut top, mut peer, mut groups) = (vec![], vec![], vec![], vec![]);
         for _ in 0..rounds {

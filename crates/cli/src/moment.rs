@@ -32,6 +32,12 @@ fn near_in(ms: i64, now: Millis, zone: &TimeZone) -> String {
     format!("{day} {}", then.strftime("%H:%M"))
 }
 
+/// A moment as the name of a file, in UTC: `20260301-180005`.
+pub(crate) fn stamp(now: Millis) -> String {
+    let then = zoned(now.0, &TimeZone::UTC);
+    then.map_or_else(|| now.0.to_string(), |then| then.strftime("%Y%m%d-%H%M%S").to_string())
+}
+
 /// The local midnight before `now`.
 pub(crate) fn midnight(now: Millis) -> Millis {
     let start = zoned(now.0, &TimeZone::system()).and_then(|now| now.start_of_day().ok());

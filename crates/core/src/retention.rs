@@ -139,18 +139,11 @@ mod tests {
     fn reference(events: &[Entry]) -> BTreeSet<i64> {
         let mut dropped = BTreeSet::new();
         for (index, event) in events.iter().enumerate().rev() {
-            let superfluous = events
-                .iter()
-                .enumerate()
-                .skip(index + 1)
-                .any(|(later, other)| {
-                    let same =
-                        other.kind.class() == event.kind.class() && other.entity == event.entity;
-                    let between = events[index..later].iter().any(|event| event.boundary);
-                    same && !between
-                        && !dropped.contains(&other.at)
-                        && contains(other.kind, event.kind)
-                });
+            let superfluous = events.iter().enumerate().skip(index + 1).any(|(later, other)| {
+                let same = other.kind.class() == event.kind.class() && other.entity == event.entity;
+                let between = events[index..later].iter().any(|event| event.boundary);
+                same && !between && !dropped.contains(&other.at) && contains(other.kind, event.kind)
+            });
             if superfluous && is_droppable(event.kind) {
                 dropped.insert(event.at);
             }
@@ -160,21 +153,13 @@ mod tests {
 
     fn run(events: &[Entry]) -> BTreeSet<i64> {
         let mut retention = Retention::new();
-        events
-            .iter()
-            .flat_map(|event| retention.push(event))
-            .collect()
+        events.iter().flat_map(|event| retention.push(event)).collect()
     }
 
     fn stream(kinds: &[(EventKind, i64, bool)]) -> Vec<Entry> {
         let numbered = kinds.iter().zip(1..);
         numbered
-            .map(|(&(kind, entity, boundary), at)| Entry {
-                at,
-                kind,
-                entity,
-                boundary,
-            })
+            .map(|(&(kind, entity, boundary), at)| Entry { at, kind, entity, boundary })
             .collect()
     }
 

@@ -140,7 +140,12 @@ impl<'s> Worker<'s> {
 
     fn name(&mut self, prefix: &str) -> String {
         self.made += 1;
-        format!("{prefix}_{}r{}n{}", self.session.as_str().trim_start_matches("ses_"), self.run, self.made)
+        format!(
+            "{prefix}_{}r{}n{}",
+            self.session.as_str().trim_start_matches("ses_"),
+            self.run,
+            self.made
+        )
     }
 
     fn run(&mut self, count: u64) -> Fallible {
@@ -175,7 +180,8 @@ impl<'s> Worker<'s> {
 
     fn turn(&mut self) -> Fallible {
         let id: TurnId = self.name("trn").parse()?;
-        let message = self.message(json!({"role": "user", "time": {"created": 1}, "agent": "build",
+        let message = self
+            .message(json!({"role": "user", "time": {"created": 1}, "agent": "build",
             "model": {"providerID": "p", "modelID": "m"}}))?;
         let text = self.part(&message.id, json!({"type": "text", "text": "do it"}))?;
         let new = NewTurn { id: id.clone(), message, parts: vec![text] };
@@ -213,15 +219,21 @@ impl<'s> Worker<'s> {
                 "content": self.name("do"), "status": "pending", "priority": "low"}))?;
             self.ack(move |tx| tx.set_todos(&session, std::slice::from_ref(&todo)))?;
         }
-        let finish = self.part(&at, json!({"type": "step-finish", "reason": "stop", "cost": 0.25,
-            "tokens": tokens()}))?;
+        let finish = self.part(
+            &at,
+            json!({"type": "step-finish", "reason": "stop", "cost": 0.25,
+            "tokens": tokens()}),
+        )?;
         self.ack(move |tx| tx.put_part(&finish))
     }
 
     fn tool(&mut self, message: &MessageId) -> Fallible {
         let output = "line of output\n".repeat(self.rng.below(600) as usize);
-        let mut part = self.part(message, json!({"type": "tool", "callID": "c", "tool": "bash",
-            "state": {"status": "running", "input": {"command": "ls"}, "time": {"start": 1}}}))?;
+        let mut part = self.part(
+            message,
+            json!({"type": "tool", "callID": "c", "tool": "bash",
+            "state": {"status": "running", "input": {"command": "ls"}, "time": {"start": 1}}}),
+        )?;
         let first = part.clone();
         self.ack(move |tx| tx.put_part(&first))?;
         part.body = serde_json::from_value(json!({"type": "tool", "callID": "c", "tool": "bash",
@@ -261,7 +273,8 @@ fn hold(store: &Store, session: &SessionId) -> Fallible {
     store.write(&worker.ctx, move |tx| tx.create_session(&made)).wait()?;
     let lease = store.lease(&worker.ctx, session, Takeover::IfDead)?;
     worker.ctx = worker.ctx.clone().leased(&lease);
-    let message = worker.message(json!({"role": "user", "time": {"created": 1}, "agent": "build",
+    let message = worker
+        .message(json!({"role": "user", "time": {"created": 1}, "agent": "build",
         "model": {"providerID": "p", "modelID": "m"}}))?;
     let id: TurnId = worker.name("trn").parse()?;
     let at = message.id.clone();
@@ -299,7 +312,8 @@ fn tail(store: &Store, count: usize) -> Fallible {
 fn bulk(store: &Store, seed: u64) -> Fallible {
     let ctx = context()?;
     let mut rng = Rng::new(seed);
-    let page = store.read(&ctx, |r| r.list_sessions(&turnstone_store::SessionFilter::default(), None, 100))?;
+    let page = store
+        .read(&ctx, |r| r.list_sessions(&turnstone_store::SessionFilter::default(), None, 100))?;
     for row in page.items {
         if rng.below(3) == 0 {
             store.delete_session(&ctx, &row.session.id)?;

@@ -182,12 +182,7 @@ pub(crate) struct Released {
 /// Lets go of at most `limit` values the event at `cursor` used.
 ///
 /// A value nobody else uses is gone with this transaction; its file is only doomed, see [`reap`].
-pub(crate) fn release(
-    conn: &Connection,
-    cursor: i64,
-    now: Millis,
-    limit: i64,
-) -> Result<Released> {
+pub(crate) fn release(conn: &Connection, cursor: i64, now: Millis, limit: i64) -> Result<Released> {
     let hashes: Vec<Vec<u8>> = conn
         .prepare_cached("SELECT hash FROM blob_use WHERE cursor = ?1 LIMIT ?2")?
         .query_map((cursor, limit), |row| row.get(0))?

@@ -108,8 +108,7 @@ pub(crate) fn wal_len(database: &Path) -> u64 {
 /// Returns false if a reader or another writer was in the way; nothing is lost then.
 pub(crate) fn truncate_wal(conn: &mut Connection) -> rusqlite::Result<bool> {
     conn.busy_handler(None::<fn(i32) -> bool>)?;
-    let done =
-        conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+    let done = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
     conn.busy_handler(Some(wait_a_little))?;
     Ok(done? == 0)
 }
@@ -125,7 +124,9 @@ fn expect_setting(
             row.get_ref(0).map(|value| match value {
                 rusqlite::types::ValueRef::Integer(n) => n.to_string(),
                 rusqlite::types::ValueRef::Text(t) => String::from_utf8_lossy(t).to_lowercase(),
-                _ => String::new(),
+                rusqlite::types::ValueRef::Null
+                | rusqlite::types::ValueRef::Real(_)
+                | rusqlite::types::ValueRef::Blob(_) => String::new(),
             })
         })
         .map_err(|e| OpenError::from_sqlite(&e, path))?;

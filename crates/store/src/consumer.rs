@@ -80,10 +80,8 @@ impl Tx<'_> {
     ///
     /// Only what the database refuses.
     pub fn forget_consumer(&self, name: &str) -> Result<bool> {
-        let gone = self
-            .conn
-            .prepare_cached("DELETE FROM consumer WHERE name = ?1")?
-            .execute([name])?;
+        let gone =
+            self.conn.prepare_cached("DELETE FROM consumer WHERE name = ?1")?.execute([name])?;
         Ok(gone > 0)
     }
 
@@ -91,9 +89,7 @@ impl Tx<'_> {
         if (0..=self.group.cursor.get()).contains(&cursor.0) {
             return Ok(());
         }
-        Err(StoreError::Invalid(format!(
-            "the log does not reach to {cursor}"
-        )))
+        Err(StoreError::Invalid(format!("the log does not reach to {cursor}")))
     }
 
     /// Marks the consumers that lag too far; returns how many there are new.
@@ -167,10 +163,7 @@ impl Reader<'_> {
     ///
     /// Only what the database refuses.
     pub fn consumer(&self, name: &str) -> Result<Option<Consumer>> {
-        Ok(self
-            .consumers()?
-            .into_iter()
-            .find(|consumer| consumer.name == name))
+        Ok(self.consumers()?.into_iter().find(|consumer| consumer.name == name))
     }
 
     /// All consumers, by name.

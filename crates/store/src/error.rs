@@ -217,10 +217,13 @@ impl StoreError {
     #[must_use]
     pub(crate) fn in_file(self, path: &std::path::Path) -> Self {
         let file = path.to_path_buf();
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the others name no file")]
         match self {
             Self::Full { .. } => Self::Full { file },
             Self::Locked { .. } => Self::Locked { file },
-            Self::Corrupt { reason, file: old } if old.is_relative() => Self::Corrupt { file, reason },
+            Self::Corrupt { reason, file: old } if old.is_relative() => {
+                Self::Corrupt { file, reason }
+            }
             Self::Database { reason, .. } => Self::Database { file, reason },
             Self::ReadOnly { reason, .. } => Self::ReadOnly { file, reason },
             other => other,
@@ -364,6 +367,7 @@ impl OpenError {
 
     pub(crate) fn from_sqlite(error: &rusqlite::Error, path: &std::path::Path) -> Self {
         let path = path.to_path_buf();
+        #[expect(clippy::wildcard_enum_match_arm, reason = "classify makes no others")]
         match classify(error, &path) {
             StoreError::Full { .. } => Self::Full { path },
             StoreError::Locked { .. } => Self::Locked { path },

@@ -1,9 +1,10 @@
 //! Where things are in the data directory (R46): every path is made here.
 
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
+use fs_err::os::unix::fs::OpenOptionsExt;
 
 use crate::error::OpenError;
 
@@ -100,12 +101,12 @@ pub(crate) fn private_dir(path: &Path) -> std::io::Result<()> {
 
 /// Opens or makes a file that only its owner may read.
 pub(crate) fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
-    let file = std::fs::OpenOptions::new()
+    let file = fs::OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .open(path);
-    file.map_err(|e| std::io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+        .open(path)?;
+    Ok(file.into_parts().0)
 }

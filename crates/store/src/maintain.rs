@@ -41,19 +41,13 @@ impl Budget {
     /// At most this many steps; a step is one short transaction.
     #[must_use]
     pub fn steps(steps: u64) -> Self {
-        Self {
-            steps,
-            go_on: Box::new(|| true),
-        }
+        Self { steps, go_on: Box::new(|| true) }
     }
 
     /// As long as `go_on` says so; it is asked before every step.
     #[must_use]
     pub fn while_true(go_on: impl FnMut() -> bool + 'static) -> Self {
-        Self {
-            steps: u64::MAX,
-            go_on: Box::new(go_on),
-        }
+        Self { steps: u64::MAX, go_on: Box::new(go_on) }
     }
 
     pub(crate) fn is_left(&mut self) -> bool {
@@ -168,16 +162,12 @@ impl Store {
         done: &mut Maintained,
     ) -> Result<bool> {
         let (stale, bytes) = (ctx.now.plus(-upkeep.lag_ms), upkeep.lag_bytes);
-        if !self
-            .read(ctx, |r| consumer::laggards(r.conn, stale, bytes))?
-            .is_empty()
-        {
+        if !self.read(ctx, |r| consumer::laggards(r.conn, stale, bytes))?.is_empty() {
             if !budget.spend() {
                 return Ok(false);
             }
-            done.marked_consumers = self
-                .write(ctx, move |tx| tx.mark_laggards(stale, bytes))
-                .wait()?;
+            done.marked_consumers =
+                self.write(ctx, move |tx| tx.mark_laggards(stale, bytes)).wait()?;
         }
         let recent = ctx.now.plus(-upkeep.grace_ms);
         let limit = self.read(ctx, |r| compact::limit(r.conn, recent, stale))?;
@@ -189,9 +179,7 @@ impl Store {
             if !budget.spend() {
                 return Ok(false);
             }
-            let forgotten = self
-                .write(ctx, move |tx| forget_keys(tx.conn, oldest))
-                .wait()?;
+            let forgotten = self.write(ctx, move |tx| forget_keys(tx.conn, oldest)).wait()?;
             done.forgotten_keys += forgotten as u64;
         }
         Ok(compacted.finished)
@@ -212,9 +200,7 @@ impl Store {
             }
             let batch = batch.to_vec();
             let doom = move |tx: &Tx<'_>| {
-                batch
-                    .iter()
-                    .try_for_each(|hash| blob::doom(tx.conn, &hash.0, tx.now()))
+                batch.iter().try_for_each(|hash| blob::doom(tx.conn, &hash.0, tx.now()))
             };
             self.write(ctx, doom).wait()?;
         }

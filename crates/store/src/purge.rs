@@ -140,9 +140,8 @@ impl Tx<'_> {
 
     /// Writes tombstones of hidden sessions; returns true if there may be more.
     fn announce(&self, limit: usize) -> Result<bool> {
-        let mut statement = self
-            .conn
-            .prepare_cached("SELECT session FROM purge WHERE announced = 0 LIMIT ?1")?;
+        let mut statement =
+            self.conn.prepare_cached("SELECT session FROM purge WHERE announced = 0 LIMIT ?1")?;
         let nums: Vec<i64> = statement
             .query_map([limit as i64], |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?;
@@ -181,7 +180,8 @@ impl Tx<'_> {
                 return Ok(true);
             }
         }
-        if self.release_values(session)? || self.conn.prepare_cached(EVENTS)?.execute([session])? > 0
+        if self.release_values(session)?
+            || self.conn.prepare_cached(EVENTS)?.execute([session])? > 0
         {
             return Ok(true);
         }

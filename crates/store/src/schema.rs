@@ -247,6 +247,16 @@ CREATE INDEX search_doc_owner ON search_doc (session, message);
 
 /// The projection tables, in the order in which they can be emptied.
 pub(crate) const PROJECTIONS: &[&str] = &[
-    "diff", "share", "input", "approval", "request", "turn", "todo", "part", "message", "session",
-    "project_alias", "project",
+    "diff",
+    "share",
+    "input",
+    "approval",
+    "request",
+    "turn",
+    "todo",
+    "part",
+    "message",
+    "session",
+    "project_alias",
+    "project",
 ];

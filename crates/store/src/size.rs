@@ -101,21 +101,13 @@ impl Store {
 }
 
 fn folder_len(path: &Path) -> Result<u64> {
-    let files = fs_err::read_dir(path)?
-        .flatten()
-        .filter_map(|file| file.metadata().ok());
-    Ok(files
-        .filter(std::fs::Metadata::is_file)
-        .map(|m| m.len())
-        .sum())
+    let files = fs_err::read_dir(path)?.flatten().filter_map(|file| file.metadata().ok());
+    Ok(files.filter(std::fs::Metadata::is_file).map(|m| m.len()).sum())
 }
 
 impl Reader<'_> {
     fn sizes(&self, top: usize) -> Result<Sizes> {
-        let pragma = |name| {
-            self.conn
-                .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
-        };
+        let pragma = |name| self.conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         let mut sizes = Sizes {
             free: whole(pragma("freelist_count")? * pragma("page_size")?),
             kinds: self.kind_sizes()?,
@@ -138,11 +130,7 @@ impl Reader<'_> {
         for consumer in consumers(self.conn)? {
             let bytes = bytes_after(self.conn, consumer.cursor, u64::MAX)?;
             let (name, resync) = (consumer.name, consumer.resync);
-            sizes.consumers.push(ConsumerSize {
-                name,
-                bytes,
-                resync,
-            });
+            sizes.consumers.push(ConsumerSize { name, bytes, resync });
         }
         Ok(sizes)
     }
@@ -170,18 +158,9 @@ impl Reader<'_> {
             let code = row.get(0)?;
             let kind = EventKind::from_code(code)
                 .ok_or_else(|| StoreError::Internal(format!("event kind {code}")))?;
-            let stubs = if kind.is_bare() {
-                0
-            } else {
-                whole(row.get(2)?)
-            };
+            let stubs = if kind.is_bare() { 0 } else { whole(row.get(2)?) };
             let (rows, bytes) = (whole(row.get(1)?), whole(row.get(3)?));
-            kinds.push(KindSize {
-                kind,
-                rows,
-                stubs,
-                bytes,
-            });
+            kinds.push(KindSize { kind, rows, stubs, bytes });
         }
         Ok(kinds)
     }
@@ -202,10 +181,7 @@ impl Reader<'_> {
         let mut sessions = Vec::new();
         while let Some(row) = rows.next()? {
             let session = parse_stored(row.get(0)?)?;
-            sessions.push(SessionSize {
-                session,
-                bytes: whole(row.get(1)?),
-            });
+            sessions.push(SessionSize { session, bytes: whole(row.get(1)?) });
         }
         Ok(sessions)
     }

@@ -104,9 +104,10 @@ impl Store {
         })?;
         drop(guard);
         let marker = poison_marker(&layout);
-        let writer = Writer::start(conn, blobs.clone(), path, marker, watch.clone()).map_err(|e| {
-            OpenError::Directory { path: layout.root().to_path_buf(), reason: e.to_string() }
-        })?;
+        let writer =
+            Writer::start(conn, blobs.clone(), path, marker, watch.clone()).map_err(|e| {
+                OpenError::Directory { path: layout.root().to_path_buf(), reason: e.to_string() }
+            })?;
         let mode = Mode::Write { writer, owner };
         let (readers, recovered) = (Mutex::default(), Recovered::default());
         let mut store = Self { layout, blobs, watch, mode, readers, recovered };
@@ -258,10 +259,9 @@ impl Store {
     fn owner(&self) -> Result<&Owner> {
         match &self.mode {
             Mode::Write { owner, .. } => Ok(owner),
-            Mode::ReadOnly { reason } => Err(StoreError::ReadOnly {
-                file: self.layout.database(),
-                reason: reason.clone(),
-            }),
+            Mode::ReadOnly { reason } => {
+                Err(StoreError::ReadOnly { file: self.layout.database(), reason: reason.clone() })
+            }
         }
     }
 
@@ -358,7 +358,8 @@ fn unusable(path: &std::path::Path, error: &std::io::Error) -> OpenError {
 /// One process at a time opens, upgrades and sweeps.
 fn open_lock(layout: &Layout) -> Result<File, OpenError> {
     let path = layout.locks().join("open");
-    let fail = |e: std::io::Error| OpenError::Directory { path: path.clone(), reason: e.to_string() };
+    let fail =
+        |e: std::io::Error| OpenError::Directory { path: path.clone(), reason: e.to_string() };
     let file = private_file(&path).map_err(fail)?;
     file.lock().map_err(fail)?;
     Ok(file)

@@ -197,10 +197,10 @@ impl<'a> Tx<'a> {
         if draft.right == Right::Anybody || !draft.kind.is_turn_owned() {
             return Ok(None);
         }
-        if let Some(lease) = &self.ctx.lease {
-            if self.session_id(session)? == lease.session {
-                return Ok(Some(lease));
-            }
+        if let Some(lease) = &self.ctx.lease
+            && self.session_id(session)? == lease.session
+        {
+            return Ok(Some(lease));
         }
         let open = self
             .conn

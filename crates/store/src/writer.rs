@@ -404,6 +404,7 @@ impl Bench {
     fn after_failed_commit(&mut self, error: &rusqlite::Error) -> StoreError {
         self.roll_back();
         let answer = classify(error, &self.file);
+        #[expect(clippy::wildcard_enum_match_arm, reason = "whatever may not pass by itself")]
         match answer {
             StoreError::Full { .. } | StoreError::Locked { .. } => answer,
             _ => {

@@ -51,8 +51,11 @@ fn a_session_goes_with_its_children_and_readers_learn_of_it() {
     let news = store.read(&ctx(), |r| r.log_after(before, 100)).expect("log").events;
     let gone: Vec<_> = news.iter().filter(|e| e.kind == EventKind::SessionDeleted).collect();
     assert_eq!(gone.len(), 4);
-    assert!(gone.iter().all(|e| e.payload.as_ref().is_some_and(|p| p["directory"] == "/home/ada/p")));
-    let left = store.read(&ctx(), |r| r.list_sessions(&SessionFilter::default(), None, 10)).expect("list");
+    assert!(
+        gone.iter().all(|e| e.payload.as_ref().is_some_and(|p| p["directory"] == "/home/ada/p"))
+    );
+    let left =
+        store.read(&ctx(), |r| r.list_sessions(&SessionFilter::default(), None, 10)).expect("list");
     assert_eq!(left.items.len(), 1);
 }
 
@@ -62,7 +65,9 @@ fn purging_leaves_the_tombstone_and_nothing_else() {
     let store = family(dir.path());
     store.delete_session(&ctx(), &sid("ses_root")).expect("deleted");
     purge(&store);
-    for event in log(&store).iter().filter(|e| e.session.as_ref().is_some_and(|s| s.as_str() != "ses_other")) {
+    for event in
+        log(&store).iter().filter(|e| e.session.as_ref().is_some_and(|s| s.as_str() != "ses_other"))
+    {
         assert!(event.is_stub() || event.kind == EventKind::SessionDeleted, "{event:?}");
     }
     let conn = raw(dir.path());
@@ -72,11 +77,16 @@ fn purging_leaves_the_tombstone_and_nothing_else() {
     assert_eq!(count("SELECT count(*) FROM session"), 1);
     assert_eq!(count("SELECT count(*) FROM purge"), 0);
     // Numbers still have no gap: the stub stands for all before the tombstone.
-    let stream = store.read(&ctx(), |r| r.stream_after(&sid("ses_g1"), Default::default(), 10)).expect("stream");
+    let stream = store
+        .read(&ctx(), |r| r.stream_after(&sid("ses_g1"), Default::default(), 10))
+        .expect("stream");
     let spans: Vec<_> = stream.events.iter().map(|e| (e.seq.map(|s| s.0), e.span)).collect();
     assert_eq!(spans, [(Some(3), 3), (Some(4), 1)]);
     assert!(store.verify_projections(&ctx()).expect("verifies").is_empty());
-    assert_eq!(store.read(&ctx(), |r| r.get_part(&sid("ses_other"), &pid("prt_o"))).expect("stays"), text("ses_other", "msg_o", "prt_o", "stays"));
+    assert_eq!(
+        store.read(&ctx(), |r| r.get_part(&sid("ses_other"), &pid("prt_o"))).expect("stays"),
+        text("ses_other", "msg_o", "prt_o", "stays")
+    );
 }
 
 #[test]
@@ -123,7 +133,11 @@ fn deleting_a_busy_session_aborts_its_turn_first() {
     let store = with_sessions(dir.path(), &["ses_a"]);
     let lease = store.lease(&ctx(), &sid("ses_a"), Takeover::IfDead).expect("lease");
     let owned = ctx().leased(&lease);
-    let new = NewTurn { id: "trn_1".parse().expect("id"), message: user("ses_a", "msg_u", 1), parts: vec![] };
+    let new = NewTurn {
+        id: "trn_1".parse().expect("id"),
+        message: user("ses_a", "msg_u", 1),
+        parts: vec![],
+    };
     store.write(&owned, move |tx| tx.begin_turn(&new)).wait().expect("begins");
     store.delete_session(&ctx(), &sid("ses_a")).expect("deleted");
     let ended = log(&store).into_iter().find(|e| e.kind == EventKind::TurnEnded).expect("ended");
@@ -139,7 +153,9 @@ fn a_large_family_goes_as_one_for_readers() {
     let store = with_sessions(dir.path(), &["ses_root"]);
     for chunk in 0..6 {
         write(&store, move |tx| {
-            (0..25).try_for_each(|n| tx.create_session(&child(&format!("ses_k{}", chunk * 25 + n), "ses_root")).map(drop))
+            (0..25).try_for_each(|n| {
+                tx.create_session(&child(&format!("ses_k{}", chunk * 25 + n), "ses_root")).map(drop)
+            })
         })
         .expect("made");
     }
@@ -147,7 +163,8 @@ fn a_large_family_goes_as_one_for_readers() {
     assert_eq!(deleted.sessions.len(), 151);
     purge(&store);
     assert!(store.stats().expect("stats").most_rows() <= 500);
-    let tombstones = log(&store).into_iter().filter(|e| e.kind == EventKind::SessionDeleted).count();
+    let tombstones =
+        log(&store).into_iter().filter(|e| e.kind == EventKind::SessionDeleted).count();
     assert_eq!(tombstones, 151);
 }
 
@@ -156,7 +173,10 @@ fn an_unknown_session_is_not_deleted_and_says_so() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let events = log(&store).len();
-    assert!(matches!(store.delete_session(&ctx(), &sid("ses_none")), Err(StoreError::NoSession(_))));
+    assert!(matches!(
+        store.delete_session(&ctx(), &sid("ses_none")),
+        Err(StoreError::NoSession(_))
+    ));
     assert_eq!(log(&store).len(), events);
 }
 
@@ -164,7 +184,11 @@ fn an_unknown_session_is_not_deleted_and_says_so() {
 fn a_shared_session_fills_its_outbox_and_keeps_its_secret_out_of_the_log() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let share = ShareRecord { id: "sh1".into(), secret: "s3cr3t-value".into(), url: "https://x/share/sh1".into() };
+    let share = ShareRecord {
+        id: "sh1".into(),
+        secret: "s3cr3t-value".into(),
+        url: "https://x/share/sh1".into(),
+    };
     let put = share.clone();
     write(&store, move |tx| tx.put_share(&sid("ses_a"), &put)).expect("shared");
     write(&store, |tx| tx.put_message(&user("ses_a", "msg_1", 1))).expect("written");
@@ -180,5 +204,8 @@ fn a_shared_session_fills_its_outbox_and_keeps_its_secret_out_of_the_log() {
     write(&store, |tx| tx.put_message(&user("ses_a", "msg_2", 1))).expect("written");
     let after = store.read(&ctx(), |r| r.outbox(&sid("ses_a"), last, 10)).expect("outbox");
     assert_eq!(after.len(), 0, "nothing is sent for a session that is shared no longer");
-    assert_eq!(store.read(&ctx(), |r| r.last_cursor()).expect("cursor"), Cursor(log(&store).last().expect("event").cursor.0));
+    assert_eq!(
+        store.read(&ctx(), |r| r.last_cursor()).expect("cursor"),
+        Cursor(log(&store).last().expect("event").cursor.0)
+    );
 }

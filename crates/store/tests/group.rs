@@ -65,7 +65,8 @@ fn a_mutation_over_the_limit_is_refused_and_a_large_one_gets_a_group_of_its_own(
             Ok(())
         })
     };
-    let tickets: Vec<_> = (0..12).map(|n| messages(n * 1000, if n % 3 == 0 { 150 } else { 30 })).collect();
+    let tickets: Vec<_> =
+        (0..12).map(|n| messages(n * 1000, if n % 3 == 0 { 150 } else { 30 })).collect();
     for ticket in tickets {
         ticket.wait().expect("fits");
     }

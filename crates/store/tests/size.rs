@@ -35,23 +35,12 @@ impl Case {
             "directory": "/p", "title": "t", "version": "1", "time": {"created": 1, "updated": 1}}));
         let project: Project =
             made(json!({"id": "p1", "worktree": "/p", "time": {"created": 1, "updated": 1}}));
-        let body = made(
-            json!({"role": "user", "time": {"created": 1}, "agent": "build",
-            "model": {"providerID": "p", "modelID": "m"}}),
-        );
+        let body = made(json!({"role": "user", "time": {"created": 1}, "agent": "build",
+            "model": {"providerID": "p", "modelID": "m"}}));
         let (id, part): (SessionId, PartId) =
             ("ses_1".parse().expect("id"), "prt_1".parse().expect("id"));
-        let message = Message {
-            id: "msg_1".parse().expect("id"),
-            session: id.clone(),
-            body,
-        };
-        let case = Self {
-            store,
-            ctx,
-            session: id,
-            part,
-        };
+        let message = Message { id: "msg_1".parse().expect("id"), session: id.clone(), body };
+        let case = Self { store, ctx, session: id, part };
         let first = case.text(String::new(), false);
         let start = case.store.write(&case.ctx, move |tx| {
             tx.put_project(&project)?;
@@ -64,22 +53,13 @@ impl Case {
     }
 
     fn text(&self, text: String, ended: bool) -> Part {
-        let time = if ended {
-            json!({"start": 1, "end": 2})
-        } else {
-            json!({"start": 1})
-        };
+        let time = if ended { json!({"start": 1, "end": 2}) } else { json!({"start": 1}) };
         let mut body: PartBody = made(json!({"type": "text", "text": "", "time": time}));
         if let PartBody::Text(body) = &mut body {
             body.text = text;
         }
         let (id, session) = (self.part.clone(), self.session.clone());
-        Part {
-            id,
-            session,
-            message: "msg_1".parse().expect("id"),
-            body,
-        }
+        Part { id, session, message: "msg_1".parse().expect("id"), body }
     }
 
     fn append(&self, delta: String) -> Ticket<()> {
@@ -125,58 +105,27 @@ impl Case {
 #[test]
 fn ten_megabytes_of_deltas_take_little_more_than_the_text() {
     // In memory where there is a place for it: sizes do not depend on the disk, patience does.
-    let dir = tempfile::tempdir_in("/dev/shm")
-        .or_else(|_| tempfile::tempdir())
-        .expect("temp dir");
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("temp dir");
     let case = Case::new(dir.path());
     let (text, peak) = case.stream(FLIGHT, TEXT / DELTA);
-    let (events, commits) = (
-        case.sizes().kinds,
-        case.store
-            .stats()
-            .map_or(0, turnstone_store::WriterStats::commits),
-    );
+    let (events, commits) =
+        (case.sizes().kinds, case.store.stats().map_or(0, turnstone_store::WriterStats::commits));
     let end = case.text(text.clone(), true);
-    case.store
-        .write(&case.ctx, move |tx| tx.put_part(&end))
-        .wait()
-        .expect("sealed");
-    let upkeep = Upkeep {
-        grace_ms: 0,
-        ..Upkeep::default()
-    };
-    let done = case
-        .store
-        .maintain_with(&case.ctx, Budget::unlimited(), &upkeep)
-        .expect("done");
+    case.store.write(&case.ctx, move |tx| tx.put_part(&end)).wait().expect("sealed");
+    let upkeep = Upkeep { grace_ms: 0, ..Upkeep::default() };
+    let done = case.store.maintain_with(&case.ctx, Budget::unlimited(), &upkeep).expect("done");
     let (after, sizes) = (case.files(), case.sizes());
 
-    println!(
-        "{commits} commits; peak {:.2}, after {:.3} of the text",
-        of(peak),
-        of(after)
-    );
+    println!("{commits} commits; peak {:.2}, after {:.3} of the text", of(peak), of(after));
     println!("{events:?}\n{done:?}\n{sizes:#?}");
     assert!(of(peak) <= 2.5, "{peak} bytes at the peak");
     assert!(of(after - sizes.search) <= 1.3, "{after} bytes afterwards");
-    let part = case
-        .store
-        .read(&case.ctx, |r| r.get_part(&case.session, &case.part));
+    let part = case.store.read(&case.ctx, |r| r.get_part(&case.session, &case.part));
     assert!(matches!(part.expect("part").body, PartBody::Text(body) if body.text == text));
-    let parts = [
-        sizes.log,
-        sizes.text,
-        sizes.blobs,
-        sizes.projections,
-        sizes.search,
-        sizes.other,
-    ];
+    let parts = [sizes.log, sizes.text, sizes.blobs, sizes.projections, sizes.search, sizes.other];
     let inside: u64 = parts.iter().sum::<u64>() + sizes.free;
     // Pages that belong to no table: one in 800 or so maps the others.
-    assert!(
-        inside <= sizes.database && sizes.database - inside < 64 * 4096,
-        "{sizes:?}"
-    );
+    assert!(inside <= sizes.database && sizes.database - inside < 64 * 4096, "{sizes:?}");
 }
 
 fn of(bytes: u64) -> f64 {

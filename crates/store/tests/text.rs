@@ -24,7 +24,12 @@ fn open_text(text: &str) -> turnstone_core::model::Part {
 }
 
 fn sealed(text: &str) -> turnstone_core::model::Part {
-    part("ses_a", "msg_a", "prt_t", json!({"type": "text", "text": text, "time": {"start": 1, "end": 2}}))
+    part(
+        "ses_a",
+        "msg_a",
+        "prt_t",
+        json!({"type": "text", "text": text, "time": {"start": 1, "end": 2}}),
+    )
 }
 
 fn say(store: &Store, delta: &'static str) {
@@ -48,7 +53,10 @@ fn deltas_are_durable_when_acknowledged_and_read_back_in_order() {
     let store = open(dir.path());
     assert_eq!(stored_text(&store), "Grüße an alle 🦀");
     let deltas: Vec<_> = log(&store).into_iter().filter_map(|e| e.delta).collect();
-    assert_eq!(deltas.iter().map(|d| d.text.as_str()).collect::<Vec<_>>(), ["Grüße", " an ", "alle 🦀"]);
+    assert_eq!(
+        deltas.iter().map(|d| d.text.as_str()).collect::<Vec<_>>(),
+        ["Grüße", " an ", "alle 🦀"]
+    );
     assert_eq!(deltas[1].from, "Grüße".len() as i64);
 }
 
@@ -76,12 +84,18 @@ fn sealing_keeps_the_text_where_it_is() {
     let store = streaming(dir.path());
     say(&store, "the whole answer  ");
     // OpenCode trims the end when the text ends.
-    assert_eq!(write(&store, |tx| tx.put_part(&sealed("the whole answer"))).expect("sealed"), Changed::Updated);
+    assert_eq!(
+        write(&store, |tx| tx.put_part(&sealed("the whole answer"))).expect("sealed"),
+        Changed::Updated
+    );
     assert_eq!(stored_text(&store), "the whole answer");
     let last = log(&store).pop().and_then(|e| e.payload).expect("payload");
     assert_eq!(last["text"]["len"], 16);
     assert_eq!(last["data"]["text"], "", "the text is not stored again");
-    assert_eq!(write(&store, |tx| tx.put_part(&sealed("the whole answer"))).expect("again"), Changed::No);
+    assert_eq!(
+        write(&store, |tx| tx.put_part(&sealed("the whole answer"))).expect("again"),
+        Changed::No
+    );
     // What was streamed stays as it was, so text that was cut back is not gone on with.
     let on = write(&store, |tx| tx.append_text(&sid("ses_a"), &pid("prt_t"), ", and more"));
     assert!(matches!(on, Err(StoreError::Invalid(_))), "{on:?}");
@@ -106,7 +120,10 @@ fn text_a_part_was_created_with_is_where_deltas_go_on() {
 fn only_texts_can_be_appended_to() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = streaming(dir.path());
-    write(&store, |tx| tx.put_part(&part("ses_a", "msg_a", "prt_s", json!({"type": "step-start"})))).expect("put");
+    write(&store, |tx| {
+        tx.put_part(&part("ses_a", "msg_a", "prt_s", json!({"type": "step-start"})))
+    })
+    .expect("put");
     let wrong = write(&store, |tx| tx.append_text(&sid("ses_a"), &pid("prt_s"), "x"));
     assert!(matches!(wrong, Err(StoreError::Invalid(_))));
     let missing = write(&store, |tx| tx.append_text(&sid("ses_a"), &pid("prt_none"), "x"));
@@ -121,22 +138,35 @@ fn long_text_crosses_many_rows_without_splitting_characters() {
     for n in 0..300 {
         let delta = "é漢🦀".repeat(1 + (n * 37) % 900);
         all.push_str(&delta);
-        write(&store, move |tx| tx.append_text(&sid("ses_a"), &pid("prt_t"), &delta)).expect("appended");
+        write(&store, move |tx| tx.append_text(&sid("ses_a"), &pid("prt_t"), &delta))
+            .expect("appended");
     }
     assert_eq!(stored_text(&store), all);
-    let streamed: String = log(&store).into_iter().filter_map(|e| e.delta).map(|d| d.text).collect();
+    let streamed: String =
+        log(&store).into_iter().filter_map(|e| e.delta).map(|d| d.text).collect();
     assert_eq!(streamed, all);
-    let longest: i64 = raw(dir.path()).query_row("SELECT max(octet_length(text)) FROM chunk", [], |r| r.get(0)).expect("rows");
+    let longest: i64 = raw(dir.path())
+        .query_row("SELECT max(octet_length(text)) FROM chunk", [], |r| r.get(0))
+        .expect("rows");
     assert!(longest <= 16 * 1024, "{longest}");
 }
 
 fn tool(id: &str, status: &str, output: &str) -> turnstone_core::model::Part {
     let state = match status {
-        "running" => json!({"status": "running", "input": {"content": output}, "time": {"start": 1}}),
-        _ => json!({"status": "completed", "input": {"content": output}, "output": output, "title": "t",
-                    "metadata": {"copy": output}, "time": {"start": 1, "end": 2}}),
+        "running" => {
+            json!({"status": "running", "input": {"content": output}, "time": {"start": 1}})
+        }
+        _ => {
+            json!({"status": "completed", "input": {"content": output}, "output": output, "title": "t",
+                    "metadata": {"copy": output}, "time": {"start": 1, "end": 2}})
+        }
     };
-    part("ses_a", "msg_a", id, json!({"type": "tool", "callID": "c", "tool": "write", "state": state}))
+    part(
+        "ses_a",
+        "msg_a",
+        id,
+        json!({"type": "tool", "callID": "c", "tool": "write", "state": state}),
+    )
 }
 
 #[test]
@@ -151,7 +181,9 @@ fn a_large_value_is_stored_once_however_often_it_is_written() {
         tx.put_part(&tool("prt_2", "completed", &sent))
     })
     .expect("written");
-    let (rows, bytes): (i64, i64) = raw(dir.path()).query_row("SELECT count(*), sum(size) FROM blob", [], |r| Ok((r.get(0)?, r.get(1)?))).expect("blobs");
+    let (rows, bytes): (i64, i64) = raw(dir.path())
+        .query_row("SELECT count(*), sum(size) FROM blob", [], |r| Ok((r.get(0)?, r.get(1)?)))
+        .expect("blobs");
     assert_eq!((rows, bytes), (1, output.len() as i64));
     let part = store.read(&ctx(), |r| r.get_part(&sid("ses_a"), &pid("prt_2"))).expect("part");
     assert_eq!(part, tool("prt_2", "completed", &output));
@@ -164,7 +196,8 @@ fn a_value_over_the_limit_is_a_file_and_its_damage_is_said() {
     let image = "A".repeat(700_000);
     let sent = image.clone();
     write(&store, move |tx| tx.put_part(&tool("prt_1", "completed", &sent))).expect("written");
-    let files: Vec<_> = fs::read_dir(dir.path().join("blob")).expect("blob")
+    let files: Vec<_> = fs::read_dir(dir.path().join("blob"))
+        .expect("blob")
         .flat_map(|folder| fs::read_dir(folder.expect("entry").path()).expect("folder"))
         .map(|file| file.expect("entry").path())
         .collect();
@@ -188,5 +221,8 @@ fn a_part_event_says_what_was_written_at_that_time() {
     say(&store, "one");
     write(&store, |tx| tx.put_part(&sealed("one"))).expect("sealed");
     let kinds: Vec<_> = log(&store).iter().map(|e| e.kind).collect();
-    assert_eq!(kinds[kinds.len() - 3..], [EventKind::PartUpdated, EventKind::PartDelta, EventKind::PartUpdated]);
+    assert_eq!(
+        kinds[kinds.len() - 3..],
+        [EventKind::PartUpdated, EventKind::PartDelta, EventKind::PartUpdated]
+    );
 }

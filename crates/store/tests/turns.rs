@@ -59,8 +59,13 @@ fn allow_once() -> RequestState {
 }
 
 fn running_tool(id: &str) -> turnstone_core::model::Part {
-    part(SES, "msg_a", id, json!({"type": "tool", "callID": "c1", "tool": "bash", "state":
-        {"status": "running", "input": {"command": "make"}, "metadata": {"pid": 7}, "time": {"start": 5}}}))
+    part(
+        SES,
+        "msg_a",
+        id,
+        json!({"type": "tool", "callID": "c1", "tool": "bash", "state":
+        {"status": "running", "input": {"command": "make"}, "metadata": {"pid": 7}, "time": {"start": 5}}}),
+    )
 }
 
 #[test]
@@ -70,7 +75,12 @@ fn ending_a_turn_closes_its_tools_texts_and_messages_in_one_transaction() {
     store
         .write(&owned, |tx| {
             tx.put_message(&assistant(SES, "msg_a", 2))?;
-            tx.put_part(&part(SES, "msg_a", "prt_t", json!({"type": "text", "text": "", "time": {"start": 3}})))?;
+            tx.put_part(&part(
+                SES,
+                "msg_a",
+                "prt_t",
+                json!({"type": "text", "text": "", "time": {"start": 3}}),
+            ))?;
             tx.append_text(&sid(SES), &pid("prt_t"), "so far")?;
             tx.put_part(&running_tool("prt_x"))?;
             tx.ask(&ask("per_1"))
@@ -85,12 +95,18 @@ fn ending_a_turn_closes_its_tools_texts_and_messages_in_one_transaction() {
     let MessageBody::Assistant(body) = &message.message.body else { panic!("an assistant") };
     assert!(body.time.completed.is_some() && body.error.is_some());
     let PartBody::Text(text) = &message.parts[0].body else { panic!("text") };
-    assert_eq!((text.text.as_str(), text.time.as_ref().and_then(|t| t.end.clone()).is_some()), ("so far", true));
+    assert_eq!(
+        (text.text.as_str(), text.time.as_ref().and_then(|t| t.end.clone()).is_some()),
+        ("so far", true)
+    );
     let PartBody::Tool(tool) = &message.parts[1].body else { panic!("a tool") };
     let ToolState::Error { input, metadata, .. } = &tool.state else { panic!("closed") };
     assert_eq!(input, &json!({"command": "make"}), "what it had is kept");
     assert_eq!(metadata.as_ref().and_then(|m| m.get("pid")), Some(&json!(7)));
-    assert_eq!(store.read(&ctx(), |r| r.request_state("per_1")).expect("state"), RequestState::Withdrawn);
+    assert_eq!(
+        store.read(&ctx(), |r| r.request_state("per_1")).expect("state"),
+        RequestState::Withdrawn
+    );
     assert_eq!(store.read(&ctx(), |r| r.status(&sid(SES))).expect("status"), Status::Idle);
 }
 
@@ -134,7 +150,13 @@ fn while_a_turn_is_open_only_the_holder_of_the_lease_writes_its_rows() {
     assert!(matches!(removal, Err(StoreError::Busy(_))), "R45");
     // Metadata, todos, replies and shares need no lease (R27).
     write(&store, |tx| tx.set_todos(&sid(SES), &[])).expect("todos");
-    write(&store, |tx| tx.update_session(&sid(SES), |s| { s.title = "new".to_owned(); Ok(()) })).expect("renamed");
+    write(&store, |tx| {
+        tx.update_session(&sid(SES), |s| {
+            s.title = "new".to_owned();
+            Ok(())
+        })
+    })
+    .expect("renamed");
     // A takeover fences the former holder.
     let second = open(dir.path());
     let taken = second.lease(&ctx(), &sid(SES), Takeover::Force).expect("taken");
@@ -168,9 +190,15 @@ fn a_waiting_turn_outlives_its_owner_and_its_request_can_be_answered_by_the_next
     assert_eq!(pending, [ask("per_1")]);
     let id = ask("per_1").id;
     let answered = id.clone();
-    assert_eq!(write(&store, move |tx| tx.resolve(&answered, &allow_once())).expect("answered"), Changed::Updated);
+    assert_eq!(
+        write(&store, move |tx| tx.resolve(&answered, &allow_once())).expect("answered"),
+        Changed::Updated
+    );
     let repeated = id.clone();
-    assert_eq!(write(&store, move |tx| tx.resolve(&repeated, &allow_once())).expect("again"), Changed::No);
+    assert_eq!(
+        write(&store, move |tx| tx.resolve(&repeated, &allow_once())).expect("again"),
+        Changed::No
+    );
     let changed = write(&store, move |tx| tx.resolve(&id, &RequestState::Withdrawn));
     assert!(matches!(changed, Err(StoreError::Conflict { .. })), "the first answer counts");
     // The next runner that leases the session resumes it, exactly once.
@@ -188,7 +216,8 @@ fn an_answer_must_fit_its_question() {
     let store = with_sessions(dir.path(), &[SES]);
     write(&store, |tx| tx.ask(&ask("per_1"))).expect("asked");
     let id = ask("per_1").id;
-    let wrong = write(&store, move |tx| tx.resolve(&id, &RequestState::Answered { answers: vec![] }));
+    let wrong =
+        write(&store, move |tx| tx.resolve(&id, &RequestState::Answered { answers: vec![] }));
     assert!(matches!(wrong, Err(StoreError::Invalid(_))));
     let nobody: Request = ask("per_2");
     let missing = write(&store, move |tx| tx.resolve(&nobody.id, &allow_once()));
@@ -215,14 +244,24 @@ fn prompts_during_a_run_are_admitted_once_and_promoted_once() {
     admit("msg_2", "steer it", Delivery::Steer).expect("admitted");
     admit("msg_3", "third", Delivery::Queue).expect("admitted");
     assert_eq!(admit("msg_1", "first", Delivery::Queue).expect("a repeat"), first);
-    assert!(matches!(admit("msg_1", "other words", Delivery::Queue), Err(StoreError::Conflict { .. })));
+    assert!(matches!(
+        admit("msg_1", "other words", Delivery::Queue),
+        Err(StoreError::Conflict { .. })
+    ));
     assert!(matches!(admit("msg_1", "first", Delivery::Steer), Err(StoreError::Conflict { .. })));
-    assert!(matches!(admit("msg_u", "do it", Delivery::Steer), Err(StoreError::Conflict { .. })), "used by a turn");
+    assert!(
+        matches!(admit("msg_u", "do it", Delivery::Steer), Err(StoreError::Conflict { .. })),
+        "used by a turn"
+    );
     let waiting = store.read(&ctx(), |r| r.inbox(&sid(SES))).expect("inbox");
-    assert_eq!(waiting.iter().map(|a| a.message.as_str()).collect::<Vec<_>>(), ["msg_1", "msg_2", "msg_3"]);
+    assert_eq!(
+        waiting.iter().map(|a| a.message.as_str()).collect::<Vec<_>>(),
+        ["msg_1", "msg_2", "msg_3"]
+    );
     // A steer admitted after the cutoff waits for the next call.
     let cutoff = first.admitted;
-    let none = store.write(&owned, move |tx| tx.promote(&sid(SES), Delivery::Steer, Some(cutoff))).wait();
+    let none =
+        store.write(&owned, move |tx| tx.promote(&sid(SES), Delivery::Steer, Some(cutoff))).wait();
     assert_eq!(none.expect("nothing yet"), None);
     finish(&store, &owned, Outcome::Aborted).expect("abort keeps the inbox");
     let other = open(dir.path());
@@ -231,7 +270,10 @@ fn prompts_during_a_run_are_admitted_once_and_promoted_once() {
             .into_iter()
             .map(|store| {
                 scope.spawn(move || {
-                    store.write(&ctx(), |tx| tx.promote(&sid(SES), Delivery::Queue, None)).wait().expect("promotes")
+                    store
+                        .write(&ctx(), |tx| tx.promote(&sid(SES), Delivery::Queue, None))
+                        .wait()
+                        .expect("promotes")
                 })
             })
             .collect();
@@ -239,17 +281,28 @@ fn prompts_during_a_run_are_admitted_once_and_promoted_once() {
     });
     taken.sort();
     assert_eq!(taken, ["msg_1", "msg_3"], "each exactly once");
-    let order: Vec<_> = log(&store).into_iter().filter(|e| e.kind == EventKind::InputPromoted).collect();
-    assert_eq!(order[0].payload.as_ref().and_then(|p| p["id"].as_str()), Some("msg_1"), "first in, first out");
+    let order: Vec<_> =
+        log(&store).into_iter().filter(|e| e.kind == EventKind::InputPromoted).collect();
+    assert_eq!(
+        order[0].payload.as_ref().and_then(|p| p["id"].as_str()),
+        Some("msg_1"),
+        "first in, first out"
+    );
 }
 
 #[test]
 fn a_retry_is_shown_until_the_turn_moves_on() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
-    let retry: Status = serde_json::from_value(json!({"type": "retry", "attempt": 2, "message": "overloaded", "next": 9})).expect("status");
+    let retry: Status = serde_json::from_value(
+        json!({"type": "retry", "attempt": 2, "message": "overloaded", "next": 9}),
+    )
+    .expect("status");
     let shown = retry.clone();
-    store.write(&owned, move |tx| tx.set_retry(&sid(SES), &turn_id("trn_1"), &retry)).wait().expect("set");
+    store
+        .write(&owned, move |tx| tx.set_retry(&sid(SES), &turn_id("trn_1"), &retry))
+        .wait()
+        .expect("set");
     assert_eq!(store.read(&ctx(), |r| r.status(&sid(SES))).expect("status"), shown);
     step(&store, &owned, TurnEvent::Asked).expect("waits");
     assert_eq!(store.read(&ctx(), |r| r.status(&sid(SES))).expect("status"), Status::Busy);
@@ -260,7 +313,8 @@ fn a_retry_is_shown_until_the_turn_moves_on() {
 fn a_turn_begins_with_agent_and_model_before_anything_runs() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, _) = in_turn(dir.path());
-    let accepted = log(&store).into_iter().find(|e| e.kind == EventKind::TurnAccepted).expect("accepted");
+    let accepted =
+        log(&store).into_iter().find(|e| e.kind == EventKind::TurnAccepted).expect("accepted");
     let payload = accepted.payload.expect("payload");
     assert_eq!(payload["by"]["agent"], "build");
     assert_eq!(payload["by"]["model"]["modelID"], "m");

@@ -1,15 +1,17 @@
 //! `turnstone db`: the file itself.
 
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
-use turnstone_store::{Budget, Sizes};
+use turnstone_store::{Budget, Context, Sizes, Store};
 
 use crate::app::App;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::figure;
+use crate::moment;
 use crate::ui::{Column, Grid, Ui};
 
 /// Commands about the database.
@@ -19,6 +21,7 @@ pub(crate) enum DbCommand {
     #[command(after_help = "Example:\n  sqlite3 -readonly \"$(turnstone db path)\" .tables")]
     Path,
     Size(SizeArgs),
+    Backup(BackupArgs),
     /// Give back the space of what is no longer needed
     ///
     /// Removes what deleted sessions left, images of events that later ones replaced, and values
@@ -36,6 +39,17 @@ pub(crate) struct SizeArgs {
     sessions: usize,
 }
 
+/// Copy everything, as it is at one moment, into a new data directory
+///
+/// Works while others use the database. The copy is checked, and is used with --data DIR.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  turnstone db backup /mnt/stick/turnstone")]
+pub(crate) struct BackupArgs {
+    /// A directory that does not exist yet [default: a new one in backup/ of the data directory]
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    target: Option<PathBuf>,
+}
+
 /// Runs a command about the database.
 ///
 /// # Errors
@@ -45,6 +59,7 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &DbCommand) -> Result<Exit, C
     match command {
         DbCommand::Path => path(ui, app),
         DbCommand::Size(args) => size(ui, app, args),
+        DbCommand::Backup(args) => backup(ui, app, args),
         DbCommand::Compact => compact(ui, app),
     }
 }
@@ -86,7 +101,7 @@ fn size(ui: &mut Ui, app: &App, args: &SizeArgs) -> Result<Exit, CliError> {
         grid.row(&[name.to_owned(), figure::size(bytes)]);
     }
     ui.table(&grid)?;
-    largest(ui, &sizes)?;
+    largest(ui, &store, &ctx, &sizes)?;
     for consumer in sizes.consumers.iter().filter(|consumer| consumer.bytes > 0) {
         let left = figure::size(consumer.bytes);
         ui.aside(&format!("{} has {left} of the log yet to read", consumer.name));
@@ -97,13 +112,17 @@ fn size(ui: &mut Ui, app: &App, args: &SizeArgs) -> Result<Exit, CliError> {
     Ok(Exit::Ok)
 }
 
-fn largest(ui: &mut Ui, sizes: &Sizes) -> Result<(), CliError> {
+fn largest(ui: &mut Ui, store: &Store, ctx: &Context, sizes: &Sizes) -> Result<(), CliError> {
     if sizes.sessions.is_empty() {
         return Ok(());
     }
-    let mut grid = Grid::new(&[("LARGEST SESSIONS", Column::Text), ("ABOUT", Column::Figure)]);
+    let columns =
+        [("LARGEST SESSIONS", Column::Text), ("ABOUT", Column::Figure), ("TITLE", Column::Cut)];
+    let mut grid = Grid::new(&columns);
     for session in &sizes.sessions {
-        grid.row(&[session.session.to_string(), figure::size(session.bytes)]);
+        let found = store.read(ctx, |r| r.find_session(&session.session))?;
+        let title = found.map_or_else(|| "(deleted)".to_owned(), |session| session.title);
+        grid.row(&[session.session.to_string(), figure::size(session.bytes), title]);
     }
     ui.line("")?;
     ui.table(&grid)
@@ -135,6 +154,39 @@ fn sizes_json(sizes: &Sizes) -> Value {
         "kinds": sizes.kinds.iter().map(kind).collect::<Vec<_>>(),
         "sessions": sizes.sessions.iter().map(session).collect::<Vec<_>>(),
         "consumers": sizes.consumers.iter().map(consumer).collect::<Vec<_>>(),
+    })
+}
+
+fn backup(ui: &mut Ui, app: &App, args: &BackupArgs) -> Result<Exit, CliError> {
+    let (store, ctx) = (app.open()?, app.context());
+    let usual = || app.layout().backups().join(moment::stamp(app.now()));
+    let target = args.target.clone().unwrap_or_else(usual);
+    let done = store.backup(&ctx, &target)?;
+    if ui.wants_json() {
+        ui.json(&json!({
+            "path": done.path,
+            "bytes": done.bytes,
+            "events": done.events,
+            "values": done.values,
+            "valueBytes": done.value_bytes,
+            "missing": done.missing,
+        }))?;
+    } else {
+        ui.raw(done.path.as_os_str().as_bytes())?;
+        ui.line("")?;
+        let size = figure::size(done.bytes + done.value_bytes);
+        ui.note(&format!(
+            "copied {} events, {size}; the copy is sound",
+            figure::count(done.events)
+        ));
+    }
+    if done.missing.is_empty() {
+        return Ok(Exit::Ok);
+    }
+    let missing = figure::counted(done.missing.len(), "large value");
+    Err(CliError::Refused {
+        what: format!("{missing} could not be copied: missing or damaged in the store itself"),
+        hint: Some("run `turnstone doctor`".to_owned()),
     })
 }
 

@@ -32,3 +32,24 @@ fn compaction_leaves_the_sessions_as_they_are() {
     assert_eq!(case.json(&["db", "compact"])["finished"], true);
     assert_eq!(case.run(&["doctor"]).code, 0);
 }
+
+#[test]
+fn a_backup_can_be_used_in_place_of_the_original() {
+    let case = Case::filled();
+    let ran = case.run(&["db", "backup", "../copy"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "../copy\n"), "{ran:?}");
+    assert!(
+        ran.err.starts_with("copied ") && ran.err.ends_with("the copy is sound\n"),
+        "{}",
+        ran.err
+    );
+    let listed =
+        |args: &[&str]| case.run(&[&["session", "list", "--all", "--json"], args].concat()).out;
+    assert_eq!(listed(&["--data", "../copy"]), listed(&[]));
+    let taken = case.run(&["db", "backup", "../copy"]);
+    assert_eq!((taken.code, taken.out.as_str()), (1, ""));
+    assert_eq!(taken.err, "error: ../copy exists already\n");
+    let usual = case.json(&["db", "backup"]);
+    assert!(usual["path"].as_str().is_some_and(|path| path.contains("/data/backup/2")), "{usual}");
+    assert_eq!(usual["missing"], serde_json::json!([]));
+}

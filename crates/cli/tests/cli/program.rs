@@ -21,6 +21,7 @@ const LEAVES: &[&[&str]] = &[
     &["doctor"],
     &["db", "path"],
     &["db", "size"],
+    &["db", "backup"],
     &["db", "compact"],
     &["completions"],
     &["man"],

@@ -18,9 +18,7 @@ pub(super) fn head<'a, T: Deserialize<'a>>(event: &Applied<'a>) -> Result<T> {
 }
 
 pub(super) fn session_of(event: &Applied<'_>) -> Result<i64> {
-    event
-        .session
-        .ok_or_else(|| StoreError::Internal(format!("{} without a session", event.kind)))
+    event.session.ok_or_else(|| StoreError::Internal(format!("{} without a session", event.kind)))
 }
 
 fn real(n: &Number) -> f64 {

@@ -41,13 +41,9 @@ impl Tx<'_> {
     pub(super) fn forget(&self, action: &Action) -> Result<Forgot> {
         match *action {
             Action::Stub { cursor, bytes, .. } => self.make_stub(cursor, bytes),
-            Action::Merge {
-                session,
-                part,
-                first,
-                last,
-                ..
-            } => self.merge_deltas(session, part, (first, last)),
+            Action::Merge { session, part, first, last, .. } => {
+                self.merge_deltas(session, part, (first, last))
+            }
             Action::Text { session, part } => self.drop_text(session, part),
         }
     }
@@ -113,11 +109,7 @@ impl Tx<'_> {
                  WHERE session = ?1 AND seq = ?2",
             )?
             .execute((session, high, high - low + 1))?;
-        Ok(Forgot {
-            events: u64::try_from(told).unwrap_or(0),
-            bytes: 0,
-            unfinished: false,
-        })
+        Ok(Forgot { events: u64::try_from(told).unwrap_or(0), bytes: 0, unfinished: false })
     }
 
     /// The first number of the run that begins with the row at or before `first`, counting a stub
@@ -181,11 +173,7 @@ impl Tx<'_> {
             .query_map((part, CHUNKS), |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?;
         let bytes = u64::try_from(lengths.iter().sum::<i64>()).unwrap_or(0);
-        Ok(Forgot {
-            events: 0,
-            bytes,
-            unfinished: lengths.len() as i64 == CHUNKS,
-        })
+        Ok(Forgot { events: 0, bytes, unfinished: lengths.len() as i64 == CHUNKS })
     }
 
     /// Notes how far a stream is settled and how far it was looked at.

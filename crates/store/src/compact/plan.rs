@@ -26,13 +26,7 @@ pub(super) enum Action {
     /// The event at `cursor` becomes a stub.
     Stub { cursor: i64, uses: i64, bytes: i64 },
     /// The deltas of `part` from `first` to `last` become one stub.
-    Merge {
-        session: i64,
-        part: i64,
-        first: i64,
-        last: i64,
-        rows: i64,
-    },
+    Merge { session: i64, part: i64, first: i64, last: i64, rows: i64 },
     /// The streamed text of `part` goes if no event refers to it any more.
     Text { session: i64, part: i64 },
 }
@@ -69,11 +63,7 @@ impl Row {
     }
 
     const fn stubbed(&self) -> Action {
-        Action::Stub {
-            cursor: self.cursor,
-            uses: self.uses,
-            bytes: self.bytes,
-        }
+        Action::Stub { cursor: self.cursor, uses: self.uses, bytes: self.bytes }
     }
 }
 
@@ -117,22 +107,13 @@ impl Planner {
     /// Begins after `at`, which is a boundary or the beginning.
     pub(super) fn new(scope: Scope, limit: i64, at: i64) -> Self {
         let (retention, thinned) = (Retention::new(), BTreeSet::new());
-        Self {
-            scope,
-            limit,
-            at,
-            retention,
-            thinned,
-        }
+        Self { scope, limit, at, retention, thinned }
     }
 
     /// Reads the next page and decides about it.
     pub(super) fn next(&mut self, conn: &Connection) -> Result<Page> {
         let rows = self.read(conn)?;
-        let mut page = Page {
-            last: rows.last().map(|row| row.at),
-            ..Page::default()
-        };
+        let mut page = Page { last: rows.last().map(|row| row.at), ..Page::default() };
         let mut gone: Vec<bool> = rows.iter().map(|row| row.stub).collect();
         let mut earlier = Vec::new();
         let mut texts = Vec::new();
@@ -141,12 +122,8 @@ impl Planner {
                 self.thin(row);
                 continue;
             }
-            let entry = Entry {
-                at: row.at,
-                kind: row.kind,
-                entity: row.entity,
-                boundary: row.boundary,
-            };
+            let entry =
+                Entry { at: row.at, kind: row.kind, entity: row.entity, boundary: row.boundary };
             for at in self.retention.push(&entry) {
                 self.thin(row);
                 match rows[..index].binary_search_by_key(&at, |row| row.at) {
@@ -210,13 +187,9 @@ impl Planner {
             return Ok(None);
         }
         Ok(Some(match (self.scope, row.kind) {
-            (Scope::Stream(session), EventKind::PartDelta) => Action::Merge {
-                session,
-                part: row.entity,
-                first: at,
-                last: at,
-                rows: 1,
-            },
+            (Scope::Stream(session), EventKind::PartDelta) => {
+                Action::Merge { session, part: row.entity, first: at, last: at, rows: 1 }
+            }
             _ => row.stubbed(),
         }))
     }
@@ -239,13 +212,7 @@ impl Planner {
         if let (Scope::Stream(session), EventKind::PartDelta) = (self.scope, first.kind) {
             let (part, rows) = (first.entity, run.len() as i64);
             let (first_at, last_at) = (first.at, last.at);
-            let merge = Action::Merge {
-                session,
-                part,
-                first: first_at,
-                last: last_at,
-                rows,
-            };
+            let merge = Action::Merge { session, part, first: first_at, last: last_at, rows };
             return (rows > 1 || !first.stub).then_some(merge);
         }
         // A stub that still uses values: the run that made it was cut off.
@@ -258,12 +225,7 @@ impl Planner {
         let alike = |(row, gone): (&Row, &bool)| {
             *gone && row.kind == EventKind::PartDelta && row.entity == first.entity
         };
-        rows[index..]
-            .iter()
-            .zip(&gone[index..])
-            .take_while(|pair| alike(*pair))
-            .count()
-            .max(1)
+        rows[index..].iter().zip(&gone[index..]).take_while(|pair| alike(*pair)).count().max(1)
     }
 
     /// A part that lost events and does not show its streamed text may not need it any more.

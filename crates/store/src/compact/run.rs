@@ -52,14 +52,7 @@ pub(crate) fn compact(
     limit: i64,
     budget: &mut Budget,
 ) -> Result<Compacted> {
-    let mut run = Run {
-        store,
-        ctx,
-        limit,
-        budget,
-        done: Compacted::default(),
-        marks: Vec::new(),
-    };
+    let mut run = Run { store, ctx, limit, budget, done: Compacted::default(), marks: Vec::new() };
     run.done.finished = run.all()?;
     run.flush_marks()?;
     Ok(run.done)
@@ -82,8 +75,7 @@ impl Run<'_> {
                     return Ok(false);
                 };
                 let settled = seen.boundary.unwrap_or(settled);
-                self.marks
-                    .push((session, settled, seen.last.unwrap_or(scanned)));
+                self.marks.push((session, settled, seen.last.unwrap_or(scanned)));
                 if self.marks.len() >= STREAMS {
                     self.flush_marks()?;
                 }
@@ -148,10 +140,7 @@ impl Run<'_> {
     fn step(&mut self, batch: &Arc<Vec<Action>>) -> Result<Vec<Action>> {
         let actions = Arc::clone(batch);
         let ticket = self.store.write(self.ctx, move |tx| {
-            actions
-                .iter()
-                .map(|action| tx.forget(action))
-                .collect::<Result<Vec<Forgot>>>()
+            actions.iter().map(|action| tx.forget(action)).collect::<Result<Vec<Forgot>>>()
         });
         let forgot = ticket.wait()?;
         let mut again = Vec::new();

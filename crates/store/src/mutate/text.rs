@@ -53,15 +53,14 @@ impl Tx<'_> {
     fn start_text(&self, session: &SessionId, part: &PartId, found: FoundPart) -> Result<i64> {
         let message = self.message_id(found.message)?;
         let stored = load_part(self.conn, self.blobs, (session, &message), found)?;
+        #[expect(clippy::wildcard_enum_match_arm, reason = "whatever has no text is refused")]
         let text = match stored.body {
             PartBody::Text(text) => text.text,
             PartBody::Reasoning(text) => text.text,
             _ => return Err(StoreError::Invalid(format!("part {part} has no text to append to"))),
         };
-        let replaced = self
-            .conn
-            .prepare_cached("SELECT 1 FROM chunk WHERE part = ?1")?
-            .exists([found.num])?;
+        let replaced =
+            self.conn.prepare_cached("SELECT 1 FROM chunk WHERE part = ?1")?.exists([found.num])?;
         if replaced {
             let why = format!("the text of part {part} was replaced; write it whole");
             return Err(StoreError::Invalid(why));
@@ -172,7 +171,9 @@ impl Tx<'_> {
         let Some(lease) = &self.ctx.lease else { return Ok(()) };
         let holds = self
             .conn
-            .prepare_cached("SELECT 1 FROM stream WHERE session = ?1 AND epoch = ?2 AND owner = ?3")?
+            .prepare_cached(
+                "SELECT 1 FROM stream WHERE session = ?1 AND epoch = ?2 AND owner = ?3",
+            )?
             .exists((session, lease.epoch, lease.owner.as_str()))?;
         if holds { Ok(()) } else { Err(StoreError::Fenced(lease.session.clone())) }
     }

@@ -120,18 +120,11 @@ impl Reader<'_> {
         let num = self.session_num(session)?;
         let end = self.session_seq(session)?;
         if seq > end {
-            return Err(StoreError::BeyondEnd {
-                session: session.clone(),
-                seq,
-                end,
-            });
+            return Err(StoreError::BeyondEnd { session: session.clone(), seq, end });
         }
         let found = self.boundaries(session, Seq(seq.0.saturating_sub(1)), 1)?;
         if found.first().is_none_or(|boundary| boundary.seq != seq) {
-            return Err(StoreError::NoBoundary {
-                session: session.clone(),
-                seq,
-            });
+            return Err(StoreError::NoBoundary { session: session.clone(), seq });
         }
         self.assemble(session, &self.images(num, seq)?)
     }
@@ -151,9 +144,7 @@ impl Reader<'_> {
     }
 
     fn assemble(&self, id: &SessionId, images: &Images) -> Result<SessionAt> {
-        let image = images
-            .session
-            .ok_or_else(|| StoreError::NoSession(id.clone()))?;
+        let image = images.session.ok_or_else(|| StoreError::NoSession(id.clone()))?;
         let session = serde_json::from_value(payload_at(self.conn, self.blobs, image)?)?;
         let todos = match images.todos {
             Some(image) => {
@@ -165,30 +156,18 @@ impl Reader<'_> {
         let mut messages = BTreeMap::new();
         for (num, image) in &images.messages {
             let message = load_message(self.conn, self.blobs, id, *image)?;
-            messages.insert(
-                *num,
-                WithParts {
-                    message,
-                    parts: Vec::new(),
-                },
-            );
+            messages.insert(*num, WithParts { message, parts: Vec::new() });
         }
         for (num, (image, streamed)) in &images.parts {
             let value = payload_at(self.conn, self.blobs, *image)?;
-            let owner = value["message"]
-                .as_i64()
-                .and_then(|num| messages.get_mut(&num));
+            let owner = value["message"].as_i64().and_then(|num| messages.get_mut(&num));
             // A removed message took its parts with it.
             let Some(owner) = owner else { continue };
             let len = streamed.or_else(|| value["text"]["len"].as_i64());
             let part = part_from(self.conn, (id, &owner.message.id), *num, value, len)?;
             owner.parts.push(part);
         }
-        Ok(SessionAt {
-            session,
-            messages: messages.into_values().collect(),
-            todos,
-        })
+        Ok(SessionAt { session, messages: messages.into_values().collect(), todos })
     }
 }
 

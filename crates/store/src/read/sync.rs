@@ -120,27 +120,15 @@ impl Reader<'_> {
                 if slots.len() == limit {
                     break;
                 }
-                open.entry((EntityClass::Session, session))
-                    .or_default()
-                    .push(slots.len());
-                slots.push(Slot {
-                    sync_seq: missing,
-                    cursor,
-                    time,
-                    served: None,
-                });
+                open.entry((EntityClass::Session, session)).or_default().push(slots.len());
+                slots.push(Slot { sync_seq: missing, cursor, time, served: None });
             }
             if slots.len() < limit {
                 if stub {
                     open.entry(key).or_default().push(slots.len());
                 }
                 let served = (!stub).then_some((cursor, kind, entity));
-                slots.push(Slot {
-                    sync_seq,
-                    cursor,
-                    time,
-                    served,
-                });
+                slots.push(Slot { sync_seq, cursor, time, served });
             }
             if !stub {
                 for index in open.remove(&key).unwrap_or_default() {

@@ -60,12 +60,7 @@ impl SearchQuery {
     /// The first twenty hits, everywhere but in archived sessions.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            filter: SearchFilter::default(),
-            cursor: None,
-            limit: 20,
-        }
+        Self { text: text.into(), filter: SearchFilter::default(), cursor: None, limit: 20 }
     }
 }
 
@@ -104,11 +99,7 @@ impl Store {
     /// query; [`StoreError::NoSession`] if the session to search in does not exist.
     pub fn search(&self, ctx: &Context, query: &SearchQuery) -> Result<SearchPage> {
         let phrases = parse(&query.text)?;
-        let after = query
-            .cursor
-            .as_deref()
-            .map(|text| Place::parse(text, query))
-            .transpose()?;
+        let after = query.cursor.as_deref().map(|text| Place::parse(text, query)).transpose()?;
         let upto = self.read(ctx, |r| r.last_cursor())?;
         for _ in 0..ATTEMPTS {
             let progress = self.catch_up(ctx, upto)?;
@@ -120,19 +111,13 @@ impl Store {
                 }
                 let page = page(reader, query, &phrases, after)?;
                 let reached = progress.reached.max(now.cursor);
-                Ok(Some(SearchPage {
-                    behind: behind(reached, upto),
-                    ..page
-                }))
+                Ok(Some(SearchPage { behind: behind(reached, upto), ..page }))
             })?;
             if let Some(page) = page {
                 return Ok(page);
             }
         }
-        Ok(SearchPage {
-            behind: behind(0, upto),
-            ..SearchPage::default()
-        })
+        Ok(SearchPage { behind: behind(0, upto), ..SearchPage::default() })
     }
 
     /// Indexes what there is, unless the store cannot be written at the moment.
@@ -173,12 +158,7 @@ pub(super) fn page(
     for place in places.iter().take(limit) {
         hits.extend(load(reader, place.num, place.rank, phrases)?);
     }
-    Ok(SearchPage {
-        hits,
-        next,
-        behind: 0,
-        capped,
-    })
+    Ok(SearchPage { hits, next, behind: 0, capped })
 }
 
 const MATCHES: &str = "
@@ -205,11 +185,7 @@ fn matches(
     phrases: &[Phrase],
 ) -> Result<Option<Vec<Place>>> {
     let conn = reader.conn;
-    let session = filter
-        .session
-        .as_ref()
-        .map(|id| reader.session_num(id))
-        .transpose()?;
+    let session = filter.session.as_ref().map(|id| reader.session_num(id)).transpose()?;
     let project = match &filter.project {
         Some(id) => number(conn, "SELECT num FROM project WHERE id = ?1", id.as_str())?,
         None => None,
@@ -236,41 +212,25 @@ fn matches(
             ":before": filter.before.map(|at| at.0),
             ":limit": RANKED as i64 + 1,
         },
-        |row| {
-            Ok(Place {
-                num: row.get(0)?,
-                rank: row.get(1)?,
-                time: row.get(2)?,
-            })
-        },
+        |row| Ok(Place { num: row.get(0)?, rank: row.get(1)?, time: row.get(2)? }),
     )?;
     Ok(Some(rows.collect::<rusqlite::Result<_>>()?))
 }
 
 fn number(conn: &Connection, sql: &'static str, name: &str) -> Result<Option<i64>> {
-    Ok(conn
-        .prepare_cached(sql)?
-        .query_row([name], |row| row.get(0))
-        .optional()?)
+    Ok(conn.prepare_cached(sql)?.query_row([name], |row| row.get(0)).optional()?)
 }
 
 impl Place {
     fn order(&self, other: &Self) -> std::cmp::Ordering {
-        let newer = other
-            .time
-            .total_cmp(&self.time)
-            .then(other.num.cmp(&self.num));
+        let newer = other.time.total_cmp(&self.time).then(other.num.cmp(&self.num));
         self.rank.total_cmp(&other.rank).then(newer)
     }
 
     /// The place as an opaque text; it carries a check that binds it to the query.
     fn cursor(self, query: &SearchQuery) -> String {
-        let place = format!(
-            "{:016x}{:016x}{:016x}",
-            self.rank.to_bits(),
-            self.time.to_bits(),
-            self.num
-        );
+        let place =
+            format!("{:016x}{:016x}{:016x}", self.rank.to_bits(), self.time.to_bits(), self.num);
         let check = check(&place, query);
         place + &check
     }
@@ -286,11 +246,7 @@ impl Place {
             u64::from_str_radix(digits, 16).map_err(|_| bad())
         };
         let num = i64::try_from(field(32)?).map_err(|_| bad())?;
-        Ok(Self {
-            rank: f64::from_bits(field(0)?),
-            time: f64::from_bits(field(16)?),
-            num,
-        })
+        Ok(Self { rank: f64::from_bits(field(0)?), time: f64::from_bits(field(16)?), num })
     }
 }
 

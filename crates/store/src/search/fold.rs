@@ -28,9 +28,7 @@ pub(super) fn fold(c: char) -> Option<char> {
     let lower = c.to_lowercase().next().unwrap_or(c);
     let code = u32::from(lower);
     let key = (code << 3) | 7;
-    let at = RANGE
-        .partition_point(|first| u32::from(*first) <= key)
-        .saturating_sub(1);
+    let at = RANGE.partition_point(|first| u32::from(*first) <= key).saturating_sub(1);
     let (first, letter) = (u32::from(RANGE[at]), LETTER[at]);
     if code > (first >> 3) + (first & 7) {
         return Some(lower);

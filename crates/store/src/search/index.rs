@@ -45,9 +45,7 @@ impl Store {
     pub fn index_some(&self, ctx: &Context, batches: usize) -> Result<Indexed> {
         let upto = self.read(ctx, |r| r.last_cursor())?;
         let progress = self.drain(ctx, upto, batches)?;
-        Ok(Indexed {
-            behind: behind(progress.reached, upto),
-        })
+        Ok(Indexed { behind: behind(progress.reached, upto) })
     }
 
     /// Empties the index and builds it anew from the beginning of the log.
@@ -105,10 +103,7 @@ impl Store {
             };
             // Streamed text is nothing to index: no transaction only to say so.
             if batch.steps.is_empty() && batch.to - batch.stored < WINDOW {
-                progress = Progress {
-                    stored: batch.stored,
-                    reached: batch.to,
-                };
+                progress = Progress { stored: batch.stored, reached: batch.to };
                 continue;
             }
             if left == 0 {
@@ -186,12 +181,8 @@ fn apply(tx: &Tx<'_>, batch: &Batch) -> Result<()> {
 
 /// FTS5 writes its rows when a savepoint begins: now, so that they are counted with the batch.
 pub(super) fn flush(tx: &Tx<'_>) -> Result<()> {
-    tx.conn
-        .prepare_cached("SAVEPOINT search_flush")?
-        .execute([])?;
-    tx.conn
-        .prepare_cached("RELEASE search_flush")?
-        .execute([])?;
+    tx.conn.prepare_cached("SAVEPOINT search_flush")?.execute([])?;
+    tx.conn.prepare_cached("RELEASE search_flush")?.execute([])?;
     Ok(())
 }
 
@@ -232,27 +223,15 @@ fn insert(tx: &Tx<'_>, doc: &Doc) -> Result<()> {
             "INSERT INTO search_doc (num, session, message, kind, image, digest)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
-        .execute((
-            doc.num,
-            doc.session,
-            doc.message,
-            kind,
-            doc.image,
-            doc.digest,
-        ))?;
+        .execute((doc.num, doc.session, doc.message, kind, doc.image, doc.digest))?;
     Ok(())
 }
 
 fn remove(tx: &Tx<'_>, num: i64) -> Result<()> {
-    let known = tx
-        .conn
-        .prepare_cached("DELETE FROM search_doc WHERE num = ?1")?
-        .execute([num])?
-        > 0;
+    let known =
+        tx.conn.prepare_cached("DELETE FROM search_doc WHERE num = ?1")?.execute([num])? > 0;
     if known {
-        tx.conn
-            .prepare_cached("DELETE FROM search WHERE rowid = ?1")?
-            .execute([num])?;
+        tx.conn.prepare_cached("DELETE FROM search WHERE rowid = ?1")?.execute([num])?;
     }
     Ok(())
 }
@@ -284,8 +263,6 @@ pub(super) fn empty_some(tx: &Tx<'_>) -> Result<()> {
             return Ok(());
         }
     }
-    tx.conn
-        .prepare_cached("INSERT INTO search (search) VALUES ('delete-all')")?
-        .execute([])?;
+    tx.conn.prepare_cached("INSERT INTO search (search) VALUES ('delete-all')")?.execute([])?;
     stand(tx, 0, false)
 }

@@ -93,12 +93,7 @@ pub(super) fn step(tx: &Tx<'_>, stride: Stride) -> Result<Merged> {
 /// True if the index must be built anew to get out of too many pieces.
 pub(super) fn is_shattered(conn: &Connection) -> Result<bool> {
     let structure = read(conn)?.unwrap_or_default();
-    Ok(structure
-        .levels
-        .iter()
-        .map(|level| level.segments.len())
-        .sum::<usize>()
-        > TOO_MANY)
+    Ok(structure.levels.iter().map(|level| level.segments.len()).sum::<usize>() > TOO_MANY)
 }
 
 fn read(conn: &Connection) -> Result<Option<Structure>> {
@@ -119,10 +114,7 @@ impl Structure {
         for _ in 0..levels {
             let merging = usize::try_from(number(&mut rest)?).ok()?;
             let count = number(&mut rest)?;
-            let mut level = Level {
-                merging,
-                segments: Vec::new(),
-            };
+            let mut level = Level { merging, segments: Vec::new() };
             for _ in 0..count {
                 level.segments.push(Segment::parse(&mut rest)?);
             }
@@ -146,35 +138,21 @@ impl Structure {
                 (most, best) = (level.segments.len(), Some(level));
             }
         }
-        if most >= FAN_IN {
-            best
-        } else {
-            self.most_deleted()
-        }
+        if most >= FAN_IN { best } else { self.most_deleted() }
     }
 
     fn most_deleted(&self) -> Option<&Level> {
         let upto = self.levels.iter().position(|level| level.merging > 0);
         let upto = upto.map_or(self.levels.len(), |at| at + 1);
         let levels = self.levels.iter().take(upto);
-        levels
-            .rev()
-            .filter(|l| l.percent() >= DELETED)
-            .max_by_key(|l| l.percent())
+        levels.rev().filter(|l| l.percent() >= DELETED).max_by_key(|l| l.percent())
     }
 
     /// Removes the page list entries of pages that are merged already.
     fn forget_merged(&self, conn: &Connection) -> Result<()> {
-        let merging = self
-            .levels
-            .iter()
-            .flat_map(|l| l.segments.iter().take(l.merging));
+        let merging = self.levels.iter().flat_map(|l| l.segments.iter().take(l.merging));
         for segment in merging {
-            let first = if segment.first == 0 {
-                i64::MAX
-            } else {
-                segment.first as i64
-            };
+            let first = if segment.first == 0 { i64::MAX } else { segment.first as i64 };
             conn.prepare_cached("DELETE FROM search_idx WHERE segid = ?1 AND (pgno >> 1) < ?2")?
                 .execute((segment.id as i64, first))?;
         }
@@ -192,17 +170,11 @@ impl Level {
     }
 
     fn percent(&self) -> u64 {
-        (self.deleted() * 100)
-            .checked_div(self.entries())
-            .unwrap_or(0)
-            .min(100)
+        (self.deleted() * 100).checked_div(self.entries()).unwrap_or(0).min(100)
     }
 
     fn pages(&self) -> u64 {
-        self.segments
-            .iter()
-            .map(|s| (s.last + 1).saturating_sub(s.first))
-            .sum()
+        self.segments.iter().map(|s| (s.last + 1).saturating_sub(s.first)).sum()
     }
 
     /// Pages to write in one step: the more is deleted, the more is read and removed for each.
@@ -220,13 +192,7 @@ impl Segment {
         let (id, first, last) = (number(rest)?, number(rest)?, number(rest)?);
         let (_oldest, _newest, _pages) = (number(rest)?, number(rest)?, number(rest)?);
         let (deleted, entries) = (number(rest)?, number(rest)?);
-        Some(Self {
-            id,
-            first,
-            last,
-            deleted,
-            entries,
-        })
+        Some(Self { id, first, last, deleted, entries })
     }
 }
 
@@ -253,24 +219,10 @@ mod tests {
 
     #[test]
     fn a_structure_record_is_read_and_nonsense_is_not() {
-        let block = [
-            0, 0, 0, 1, 0xFF, 0, 0, 1, 1, 1, 0, 0, 1, 5, 1, 0x81, 0, 1, 1, 0, 2, 9,
-        ];
+        let block = [0, 0, 0, 1, 0xFF, 0, 0, 1, 1, 1, 0, 0, 1, 5, 1, 0x81, 0, 1, 1, 0, 2, 9];
         let structure = Structure::parse(&block).expect("a structure");
-        let segment = Segment {
-            id: 5,
-            first: 1,
-            last: 128,
-            deleted: 2,
-            entries: 9,
-        };
-        assert_eq!(
-            structure.levels,
-            [Level {
-                merging: 0,
-                segments: vec![segment]
-            }]
-        );
+        let segment = Segment { id: 5, first: 1, last: 128, deleted: 2, entries: 9 };
+        assert_eq!(structure.levels, [Level { merging: 0, segments: vec![segment] }]);
         assert!(structure.pick().is_some(), "22 % are deleted");
         for len in 0..block.len() {
             assert_eq!(Structure::parse(&block[..len]), None, "{len}");

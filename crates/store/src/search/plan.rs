@@ -39,12 +39,7 @@ pub(super) struct Standing {
 pub(super) fn standing(conn: &Connection) -> Result<Standing> {
     let row = conn
         .prepare_cached("SELECT cursor, resync FROM consumer WHERE name = 'search'")?
-        .query_row([], |row| {
-            Ok(Standing {
-                cursor: row.get(0)?,
-                resync: row.get(1)?,
-            })
-        })
+        .query_row([], |row| Ok(Standing { cursor: row.get(0)?, resync: row.get(1)? }))
         .optional()?;
     Ok(row.unwrap_or_default())
 }
@@ -61,11 +56,7 @@ pub(super) struct Progress {
 impl Progress {
     /// The same, with the cursor at `stored`: what was relative to another one is void.
     pub(super) fn at(self, stored: i64) -> Self {
-        let reached = if stored == self.stored {
-            self.reached.max(stored)
-        } else {
-            stored
-        };
+        let reached = if stored == self.stored { self.reached.max(stored) } else { stored };
         Self { stored, reached }
     }
 }
@@ -138,17 +129,13 @@ impl Cost {
     /// This and one more step.
     pub(super) fn and(self, action: &Action) -> Self {
         let (rows, bytes) = match action {
-            Action::Put(doc) => (
-                if doc.replaces { 8 } else { 3 },
-                doc.body.len() + doc.camel.len(),
-            ),
+            Action::Put(doc) => {
+                (if doc.replaces { 8 } else { 3 }, doc.body.len() + doc.camel.len())
+            }
             Action::Keep { .. } => (1, 0),
             Action::Drop(_) => (6, 0),
         };
-        Self {
-            rows: self.rows + rows,
-            bytes: self.bytes + bytes as u64,
-        }
+        Self { rows: self.rows + rows, bytes: self.bytes + bytes as u64 }
     }
 
     /// Rows touched: a page of the index is one row, its entry in the page list another.
@@ -170,10 +157,7 @@ pub(super) fn next(
     upto: i64,
     room: u64,
 ) -> Result<Next> {
-    let Standing {
-        cursor: stored,
-        resync,
-    } = standing(conn)?;
+    let Standing { cursor: stored, resync } = standing(conn)?;
     if resync {
         return Ok(Next::Empty);
     }
@@ -192,11 +176,7 @@ pub(super) fn next(
         seen: HashSet::new(),
     };
     let to = plan.stretch(from, to)?;
-    Ok(Next::Batch(Batch {
-        stored,
-        to,
-        steps: plan.steps,
-    }))
+    Ok(Next::Batch(Batch { stored, to, steps: plan.steps }))
 }
 
 struct Planner<'a> {
@@ -285,9 +265,7 @@ impl Planner<'_> {
                  LEFT JOIN search_doc AS doc ON doc.num = session.num
                  WHERE session.num = ?1 AND session.hidden = 0",
             )?
-            .query_row([session], |row| {
-                Ok((row.get(0)?, row.get(1)?, (row.get(2)?, row.get(3)?)))
-            })
+            .query_row([session], |row| Ok((row.get(0)?, row.get(1)?, (row.get(2)?, row.get(3)?))))
             .optional()?;
         let Some((title, image, known)) = row else {
             return self.drop(cursor, session);
@@ -317,15 +295,8 @@ impl Planner<'_> {
         match row {
             Some((row, known)) if row.sealed && known.0 == Some(row.image) => Ok(()),
             Some((row, known)) if row.sealed => {
-                let text = readable(part, self.body(part, &row))?
-                    .as_ref()
-                    .and_then(text::searched);
-                self.put(
-                    cursor,
-                    (part, row.session, Some(row.message), row.image),
-                    text,
-                    known,
-                )
+                let text = readable(part, self.body(part, &row))?.as_ref().and_then(text::searched);
+                self.put(cursor, (part, row.session, Some(row.message), row.image), text, known)
             }
             Some((_, (Some(_), _))) | None => self.drop(cursor, part),
             Some(_) => Ok(()),
@@ -344,11 +315,7 @@ impl Planner<'_> {
         known: Known,
     ) -> Result<()> {
         let Some((kind, body)) = text else {
-            return if known.0.is_some() {
-                self.drop(cursor, num)
-            } else {
-                Ok(())
-            };
+            return if known.0.is_some() { self.drop(cursor, num) } else { Ok(()) };
         };
         let digest = digest(&body);
         if known.1 == Some(digest) {
@@ -357,27 +324,13 @@ impl Planner<'_> {
         }
         let camel = camel_words(&body, CAMEL);
         let replaces = known.0.is_some();
-        let doc = Doc {
-            num,
-            session,
-            message,
-            kind,
-            image,
-            digest,
-            body,
-            camel,
-            replaces,
-        };
+        let doc = Doc { num, session, message, kind, image, digest, body, camel, replaces };
         self.push(cursor, Action::Put(Box::new(doc)));
         Ok(())
     }
 
     fn drop(&mut self, cursor: i64, num: i64) -> Result<()> {
-        if self
-            .conn
-            .prepare_cached("SELECT 1 FROM search_doc WHERE num = ?1")?
-            .exists([num])?
-        {
+        if self.conn.prepare_cached("SELECT 1 FROM search_doc WHERE num = ?1")?.exists([num])? {
             self.push(cursor, Action::Drop(num));
         }
         Ok(())
@@ -436,7 +389,5 @@ pub(super) fn readable(part: i64, body: Result<PartBody>) -> Result<Option<PartB
 /// Tells a changed text from the same one.
 fn digest(text: &str) -> i64 {
     let BlobHash(hash) = BlobHash::of(text.as_bytes());
-    hash.iter()
-        .take(8)
-        .fold(0, |sum, byte| (sum << 8) | i64::from(*byte))
+    hash.iter().take(8).fold(0, |sum, byte| (sum << 8) | i64::from(*byte))
 }

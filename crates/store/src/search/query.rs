@@ -27,9 +27,7 @@ pub(super) struct Phrase {
 /// Whatever is not a word separates words; a quotation mark that is never closed reaches to the end.
 pub(super) fn parse(query: &str) -> Result<Vec<Phrase>> {
     if query.len() > MAX_QUERY {
-        return Err(StoreError::Invalid(format!(
-            "a query has at most {MAX_QUERY} bytes"
-        )));
+        return Err(StoreError::Invalid(format!("a query has at most {MAX_QUERY} bytes")));
     }
     let mut phrases = Vec::new();
     let mut rest = query;
@@ -49,13 +47,9 @@ pub(super) fn parse(query: &str) -> Result<Vec<Phrase>> {
         }
     }
     match phrases.iter().map(|p| p.words.len()).sum() {
-        0 => Err(StoreError::Invalid(
-            "the query has no word to search for".to_owned(),
-        )),
+        0 => Err(StoreError::Invalid("the query has no word to search for".to_owned())),
         1..=MAX_WORDS => Ok(phrases),
-        _ => Err(StoreError::Invalid(format!(
-            "a query has at most {MAX_WORDS} words"
-        ))),
+        _ => Err(StoreError::Invalid(format!("a query has at most {MAX_WORDS} words"))),
     }
 }
 
@@ -68,11 +62,7 @@ fn phrase(text: &str, prefix: bool) -> Option<Phrase> {
     let typed: Vec<String> = words(text).map(|r| text[r].to_owned()).collect();
     let prefix = prefix && typed.last()?.len() > 1;
     let folded = typed.iter().map(|word| folded(word)).collect();
-    (!typed.is_empty()).then_some(Phrase {
-        typed,
-        words: folded,
-        prefix,
-    })
+    (!typed.is_empty()).then_some(Phrase { typed, words: folded, prefix })
 }
 
 /// The query as an FTS5 expression, narrowed to one session and to kinds.
@@ -123,14 +113,8 @@ mod tests {
     #[test]
     fn words_phrases_and_prefixes_are_quoted() {
         assert_eq!(expr("foo bar"), r#"{body camel} : ("foo" AND "bar")"#);
-        assert_eq!(
-            expr(r#""foo bar" ba*"#),
-            r#"{body camel} : ("foo bar" AND "ba" *)"#
-        );
-        assert_eq!(
-            expr("src/foo_bar.rs"),
-            r#"{body camel} : ("src foo bar rs")"#
-        );
+        assert_eq!(expr(r#""foo bar" ba*"#), r#"{body camel} : ("foo bar" AND "ba" *)"#);
+        assert_eq!(expr("src/foo_bar.rs"), r#"{body camel} : ("src foo bar rs")"#);
         assert_eq!(expr(r#""to be"*"#), r#"{body camel} : ("to be" *)"#);
         let phrases = parse("x").expect("a query");
         assert_eq!(
@@ -155,13 +139,7 @@ mod tests {
         for bad in ["", " ", "*", "\"\"", "🙂", "(){}:^-+", "\0\0", "\"", "***"] {
             assert!(matches!(parse(bad), Err(StoreError::Invalid(_))), "{bad:?}");
         }
-        assert!(matches!(
-            parse(&"x ".repeat(65)),
-            Err(StoreError::Invalid(_))
-        ));
-        assert!(matches!(
-            parse(&"x".repeat(1 << 20)),
-            Err(StoreError::Invalid(_))
-        ));
+        assert!(matches!(parse(&"x ".repeat(65)), Err(StoreError::Invalid(_))));
+        assert!(matches!(parse(&"x".repeat(1 << 20)), Err(StoreError::Invalid(_))));
     }
 }

@@ -24,10 +24,7 @@ pub(super) fn cut(text: &str, phrases: &[Phrase]) -> Snippet {
     let first = first_match(text, phrases).unwrap_or(0..0);
     let window = window(text, &first);
     let piece = &text[window];
-    Snippet {
-        text: printable(piece),
-        matches: matches(piece, phrases),
-    }
+    Snippet { text: printable(piece), matches: matches(piece, phrases) }
 }
 
 /// A word of the text, and a word inside an identifier: phrases may match along either.
@@ -38,35 +35,21 @@ struct Streams {
 
 impl Streams {
     const fn new() -> Self {
-        Self {
-            whole: Vec::new(),
-            humps: Vec::new(),
-        }
+        Self { whole: Vec::new(), humps: Vec::new() }
     }
 
     fn push(&mut self, text: &str, word: &Range<usize>) {
         let inner = humps(&text[word.clone()]);
-        self.humps.extend(
-            inner
-                .into_iter()
-                .map(|r| word.start + r.start..word.start + r.end),
-        );
+        self.humps.extend(inner.into_iter().map(|r| word.start + r.start..word.start + r.end));
         self.whole.push(word.clone());
     }
 
     /// Matches that end with the newest word.
     fn ending(&self, text: &str, phrases: &[Phrase], humps_before: usize) -> Option<Range<usize>> {
-        let whole = phrases
-            .iter()
-            .filter_map(|p| ends_at(text, &self.whole, self.whole.len(), p));
-        let inner = (humps_before + 1..=self.humps.len()).flat_map(|end| {
-            phrases
-                .iter()
-                .filter_map(move |p| ends_at(text, &self.humps, end, p))
-        });
-        whole
-            .chain(inner)
-            .min_by_key(|r| (r.start, std::cmp::Reverse(r.end)))
+        let whole = phrases.iter().filter_map(|p| ends_at(text, &self.whole, self.whole.len(), p));
+        let inner = (humps_before + 1..=self.humps.len())
+            .flat_map(|end| phrases.iter().filter_map(move |p| ends_at(text, &self.humps, end, p)));
+        whole.chain(inner).min_by_key(|r| (r.start, std::cmp::Reverse(r.end)))
     }
 }
 
@@ -80,11 +63,10 @@ fn ends_at(
     let start = end.checked_sub(phrase.words.len())?;
     let found = stream.get(start..end)?;
     let last = phrase.words.len().checked_sub(1)?;
-    let same = found
-        .iter()
-        .zip(&phrase.words)
-        .enumerate()
-        .all(|(i, (range, word))| is_word(&text[range.clone()], word, phrase.prefix && i == last));
+    let same =
+        found.iter().zip(&phrase.words).enumerate().all(|(i, (range, word))| {
+            is_word(&text[range.clone()], word, phrase.prefix && i == last)
+        });
     same.then(|| found[0].start..found[last].end)
 }
 
@@ -171,18 +153,9 @@ mod tests {
         );
         assert_eq!(marked("to be or to BE", "\"to be\""), "[to be] or [to BE]");
         assert_eq!(marked("foo_bar foo bar", "foo_bar"), "[foo_bar] [foo bar]");
-        assert_eq!(
-            marked("the parseHTTPHeader", "http"),
-            "the parse[HTTP]Header"
-        );
-        assert_eq!(
-            marked("the parseHTTPHeader", "parse_http"),
-            "the [parseHTTP]Header"
-        );
-        assert_eq!(
-            marked("the parseHTTPHeader", "parseh*"),
-            "the [parseHTTPHeader]"
-        );
+        assert_eq!(marked("the parseHTTPHeader", "http"), "the parse[HTTP]Header");
+        assert_eq!(marked("the parseHTTPHeader", "parse_http"), "the [parseHTTP]Header");
+        assert_eq!(marked("the parseHTTPHeader", "parseh*"), "the [parseHTTPHeader]");
         assert_eq!(marked("a \u{1b}[31mred", "nothing"), "a  [31mred");
     }
 
@@ -190,11 +163,7 @@ mod tests {
     fn a_snippet_is_short_and_has_whole_words() {
         let text = format!("{}needle{}", "früh ".repeat(1000), " spät".repeat(1000));
         let snippet = cut(&text, &parse("needle").expect("a query"));
-        assert!(
-            snippet.text.len() <= BEFORE + AFTER + 10,
-            "{}",
-            snippet.text.len()
-        );
+        assert!(snippet.text.len() <= BEFORE + AFTER + 10, "{}", snippet.text.len());
         assert!(snippet.text.starts_with("früh ") && snippet.text.ends_with(" spät"));
         let solid = "ä".repeat(100_000);
         assert!(cut(&solid, &parse("x").expect("a query")).text.len() <= AFTER + 4);

@@ -31,11 +31,7 @@ impl Case {
         let dir = tempfile::tempdir().expect("temp dir");
         let options = Options::new(Layout::new(dir.path()), Millis(1));
         let store = Store::open(&options).expect("opens");
-        let case = Self {
-            store,
-            ctx: Context::system(Millis(1)),
-            dir,
-        };
+        let case = Self { store, ctx: Context::system(Millis(1)), dir };
         let project: Project =
             from(json!({"id": "p", "worktree": "/w", "time": {"created": 1, "updated": 1}}));
         case.write(move |tx| tx.put_project(&project));
@@ -56,11 +52,7 @@ impl Case {
         let body = from(json!({"role": "user", "time": {"created": 1}, "agent": "a",
             "model": {"providerID": "p", "modelID": "m"}}));
         let message = id.replace("ses", "msg").parse().expect("id");
-        let message = Message {
-            id: message,
-            session: session.id.clone(),
-            body,
-        };
+        let message = Message { id: message, session: session.id.clone(), body };
         self.write(move |tx| {
             tx.create_session(&session)?;
             tx.put_message(&message)
@@ -78,10 +70,7 @@ impl Case {
     }
 
     fn search(&self, text: &str) -> SearchPage {
-        let query = SearchQuery {
-            limit: 200,
-            ..SearchQuery::new(text)
-        };
+        let query = SearchQuery { limit: 200, ..SearchQuery::new(text) };
         let page = self.store.search(&self.ctx, &query).expect("searches");
         assert_eq!(page.behind, 0);
         page
@@ -94,8 +83,7 @@ impl Case {
     /// FTS5's own check of its tables.
     fn check(&self) {
         self.write(|tx| {
-            tx.conn
-                .execute("INSERT INTO search (search) VALUES ('integrity-check')", [])?;
+            tx.conn.execute("INSERT INTO search (search) VALUES ('integrity-check')", [])?;
             Ok(())
         });
     }
@@ -108,18 +96,13 @@ impl Case {
 /// A word per number, short and different.
 fn word(n: usize, len: u32) -> String {
     let letters = b"abcdefghijklmnopqrstuvwxyz0123456789";
-    (0..len)
-        .rev()
-        .map(|at| char::from(letters[n / 36_usize.pow(at) % 36]))
-        .collect()
+    (0..len).rev().map(|at| char::from(letters[n / 36_usize.pow(at) % 36])).collect()
 }
 
 #[test]
 fn a_batch_costs_no_more_than_estimated() {
     let texts = [
-        (0..12_000)
-            .map(|n| word(n * 37, 4) + " ")
-            .collect::<String>(),
+        (0..12_000).map(|n| word(n * 37, 4) + " ").collect::<String>(),
         (0..16_000).map(|n| word(n * 7, 3) + " ").collect(),
         (0..40_000).map(|n| word(n * 5, 1) + " ").collect(),
         (0..30_000).map(|n| word(n * 7, 2) + " ").collect(),
@@ -129,9 +112,7 @@ fn a_batch_costs_no_more_than_estimated() {
             .filter_map(|n| char::from_u32(0x4E00 + n))
             .map(|c| format!("{c} "))
             .collect(),
-        (0..6_000)
-            .map(|n| word(n, 3) + "Q" + &word(n + 9, 2) + " ")
-            .collect(),
+        (0..6_000).map(|n| word(n, 3) + "Q" + &word(n + 9, 2) + " ").collect(),
     ];
     let mut worst = (0.0, 0.0);
     for (num, body) in texts.into_iter().enumerate() {
@@ -165,21 +146,11 @@ fn a_batch_costs_no_more_than_estimated() {
             "{num}: {bytes} bytes, index {grown} ({growth:.2}), {rows} rows of {}",
             cost.rows()
         );
-        assert!(
-            rows <= cost.rows(),
-            "{num}: {rows} rows, {} estimated",
-            cost.rows()
-        );
-        worst = (
-            f64::max(worst.0, growth),
-            f64::max(worst.1, rows as f64 / cost.rows() as f64),
-        );
+        assert!(rows <= cost.rows(), "{num}: {rows} rows, {} estimated", cost.rows());
+        worst = (f64::max(worst.0, growth), f64::max(worst.1, rows as f64 / cost.rows() as f64));
         case.check();
     }
-    println!(
-        "worst growth {:.2}, worst share of the estimate {:.2}",
-        worst.0, worst.1
-    );
+    println!("worst growth {:.2}, worst share of the estimate {:.2}", worst.0, worst.1);
     assert!(worst.0 < 3.0, "{worst:?}");
 }
 
@@ -187,11 +158,7 @@ fn a_batch_costs_no_more_than_estimated() {
 fn many_small_batches_leave_few_segments_and_small_transactions() {
     let case = Case::new();
     for n in 0..300 {
-        case.say(
-            "ses_a",
-            &format!("prt_{n}"),
-            &format!("common {} unique{n}", word(n * 31, 4)),
-        );
+        case.say("ses_a", &format!("prt_{n}"), &format!("common {} unique{n}", word(n * 31, 4)));
         case.search("common");
     }
     let segments = case.count("SELECT count(DISTINCT segid) FROM search_idx");
@@ -207,14 +174,8 @@ fn many_small_batches_leave_few_segments_and_small_transactions() {
 fn large_merges_are_done_in_small_steps_and_found_half_way() {
     let case = Case::new();
     for n in 0..120 {
-        let text = (0..6000)
-            .map(|w| word(w * 17 + n * 101, 4) + " ")
-            .collect::<String>();
-        case.say(
-            "ses_a",
-            &format!("prt_{n}"),
-            &format!("common {text} unique{n}"),
-        );
+        let text = (0..6000).map(|w| word(w * 17 + n * 101, 4) + " ").collect::<String>();
+        case.say("ses_a", &format!("prt_{n}"), &format!("common {text} unique{n}"));
         if n % 10 == 0 {
             case.search("common");
             case.check();
@@ -233,10 +194,7 @@ fn large_merges_are_done_in_small_steps_and_found_half_way() {
     }
     case.check();
     let listed = case.count("SELECT count(*) FROM search_idx");
-    assert!(
-        listed <= case.count("SELECT count(*) FROM search_data"),
-        "{listed}"
-    );
+    assert!(listed <= case.count("SELECT count(*) FROM search_data"), "{listed}");
     assert!(case.most_rows() <= 500, "{}", case.most_rows());
 }
 
@@ -246,9 +204,7 @@ fn a_deleted_session_is_gone_at_once_and_leaves_the_index_in_small_steps() {
     case.session("ses_b");
     case.say("ses_a", "prt_keep", "okapi stays");
     for n in 0..500 {
-        let text = (0..300)
-            .map(|w| word(w * 17 + n * 101, 4) + " ")
-            .collect::<String>();
+        let text = (0..300).map(|w| word(w * 17 + n * 101, 4) + " ").collect::<String>();
         case.say("ses_b", &format!("prt_{n}"), &format!("okapi {text}"));
     }
     assert_eq!(case.search("okapi").hits.len(), 200);
@@ -263,11 +219,7 @@ fn a_deleted_session_is_gone_at_once_and_leaves_the_index_in_small_steps() {
         let query = SearchQuery::new("okapi");
         super::find::page(r, &query, &super::query::parse("okapi")?, None)
     });
-    assert_eq!(
-        hidden.expect("searches").hits.len(),
-        1,
-        "hidden before the index knows"
-    );
+    assert_eq!(hidden.expect("searches").hits.len(), 1, "hidden before the index knows");
     assert_eq!(case.search("okapi").hits.len(), 1);
     assert_eq!(case.count("SELECT count(*) FROM search_doc"), 2);
     assert_eq!(case.count("SELECT count(*) FROM search_docsize"), 2);
@@ -280,10 +232,7 @@ fn a_deleted_session_is_gone_at_once_and_leaves_the_index_in_small_steps() {
     println!("most rows {}", case.most_rows());
     assert!(case.most_rows() <= 500, "{}", case.most_rows());
     let size = case.store.search_size(&case.ctx).expect("size");
-    assert!(
-        size.bytes < 100_000,
-        "deleted text left the index: {size:?}"
-    );
+    assert!(size.bytes < 100_000, "deleted text left the index: {size:?}");
 }
 
 #[test]
@@ -295,19 +244,9 @@ fn an_index_being_emptied_is_not_read() {
     assert_eq!(case.search("tapir").hits.len(), 200);
     case.write(super::index::begin_anew);
     case.write(super::index::empty_some);
-    let upto = case
-        .store
-        .read(&case.ctx, |r| r.last_cursor())
-        .expect("reads");
-    assert_eq!(
-        case.store.index_some(&case.ctx, 0).expect("looks").behind,
-        upto.0 as u64
-    );
-    assert_eq!(
-        case.search("tapir").hits.len(),
-        200,
-        "the query finishes the work"
-    );
+    let upto = case.store.read(&case.ctx, |r| r.last_cursor()).expect("reads");
+    assert_eq!(case.store.index_some(&case.ctx, 0).expect("looks").behind, upto.0 as u64);
+    assert_eq!(case.search("tapir").hits.len(), 200, "the query finishes the work");
     case.check();
 }
 
@@ -322,10 +261,7 @@ fn a_store_open_for_reading_says_how_far_it_is_behind() {
     let options = Options::new(Layout::new(case.dir.path()), Millis(1));
     case.store = Store::open(&options).expect("opens");
     assert!(case.store.read_only().is_some());
-    let page = case
-        .store
-        .search(&case.ctx, &SearchQuery::new("dingo"))
-        .expect("searches");
+    let page = case.store.search(&case.ctx, &SearchQuery::new("dingo")).expect("searches");
     assert_eq!((page.hits.len(), page.behind), (1, 1));
     assert!(case.store.index_some(&case.ctx, 1).is_err());
     assert!(case.store.reindex(&case.ctx).is_err());

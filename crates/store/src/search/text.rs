@@ -20,13 +20,7 @@ pub enum SearchKind {
 
 impl SearchKind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [
-        Self::Title,
-        Self::Text,
-        Self::Reasoning,
-        Self::Tool,
-        Self::Path,
-    ];
+    pub const ALL: [Self; 5] = [Self::Title, Self::Text, Self::Reasoning, Self::Tool, Self::Path];
 
     /// The name people see.
     #[must_use]
@@ -137,11 +131,7 @@ fn collect(value: &Value, into: &mut String) {
 /// A file's name, and the path it was taken from.
 fn file_text(file: &FilePart) -> String {
     let name = file.filename.as_deref().unwrap_or("");
-    let path = file
-        .source
-        .as_ref()
-        .and_then(|s| s.get("path"))
-        .and_then(Value::as_str);
+    let path = file.source.as_ref().and_then(|s| s.get("path")).and_then(Value::as_str);
     match path.filter(|path| *path != name) {
         Some(path) => format!("{name}\n{path}").trim_start().to_owned(),
         None => name.to_owned(),
@@ -190,15 +180,10 @@ mod tests {
     fn paths_come_from_patches_and_files() {
         let patch = of(json!({"type": "patch", "hash": "h", "files": ["/a/b.rs", "/c"]}));
         assert_eq!(patch, Some((SearchKind::Path, "/a/b.rs\n/c".to_owned())));
-        let file = of(
-            json!({"type": "file", "mime": "m", "url": "data:,", "filename": "n.rs",
-                             "source": {"path": "src/n.rs"}}),
-        );
+        let file = of(json!({"type": "file", "mime": "m", "url": "data:,", "filename": "n.rs",
+                             "source": {"path": "src/n.rs"}}));
         assert_eq!(file, Some((SearchKind::Path, "n.rs\nsrc/n.rs".to_owned())));
-        assert_eq!(
-            of(json!({"type": "file", "mime": "m", "url": "data:,"})),
-            None
-        );
+        assert_eq!(of(json!({"type": "file", "mime": "m", "url": "data:,"})), None);
     }
 
     #[test]

@@ -16,9 +16,7 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     std::iter::from_fn(move || {
         let start = at + text.get(at..)?.find(is_letter)?;
         let rest = &text[start..];
-        let len = rest
-            .find(|c| !is_letter(c) && !is_mark(c))
-            .unwrap_or(rest.len());
+        let len = rest.find(|c| !is_letter(c) && !is_mark(c)).unwrap_or(rest.len());
         at = start + len;
         Some(start..at)
     })
@@ -99,12 +97,8 @@ mod tests {
 
     #[test]
     fn identifiers_fall_apart_at_their_humps() {
-        let split = |word: &'static str| {
-            humps(word)
-                .into_iter()
-                .map(|r| &word[r])
-                .collect::<Vec<_>>()
-        };
+        let split =
+            |word: &'static str| humps(word).into_iter().map(|r| &word[r]).collect::<Vec<_>>();
         assert_eq!(split("parseHTTPHeader"), ["parse", "HTTP", "Header"]);
         assert_eq!(split("utf8Len"), ["utf8", "Len"]);
         assert_eq!(split("plain"), Vec::<&str>::new());

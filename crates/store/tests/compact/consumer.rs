@@ -9,36 +9,22 @@ use super::{maintain, maintain_with};
 const DAY: i64 = 24 * 60 * 60 * 1000;
 
 fn upkeep() -> Upkeep {
-    Upkeep {
-        grace_ms: 0,
-        ..Upkeep::default()
-    }
+    Upkeep { grace_ms: 0, ..Upkeep::default() }
 }
 
 fn todos(world: &mut World, n: u8) -> Cursor {
     for n in 1..=n {
         assert!(world.run(&Step::Todos { s: 0, n }));
     }
-    world
-        .store
-        .read(&world.ctx(), |r| r.last_cursor())
-        .expect("cursor")
+    world.store.read(&world.ctx(), |r| r.last_cursor()).expect("cursor")
 }
 
 fn advance(world: &World, cursor: Cursor) -> Result<(), StoreError> {
-    world
-        .store
-        .write(&world.ctx(), move |tx| {
-            tx.advance_consumer("search", cursor)
-        })
-        .wait()
+    world.store.write(&world.ctx(), move |tx| tx.advance_consumer("search", cursor)).wait()
 }
 
 fn resync(world: &World) -> bool {
-    let consumer = world
-        .store
-        .read(&world.ctx(), |r| r.consumer("search"))
-        .expect("consumer");
+    let consumer = world.store.read(&world.ctx(), |r| r.consumer("search")).expect("consumer");
     consumer.expect("registered").resync
 }
 
@@ -67,23 +53,14 @@ fn a_consumer_that_lags_too_long_is_marked_and_holds_nothing() {
     advance(&world, start).expect("advanced");
     // A quiet consumer that has read everything does not lag, however long it is quiet.
     world.now = world.now.plus(30 * DAY);
-    assert_eq!(
-        maintain_with(&world, Budget::unlimited(), &upkeep()).marked_consumers,
-        0
-    );
+    assert_eq!(maintain_with(&world, Budget::unlimited(), &upkeep()).marked_consumers, 0);
     todos(&mut world, 3);
     world.now = world.now.plus(6 * DAY);
     let done = maintain_with(&world, Budget::unlimited(), &upkeep());
-    assert_eq!(
-        (done.marked_consumers, done.compacted, resync(&world)),
-        (0, 0, false)
-    );
+    assert_eq!((done.marked_consumers, done.compacted, resync(&world)), (0, 0, false));
     world.now = world.now.plus(2 * DAY);
     let done = maintain_with(&world, Budget::unlimited(), &upkeep());
-    assert_eq!(
-        (done.marked_consumers, done.compacted, resync(&world)),
-        (1, 2, true)
-    );
+    assert_eq!((done.marked_consumers, done.compacted, resync(&world)), (1, 2, true));
     advance(&world, start).expect("advanced");
     assert!(resync(&world), "only a reset takes the mark away");
     let end = todos(&mut world, 1);
@@ -94,11 +71,7 @@ fn a_consumer_that_lags_too_long_is_marked_and_holds_nothing() {
         .expect("reset");
     assert!(!resync(&world));
     assert!(
-        world
-            .store
-            .write(&world.ctx(), |tx| tx.forget_consumer("search"))
-            .wait()
-            .expect("gone")
+        world.store.write(&world.ctx(), |tx| tx.forget_consumer("search")).wait().expect("gone")
     );
 }
 
@@ -109,23 +82,11 @@ fn a_consumer_that_lags_too_far_is_marked() {
     let start = todos(&mut world, 1);
     advance(&world, start).expect("advanced");
     todos(&mut world, 3);
-    let small = |lag_bytes| Upkeep {
-        lag_bytes,
-        ..upkeep()
-    };
-    assert_eq!(
-        maintain_with(&world, Budget::unlimited(), &small(10_000)).marked_consumers,
-        0
-    );
-    assert_eq!(
-        maintain_with(&world, Budget::unlimited(), &small(300)).marked_consumers,
-        1
-    );
+    let small = |lag_bytes| Upkeep { lag_bytes, ..upkeep() };
+    assert_eq!(maintain_with(&world, Budget::unlimited(), &small(10_000)).marked_consumers, 0);
+    assert_eq!(maintain_with(&world, Budget::unlimited(), &small(300)).marked_consumers, 1);
     let sizes = world.store.sizes(&world.ctx(), 5).expect("sizes");
-    assert!(
-        sizes.consumers[0].resync && sizes.consumers[0].bytes > 300,
-        "{sizes:?}"
-    );
+    assert!(sizes.consumers[0].resync && sizes.consumers[0].bytes > 300, "{sizes:?}");
 }
 
 #[test]
@@ -134,25 +95,16 @@ fn what_waits_in_the_outbox_stays_whole() {
     let mut world = World::new(dir.path());
     world.run(&Step::Share { s: 0, n: 1 });
     todos(&mut world, 3);
-    assert_eq!(
-        maintain_with(&world, Budget::unlimited(), &upkeep()).compacted,
-        0
-    );
+    assert_eq!(maintain_with(&world, Budget::unlimited(), &upkeep()).compacted, 0);
     let id = session_id(0);
-    let rows = world
-        .store
-        .read(&world.ctx(), |r| r.outbox(&id, 0, 100))
-        .expect("outbox");
+    let rows = world.store.read(&world.ctx(), |r| r.outbox(&id, 0, 100)).expect("outbox");
     let last = rows.last().expect("rows").0;
     world
         .store
         .write(&world.ctx(), move |tx| tx.acknowledge_outbox(&id, last))
         .wait()
         .expect("sent");
-    assert_eq!(
-        maintain_with(&world, Budget::unlimited(), &upkeep()).compacted,
-        2
-    );
+    assert_eq!(maintain_with(&world, Budget::unlimited(), &upkeep()).compacted, 2);
 }
 
 #[test]
@@ -161,11 +113,7 @@ fn old_idempotency_keys_are_forgotten() {
     let mut world = World::new(dir.path());
     for n in 0..3 {
         let ctx = world.ctx().once(format!("key {n}"));
-        world
-            .store
-            .write_once(&ctx, |_| Ok(1))
-            .wait()
-            .expect("written");
+        world.store.write_once(&ctx, |_| Ok(1)).wait().expect("written");
         world.now = world.now.plus(3 * DAY);
     }
     world.now = world.now.plus(1);

@@ -14,11 +14,7 @@ use turnstone_store::{Budget, LogEvent, Maintained, Upkeep};
 
 /// No grace, and nobody holds the log: everything may go at once.
 fn at_once() -> Upkeep {
-    Upkeep {
-        grace_ms: 0,
-        lag_ms: 0,
-        ..Upkeep::default()
-    }
+    Upkeep { grace_ms: 0, lag_ms: 0, ..Upkeep::default() }
 }
 
 fn maintain(world: &World, budget: Budget) -> Maintained {
@@ -26,16 +22,9 @@ fn maintain(world: &World, budget: Budget) -> Maintained {
 }
 
 fn maintain_with(world: &World, budget: Budget, upkeep: &Upkeep) -> Maintained {
-    world
-        .store
-        .maintain_with(&world.ctx(), budget, upkeep)
-        .expect("maintained")
+    world.store.maintain_with(&world.ctx(), budget, upkeep).expect("maintained")
 }
 
 fn whole_log(world: &World) -> Vec<LogEvent> {
-    world
-        .store
-        .read(&world.ctx(), |r| r.log_after(Cursor(0), 100_000))
-        .expect("log")
-        .events
+    world.store.read(&world.ctx(), |r| r.log_after(Cursor(0), 100_000)).expect("log").events
 }

@@ -60,11 +60,7 @@ fn live(world: &World, s: u8) -> (SessionAt, Replica) {
     let read = world.store.read(&world.ctx(), |r| {
         let session = r.get_session(&id)?;
         let messages = r.list_messages(&id, None, 1000)?.items;
-        let state = SessionAt {
-            session,
-            messages,
-            todos: r.todos(&id)?,
-        };
+        let state = SessionAt { session, messages, todos: r.todos(&id)? };
         Ok((state, replay(&r.sync_after(&id, -1, 100_000)?)))
     });
     read.expect("live state")
@@ -73,11 +69,7 @@ fn live(world: &World, s: u8) -> (SessionAt, Replica) {
 /// Takes a step and records what was seen at the boundaries it made.
 fn run_recorded(world: &mut World, step: &Step, recorded: &mut Vec<Recorded>) {
     let seqs = |world: &World| -> Vec<Seq> {
-        let seq = |s| {
-            world
-                .store
-                .read(&world.ctx(), |r| r.session_seq(&session_id(s)))
-        };
+        let seq = |s| world.store.read(&world.ctx(), |r| r.session_seq(&session_id(s)));
         (0..SESSIONS).map(|s| seq(s).expect("seq")).collect()
     };
     let before: Vec<_> = (0..SESSIONS).map(|s| live(world, s)).collect();
@@ -85,20 +77,11 @@ fn run_recorded(world: &mut World, step: &Step, recorded: &mut Vec<Recorded>) {
     world.run(step);
     for ((s, new), (old, before)) in (0..).zip(seqs(world)).zip(old.into_iter().zip(before)) {
         let id = session_id(s);
-        let found = world
-            .store
-            .read(&world.ctx(), |r| r.boundaries(&id, old, 100));
+        let found = world.store.read(&world.ctx(), |r| r.boundaries(&id, old, 100));
         for boundary in found.expect("boundaries") {
             // A step makes one boundary: as its last event, or as the first one of a new turn.
-            let seen = if boundary.seq == new {
-                live(world, s)
-            } else {
-                before.clone()
-            };
-            assert!(
-                boundary.seq == new || boundary.seq.0 == old.0 + 1,
-                "in the middle of a step"
-            );
+            let seen = if boundary.seq == new { live(world, s) } else { before.clone() };
+            assert!(boundary.seq == new || boundary.seq.0 == old.0 + 1, "in the middle of a step");
             recorded.push(Recorded {
                 session: s,
                 seq: boundary.seq,
@@ -130,33 +113,21 @@ pub(super) fn check_numbers(world: &World) {
         assert_eq!(page.resync, page.events.iter().any(LogEvent::is_stub));
         let numbers: Vec<i64> = numbered.iter().map(|event| event.sync_seq).collect();
         assert_eq!(numbers, (0..numbers.len() as i64).collect::<Vec<_>>());
-        let own = page
-            .events
-            .iter()
-            .filter(|event| event.sync_seq.is_some())
-            .count();
+        let own = page.events.iter().filter(|event| event.sync_seq.is_some()).count();
         assert_eq!(own, numbers.len());
     }
 }
 
 fn check_recorded(world: &World, recorded: &[Recorded]) {
-    for Recorded {
-        session,
-        seq,
-        state,
-        replica,
-    } in recorded
-    {
+    for Recorded { session, seq, state, replica } in recorded {
         let id = session_id(*session);
         let (at, numbered) = world
             .store
             .read(&world.ctx(), |r| {
                 let here = r.boundaries(&id, Seq(seq.0 - 1), 1)?[0].cursor;
                 let numbered = r.sync_after(&id, -1, 100_000)?;
-                let numbered: Vec<SyncEvent> = numbered
-                    .into_iter()
-                    .take_while(|event| event.cursor <= here)
-                    .collect();
+                let numbered: Vec<SyncEvent> =
+                    numbered.into_iter().take_while(|event| event.cursor <= here).collect();
                 Ok((r.session_at(&id, *seq)?, numbered))
             })
             .expect("state at a boundary");
@@ -203,24 +174,11 @@ fn only_boundaries_are_places_to_go_back_to() {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut world = World::new(dir.path());
     world.run(&Step::Begin { s: 0 });
-    let at = |seq| {
-        world
-            .store
-            .read(&world.ctx(), |r| r.session_at(&session_id(0), Seq(seq)))
-    };
-    assert!(
-        matches!(at(1), Err(StoreError::NoBoundary { seq: Seq(1), .. })),
-        "created"
-    );
+    let at = |seq| world.store.read(&world.ctx(), |r| r.session_at(&session_id(0), Seq(seq)));
+    assert!(matches!(at(1), Err(StoreError::NoBoundary { seq: Seq(1), .. })), "created");
     assert!(at(2).expect("turn accepted").messages.is_empty());
-    assert!(
-        matches!(at(3), Err(StoreError::NoBoundary { .. })),
-        "its message"
-    );
-    assert!(matches!(
-        at(4),
-        Err(StoreError::BeyondEnd { end: Seq(3), .. })
-    ));
+    assert!(matches!(at(3), Err(StoreError::NoBoundary { .. })), "its message");
+    assert!(matches!(at(4), Err(StoreError::BeyondEnd { end: Seq(3), .. })));
 }
 
 #[test]
@@ -231,30 +189,17 @@ fn two_processes_may_compact_while_a_third_writes() {
     let mut runner = TestRunner::deterministic();
     let mut steps = Vec::new();
     while steps.len() < 400 {
-        steps.extend(
-            history(100)
-                .new_tree(&mut runner)
-                .expect("a history")
-                .current(),
-        );
+        steps.extend(history(100).new_tree(&mut runner).expect("a history").current());
     }
     let compact = || {
         // A store of its own, as another process would have.
         let now = Millis(1_000_000);
         let store = Store::open(&Options::new(Layout::new(dir.path()), now)).expect("opens");
-        let ctx = Context::new(
-            Actor::new("upkeep").expect("actor"),
-            now.plus(1_000_000_000),
-        );
+        let ctx = Context::new(Actor::new("upkeep").expect("actor"), now.plus(1_000_000_000));
         let mut compacted = 0;
         while !done.load(Ordering::SeqCst) {
-            let upkeep = Upkeep {
-                remembered_ms: 0,
-                ..at_once()
-            };
-            let run = store
-                .maintain_with(&ctx, Budget::steps(20), &upkeep)
-                .expect("maintained");
+            let upkeep = Upkeep { remembered_ms: 0, ..at_once() };
+            let run = store.maintain_with(&ctx, Budget::steps(20), &upkeep).expect("maintained");
             compacted += run.compacted;
         }
         compacted
@@ -265,10 +210,7 @@ fn two_processes_may_compact_while_a_third_writes() {
             run_recorded(&mut world, step, &mut recorded);
         }
         done.store(true, Ordering::SeqCst);
-        others
-            .map(|other| other.join().expect("compacted"))
-            .iter()
-            .sum()
+        others.map(|other| other.join().expect("compacted")).iter().sum()
     });
     assert!(compacted > 0, "they did nothing");
     let reads = world.reads();
@@ -276,10 +218,5 @@ fn two_processes_may_compact_while_a_third_writes() {
     assert_eq!(reads, world.reads());
     check_numbers(&world);
     check_recorded(&world, &recorded);
-    assert!(
-        world
-            .store
-            .stats()
-            .is_some_and(|stats| stats.most_rows() <= 500)
-    );
+    assert!(world.store.stats().is_some_and(|stats| stats.most_rows() <= 500));
 }

@@ -43,11 +43,7 @@ fn pages_that_became_free_go_back_to_the_file_system() {
     assert!(done.finished && done.vacuumed_pages > 1200, "{done:?}");
     assert!(done.freed_bytes > 5_000_000, "{done:?}");
     let layout = world.store.layout();
-    assert!(
-        len(layout.database()) < 2_000_000,
-        "{}",
-        len(layout.database())
-    );
+    assert!(len(layout.database()) < 2_000_000, "{}", len(layout.database()));
     assert_eq!((done.wal_bytes, len(layout.wal())), (0, 0));
     assert_eq!(reads, world.reads());
     let sizes = world.store.sizes(&world.ctx(), 1).expect("sizes");
@@ -61,10 +57,7 @@ fn upkeep_stops_when_its_budget_ends_and_goes_on_later() {
     fill(&world, 3);
     assert_eq!(
         maintain(&world, Budget::steps(0)),
-        Maintained {
-            wal_bytes: len(world.store.layout().wal()),
-            ..Maintained::default()
-        }
+        Maintained { wal_bytes: len(world.store.layout().wal()), ..Maintained::default() }
     );
     let mut asked = 0;
     let budget = Budget::while_true(move || {
@@ -95,16 +88,7 @@ fn the_write_ahead_log_is_cut_back_once_readers_let_it() {
     assert!(held.expect("read") > LIMIT, "the reader holds the log");
     world.run(&Step::Message { s: 0, m: 0, n: 0 });
     for n in 0..40 {
-        world.run(&Step::Part {
-            s: 0,
-            m: 0,
-            p: 2,
-            body: Body::Tool {
-                phase: 1,
-                n,
-                long: 0,
-            },
-        });
+        world.run(&Step::Part { s: 0, m: 0, p: 2, body: Body::Tool { phase: 1, n, long: 0 } });
     }
     assert!(len(wal.clone()) <= LIMIT, "{}", len(wal));
 }
@@ -115,23 +99,11 @@ fn stubs_take_a_fraction_of_what_the_events_took() {
     let mut world = World::new(dir.path());
     world.run(&Step::Message { s: 0, m: 0, n: 0 });
     for n in 0..250 {
-        world.run(&Step::Part {
-            s: 0,
-            m: 0,
-            p: 2,
-            body: Body::Tool {
-                phase: 1,
-                n,
-                long: 1500,
-            },
-        });
+        world.run(&Step::Part { s: 0, m: 0, p: 2, body: Body::Tool { phase: 1, n, long: 1500 } });
     }
     let log = |world: &World| world.store.sizes(&world.ctx(), 1).expect("sizes").log;
     let before = log(&world);
     maintain(&world, Budget::unlimited());
     let after = log(&world);
-    assert!(
-        before > 400_000 && after < 50_000,
-        "{before} bytes became {after}"
-    );
+    assert!(before > 400_000 && after < 50_000, "{before} bytes became {after}");
 }

@@ -1,10 +1,9 @@
 //! Failed writes and syncs, full disks, cut logs (R35): a clear error, nothing acknowledged lost.
 
-
 use std::time::Duration;
 
-use fs_err as fs;
 use crate::ledger::{Fallible, acks, check, ledger};
+use fs_err as fs;
 use turnstone_testkit::fault::{Errno, Fault, FaultPlan, Syscall};
 use turnstone_testkit::fixture::TempData;
 
@@ -13,9 +12,8 @@ fn with_fault(fault: Fault, says: &[&str]) -> Fallible {
     let data = TempData::new()?;
     // The file exists and is healthy before the fault.
     assert!(ledger(data.path(), &["load", "1", "2", "1"])?.output()?.status.success());
-    let plan = FaultPlan::new(fault)
-        .only_on(data.join("turnstone.db-wal"))
-        .limit(Duration::from_secs(60));
+    let plan =
+        FaultPlan::new(fault).only_on(data.join("turnstone.db-wal")).limit(Duration::from_secs(60));
     let run = plan.run(&ledger(data.path(), &["load", "2", "3", "20"])?)?.must_fire()?;
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(!run.status.success(), "the fault went unnoticed");
@@ -27,7 +25,10 @@ fn with_fault(fault: Fault, says: &[&str]) -> Fallible {
 #[test]
 fn a_full_disk_is_said_and_loses_nothing_acknowledged() -> Fallible {
     for nth in [3, 9, 20] {
-        with_fault(Fault::new(Syscall::Pwrite).error(Errno::Enospc).when_from(nth), &["no space left"])?;
+        with_fault(
+            Fault::new(Syscall::Pwrite).error(Errno::Enospc).when_from(nth),
+            &["no space left"],
+        )?;
     }
     Ok(())
 }
@@ -56,10 +57,8 @@ fn a_cut_write_ahead_log_gives_a_consistent_older_state() -> Fallible {
     let data = TempData::new()?;
     let command = ledger(data.path(), &["load", "1", "3", "100000"])?;
     let victim = turnstone_testkit::crash::Victim::start(&mut { command })?;
-    let outcome = victim.kill_on(
-        turnstone_testkit::crash::Trigger::Lines(120),
-        Duration::from_secs(60),
-    )?;
+    let outcome =
+        victim.kill_on(turnstone_testkit::crash::Trigger::Lines(120), Duration::from_secs(60))?;
     assert!(outcome.acknowledged.len() >= 120);
     let wal = fs::read(data.join("turnstone.db-wal"))?;
     assert!(wal.len() > 8192, "the log is still there");

@@ -1,6 +1,5 @@
 //! Killed at random and at named points: nothing acknowledged is lost, nothing is stuck.
 
-
 use std::time::Duration;
 
 use crate::ledger::{Fallible, acks, check, ledger};
@@ -17,7 +16,8 @@ fn kill_in_a_row(seed: u64, kills: u64) -> Fallible {
     for round in 0..kills {
         let run = (seed * 1000 + round).to_string();
         let victim = Victim::start(&mut ledger(data.path(), &["load", &run, "4", "100000"])?)?;
-        let outcome = victim.kill_on(Trigger::draw(&mut rng, 60, Duration::from_millis(150)), LIMIT)?;
+        let outcome =
+            victim.kill_on(Trigger::draw(&mut rng, 60, Duration::from_millis(150)), LIMIT)?;
         assert!(outcome.death.is_sudden(), "{outcome:?}");
         all.extend(acks(&outcome.acknowledged));
         check(data.path(), &all).map_err(|e| format!("seed {seed}, round {round}: {e}"))?;
@@ -52,14 +52,20 @@ rows_of_kills! {
 /// Another 40 deaths, each at a point with a name.
 #[test]
 fn killed_at_every_named_point_nothing_acknowledged_is_lost() -> Fallible {
-    let points = ["store::before_begin", "store::before_commit", "store::after_commit", "store::after_answer"];
+    let points = [
+        "store::before_begin",
+        "store::before_commit",
+        "store::after_commit",
+        "store::after_answer",
+    ];
     for point in points {
         let data = TempData::new()?;
         let mut all = Vec::new();
         for after in [0, 1, 2, 3, 5, 8, 13, 21, 34, 55] {
             let run = after.to_string();
             let mut command = ledger(data.path(), &["load", &run, "4", "100000"])?;
-            let outcome = die_at_failpoint(&mut command, &format!("{point}={after}*off->panic"), LIMIT)?;
+            let outcome =
+                die_at_failpoint(&mut command, &format!("{point}={after}*off->panic"), LIMIT)?;
             all.extend(acks(&outcome.acknowledged));
             check(data.path(), &all).map_err(|e| format!("{point} after {after}: {e}"))?;
         }

@@ -1,6 +1,5 @@
 //! The plug is pulled (R34): 0 acknowledged events lost, at every point where the disk may stop.
 
-
 use std::path::Path;
 
 use crate::ledger::{Fallible, acks, check, ledger};

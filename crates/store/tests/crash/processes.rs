@@ -1,6 +1,5 @@
 //! Several processes on one file: leases, fencing, wakes, recovery (R26, R27, R28, R45).
 
-
 use std::io::Write;
 use std::process::Stdio;
 use std::time::Duration;

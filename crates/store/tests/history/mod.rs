@@ -154,11 +154,7 @@ fn words() -> impl Strategy<Value = String> {
 fn part() -> impl Strategy<Value = (u8, Body)> {
     let text = (words(), any::<bool>()).prop_map(|(text, open)| Body::Text { text, open });
     let long = prop_oneof![8 => Just(0), 2 => Just(3000_u32), 1 => Just(300_000)];
-    let tool = (
-        prop_oneof![1 => Just(0), 6 => Just(1), 1 => 2..4_u8],
-        0..3_u8,
-        long,
-    )
+    let tool = (prop_oneof![1 => Just(0), 6 => Just(1), 1 => 2..4_u8], 0..3_u8, long)
         .prop_map(|(phase, n, long)| Body::Tool { phase, n, long });
     prop_oneof![
         3 => (0..2_u8, text),
@@ -207,16 +203,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
 pub(crate) fn history(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let message = |s| Step::Message { s, m: 0, n: 0 };
     let text = |s| {
-        let body = Body::Text {
-            text: String::new(),
-            open: true,
-        };
-        Step::Part {
-            s,
-            m: 0,
-            p: 0,
-            body,
-        }
+        let body = Body::Text { text: String::new(), open: true };
+        Step::Part { s, m: 0, p: 0, body }
     };
     let first: Vec<Step> = (0..SESSIONS).flat_map(|s| [message(s), text(s)]).collect();
     prop::collection::vec(step(), 1..most).prop_map(move |rest| [first.clone(), rest].concat())
@@ -237,13 +225,7 @@ impl World {
     pub(crate) fn new(dir: &std::path::Path) -> Self {
         let now = Millis(1_000_000);
         let store = Store::open(&Options::new(Layout::new(dir), now)).expect("opens");
-        let mut world = Self {
-            store,
-            leases: Vec::new(),
-            turns: Vec::new(),
-            count: 0,
-            now,
-        };
+        let mut world = Self { store, leases: Vec::new(), turns: Vec::new(), count: 0, now };
         world.run(&Step::Project { n: 0 });
         for s in 0..SESSIONS {
             let session = session(s, 0);
@@ -252,9 +234,7 @@ impl World {
                 .write(&world.ctx(), move |tx| tx.create_session(&session))
                 .wait()
                 .expect("new");
-            let lease = world
-                .store
-                .lease(&world.ctx(), &session_id(s), Takeover::IfDead);
+            let lease = world.store.lease(&world.ctx(), &session_id(s), Takeover::IfDead);
             world.leases.push(lease.expect("lease"));
             world.turns.push(None);
         }
@@ -263,11 +243,7 @@ impl World {
 
     /// The context of the next call: two actors take turns.
     pub(crate) fn ctx(&self) -> Context {
-        let actor = if self.count.is_multiple_of(3) {
-            "bob"
-        } else {
-            "ada"
-        };
+        let actor = if self.count.is_multiple_of(3) { "bob" } else { "ada" };
         Context::new(Actor::new(actor).expect("actor"), self.now)
     }
 
@@ -283,16 +259,9 @@ impl World {
         // Deltas that meet in one transaction become one event, so each gets its own.
         for _ in 1..times(&step) {
             let (step, turns) = (step.clone(), turns.clone());
-            drop(
-                self.store
-                    .write(&ctx, move |tx| take(tx, &step, count, &turns))
-                    .wait(),
-            );
+            drop(self.store.write(&ctx, move |tx| take(tx, &step, count, &turns)).wait());
         }
-        let done = self
-            .store
-            .write(&ctx, move |tx| take(tx, &step, count, &turns))
-            .wait();
+        let done = self.store.write(&ctx, move |tx| take(tx, &step, count, &turns)).wait();
         match done {
             Ok(Some((s, turn))) => self.turns[usize::from(s)] = turn,
             Ok(None) => {}
@@ -306,13 +275,7 @@ impl World {
 
     /// A text is sealed as it stands, less some characters.
     fn concrete(&self, step: &Step) -> Step {
-        let Step::Part {
-            s,
-            m,
-            p,
-            body: Body::Seal { cut },
-        } = step
-        else {
+        let Step::Part { s, m, p, body: Body::Seal { cut } } = step else {
             return step.clone();
         };
         let (s, m, p) = (*s, *m, *p);
@@ -325,12 +288,7 @@ impl World {
         for _ in 0..*cut {
             text.pop();
         }
-        Step::Part {
-            s,
-            m,
-            p,
-            body: Body::Text { text, open: false },
-        }
+        Step::Part { s, m, p, body: Body::Text { text, open: false } }
     }
 
     /// Everything readers can see, as text.
@@ -346,11 +304,8 @@ pub(crate) fn reads(r: &Reader<'_>) -> Result<Vec<String>, StoreError> {
         format!("{:?}", r.approvals(&project_id())?),
         format!("{:?}", r.pending_requests(None)?),
     ];
-    let filter = SessionFilter {
-        archived: true,
-        actor: Some("ada".to_owned()),
-        ..Default::default()
-    };
+    let filter =
+        SessionFilter { archived: true, actor: Some("ada".to_owned()), ..Default::default() };
     for filter in [SessionFilter::default(), filter] {
         seen.push(format!("{:?}", r.list_sessions(&filter, None, 100)?.items));
     }
@@ -389,11 +344,7 @@ fn refused(error: &StoreError) {
 }
 
 const fn times(step: &Step) -> u8 {
-    if let Step::Delta { times, .. } = step {
-        *times
-    } else {
-        1
-    }
+    if let Step::Delta { times, .. } = step { *times } else { 1 }
 }
 
 const fn owner(step: &Step) -> Option<u8> {

@@ -35,26 +35,20 @@ pub(super) fn project_id() -> ProjectId {
 }
 
 fn user(n: u8) -> MessageBody {
-    made(
-        json!({"role": "user", "time": {"created": n}, "agent": "build",
-        "model": {"providerID": "p", "modelID": "m"}}),
-    )
+    made(json!({"role": "user", "time": {"created": n}, "agent": "build",
+        "model": {"providerID": "p", "modelID": "m"}}))
 }
 
 fn assistant(n: u8) -> MessageBody {
-    made(
-        json!({"role": "assistant", "time": {"created": 2}, "parentID": "msg_0", "modelID": "m",
+    made(json!({"role": "assistant", "time": {"created": 2}, "parentID": "msg_0", "modelID": "m",
         "providerID": "p", "mode": "build", "path": {"cwd": "/", "root": "/"}, "cost": n,
-        "tokens": {"input": n, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}}),
-    )
+        "tokens": {"input": n, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}}))
 }
 
 /// A session by its small number, in one of its versions.
 pub(super) fn session(s: u8, n: u8) -> Session {
-    made(
-        json!({"id": session_id(s), "slug": "s", "projectID": "p1", "directory": "/srv/p",
-        "title": format!("title {n}"), "version": "1", "time": {"created": 1, "updated": n}}),
-    )
+    made(json!({"id": session_id(s), "slug": "s", "projectID": "p1", "directory": "/srv/p",
+        "title": format!("title {n}"), "version": "1", "time": {"created": 1, "updated": n}}))
 }
 
 /// The session whose open turn changed, and the turn.
@@ -84,23 +78,20 @@ pub(super) fn take(
         Step::RemoveMessage { s, m } => tx.remove_message(&session_id(*s), &message_id(*s, *m)),
         Step::Part { s, m, p, body } => put_part(tx, (*s, *m, *p), body),
         Step::RemovePart { s, m, p } => tx.remove_part(&session_id(*s), &part_id(*s, *m, *p)),
-        Step::Delta { s, m, p, text, .. } => tx
-            .append_text(&session_id(*s), &part_id(*s, *m, *p), text)
-            .map(drop),
+        Step::Delta { s, m, p, text, .. } => {
+            tx.append_text(&session_id(*s), &part_id(*s, *m, *p), text).map(drop)
+        }
         Step::Ask { s, n } => ask(tx, *s, *n),
         Step::Answer { n, yes } => answer(tx, *n, *yes),
         Step::Admit { s, n, queue } => admit(tx, *s, *n, *queue),
-        Step::Promote { s, queue } => tx
-            .promote(&session_id(*s), delivery(*queue), None)
-            .map(drop),
+        Step::Promote { s, queue } => tx.promote(&session_id(*s), delivery(*queue), None).map(drop),
     }?;
     Ok(None)
 }
 
 fn move_turn(tx: &Tx<'_>, s: u8, turn: &TurnId, event: u8) -> Result<(), StoreError> {
     let events = [TurnEvent::Started, TurnEvent::Asked, TurnEvent::Answered];
-    tx.move_turn(&session_id(s), turn, &events[usize::from(event)])
-        .map(drop)
+    tx.move_turn(&session_id(s), turn, &events[usize::from(event)]).map(drop)
 }
 
 fn retry(tx: &Tx<'_>, s: u8, turn: &TurnId, n: u8) -> Result<(), StoreError> {
@@ -109,47 +100,25 @@ fn retry(tx: &Tx<'_>, s: u8, turn: &TurnId, n: u8) -> Result<(), StoreError> {
 }
 
 fn put_share(tx: &Tx<'_>, s: u8, n: u8) -> Result<(), StoreError> {
-    let share = ShareRecord {
-        id: format!("{n}"),
-        secret: "x".into(),
-        url: "u".into(),
-    };
+    let share = ShareRecord { id: format!("{n}"), secret: "x".into(), url: "u".into() };
     tx.put_share(&session_id(s), &share).map(drop)
 }
 
 fn put_message(tx: &Tx<'_>, s: u8, m: u8, n: u8) -> Result<(), StoreError> {
-    let body = if m.is_multiple_of(2) {
-        assistant(n)
-    } else {
-        user(n)
-    };
-    let message = Message {
-        id: message_id(s, m),
-        session: session_id(s),
-        body,
-    };
+    let body = if m.is_multiple_of(2) { assistant(n) } else { user(n) };
+    let message = Message { id: message_id(s, m), session: session_id(s), body };
     tx.put_message(&message).map(drop)
 }
 
 fn put_part(tx: &Tx<'_>, (s, m, p): (u8, u8, u8), body: &Body) -> Result<(), StoreError> {
     let (session, message) = (session_id(s), message_id(s, m));
     let (id, body) = (part_id(s, m, p), part_body(body));
-    tx.put_part(&Part {
-        id,
-        session,
-        message,
-        body,
-    })
-    .map(drop)
+    tx.put_part(&Part { id, session, message, body }).map(drop)
 }
 
 fn admit(tx: &Tx<'_>, s: u8, n: u8, queue: bool) -> Result<(), StoreError> {
     let id = format!("msg_{s}_in{n}").parse().expect("id");
-    let message = Message {
-        id,
-        session: session_id(s),
-        body: user(0),
-    };
+    let message = Message { id, session: session_id(s), body: user(0) };
     tx.admit(&message, &[], delivery(queue)).map(drop)
 }
 
@@ -160,65 +129,40 @@ fn turn_id(n: u32) -> TurnId {
 fn begin(tx: &Tx<'_>, s: u8, count: u32) -> Result<Turned, StoreError> {
     let turn = turn_id(count);
     let id = format!("msg_turn_{count}").parse().expect("id");
-    let message = Message {
-        id,
-        session: session_id(s),
-        body: user(1),
-    };
-    tx.begin_turn(&NewTurn {
-        id: turn.clone(),
-        message,
-        parts: Vec::new(),
-    })?;
+    let message = Message { id, session: session_id(s), body: user(1) };
+    tx.begin_turn(&NewTurn { id: turn.clone(), message, parts: Vec::new() })?;
     Ok(Some((s, Some(turn))))
 }
 
 fn end(tx: &Tx<'_>, s: u8, turn: TurnId, outcome: u8) -> Result<Turned, StoreError> {
-    let outcomes = [
-        Outcome::Completed,
-        Outcome::Failed,
-        Outcome::Aborted,
-        Outcome::Interrupted,
-    ];
+    let outcomes = [Outcome::Completed, Outcome::Failed, Outcome::Aborted, Outcome::Interrupted];
     let outcome = outcomes[usize::from(outcome)];
-    tx.end_turn(&EndTurn {
-        session: session_id(s),
-        turn,
-        outcome,
-        error: None,
-    })?;
+    tx.end_turn(&EndTurn { session: session_id(s), turn, outcome, error: None })?;
     Ok(Some((s, None)))
 }
 
 fn project(n: u8) -> Project {
-    made(
-        json!({"id": "p1", "worktree": format!("/srv/{n}"), "time": {"created": 1, "updated": n},
-        "aliases": [{"kind": "directory", "value": format!("/srv/{n}")}]}),
-    )
+    made(json!({"id": "p1", "worktree": format!("/srv/{n}"), "time": {"created": 1, "updated": n},
+        "aliases": [{"kind": "directory", "value": format!("/srv/{n}")}]}))
 }
 
 fn approve(tx: &Tx<'_>, n: u8, withdraw: bool) -> Result<(), StoreError> {
     let rule: Rule =
         made(json!({"permission": "bash", "pattern": format!("p{n}"), "action": "allow"}));
-    let done = if withdraw {
-        tx.withdraw(&project_id(), &rule)
-    } else {
-        tx.approve(&project_id(), &rule)
-    };
+    let done =
+        if withdraw { tx.withdraw(&project_id(), &rule) } else { tx.approve(&project_id(), &rule) };
     done.map(drop)
 }
 
 fn set_todos(tx: &Tx<'_>, s: u8, n: u8) -> Result<(), StoreError> {
     let todo: Todo =
         made(json!({"content": format!("do {n}"), "status": "pending", "priority": "low"}));
-    tx.set_todos(&session_id(s), &vec![todo; usize::from(n)])
-        .map(drop)
+    tx.set_todos(&session_id(s), &vec![todo; usize::from(n)]).map(drop)
 }
 
 fn put_diff(tx: &Tx<'_>, s: u8, n: u8) -> Result<(), StoreError> {
     let diff: FileDiff = made(json!({"file": format!("f{n}"), "additions": n, "deletions": 0}));
-    tx.put_diff(&session_id(s), &vec![diff; usize::from(n)])
-        .map(drop)
+    tx.put_diff(&session_id(s), &vec![diff; usize::from(n)]).map(drop)
 }
 
 fn ask(tx: &Tx<'_>, s: u8, n: u8) -> Result<(), StoreError> {
@@ -236,21 +180,13 @@ fn answer(tx: &Tx<'_>, n: u8, yes: bool) -> Result<(), StoreError> {
 }
 
 const fn delivery(queue: bool) -> Delivery {
-    if queue {
-        Delivery::Queue
-    } else {
-        Delivery::Steer
-    }
+    if queue { Delivery::Queue } else { Delivery::Steer }
 }
 
 fn part_body(body: &Body) -> PartBody {
     let value = match body {
         Body::Text { text, open } => {
-            let time = if *open {
-                json!({"start": 1})
-            } else {
-                json!({"start": 1, "end": 2})
-            };
+            let time = if *open { json!({"start": 1}) } else { json!({"start": 1, "end": 2}) };
             json!({"type": "text", "text": text, "time": time})
         }
         Body::Seal { .. } => unreachable!("made concrete before"),

@@ -36,11 +36,7 @@ impl Case {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().expect("temp dir");
         let store = open(dir.path());
-        let case = Self {
-            dir,
-            store,
-            ctx: actor("ada"),
-        };
+        let case = Self { dir, store, ctx: actor("ada") };
         case.project("p1");
         case.session("ses_a", &json!({"title": "First"}));
         case
@@ -50,10 +46,7 @@ impl Case {
         let project: Project = from(
             json!({"id": id, "worktree": format!("/w/{id}"), "time": {"created": 1, "updated": 1}}),
         );
-        self.store
-            .write(&self.ctx, move |tx| tx.put_project(&project))
-            .wait()
-            .expect("project");
+        self.store.write(&self.ctx, move |tx| tx.put_project(&project)).wait().expect("project");
     }
 
     /// Stores a session; `fields` replace the usual ones.
@@ -63,26 +56,14 @@ impl Case {
         let map = value.as_object_mut().expect("an object");
         map.extend(fields.as_object().cloned().unwrap_or_default());
         let session: Session = from(value);
-        self.store
-            .write(&self.ctx, move |tx| tx.put_session(&session))
-            .wait()
-            .expect("session");
+        self.store.write(&self.ctx, move |tx| tx.put_session(&session)).wait().expect("session");
     }
 
     pub(crate) fn message(&self, ctx: &Context, session: &str, id: &str, created: i64) {
-        let body = from(
-            json!({"role": "user", "time": {"created": created}, "agent": "build",
-            "model": {"providerID": "p", "modelID": "m"}}),
-        );
-        let message = Message {
-            id: id.parse().expect("id"),
-            session: sid(session),
-            body,
-        };
-        self.store
-            .write(ctx, move |tx| tx.put_message(&message))
-            .wait()
-            .expect("message");
+        let body = from(json!({"role": "user", "time": {"created": created}, "agent": "build",
+            "model": {"providerID": "p", "modelID": "m"}}));
+        let message = Message { id: id.parse().expect("id"), session: sid(session), body };
+        self.store.write(ctx, move |tx| tx.put_message(&message)).wait().expect("message");
     }
 
     pub(crate) fn part(&self, session: &str, message: &str, id: &str, body: Value) {
@@ -93,12 +74,7 @@ impl Case {
     pub(crate) fn say(&self, n: u32, text: &str) {
         self.message(&self.ctx, "ses_a", &format!("msg_{n}"), i64::from(n));
         let (message, part) = (format!("msg_{n}"), format!("prt_{n}"));
-        self.part(
-            "ses_a",
-            &message,
-            &part,
-            json!({"type": "text", "text": text}),
-        );
+        self.part("ses_a", &message, &part, json!({"type": "text", "text": text}));
     }
 
     pub(crate) fn search(&self, query: &SearchQuery) -> SearchPage {
@@ -117,10 +93,7 @@ impl Case {
     }
 
     pub(crate) fn found_in(&self, text: &str, filter: SearchFilter) -> Vec<String> {
-        let query = SearchQuery {
-            filter,
-            ..SearchQuery::new(text)
-        };
+        let query = SearchQuery { filter, ..SearchQuery::new(text) };
         names(&self.search(&query).hits)
     }
 }
@@ -139,10 +112,7 @@ pub(crate) fn put_part(
         message: message.parse().expect("id"),
         body: PartBody::lenient(body).expect("a part"),
     };
-    store
-        .write(ctx, move |tx| tx.put_part(&part))
-        .wait()
-        .expect("part");
+    store.write(ctx, move |tx| tx.put_part(&part)).wait().expect("part");
 }
 
 pub(crate) fn names(hits: &[SearchHit]) -> Vec<String> {

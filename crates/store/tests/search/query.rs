@@ -14,54 +14,25 @@ fn every_kind_of_text_is_found_and_named() {
     let thought =
         json!({"type": "reasoning", "text": "quokka thought", "time": {"start": 1, "end": 2}});
     case.part("ses_a", "msg_1", "prt_2", thought);
-    case.part(
-        "ses_a",
-        "msg_1",
-        "prt_3",
-        tool("completed", &json!({"a": [{"b": "quokka"}]}), "x"),
-    );
-    case.part(
-        "ses_a",
-        "msg_1",
-        "prt_4",
-        tool("error", &json!({}), "no quokka"),
-    );
+    case.part("ses_a", "msg_1", "prt_3", tool("completed", &json!({"a": [{"b": "quokka"}]}), "x"));
+    case.part("ses_a", "msg_1", "prt_4", tool("error", &json!({}), "no quokka"));
     let patch = json!({"type": "patch", "hash": "h", "files": ["/w/src/quokka.rs"]});
     case.part("ses_a", "msg_1", "prt_5", patch);
     let file =
         json!({"type": "file", "mime": "text/plain", "url": "data:,", "filename": "quokka.txt"});
     case.part("ses_a", "msg_1", "prt_6", file);
-    case.part(
-        "ses_a",
-        "msg_1",
-        "prt_7",
-        json!({"type": "agent", "name": "quokka"}),
-    );
+    case.part("ses_a", "msg_1", "prt_7", json!({"type": "agent", "name": "quokka"}));
 
     let all = case.found("quokka");
-    assert_eq!(
-        all,
-        [
-            "prt_1", "prt_2", "prt_3", "prt_4", "prt_5", "prt_6", "ses_a"
-        ]
-    );
+    assert_eq!(all, ["prt_1", "prt_2", "prt_3", "prt_4", "prt_5", "prt_6", "ses_a"]);
     let only = |kinds: &[SearchKind]| {
-        case.found_in(
-            "quokka",
-            SearchFilter {
-                kinds: kinds.to_vec(),
-                ..SearchFilter::default()
-            },
-        )
+        case.found_in("quokka", SearchFilter { kinds: kinds.to_vec(), ..SearchFilter::default() })
     };
     assert_eq!(only(&[SearchKind::Title]), ["ses_a"]);
     assert_eq!(only(&[SearchKind::Text]), ["prt_1"]);
     assert_eq!(only(&[SearchKind::Reasoning]), ["prt_2"]);
     assert_eq!(only(&[SearchKind::Tool]), ["prt_3", "prt_4"]);
-    assert_eq!(
-        only(&[SearchKind::Path, SearchKind::Text]),
-        ["prt_1", "prt_5", "prt_6"]
-    );
+    assert_eq!(only(&[SearchKind::Path, SearchKind::Text]), ["prt_1", "prt_5", "prt_6"]);
 }
 
 #[test]
@@ -89,12 +60,8 @@ fn case_and_diacritics_do_not_matter() {
     assert_eq!(case.found("журнал"), ["prt_3"]);
     assert_eq!(case.found("漢字*"), ["prt_3"]);
     let hit = &case.hits("muller frau")[0];
-    let marked: Vec<&str> = hit
-        .snippet
-        .matches
-        .iter()
-        .map(|r| &hit.snippet.text[r.clone()])
-        .collect();
+    let marked: Vec<&str> =
+        hit.snippet.matches.iter().map(|r| &hit.snippet.text[r.clone()]).collect();
     assert_eq!(marked, ["Frau", "Müller"]);
 }
 
@@ -121,20 +88,12 @@ fn of_a_long_output_both_ends_are_found() {
     case.message(&case.ctx, "ses_a", "msg_1", 1);
     let filler = "filler ".repeat(40_000);
     let output = format!("headword {filler} middleword {filler} tailword");
-    case.part(
-        "ses_a",
-        "msg_1",
-        "prt_1",
-        tool("completed", &json!({"command": "ls"}), &output),
-    );
+    case.part("ses_a", "msg_1", "prt_1", tool("completed", &json!({"command": "ls"}), &output));
     assert_eq!(case.found("headword"), ["prt_1"]);
     assert_eq!(case.found("tailword"), ["prt_1"]);
     assert_eq!(case.found("middleword"), Vec::<String>::new());
     let hit = &case.hits("tailword")[0];
-    assert_eq!(
-        &hit.snippet.text[hit.snippet.matches[0].clone()],
-        "tailword"
-    );
+    assert_eq!(&hit.snippet.text[hit.snippet.matches[0].clone()], "tailword");
     assert!(hit.snippet.text.len() < 300);
 }
 
@@ -174,27 +133,16 @@ fn hostile_queries_are_refused_or_find_nothing() {
     ];
     for word in words {
         let answer = case.store.search(&case.ctx, &SearchQuery::new(word));
-        assert!(
-            matches!(answer, Ok(_) | Err(StoreError::Invalid(_))),
-            "{word:?}: {answer:?}"
-        );
+        assert!(matches!(answer, Ok(_) | Err(StoreError::Invalid(_))), "{word:?}: {answer:?}");
     }
-    for long in [
-        "x".repeat(1 << 20),
-        "x ".repeat(1 << 19),
-        "\"".repeat(1 << 20),
-        "é*".repeat(2000),
-    ] {
+    for long in ["x".repeat(1 << 20), "x ".repeat(1 << 19), "\"".repeat(1 << 20), "é*".repeat(2000)]
+    {
         let answer = case.store.search(&case.ctx, &SearchQuery::new(long));
         assert!(matches!(answer, Err(StoreError::Invalid(_))));
     }
     let many = (0..64).map(|n| format!("w{n}* ")).collect::<String>();
     assert_eq!(case.found(&many), Vec::<String>::new());
-    assert_eq!(
-        case.found("k4"),
-        Vec::<String>::new(),
-        "the scope column is not searched"
-    );
+    assert_eq!(case.found("k4"), Vec::<String>::new(), "the scope column is not searched");
     assert_eq!(case.found("\" OR 1"), Vec::<String>::new());
     assert_eq!(case.found("or not"), ["prt_1"]);
 }
@@ -208,88 +156,39 @@ fn filters_narrow() {
         &json!({"projectID": "p2", "title": "lynx", "time": {"created": 1, "updated": 50}}),
     );
     case.session("ses_c", &json!({"parentID": "ses_a"}));
-    case.session(
-        "ses_d",
-        &json!({"time": {"created": 1, "updated": 1, "archived": 2}}),
-    );
+    case.session("ses_d", &json!({"time": {"created": 1, "updated": 1, "archived": 2}}));
     let bob = actor("bob");
-    for (n, (ctx, session)) in [
-        (&case.ctx, "ses_a"),
-        (&case.ctx, "ses_b"),
-        (&bob, "ses_c"),
-        (&case.ctx, "ses_d"),
-    ]
-    .into_iter()
-    .enumerate()
+    for (n, (ctx, session)) in
+        [(&case.ctx, "ses_a"), (&case.ctx, "ses_b"), (&bob, "ses_c"), (&case.ctx, "ses_d")]
+            .into_iter()
+            .enumerate()
     {
         let message = format!("msg_{n}");
         case.message(ctx, session, &message, 100 * n as i64);
-        case.part(
-            session,
-            &message,
-            &format!("prt_{n}"),
-            json!({"type": "text", "text": "lynx"}),
-        );
+        case.part(session, &message, &format!("prt_{n}"), json!({"type": "text", "text": "lynx"}));
     }
     let all = SearchFilter::default;
     assert_eq!(case.found("lynx"), ["prt_0", "prt_1", "prt_2", "ses_b"]);
-    let archived = SearchFilter {
-        archived: true,
-        ..all()
-    };
-    assert_eq!(
-        case.found_in("lynx", archived),
-        ["prt_0", "prt_1", "prt_2", "prt_3", "ses_b"]
-    );
-    let project = |id: &str| SearchFilter {
-        project: Some(id.parse().expect("id")),
-        ..all()
-    };
+    let archived = SearchFilter { archived: true, ..all() };
+    assert_eq!(case.found_in("lynx", archived), ["prt_0", "prt_1", "prt_2", "prt_3", "ses_b"]);
+    let project = |id: &str| SearchFilter { project: Some(id.parse().expect("id")), ..all() };
     assert_eq!(case.found_in("lynx", project("p2")), ["prt_1", "ses_b"]);
     assert_eq!(case.found_in("lynx", project("p3")), Vec::<String>::new());
-    let session = SearchFilter {
-        session: Some(sid("ses_b")),
-        ..all()
-    };
+    let session = SearchFilter { session: Some(sid("ses_b")), ..all() };
     assert_eq!(case.found_in("lynx", session), ["prt_1", "ses_b"]);
-    let nowhere = SearchFilter {
-        session: Some(sid("ses_zz")),
-        ..all()
-    };
-    let query = SearchQuery {
-        filter: nowhere,
-        ..SearchQuery::new("lynx")
-    };
-    assert!(matches!(
-        case.store.search(&case.ctx, &query),
-        Err(StoreError::NoSession(_))
-    ));
+    let nowhere = SearchFilter { session: Some(sid("ses_zz")), ..all() };
+    let query = SearchQuery { filter: nowhere, ..SearchQuery::new("lynx") };
+    assert!(matches!(case.store.search(&case.ctx, &query), Err(StoreError::NoSession(_))));
     assert_eq!(
-        case.found_in(
-            "lynx",
-            SearchFilter {
-                roots: true,
-                ..all()
-            }
-        ),
+        case.found_in("lynx", SearchFilter { roots: true, ..all() }),
         ["prt_0", "prt_1", "ses_b"]
     );
-    let by = |name: &str| SearchFilter {
-        actor: Some(name.to_owned()),
-        ..all()
-    };
+    let by = |name: &str| SearchFilter { actor: Some(name.to_owned()), ..all() };
     assert_eq!(case.found_in("lynx", by("bob")), ["prt_2"]);
     assert_eq!(case.found_in("lynx", by("nobody")), Vec::<String>::new());
-    let after = SearchFilter {
-        after: Some(Millis(100)),
-        ..all()
-    };
+    let after = SearchFilter { after: Some(Millis(100)), ..all() };
     assert_eq!(case.found_in("lynx", after), ["prt_1", "prt_2"]);
-    let between = SearchFilter {
-        after: Some(Millis(1)),
-        before: Some(Millis(200)),
-        ..all()
-    };
+    let between = SearchFilter { after: Some(Millis(1)), before: Some(Millis(200)), ..all() };
     assert_eq!(case.found_in("lynx", between), ["prt_1", "ses_b"]);
 }
 
@@ -299,10 +198,7 @@ fn pages_follow_each_other_and_foreign_cursors_are_refused() {
     for n in 1..=25 {
         case.say(n, "same words");
     }
-    let mut query = SearchQuery {
-        limit: 10,
-        ..SearchQuery::new("same")
-    };
+    let mut query = SearchQuery { limit: 10, ..SearchQuery::new("same") };
     let mut seen = Vec::new();
     let mut pages = 0;
     loop {
@@ -314,27 +210,12 @@ fn pages_follow_each_other_and_foreign_cursors_are_refused() {
             break;
         }
     }
-    assert_eq!(
-        (pages, seen),
-        (3, (1..=25).rev().collect()),
-        "equal ranks: newest first"
-    );
+    assert_eq!((pages, seen), (3, (1..=25).rev().collect()), "equal ranks: newest first");
 
-    let good = case
-        .search(&SearchQuery {
-            limit: 10,
-            ..SearchQuery::new("same")
-        })
-        .next
-        .expect("more");
-    let other = SearchQuery {
-        cursor: Some(good.clone()),
-        ..SearchQuery::new("words")
-    };
-    assert!(matches!(
-        case.store.search(&case.ctx, &other),
-        Err(StoreError::Invalid(_))
-    ));
+    let good =
+        case.search(&SearchQuery { limit: 10, ..SearchQuery::new("same") }).next.expect("more");
+    let other = SearchQuery { cursor: Some(good.clone()), ..SearchQuery::new("words") };
+    assert!(matches!(case.store.search(&case.ctx, &other), Err(StoreError::Invalid(_))));
     let mut changed = good.clone();
     changed.replace_range(47..48, if good.ends_with('0') { "1" } else { "f" });
     for bad in [
@@ -348,15 +229,9 @@ fn pages_follow_each_other_and_foreign_cursors_are_refused() {
         &changed,
         "\0",
     ] {
-        let query = SearchQuery {
-            cursor: Some(bad.to_owned()),
-            ..SearchQuery::new("same")
-        };
+        let query = SearchQuery { cursor: Some(bad.to_owned()), ..SearchQuery::new("same") };
         assert!(
-            matches!(
-                case.store.search(&case.ctx, &query),
-                Err(StoreError::Invalid(_))
-            ),
+            matches!(case.store.search(&case.ctx, &query), Err(StoreError::Invalid(_))),
             "{bad}"
         );
     }
@@ -369,13 +244,7 @@ fn better_matches_come_first() {
     case.say(2, &format!("ibex {}", "other words ".repeat(50)));
     case.say(3, "nothing");
     let hits = case.hits("ibex");
-    assert_eq!(
-        hits[0].part.as_ref().map(ToString::to_string).as_deref(),
-        Some("prt_1")
-    );
+    assert_eq!(hits[0].part.as_ref().map(ToString::to_string).as_deref(), Some("prt_1"));
     assert!(hits[0].rank > hits[1].rank);
-    assert_eq!(
-        (hits[0].title.as_str(), hits[0].kind),
-        ("First", SearchKind::Text)
-    );
+    assert_eq!((hits[0].title.as_str(), hits[0].kind), ("First", SearchKind::Text));
 }

@@ -40,13 +40,7 @@ impl Tracker {
     ) -> Result<Self, RecordError> {
         let processes = Processes::new(&log.calls, cwd);
         let begun = HashMap::new();
-        let mut tracker = Self {
-            namespace,
-            events: Vec::new(),
-            processes,
-            begun,
-            volatile,
-        };
+        let mut tracker = Self { namespace, events: Vec::new(), processes, begun, volatile };
         for edge in &log.edges {
             match edge {
                 Edge::Start(index) => {
@@ -135,13 +129,11 @@ impl Tracker {
             "close_range" => {
                 let last = value::number(request.text(1)).unwrap_or(i64::MAX);
                 let only_on_exec = request.has(2, "CLOSE_RANGE_CLOEXEC");
-                self.processes
-                    .close_range(thread, request.number(0)?, last, only_on_exec);
+                self.processes.close_range(thread, request.number(0)?, last, only_on_exec);
             }
             "fcntl" if request.text(1) == "F_SETFD" => {
                 let flag = request.has(2, "FD_CLOEXEC");
-                self.processes
-                    .set_close_on_exec(thread, request.number(0)?, flag);
+                self.processes.set_close_on_exec(thread, request.number(0)?, flag);
             }
             "fcntl" if request.text(1) == "F_SETFL" => {
                 if let Some(file) = self.processes.file(thread, request.number(0)?) {
@@ -164,13 +156,7 @@ impl Tracker {
     fn end(&mut self, call: &Call<'_>) -> Result<(), RecordError> {
         let thread = call.thread;
         match (self.begun.remove(&call.start), call.result) {
-            (
-                Some(Begun::Open {
-                    file,
-                    close_on_exec,
-                }),
-                Some(fd),
-            ) => {
+            (Some(Begun::Open { file, close_on_exec }), Some(fd)) => {
                 self.processes.open(thread, fd, file, close_on_exec);
                 return Ok(());
             }
@@ -193,8 +179,7 @@ impl Tracker {
                 let is_dup = call.name != "fcntl" || request.text(1).starts_with("F_DUPFD");
                 if is_dup {
                     let exec = request.has(1, "F_DUPFD_CLOEXEC") || request.has(2, "O_CLOEXEC");
-                    self.processes
-                        .duplicate(thread, request.number(0)?, request.result(), exec);
+                    self.processes.duplicate(thread, request.number(0)?, request.result(), exec);
                 }
             }
             "execve" | "execveat" => self.processes.exec(thread),
@@ -216,21 +201,9 @@ impl Tracker {
         operation: Operation,
     ) -> Result<(), RecordError> {
         self.namespace.apply(&operation);
-        let Call {
-            start,
-            thread,
-            name,
-            ..
-        } = *request.call;
+        let Call { start, thread, name, .. } = *request.call;
         let end = request.end()?;
-        self.events.push(Event {
-            start,
-            end,
-            thread,
-            call: name.to_owned(),
-            path,
-            operation,
-        });
+        self.events.push(Event { start, end, thread, call: name.to_owned(), path, operation });
         Ok(())
     }
 
@@ -254,17 +227,11 @@ impl Tracker {
         let Some(at) = at.filter(|at| request.text(*at) != "AT_FDCWD") else {
             return Ok(self.processes.cwd(thread));
         };
-        Ok(
-            match self
-                .processes
-                .file(thread, request.number(at)?)
-                .map(|file| &file.target)
-            {
-                Some(Target::Node(node)) => self.namespace.absolute(*node),
-                Some(Target::Outside(path)) => path.clone(),
-                Some(Target::Output) | None => PathBuf::from("/nowhere"),
-            },
-        )
+        Ok(match self.processes.file(thread, request.number(at)?).map(|file| &file.target) {
+            Some(Target::Node(node)) => self.namespace.absolute(*node),
+            Some(Target::Outside(path)) => path.clone(),
+            Some(Target::Output) | None => PathBuf::from("/nowhere"),
+        })
     }
 
     pub(super) fn spot(
@@ -275,16 +242,9 @@ impl Tracker {
         follow: bool,
     ) -> Result<Spot, RecordError> {
         let path = request.path(path)?;
-        let base = if path.is_absolute() {
-            PathBuf::new()
-        } else {
-            self.base(request, at)?
-        };
+        let base = if path.is_absolute() { PathBuf::new() } else { self.base(request, at)? };
         match self.namespace.locate(&base.join(path), follow) {
-            Spot::Lost(path) => Err(RecordError::Unknown {
-                path,
-                call: request.call.describe(),
-            }),
+            Spot::Lost(path) => Err(RecordError::Unknown { path, call: request.call.describe() }),
             spot @ (Spot::Outside(_) | Spot::Root | Spot::Name { .. }) => Ok(spot),
         }
     }

@@ -8,11 +8,7 @@ use crate::{
 
 /// Follows a log in which `@text@` stands for a string in escapes, from an empty directory `/r`.
 fn follow(log: &str) -> Result<Tracker, RecordError> {
-    let escape = |text: &str| {
-        text.bytes()
-            .map(|byte| format!("\\x{byte:02x}"))
-            .collect::<String>()
-    };
+    let escape = |text: &str| text.bytes().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
     let parts = log.split('@').enumerate();
     let log: String = parts
         .map(|(index, part)| match index % 2 {
@@ -27,11 +23,7 @@ fn follow(log: &str) -> Result<Tracker, RecordError> {
 }
 
 fn contents(tracker: &Tracker, path: &str) -> String {
-    let node = tracker
-        .namespace
-        .locate(&PathBuf::from("/r").join(path), true)
-        .node()
-        .unwrap();
+    let node = tracker.namespace.locate(&PathBuf::from("/r").join(path), true).node().unwrap();
     String::from_utf8(tracker.namespace.tree.contents(node).to_vec()).unwrap()
 }
 
@@ -45,10 +37,7 @@ fn a_shared_writable_mapping_is_refused_except_of_a_volatile_file() {
     };
     assert!(map("db-shm").is_ok());
     let error = map("db").err().unwrap();
-    assert!(
-        matches!(error, RecordError::SharedMapping { .. }),
-        "{error}"
-    );
+    assert!(matches!(error, RecordError::SharedMapping { .. }), "{error}");
 }
 
 #[test]
@@ -65,9 +54,7 @@ fn a_sync_that_began_before_a_write_returned_does_not_cover_it() {
     .unwrap();
     assert_eq!(contents(&tracker, "a"), "earlylate");
     let mut initial = tracker.namespace.tree.clone();
-    let node = initial
-        .child(crate::powerloss::tree::ROOT, "a".as_ref())
-        .unwrap();
+    let node = initial.child(crate::powerloss::tree::ROOT, "a".as_ref()).unwrap();
     initial.set_contents(node, Vec::new());
     let mut disk = Disk::new(initial, Policy::STRICT);
     tracker.events.iter().for_each(|event| disk.take(event));
@@ -86,10 +73,7 @@ fn a_descriptor_that_another_thread_reuses_leads_to_the_new_file() {
          2 write(3, @text@, 4) = 4\n",
     )
     .unwrap();
-    assert_eq!(
-        (contents(&tracker, "a"), contents(&tracker, "b")),
-        (String::new(), "text".into())
-    );
+    assert_eq!((contents(&tracker, "a"), contents(&tracker, "b")), (String::new(), "text".into()));
 }
 
 #[test]
@@ -128,13 +112,7 @@ fn what_failed_was_injected_or_came_back_short_is_not_taken_for_done() {
     .unwrap();
     assert_eq!(contents(&tracker, "a"), "aXc");
     assert!(!tracker.events.iter().any(|event| event.call == "fsync"));
-    assert!(
-        tracker
-            .namespace
-            .locate("/r/no".as_ref(), true)
-            .node()
-            .is_none()
-    );
+    assert!(tracker.namespace.locate("/r/no".as_ref(), true).node().is_none());
 }
 
 #[test]
@@ -150,15 +128,8 @@ fn changes_count_when_they_start_and_promises_when_they_have_returned() {
          1 <... fsync resumed>) = 0\n",
     )
     .unwrap();
-    let order: Vec<_> = tracker
-        .events
-        .iter()
-        .map(|e| (e.call.as_str(), e.at()))
-        .collect();
-    assert_eq!(
-        order,
-        [("openat", 2), ("pwrite64", 5), ("write", 6), ("fsync", 9)]
-    );
+    let order: Vec<_> = tracker.events.iter().map(|e| (e.call.as_str(), e.at())).collect();
+    assert_eq!(order, [("openat", 2), ("pwrite64", 5), ("write", 6), ("fsync", 9)]);
 }
 
 #[test]
@@ -185,10 +156,7 @@ fn a_write_that_never_returned_is_an_error() {
          1 write(3, @text@, 4) = ?\n\
          1 +++ killed by SIGKILL +++\n",
     );
-    assert!(matches!(
-        error.err().unwrap(),
-        RecordError::Unfinished { .. }
-    ));
+    assert!(matches!(error.err().unwrap(), RecordError::Unfinished { .. }));
 }
 
 #[test]
@@ -200,10 +168,7 @@ fn what_is_not_modelled_is_refused() {
         "7 write(1, @x@, 1) = 1\n8 write(1, @x@, 1) = 1\n",
     ] {
         let error = follow(log).err().unwrap();
-        assert!(
-            matches!(error, RecordError::Unsupported { .. }),
-            "{log}: {error}"
-        );
+        assert!(matches!(error, RecordError::Unsupported { .. }), "{log}: {error}");
     }
 }
 
@@ -262,8 +227,5 @@ fn allocated_and_punched_ranges_are_followed() {
         "1 openat(AT_FDCWD, @/r/a@, O_RDWR|O_CREAT, 0600) = 3\n\
          1 fallocate(3, FALLOC_FL_COLLAPSE_RANGE, 0, 4096) = 0\n",
     );
-    assert!(matches!(
-        collapse.err().unwrap(),
-        RecordError::Unsupported { .. }
-    ));
+    assert!(matches!(collapse.err().unwrap(), RecordError::Unsupported { .. }));
 }
