@@ -40,6 +40,12 @@ impl Prepared {
     ///
     /// [`StoreError::Invalid`] if it is nested so deeply that it could not be read again.
     pub(crate) fn new(value: &impl Serialize) -> Result<Self> {
+        let json = serde_json::to_string(value)?;
+        let brackets = json.bytes().filter(|b| matches!(b, b'{' | b'[')).count();
+        if json.len() < INLINE_LIMIT && brackets < DEEPEST {
+            // Nothing in it can be long or deep.
+            return Ok(Self { json, refs: None, blobs: Vec::new() });
+        }
         let mut value = serde_json::to_value(value)?;
         let mut taken = Vec::new();
         if !take_out(&mut value, &mut String::new(), DEEPEST, &mut taken) {

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension};
-use turnstone_core::event::EventKind;
+use turnstone_core::event::{EntityClass, EventKind};
 use turnstone_core::id::SessionId;
 use turnstone_core::model::SCHEMA_VERSION;
 use turnstone_core::time::{Cursor, Millis, Seq};
@@ -60,6 +60,14 @@ pub(crate) struct Draft {
     pub(crate) text: Option<(i64, i64)>,
     /// Who may write it while a turn is open.
     pub(crate) right: Right,
+}
+
+/// Where in its session's stream an event goes, and whether the session is shared.
+#[derive(Clone, Copy)]
+struct Place {
+    seq: i64,
+    sync_seq: Option<i64>,
+    shared: bool,
 }
 
 /// Who may append an event.
@@ -124,7 +132,7 @@ impl<'a> Tx<'a> {
     pub(crate) fn append(&self, draft: &Draft) -> Result<Appended> {
         let cursor = self.group.cursor.get() + 1;
         let place = match draft.session {
-            Some(session) => Some(self.next_seq(session, draft)?),
+            Some(session) => Some(self.next_place(session, draft)?),
             None => None,
         };
         let entity = draft.entity.unwrap_or(cursor);
@@ -136,7 +144,7 @@ impl<'a> Tx<'a> {
         let stored = apply::Applied {
             cursor,
             session: draft.session,
-            seq: place.map_or(0, |p| p.0),
+            seq: place.map_or(0, |p| p.seq),
             kind: draft.kind,
             entity,
             actor: self.actor()?,
@@ -145,8 +153,11 @@ impl<'a> Tx<'a> {
             text: draft.text,
         };
         apply::apply(self.conn, &stored)?;
-        self.enqueue(draft, cursor)?;
-        let appended = Appended { cursor: Cursor(cursor), seq: place.map(|p| Seq(p.0)) };
+        // Sharing itself changes whether the session is shared.
+        if draft.kind.class() == EntityClass::Share || place.is_some_and(|p| p.shared) {
+            self.enqueue(draft, cursor)?;
+        }
+        let appended = Appended { cursor: Cursor(cursor), seq: place.map(|p| Seq(p.seq)) };
         self.last.set(Some(appended));
         Ok(appended)
     }
@@ -162,51 +173,43 @@ impl<'a> Tx<'a> {
         self.last.set(Some(appended));
     }
 
-    /// Assigns `seq`, and in the same statement compares what the caller relies on (R27, R43).
-    fn next_seq(&self, session: i64, draft: &Draft) -> Result<(i64, Option<i64>)> {
+    /// Assigns `seq`, and in the same statement compares what the caller relies on (R27, R43): the
+    /// expected number, and for turn-owned rows the lease, or that no turn is open.
+    fn next_place(&self, session: i64, draft: &Draft) -> Result<Place> {
         let durable = draft.kind.is_opencode_durable();
-        let lease = self.lease_for(session, draft)?;
+        let guarded = draft.right == Right::ByKind && draft.kind.is_turn_owned();
+        let lease = self.ctx.lease.as_ref();
         let expected = self.expected.take();
-        let row: Option<(i64, i64)> = self
+        let row: Option<(i64, i64, Option<bool>)> = self
             .conn
             .prepare_cached(
                 "UPDATE stream SET seq = seq + 1, sync_seq = sync_seq + ?2
                  WHERE session = ?1 AND (?3 IS NULL OR seq = ?3)
-                   AND (?4 IS NULL OR (epoch = ?4 AND owner = ?5))
-                 RETURNING seq, sync_seq",
+                   AND (?4 = 0 OR (id = ?5 AND epoch = ?6 AND owner = ?7)
+                        OR (id IS NOT ?5 AND NOT EXISTS
+                              (SELECT 1 FROM turn WHERE turn.session = ?1 AND ended IS NULL)))
+                 RETURNING seq, sync_seq, (SELECT shared FROM session WHERE num = ?1)",
             )?
             .query_row(
                 (
                     session,
                     i64::from(durable),
                     expected.map(|seq| seq.0),
+                    guarded,
+                    lease.map(|l| l.session.as_str()),
                     lease.map(|l| l.epoch),
                     lease.map(|l| l.owner.as_str()),
                 ),
-                |row| Ok((row.get(0)?, row.get(1)?)),
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
             )
             .optional()?;
         match row {
-            Some((seq, sync)) => Ok((seq, durable.then_some(sync))),
+            Some((seq, sync, shared)) => {
+                let shared = shared.unwrap_or(false);
+                Ok(Place { seq, sync_seq: durable.then_some(sync), shared })
+            }
             None => Err(self.why_refused(session, expected)?),
         }
-    }
-
-    /// The lease to compare: required for turn-owned rows while a turn is open.
-    fn lease_for(&self, session: i64, draft: &Draft) -> Result<Option<&'a crate::context::Lease>> {
-        if draft.right == Right::Anybody || !draft.kind.is_turn_owned() {
-            return Ok(None);
-        }
-        if let Some(lease) = &self.ctx.lease
-            && self.session_id(session)? == lease.session
-        {
-            return Ok(Some(lease));
-        }
-        let open = self
-            .conn
-            .prepare_cached("SELECT 1 FROM turn WHERE session = ?1 AND ended IS NULL")?
-            .exists([session])?;
-        if open { Err(StoreError::Busy(self.session_id(session)?)) } else { Ok(None) }
     }
 
     fn why_refused(&self, session: i64, expected: Option<Seq>) -> Result<StoreError> {
@@ -215,26 +218,28 @@ impl<'a> Tx<'a> {
             .conn
             .prepare_cached("SELECT seq FROM stream WHERE session = ?1")?
             .query_row([session], |row| row.get(0))?;
+        let leased = self.ctx.lease.as_ref().is_some_and(|lease| lease.session == id);
         Ok(match expected {
             Some(expected) if expected.0 != current => {
                 StoreError::Stale { session: id, expected, current: Seq(current) }
             }
-            _ => StoreError::Fenced(id),
+            _ if leased => StoreError::Fenced(id),
+            _ => StoreError::Busy(id),
         })
     }
 
     fn insert_event(
         &self,
         cursor: i64,
-        place: Option<(i64, Option<i64>)>,
+        place: Option<Place>,
         entity: i64,
         draft: &Draft,
     ) -> Result<()> {
         let event = EventSum {
             cursor,
             session: draft.session,
-            seq: place.map(|p| p.0),
-            sync_seq: place.and_then(|p| p.1),
+            seq: place.map(|p| p.seq),
+            sync_seq: place.and_then(|p| p.sync_seq),
             kind: draft.kind.code(),
             entity,
             actor: self.actor()?,

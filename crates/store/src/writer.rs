@@ -72,8 +72,7 @@ where
 
 /// What a queued mutation is to the writer.
 trait Work: Send {
-    fn context(&self) -> &Context;
-    fn run(&mut self, tx: &Tx<'_>) -> Result<()>;
+    fn run(&mut self, conn: &Connection, blobs: &BlobDir, group: &Group) -> Result<()>;
     fn answer(self: Box<Self>, outcome: Result<()>);
 }
 
@@ -89,12 +88,8 @@ where
     T: Send,
     F: FnMut(&Tx<'_>) -> Result<T> + Send,
 {
-    fn context(&self) -> &Context {
-        &self.ctx
-    }
-
-    fn run(&mut self, tx: &Tx<'_>) -> Result<()> {
-        self.value = Some((self.run)(tx)?);
+    fn run(&mut self, conn: &Connection, blobs: &BlobDir, group: &Group) -> Result<()> {
+        self.value = Some((self.run)(&Tx::new(conn, blobs, &self.ctx, group))?);
         Ok(())
     }
 
@@ -335,20 +330,18 @@ impl Bench {
         // SQLite's counter is not rolled back with a savepoint, so each member counts for itself.
         let before = self.conn.total_changes();
         self.conn.prepare_cached("SAVEPOINT member")?.execute([])?;
-        let ctx = work.context().clone();
-        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            work.run(&Tx::new(&self.conn, &self.blobs, &ctx, group))
-        }))
-        .unwrap_or_else(|_| Err(StoreError::Internal("a mutation panicked".to_owned())))
-        .and_then(|()| {
-            let rows = group.rows.get() + (self.conn.total_changes() - before);
-            let bytes = group.bytes.get();
-            if rows > MAX_ROWS || bytes > MAX_BYTES {
-                return Err(StoreError::TooLarge { rows, bytes });
-            }
-            group.rows.set(rows);
-            Ok(())
-        });
+        let outcome =
+            std::panic::catch_unwind(AssertUnwindSafe(|| work.run(&self.conn, &self.blobs, group)))
+                .unwrap_or_else(|_| Err(StoreError::Internal("a mutation panicked".to_owned())))
+                .and_then(|()| {
+                    let rows = group.rows.get() + (self.conn.total_changes() - before);
+                    let bytes = group.bytes.get();
+                    if rows > MAX_ROWS || bytes > MAX_BYTES {
+                        return Err(StoreError::TooLarge { rows, bytes });
+                    }
+                    group.rows.set(rows);
+                    Ok(())
+                });
         if self.conn.is_autocommit() {
             return outcome;
         }

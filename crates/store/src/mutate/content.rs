@@ -1,5 +1,6 @@
 //! Messages and parts.
 
+use rusqlite::OptionalExtension;
 use serde::Serialize;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{MessageId, PartId, SessionId};
@@ -114,11 +115,20 @@ impl Tx<'_> {
         session: &SessionId,
         message: &MessageId,
     ) -> Result<(i64, i64)> {
-        let owner = self.session_num(session)?;
-        match find_message(self.conn, message)? {
-            Some(found) if found.session == owner => Ok((found.num, owner)),
-            _ => Err(StoreError::NoMessage { session: session.clone(), message: message.clone() }),
+        let found = self
+            .conn
+            .prepare_cached(
+                "SELECT message.num, session.num FROM message
+                 JOIN session ON session.num = message.session
+                 WHERE message.id = ?1 AND session.id = ?2 AND hidden = 0",
+            )?
+            .query_row((message.as_str(), session.as_str()), |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        if let Some(found) = found {
+            return Ok(found);
         }
+        self.session_num(session)?;
+        Err(StoreError::NoMessage { session: session.clone(), message: message.clone() })
     }
 
     /// Stores a part: all of it. Repeating it changes nothing.
@@ -178,10 +188,15 @@ impl Tx<'_> {
         found: Option<FoundPart>,
     ) -> Result<(Prepared, Option<i64>)> {
         let streamed = found.and_then(|f| f.text_len.map(|len| (f.num, len)));
+        let Some(at) = streamed else {
+            let whole = StoredPart { id: &part.id, message, text: None, data: &part.body };
+            return Ok((Prepared::new(&whole)?, None));
+        };
         let mut body = part.body.clone();
-        let text = match (&mut body, streamed) {
-            (PartBody::Text(text), Some(at)) => self.refer(at, &mut text.text)?,
-            (PartBody::Reasoning(text), Some(at)) => self.refer(at, &mut text.text)?,
+        #[expect(clippy::wildcard_enum_match_arm, reason = "nothing else has streamed text")]
+        let text = match &mut body {
+            PartBody::Text(text) => self.refer(at, &mut text.text)?,
+            PartBody::Reasoning(text) => self.refer(at, &mut text.text)?,
             _ => None,
         };
         let len = text.as_ref().map(|text| text.len);
