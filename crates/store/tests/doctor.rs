@@ -215,7 +215,7 @@ fn projections_that_are_not_what_the_log_says_are_found_and_rebuilt() {
         "title=x",
     );
     let mut store = open(dir.path());
-    store.rebuild(&ctx(), &mut |_| {}).expect("rebuilt");
+    store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilt").0;
     assert_eq!(examine(dir.path()).findings, []);
     drop(store);
     let orphan = "PRAGMA foreign_keys = OFF; DELETE FROM message WHERE id = 'msg_a'";

@@ -142,7 +142,9 @@ fn content(path: &Path) -> BTreeMap<PathBuf, String> {
 
 fn last_cursor(dir: &Path) -> i64 {
     support::raw(dir)
-        .query_row("SELECT coalesce(max(cursor), 0) FROM event", [], |row| row.get(0))
+        .query_row("SELECT coalesce(max(cursor), 0) FROM event", [], |row| {
+            row.get(0)
+        })
         .expect("read")
 }
 
