@@ -644,6 +644,13 @@ fn usage_is_counted_and_taken_back() {
     assert_eq!(usage(&store), (unit * 22 / 10, 51, 53, 8));
     store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;
     assert_eq!(usage(&store), (unit * 22 / 10, 51, 53, 8));
+    // A part that becomes something else counts no more.
+    write(&store, |tx| {
+        tx.put_part(&text("ses_a", "msg_1", "prt_2", "a text now"))
+    })
+    .expect("changed");
+    assert_eq!(usage(&store), (unit * 2, 31, 32, 4));
+    assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
     write(&store, |tx| tx.remove_message(&sid("ses_a"), &mid("msg_1"))).expect("removed");
     assert_eq!(usage(&store), (0, 0, 0, 0));
     store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;

@@ -162,10 +162,11 @@ fn image(conn: &Connection, event: &Applied<'_>, session: i64) -> Result<()> {
         false => None,
     };
     let usage = data.as_ref().map(PartData::usage).unwrap_or_default();
-    let before = if kind.name == "step-finish" {
-        image_usage(conn, event.entity)?
-    } else {
+    // Whatever the part is now, what it counted before is taken back.
+    let before = if event.entity == event.cursor {
         Usage::default()
+    } else {
+        image_usage(conn, event.entity)?
     };
     let written = conn
         .prepare_cached(
