@@ -1,2 +1,46 @@
-//! Skeleton.
-fn main() {}
+//! Ours against the limit and against OpenCode's settings, measured in one run (R36).
+//!
+//! `ledger` measures acknowledged writes and reads, `growth` the bytes one turn adds.
+
+mod data;
+mod growth;
+mod limit;
+mod opencode;
+mod read;
+mod table;
+mod write;
+
+use std::process::ExitCode;
+
+type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let quick = words.iter().any(|w| w == "--quick");
+    let what = words.iter().find(|w| !w.starts_with('-')).map(String::as_str);
+    let done = match what {
+        Some("ledger") => ledger(quick),
+        Some("growth") => growth::run(),
+        _ => {
+            eprintln!("usage: turnstone-bench ledger [--quick] | growth");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn ledger(quick: bool) -> Fallible {
+    if cfg!(debug_assertions) {
+        return Err("figures of a debug build mean nothing: run with --release".into());
+    }
+    write::run(quick)?;
+    read::run(quick)?;
+    println!("memory of this process at the end: {}", table::resident()?);
+    Ok(())
+}

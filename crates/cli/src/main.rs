@@ -1,2 +1,51 @@
-//! Skeleton.
-fn main() {}
+//! The program `turnstone`: words in, one call, words out.
+//!
+//! Owns the command line, the streams, the exit code, and the only look at clock, environment and
+//! randomness. Decides nothing about sessions: that is the business of the crates it calls.
+
+mod app;
+mod args;
+mod clock;
+mod command;
+mod config;
+mod error;
+mod exit;
+mod figure;
+mod moment;
+mod place;
+mod reference;
+mod scope;
+mod text;
+mod transcript;
+mod ui;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::app::App;
+use crate::args::Cli;
+use crate::config::Environment;
+use crate::exit::Exit;
+use crate::ui::Ui;
+
+fn main() -> ExitCode {
+    exit::guard(run).into()
+}
+
+fn run() -> Exit {
+    let environment = Environment::read();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ui::show_usage(&environment, &error),
+    };
+    let mut ui = Ui::new(&environment, &cli.globals);
+    config::start_tracing(cli.globals.verbose);
+    let done = App::new(environment, &cli.globals)
+        .and_then(|app| command::run(&mut ui, &app, &cli.command))
+        .and_then(|exit| ui.finish().map(|()| exit));
+    match done {
+        Ok(exit) => exit,
+        Err(error) => ui.fail(&error),
+    }
+}

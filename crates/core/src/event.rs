@@ -220,11 +220,7 @@ impl TryFrom<String> for EventKind {
     type Error = UnknownKind;
 
     fn try_from(name: String) -> Result<Self, UnknownKind> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|kind| kind.name() == name)
-            .ok_or(UnknownKind(name))
+        Self::ALL.iter().copied().find(|kind| kind.name() == name).ok_or(UnknownKind(name))
     }
 }
 

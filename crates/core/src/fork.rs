@@ -55,9 +55,8 @@ pub fn plan_fork(
             .ok_or_else(|| ForkError::NoSuchMessage(id.clone()))?,
     };
     let copied = || messages.iter().take(end);
-    let renamed: Vec<(MessageId, MessageId)> = copied()
-        .map(|(message, _)| (message.id.clone(), new_message()))
-        .collect();
+    let renamed: Vec<(MessageId, MessageId)> =
+        copied().map(|(message, _)| (message.id.clone(), new_message())).collect();
     let names: HashMap<&MessageId, &MessageId> =
         renamed.iter().map(|(old, new)| (old, new)).collect();
     let copies = copied().zip(&renamed).map(|((message, parts), (_, id))| {
@@ -69,14 +68,7 @@ pub fn plan_fork(
         });
         let parts = parts.collect();
         let body = message_body(&message.body, &names);
-        (
-            Message {
-                id: id.clone(),
-                session: into.clone(),
-                body,
-            },
-            parts,
-        )
+        (Message { id: id.clone(), session: into.clone(), body }, parts)
     });
     let messages = copies.collect();
     Ok(ForkPlan { messages, renamed })

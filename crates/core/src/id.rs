@@ -26,24 +26,18 @@ pub struct IdError {
 
 impl IdError {
     fn new(kind: &'static str, text: &str) -> Self {
-        Self {
-            kind,
-            text: text.chars().take(80).collect(),
-        }
+        Self { kind, text: text.chars().take(80).collect() }
     }
 }
 
 fn is_id_body(body: &str) -> bool {
     (1..=MAX_BODY).contains(&body.len())
-        && body
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        && body.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 /// Accepts `prefix_body` and the legacy `prefixbody`.
 fn accepts(prefix: &str, text: &str) -> bool {
-    text.strip_prefix(prefix)
-        .is_some_and(|rest| is_id_body(rest.strip_prefix('_').unwrap_or(rest)))
+    text.strip_prefix(prefix).is_some_and(|rest| is_id_body(rest.strip_prefix('_').unwrap_or(rest)))
 }
 
 macro_rules! ids {
@@ -137,14 +131,8 @@ impl TryFrom<String> for ProjectId {
 
     fn try_from(text: String) -> Result<Self, IdError> {
         let fits = (1..=MAX_PROJECT).contains(&text.len())
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        if fits {
-            Ok(Self(text))
-        } else {
-            Err(IdError::new("project", &text))
-        }
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        if fits { Ok(Self(text)) } else { Err(IdError::new("project", &text)) }
     }
 }
 
@@ -196,27 +184,18 @@ impl Ticker {
             self.counter = 0;
         }
         self.counter = self.counter.wrapping_add(1);
-        Tick {
-            now,
-            counter: self.counter,
-        }
+        Tick { now, counter: self.counter }
     }
 }
 
 fn mint(prefix: &str, order: Order, tick: Tick, random: [u8; 14]) -> String {
-    let value = (tick.now.0 as u64)
-        .wrapping_mul(4096)
-        .wrapping_add(u64::from(tick.counter));
+    let value = (tick.now.0 as u64).wrapping_mul(4096).wrapping_add(u64::from(tick.counter));
     let field = match order {
         Order::Ascending => value & TIME_MASK,
         Order::Descending => !value & TIME_MASK,
     };
     let mut text = format!("{prefix}_{field:012x}");
-    text.extend(
-        random
-            .iter()
-            .map(|b| char::from(ALPHABET[usize::from(*b) % 62])),
-    );
+    text.extend(random.iter().map(|b| char::from(ALPHABET[usize::from(*b) % 62])));
     text
 }
 
@@ -270,16 +249,10 @@ mod tests {
             assert!(good.parse::<SessionId>().is_ok(), "{good}");
         }
         let long = format!("ses_{}", "x".repeat(65));
-        for bad in [
-            "", "ses", "ses_", "msg_abc", "ses_a/b", "ses_a b", "ses_ä", "SES_a", &long,
-        ] {
+        for bad in ["", "ses", "ses_", "msg_abc", "ses_a/b", "ses_a b", "ses_ä", "SES_a", &long] {
             assert!(bad.parse::<SessionId>().is_err(), "{bad}");
         }
-        assert!(
-            format!("ses_{}", "x".repeat(64))
-                .parse::<SessionId>()
-                .is_ok()
-        );
+        assert!(format!("ses_{}", "x".repeat(64)).parse::<SessionId>().is_ok());
         for bad in ["", "../up", "a b", "a/b"] {
             assert!(bad.parse::<ProjectId>().is_err(), "{bad}");
         }
@@ -288,10 +261,7 @@ mod tests {
 
     #[test]
     fn a_refused_id_is_quoted_and_cut() {
-        let error = "x"
-            .repeat(500)
-            .parse::<PartId>()
-            .expect_err("not a part id");
+        let error = "x".repeat(500).parse::<PartId>().expect_err("not a part id");
         assert_eq!(error.text.len(), 80);
         assert!(error.to_string().ends_with("is not a part id"));
     }

@@ -13,6 +13,7 @@ pub mod model;
 pub mod name;
 pub mod permission;
 pub mod place;
+pub mod retention;
 pub mod time;
 pub mod tool;
 pub mod turn;

@@ -73,9 +73,5 @@ fn list(states: &[&str]) -> String {
     if states.is_empty() {
         return "–".to_owned();
     }
-    states
-        .iter()
-        .map(|state| format!("`{state}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
+    states.iter().map(|state| format!("`{state}`")).collect::<Vec<_>>().join(", ")
 }

@@ -37,18 +37,13 @@ pub fn default_title(now: Millis, child: bool) -> String {
 #[must_use]
 pub fn is_default_title(title: &str) -> bool {
     const MOMENT: &str = "dddd-dd-ddTdd:dd:dd.dddZ";
-    let moment = title
-        .strip_prefix(NEW)
-        .or_else(|| title.strip_prefix(CHILD));
+    let moment = title.strip_prefix(NEW).or_else(|| title.strip_prefix(CHILD));
     moment.is_some_and(|moment| {
         moment.len() == MOMENT.len()
-            && moment
-                .bytes()
-                .zip(MOMENT.bytes())
-                .all(|(found, wanted)| match wanted {
-                    b'd' => found.is_ascii_digit(),
-                    literal => found == literal,
-                })
+            && moment.bytes().zip(MOMENT.bytes()).all(|(found, wanted)| match wanted {
+                b'd' => found.is_ascii_digit(),
+                literal => found == literal,
+            })
     })
 }
 
@@ -60,11 +55,7 @@ pub fn fork_title(title: &str) -> String {
     let numbered = || {
         let (base, number) = title.strip_suffix(')')?.rsplit_once(" (fork #")?;
         let digits = !base.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
-        let next = number
-            .parse::<u64>()
-            .ok()
-            .filter(|_| digits)?
-            .checked_add(1)?;
+        let next = number.parse::<u64>().ok().filter(|_| digits)?.checked_add(1)?;
         Some(format!("{base} (fork #{next})"))
     };
     numbered().unwrap_or_else(|| format!("{title} (fork #1)"))
@@ -77,14 +68,8 @@ mod tests {
     #[test]
     fn section_1_3_a_default_title_is_its_moment_and_is_recognised() {
         let now = Millis(1_786_706_395_136);
-        assert_eq!(
-            default_title(now, false),
-            "New session - 2026-08-14T11:19:55.136Z"
-        );
-        assert_eq!(
-            default_title(now, true),
-            "Child session - 2026-08-14T11:19:55.136Z"
-        );
+        assert_eq!(default_title(now, false), "New session - 2026-08-14T11:19:55.136Z");
+        assert_eq!(default_title(now, true), "Child session - 2026-08-14T11:19:55.136Z");
         assert!(is_default_title(&default_title(now, false)));
         assert!(is_default_title(&default_title(now, true)));
     }
@@ -128,11 +113,7 @@ mod tests {
     fn section_1_3_a_slug_is_one_of_29_times_31_words() {
         let unique = |words: &[&str]| {
             let set: std::collections::HashSet<_> = words.iter().collect();
-            assert!(
-                words
-                    .iter()
-                    .all(|word| word.bytes().all(|b| b.is_ascii_lowercase()))
-            );
+            assert!(words.iter().all(|word| word.bytes().all(|b| b.is_ascii_lowercase())));
             set.len()
         };
         assert_eq!((unique(&ADJECTIVES), unique(&NOUNS)), (29, 31));

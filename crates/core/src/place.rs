@@ -75,10 +75,7 @@ impl Facts {
             (AliasKind::Directory, Some(self.directory.as_str())),
         ];
         let alias = |(kind, value): (AliasKind, Option<&str>)| {
-            Some(Alias {
-                kind,
-                value: value.filter(|value| !value.is_empty())?.to_owned(),
-            })
+            Some(Alias { kind, value: value.filter(|value| !value.is_empty())?.to_owned() })
         };
         facts.into_iter().filter_map(alias).collect()
     }
@@ -89,9 +86,7 @@ impl Known {
         let Some(value) = value.filter(|value| !value.is_empty()) else {
             return false;
         };
-        self.aliases
-            .iter()
-            .any(|alias| alias.kind == kind && alias.value == value)
+        self.aliases.iter().any(|alias| alias.kind == kind && alias.value == value)
     }
 }
 
@@ -116,9 +111,7 @@ pub fn find_project(projects: &[Known], facts: &Facts) -> Match {
     match (clones.next(), clones.next()) {
         (Some(only), None) => Match::Joined(only.id.clone()),
         _ if alike.is_empty() => Match::New,
-        _ => Match::Separate {
-            hint: alike.iter().map(|project| project.id.clone()).collect(),
-        },
+        _ => Match::Separate { hint: alike.iter().map(|project| project.id.clone()).collect() },
     }
 }
 
@@ -164,10 +157,7 @@ mod tests {
     }
 
     fn known(id: &str, facts: &Facts) -> Known {
-        Known {
-            id: id.parse().expect("a project id"),
-            aliases: facts.aliases(),
-        }
+        Known { id: id.parse().expect("a project id"), aliases: facts.aliases() }
     }
 
     fn id(text: &str) -> ProjectId {
@@ -178,40 +168,19 @@ mod tests {
     fn r31_the_same_directory_or_git_directory_is_the_same_project() {
         let here = clone_at("/a", Some("host/a"));
         let projects = [known("one", &here)];
-        assert_eq!(
-            find_project(&projects, &here),
-            Match::Same(id("one"), Why::CommonDir)
-        );
-        let worktree = Facts {
-            directory: "/a-feature".into(),
-            ..here.clone()
-        };
-        assert_eq!(
-            find_project(&projects, &worktree),
-            Match::Same(id("one"), Why::CommonDir)
-        );
-        let without_git = Facts {
-            directory: "/a".into(),
-            ..Facts::default()
-        };
-        assert_eq!(
-            find_project(&projects, &without_git),
-            Match::Same(id("one"), Why::Directory)
-        );
+        assert_eq!(find_project(&projects, &here), Match::Same(id("one"), Why::CommonDir));
+        let worktree = Facts { directory: "/a-feature".into(), ..here.clone() };
+        assert_eq!(find_project(&projects, &worktree), Match::Same(id("one"), Why::CommonDir));
+        let without_git = Facts { directory: "/a".into(), ..Facts::default() };
+        assert_eq!(find_project(&projects, &without_git), Match::Same(id("one"), Why::Directory));
     }
 
     #[test]
     fn r31_the_git_directory_says_more_than_the_path() {
         let (a, b) = (clone_at("/a", None), clone_at("/b", None));
         let projects = [known("one", &a), known("two", &b)];
-        let moved = Facts {
-            directory: "/a".into(),
-            ..b
-        };
-        assert_eq!(
-            find_project(&projects, &moved),
-            Match::Same(id("two"), Why::CommonDir)
-        );
+        let moved = Facts { directory: "/a".into(), ..b };
+        assert_eq!(find_project(&projects, &moved), Match::Same(id("two"), Why::CommonDir));
     }
 
     #[test]
@@ -226,18 +195,10 @@ mod tests {
         let projects = [
             known("one", &clone_at("/a", Some("host/a"))),
             known("two", &clone_at("/b", None)),
-            known(
-                "other",
-                &Facts {
-                    root_commits: vec!["ff".into()],
-                    ..clone_at("/c", None)
-                },
-            ),
+            known("other", &Facts { root_commits: vec!["ff".into()], ..clone_at("/c", None) }),
         ];
         let fork = clone_at("/f", Some("host/fork"));
-        let expected = Match::Separate {
-            hint: vec![id("one"), id("two")],
-        };
+        let expected = Match::Separate { hint: vec![id("one"), id("two")] };
         assert_eq!(find_project(&projects, &fork), expected);
         assert_eq!(find_project(&projects, &clone_at("/g", None)), expected);
     }
@@ -249,39 +210,26 @@ mod tests {
             known("two", &clone_at("/b", Some("host/a"))),
         ];
         let third = clone_at("/c", Some("host/a"));
-        let expected = Match::Separate {
-            hint: vec![id("one"), id("two")],
-        };
+        let expected = Match::Separate { hint: vec![id("one"), id("two")] };
         assert_eq!(find_project(&projects, &third), expected);
     }
 
     #[test]
     fn r31_an_origin_alone_joins_nothing() {
         let projects = [known("one", &clone_at("/a", Some("host/a")))];
-        let rewritten = Facts {
-            root_commits: vec!["ff".into()],
-            ..clone_at("/b", Some("host/a"))
-        };
+        let rewritten = Facts { root_commits: vec!["ff".into()], ..clone_at("/b", Some("host/a")) };
         assert_eq!(find_project(&projects, &rewritten), Match::New);
     }
 
     #[test]
     fn r31_a_shallow_clone_has_no_root_commit() {
         let projects = [known("one", &clone_at("/a", Some("host/a")))];
-        let shallow = Facts {
-            shallow: true,
-            ..clone_at("/b", Some("host/a"))
-        };
+        let shallow = Facts { shallow: true, ..clone_at("/b", Some("host/a")) };
         assert_eq!(shallow.root_commit(), None);
         assert_eq!(find_project(&projects, &shallow), Match::New);
         assert_eq!(new_project_id(&projects, &shallow), None);
         // Nor does it record one that would attract others.
-        assert!(
-            shallow
-                .aliases()
-                .iter()
-                .all(|alias| alias.kind != AliasKind::RootCommit)
-        );
+        assert!(shallow.aliases().iter().all(|alias| alias.kind != AliasKind::RootCommit));
     }
 
     #[test]
@@ -289,28 +237,19 @@ mod tests {
         let first = clone_at("/a", Some("host/a"));
         let mut one = known("one", &first);
         // The same directory gets another origin; it stays the project's, its new origin does not.
-        let renamed = Facts {
-            origin: Some("host/b".into()),
-            ..first
-        };
+        let renamed = Facts { origin: Some("host/b".into()), ..first };
         one.aliases.extend(gained_aliases(&one, &renamed));
         let clone_of_b = clone_at("/b", Some("host/b"));
-        let expected = Match::Separate {
-            hint: vec![id("one")],
-        };
+        let expected = Match::Separate { hint: vec![id("one")] };
         assert_eq!(find_project(&[one], &clone_of_b), expected);
     }
 
     #[test]
     fn r31_a_project_learns_the_facts_it_did_not_have() {
-        let bare = Facts {
-            directory: "/a".into(),
-            ..Facts::default()
-        };
+        let bare = Facts { directory: "/a".into(), ..Facts::default() };
         let mut one = known("one", &bare);
         assert_eq!(one.aliases.len(), 1);
-        one.aliases
-            .extend(gained_aliases(&one, &clone_at("/a", Some("host/a"))));
+        one.aliases.extend(gained_aliases(&one, &clone_at("/a", Some("host/a"))));
         assert_eq!(one.aliases.len(), 4);
         assert_eq!(gained_aliases(&one, &clone_at("/a", Some("host/a"))), []);
         let second = clone_at("/b", Some("host/a"));
@@ -321,14 +260,8 @@ mod tests {
     fn r31_a_new_project_is_named_after_its_root_commit_where_that_is_unambiguous() {
         let here = clone_at("/a", None);
         assert_eq!(new_project_id(&[], &here), Some(id(ROOT)));
-        assert_eq!(
-            new_project_id(&[known(ROOT, &here)], &clone_at("/b", None)),
-            None
-        );
-        let two = Facts {
-            root_commits: vec![ROOT.into(), "ff".into()],
-            ..here
-        };
+        assert_eq!(new_project_id(&[known(ROOT, &here)], &clone_at("/b", None)), None);
+        let two = Facts { root_commits: vec![ROOT.into(), "ff".into()], ..here };
         assert_eq!(new_project_id(&[], &two), None);
         assert_eq!(find_project(&[], &Facts::default()), Match::New);
     }

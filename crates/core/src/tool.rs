@@ -110,13 +110,7 @@ pub fn advance(from: Option<&ToolState>, to: &ToolState) -> Result<Advance, Ille
         return Ok(Advance::Same);
     }
     let (before, after) = (from.phase(), to.phase());
-    let refused = |why| {
-        Err(IllegalTool {
-            from: before,
-            to: after,
-            why,
-        })
-    };
+    let refused = |why| Err(IllegalTool { from: before, to: after, why });
     match (before, after) {
         (Phase::Pending, Phase::Pending | Phase::Running | Phase::Error)
         | (Phase::Running, Phase::Running | Phase::Completed | Phase::Error) => Ok(Advance::Moved),
@@ -131,14 +125,7 @@ pub fn advance(from: Option<&ToolState>, to: &ToolState) -> Result<Advance, Ille
 
 /// True if the only difference is a `time.compacted` that was set, or set anew; never taken away.
 fn is_prune(from: &ToolState, to: &ToolState) -> bool {
-    let ToolState::Completed {
-        time: ToolTime {
-            compacted: Some(mark),
-            ..
-        },
-        ..
-    } = to
-    else {
+    let ToolState::Completed { time: ToolTime { compacted: Some(mark), .. }, .. } = to else {
         return false;
     };
     let mut marked = from.clone();
@@ -157,31 +144,19 @@ pub fn close(state: &ToolState, reason: &str, now: Millis) -> Option<ToolState> 
     let (input, metadata, time, extra) = match state {
         ToolState::Pending { input, extra, .. } => {
             let start = Number::from(now.0);
-            let time = ToolTime {
-                start,
-                end: None,
-                compacted: None,
-                extra: Extra::new(),
-            };
+            let time = ToolTime { start, end: None, compacted: None, extra: Extra::new() };
             (input, None, time, extra)
         }
-        ToolState::Running {
-            input,
-            metadata,
-            time,
-            extra,
-            ..
-        } => (input, metadata.as_ref(), time.clone(), extra),
+        ToolState::Running { input, metadata, time, extra, .. } => {
+            (input, metadata.as_ref(), time.clone(), extra)
+        }
         ToolState::Completed { .. } | ToolState::Error { .. } => return None,
     };
     Some(ToolState::Error {
         input: input.clone(),
         error: reason.to_owned(),
         metadata: Some(interrupted(metadata)),
-        time: ToolTime {
-            end: Some(Number::from(now.0)),
-            ..time
-        },
+        time: ToolTime { end: Some(Number::from(now.0)), ..time },
         extra: extra.clone(),
     })
 }
@@ -200,17 +175,9 @@ fn interrupted(metadata: Option<&Value>) -> Value {
 /// The table of the machine, found by running it over a sample of every phase.
 #[must_use]
 pub fn table() -> Vec<Row> {
-    let pruned = (
-        "pruned",
-        Phase::Completed,
-        sample(Phase::Completed, 1, true),
-    );
+    let pruned = ("pruned", Phase::Completed, sample(Phase::Completed, 1, true));
     let written = Phase::ALL.map(|phase| (phase.as_str(), phase, sample(phase, 1, false)));
-    written
-        .into_iter()
-        .chain([pruned])
-        .map(|(event, to, state)| row(event, to, &state))
-        .collect()
+    written.into_iter().chain([pruned]).map(|(event, to, state)| row(event, to, &state)).collect()
 }
 
 fn row(event: &str, to: Phase, state: &ToolState) -> Row {
@@ -219,9 +186,8 @@ fn row(event: &str, to: Phase, state: &ToolState) -> Row {
     let stored = |phase| Some(sample(phase, i64::from(pruned), false));
     let none = [("none", None)];
     let (mut from, mut refused) = (Vec::new(), Vec::new());
-    for (name, before) in none
-        .into_iter()
-        .chain(Phase::ALL.map(|phase| (phase.as_str(), stored(phase))))
+    for (name, before) in
+        none.into_iter().chain(Phase::ALL.map(|phase| (phase.as_str(), stored(phase))))
     {
         match advance(before.as_ref(), state) {
             Ok(_) => from.push(name),
@@ -240,14 +206,7 @@ fn row(event: &str, to: Phase, state: &ToolState) -> Row {
             "part with its output and end, event `message.part.updated`"
         }
     };
-    Row {
-        event: event.to_owned(),
-        from,
-        to: to.as_str(),
-        refused,
-        writes,
-        repeat,
-    }
+    Row { event: event.to_owned(), from, to: to.as_str(), refused, writes, repeat }
 }
 
 /// A state of a phase; two samples with different numbers differ in their input.
@@ -261,11 +220,7 @@ fn sample(phase: Phase, number: i64, compacted: bool) -> ToolState {
         extra: extra(),
     };
     match phase {
-        Phase::Pending => ToolState::Pending {
-            input,
-            raw: String::new(),
-            extra: extra(),
-        },
+        Phase::Pending => ToolState::Pending { input, raw: String::new(), extra: extra() },
         Phase::Running => ToolState::Running {
             input,
             title: None,

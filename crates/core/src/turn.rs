@@ -111,10 +111,7 @@ impl TurnState {
             // Ending twice in the same way is a retry, not a mistake.
             (ended, TurnEvent::Ended { outcome }) if ended == outcome.state() => Ok(ended),
             // Whatever the table does not allow is refused.
-            (from, event) => Err(IllegalTransition {
-                from,
-                event: event.name(),
-            }),
+            (from, event) => Err(IllegalTransition { from, event: event.name() }),
         }
     }
 
@@ -166,12 +163,7 @@ impl std::fmt::Display for TurnState {
 
 impl Outcome {
     /// Every outcome.
-    pub const ALL: [Self; 4] = [
-        Self::Completed,
-        Self::Failed,
-        Self::Aborted,
-        Self::Interrupted,
-    ];
+    pub const ALL: [Self; 4] = [Self::Completed, Self::Failed, Self::Aborted, Self::Interrupted];
 
     /// The state of a turn that ended so.
     #[must_use]
@@ -197,18 +189,10 @@ impl TurnEvent {
         Self::Started,
         Self::Asked,
         Self::Answered,
-        Self::Ended {
-            outcome: Outcome::Completed,
-        },
-        Self::Ended {
-            outcome: Outcome::Failed,
-        },
-        Self::Ended {
-            outcome: Outcome::Aborted,
-        },
-        Self::Ended {
-            outcome: Outcome::Interrupted,
-        },
+        Self::Ended { outcome: Outcome::Completed },
+        Self::Ended { outcome: Outcome::Failed },
+        Self::Ended { outcome: Outcome::Aborted },
+        Self::Ended { outcome: Outcome::Interrupted },
     ];
 
     /// The event in one word; an end is named by its outcome.
@@ -244,11 +228,7 @@ fn row(event: &TurnEvent) -> Option<Row> {
     let moves = |from: &TurnState| from.after(event).ok().filter(|to| to != from);
     let to = TurnState::ALL.iter().find_map(moves)?;
     let pick = |keep: &dyn Fn(&TurnState) -> bool| {
-        TurnState::ALL
-            .iter()
-            .filter(|state| keep(state))
-            .map(|state| state.as_str())
-            .collect()
+        TurnState::ALL.iter().filter(|state| keep(state)).map(|state| state.as_str()).collect()
     };
     Some(Row {
         event: event.name().to_owned(),
@@ -276,10 +256,7 @@ mod tests {
             assert_eq!(json, state.as_str());
         }
         assert_eq!(TurnState::parse("Running"), None);
-        assert_eq!(
-            serde_json::to_value(Outcome::Aborted).expect("a word"),
-            "aborted"
-        );
+        assert_eq!(serde_json::to_value(Outcome::Aborted).expect("a word"), "aborted");
     }
 
     #[test]
@@ -289,12 +266,7 @@ mod tests {
             (TurnEvent::Started, TurnState::Running),
             (TurnEvent::Asked, TurnState::Waiting),
             (TurnEvent::Answered, TurnState::Running),
-            (
-                TurnEvent::Ended {
-                    outcome: Outcome::Completed,
-                },
-                TurnState::Completed,
-            ),
+            (TurnEvent::Ended { outcome: Outcome::Completed }, TurnState::Completed),
         ];
         for (event, expected) in path {
             state = state.after(&event).expect("allowed");
@@ -311,10 +283,7 @@ mod tests {
                 let expected = if event == (TurnEvent::Ended { outcome }) {
                     Ok(ended)
                 } else {
-                    Err(IllegalTransition {
-                        from: ended,
-                        event: event.name(),
-                    })
+                    Err(IllegalTransition { from: ended, event: event.name() })
                 };
                 assert_eq!(ended.after(&event), expected);
             }
@@ -326,19 +295,13 @@ mod tests {
         for state in TurnState::ALL {
             assert_eq!(state.recovery(true), Recovery::Leave);
             let dead = state.recovery(false);
-            assert_eq!(
-                dead == Recovery::Interrupt,
-                state == TurnState::Running,
-                "{state}"
-            );
+            assert_eq!(dead == Recovery::Interrupt, state == TurnState::Running, "{state}");
         }
     }
 
     #[test]
     fn r28_what_recovery_does_is_allowed_by_the_table() {
-        let end = TurnEvent::Ended {
-            outcome: Outcome::Interrupted,
-        };
+        let end = TurnEvent::Ended { outcome: Outcome::Interrupted };
         for state in TurnState::ALL {
             if state.recovery(false) == Recovery::Interrupt {
                 assert_eq!(state.after(&end), Ok(TurnState::Interrupted));
@@ -348,9 +311,7 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_was_tried_and_where() {
-        let error = TurnState::Failed
-            .after(&TurnEvent::Asked)
-            .expect_err("refused");
+        let error = TurnState::Failed.after(&TurnEvent::Asked).expect_err("refused");
         assert_eq!(error.to_string(), "a turn that is failed cannot be asked");
     }
 }

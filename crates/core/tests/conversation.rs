@@ -16,9 +16,7 @@ fn message(id: &str, body: Value, parts: &[Value]) -> Entry {
     let id: MessageId = format!("msg_{id}").parse().expect("an id");
     let session: SessionId = SESSION.parse().expect("an id");
     let part = |(index, body): (usize, &Value)| Part {
-        id: format!("prt_{}-{index}", &id.as_str()[4..])
-            .parse()
-            .expect("an id"),
+        id: format!("prt_{}-{index}", &id.as_str()[4..]).parse().expect("an id"),
         session: session.clone(),
         message: id.clone(),
         body: serde_json::from_value(body.clone()).expect("a part"),
@@ -63,28 +61,15 @@ fn said(id: &str, parent: &str, more: &Value, parts: &[Value]) -> Entry {
 }
 
 fn assistant(id: &str, parent: &str) -> Entry {
-    said(
-        id,
-        parent,
-        &json!({ "finish": "stop" }),
-        &[json!({ "type": "text", "text": id })],
-    )
+    said(id, parent, &json!({ "finish": "stop" }), &[json!({ "type": "text", "text": id })])
 }
 
 fn summary(id: &str, parent: &str) -> Entry {
-    said(
-        id,
-        parent,
-        &json!({ "summary": true, "finish": "stop" }),
-        &[],
-    )
+    said(id, parent, &json!({ "summary": true, "finish": "stop" }), &[])
 }
 
 fn names<'a>(messages: impl IntoIterator<Item = &'a Entry>) -> Vec<&'a str> {
-    messages
-        .into_iter()
-        .map(|(message, _)| &message.id.as_str()[4..])
-        .collect()
+    messages.into_iter().map(|(message, _)| &message.id.as_str()[4..]).collect()
 }
 
 /// What is left of a conversation given in stream order.
@@ -96,12 +81,7 @@ fn seen(messages: &[Entry]) -> Vec<String> {
 #[test]
 fn section_12_2_without_a_compaction_everything_is_seen_in_order() {
     assert_eq!(seen(&[]), Vec::<String>::new());
-    let messages = [
-        user("u1"),
-        assistant("a1", "u1"),
-        user("u2"),
-        assistant("a2", "u2"),
-    ];
+    let messages = [user("u1"), assistant("a1", "u1"), user("u2"), assistant("a2", "u2")];
     assert_eq!(seen(&messages), ["u1", "a1", "u2", "a2"]);
 }
 
@@ -201,31 +181,15 @@ fn section_12_2_the_latest_of_repeated_compactions_wins() {
 #[test]
 fn section_8_4_a_failed_compaction_with_a_tail_hides_nothing() {
     let failed = said("s", "c", &json!({ "summary": true }), &[]);
-    let messages = [
-        user("u1"),
-        user("u2"),
-        compaction("c", Some("u2")),
-        failed,
-        user("u3"),
-    ];
+    let messages = [user("u1"), user("u2"), compaction("c", Some("u2")), failed, user("u3")];
     assert_eq!(seen(&messages), ["u1", "u2", "c", "s", "u3"]);
 }
 
 #[test]
 fn section_8_4_a_tail_that_is_gone_hides_nothing() {
-    let messages = [
-        user("u1"),
-        compaction("c", Some("gone")),
-        summary("s", "c"),
-        user("u2"),
-    ];
+    let messages = [user("u1"), compaction("c", Some("gone")), summary("s", "c"), user("u2")];
     assert_eq!(seen(&messages), ["u1", "c", "s", "u2"]);
-    let itself = [
-        user("u1"),
-        compaction("c", Some("c")),
-        summary("s", "c"),
-        user("u2"),
-    ];
+    let itself = [user("u1"), compaction("c", Some("c")), summary("s", "c"), user("u2")];
     assert_eq!(seen(&itself), ["c", "s", "u2"]);
 }
 
@@ -239,21 +203,12 @@ fn section_8_3_completed_compactions_are_found_by_position() {
         said("s2", "c2", &json!({ "summary": true }), &[]),
     ];
     let found = completed_compactions(&messages);
-    assert_eq!(
-        found
-            .iter()
-            .map(|c| (c.request, c.summary))
-            .collect::<Vec<_>>(),
-        [(1, 2)]
-    );
+    assert_eq!(found.iter().map(|c| (c.request, c.summary)).collect::<Vec<_>>(), [(1, 2)]);
 }
 
 /// Chooses a tail where every message takes 10 tokens; gives its first message.
 fn tail(messages: &[Entry], turns: Option<usize>, budget: u64) -> Option<String> {
-    let settings = Settings {
-        tail_turns: turns,
-        ..Settings::default()
-    };
+    let settings = Settings { tail_turns: turns, ..Settings::default() };
     let size = |messages: &[Entry]| messages.len() as u64 * 10;
     let tail = select_tail(messages, &settings, budget, size)?;
     assert_eq!(messages[tail.start].0.id, tail.id);
@@ -283,19 +238,11 @@ fn section_12_4_there_is_no_tail_if_nothing_fits_or_everything_does() {
     let messages = three_turns();
     assert_eq!(tail(&messages, None, 9), None);
     assert_eq!(tail(&messages, None, 0), None);
-    assert_eq!(
-        tail(&messages, None, 90),
-        None,
-        "nothing would be left to summarise"
-    );
+    assert_eq!(tail(&messages, None, 90), None, "nothing would be left to summarise");
     assert_eq!(tail(&messages, None, 89).as_deref(), Some("a1"));
     assert_eq!(tail(&[], None, 100), None);
     assert_eq!(tail(&[assistant("a", "u")], None, 100), None);
-    assert_eq!(
-        tail(&[user("u")], None, 5),
-        None,
-        "a turn of one message cannot be cut"
-    );
+    assert_eq!(tail(&[user("u")], None, 5), None, "a turn of one message cannot be cut");
 }
 
 #[test]
@@ -309,35 +256,20 @@ fn section_8_3_the_number_of_turns_may_be_limited() {
 
 #[test]
 fn section_8_3_a_compaction_begins_no_turn() {
-    let messages = [
-        user("u1"),
-        assistant("a1", "u1"),
-        user("u2"),
-        compaction("c", None),
-    ];
+    let messages = [user("u1"), assistant("a1", "u1"), user("u2"), compaction("c", None)];
     assert_eq!(tail(&messages, Some(1), 1_000).as_deref(), Some("u2"));
 }
 
 #[test]
 fn section_8_3_the_budget_of_the_tail_is_a_quarter_in_bounds() {
     let budget = |context, settings: &Settings| {
-        recent_budget(
-            Limits {
-                context,
-                input: 0,
-                output: 0,
-            },
-            settings,
-        )
+        recent_budget(Limits { context, input: 0, output: 0 }, settings)
     };
     let plain = Settings::default();
     assert_eq!(budget(33_000, &plain), 2_000);
     assert_eq!(budget(72_000, &plain), 10_000);
     assert_eq!(budget(1_000_000, &plain), 15_000);
-    let configured = Settings {
-        preserve_recent_tokens: Some(7),
-        ..Settings::default()
-    };
+    let configured = Settings { preserve_recent_tokens: Some(7), ..Settings::default() };
     assert_eq!(budget(1_000_000, &configured), 7);
 }
 
@@ -370,28 +302,16 @@ fn call(tool: &str, tokens: usize) -> Value {
 fn with_calls(calls: &[Value]) -> Vec<Entry> {
     let calls = said("a0", "u0", &json!({}), calls);
     let late = said("a2", "u2", &json!({}), &[call("bash", 90_000)]);
-    vec![
-        user("u0"),
-        calls,
-        user("u1"),
-        assistant("a1", "u1"),
-        user("u2"),
-        late,
-    ]
+    vec![user("u0"), calls, user("u1"), assistant("a1", "u1"), user("u2"), late]
 }
 
 fn pruned(messages: &[Entry]) -> Vec<String> {
-    select_prune(messages)
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    select_prune(messages).iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn section_8_5_outputs_beyond_the_protected_ones_are_pruned_newest_first() {
-    let calls: Vec<Value> = [20_000, 10_001, 20_000, 20_000]
-        .map(|n| call("bash", n))
-        .to_vec();
+    let calls: Vec<Value> = [20_000, 10_001, 20_000, 20_000].map(|n| call("bash", n)).to_vec();
     assert_eq!(pruned(&with_calls(&calls)), ["prt_a0-1", "prt_a0-0"]);
 }
 
@@ -409,35 +329,20 @@ fn section_8_5_nothing_is_pruned_for_less_than_the_minimum() {
 fn section_8_5_the_newest_two_turns_are_never_pruned() {
     let messages = with_calls(&[]);
     assert_eq!(pruned(&messages), Vec::<String>::new());
-    assert_eq!(
-        pruned(&[
-            user("u"),
-            said("a", "u", &json!({}), &[call("bash", 90_000)])
-        ]),
-        [""; 0]
-    );
+    assert_eq!(pruned(&[user("u"), said("a", "u", &json!({}), &[call("bash", 90_000)])]), [""; 0]);
 }
 
 #[test]
 fn section_12_4_skills_are_never_pruned() {
-    assert_eq!(
-        pruned(&with_calls(&[call("skill", 90_000)])),
-        Vec::<String>::new()
-    );
-    let calls = [
-        call("bash", 30_000),
-        call("skill", 90_000),
-        call("bash", 40_000),
-    ];
+    assert_eq!(pruned(&with_calls(&[call("skill", 90_000)])), Vec::<String>::new());
+    let calls = [call("bash", 30_000), call("skill", 90_000), call("bash", 40_000)];
     assert_eq!(pruned(&with_calls(&calls)), ["prt_a0-0"]);
 }
 
 #[test]
 fn section_8_5_the_search_ends_at_a_summary_and_at_an_output_pruned_before() {
-    let mut messages = vec![
-        user("c"),
-        said("s", "c", &json!({ "summary": true }), &[call("x", 90_000)]),
-    ];
+    let mut messages =
+        vec![user("c"), said("s", "c", &json!({ "summary": true }), &[call("x", 90_000)])];
     messages.extend(with_calls(&[call("bash", 40_000)]));
     assert_eq!(pruned(&messages), Vec::<String>::new());
     let mut before = call("bash", 10);
@@ -449,16 +354,11 @@ fn section_8_5_the_search_ends_at_a_summary_and_at_an_output_pruned_before() {
 #[test]
 fn section_8_5_a_pruned_call_keeps_its_output_and_is_a_legal_step() {
     let (_, parts) = said("a", "u", &json!({}), &[call("bash", 3)]);
-    let PartBody::Tool(tool) = &parts[0].body else {
-        panic!("a tool part")
-    };
+    let PartBody::Tool(tool) = &parts[0].body else { panic!("a tool part") };
     let marked = mark_compacted(&tool.state, Millis(7)).expect("a completed call");
     assert!(turnstone_core::tool::advance(Some(&tool.state), &marked).is_ok());
     let json = serde_json::to_value(&marked).expect("JSON");
-    assert_eq!(
-        (&json["time"]["compacted"], &json["output"]),
-        (&json!(7), &json!("xxxxxxxxxxxx"))
-    );
+    assert_eq!((&json["time"]["compacted"], &json["output"]), (&json!(7), &json!("xxxxxxxxxxxx")));
     assert_eq!(mark_compacted(&marked, Millis(8)), None);
 }
 
@@ -468,9 +368,7 @@ fn fork(messages: &[Entry], at: Option<&str>) -> Result<Vec<Entry>, ForkError> {
     let (mut message, mut part) = (0, 0);
     let new_message = || {
         message += 1;
-        format!("msg_f{message}")
-            .parse::<MessageId>()
-            .expect("an id")
+        format!("msg_f{message}").parse::<MessageId>().expect("an id")
     };
     let new_part = || {
         part += 1;
@@ -484,11 +382,7 @@ fn fork(messages: &[Entry], at: Option<&str>) -> Result<Vec<Entry>, ForkError> {
     {
         assert_eq!((old, new), (&original.id, &copy.id));
         assert_eq!(copy.session, into);
-        assert!(
-            parts
-                .iter()
-                .all(|part| part.session == into && part.message == copy.id)
-        );
+        assert!(parts.iter().all(|part| part.session == into && part.message == copy.id));
     }
     Ok(plan.messages)
 }
@@ -502,12 +396,7 @@ fn parent(entry: &Entry) -> &str {
 
 #[test]
 fn section_5_4_a_fork_copies_what_comes_before_the_message() {
-    let messages = [
-        user("u1"),
-        assistant("a1", "u1"),
-        user("u2"),
-        assistant("a2", "u2"),
-    ];
+    let messages = [user("u1"), assistant("a1", "u1"), user("u2"), assistant("a2", "u2")];
     assert_eq!(fork(&messages, None).expect("a plan").len(), 4);
     let copy = fork(&messages, Some("u2")).expect("a plan");
     assert_eq!(names(&copy), ["f1", "f2"]);
@@ -519,12 +408,7 @@ fn section_5_4_a_fork_copies_what_comes_before_the_message() {
 
 #[test]
 fn w19_a_fork_is_cut_by_position_when_ids_are_not_in_order() {
-    let messages = [
-        user("z9"),
-        assistant("m5", "z9"),
-        user("a1"),
-        assistant("q7", "a1"),
-    ];
+    let messages = [user("z9"), assistant("m5", "z9"), user("a1"), assistant("q7", "a1")];
     let copy = fork(&messages, Some("a1")).expect("a plan");
     assert_eq!(copy.len(), 2);
     assert_eq!(copy[0].1[0].body, messages[0].1[0].body);
@@ -533,10 +417,7 @@ fn w19_a_fork_is_cut_by_position_when_ids_are_not_in_order() {
 #[test]
 fn section_5_4_a_fork_at_an_unknown_message_is_refused() {
     let refused = fork(&[user("u1")], Some("nope")).expect_err("refused");
-    assert_eq!(
-        refused,
-        ForkError::NoSuchMessage("msg_nope".parse().expect("an id"))
-    );
+    assert_eq!(refused, ForkError::NoSuchMessage("msg_nope".parse().expect("an id")));
 }
 
 #[test]
@@ -564,9 +445,7 @@ fn section_12_2_a_tail_follows_its_messages_into_a_fork() {
 fn section_5_4_a_tail_outside_the_fork_is_dropped() {
     let messages = [compaction("c", Some("elsewhere")), summary("s", "c")];
     let copy = fork(&messages, None).expect("a plan");
-    let PartBody::Compaction(part) = &copy[0].1[0].body else {
-        panic!("a compaction part")
-    };
+    let PartBody::Compaction(part) = &copy[0].1[0].body else { panic!("a compaction part") };
     assert_eq!(part.tail_start, None);
 }
 

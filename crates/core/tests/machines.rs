@@ -114,9 +114,7 @@ fn reference(from: Option<&Value>, to: &Value) -> Option<Advance> {
     let pair = format!("{}>{}", word(from), word(to));
     let unmarked = |state: &Value| {
         let mut state = state.clone();
-        let mark = state["time"]
-            .as_object_mut()
-            .and_then(|time| time.remove("compacted"));
+        let mark = state["time"].as_object_mut().and_then(|time| time.remove("compacted"));
         (state, mark.is_some())
     };
     let pruned =
@@ -198,15 +196,9 @@ fn section_6_6_metadata_that_is_no_object_is_kept_too() {
         });
         closed(running).expect("an open call")["metadata"].clone()
     };
-    assert_eq!(
-        metadata(json!("half")),
-        json!({ "value": "half", "interrupted": true })
-    );
+    assert_eq!(metadata(json!("half")), json!({ "value": "half", "interrupted": true }));
     assert_eq!(metadata(Value::Null), json!({ "interrupted": true }));
-    assert_eq!(
-        metadata(json!({ "interrupted": false })),
-        json!({ "interrupted": true })
-    );
+    assert_eq!(metadata(json!({ "interrupted": false })), json!({ "interrupted": true }));
 }
 
 #[test]
@@ -268,10 +260,7 @@ fn machines() -> String {
 }
 
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test that writes its own page of documentation"
-)]
+#[expect(clippy::disallowed_methods, reason = "a test that writes its own page of documentation")]
 fn docs_machines_md_is_what_the_machines_do() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/machines.md");
     let expected = machines();
@@ -279,8 +268,5 @@ fn docs_machines_md_is_what_the_machines_do() {
         std::fs::write(path, &expected).expect("docs/machines.md can be written");
     }
     let found = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(
-        found == expected,
-        "docs/machines.md is stale; run this test with UPDATE_DOCS=1"
-    );
+    assert!(found == expected, "docs/machines.md is stale; run this test with UPDATE_DOCS=1");
 }

@@ -36,37 +36,18 @@ fn section_12_8_the_last_match_wins_whatever_is_more_specific() {
 
 #[test]
 fn section_12_8_nothing_that_matches_means_ask() {
-    assert_eq!(
-        evaluate("bash", "rm", &[]),
-        Decision {
-            action: Ask,
-            rule: None
-        }
-    );
+    assert_eq!(evaluate("bash", "rm", &[]), Decision { action: Ask, rule: None });
     assert_eq!(action("bash", "rm", &[]), Ask);
-    assert_eq!(
-        action("unknown_tool", "anything", &[("bash", "*", Allow)]),
-        Ask
-    );
-    assert_eq!(
-        action("edit", "etc/passwd", &[("edit", "src/*", Allow)]),
-        Ask
-    );
+    assert_eq!(action("unknown_tool", "anything", &[("bash", "*", Allow)]), Ask);
+    assert_eq!(action("edit", "etc/passwd", &[("edit", "src/*", Allow)]), Ask);
 }
 
 #[test]
 fn section_12_8_permissions_are_wildcards_too() {
     assert_eq!(action("bash", "rm", &[("*", "*", Deny)]), Deny);
     assert_eq!(action("bash", "rm", &[("*", "rm", Deny)]), Deny);
-    assert_eq!(
-        action("mcp_server_tool", "anything", &[("mcp_*", "*", Allow)]),
-        Allow
-    );
-    let mixed = [
-        ("*", "*", Deny),
-        ("mcp_*", "*", Allow),
-        ("mcp_dangerous", "*", Deny),
-    ];
+    assert_eq!(action("mcp_server_tool", "anything", &[("mcp_*", "*", Allow)]), Allow);
+    let mixed = [("*", "*", Deny), ("mcp_*", "*", Allow), ("mcp_dangerous", "*", Deny)];
     assert_eq!(action("mcp_safe", "x", &mixed), Allow);
     assert_eq!(action("mcp_dangerous", "x", &mixed), Deny);
     assert_eq!(action("bash", "x", &mixed), Deny);
@@ -74,11 +55,7 @@ fn section_12_8_permissions_are_wildcards_too() {
 
 #[test]
 fn section_12_8_tasks_are_allowed_by_agent() {
-    let tasks = [
-        ("task", "*", Deny),
-        ("task", "code-*", Allow),
-        ("task", "code-danger", Ask),
-    ];
+    let tasks = [("task", "*", Deny), ("task", "code-*", Allow), ("task", "code-danger", Ask)];
     assert_eq!(action("task", "general", &tasks), Deny);
     assert_eq!(action("task", "code-review", &tasks), Allow);
     assert_eq!(action("task", "code-danger", &tasks), Ask);
@@ -89,39 +66,21 @@ fn section_9_1_rulesets_are_one_list_and_the_rule_is_named() {
     let defaults = rules(&[("*", "*", Ask), ("bash", "*", Allow)]);
     let session = rules(&[("bash", "git push *", Deny)]);
     let decision = evaluate("bash", "git push origin", &[&defaults, &session]);
-    let expected = Decision {
-        action: Deny,
-        rule: Some(RuleIndex {
-            ruleset: 1,
-            rule: 0,
-        }),
-    };
+    let expected = Decision { action: Deny, rule: Some(RuleIndex { ruleset: 1, rule: 0 }) };
     assert_eq!(decision, expected);
     let decision = evaluate("bash", "ls", &[&defaults, &session]);
-    let expected = Decision {
-        action: Allow,
-        rule: Some(RuleIndex {
-            ruleset: 0,
-            rule: 1,
-        }),
-    };
+    let expected = Decision { action: Allow, rule: Some(RuleIndex { ruleset: 0, rule: 1 }) };
     assert_eq!(decision, expected);
 }
 
 #[test]
 fn section_9_2_every_pattern_is_judged_before_anybody_is_asked() {
-    let list = rules(&[
-        ("bash", "echo *", Allow),
-        ("bash", "rm *", Deny),
-        ("edit", "*", Allow),
-    ]);
+    let list = rules(&[("bash", "echo *", Allow), ("bash", "rm *", Deny), ("edit", "*", Allow)]);
     let judge = |patterns: &[&str]| decide("bash", &strings(patterns), &[&list]);
     assert_eq!(judge(&["echo a", "echo b"]), Verdict::Allowed);
     assert_eq!(judge(&["echo a", "make"]), Verdict::Ask);
     // W: 1.2.10 asked at the first and missed the denial after it.
-    let denied = Verdict::Denied {
-        rules: list[..2].to_vec(),
-    };
+    let denied = Verdict::Denied { rules: list[..2].to_vec() };
     assert_eq!(judge(&["make", "rm -rf ."]), denied);
     assert_eq!(judge(&["echo a", "rm -rf .", "make"]), denied);
 }
@@ -143,15 +102,9 @@ fn section_9_1_a_tool_is_hidden_only_by_a_last_denial_of_everything() {
     assert!(hidden(&["bash"], &[("bash", "rm *", Deny)]).is_empty());
     assert!(hidden(&["bash"], &[("bash", "*", Ask)]).is_empty());
     assert!(hidden(&["bash"], &[("bash", "*", Deny), ("bash", "ls *", Allow)]).is_empty());
-    assert_eq!(
-        hidden(&["bash"], &[("bash", "ls *", Allow), ("bash", "*", Deny)]),
-        ["bash"]
-    );
+    assert_eq!(hidden(&["bash"], &[("bash", "ls *", Allow), ("bash", "*", Deny)]), ["bash"]);
     let all_but_one = [("*", "*", Deny), ("bash", "*", Allow)];
-    assert_eq!(
-        hidden(&["bash", "read", "mcp_x"], &all_but_one),
-        ["read", "mcp_x"]
-    );
+    assert_eq!(hidden(&["bash", "read", "mcp_x"], &all_but_one), ["read", "mcp_x"]);
     let edit = [("edit", "*", Deny)];
     assert_eq!(
         hidden(&["edit", "write", "apply_patch", "read"], &edit),
@@ -166,10 +119,7 @@ fn section_9_1_a_tool_is_hidden_only_by_a_last_denial_of_everything() {
 
 #[test]
 fn section_9_1_hidden_tools_are_judged_over_all_rulesets() {
-    let (defaults, later) = (
-        rules(&[("bash", "*", Deny)]),
-        rules(&[("bash", "*", Allow)]),
-    );
+    let (defaults, later) = (rules(&[("bash", "*", Deny)]), rules(&[("bash", "*", Allow)]));
     assert_eq!(disabled(&["bash"], &[&later, &defaults]), ["bash"]);
     assert!(disabled(&["bash"], &[&defaults, &later]).is_empty());
 }
@@ -180,16 +130,8 @@ fn r38_sources_decide_in_their_order_whatever_order_they_come_in() {
     let deny = rules(&[("bash", "*", Deny)]);
     for (index, later) in Source::ALL.into_iter().enumerate() {
         for earlier in Source::ALL.into_iter().take(index) {
-            let layers = [
-                Layer {
-                    source: later,
-                    rules: &deny,
-                },
-                Layer {
-                    source: earlier,
-                    rules: &allow,
-                },
-            ];
+            let layers =
+                [Layer { source: later, rules: &deny }, Layer { source: earlier, rules: &allow }];
             let explained = explain("bash", "ls", &layers);
             assert_eq!((explained.action, explained.source), (Deny, Some(later)));
         }
@@ -201,26 +143,14 @@ fn r38_an_explanation_names_rule_and_source() {
     let defaults = rules(&[("*", "*", Allow)]);
     let user = rules(&[("bash", "*", Ask), ("bash", "git *", Allow)]);
     let layers = [
-        Layer {
-            source: Source::Builtin,
-            rules: &defaults,
-        },
-        Layer {
-            source: Source::User,
-            rules: &user,
-        },
+        Layer { source: Source::Builtin, rules: &defaults },
+        Layer { source: Source::User, rules: &user },
     ];
     let explained = explain("bash", "git log", &layers);
     assert_eq!(explained.rule, Some(user[1].clone()));
-    assert_eq!(
-        (explained.source, explained.index),
-        (Some(Source::User), Some(1))
-    );
+    assert_eq!((explained.source, explained.index), (Some(Source::User), Some(1)));
     let explained = explain("bash", "git log", &[]);
-    assert_eq!(
-        (explained.action, explained.rule, explained.source),
-        (Ask, None, None)
-    );
+    assert_eq!((explained.action, explained.rule, explained.source), (Ask, None, None));
 }
 
 #[test]
@@ -262,19 +192,12 @@ fn answer(id: &str, reply_: PermissionReply, requests: &[Request], list: &[Rule]
 }
 
 fn resolved(effects: &Effects) -> Vec<&str> {
-    effects
-        .resolved
-        .iter()
-        .map(|resolved| resolved.id.as_str())
-        .collect()
+    effects.resolved.iter().map(|resolved| resolved.id.as_str()).collect()
 }
 
 #[test]
 fn section_9_2_once_decides_one_request_and_grants_nothing() {
-    let requests = [
-        request("a", "1", &["ls"], &["ls *"]),
-        request("b", "1", &["ls"], &["ls *"]),
-    ];
+    let requests = [request("a", "1", &["ls"], &["ls *"]), request("b", "1", &["ls"], &["ls *"])];
     let effects = answer("a", PermissionReply::Once, &requests, &[]);
     assert_eq!(resolved(&effects), ["per_a"]);
     assert_eq!(effects.granted, []);
@@ -288,10 +211,7 @@ fn section_9_2_always_grants_and_decides_what_is_now_allowed_in_the_same_session
         request("c", "1", &["git show", "make"], &[]),
         request("d", "1", &["git push"], &[]),
         request("e", "2", &["git log"], &[]),
-        Request {
-            state: RequestState::Withdrawn,
-            ..request("f", "1", &["git log"], &[])
-        },
+        Request { state: RequestState::Withdrawn, ..request("f", "1", &["git log"], &[]) },
         question("q", "1"),
     ];
     let configured = rules(&[("bash", "make", Allow)]);
@@ -325,25 +245,13 @@ fn section_9_2_reject_rejects_every_pending_permission_of_the_session() {
 
 #[test]
 fn section_9_2_an_unknown_or_closed_request_is_refused() {
-    let closed = Request {
-        state: RequestState::Withdrawn,
-        ..request("a", "1", &["x"], &[])
-    };
+    let closed = Request { state: RequestState::Withdrawn, ..request("a", "1", &["x"], &[]) };
     assert!(matches!(closed.body, RequestBody::Permission(_)));
     let try_reply = |id: &str| {
         let id = id.parse().expect("an id");
-        reply(
-            &id,
-            PermissionReply::Once,
-            None,
-            std::slice::from_ref(&closed),
-            &[],
-        )
+        reply(&id, PermissionReply::Once, None, std::slice::from_ref(&closed), &[])
     };
     let id = |text: &str| text.parse().expect("an id");
-    assert_eq!(
-        try_reply("per_b"),
-        Err(ReplyError::NoSuchRequest(id("per_b")))
-    );
+    assert_eq!(try_reply("per_b"), Err(ReplyError::NoSuchRequest(id("per_b"))));
     assert_eq!(try_reply("per_a"), Err(ReplyError::NotPending(id("per_a"))));
 }

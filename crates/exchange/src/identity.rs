@@ -130,8 +130,10 @@ mod tests {
 
     #[test]
     fn parts_made_across_the_wrap_keep_the_order_they_were_made_in() {
-        let before = format!("prt_{:012x}AAAAAAAAAAAAAA", ((WRAP - 5) as u64 * 4096) & ((1 << 48) - 1));
-        let after = format!("prt_{:012x}AAAAAAAAAAAAAA", ((WRAP + 5) as u64 * 4096) & ((1 << 48) - 1));
+        let before =
+            format!("prt_{:012x}AAAAAAAAAAAAAA", ((WRAP - 5) as u64 * 4096) & ((1 << 48) - 1));
+        let after =
+            format!("prt_{:012x}AAAAAAAAAAAAAA", ((WRAP + 5) as u64 * 4096) & ((1 << 48) - 1));
         assert!(after < before, "by id alone the order is wrong");
         for message in [WRAP - 9, WRAP, WRAP + 3] {
             assert!(place(&before, message, None) < place(&after, message, None));

@@ -78,6 +78,10 @@ impl Report {
         self.kinds.values().all(|tally| tally.orphaned == 0 && tally.rejected.is_empty())
     }
 
+    pub(crate) fn tally_found(&self, kind: Kind) -> u64 {
+        self.kinds.get(&kind).map_or(0, |tally| tally.found)
+    }
+
     pub(crate) fn count(&mut self, kind: Kind, id: &str, outcome: Outcome) {
         let tally = self.kinds.entry(kind).or_default();
         tally.found += 1;

@@ -42,7 +42,8 @@ impl Store {
     /// [`StoreError::Invalid`] if there is something at `target`, [`StoreError::Corrupt`] if the
     /// copy does not pass its check.
     pub fn backup(&self, ctx: &Context, target: &Path) -> Result<BackupReport> {
-        let taken = target.exists() && (!target.is_dir() || fs_err::read_dir(target)?.next().is_some());
+        let taken =
+            target.exists() && (!target.is_dir() || fs_err::read_dir(target)?.next().is_some());
         if taken {
             return Err(StoreError::Invalid(format!("{} exists already", target.display())));
         }
@@ -135,8 +136,8 @@ fn copy(conn: &Connection, target: &Path) -> Result<()> {
     )
     .map_err(|e| classify(&e, target))?;
     {
-        let steps = rusqlite::backup::Backup::new(conn, &mut copy)
-            .map_err(|e| classify(&e, target))?;
+        let steps =
+            rusqlite::backup::Backup::new(conn, &mut copy).map_err(|e| classify(&e, target))?;
         steps
             .run_to_completion(512, std::time::Duration::ZERO, None)
             .map_err(|e| classify(&e, target))?;

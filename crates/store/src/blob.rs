@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use rusqlite::{Connection, OptionalExtension};
+use turnstone_core::time::Millis;
 
 use crate::error::{Result, StoreError};
 use crate::layout::{private_dir, sync_dir};
@@ -87,6 +88,24 @@ impl BlobDir {
         }
     }
 
+    /// The values in the folder with their sizes; what is not named like a value is left out.
+    pub(crate) fn list(&self) -> Result<Vec<(BlobHash, u64)>> {
+        let mut found = Vec::new();
+        for folder in fs::read_dir(&self.root)?.flatten() {
+            if !folder.path().is_dir() {
+                continue;
+            }
+            let head = folder.file_name().to_string_lossy().into_owned();
+            for file in fs::read_dir(folder.path())?.flatten() {
+                let name = head.clone() + &file.file_name().to_string_lossy();
+                let Some(hash) = BlobHash::from_hex(&name) else { continue };
+                // A file may go while we look.
+                found.extend(file.metadata().ok().map(|m| (hash, m.len())));
+            }
+        }
+        Ok(found)
+    }
+
     /// Removes what a killed process was still writing; call it only with the open lock held.
     pub(crate) fn sweep(&self) -> Result<()> {
         for folder in fs::read_dir(&self.root)?.flatten() {
@@ -114,6 +133,10 @@ fn corrupt(path: &Path, reason: &str) -> StoreError {
 }
 
 /// Stores a value for the transaction at hand.
+///
+/// A big value's file is looked for even if its row exists, and inside the write transaction: so is
+/// the removal in [`reap`], and write transactions of all processes follow one another. A file is
+/// therefore never removed between this look and the commit of the row that needs it.
 pub(crate) fn put(conn: &Connection, dir: &BlobDir, hash: &BlobHash, bytes: &[u8]) -> Result<()> {
     let data = if bytes.len() > FILE_LIMIT {
         dir.put(hash, bytes)?;
@@ -143,4 +166,73 @@ pub(crate) fn get(conn: &Connection, dir: &BlobDir, hash: &BlobHash) -> Result<V
         return Ok(bytes);
     }
     Err(corrupt(&dir.path(hash), "a stored value does not match its hash"))
+}
+
+/// What was let go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Released {
+    /// Values nobody uses any more.
+    pub(crate) values: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// True if there is more to let go.
+    pub(crate) left: bool,
+}
+
+/// Lets go of at most `limit` values the event at `cursor` used.
+///
+/// A value nobody else uses is gone with this transaction; its file is only doomed, see [`reap`].
+pub(crate) fn release(conn: &Connection, cursor: i64, now: Millis, limit: i64) -> Result<Released> {
+    let hashes: Vec<Vec<u8>> = conn
+        .prepare_cached("SELECT hash FROM blob_use WHERE cursor = ?1 LIMIT ?2")?
+        .query_map((cursor, limit), |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut released = Released { left: hashes.len() as i64 == limit, ..Released::default() };
+    for hash in hashes {
+        conn.prepare_cached("DELETE FROM blob_use WHERE hash = ?1 AND cursor = ?2")?
+            .execute((&hash, cursor))?;
+        let gone: Option<(i64, bool)> = conn
+            .prepare_cached(
+                "DELETE FROM blob WHERE hash = ?1
+                   AND NOT EXISTS (SELECT 1 FROM blob_use WHERE blob_use.hash = blob.hash)
+                 RETURNING size, data IS NULL",
+            )?
+            .query_row([&hash], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let Some((size, file)) = gone else { continue };
+        released.values += 1;
+        released.bytes += u64::try_from(size).unwrap_or(0);
+        if file {
+            doom(conn, &hash, now)?;
+        }
+    }
+    Ok(released)
+}
+
+/// Marks a file for removal; a file that is needed again is not removed.
+pub(crate) fn doom(conn: &Connection, hash: &[u8], now: Millis) -> Result<()> {
+    conn.prepare_cached("INSERT OR REPLACE INTO blob_doomed (hash, time) VALUES (?1, ?2)")?
+        .execute((hash, now.0))?;
+    Ok(())
+}
+
+/// Removes at most `limit` files that were doomed by `before` and are not needed again.
+///
+/// The file goes inside the transaction: if that fails to commit, the file is gone and still
+/// doomed, which the next call settles. Readers that began before `before` have long ended.
+pub(crate) fn reap(conn: &Connection, dir: &BlobDir, before: Millis, limit: i64) -> Result<u64> {
+    let doomed: Vec<(Vec<u8>, bool)> = conn
+        .prepare_cached(
+            "SELECT hash, EXISTS (SELECT 1 FROM blob WHERE blob.hash = blob_doomed.hash)
+             FROM blob_doomed WHERE time <= ?1 LIMIT ?2",
+        )?
+        .query_map((before.0, limit), |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (hash, needed) in &doomed {
+        if let (false, Ok(bytes)) = (needed, <[u8; 32]>::try_from(hash.as_slice())) {
+            dir.remove(&BlobHash(bytes))?;
+        }
+        conn.prepare_cached("DELETE FROM blob_doomed WHERE hash = ?1")?.execute([hash])?;
+    }
+    Ok(doomed.len() as u64)
 }

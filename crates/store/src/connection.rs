@@ -96,6 +96,23 @@ fn read_only_uri(path: &Path) -> String {
     uri
 }
 
+/// The size of the write-ahead log beside `database`.
+pub(crate) fn wal_len(database: &Path) -> u64 {
+    let mut path = database.as_os_str().to_owned();
+    path.push("-wal");
+    fs_err::metadata(path).map_or(0, |m| m.len())
+}
+
+/// Moves the write-ahead log into the database and cuts it to nothing, without waiting for anybody.
+///
+/// Returns false if a reader or another writer was in the way; nothing is lost then.
+pub(crate) fn truncate_wal(conn: &mut Connection) -> rusqlite::Result<bool> {
+    conn.busy_handler(None::<fn(i32) -> bool>)?;
+    let done = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+    conn.busy_handler(Some(wait_a_little))?;
+    Ok(done? == 0)
+}
+
 fn expect_setting(
     conn: &Connection,
     path: &Path,
@@ -107,7 +124,9 @@ fn expect_setting(
             row.get_ref(0).map(|value| match value {
                 rusqlite::types::ValueRef::Integer(n) => n.to_string(),
                 rusqlite::types::ValueRef::Text(t) => String::from_utf8_lossy(t).to_lowercase(),
-                _ => String::new(),
+                rusqlite::types::ValueRef::Null
+                | rusqlite::types::ValueRef::Real(_)
+                | rusqlite::types::ValueRef::Blob(_) => String::new(),
             })
         })
         .map_err(|e| OpenError::from_sqlite(&e, path))?;

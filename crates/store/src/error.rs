@@ -77,6 +77,24 @@ pub enum StoreError {
     /// A turn runs, and this call would disturb it.
     #[error("session {0} is busy with a turn")]
     Busy(SessionId),
+    /// The session cannot be taken back to that place: it is not the end of a turn or step.
+    #[error("{seq} is not a boundary of session {session}")]
+    NoBoundary {
+        /// The session.
+        session: SessionId,
+        /// The place asked for.
+        seq: Seq,
+    },
+    /// The session has not come that far.
+    #[error("session {session} ends at {end}, before {seq}")]
+    BeyondEnd {
+        /// The session.
+        session: SessionId,
+        /// The place asked for.
+        seq: Seq,
+        /// Where it ends.
+        end: Seq,
+    },
     /// The state machine does not allow it.
     #[error(transparent)]
     Transition(#[from] IllegalTransition),
@@ -199,10 +217,13 @@ impl StoreError {
     #[must_use]
     pub(crate) fn in_file(self, path: &std::path::Path) -> Self {
         let file = path.to_path_buf();
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the others name no file")]
         match self {
             Self::Full { .. } => Self::Full { file },
             Self::Locked { .. } => Self::Locked { file },
-            Self::Corrupt { reason, file: old } if old.is_relative() => Self::Corrupt { file, reason },
+            Self::Corrupt { reason, file: old } if old.is_relative() => {
+                Self::Corrupt { file, reason }
+            }
             Self::Database { reason, .. } => Self::Database { file, reason },
             Self::ReadOnly { reason, .. } => Self::ReadOnly { file, reason },
             other => other,
@@ -346,6 +367,7 @@ impl OpenError {
 
     pub(crate) fn from_sqlite(error: &rusqlite::Error, path: &std::path::Path) -> Self {
         let path = path.to_path_buf();
+        #[expect(clippy::wildcard_enum_match_arm, reason = "classify makes no others")]
         match classify(error, &path) {
             StoreError::Full { .. } => Self::Full { path },
             StoreError::Locked { .. } => Self::Locked { path },

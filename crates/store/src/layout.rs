@@ -1,9 +1,10 @@
 //! Where things are in the data directory (R46): every path is made here.
 
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
+use fs_err::os::unix::fs::OpenOptionsExt;
 
 use crate::error::OpenError;
 
@@ -31,7 +32,14 @@ impl Layout {
             reason: error.to_string(),
         };
         if !self.root.exists() {
+            let above: Vec<&Path> = self.root.ancestors().skip(1).collect();
+            let existing = above.iter().position(|p| p.exists()).unwrap_or(above.len());
             fs::create_dir_all(&self.root).map_err(|e| fail(&self.root, e))?;
+            // A directory lasts once the one that names it is on disk.
+            for parent in above.into_iter().take(existing + 1) {
+                let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+                sync_dir(parent).map_err(|e| fail(parent, e))?;
+            }
         }
         fs::set_permissions(&self.root, std::fs::Permissions::from_mode(0o700))
             .map_err(|e| fail(&self.root, e))?;
@@ -93,12 +101,12 @@ pub(crate) fn private_dir(path: &Path) -> std::io::Result<()> {
 
 /// Opens or makes a file that only its owner may read.
 pub(crate) fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
-    let file = std::fs::OpenOptions::new()
+    let file = fs::OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .open(path);
-    file.map_err(|e| std::io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+        .open(path)?;
+    Ok(file.into_parts().0)
 }

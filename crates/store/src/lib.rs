@@ -7,22 +7,28 @@
 mod apply;
 mod backup;
 mod blob;
+mod compact;
 mod connection;
+mod consumer;
 mod context;
 mod doctor;
 mod error;
 mod layout;
+mod maintain;
 mod migrate;
 mod mutate;
 mod owner;
 mod payload;
 mod place;
+mod purge;
 mod read;
 mod rebuild;
 mod recover;
 mod replay;
 mod salvage;
 mod schema;
+mod search;
+mod size;
 mod store;
 mod sum;
 mod tx;
@@ -32,19 +38,26 @@ mod writer;
 
 pub use backup::BackupReport;
 pub use blob::BlobHash;
+pub use consumer::{Consumer, LAG_BYTES, LAG_MS};
 pub use context::{Actor, ActorError, Context, Lease, OwnerId};
 pub use doctor::{Diagnosis, Finding, Severity, doctor};
 pub use error::{OpenError, Result, StoreError};
 pub use layout::Layout;
+pub use maintain::{Budget, Maintained, Upkeep};
 pub use mutate::{Admitted, Delivery, EndTurn, Ended, NewTurn, ShareRecord};
 pub use owner::Takeover;
+pub use purge::Deleted;
 pub use read::{
-    Delta, LogEvent, LogPage, MessagePage, Reader, SessionFilter, SessionPage, SessionRow, Tail,
-    TurnRow, WithParts,
+    Boundary, Delta, LogEvent, LogPage, MessagePage, Reader, SessionAt, SessionFilter, SessionPage,
+    SessionRow, SyncBody, SyncEvent, Tail, TurnRow, WithParts,
 };
 pub use rebuild::{RebuildProgress, Rebuilt};
 pub use recover::Recovered;
 pub use salvage::{DamagedSession, Salvaged, Tally, salvage};
+pub use search::{
+    Indexed, SearchFilter, SearchHit, SearchKind, SearchPage, SearchQuery, SearchSize, Snippet,
+};
+pub use size::{ConsumerSize, KindSize, SessionSize, Sizes};
 pub use store::{Options, Store};
 pub use tx::{Appended, Changed, Tx};
 pub use verify::Mismatch;

@@ -110,7 +110,9 @@ mod tests {
 
     fn steps(upto: usize, more: &[(i64, &'static str)]) -> Vec<Migration> {
         let known = MIGRATIONS[..upto].iter().map(|m| Migration { version: m.version, sql: m.sql });
-        known.chain(more.iter().map(|(version, sql)| Migration { version: *version, sql })).collect()
+        known
+            .chain(more.iter().map(|(version, sql)| Migration { version: *version, sql }))
+            .collect()
     }
 
     /// A file at the version of the first `upto` steps, with something in it.
@@ -128,7 +130,10 @@ mod tests {
     }
 
     fn backups(layout: &Layout) -> Vec<PathBuf> {
-        fs_err::read_dir(layout.backups()).expect("lists").map(|e| e.expect("entry").path()).collect()
+        fs_err::read_dir(layout.backups())
+            .expect("lists")
+            .map(|e| e.expect("entry").path())
+            .collect()
     }
 
     #[test]

@@ -18,11 +18,9 @@ const NETWORK: &[(i64, &str)] = &[
 
 /// Refuses a directory on a network file system.
 pub(crate) fn refuse_network(path: &Path) -> Result<(), OpenError> {
-    let found = rustix::fs::statfs(path).map_err(|e| OpenError::Directory {
-        path: path.to_path_buf(),
-        reason: e.to_string(),
-    })?;
-    match network_name(i64::from(found.f_type)) {
+    let found = rustix::fs::statfs(path)
+        .map_err(|e| OpenError::Directory { path: path.to_path_buf(), reason: e.to_string() })?;
+    match network_name(found.f_type) {
         Some(fs) => Err(OpenError::Network { path: path.to_path_buf(), fs }),
         None => Ok(()),
     }

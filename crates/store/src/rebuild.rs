@@ -23,10 +23,7 @@ use crate::store::Store;
 use crate::verify;
 
 /// Short of the limits of R23, because the event that reaches them is still applied.
-const BATCH: Limit = Limit {
-    rows: 250,
-    bytes: 2 * 1024 * 1024,
-};
+const BATCH: Limit = Limit { rows: 250, bytes: 2 * 1024 * 1024 };
 /// Rows thrown away at once.
 const CLEAR: i64 = 400;
 
@@ -100,13 +97,10 @@ impl Store {
         let path = self.layout().database();
         progress(RebuildProgress::Rehearsing);
         verify::rehearse(&path)?;
-        let conn = connection::open(&path, Purpose::Write).map_err(|e| StoreError::Database {
-            file: path.clone(),
-            reason: e.to_string(),
-        })?;
-        let rebuilt = begin(&conn)
-            .and_then(|()| finish(&conn, progress))
-            .map_err(|e| e.in_file(&path))?;
+        let conn = connection::open(&path, Purpose::Write)
+            .map_err(|e| StoreError::Database { file: path.clone(), reason: e.to_string() })?;
+        let rebuilt =
+            begin(&conn).and_then(|()| finish(&conn, progress)).map_err(|e| e.in_file(&path))?;
         drop(lock);
         Ok((self, rebuilt))
     }
@@ -152,12 +146,7 @@ fn step(conn: &Connection, mark: Mark) -> Result<(Option<Mark>, u64)> {
     match mark {
         Mark::Clear { table } => {
             let Some(sql) = CLEARING.get(table) else {
-                return Ok((
-                    Some(Mark::Replay {
-                        place: Place::default(),
-                    }),
-                    0,
-                ));
+                return Ok((Some(Mark::Replay { place: Place::default() }), 0));
             };
             let gone = conn.prepare_cached(sql)?.execute([CLEAR])?;
             let table = if gone == 0 { table + 1 } else { table };
@@ -183,9 +172,7 @@ fn save(conn: &Connection, mark: Option<Mark>) -> Result<()> {
         Some(mark) => conn
             .prepare_cached("INSERT OR REPLACE INTO note (key, value) VALUES ('rebuild', ?1)")?
             .execute([serde_json::to_string(&mark)?])?,
-        None => conn
-            .prepare_cached("DELETE FROM note WHERE key = 'rebuild'")?
-            .execute([])?,
+        None => conn.prepare_cached("DELETE FROM note WHERE key = 'rebuild'")?.execute([])?,
     };
     Ok(())
 }
@@ -197,8 +184,7 @@ pub(crate) fn committed<T>(
 ) -> Result<T> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
     let done = work(conn).and_then(|value| {
-        conn.execute_batch("COMMIT")
-            .map_err(|e| classify(&e, "turnstone.db".as_ref()))?;
+        conn.execute_batch("COMMIT").map_err(|e| classify(&e, "turnstone.db".as_ref()))?;
         Ok(value)
     });
     if done.is_err() && !conn.is_autocommit() {

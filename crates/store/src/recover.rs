@@ -55,12 +55,8 @@ fn interrupt(
             }
             tx.set_holder(session, None)?;
             let session = tx.session_id(session)?;
-            let end = EndTurn {
-                session,
-                turn: turn.clone(),
-                outcome: Outcome::Interrupted,
-                error: None,
-            };
+            let end =
+                EndTurn { session, turn: turn.clone(), outcome: Outcome::Interrupted, error: None };
             tx.end_turn_by(&end, Hand::Recovery)?;
             Ok(true)
         })

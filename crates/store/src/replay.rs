@@ -49,10 +49,7 @@ pub(crate) struct Limit {
 
 impl Limit {
     /// Never.
-    pub(crate) const NONE: Self = Self {
-        rows: u64::MAX,
-        bytes: u64::MAX,
-    };
+    pub(crate) const NONE: Self = Self { rows: u64::MAX, bytes: u64::MAX };
 }
 
 /// What a stretch of a replay did.
@@ -84,10 +81,7 @@ pub(crate) fn replay(
 ) -> Result<Stretch> {
     let before = conn.total_changes();
     let mut bytes = 0;
-    let mut done = Stretch {
-        next: Some(from),
-        events: 0,
-    };
+    let mut done = Stretch { next: Some(from), events: 0 };
     while let Some(place) = done.next {
         let Some(kinds) = kinds(place.pass) else {
             done.next = None;
@@ -103,17 +97,11 @@ pub(crate) fn replay(
                 done.events += 1;
             }
             if conn.total_changes() - before >= limit.rows || bytes >= limit.bytes {
-                done.next = Some(Place {
-                    pass: place.pass,
-                    cursor: event.cursor,
-                });
+                done.next = Some(Place { pass: place.pass, cursor: event.cursor });
                 return Ok(done);
             }
         }
-        done.next = Some(Place {
-            pass: place.pass + 1,
-            cursor: 0,
-        });
+        done.next = Some(Place { pass: place.pass + 1, cursor: 0 });
     }
     Ok(done)
 }
@@ -121,9 +109,7 @@ pub(crate) fn replay(
 /// The codes of a pass as a JSON list; `None` after the last pass.
 fn kinds(pass: usize) -> Option<String> {
     let classes = PASSES.get(pass)?;
-    let kinds = EventKind::ALL
-        .iter()
-        .filter(|kind| classes.contains(&kind.class()));
+    let kinds = EventKind::ALL.iter().filter(|kind| classes.contains(&kind.class()));
     let codes: Vec<i64> = kinds.map(|kind| kind.code()).collect();
     Some(serde_json::Value::from(codes).to_string())
 }
@@ -132,10 +118,7 @@ fn applied<'a>(row: &'a Row<'_>) -> Result<Applied<'a>> {
     let code: i64 = row.get(3)?;
     let kind = EventKind::from_code(code)
         .ok_or_else(|| StoreError::Internal(format!("event kind {code}")))?;
-    let payload = row
-        .get_ref(7)?
-        .as_str_or_null()
-        .map_err(rusqlite::Error::from)?;
+    let payload = row.get_ref(7)?.as_str_or_null().map_err(rusqlite::Error::from)?;
     Ok(Applied {
         cursor: row.get(0)?,
         session: row.get(1)?,
@@ -160,10 +143,7 @@ mod tests {
 
     #[test]
     fn every_class_is_read_once_and_after_what_it_refers_to() {
-        let read: Vec<EntityClass> = PASSES
-            .iter()
-            .flat_map(|pass| pass.iter().copied())
-            .collect();
+        let read: Vec<EntityClass> = PASSES.iter().flat_map(|pass| pass.iter().copied()).collect();
         let mut sorted = read.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, EntityClass::ALL);

@@ -42,6 +42,8 @@ CREATE TABLE event (
   sum INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX event_stream ON event (session, seq) WHERE session IS NOT NULL;
+CREATE UNIQUE INDEX event_sync ON event (session, sync_seq) WHERE sync_seq IS NOT NULL;
+CREATE INDEX event_global ON event (cursor) WHERE session IS NULL;
 
 CREATE TABLE stream (
   session INTEGER PRIMARY KEY,
@@ -51,6 +53,7 @@ CREATE TABLE stream (
   owner TEXT,
   epoch INTEGER NOT NULL DEFAULT 0,
   compacted_seq INTEGER NOT NULL DEFAULT 0,
+  scanned_seq INTEGER NOT NULL DEFAULT 0,
   deleted INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
@@ -68,7 +71,9 @@ CREATE TABLE blob_use (
   hash BLOB NOT NULL, cursor INTEGER NOT NULL, PRIMARY KEY (hash, cursor)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX blob_use_cursor ON blob_use (cursor);
-CREATE TABLE blob_doomed (hash BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;
+CREATE TABLE blob_doomed (
+  hash BLOB PRIMARY KEY, time INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE outbox (
   num INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -220,18 +225,38 @@ CREATE TABLE diff (
 ";
 
 /// The search index: a consumer of the log. Contentless, so the text stays stored once.
+///
+/// `body` is the text, `camel` the words inside its camelCase identifiers, `scope` the session and
+/// the kind as words, so that the index itself narrows by them. FTS5 merges nothing by itself: its
+/// merges know no limit, `search::merge` asks for them in steps that keep within R23.
 const SEARCH: &str = "
 CREATE VIRTUAL TABLE search USING fts5(
-  body, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 2', detail=full
+  body, camel, scope, content='', contentless_delete=1,
+  tokenize='unicode61 remove_diacritics 2', detail=full
 );
+INSERT INTO search (search, rank) VALUES ('pgsz', 16000);
+INSERT INTO search (search, rank) VALUES ('automerge', 0);
+INSERT INTO search (search, rank) VALUES ('crisismerge', 1999);
+INSERT INTO search (search, rank) VALUES ('usermerge', 8);
 CREATE TABLE search_doc (
-  num INTEGER PRIMARY KEY, session INTEGER NOT NULL, kind TEXT NOT NULL
+  num INTEGER PRIMARY KEY, session INTEGER NOT NULL, message INTEGER, kind INTEGER NOT NULL,
+  image INTEGER NOT NULL, digest INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX search_doc_session ON search_doc (session);
+CREATE INDEX search_doc_owner ON search_doc (session, message);
 ";
 
 /// The projection tables, in the order in which they can be emptied.
 pub(crate) const PROJECTIONS: &[&str] = &[
-    "diff", "share", "input", "approval", "request", "turn", "todo", "part", "message", "session",
-    "project_alias", "project",
+    "diff",
+    "share",
+    "input",
+    "approval",
+    "request",
+    "turn",
+    "todo",
+    "part",
+    "message",
+    "session",
+    "project_alias",
+    "project",
 ];

@@ -104,9 +104,10 @@ impl Store {
         })?;
         drop(guard);
         let marker = poison_marker(&layout);
-        let writer = Writer::start(conn, blobs.clone(), path, marker, watch.clone()).map_err(|e| {
-            OpenError::Directory { path: layout.root().to_path_buf(), reason: e.to_string() }
-        })?;
+        let writer =
+            Writer::start(conn, blobs.clone(), path, marker, watch.clone()).map_err(|e| {
+                OpenError::Directory { path: layout.root().to_path_buf(), reason: e.to_string() }
+            })?;
         let mode = Mode::Write { writer, owner };
         let (readers, recovered) = (Mutex::default(), Recovered::default());
         let mut store = Self { layout, blobs, watch, mode, readers, recovered };
@@ -147,6 +148,21 @@ impl Store {
         }
     }
 
+    /// Runs upkeep on the writer's connection, outside of any transaction.
+    pub(crate) fn upkeep<T, F>(&self, run: F) -> Ticket<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        match &self.mode {
+            Mode::Write { writer, .. } => writer.upkeep(run),
+            Mode::ReadOnly { reason } => Ticket::refused(StoreError::ReadOnly {
+                file: self.layout.database(),
+                reason: reason.clone(),
+            }),
+        }
+    }
+
     /// Like [`Store::write`], but a repeat with the same idempotency key gets the first result.
     ///
     /// # Errors
@@ -178,7 +194,8 @@ impl Store {
         let path = self.layout.database();
         let conn = self.reader()?;
         conn.execute_batch("BEGIN").map_err(StoreError::from).map_err(|e| e.in_file(&path))?;
-        let result = read(&Reader { conn: &conn, blobs: &self.blobs, ctx });
+        tracing::trace!(actor = ctx.actor.as_str(), request = ctx.request, "read");
+        let result = read(&Reader { conn: &conn, blobs: &self.blobs });
         let ended = conn.execute_batch("COMMIT");
         if ended.is_ok() {
             self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
@@ -242,10 +259,9 @@ impl Store {
     fn owner(&self) -> Result<&Owner> {
         match &self.mode {
             Mode::Write { owner, .. } => Ok(owner),
-            Mode::ReadOnly { reason } => Err(StoreError::ReadOnly {
-                file: self.layout.database(),
-                reason: reason.clone(),
-            }),
+            Mode::ReadOnly { reason } => {
+                Err(StoreError::ReadOnly { file: self.layout.database(), reason: reason.clone() })
+            }
         }
     }
 
@@ -309,7 +325,21 @@ fn look(path: &std::path::Path) -> Result<Standing, OpenError> {
         let reason = "it is too short to be a database".to_owned();
         return Err(OpenError::Corrupt { path: path.to_path_buf(), reason });
     }
-    migrate::standing(&connection::open_read_only(path)?, path)
+    let looked = connection::open_read_only(path).and_then(|conn| migrate::standing(&conn, path));
+    match looked {
+        // A power cut in the very first moments leaves a journal that only a writer may roll back.
+        Err(OpenError::ReadOnly { .. }) if is_unfinished(path) => Ok(Standing::Empty),
+        looked => looked,
+    }
+}
+
+/// True for a file of at most two pages with a rollback journal beside it: one of ours, cut off
+/// before it was switched to write-ahead logging, which is the first thing done to it.
+fn is_unfinished(path: &std::path::Path) -> bool {
+    let mut journal = path.as_os_str().to_owned();
+    journal.push("-journal");
+    let small = fs_err::metadata(path).is_ok_and(|m| m.len() <= 8192);
+    small && std::path::Path::new(&journal).exists()
 }
 
 /// Why a file that should be ours cannot be opened for writing.
@@ -328,7 +358,8 @@ fn unusable(path: &std::path::Path, error: &std::io::Error) -> OpenError {
 /// One process at a time opens, upgrades and sweeps.
 fn open_lock(layout: &Layout) -> Result<File, OpenError> {
     let path = layout.locks().join("open");
-    let fail = |e: std::io::Error| OpenError::Directory { path: path.clone(), reason: e.to_string() };
+    let fail =
+        |e: std::io::Error| OpenError::Directory { path: path.clone(), reason: e.to_string() };
     let file = private_file(&path).map_err(fail)?;
     file.lock().map_err(fail)?;
     Ok(file)

@@ -42,6 +42,8 @@ pub(crate) struct Group {
     pub(crate) cursor: Cell<i64>,
     /// The newest cursor before the group began: later events are not visible to anybody yet.
     pub(crate) floor: i64,
+    /// Rows touched so far (R23).
+    pub(crate) rows: Cell<u64>,
     /// Bytes added so far (R23).
     pub(crate) bytes: Cell<u64>,
     /// Actor numbers looked up in this group.
@@ -98,6 +100,7 @@ pub struct Tx<'a> {
     pub(crate) group: &'a Group,
     /// The expected sequence number is compared once, by the first event of the call.
     expected: Cell<Option<Seq>>,
+    last: Cell<Option<Appended>>,
 }
 
 impl<'a> Tx<'a> {
@@ -107,7 +110,8 @@ impl<'a> Tx<'a> {
         ctx: &'a Context,
         group: &'a Group,
     ) -> Self {
-        Self { conn, blobs, ctx, group, expected: Cell::new(ctx.expected_seq) }
+        let expected = Cell::new(ctx.expected_seq);
+        Self { conn, blobs, ctx, group, expected, last: Cell::new(None) }
     }
 
     /// The moment of the call.
@@ -142,7 +146,20 @@ impl<'a> Tx<'a> {
         };
         apply::apply(self.conn, &stored)?;
         self.enqueue(draft, cursor)?;
-        Ok(Appended { cursor: Cursor(cursor), seq: place.map(|p| Seq(p.0)) })
+        let appended = Appended { cursor: Cursor(cursor), seq: place.map(|p| Seq(p.0)) };
+        self.last.set(Some(appended));
+        Ok(appended)
+    }
+
+    /// Where the newest event of this mutation stands; absent if it changed nothing.
+    #[must_use]
+    pub fn last_appended(&self) -> Option<Appended> {
+        self.last.get()
+    }
+
+    /// Notes that a delta of this group now reaches further.
+    pub(crate) fn note_appended(&self, appended: Appended) {
+        self.last.set(Some(appended));
     }
 
     /// Assigns `seq`, and in the same statement compares what the caller relies on (R27, R43).
@@ -180,10 +197,10 @@ impl<'a> Tx<'a> {
         if draft.right == Right::Anybody || !draft.kind.is_turn_owned() {
             return Ok(None);
         }
-        if let Some(lease) = &self.ctx.lease {
-            if self.session_id(session)? == lease.session {
-                return Ok(Some(lease));
-            }
+        if let Some(lease) = &self.ctx.lease
+            && self.session_id(session)? == lease.session
+        {
+            return Ok(Some(lease));
         }
         let open = self
             .conn

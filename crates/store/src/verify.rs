@@ -95,11 +95,7 @@ const COMPARISONS: &[Comparison] = &[
     comparison!("todo", session),
     comparison!("part", session),
     comparison!("message", session),
-    comparison!(
-        "session",
-        1,
-        "t.num NOT IN (SELECT session FROM log.stream WHERE deleted <> 0)"
-    ),
+    comparison!("session", 1, "t.num NOT IN (SELECT session FROM log.stream WHERE deleted <> 0)"),
     comparison!("project_alias", 3, "1"),
     comparison!("project", 1, "1"),
 ];
@@ -144,9 +140,8 @@ fn replayed<T>(path: &Path, look: impl FnOnce(&Connection, u64) -> Result<T>) ->
     // Out of the way: names that are not found here are found in the attached file.
     conn.execute_batch("DROP TABLE main.event; DROP TABLE main.stream; PRAGMA foreign_keys = ON")?;
     conn.execute_batch("BEGIN")?;
-    let done = replay::replay(&conn, Place::default(), Limit::NONE, &mut |c, e| {
-        apply::apply(c, e)
-    })?;
+    let done =
+        replay::replay(&conn, Place::default(), Limit::NONE, &mut |c, e| apply::apply(c, e))?;
     let seen = look(&conn, done.events)?;
     conn.execute_batch("ROLLBACK")?;
     Ok(seen)
@@ -155,11 +150,7 @@ fn replayed<T>(path: &Path, look: impl FnOnce(&Connection, u64) -> Result<T>) ->
 fn compare(conn: &Connection, with: &Comparison, found: &mut Vec<Mismatch>) -> Result<()> {
     let mut stored = rows(conn, with.stored, with.key)?;
     let mut rebuilt = rows(conn, with.rebuilt, with.key)?;
-    let mut keys: Vec<String> = stored
-        .iter()
-        .chain(&rebuilt)
-        .map(|(key, _)| key.clone())
-        .collect();
+    let mut keys: Vec<String> = stored.iter().chain(&rebuilt).map(|(key, _)| key.clone()).collect();
     keys.sort_unstable();
     keys.dedup();
     let take = |rows: &mut Vec<(String, String)>, key: &str| {
@@ -168,11 +159,7 @@ fn compare(conn: &Connection, with: &Comparison, found: &mut Vec<Mismatch>) -> R
     };
     for key in keys.into_iter().take(MOST) {
         let (stored, rebuilt) = (take(&mut stored, &key), take(&mut rebuilt, &key));
-        found.push(Mismatch {
-            table: with.table,
-            stored,
-            rebuilt,
-        });
+        found.push(Mismatch { table: with.table, stored, rebuilt });
     }
     Ok(())
 }

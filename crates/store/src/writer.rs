@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use rusqlite::Connection;
 
 use crate::blob::BlobDir;
+use crate::connection::{self, WAL_LIMIT};
 use crate::context::Context;
 use crate::error::{Result, StoreError, classify};
 use crate::tx::{Group, Tx};
@@ -25,6 +26,49 @@ const MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// A group takes no further member once it is this far.
 const FULL_ROWS: u64 = 400;
 const FULL_BYTES: u64 = 3 * 1024 * 1024;
+
+/// The size of the write-ahead log is looked at after this many commits.
+const LOOK_AT_WAL: u64 = 32;
+
+/// What the writer is asked to do.
+enum Job {
+    /// A mutation, run in a group with others.
+    Mutation(Box<dyn Work>),
+    /// Upkeep, run between groups and outside of any transaction.
+    Upkeep(Box<dyn Chore>),
+}
+
+/// What queued upkeep is to the writer.
+trait Chore: Send {
+    /// Does the work and answers; returns why the store must stop writing, if it must.
+    fn run(self: Box<Self>, conn: &mut Connection, file: &Path) -> Option<String>;
+    fn refuse(self: Box<Self>, error: StoreError);
+}
+
+struct Upkeep<T, F> {
+    run: F,
+    answer: SyncSender<Result<T>>,
+}
+
+impl<T, F> Chore for Upkeep<T, F>
+where
+    T: Send,
+    F: FnOnce(&mut Connection) -> rusqlite::Result<T> + Send,
+{
+    fn run(self: Box<Self>, conn: &mut Connection, file: &Path) -> Option<String> {
+        let done = (self.run)(conn);
+        // After a failed write to the file nobody knows what is on disk, as after a commit.
+        let code = done.as_ref().err().and_then(rusqlite::Error::sqlite_error_code);
+        let broken = (code == Some(rusqlite::ErrorCode::SystemIoFailure))
+            .then(|| "upkeep could not write to it".to_owned());
+        drop(self.answer.send(done.map_err(|e| classify(&e, file))));
+        broken
+    }
+
+    fn refuse(self: Box<Self>, error: StoreError) {
+        drop(self.answer.send(Err(error)));
+    }
+}
 
 /// What a queued mutation is to the writer.
 trait Work: Send {
@@ -126,7 +170,7 @@ impl WriterStats {
 
 /// The sending side of the writer thread.
 pub(crate) struct Writer {
-    queue: Option<Sender<Box<dyn Work>>>,
+    queue: Option<Sender<Job>>,
     thread: Option<std::thread::JoinHandle<()>>,
     file: PathBuf,
     pub(crate) stats: Arc<WriterStats>,
@@ -151,7 +195,7 @@ impl Writer {
         marker: PathBuf,
         watch: Watch,
     ) -> std::io::Result<Self> {
-        let (queue, jobs) = channel::<Box<dyn Work>>();
+        let (queue, jobs) = channel::<Job>();
         let stats = Arc::new(WriterStats::default());
         let bench = Bench {
             conn,
@@ -177,7 +221,20 @@ impl Writer {
         let work = Mutation { ctx: ctx.clone(), run, value: None, answer };
         if let Some(queue) = &self.queue {
             // A closed queue drops the answer's sender, which the ticket reads as `Closed`.
-            drop(queue.send(Box::new(work)));
+            drop(queue.send(Job::Mutation(Box::new(work))));
+        }
+        Ticket { answer: wait, file: self.file.clone() }
+    }
+
+    /// Runs `run` on the writer's connection between groups, outside of any transaction.
+    pub(crate) fn upkeep<T, F>(&self, run: F) -> Ticket<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let (answer, wait) = sync_channel(1);
+        if let Some(queue) = &self.queue {
+            drop(queue.send(Job::Upkeep(Box::new(Upkeep { run, answer }))));
         }
         Ticket { answer: wait, file: self.file.clone() }
     }
@@ -193,23 +250,27 @@ impl Drop for Writer {
 }
 
 impl Bench {
-    fn serve(mut self, jobs: &Receiver<Box<dyn Work>>) {
-        let mut carried: Option<Box<dyn Work>> = None;
+    fn serve(mut self, jobs: &Receiver<Job>) {
+        let mut carried: Option<Job> = None;
         while let Some(first) = carried.take().or_else(|| jobs.recv().ok()) {
-            if let Some(reason) = self.poison.clone() {
-                first.answer(Err(StoreError::Poisoned { file: self.file.clone(), reason }));
-                continue;
+            let poison = self.poison.clone();
+            let poisoned =
+                poison.map(|reason| StoreError::Poisoned { file: self.file.clone(), reason });
+            match (first, poisoned) {
+                (Job::Mutation(work), Some(error)) => work.answer(Err(error)),
+                (Job::Upkeep(chore), Some(error)) => chore.refuse(error),
+                (Job::Mutation(work), None) => carried = self.group(work, jobs),
+                (Job::Upkeep(chore), None) => {
+                    if let Some(reason) = chore.run(&mut self.conn, &self.file) {
+                        self.poison(&reason);
+                    }
+                }
             }
-            carried = self.group(first, jobs);
         }
     }
 
-    /// Runs one group; returns a mutation that did not fit and begins the next one.
-    fn group(
-        &mut self,
-        first: Box<dyn Work>,
-        jobs: &Receiver<Box<dyn Work>>,
-    ) -> Option<Box<dyn Work>> {
+    /// Runs one group; returns a job that did not fit and comes next.
+    fn group(&mut self, first: Box<dyn Work>, jobs: &Receiver<Job>) -> Option<Job> {
         let group = match self.begin() {
             Ok(group) => group,
             Err(error) => {
@@ -217,13 +278,11 @@ impl Bench {
                 return None;
             }
         };
-        let before = self.conn.total_changes();
         let mut done: Vec<(Box<dyn Work>, Result<()>)> = Vec::new();
         let mut carried = None;
         let mut next = Some(first);
         while let Some(mut work) = next.take() {
-            let rows = |conn: &Connection| conn.total_changes() - before;
-            let outcome = self.member(work.as_mut(), &group, &|c| rows(c));
+            let outcome = self.member(work.as_mut(), &group);
             if self.conn.is_autocommit() {
                 // SQLite gave the whole transaction up (full disk, I/O error): nobody is stored.
                 let error = outcome.err().unwrap_or(StoreError::Closed);
@@ -232,15 +291,19 @@ impl Bench {
                 return None;
             }
             if matches!(outcome, Err(StoreError::TooLarge { .. })) && !done.is_empty() {
-                carried = Some(work);
+                carried = Some(Job::Mutation(work));
                 break;
             }
             done.push((work, outcome));
-            if rows(&self.conn) < FULL_ROWS && group.bytes.get() < FULL_BYTES {
-                next = jobs.try_recv().ok();
+            if group.rows.get() < FULL_ROWS && group.bytes.get() < FULL_BYTES {
+                match jobs.try_recv() {
+                    Ok(Job::Mutation(work)) => next = Some(work),
+                    Ok(upkeep @ Job::Upkeep(_)) => carried = Some(upkeep),
+                    Err(_) => {}
+                }
             }
         }
-        self.finish(done, &group, before);
+        self.finish(done, &group);
         carried
     }
 
@@ -255,6 +318,7 @@ impl Bench {
             Ok(cursor) => Ok(Group {
                 cursor: Cell::new(cursor),
                 floor: cursor,
+                rows: Cell::new(0),
                 bytes: Cell::new(0),
                 actors: RefCell::new(HashMap::new()),
             }),
@@ -266,13 +330,10 @@ impl Bench {
     }
 
     /// Runs one mutation in its savepoint; on error only this one is undone.
-    fn member(
-        &self,
-        work: &mut dyn Work,
-        group: &Group,
-        rows: &dyn Fn(&Connection) -> u64,
-    ) -> Result<()> {
+    fn member(&self, work: &mut dyn Work, group: &Group) -> Result<()> {
         let (cursor, bytes) = (group.cursor.get(), group.bytes.get());
+        // SQLite's counter is not rolled back with a savepoint, so each member counts for itself.
+        let before = self.conn.total_changes();
         self.conn.prepare_cached("SAVEPOINT member")?.execute([])?;
         let ctx = work.context().clone();
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
@@ -280,9 +341,13 @@ impl Bench {
         }))
         .unwrap_or_else(|_| Err(StoreError::Internal("a mutation panicked".to_owned())))
         .and_then(|()| {
-            let (rows, bytes) = (rows(&self.conn), group.bytes.get());
-            let fits = rows <= MAX_ROWS && bytes <= MAX_BYTES;
-            if fits { Ok(()) } else { Err(StoreError::TooLarge { rows, bytes }) }
+            let rows = group.rows.get() + (self.conn.total_changes() - before);
+            let bytes = group.bytes.get();
+            if rows > MAX_ROWS || bytes > MAX_BYTES {
+                return Err(StoreError::TooLarge { rows, bytes });
+            }
+            group.rows.set(rows);
+            Ok(())
         });
         if self.conn.is_autocommit() {
             return outcome;
@@ -297,18 +362,17 @@ impl Bench {
         outcome
     }
 
-    fn finish(&mut self, done: Vec<(Box<dyn Work>, Result<()>)>, group: &Group, before: u64) {
+    fn finish(&mut self, done: Vec<(Box<dyn Work>, Result<()>)>, group: &Group) {
         fail::fail_point!("store::before_commit");
-        let rows = self.conn.total_changes() - before;
         if let Err(error) = self.conn.execute_batch("COMMIT") {
             let answer = self.after_failed_commit(&error);
             self.fail_all(done, &answer);
             return;
         }
         fail::fail_point!("store::after_commit");
-        self.stats.commits.fetch_add(1, Ordering::Relaxed);
+        let commits = self.stats.commits.fetch_add(1, Ordering::Relaxed) + 1;
         self.stats.mutations.fetch_add(done.len() as u64, Ordering::Relaxed);
-        self.stats.most_rows.fetch_max(rows, Ordering::Relaxed);
+        self.stats.most_rows.fetch_max(group.rows.get(), Ordering::Relaxed);
         self.stats.most_bytes.fetch_max(group.bytes.get(), Ordering::Relaxed);
         if group.cursor.get() > group.floor {
             self.watch.committed(group.cursor.get());
@@ -317,23 +381,46 @@ impl Bench {
             work.answer(outcome);
         }
         fail::fail_point!("store::after_answer");
+        if commits.is_multiple_of(LOOK_AT_WAL) {
+            self.cut_wal();
+        }
+    }
+
+    /// Cuts the write-ahead log back when it has outgrown its limit (R24); a reader may prevent it,
+    /// then a later look succeeds.
+    fn cut_wal(&mut self) {
+        if connection::wal_len(&self.file) <= WAL_LIMIT as u64 {
+            return;
+        }
+        if let Err(error) = connection::truncate_wal(&mut self.conn) {
+            tracing::warn!(%error, "the write-ahead log could not be cut back");
+            if error.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure) {
+                self.poison(&error.to_string());
+            }
+        }
     }
 
     /// A full disk may pass; after any other failed commit nobody knows what is on disk.
     fn after_failed_commit(&mut self, error: &rusqlite::Error) -> StoreError {
         self.roll_back();
         let answer = classify(error, &self.file);
+        #[expect(clippy::wildcard_enum_match_arm, reason = "whatever may not pass by itself")]
         match answer {
             StoreError::Full { .. } | StoreError::Locked { .. } => answer,
             _ => {
                 let reason = error.to_string();
-                self.poison = Some(reason.clone());
-                // The next open checks the file when it finds the marker; without it, it still
-                // replays the log SQLite left.
-                drop(fs_err::write(&self.marker, reason.as_bytes()));
+                self.poison(&reason);
                 StoreError::Poisoned { file: self.file.clone(), reason }
             }
         }
+    }
+
+    /// Stops all writing until the file was opened anew and checked.
+    fn poison(&mut self, reason: &str) {
+        self.poison = Some(reason.to_owned());
+        // The next open checks the file when it finds the marker; without it, it still replays the
+        // log SQLite left.
+        drop(fs_err::write(&self.marker, reason.as_bytes()));
     }
 
     fn fail_all(&self, done: Vec<(Box<dyn Work>, Result<()>)>, error: &StoreError) {

@@ -24,26 +24,13 @@ fn a_backup_is_a_store_with_everything_in_it() {
     assert_eq!((report.values, report.value_bytes), (1, 400_000));
     assert_eq!((report.events, report.missing.len()), (4, 0));
     assert_eq!(report.path, target);
-    assert_eq!(
-        fs_err::metadata(&target).expect("there").mode() & 0o777,
-        0o700
-    );
-    assert_eq!(
-        doctor(&Layout::new(&target), NOW)
-            .worst()
-            .map(|s| s.as_str()),
-        Some("note")
-    );
+    assert_eq!(fs_err::metadata(&target).expect("there").mode() & 0o777, 0o700);
+    assert_eq!(doctor(&Layout::new(&target), NOW).worst().map(|s| s.as_str()), Some("note"));
     let copy = open(&target);
     assert_eq!(log(&copy), log(&store));
     assert_eq!(projections(&target), projections(dir.path()));
     write(&copy, |tx| tx.create_session(&session("ses_new"))).expect("the copy takes writes");
-    assert!(
-        store
-            .read(&ctx(), |r| r.find_session(&sid("ses_new")))
-            .expect("reads")
-            .is_none()
-    );
+    assert!(store.read(&ctx(), |r| r.find_session(&sid("ses_new"))).expect("reads").is_none());
 }
 
 #[test]
@@ -89,16 +76,12 @@ fn a_backup_overwrites_nothing() {
     fs_err::write(target.path().join("mine"), "x").expect("written");
     let refused = store.backup(&ctx(), target.path()).expect_err("refused");
     assert!(matches!(refused, StoreError::Invalid(_)), "{refused}");
-    let file = store
-        .backup(&ctx(), &target.path().join("mine"))
-        .expect_err("refused");
+    let file = store.backup(&ctx(), &target.path().join("mine")).expect_err("refused");
     assert!(matches!(file, StoreError::Invalid(_)), "{file}");
     let left: Vec<_> = fs_err::read_dir(target.path()).expect("lists").collect();
     assert_eq!(left.len(), 1, "nothing half-made is left: {left:?}");
     let empty = tempfile::tempdir().expect("temp dir");
-    store
-        .backup(&ctx(), empty.path())
-        .expect("an empty directory is fine");
+    store.backup(&ctx(), empty.path()).expect("an empty directory is fine");
 }
 
 #[test]
@@ -112,15 +95,8 @@ fn a_missing_value_is_said_and_the_rest_is_saved() {
     .expect("written");
     fs_err::remove_dir_all(dir.path().join("blob")).expect("removed");
     fs_err::create_dir(dir.path().join("blob")).expect("made");
-    let report = store
-        .backup(&ctx(), &dir.path().join("backup/x"))
-        .expect("backed up");
+    let report = store.backup(&ctx(), &dir.path().join("backup/x")).expect("backed up");
     assert_eq!(report.missing.len(), 1);
     let copy = open(&dir.path().join("backup/x"));
-    assert_eq!(
-        copy.read(&ctx(), |r| r.get_session(&sid("ses_a")))
-            .expect("reads")
-            .title,
-        "T"
-    );
+    assert_eq!(copy.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads").title, "T");
 }

@@ -105,17 +105,10 @@ fn every_text_field_comes_back_as_it_was() {
         let tool = json!({"type": "tool", "callID": word, "tool": word, "state": {
             "status": "completed", "input": {&word: [&word]}, "output": word, "title": word,
             "metadata": {&word: word}, "time": {"start": 1, "end": 2}}});
-        let parts = [
-            text(&s, &m, &p, &word),
-            part(&s, &m, &format!("{p}_t"), tool),
-        ];
+        let parts = [text(&s, &m, &p, &word), part(&s, &m, &format!("{p}_t"), tool)];
         let todo = json!({"content": word, "status": word, "priority": word});
         let todos = vec![serde_json::from_value(todo).expect("todo")];
-        let share = ShareRecord {
-            id: word.clone(),
-            secret: word.clone(),
-            url: word.clone(),
-        };
+        let share = ShareRecord { id: word.clone(), secret: word.clone(), url: word.clone() };
         let (id, expected) = (sid(&s), (given.clone(), parts.clone(), share.clone()));
         let written = {
             let todos = todos.clone();
@@ -123,9 +116,7 @@ fn every_text_field_comes_back_as_it_was() {
             write(&store, move |tx| {
                 tx.create_session(&given)?;
                 tx.put_message(&user(&s, &m, n))?;
-                parts
-                    .iter()
-                    .try_for_each(|part| tx.put_part(part).map(drop))?;
+                parts.iter().try_for_each(|part| tx.put_part(part).map(drop))?;
                 tx.set_todos(&id, &todos)?;
                 tx.put_share(&id, &share)
             })
@@ -133,10 +124,7 @@ fn every_text_field_comes_back_as_it_was() {
         written.unwrap_or_else(|e| panic!("{word:.40?}: {e}"));
         let read = store.read(&ctx(), |r| {
             let parts = r.get_message(&id, &mid(&format!("msg_{n}")))?.parts;
-            Ok((
-                (r.get_session(&id)?, parts, r.share(&id)?.expect("shared")),
-                r.todos(&id)?,
-            ))
+            Ok(((r.get_session(&id)?, parts, r.share(&id)?.expect("shared")), r.todos(&id)?))
         });
         let ((found, parts, share), found_todos) = read.expect("reads");
         assert!(found == expected.0, "{word:.40?}");
@@ -150,14 +138,8 @@ fn every_text_field_comes_back_as_it_was() {
 }
 
 fn titles(store: &Store, filter: &SessionFilter) -> Vec<String> {
-    let page = store
-        .read(&ctx(), |r| r.list_sessions(filter, None, 1000))
-        .expect("lists");
-    let mut titles: Vec<String> = page
-        .items
-        .into_iter()
-        .map(|row| row.session.title)
-        .collect();
+    let page = store.read(&ctx(), |r| r.list_sessions(filter, None, 1000)).expect("lists");
+    let mut titles: Vec<String> = page.items.into_iter().map(|row| row.session.title).collect();
     titles.sort();
     titles
 }
@@ -173,55 +155,24 @@ fn lists_filter_literally() {
     }
     let lower = |text: &str| text.to_ascii_lowercase();
     for word in &words {
-        let mut expected: Vec<String> = words
-            .iter()
-            .filter(|w| lower(w).contains(&lower(word)))
-            .cloned()
-            .collect();
+        let mut expected: Vec<String> =
+            words.iter().filter(|w| lower(w).contains(&lower(word))).cloned().collect();
         expected.sort();
-        let search = SessionFilter {
-            search: Some(word.clone()),
-            ..SessionFilter::default()
-        };
+        let search = SessionFilter { search: Some(word.clone()), ..SessionFilter::default() };
         assert!(titles(&store, &search) == expected, "search {word:.40?}");
-        let place = SessionFilter {
-            directory: Some(word.clone()),
-            ..SessionFilter::default()
-        };
-        assert!(
-            titles(&store, &place) == std::slice::from_ref(word),
-            "directory {word:.40?}"
-        );
+        let place = SessionFilter { directory: Some(word.clone()), ..SessionFilter::default() };
+        assert!(titles(&store, &place) == std::slice::from_ref(word), "directory {word:.40?}");
         let below = format!("{word}/");
-        let mut expected: Vec<String> = words
-            .iter()
-            .filter(|w| *w == word || w.starts_with(&below))
-            .cloned()
-            .collect();
+        let mut expected: Vec<String> =
+            words.iter().filter(|w| *w == word || w.starts_with(&below)).cloned().collect();
         expected.sort();
-        let path = SessionFilter {
-            path: Some(word.clone()),
-            ..SessionFilter::default()
-        };
+        let path = SessionFilter { path: Some(word.clone()), ..SessionFilter::default() };
         assert!(titles(&store, &path) == expected, "path {word:.40?}");
-        let actor = SessionFilter {
-            actor: Some(word.clone()),
-            ..SessionFilter::default()
-        };
+        let actor = SessionFilter { actor: Some(word.clone()), ..SessionFilter::default() };
         assert!(titles(&store, &actor).is_empty(), "actor {word:.40?}");
-        let found = store
-            .read(&ctx(), |r| r.sessions_with_prefix(word, 1000))
-            .expect("finds");
-        assert_eq!(
-            found.len(),
-            if word.is_empty() { words.len() } else { 0 },
-            "{word:.40?}"
-        );
-        drop(
-            store
-                .read(&ctx(), |r| r.request_state(word))
-                .expect_err("no such request"),
-        );
+        let found = store.read(&ctx(), |r| r.sessions_with_prefix(word, 1000)).expect("finds");
+        assert_eq!(found.len(), if word.is_empty() { words.len() } else { 0 }, "{word:.40?}");
+        drop(store.read(&ctx(), |r| r.request_state(word)).expect_err("no such request"));
     }
 }
 
@@ -240,14 +191,9 @@ fn a_title_and_a_text_of_a_megabyte_are_kept() {
         tx.put_part(&text("ses_a", "msg_a", "prt_a", &body))
     })
     .expect("written");
-    let filter = SessionFilter {
-        search: Some("NEEDLE".to_owned()),
-        ..SessionFilter::default()
-    };
+    let filter = SessionFilter { search: Some("NEEDLE".to_owned()), ..SessionFilter::default() };
     assert!(titles(&store, &filter) == [long.clone()]);
-    let found = store
-        .read(&ctx(), |r| r.get_part(&sid("ses_a"), &pid("prt_a")))
-        .expect("reads");
+    let found = store.read(&ctx(), |r| r.get_part(&sid("ses_a"), &pid("prt_a"))).expect("reads");
     assert!(found.body == text("ses_a", "msg_a", "prt_a", &long).body);
 }
 
@@ -255,18 +201,12 @@ fn a_title_and_a_text_of_a_megabyte_are_kept() {
 fn a_path_is_found_below_itself_and_nowhere_else() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &[]);
-    for (n, path) in ["a%b", "a%b/c", "axb/c", "a%bc", "A%B/c"]
-        .into_iter()
-        .enumerate()
-    {
+    for (n, path) in ["a%b", "a%b/c", "axb/c", "a%bc", "A%B/c"].into_iter().enumerate() {
         let mut value = session(&format!("ses_{n}"));
         (value.path, value.title) = (Some(path.to_owned()), path.to_owned());
         write(&store, move |tx| tx.create_session(&value)).expect("created");
     }
-    let filter = SessionFilter {
-        path: Some("a%b".to_owned()),
-        ..SessionFilter::default()
-    };
+    let filter = SessionFilter { path: Some("a%b".to_owned()), ..SessionFilter::default() };
     assert_eq!(titles(&store, &filter), ["a%b", "a%b/c"]);
 }
 
@@ -287,10 +227,7 @@ fn ids_and_actors_are_refused_at_the_border() {
             let dir = tempfile::tempdir().expect("temp dir");
             let store = open(dir.path());
             let ctx = Context::new(actor, NOW).once(word.clone());
-            store
-                .write_once(&ctx, |tx| tx.put_project(&project("p1")))
-                .wait()
-                .expect("written");
+            store.write_once(&ctx, |tx| tx.put_project(&project("p1"))).wait().expect("written");
             assert_eq!(support::log(&store)[0].actor, word);
         }
     }
@@ -298,9 +235,7 @@ fn ids_and_actors_are_refused_at_the_border() {
 
 fn is_body(text: &str) -> bool {
     (1..=64).contains(&text.len())
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 fn is_name(text: &str) -> bool {
@@ -313,24 +248,14 @@ fn cursors_that_are_not_ours_are_refused() {
     let store = with_sessions(dir.path(), &["ses_a"]);
     let mut words = nasty();
     words.extend(
-        [
-            "zz",
-            "g",
-            "0x10",
-            "ffffffffffffffffff",
-            "\u{e4}".repeat(20).as_str(),
-        ]
-        .map(str::to_owned),
+        ["zz", "g", "0x10", "ffffffffffffffffff", "\u{e4}".repeat(20).as_str()].map(str::to_owned),
     );
     for word in words {
         let id = sid("ses_a");
-        let messages = store.read(&ctx(), |r| {
-            r.list_messages(&id, Some(&word), 10).map(|_| ())
-        });
+        let messages = store.read(&ctx(), |r| r.list_messages(&id, Some(&word), 10).map(|_| ()));
         let filter = SessionFilter::default();
-        let sessions = store.read(&ctx(), |r| {
-            r.list_sessions(&filter, Some(&word), 10).map(|_| ())
-        });
+        let sessions =
+            store.read(&ctx(), |r| r.list_sessions(&filter, Some(&word), 10).map(|_| ()));
         for answer in [messages, sessions] {
             assert!(
                 matches!(answer, Ok(()) | Err(StoreError::Invalid(_))),
@@ -339,9 +264,8 @@ fn cursors_that_are_not_ours_are_refused() {
         }
     }
     for bad in ["zz", "", "\u{e4}\u{e4}", "7fffffffffffffffff", "-1"] {
-        let answer = store.read(&ctx(), |r| {
-            r.list_messages(&sid("ses_a"), Some(bad), 1).map(|_| ())
-        });
+        let answer =
+            store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), Some(bad), 1).map(|_| ()));
         assert!(matches!(answer, Err(StoreError::Invalid(_))), "{bad:?}");
     }
 }
@@ -354,24 +278,14 @@ fn rules_of_any_length_and_spelling_are_kept_apart() {
     let words = nasty();
     for (n, word) in words.clone().into_iter().enumerate() {
         let id = id.clone();
-        let action = if n % 2 == 0 {
-            Action::Allow
-        } else {
-            Action::Deny
-        };
-        write(&store, move |tx| {
-            tx.approve(&id, &Rule::new(&word, &word, action))
-        })
-        .expect("approved");
+        let action = if n % 2 == 0 { Action::Allow } else { Action::Deny };
+        write(&store, move |tx| tx.approve(&id, &Rule::new(&word, &word, action)))
+            .expect("approved");
     }
     let found = store.read(&ctx(), |r| r.approvals(&id)).expect("reads");
     assert_eq!(found.len(), words.len());
     for (n, (rule, word)) in found.iter().zip(&words).enumerate() {
-        let action = if n % 2 == 0 {
-            Action::Allow
-        } else {
-            Action::Deny
-        };
+        let action = if n % 2 == 0 { Action::Allow } else { Action::Deny };
         assert!(*rule == Rule::new(word, word, action), "{word:.40?}");
     }
     let long = words.last().expect("one").clone();
@@ -384,13 +298,12 @@ fn rules_of_any_length_and_spelling_are_kept_apart() {
 }
 
 fn nested(depth: usize) -> Value {
-    (0..depth).fold(json!("deep"), |inner, n| {
-        if n % 2 == 0 {
-            json!([inner])
-        } else {
-            json!({"k": inner})
-        }
-    })
+    (0..depth).fold(
+        json!("deep"),
+        |inner, n| {
+            if n % 2 == 0 { json!([inner]) } else { json!({"k": inner}) }
+        },
+    )
 }
 
 #[test]
@@ -399,9 +312,7 @@ fn deep_values_are_kept_or_refused_but_never_stored_unreadable() {
     let store = with_sessions(dir.path(), &["ses_a"]);
     write(&store, |tx| tx.put_message(&assistant("ses_a", "msg_a", 1))).expect("written");
     let mut kept = 0;
-    for depth in [
-        1, 60, 110, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 400,
-    ] {
+    for depth in [1, 60, 110, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 400] {
         let p = format!("prt_{depth}");
         let body = json!({"type": "tool", "callID": "c", "tool": "t", "state": {"status": "running",
             "input": nested(depth), "time": {"start": 1}}});
@@ -414,15 +325,8 @@ fn deep_values_are_kept_or_refused_but_never_stored_unreadable() {
                 assert!(found.expect("readable") == expected, "{depth}");
             }
             Err(error) => {
-                assert!(
-                    matches!(error, StoreError::Invalid(_)),
-                    "{depth}: {error:?}"
-                );
-                assert!(
-                    store
-                        .read(&ctx(), |r| r.get_part(&sid("ses_a"), &pid(&p)))
-                        .is_err()
-                );
+                assert!(matches!(error, StoreError::Invalid(_)), "{depth}: {error:?}");
+                assert!(store.read(&ctx(), |r| r.get_part(&sid("ses_a"), &pid(&p))).is_err());
             }
         }
         let metadata = map(&json!({ "deep": nested(depth) }));
@@ -432,14 +336,8 @@ fn deep_values_are_kept_or_refused_but_never_stored_unreadable() {
                 Ok(())
             })
         });
-        assert!(
-            matches!(set, Ok(_) | Err(StoreError::Invalid(_))),
-            "{depth}: {set:?}"
-        );
-        assert!(
-            store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).is_ok(),
-            "{depth}"
-        );
+        assert!(matches!(set, Ok(_) | Err(StoreError::Invalid(_))), "{depth}: {set:?}");
+        assert!(store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).is_ok(), "{depth}");
     }
     assert!(kept >= 110, "{kept}");
     assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
@@ -480,17 +378,11 @@ fn odd_numbers_are_kept_as_they_are() {
         })
         .unwrap_or_else(|e| panic!("{value}: {e}"));
         let found = store.read(&ctx(), |r| {
-            Ok((
-                r.get_session(&expected.id)?,
-                r.get_message(&expected.id, &message.id)?,
-            ))
+            Ok((r.get_session(&expected.id)?, r.get_message(&expected.id, &message.id)?))
         });
         let (found, with_parts) = found.expect("reads");
         assert_eq!(found, expected);
-        assert_eq!(
-            (with_parts.message, &with_parts.parts[0]),
-            (message, &finish)
-        );
+        assert_eq!((with_parts.message, &with_parts.parts[0]), (message, &finish));
     }
     store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds");
 }
@@ -508,16 +400,9 @@ fn usage_beyond_all_measure_stops_at_the_end_of_the_scale() {
             tx.put_message(&assistant("ses_a", "msg_a", 1))?;
             tx.put_part(&finish)
         });
-        assert!(
-            matches!(answer, Ok(_) | Err(StoreError::Invalid(_))),
-            "{answer:?}"
-        );
+        assert!(matches!(answer, Ok(_) | Err(StoreError::Invalid(_))), "{answer:?}");
     }
-    assert!(
-        store
-            .read(&ctx(), |r| r.session_usage(&sid("ses_a")))
-            .is_ok()
-    );
+    assert!(store.read(&ctx(), |r| r.session_usage(&sid("ses_a"))).is_ok());
     assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
 }
 
@@ -539,9 +424,7 @@ fn unknown_parts_are_kept_whatever_they_hold() {
             tx.put_part(&sent)
         })
         .unwrap_or_else(|e| panic!("{n}: {e}"));
-        let found = store
-            .read(&ctx(), |r| r.get_part(&sid("ses_a"), &given.id))
-            .expect("reads");
+        let found = store.read(&ctx(), |r| r.get_part(&sid("ses_a"), &given.id)).expect("reads");
         assert_eq!(found, given);
     }
 }

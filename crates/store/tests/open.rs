@@ -22,10 +22,7 @@ fn try_open(dir: &Path) -> Result<Store, OpenError> {
 /// The error of opening, which names the path and has a remedy.
 fn refused(dir: &Path) -> OpenError {
     let error = try_open(dir).err().expect("refused");
-    assert!(
-        error.to_string().contains(&dir.display().to_string()),
-        "{error}"
-    );
+    assert!(error.to_string().contains(&dir.display().to_string()), "{error}");
     assert!(!error.remedy().is_empty());
     error
 }
@@ -35,34 +32,21 @@ fn hash(path: &Path) -> String {
 }
 
 fn number(dir: &Path, pragma: &str) -> i64 {
-    raw(dir)
-        .pragma_query_value(None, pragma, |row| row.get(0))
-        .expect("pragma")
+    raw(dir).pragma_query_value(None, pragma, |row| row.get(0)).expect("pragma")
 }
 
 /// This test binary as a program that runs `child_opens_the_store` and nothing else.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "tests run themselves as another process"
-)]
+#[expect(clippy::disallowed_methods, reason = "tests run themselves as another process")]
 fn child(dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("own path"));
-    command.args([
-        "--exact",
-        "child_opens_the_store",
-        "--nocapture",
-        "--test-threads=1",
-    ]);
+    command.args(["--exact", "child_opens_the_store", "--nocapture", "--test-threads=1"]);
     command.env(CHILD, dir);
     command
 }
 
 /// Opens the store named in the environment; as a test by itself it does nothing.
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the parent says which store to open"
-)]
+#[expect(clippy::disallowed_methods, reason = "the parent says which store to open")]
 fn child_opens_the_store() {
     let Some(dir) = std::env::var_os(CHILD) else {
         return;
@@ -87,9 +71,8 @@ fn settings_hold_in_a_fresh_file() {
     let root = dir.path().join("new/data");
     let store = try_open(&root).expect("a missing parent is made");
     write(&store, |tx| tx.put_project(&project("p1"))).expect("written");
-    let mode: String = raw(&root)
-        .pragma_query_value(None, "journal_mode", |row| row.get(0))
-        .expect("mode");
+    let mode: String =
+        raw(&root).pragma_query_value(None, "journal_mode", |row| row.get(0)).expect("mode");
     assert_eq!(mode, "wal");
     assert_eq!(number(&root, "auto_vacuum"), 2);
     assert_eq!(number(&root, "application_id"), 0x5455_524E);
@@ -97,12 +80,7 @@ fn settings_hold_in_a_fresh_file() {
     for name in ["", "blob", "lock", "backup"] {
         assert_eq!(bits(root.join(name)), 0o700, "{name}");
     }
-    for name in [
-        "turnstone.db",
-        "turnstone.db-wal",
-        "turnstone.db-shm",
-        "lock/open",
-    ] {
+    for name in ["turnstone.db", "turnstone.db-wal", "turnstone.db-shm", "lock/open"] {
         assert_eq!(bits(root.join(name)), 0o600, "{name}");
     }
 }
@@ -121,15 +99,10 @@ fn many_threads_open_a_fresh_directory_at_once() {
                 })
             })
             .collect();
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().expect("joins"));
+        threads.into_iter().for_each(|thread| thread.join().expect("joins"));
     });
     let store = open(path);
-    assert_eq!(
-        store.read(&ctx(), |r| r.projects()).expect("reads").len(),
-        8
-    );
+    assert_eq!(store.read(&ctx(), |r| r.projects()).expect("reads").len(), 8);
     assert_eq!(doctor(&Layout::new(path), NOW).findings, []);
 }
 
@@ -140,16 +113,10 @@ fn two_processes_open_a_fresh_directory_at_once() {
         let limit = Duration::from_secs(60);
         let ends = run_pair(&mut child(dir.path()), &mut child(dir.path()), limit).expect("ran");
         for end in [&ends.0, &ends.1] {
-            assert!(
-                end.acknowledged.iter().any(|line| line.contains("opened")),
-                "{end:?}"
-            );
+            assert!(end.acknowledged.iter().any(|line| line.contains("opened")), "{end:?}");
         }
         let store = open(dir.path());
-        assert_eq!(
-            store.read(&ctx(), |r| r.projects()).expect("reads").len(),
-            1
-        );
+        assert_eq!(store.read(&ctx(), |r| r.projects()).expect("reads").len(), 1);
     }
 }
 
@@ -168,14 +135,8 @@ fn a_crash_during_an_upgrade_leaves_one_version_or_the_other() {
         write(&store, |tx| tx.put_project(&project("p1"))).expect("written");
         assert!(number(dir.path(), "user_version") > left);
         let saved = fs_err::read_dir(layout.backups()).expect("lists").count();
-        assert_eq!(
-            saved as i64, skip,
-            "a file with something in it is saved first"
-        );
-        assert_eq!(
-            doctor(&layout, NOW).worst().filter(|s| *s > Severity::Note),
-            None
-        );
+        assert_eq!(saved as i64, skip, "a file with something in it is saved first");
+        assert_eq!(doctor(&layout, NOW).worst().filter(|s| *s > Severity::Note), None);
     }
 }
 
@@ -191,11 +152,7 @@ fn a_crash_during_a_rebuild_is_finished_by_the_next_open() {
         let point = format!("store::in_rebuild={skip}*off->panic");
         die_at_failpoint(&mut child(dir.path()), &point, Duration::from_secs(60)).expect("died");
         let seen = doctor(&Layout::new(dir.path()), NOW);
-        assert!(
-            seen.findings.iter().any(|f| f.what.contains("rebuild")),
-            "{:?}",
-            seen.findings
-        );
+        assert!(seen.findings.iter().any(|f| f.what.contains("rebuild")), "{:?}", seen.findings);
 
         let store = open(dir.path());
 
@@ -208,25 +165,14 @@ fn a_crash_during_a_rebuild_is_finished_by_the_next_open() {
 fn a_newer_file_is_read_and_not_written() {
     let dir = tempfile::tempdir().expect("temp dir");
     drop(with_sessions(dir.path(), &["ses_a"]));
-    raw(dir.path())
-        .pragma_update(None, "user_version", 99)
-        .expect("set");
+    raw(dir.path()).pragma_update(None, "user_version", 99).expect("set");
     let before = hash(&dir.path().join("turnstone.db"));
 
     let store = open(dir.path());
 
     let reason = store.read_only().expect("read-only").to_owned();
-    assert!(
-        reason.contains("newer version") && reason.contains("99"),
-        "{reason}"
-    );
-    assert_eq!(
-        store
-            .read(&ctx(), |r| r.get_session(&sid("ses_a")))
-            .expect("reads")
-            .title,
-        "T"
-    );
+    assert!(reason.contains("newer version") && reason.contains("99"), "{reason}");
+    assert_eq!(store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads").title, "T");
     let refused = write(&store, |tx| tx.put_session(&session("ses_a"))).expect_err("refused");
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
     assert!(refused.to_string().contains("newer version"), "{refused}");
@@ -234,36 +180,26 @@ fn a_newer_file_is_read_and_not_written() {
     assert!(matches!(lease, Err(StoreError::ReadOnly { .. })));
     drop(store);
     assert_eq!(hash(&dir.path().join("turnstone.db")), before);
-    assert_eq!(
-        doctor(&Layout::new(dir.path()), NOW).worst(),
-        Some(Severity::Warning)
-    );
+    assert_eq!(doctor(&Layout::new(dir.path()), NOW).worst(), Some(Severity::Warning));
 }
 
 #[test]
 fn a_foreign_database_is_refused_and_stays_as_it_is() {
     let dir = tempfile::tempdir().expect("temp dir");
-    raw(dir.path())
-        .execute_batch("CREATE TABLE session (id TEXT)")
-        .expect("made");
+    raw(dir.path()).execute_batch("CREATE TABLE session (id TEXT)").expect("made");
     let before = hash(&dir.path().join("turnstone.db"));
     let error = refused(dir.path());
     assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
     assert!(error.remedy().contains("import"));
     assert_eq!(hash(&dir.path().join("turnstone.db")), before);
     assert!(!dir.path().join("turnstone.db-journal").exists());
-    assert_eq!(
-        doctor(&Layout::new(dir.path()), NOW).worst(),
-        Some(Severity::Error)
-    );
+    assert_eq!(doctor(&Layout::new(dir.path()), NOW).worst(), Some(Severity::Error));
 }
 
 #[test]
 fn what_is_no_database_is_refused_and_stays_as_it_is() {
-    for content in [
-        "not a database at all, but long enough to be one ".repeat(100),
-        "x".to_owned(),
-    ] {
+    for content in ["not a database at all, but long enough to be one ".repeat(100), "x".to_owned()]
+    {
         let dir = tempfile::tempdir().expect("temp dir");
         let file = dir.path().join("turnstone.db");
         fs_err::write(&file, &content).expect("written");
@@ -271,10 +207,7 @@ fn what_is_no_database_is_refused_and_stays_as_it_is() {
         assert!(matches!(error, OpenError::Corrupt { .. }), "{error:?}");
         assert!(error.remedy().contains("salvage"));
         assert_eq!(fs_err::read_to_string(&file).expect("read"), content);
-        assert_eq!(
-            doctor(&Layout::new(dir.path()), NOW).worst(),
-            Some(Severity::Error)
-        );
+        assert_eq!(doctor(&Layout::new(dir.path()), NOW).worst(), Some(Severity::Error));
     }
 }
 
@@ -293,10 +226,7 @@ fn a_directory_in_place_of_the_database_is_refused() {
     fs_err::create_dir(dir.path().join("turnstone.db")).expect("made");
     let error = refused(dir.path());
     assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
-    assert_eq!(
-        doctor(&Layout::new(dir.path()), NOW).worst(),
-        Some(Severity::Error)
-    );
+    assert_eq!(doctor(&Layout::new(dir.path()), NOW).worst(), Some(Severity::Error));
 }
 
 #[test]
@@ -335,10 +265,7 @@ trait NewLike {
 
 impl NewLike for Command {
     /// The same call of another program.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "tests run themselves as another user"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "tests run themselves as another user")]
     fn new_like(other: &Command, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.args(other.get_args());
@@ -359,11 +286,7 @@ fn each_entry(dir: &Path, act: &dyn Fn(&Path)) {
     act(dir);
     for entry in fs_err::read_dir(dir).expect("lists") {
         let path = entry.expect("entry").path();
-        if path.is_dir() {
-            each_entry(&path, act)
-        } else {
-            act(&path)
-        }
+        if path.is_dir() { each_entry(&path, act) } else { act(&path) }
     }
 }
 
@@ -376,10 +299,7 @@ fn a_read_only_file_is_refused_by_name() {
     fs_err::set_permissions(&file, std::fs::Permissions::from_mode(0o400)).expect("set");
     let before = hash(&file);
     let said = open_as_nobody(dir.path());
-    assert!(
-        said.contains("refused") && said.contains("turnstone.db cannot be written"),
-        "{said}"
-    );
+    assert!(said.contains("refused") && said.contains("turnstone.db cannot be written"), "{said}");
     assert!(said.contains("make it writable"), "{said}");
     assert_eq!(hash(&file), before);
 }
@@ -403,10 +323,5 @@ fn a_read_only_directory_is_refused_by_name() {
     assert!(said.contains("--data"), "{said}");
     let store = open(dir.path());
     let known: ProjectId = "p1".parse().expect("id");
-    assert!(
-        store
-            .read(&ctx(), |r| r.find_project(&known))
-            .expect("reads")
-            .is_some()
-    );
+    assert!(store.read(&ctx(), |r| r.find_project(&known)).expect("reads").is_some());
 }

@@ -13,9 +13,7 @@ fn pages(store: &Store, session: &str, limit: usize) -> Vec<MessagePage> {
     let mut before: Option<String> = None;
     loop {
         let page = store
-            .read(&ctx(), |r| {
-                r.list_messages(&sid(session), before.as_deref(), limit)
-            })
+            .read(&ctx(), |r| r.list_messages(&sid(session), before.as_deref(), limit))
             .expect("a page");
         before.clone_from(&page.before);
         pages.push(page);
@@ -26,18 +24,11 @@ fn pages(store: &Store, session: &str, limit: usize) -> Vec<MessagePage> {
 }
 
 fn all(store: &Store, session: &str, limit: usize) -> Vec<WithParts> {
-    pages(store, session, limit)
-        .into_iter()
-        .rev()
-        .flat_map(|page| page.items)
-        .collect()
+    pages(store, session, limit).into_iter().rev().flat_map(|page| page.items).collect()
 }
 
 fn ids(items: &[WithParts]) -> Vec<String> {
-    items
-        .iter()
-        .map(|item| item.message.id.to_string())
-        .collect()
+    items.iter().map(|item| item.message.id.to_string()).collect()
 }
 
 /// 2026-08-14 11:19:55.136Z, when the time field of ids wrapped.
@@ -48,15 +39,7 @@ fn order_is_that_of_the_stream_across_the_wrap_and_a_clock_that_steps_back() {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut store = with_sessions(dir.path(), &["ses_a"]);
     let mut ticker = Ticker::default();
-    let moments = [
-        WRAP - 5000,
-        WRAP - 1,
-        WRAP,
-        WRAP + 1,
-        WRAP - 60_000,
-        WRAP + 10,
-        WRAP - 1,
-    ];
+    let moments = [WRAP - 5000, WRAP - 1, WRAP, WRAP + 1, WRAP - 60_000, WRAP + 10, WRAP - 1];
     let mut expected = Vec::new();
     for (n, at) in moments.into_iter().enumerate() {
         let mut random = [7; 14];
@@ -71,8 +54,7 @@ fn order_is_that_of_the_stream_across_the_wrap_and_a_clock_that_steps_back() {
             .write(&ctx().at(Millis(at)), move |tx| {
                 tx.put_message(&user("ses_a", id.as_str(), at))?;
                 parts.iter().try_for_each(|part| {
-                    tx.put_part(&text("ses_a", id.as_str(), part.as_str(), "x"))
-                        .map(drop)
+                    tx.put_part(&text("ses_a", id.as_str(), part.as_str(), "x")).map(drop)
                 })
             })
             .wait()
@@ -86,12 +68,7 @@ fn order_is_that_of_the_stream_across_the_wrap_and_a_clock_that_steps_back() {
             let found = all(&store, "ses_a", limit);
             let found: Vec<(String, Vec<PartId>)> = found
                 .iter()
-                .map(|m| {
-                    (
-                        m.message.id.to_string(),
-                        m.parts.iter().map(|p| p.id.clone()).collect(),
-                    )
-                })
+                .map(|m| (m.message.id.to_string(), m.parts.iter().map(|p| p.id.clone()).collect()))
                 .collect();
             assert_eq!(found, expected, "limit {limit}, round {round}");
         }
@@ -99,10 +76,7 @@ fn order_is_that_of_the_stream_across_the_wrap_and_a_clock_that_steps_back() {
     }
     // Changing an old message moves nothing.
     let oldest = expected[0].0.clone();
-    write(&store, move |tx| {
-        tx.put_message(&user("ses_a", &oldest, WRAP + 99))
-    })
-    .expect("changed");
+    write(&store, move |tx| tx.put_message(&user("ses_a", &oldest, WRAP + 99))).expect("changed");
     assert_eq!(ids(&all(&store, "ses_a", 2)).first(), Some(&expected[0].0));
 }
 
@@ -114,8 +88,7 @@ fn with_messages(dir: &std::path::Path, count: i64) -> Store {
                 let m = format!("msg_{n}");
                 tx.put_message(&user("ses_a", &m, n))?;
                 tx.put_part(&text("ses_a", &m, &format!("prt_{n}_b"), "one"))?;
-                tx.put_part(&text("ses_a", &m, &format!("prt_{n}_a"), "two"))
-                    .map(drop)
+                tx.put_part(&text("ses_a", &m, &format!("prt_{n}_a"), "two")).map(drop)
             })
         })
         .expect("written");
@@ -133,28 +106,14 @@ fn pages_go_backward_without_gap_or_repeat_each_in_order() {
         assert_eq!(ids(&all(&store, "ses_a", limit)), expected, "limit {limit}");
         let pages = pages(&store, "ses_a", limit);
         assert!(pages.iter().all(|page| page.items.len() <= limit));
-        assert_eq!(
-            pages.len(),
-            123_usize.div_ceil(limit),
-            "no empty page, limit {limit}"
-        );
+        assert_eq!(pages.len(), 123_usize.div_ceil(limit), "no empty page, limit {limit}");
     }
-    let newest = store
-        .read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 1))
-        .expect("page");
+    let newest = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 1)).expect("page");
     assert_eq!(ids(&newest.items), ["msg_122"]);
     assert!(newest.before.is_some());
-    let exact = store
-        .read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 123))
-        .expect("page");
-    assert_eq!(
-        (exact.items.len(), exact.before),
-        (123, None),
-        "exact limit, no cursor"
-    );
-    let none = store
-        .read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 0))
-        .expect("page");
+    let exact = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 123)).expect("page");
+    assert_eq!((exact.items.len(), exact.before), (123, None), "exact limit, no cursor");
+    let none = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 0)).expect("page");
     assert!(none.items.is_empty());
 }
 
@@ -162,17 +121,10 @@ fn pages_go_backward_without_gap_or_repeat_each_in_order() {
 fn a_page_of_nothing_and_of_nobody() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let empty = store
-        .read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 10))
-        .expect("page");
+    let empty = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 10)).expect("page");
     assert_eq!((empty.items.len(), empty.before), (0, None));
-    let unknown = store.read(&ctx(), |r| {
-        r.list_messages(&sid("ses_x"), None, 10).map(|_| ())
-    });
-    assert!(
-        matches!(unknown, Err(StoreError::NoSession(_))),
-        "{unknown:?}"
-    );
+    let unknown = store.read(&ctx(), |r| r.list_messages(&sid("ses_x"), None, 10).map(|_| ()));
+    assert!(matches!(unknown, Err(StoreError::NoSession(_))), "{unknown:?}");
 }
 
 #[test]
@@ -187,59 +139,33 @@ fn other_sessions_never_leak_into_a_page() {
     .expect("written");
     let found = all(&store, "ses_a", 2);
     assert!(found.iter().all(|m| m.message.session == sid("ses_a")));
-    assert!(
-        found
-            .iter()
-            .flat_map(|m| &m.parts)
-            .all(|p| p.session == sid("ses_a"))
-    );
+    assert!(found.iter().flat_map(|m| &m.parts).all(|p| p.session == sid("ses_a")));
     assert_eq!(ids(&all(&store, "ses_b", 1)), ["msg_other", "msg_b2"]);
     // A cursor of another session gives this session's messages, or none.
-    let page = store
-        .read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 2))
-        .expect("page");
+    let page = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 2)).expect("page");
     let borrowed = store
-        .read(&ctx(), |r| {
-            r.list_messages(&sid("ses_b"), page.before.as_deref(), 10)
-        })
+        .read(&ctx(), |r| r.list_messages(&sid("ses_b"), page.before.as_deref(), 10))
         .expect("page");
-    assert!(
-        borrowed
-            .items
-            .iter()
-            .all(|m| m.message.session == sid("ses_b"))
-    );
+    assert!(borrowed.items.iter().all(|m| m.message.session == sid("ses_b")));
 }
 
 #[test]
 fn equal_and_fractional_times_keep_their_order_and_value() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let times = [
-        json!(5),
-        json!(5),
-        json!(5.25),
-        json!(5.125),
-        json!(5),
-        json!(1_767_225_600_000.5),
-    ];
+    let times =
+        [json!(5), json!(5), json!(5.25), json!(5.125), json!(5), json!(1_767_225_600_000.5)];
     let sent = times.clone();
     write(&store, move |tx| {
         sent.iter().enumerate().try_for_each(|(n, time)| {
-            tx.put_message(&user("ses_a", &format!("msg_{}", 9 - n), time.clone()))
-                .map(drop)
+            tx.put_message(&user("ses_a", &format!("msg_{}", 9 - n), time.clone())).map(drop)
         })
     })
     .expect("written");
     let found = all(&store, "ses_a", 2);
-    assert_eq!(
-        ids(&found),
-        ["msg_9", "msg_8", "msg_7", "msg_6", "msg_5", "msg_4"]
-    );
-    let read: Vec<Value> = found
-        .iter()
-        .map(|m| Value::Number(m.message.body.created().clone()))
-        .collect();
+    assert_eq!(ids(&found), ["msg_9", "msg_8", "msg_7", "msg_6", "msg_5", "msg_4"]);
+    let read: Vec<Value> =
+        found.iter().map(|m| Value::Number(m.message.body.created().clone())).collect();
     assert_eq!(read, times);
 }
 
@@ -247,37 +173,24 @@ fn equal_and_fractional_times_keep_their_order_and_value() {
 fn a_message_is_the_same_by_page_by_id_and_by_its_parts() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_messages(dir.path(), 60);
-    write(&store, |tx| {
-        tx.put_message(&assistant("ses_a", "msg_bare", 1))
-    })
-    .expect("written");
+    write(&store, |tx| tx.put_message(&assistant("ses_a", "msg_bare", 1))).expect("written");
     let found = all(&store, "ses_a", 7);
     for item in &found {
         let id = &item.message.id;
-        let got = store
-            .read(&ctx(), |r| r.get_message(&sid("ses_a"), id))
-            .expect("reads");
+        let got = store.read(&ctx(), |r| r.get_message(&sid("ses_a"), id)).expect("reads");
         assert_eq!(got, *item);
         for part in &item.parts {
-            let got = store
-                .read(&ctx(), |r| r.get_part(&sid("ses_a"), &part.id))
-                .expect("reads");
+            let got = store.read(&ctx(), |r| r.get_part(&sid("ses_a"), &part.id)).expect("reads");
             assert_eq!(got, *part);
             assert_eq!((&got.session, &got.message), (&sid("ses_a"), id));
         }
         let order: Vec<&str> = item.parts.iter().map(|p| p.id.as_str()).collect();
         let n = id.as_str().trim_start_matches("msg_");
         let expected = [format!("prt_{n}_b"), format!("prt_{n}_a")];
-        assert!(
-            order.is_empty() || order == expected,
-            "in the order they were written: {order:?}"
-        );
+        assert!(order.is_empty() || order == expected, "in the order they were written: {order:?}");
     }
     let bare = found.last().expect("one");
-    assert_eq!(
-        (bare.parts.len(), bare.message.body.role()),
-        (0, "assistant")
-    );
+    assert_eq!((bare.parts.len(), bare.message.body.role()), (0, "assistant"));
     assert_eq!(found[0].message.body.role(), "user");
     assert_eq!(all(&store, "ses_a", 7), all(&store, "ses_a", usize::MAX));
 }
@@ -289,21 +202,10 @@ fn a_message_is_found_in_its_own_session_only() {
     let get =
         |s: &str, m: &str| store.read(&ctx(), |r| r.get_message(&sid(s), &mid(m)).map(|_| ()));
     assert!(get("ses_a", "msg_0").is_ok());
-    assert!(matches!(
-        get("ses_a", "msg_none"),
-        Err(StoreError::NoMessage { .. })
-    ));
-    assert!(matches!(
-        get("ses_b", "msg_0"),
-        Err(StoreError::NoMessage { .. })
-    ));
-    assert!(matches!(
-        get("ses_x", "msg_0"),
-        Err(StoreError::NoSession(_))
-    ));
-    let part = store.read(&ctx(), |r| {
-        r.get_part(&sid("ses_b"), &pid("prt_0_a")).map(|_| ())
-    });
+    assert!(matches!(get("ses_a", "msg_none"), Err(StoreError::NoMessage { .. })));
+    assert!(matches!(get("ses_b", "msg_0"), Err(StoreError::NoMessage { .. })));
+    assert!(matches!(get("ses_x", "msg_0"), Err(StoreError::NoSession(_))));
+    let part = store.read(&ctx(), |r| r.get_part(&sid("ses_b"), &pid("prt_0_a")).map(|_| ()));
     assert!(matches!(part, Err(StoreError::NoPart { .. })));
 }
 
@@ -311,20 +213,13 @@ fn a_message_is_found_in_its_own_session_only() {
 fn a_page_cursor_survives_what_is_written_meanwhile() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_messages(dir.path(), 20);
-    let newest = store
-        .read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 5))
-        .expect("page");
+    let newest = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 5)).expect("page");
     write(&store, |tx| {
         tx.put_message(&user("ses_a", "msg_late", 1))?;
         tx.remove_message(&sid("ses_a"), &mid("msg_15"))
     })
     .expect("written");
     let before = newest.before.as_deref();
-    let next = store
-        .read(&ctx(), |r| r.list_messages(&sid("ses_a"), before, 5))
-        .expect("page");
-    assert_eq!(
-        ids(&next.items),
-        ["msg_10", "msg_11", "msg_12", "msg_13", "msg_14"]
-    );
+    let next = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), before, 5)).expect("page");
+    assert_eq!(ids(&next.items), ["msg_10", "msg_11", "msg_12", "msg_13", "msg_14"]);
 }

@@ -18,12 +18,7 @@ fn opening() -> Vec<Command> {
     let mut list = vec![(0, 0, 3), (0, 1, 1)];
     for session in 0..3 {
         list.push((1, session, 1));
-        list.extend([
-            (3, session, 0),
-            (4, session, 1),
-            (6, session, 0),
-            (33, session + 27, 2),
-        ]);
+        list.extend([(3, session, 0), (4, session, 1), (6, session, 0), (33, session + 27, 2)]);
     }
     list
 }
@@ -69,18 +64,8 @@ fn a_changed_projection_is_found_and_put_right() {
     let tables: Vec<_> = found.iter().map(|m| m.table).collect();
     assert_eq!(tables, ["todo", "message", "session"]);
     assert!(found[0].rebuilt.is_none() && found[1].stored.is_none());
-    assert!(
-        found[2]
-            .stored
-            .as_deref()
-            .is_some_and(|row| row.contains("title=wrong"))
-    );
-    assert!(
-        found[2]
-            .rebuilt
-            .as_deref()
-            .is_some_and(|row| row.contains("title=T"))
-    );
+    assert!(found[2].stored.as_deref().is_some_and(|row| row.contains("title=wrong")));
+    assert!(found[2].rebuilt.as_deref().is_some_and(|row| row.contains("title=T")));
     store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds");
     assert_eq!(projections(dir.path()), before);
 }
@@ -96,17 +81,11 @@ fn a_deleted_session_stays_gone() {
              UPDATE session SET hidden = 1 WHERE id = 'ses_a';",
         )
         .expect("changed");
-    assert_eq!(
-        store.verify_projections(&ctx()).expect("verifies"),
-        [],
-        "half purged is no error"
-    );
+    assert_eq!(store.verify_projections(&ctx()).expect("verifies"), [], "half purged is no error");
 
     store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;
 
-    let left = store
-        .read(&ctx(), |r| r.find_session(&sid("ses_a")))
-        .expect("reads");
+    let left = store.read(&ctx(), |r| r.find_session(&sid("ses_a"))).expect("reads");
     assert_eq!(left, None);
     assert!(store.read(&ctx(), |r| r.get_session(&sid("ses_b"))).is_ok());
     assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
@@ -121,8 +100,7 @@ fn a_rebuild_takes_short_transactions() {
             (0..50).try_for_each(|n| {
                 let m = format!("msg_{batch}_{n}");
                 tx.put_message(&user("ses_a", &m, n))?;
-                tx.put_part(&text("ses_a", &m, &format!("prt_{batch}_{n}"), "x"))
-                    .map(drop)
+                tx.put_part(&text("ses_a", &m, &format!("prt_{batch}_{n}"), "x")).map(drop)
             })
         })
         .expect("written");
@@ -130,9 +108,7 @@ fn a_rebuild_takes_short_transactions() {
     let before = projections(dir.path());
     let mut steps = Vec::new();
 
-    let (_, done) = store
-        .rebuild(&ctx(), &mut |step| steps.push(step))
-        .expect("rebuilds");
+    let (_, done) = store.rebuild(&ctx(), &mut |step| steps.push(step)).expect("rebuilds");
 
     assert_eq!(done.events, 2002);
     assert!(done.commits > 2002 / 250, "{done:?}");
@@ -150,9 +126,7 @@ fn a_rebuild_is_refused_while_another_process_has_the_store_open() {
 
     let refused = store.rebuild(&ctx(), &mut |_| {}).err().expect("refused");
 
-    let StoreError::InUse { by, .. } = &refused else {
-        panic!("{refused}")
-    };
+    let StoreError::InUse { by, .. } = &refused else { panic!("{refused}") };
     let name = other.owner_id().expect("owner").as_str().to_owned();
     assert!(by.len() == 1 && by[0].contains(&name), "{by:?}");
     assert!(by[0].contains(&std::process::id().to_string()), "{by:?}");
@@ -165,10 +139,7 @@ fn a_log_that_does_not_replay_changes_nothing() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     raw(dir.path())
-        .execute(
-            "UPDATE event SET payload = '{' WHERE session IS NOT NULL",
-            [],
-        )
+        .execute("UPDATE event SET payload = '{' WHERE session IS NOT NULL", [])
         .expect("damaged");
     let before = projections(dir.path());
 
@@ -221,9 +192,7 @@ fn whoever_opens_during_a_rebuild_waits_for_it() {
                 let path = path.clone();
                 other = Some(std::thread::spawn(move || {
                     let store = open(&path);
-                    store
-                        .read(&ctx(), |r| r.session_seq(&sid("ses_a")))
-                        .expect("reads")
+                    store.read(&ctx(), |r| r.session_seq(&sid("ses_a"))).expect("reads")
                 }));
                 std::thread::sleep(std::time::Duration::from_millis(50));
             }

@@ -14,11 +14,7 @@ use turnstone_core::time::Seq;
 use turnstone_store::{Actor, Changed, Context, Delivery, NewTurn, ShareRecord, Store, StoreError};
 
 fn kinds_after(store: &Store, from: usize) -> Vec<EventKind> {
-    log(store)
-        .iter()
-        .skip(from)
-        .map(|event| event.kind)
-        .collect()
+    log(store).iter().skip(from).map(|event| event.kind).collect()
 }
 
 // --- ownership: W4, W34 -------------------------------------------------------------------------
@@ -30,30 +26,19 @@ fn a_message_of_another_session_is_refused_and_not_overwritten() {
     write(&store, |tx| tx.put_message(&user("ses_a", "msg_1", 1))).expect("written");
     let (before, rows) = (log(&store), projections(dir.path()));
     let refusals = [
-        write(&store, |tx| {
-            tx.put_message(&user("ses_c", "msg_1", 2)).map(drop)
-        }),
+        write(&store, |tx| tx.put_message(&user("ses_c", "msg_1", 2)).map(drop)),
         write(&store, |tx| {
             let parts = [text("ses_c", "msg_1", "prt_1", "x")];
-            tx.admit(&user("ses_c", "msg_1", 2), &parts, Delivery::Queue)
-                .map(drop)
+            tx.admit(&user("ses_c", "msg_1", 2), &parts, Delivery::Queue).map(drop)
         }),
         write(&store, |tx| {
             let (id, message) = ("trn_1".parse().expect("id"), user("ses_c", "msg_1", 2));
-            tx.begin_turn(&NewTurn {
-                id,
-                message,
-                parts: vec![],
-            })
-            .map(drop)
+            tx.begin_turn(&NewTurn { id, message, parts: vec![] }).map(drop)
         }),
     ];
     for refusal in refusals {
         let refusal = refusal.expect_err("refused");
-        let known = matches!(
-            refusal,
-            StoreError::WrongOwner { .. } | StoreError::Conflict { .. }
-        );
+        let known = matches!(refusal, StoreError::WrongOwner { .. } | StoreError::Conflict { .. });
         assert!(known, "{refusal:?}");
     }
     assert!(matches!(
@@ -82,33 +67,21 @@ fn a_part_cannot_join_or_leave_another_sessions_message() {
         ("ses_a", "msg_a2", "prt_a"),
         ("ses_a", "msg_unknown", "prt_new"),
     ] {
-        let refused = write(&store, move |tx| {
-            tx.put_part(&text(session, message, part, "yours"))
-        });
+        let refused = write(&store, move |tx| tx.put_part(&text(session, message, part, "yours")));
         let refused = refused.expect_err("refused");
-        let known = matches!(
-            refused,
-            StoreError::NoMessage { .. } | StoreError::WrongOwner { .. }
-        );
+        let known = matches!(refused, StoreError::NoMessage { .. } | StoreError::WrongOwner { .. });
         assert!(known, "{session} {message} {part}: {refused:?}");
     }
     for refused in [
         write(&store, |tx| tx.remove_part(&sid("ses_c"), &pid("prt_a"))),
-        write(&store, |tx| {
-            tx.append_text(&sid("ses_c"), &pid("prt_a"), "x").map(drop)
-        }),
+        write(&store, |tx| tx.append_text(&sid("ses_c"), &pid("prt_a"), "x").map(drop)),
     ] {
-        assert!(
-            matches!(refused, Err(StoreError::NoPart { .. })),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Err(StoreError::NoPart { .. })), "{refused:?}");
     }
     assert_eq!((log(&store), projections(dir.path())), (before, rows));
     // The table itself would not take it either.
     let forced = raw(dir.path());
-    forced
-        .execute_batch("PRAGMA foreign_keys = ON")
-        .expect("set");
+    forced.execute_batch("PRAGMA foreign_keys = ON").expect("set");
     let moved = forced.execute("UPDATE part SET session = session + 1000", []);
     assert!(moved.is_err(), "part, message and session hang together");
 }
@@ -126,10 +99,7 @@ fn a_request_and_a_turn_keep_their_session() {
     let (mine, yours) = (ask("ses_a"), ask("ses_c"));
     write(&store, move |tx| tx.ask(&mine)).expect("asked");
     let refused = write(&store, move |tx| tx.ask(&yours)).expect_err("refused");
-    assert!(
-        matches!(refused, StoreError::Conflict { .. }),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, StoreError::Conflict { .. }), "{refused:?}");
     let turn = |session: &str, message: &str| NewTurn {
         id: "trn_1".parse().expect("id"),
         message: user(session, message, 1),
@@ -138,10 +108,7 @@ fn a_request_and_a_turn_keep_their_session() {
     let (first, second) = (turn("ses_a", "msg_a"), turn("ses_c", "msg_c"));
     write(&store, move |tx| tx.begin_turn(&first)).expect("begun");
     let refused = write(&store, move |tx| tx.begin_turn(&second)).expect_err("refused");
-    assert!(
-        matches!(refused, StoreError::Conflict { .. }),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, StoreError::Conflict { .. }), "{refused:?}");
 }
 
 // --- idempotence --------------------------------------------------------------------------------
@@ -150,11 +117,7 @@ type Write = Box<dyn Fn(&turnstone_store::Tx<'_>) -> turnstone_store::Result<()>
 
 fn every_write() -> Vec<(&'static str, Write)> {
     let rule = Rule::new("bash", "ls", Action::Allow);
-    let share = ShareRecord {
-        id: "x".into(),
-        secret: "s".into(),
-        url: "u".into(),
-    };
+    let share = ShareRecord { id: "x".into(), secret: "s".into(), url: "u".into() };
     let todos: Vec<Todo> =
         serde_json::from_value(json!([{"content": "c", "status": "pending", "priority": "low"}]))
             .expect("todos");
@@ -169,68 +132,33 @@ fn every_write() -> Vec<(&'static str, Write)> {
     let id = ask.id.clone();
     let project_id: turnstone_core::id::ProjectId = "p1".parse().expect("id");
     let mut list: Vec<(&'static str, Write)> = vec![
-        (
-            "project",
-            Box::new(|tx| tx.put_project(&project("p1")).map(drop)),
-        ),
-        (
-            "create session",
-            Box::new(|tx| tx.create_session(&session("ses_a")).map(drop)),
-        ),
-        (
-            "put session",
-            Box::new(|tx| tx.put_session(&session("ses_a")).map(drop)),
-        ),
-        (
-            "message",
-            Box::new(|tx| tx.put_message(&user("ses_a", "msg_1", 1)).map(drop)),
-        ),
-        (
-            "part",
-            Box::new(|tx| tx.put_part(&text("ses_a", "msg_1", "prt_1", "x")).map(drop)),
-        ),
+        ("project", Box::new(|tx| tx.put_project(&project("p1")).map(drop))),
+        ("create session", Box::new(|tx| tx.create_session(&session("ses_a")).map(drop))),
+        ("put session", Box::new(|tx| tx.put_session(&session("ses_a")).map(drop))),
+        ("message", Box::new(|tx| tx.put_message(&user("ses_a", "msg_1", 1)).map(drop))),
+        ("part", Box::new(|tx| tx.put_part(&text("ses_a", "msg_1", "prt_1", "x")).map(drop))),
         (
             "long part",
             Box::new(|tx| {
                 let long = "y".repeat(400_000);
-                tx.put_part(&text("ses_a", "msg_1", "prt_2", &long))
-                    .map(drop)
+                tx.put_part(&text("ses_a", "msg_1", "prt_2", &long)).map(drop)
             }),
         ),
         (
             "prompt",
             Box::new(|tx| {
                 let parts = [text("ses_a", "msg_p", "prt_p", "go")];
-                tx.admit(&user("ses_a", "msg_p", 1), &parts, Delivery::Queue)
-                    .map(drop)
+                tx.admit(&user("ses_a", "msg_p", 1), &parts, Delivery::Queue).map(drop)
             }),
         ),
-        (
-            "no delta",
-            Box::new(|tx| tx.append_text(&sid("ses_a"), &pid("prt_1"), "").map(drop)),
-        ),
+        ("no delta", Box::new(|tx| tx.append_text(&sid("ses_a"), &pid("prt_1"), "").map(drop))),
     ];
-    list.push((
-        "todos",
-        Box::new(move |tx| tx.set_todos(&sid("ses_a"), &todos).map(drop)),
-    ));
-    list.push((
-        "diff",
-        Box::new(move |tx| tx.put_diff(&sid("ses_a"), &diff).map(drop)),
-    ));
-    list.push((
-        "share",
-        Box::new(move |tx| tx.put_share(&sid("ses_a"), &share).map(drop)),
-    ));
-    list.push((
-        "approve",
-        Box::new(move |tx| tx.approve(&project_id, &rule).map(drop)),
-    ));
+    list.push(("todos", Box::new(move |tx| tx.set_todos(&sid("ses_a"), &todos).map(drop))));
+    list.push(("diff", Box::new(move |tx| tx.put_diff(&sid("ses_a"), &diff).map(drop))));
+    list.push(("share", Box::new(move |tx| tx.put_share(&sid("ses_a"), &share).map(drop))));
+    list.push(("approve", Box::new(move |tx| tx.approve(&project_id, &rule).map(drop))));
     list.push(("ask", Box::new(move |tx| tx.ask(&ask).map(drop))));
-    list.push((
-        "reply",
-        Box::new(move |tx| tx.resolve(&id, &reply).map(drop)),
-    ));
+    list.push(("reply", Box::new(move |tx| tx.resolve(&id, &reply).map(drop))));
     list
 }
 
@@ -258,9 +186,7 @@ fn a_session_created_twice_is_the_same_or_a_conflict() {
     let store = with_sessions(dir.path(), &["ses_a"]);
     let long = |end: char| {
         let mut value = session("ses_long");
-        value.metadata = json!({"m": format!("{}{end}", "x".repeat(5_000))})
-            .as_object()
-            .cloned();
+        value.metadata = json!({"m": format!("{}{end}", "x".repeat(5_000))}).as_object().cloned();
         value
     };
     let (first, same, other) = (long('a'), long('a'), long('b'));
@@ -268,10 +194,7 @@ fn a_session_created_twice_is_the_same_or_a_conflict() {
     assert_eq!(put(first).expect("created"), Changed::Created);
     assert_eq!(put(same).expect("repeated"), Changed::No);
     let refused = put(other).expect_err("differs in a long string alone");
-    assert!(
-        matches!(refused, StoreError::Conflict { .. }),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, StoreError::Conflict { .. }), "{refused:?}");
     // A late repeat of the first call, after the session has moved on.
     write(&store, |tx| {
         tx.update_session(&sid("ses_a"), |s| {
@@ -281,9 +204,7 @@ fn a_session_created_twice_is_the_same_or_a_conflict() {
     })
     .expect("renamed");
     assert_eq!(put(session("ses_a")).expect("repeated"), Changed::No);
-    let now = store
-        .read(&ctx(), |r| r.get_session(&sid("ses_a")))
-        .expect("reads");
+    let now = store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads");
     assert_eq!(now.title, "renamed");
 }
 
@@ -311,11 +232,7 @@ fn the_first_result_of_a_key_is_the_result() {
     assert_eq!(once(&store, &key, "third"), "first", "after reopening too");
     assert_eq!(log(&store).len(), events);
     let bob = Context::new(Actor::new("bob").expect("actor"), NOW).once("k1");
-    assert_eq!(
-        once(&store, &bob, "fourth"),
-        "fourth",
-        "keys belong to their actor"
-    );
+    assert_eq!(once(&store, &bob, "fourth"), "fourth", "keys belong to their actor");
     // An error is not remembered.
     let key = ctx().once("k2");
     let fail = store.write_once(&key, |tx| tx.get_nothing());
@@ -329,8 +246,7 @@ trait Nothing {
 
 impl Nothing for turnstone_store::Tx<'_> {
     fn get_nothing(&self) -> turnstone_store::Result<String> {
-        self.remove_message(&sid("ses_a"), &mid("msg_none"))
-            .map(|()| String::new())
+        self.remove_message(&sid("ses_a"), &mid("msg_none")).map(|()| String::new())
     }
 }
 
@@ -383,27 +299,12 @@ fn clearing_an_optional_field_clears_it() {
         })
         .expect("cleared");
 
-        let get = |store: &Store| {
-            store
-                .read(&ctx(), |r| r.get_session(&sid("ses_a")))
-                .expect("reads")
-        };
+        let get =
+            |store: &Store| store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads");
         assert_eq!(get(&store), expected, "{field}");
-        assert_eq!(
-            kinds_after(&store, 2),
-            [EventKind::SessionUpdated],
-            "{field}"
-        );
-        let told = log(&store)
-            .last()
-            .and_then(|e| e.payload.clone())
-            .expect("payload");
-        assert!(
-            told.get(field)
-                .or_else(|| told["time"].get(field))
-                .is_none(),
-            "{field}: {told}"
-        );
+        assert_eq!(kinds_after(&store, 2), [EventKind::SessionUpdated], "{field}");
+        let told = log(&store).last().and_then(|e| e.payload.clone()).expect("payload");
+        assert!(told.get(field).or_else(|| told["time"].get(field)).is_none(), "{field}: {told}");
         drop(store);
         let mut store = open(dir.path());
         assert_eq!(get(&store), expected, "{field} after reopening");
@@ -426,11 +327,7 @@ fn clearing_an_optional_field_clears_it() {
 fn unsharing_and_emptying_really_do() {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut store = with_sessions(dir.path(), &["ses_a"]);
-    let share = ShareRecord {
-        id: "x".into(),
-        secret: "s".into(),
-        url: "u".into(),
-    };
+    let share = ShareRecord { id: "x".into(), secret: "s".into(), url: "u".into() };
     let todo: Todo =
         serde_json::from_value(json!({"content": "c", "status": "s", "priority": "p"}))
             .expect("todo");
@@ -442,9 +339,7 @@ fn unsharing_and_emptying_really_do() {
     })
     .expect("written");
     for round in 0..2 {
-        let read = store.read(&ctx(), |r| {
-            Ok((r.share(&sid("ses_a"))?, r.todos(&sid("ses_a"))?))
-        });
+        let read = store.read(&ctx(), |r| Ok((r.share(&sid("ses_a"))?, r.todos(&sid("ses_a"))?)));
         assert_eq!(read.expect("reads"), (None, vec![]), "round {round}");
         store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;
     }
@@ -478,26 +373,17 @@ fn twenty_five_updates_at_once_are_all_counted() {
             });
         }
     });
-    let found = store
-        .read(&ctx(), |r| r.get_session(&sid("ses_a")))
-        .expect("reads");
+    let found = store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads");
     let map = found.metadata.expect("metadata");
     assert_eq!((map["n"].clone(), map.len()), (json!(25), 26));
-    assert_eq!(
-        store
-            .read(&ctx(), |r| r.session_seq(&sid("ses_a")))
-            .expect("reads"),
-        Seq(26)
-    );
+    assert_eq!(store.read(&ctx(), |r| r.session_seq(&sid("ses_a"))).expect("reads"), Seq(26));
 }
 
 #[test]
 fn a_title_and_a_count_do_not_undo_each_other() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let stale = store
-        .read(&ctx(), |r| r.get_session(&sid("ses_a")))
-        .expect("reads");
+    let stale = store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads");
     write(&store, |tx| {
         tx.put_message(&assistant("ses_a", "msg_1", 1))?;
         tx.put_part(&step("prt_1", 0.5, 10))
@@ -505,9 +391,7 @@ fn a_title_and_a_count_do_not_undo_each_other() {
     .expect("counted");
     // Somebody puts back the whole session as they knew it: what is counted is no field of it.
     write(&store, move |tx| tx.put_session(&stale)).expect("written");
-    let usage = store
-        .read(&ctx(), |r| r.session_usage(&sid("ses_a")))
-        .expect("reads");
+    let usage = store.read(&ctx(), |r| r.session_usage(&sid("ses_a"))).expect("reads");
     assert_eq!((usage.cost, usage.input), (500_000_000_000, 10));
 }
 
@@ -525,18 +409,8 @@ fn a_stale_expectation_gets_the_present_number_and_writes_nothing() {
         })
         .wait()
         .expect_err("refused");
-    let StoreError::Stale {
-        session,
-        expected,
-        current,
-    } = &refused
-    else {
-        panic!("{refused:?}")
-    };
-    assert_eq!(
-        (session.as_str(), *expected, *current),
-        ("ses_a", Seq(1), Seq(2))
-    );
+    let StoreError::Stale { session, expected, current } = &refused else { panic!("{refused:?}") };
+    assert_eq!((session.as_str(), *expected, *current), ("ses_a", Seq(1), Seq(2)));
     assert_eq!((log(&store), projections(dir.path())), (before, rows));
     store
         .write(&ctx().expecting(Seq(2)), |tx| {
@@ -584,11 +458,7 @@ fn todo_share_permission_and_diff_are_events() {
     let todo = json!([{"content": "c", "status": "s", "priority": "p"}]);
     let todos: Vec<Todo> = serde_json::from_value(todo.clone()).expect("todos");
     let diff = vec![serde_json::from_value(json!({"additions": 1, "deletions": 0})).expect("diff")];
-    let share = ShareRecord {
-        id: "x".into(),
-        secret: "s3cret".into(),
-        url: "u".into(),
-    };
+    let share = ShareRecord { id: "x".into(), secret: "s3cret".into(), url: "u".into() };
     let rule = Rule::new("bash", "*", Action::Ask);
     write(&store, move |tx| {
         tx.set_todos(&sid("ses_a"), &todos)?;
@@ -624,9 +494,7 @@ fn usage_is_counted_and_taken_back() {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut store = with_sessions(dir.path(), &["ses_a"]);
     let usage = |store: &Store| {
-        let found = store
-            .read(&ctx(), |r| r.session_usage(&sid("ses_a")))
-            .expect("reads");
+        let found = store.read(&ctx(), |r| r.session_usage(&sid("ses_a"))).expect("reads");
         (found.cost, found.input, found.output, found.cache_write)
     };
     let unit = 1_000_000_000_000;
@@ -645,10 +513,8 @@ fn usage_is_counted_and_taken_back() {
     store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;
     assert_eq!(usage(&store), (unit * 22 / 10, 51, 53, 8));
     // A part that becomes something else counts no more.
-    write(&store, |tx| {
-        tx.put_part(&text("ses_a", "msg_1", "prt_2", "a text now"))
-    })
-    .expect("changed");
+    write(&store, |tx| tx.put_part(&text("ses_a", "msg_1", "prt_2", "a text now")))
+        .expect("changed");
     assert_eq!(usage(&store), (unit * 2, 31, 32, 4));
     assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
     write(&store, |tx| tx.remove_message(&sid("ses_a"), &mid("msg_1"))).expect("removed");

@@ -95,9 +95,7 @@ impl Trigger {
         if rng.below(2) == 0 {
             Self::Lines(rng.within(0..=lines as u64) as usize)
         } else {
-            Self::After(Duration::from_micros(
-                rng.within(0..=time.as_micros() as u64),
-            ))
+            Self::After(Duration::from_micros(rng.within(0..=time.as_micros() as u64)))
         }
     }
 }
@@ -121,23 +119,14 @@ impl Victim {
     ///
     /// The program cannot be started.
     pub fn start(command: &mut Command) -> Result<Self, CrashError> {
-        command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn()?;
         let (sender, incoming) = mpsc::channel();
         if let Some(stdout) = child.stdout.take() {
             thread::spawn(move || forward_lines(stdout, &sender));
         }
         let stderr = Some(trace::drain(child.stderr.take()));
-        Ok(Self {
-            child,
-            incoming,
-            acknowledged: Vec::new(),
-            stderr,
-            ended: None,
-        })
+        Ok(Self { child, incoming, acknowledged: Vec::new(), stderr, ended: None })
     }
 
     /// The process.
@@ -257,10 +246,7 @@ impl Victim {
     }
 
     fn timeout(&self, limit: Duration) -> CrashError {
-        CrashError::Timeout {
-            limit,
-            lines: self.acknowledged.len(),
-        }
+        CrashError::Timeout { limit, lines: self.acknowledged.len() }
     }
 
     fn signal(&self, signal: Signal) -> Result<(), CrashError> {
@@ -272,9 +258,8 @@ impl Victim {
         for task in fs_err::read_dir(format!("/proc/{}/task", self.id()))? {
             let stat = fs_err::read_to_string(task?.path().join("stat"))?;
             // The state follows the name, which is in parentheses and may hold any character.
-            let state = stat
-                .rsplit_once(')')
-                .and_then(|(_, rest)| rest.trim_start().chars().next());
+            let state =
+                stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
             if state != Some('T') {
                 return Ok(false);
             }
@@ -287,10 +272,7 @@ impl Victim {
         self.ended = Some(status);
         let started = Instant::now();
         loop {
-            match self
-                .incoming
-                .recv_timeout(DRAIN.saturating_sub(started.elapsed()))
-            {
+            match self.incoming.recv_timeout(DRAIN.saturating_sub(started.elapsed())) {
                 Ok(line) => self.acknowledged.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => return Err(CrashError::OutputHeld),
@@ -321,17 +303,11 @@ impl Drop for Victim {
 fn forward_lines(stdout: ChildStdout, sender: &mpsc::Sender<String>) {
     let mut reader = BufReader::new(stdout);
     let mut line = Vec::new();
-    while reader
-        .read_until(b'\n', &mut line)
-        .is_ok_and(|read| read > 0)
-    {
+    while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
         if line.pop() != Some(b'\n') {
             return; // The program died within a line.
         }
-        if sender
-            .send(String::from_utf8_lossy(&line).into_owned())
-            .is_err()
-        {
+        if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
             return;
         }
         line.clear();

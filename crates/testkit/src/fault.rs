@@ -129,11 +129,7 @@ impl Fault {
     /// A fault of `call`.
     #[must_use]
     pub fn new(call: Syscall) -> Self {
-        Self {
-            calls: vec![call],
-            answer: Answer::Error(Errno::Eio),
-            when: When::Always,
-        }
+        Self { calls: vec![call], answer: Answer::Error(Errno::Eio), when: When::Always }
     }
 
     /// Hits `call` too; it is counted on its own.
@@ -172,11 +168,7 @@ impl Fault {
     }
 
     fn names(&self) -> String {
-        self.calls
-            .iter()
-            .map(|call| call.names())
-            .collect::<Vec<_>>()
-            .join(",")
+        self.calls.iter().map(|call| call.names()).collect::<Vec<_>>().join(",")
     }
 
     fn expression(&self) -> String {
@@ -205,19 +197,13 @@ impl FaultPlan {
     /// A plan with one fault.
     #[must_use]
     pub fn new(fault: Fault) -> Self {
-        Self {
-            faults: vec![fault],
-            path: None,
-            limit: Duration::from_secs(120),
-        }
+        Self { faults: vec![fault], path: None, limit: Duration::from_secs(120) }
     }
 
     /// Every sync of a file or a directory pretends to succeed and does nothing (R34).
     #[must_use]
     pub fn stub_fsync() -> Self {
-        let syncs = Fault::new(Syscall::Fsync)
-            .and(Syscall::Fdatasync)
-            .and(Syscall::Syncfs);
+        let syncs = Fault::new(Syscall::Fsync).and(Syscall::Fdatasync).and(Syscall::Syncfs);
         Self::new(syncs.returns(0))
     }
 
@@ -247,9 +233,7 @@ impl FaultPlan {
 
     /// The injections as strace options.
     pub(crate) fn injections(&self) -> impl Iterator<Item = OsString> {
-        self.faults
-            .iter()
-            .flat_map(|fault| ["-e".into(), fault.expression().into()])
+        self.faults.iter().flat_map(|fault| ["-e".into(), fault.expression().into()])
     }
 
     /// Runs `command` to its end under these faults.
@@ -261,15 +245,9 @@ impl FaultPlan {
     ///
     /// strace cannot be used, or the program does not end in time.
     pub fn run(&self, command: &Command) -> Result<FaultRun, FaultError> {
-        let names = self
-            .faults
-            .iter()
-            .map(Fault::names)
-            .collect::<Vec<_>>()
-            .join(",");
-        let mut options: Vec<OsString> = ["-qqq", "-s", "0", "-e", "signal=none", "-e"]
-            .map(Into::into)
-            .into();
+        let names = self.faults.iter().map(Fault::names).collect::<Vec<_>>().join(",");
+        let mut options: Vec<OsString> =
+            ["-qqq", "-s", "0", "-e", "signal=none", "-e"].map(Into::into).into();
         options.push(format!("trace={names}").into());
         options.extend(self.injections());
         if let Some(path) = &self.path {
@@ -281,27 +259,14 @@ impl FaultPlan {
         }
         let traced = trace::run(command, &options, self.limit)?;
         let injections = traced.log()?.lines().filter_map(injection).collect();
-        let trace::Traced {
-            stdout,
-            stderr,
-            status,
-            ..
-        } = traced;
-        Ok(FaultRun {
-            stdout,
-            stderr,
-            status,
-            injections,
-        })
+        let trace::Traced { stdout, stderr, status, .. } = traced;
+        Ok(FaultRun { stdout, stderr, status, injections })
     }
 }
 
 /// Resolves the directory of a file that may not exist.
 fn without_links(path: &Path) -> io::Result<PathBuf> {
-    match (
-        path.parent().filter(|dir| !dir.as_os_str().is_empty()),
-        path.file_name(),
-    ) {
+    match (path.parent().filter(|dir| !dir.as_os_str().is_empty()), path.file_name()) {
         (Some(dir), Some(name)) => Ok(fs_err::canonicalize(dir)?.join(name)),
         (None, _) | (_, None) => fs_err::canonicalize(path),
     }
@@ -365,10 +330,7 @@ impl FaultRun {
     pub fn must_fire(self) -> Result<Self, FaultError> {
         if self.injections.is_empty() {
             let stderr = String::from_utf8_lossy(&self.stderr).into_owned();
-            return Err(FaultError::NeverFired {
-                status: self.status,
-                stderr,
-            });
+            return Err(FaultError::NeverFired { status: self.status, stderr });
         }
         Ok(self)
     }
@@ -390,11 +352,7 @@ fn injection(line: &str) -> Option<Injection> {
         Some(resumed) => resumed.split_once(' ')?.0,
         None => rest.split_once('(')?.0,
     };
-    Some(Injection {
-        thread: thread.parse().ok()?,
-        call: call.to_owned(),
-        line: line.to_owned(),
-    })
+    Some(Injection { thread: thread.parse().ok()?, call: call.to_owned(), line: line.to_owned() })
 }
 
 #[cfg(test)]
@@ -403,14 +361,9 @@ mod tests {
 
     #[test]
     fn a_fault_reads_as_a_strace_expression() {
-        let fault = Fault::new(Syscall::Fsync)
-            .and(Syscall::Write)
-            .error(Errno::Enospc);
+        let fault = Fault::new(Syscall::Fsync).and(Syscall::Write).error(Errno::Enospc);
         assert_eq!(fault.expression(), "inject=fsync,write:error=ENOSPC");
-        assert_eq!(
-            fault.clone().when(3).expression(),
-            "inject=fsync,write:error=ENOSPC:when=3"
-        );
+        assert_eq!(fault.clone().when(3).expression(), "inject=fsync,write:error=ENOSPC:when=3");
         assert_eq!(
             fault.returns(0).when_from(2).expression(),
             "inject=fsync,write:retval=0:when=2+"
@@ -423,9 +376,6 @@ mod tests {
         assert_eq!((whole.thread, whole.call.as_str()), (12, "fsync"));
         let resumed = injection("7 <... fdatasync resumed>) = 0 (INJECTED)").unwrap();
         assert_eq!((resumed.thread, resumed.call.as_str()), (7, "fdatasync"));
-        assert_eq!(
-            injection("12  fsync(3)  = -1 EIO (Input/output error)"),
-            None
-        );
+        assert_eq!(injection("12  fsync(3)  = -1 EIO (Input/output error)"), None);
     }
 }

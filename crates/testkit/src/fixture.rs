@@ -27,9 +27,7 @@ impl FixedClock {
     /// Makes a clock that stands at `ms` milliseconds since the epoch.
     #[must_use]
     pub fn at(ms: i64) -> Self {
-        Self {
-            now: Arc::new(AtomicI64::new(ms)),
-        }
+        Self { now: Arc::new(AtomicI64::new(ms)) }
     }
 
     /// The time, without moving it.
@@ -146,9 +144,7 @@ impl Rng {
 
 /// A number below `bound` that depends on nothing but `key`.
 pub(crate) fn keyed(key: [u64; 3], bound: u64) -> u64 {
-    let hash = key.iter().fold(0, |hash, part| {
-        mix(hash ^ mix(part.wrapping_add(0x9e37_79b9)))
-    });
+    let hash = key.iter().fold(0, |hash, part| mix(hash ^ mix(part.wrapping_add(0x9e37_79b9))));
     scale(hash, bound)
 }
 
@@ -244,10 +240,7 @@ mod tests {
         let data = TempData::new().unwrap();
         let path = data.path().to_owned();
         fs_err::write(data.join("file"), "x").unwrap();
-        assert_eq!(
-            fs_err::metadata(&path).unwrap().permissions().mode() & 0o777,
-            0o700
-        );
+        assert_eq!(fs_err::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
         drop(data);
         assert!(!path.exists());
     }

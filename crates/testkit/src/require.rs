@@ -40,10 +40,7 @@ pub fn program(name: &str) -> Result<PathBuf, RequireError> {
     env::split_paths(&path)
         .map(|dir| dir.join(name))
         .find(|file| is_executable(file))
-        .ok_or_else(|| RequireError::Missing {
-            program: name.to_owned(),
-            hint: package_hint(name),
-        })
+        .ok_or_else(|| RequireError::Missing { program: name.to_owned(), hint: package_hint(name) })
 }
 
 /// Finds strace and checks that it may trace a process on this machine.
@@ -54,21 +51,9 @@ pub fn program(name: &str) -> Result<PathBuf, RequireError> {
 /// tracing is forbidden, as in a container without `SYS_PTRACE`.
 pub fn strace() -> Result<PathBuf, RequireError> {
     let strace = program("strace")?;
-    let unusable = |reason: String| RequireError::Unusable {
-        program: "strace".to_owned(),
-        reason,
-    };
+    let unusable = |reason: String| RequireError::Unusable { program: "strace".to_owned(), reason };
     let tried = Command::new(&strace)
-        .args([
-            "-f",
-            "--seccomp-bpf",
-            "-qqq",
-            "-e",
-            "trace=fsync",
-            "-o",
-            "/dev/null",
-            "true",
-        ])
+        .args(["-f", "--seccomp-bpf", "-qqq", "-e", "trace=fsync", "-o", "/dev/null", "true"])
         .stdin(Stdio::null())
         .output()
         .map_err(|error| unusable(error.to_string()))?;

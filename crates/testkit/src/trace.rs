@@ -55,16 +55,10 @@ pub(crate) fn run(
     limit: Duration,
 ) -> Result<Traced, TraceError> {
     let strace = require::strace()?;
-    let dir = tempfile::Builder::new()
-        .prefix("testkit-strace-")
-        .tempdir()?;
+    let dir = tempfile::Builder::new().prefix("testkit-strace-").tempdir()?;
     let log = dir.path().join("log");
     let mut traced = Command::new(strace);
-    traced
-        .args(["-f", "--seccomp-bpf", "-o"])
-        .arg(&log)
-        .args(options)
-        .arg("--");
+    traced.args(["-f", "--seccomp-bpf", "-o"]).arg(&log).args(options).arg("--");
     traced.arg(command.get_program()).args(command.get_args());
     if let Some(dir) = command.get_current_dir() {
         traced.current_dir(dir);
@@ -75,21 +69,12 @@ pub(crate) fn run(
             None => traced.env_remove(name),
         };
     }
-    traced
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    traced.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = traced.spawn()?;
     let stdout = drain(child.stdout.take());
     let stderr = drain(child.stderr.take());
     let status = wait(&mut child, limit)?;
-    Ok(Traced {
-        stdout: collect(stdout)?,
-        stderr: collect(stderr)?,
-        status,
-        log,
-        _dir: dir,
-    })
+    Ok(Traced { stdout: collect(stdout)?, stderr: collect(stderr)?, status, log, _dir: dir })
 }
 
 fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus, TraceError> {
@@ -123,19 +108,11 @@ pub(crate) fn drain(pipe: Option<impl Read + Send + 'static>) -> Reader {
 
 /// Waits for a reader of [`drain`].
 pub(crate) fn collect(reader: Reader) -> io::Result<Vec<u8>> {
-    reader
-        .join()
-        .map_err(|_| io::Error::other("the thread that reads a pipe panicked"))?
+    reader.join().map_err(|_| io::Error::other("the thread that reads a pipe panicked"))?
 }
 
 /// The complete lines of `bytes`; a last line without its line feed is not one.
 pub(crate) fn complete_lines(bytes: &[u8]) -> Vec<String> {
-    let end = bytes
-        .iter()
-        .rposition(|byte| *byte == b'\n')
-        .map_or(0, |at| at + 1);
-    String::from_utf8_lossy(&bytes[..end])
-        .lines()
-        .map(str::to_owned)
-        .collect()
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    String::from_utf8_lossy(&bytes[..end]).lines().map(str::to_owned).collect()
 }

@@ -20,10 +20,7 @@ fn probe(steps: &[&str]) -> Command {
 /// The example is built with the tests; without it this fails, and says what is missing.
 fn failpoint_example() -> Result<Command, Box<dyn Error>> {
     let test = std::env::current_exe()?;
-    let profile = test
-        .parent()
-        .and_then(|deps| deps.parent())
-        .ok_or("no build directory")?;
+    let profile = test.parent().and_then(|deps| deps.parent()).ok_or("no build directory")?;
     let example: PathBuf = profile.join("examples/failpoint");
     if !example.exists() {
         return Err(format!("{} is missing: cargo build --examples", example.display()).into());
@@ -53,22 +50,12 @@ fn a_program_is_killed_after_the_given_time() -> TestResult {
 fn triggers_are_drawn_from_the_seed() {
     let draw = |seed| {
         let mut rng = Rng::new(seed);
-        (0..20)
-            .map(|_| Trigger::draw(&mut rng, 10, LIMIT))
-            .collect::<Vec<_>>()
+        (0..20).map(|_| Trigger::draw(&mut rng, 10, LIMIT)).collect::<Vec<_>>()
     };
     assert_eq!(draw(1), draw(1));
     assert_ne!(draw(1), draw(2));
-    assert!(
-        draw(1)
-            .iter()
-            .any(|trigger| matches!(trigger, Trigger::Lines(_)))
-    );
-    assert!(
-        draw(1)
-            .iter()
-            .any(|trigger| matches!(trigger, Trigger::After(_)))
-    );
+    assert!(draw(1).iter().any(|trigger| matches!(trigger, Trigger::Lines(_))));
+    assert!(draw(1).iter().any(|trigger| matches!(trigger, Trigger::After(_))));
 }
 
 #[test]
@@ -95,10 +82,7 @@ fn a_program_that_survives_its_failpoint_is_an_error() -> TestResult {
     let Err(CrashError::Survived(outcome)) = result else {
         return Err("it should live".into());
     };
-    assert_eq!(
-        (outcome.death, outcome.acknowledged.len()),
-        (Death::Exited(0), 10)
-    );
+    assert_eq!((outcome.death, outcome.acknowledged.len()), (Death::Exited(0), 10));
     Ok(())
 }
 
@@ -135,22 +119,14 @@ fn two_programs_run_at_the_same_time() -> TestResult {
     let data = TempData::new()?;
     let program = |own: &str, other: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_testkit-probe"));
-        command
-            .arg(data.path())
-            .args([format!("open:{own}"), format!("await:{other}")]);
+        command.arg(data.path()).args([format!("open:{own}"), format!("await:{other}")]);
         command.arg(format!("ack:{own}"));
         command
     };
     // Each waits for the other: one after the other they would never end.
     let (first, second) = run_pair(&mut program("a", "b"), &mut program("b", "a"), LIMIT)?;
-    assert_eq!(
-        (first.acknowledged, second.acknowledged),
-        (vec!["a".into()], vec!["b".into()])
-    );
-    assert_eq!(
-        (first.death, second.death),
-        (Death::Exited(0), Death::Exited(0))
-    );
+    assert_eq!((first.acknowledged, second.acknowledged), (vec!["a".into()], vec!["b".into()]));
+    assert_eq!((first.death, second.death), (Death::Exited(0), Death::Exited(0)));
     Ok(())
 }
 
@@ -159,10 +135,7 @@ fn a_program_that_does_not_end_is_a_timeout_and_is_killed() -> TestResult {
     let victim = Victim::start(&mut probe(&["ack:one", "sleep:60000"]))?;
     let id = victim.id();
     let result = victim.wait(Duration::from_millis(100));
-    assert!(
-        matches!(result, Err(CrashError::Timeout { .. })),
-        "{result:?}"
-    );
+    assert!(matches!(result, Err(CrashError::Timeout { .. })), "{result:?}");
     assert!(!PathBuf::from(format!("/proc/{id}")).exists());
     Ok(())
 }
@@ -171,10 +144,6 @@ fn a_program_that_does_not_end_is_a_timeout_and_is_killed() -> TestResult {
 fn a_failure_is_reported_with_what_the_program_said() -> TestResult {
     let outcome = Victim::start(&mut probe(&["ack:one", "nonsense"]))?.wait(LIMIT)?;
     assert_eq!(outcome.death, Death::Exited(1));
-    assert!(
-        outcome.stderr.contains("no such step"),
-        "{}",
-        outcome.stderr
-    );
+    assert!(outcome.stderr.contains("no such step"), "{}", outcome.stderr);
     Ok(())
 }

@@ -20,30 +20,21 @@ fn the_third_fsync_fails_and_the_program_sees_it() -> TestResult {
     let data = TempData::new()?;
     let fault = Fault::new(Syscall::Fsync).error(Errno::Eio).when(3);
     let steps = ["fsync:a", "ack:1", "fsync:a", "ack:2", "fsync:a", "ack:3"];
-    let run = FaultPlan::new(fault)
-        .run(&probe(&data, &steps))?
-        .must_fire()?;
+    let run = FaultPlan::new(fault).run(&probe(&data, &steps))?.must_fire()?;
     assert_eq!(run.acknowledged(), ["1", "2"]);
     assert_eq!(run.status.code(), Some(1));
     assert_eq!((run.fired(), run.injections[0].call.as_str()), (1, "fsync"));
     let stderr = String::from_utf8(run.stderr)?;
-    assert!(
-        stderr.contains("Input/output error") || stderr.contains("os error 5"),
-        "{stderr}"
-    );
+    assert!(stderr.contains("Input/output error") || stderr.contains("os error 5"), "{stderr}");
     Ok(())
 }
 
 #[test]
 fn a_full_disk_hits_every_write_from_the_second_on() -> TestResult {
     let data = TempData::new()?;
-    let fault = Fault::new(Syscall::Pwrite)
-        .error(Errno::Enospc)
-        .when_from(2);
+    let fault = Fault::new(Syscall::Pwrite).error(Errno::Enospc).when_from(2);
     let plan = FaultPlan::new(fault);
-    let run = plan
-        .run(&probe(&data, &["write:a:0:one", "write:a:3:two"]))?
-        .must_fire()?;
+    let run = plan.run(&probe(&data, &["write:a:0:one", "write:a:3:two"]))?.must_fire()?;
     assert_eq!(run.status.code(), Some(1));
     assert_eq!(fs_err::read_to_string(data.join("a"))?, "one");
     Ok(())
@@ -66,10 +57,7 @@ fn a_fault_that_never_fires_is_an_error() -> TestResult {
     let plan = FaultPlan::new(Fault::new(Syscall::Fsync).when(9));
     let run = plan.run(&probe(&data, &["fsync:a", "ack:1"]))?;
     assert_eq!((run.fired(), run.acknowledged()), (0, vec!["1".to_owned()]));
-    assert!(matches!(
-        run.must_fire(),
-        Err(FaultError::NeverFired { .. })
-    ));
+    assert!(matches!(run.must_fire(), Err(FaultError::NeverFired { .. })));
     Ok(())
 }
 
@@ -77,9 +65,7 @@ fn a_fault_that_never_fires_is_an_error() -> TestResult {
 fn a_stubbed_fsync_pretends_to_succeed() -> TestResult {
     let data = TempData::new()?;
     let steps = ["fsync:a", "fdatasync:a", "syncdir:.", "ack:1"];
-    let run = FaultPlan::stub_fsync()
-        .run(&probe(&data, &steps))?
-        .must_fire()?;
+    let run = FaultPlan::stub_fsync().run(&probe(&data, &steps))?.must_fire()?;
     assert_eq!((run.fired(), run.acknowledged()), (3, vec!["1".to_owned()]));
     assert!(run.status.success());
     Ok(())

@@ -28,28 +28,19 @@ fn record(data: &TempData, steps: &[&str]) -> Result<Recording, Box<dyn Error>> 
 
 /// The text of a file in the image after the end; `None` if the name is lost.
 fn survivor(recording: &Recording, policy: Policy, name: &str) -> Option<String> {
-    let image = Image::at(recording, &recording.end(), policy).unwrap();
+    let image = Image::at(recording, &recording.end(), policy).expect("an image can be written");
     let bytes = fs_err::read(image.path().join(name)).ok()?;
-    Some(String::from_utf8(bytes).unwrap())
+    Some(String::from_utf8(bytes).expect("probes write text"))
 }
 
 #[test]
 fn unsynced_data_is_dropped_and_synced_data_stays() -> TestResult {
     let data = TempData::new()?;
-    let steps = [
-        "write:a:0:AAAA",
-        "fsync:a",
-        "syncdir:.",
-        "ack:A",
-        "write:a:4:BBBB",
-        "write:a:0:x",
-    ];
+    let steps =
+        ["write:a:0:AAAA", "fsync:a", "syncdir:.", "ack:A", "write:a:4:BBBB", "write:a:0:x"];
     let recording = record(&data, &steps)?;
 
-    assert_eq!(
-        survivor(&recording, Policy::STRICT, "a"),
-        Some("AAAA".to_owned())
-    );
+    assert_eq!(survivor(&recording, Policy::STRICT, "a"), Some("AAAA".to_owned()));
     assert_eq!(recording.acknowledged(&recording.end()), ["A"]);
     assert_eq!(fs_err::read_to_string(data.join("a"))?, "xAAABBBB");
     Ok(())
@@ -69,26 +60,14 @@ fn an_acknowledgement_before_the_sync_is_caught_as_a_loss() -> TestResult {
     let recording = record(&data, &early)?;
     let losses = recording.losses(&recording.points(), Policy::STRICT, check)?;
     assert!(!losses.is_empty());
-    assert!(
-        losses
-            .iter()
-            .all(|loss| loss.reason == "acknowledged but lost: one")
-    );
+    assert!(losses.iter().all(|loss| loss.reason == "acknowledged but lost: one"));
 
     let data = TempData::new()?;
     let late = ["open:a", "syncdir:.", "put:a:one", "fdatasync:a", "ack:one"];
     let recording = record(&data, &late)?;
-    assert!(
-        recording
-            .losses(&recording.points(), Policy::STRICT, check)?
-            .is_empty()
-    );
+    assert!(recording.losses(&recording.points(), Policy::STRICT, check)?.is_empty());
     let ignored = Policy::STRICT.ignoring_fsync();
-    assert!(
-        !recording
-            .losses(&recording.points(), ignored, check)?
-            .is_empty()
-    );
+    assert!(!recording.losses(&recording.points(), ignored, check)?.is_empty());
     Ok(())
 }
 
@@ -109,10 +88,7 @@ fn a_new_file_synced_without_its_directory_loses_its_name() -> TestResult {
     let data = TempData::new()?;
     let recording = record(&data, &["write:a:0:AAAA", "fsync:a"])?;
     assert_eq!(survivor(&recording, Policy::STRICT, "a"), None);
-    assert_eq!(
-        survivor(&recording, Policy::STRICT.ordered(), "a"),
-        Some("AAAA".to_owned())
-    );
+    assert_eq!(survivor(&recording, Policy::STRICT.ordered(), "a"), Some("AAAA".to_owned()));
     Ok(())
 }
 
@@ -122,25 +98,16 @@ fn a_rename_is_lost_until_its_directory_is_synced() -> TestResult {
     fs_err::write(data.join("a"), "old")?;
     let steps = ["write:new:0:new", "fsync:new", "rename:new:a"];
     let recording = record(&data, &steps)?;
-    assert_eq!(
-        survivor(&recording, Policy::STRICT, "a"),
-        Some("old".to_owned())
-    );
+    assert_eq!(survivor(&recording, Policy::STRICT, "a"), Some("old".to_owned()));
     assert_eq!(survivor(&recording, Policy::STRICT, "new"), None);
 
     let data = TempData::new()?;
     fs_err::write(data.join("a"), "old")?;
     let synced = [&steps[..], &["syncdir:.", "ack:renamed"]].concat();
     let recording = record(&data, &synced)?;
-    assert_eq!(
-        survivor(&recording, Policy::STRICT, "a"),
-        Some("new".to_owned())
-    );
+    assert_eq!(survivor(&recording, Policy::STRICT, "a"), Some("new".to_owned()));
     assert_eq!(survivor(&recording, Policy::STRICT, "new"), None);
-    let renames = recording
-        .points()
-        .into_iter()
-        .filter(|point| point.label.starts_with("rename"));
+    let renames = recording.points().into_iter().filter(|point| point.label.starts_with("rename"));
     let sides: Vec<_> = renames.map(|point| (point.kind, point.side)).collect();
     assert_eq!(sides.last(), Some(&(PointKind::Name, Side::After)));
     Ok(())
@@ -151,10 +118,7 @@ fn a_rename_of_an_unsynced_file_leaves_an_empty_one() -> TestResult {
     let data = TempData::new()?;
     fs_err::write(data.join("a"), "old")?;
     let recording = record(&data, &["write:new:0:new", "rename:new:a", "syncdir:."])?;
-    assert_eq!(
-        survivor(&recording, Policy::STRICT, "a"),
-        Some(String::new())
-    );
+    assert_eq!(survivor(&recording, Policy::STRICT, "a"), Some(String::new()));
     Ok(())
 }
 
@@ -163,16 +127,10 @@ fn a_truncation_lasts_from_the_next_sync_on() -> TestResult {
     let data = TempData::new()?;
     fs_err::write(data.join("a"), "0123456789")?;
     let recording = record(&data, &["truncate:a:4"])?;
-    assert_eq!(
-        survivor(&recording, Policy::STRICT, "a"),
-        Some("0123456789".to_owned())
-    );
+    assert_eq!(survivor(&recording, Policy::STRICT, "a"), Some("0123456789".to_owned()));
 
     let recording = record(&data, &["truncate:a:2", "fsync:a", "write:a:8:89"])?;
-    assert_eq!(
-        survivor(&recording, Policy::STRICT, "a"),
-        Some("01".to_owned())
-    );
+    assert_eq!(survivor(&recording, Policy::STRICT, "a"), Some("01".to_owned()));
     Ok(())
 }
 
@@ -182,10 +140,7 @@ fn an_unlink_is_undone_unless_its_directory_was_synced() -> TestResult {
     fs_err::write(data.join("a"), "kept")?;
     fs_err::write(data.join("b"), "gone")?;
     let recording = record(&data, &["unlink:b", "syncdir:.", "unlink:a"])?;
-    assert_eq!(
-        survivor(&recording, Policy::STRICT, "a"),
-        Some("kept".to_owned())
-    );
+    assert_eq!(survivor(&recording, Policy::STRICT, "a"), Some("kept".to_owned()));
     assert_eq!(survivor(&recording, Policy::STRICT, "b"), None);
     Ok(())
 }
@@ -199,10 +154,7 @@ fn a_file_is_lost_with_a_directory_whose_own_name_was_not_synced() -> TestResult
 
     let data = TempData::new()?;
     let recording = record(&data, &[&steps[..], &["syncdir:."]].concat())?;
-    assert_eq!(
-        survivor(&recording, Policy::STRICT, "d/a"),
-        Some("AAAA".to_owned())
-    );
+    assert_eq!(survivor(&recording, Policy::STRICT, "d/a"), Some("AAAA".to_owned()));
     Ok(())
 }
 
@@ -220,10 +172,7 @@ fn a_move_between_directories_needs_both_of_them_synced() -> TestResult {
     let recording = record(&data, &["rename:from/a:to/a", "syncdir:to"])?;
     assert_eq!(survivor(&recording, Policy::STRICT, "from/a"), text);
     assert_eq!(survivor(&recording, Policy::STRICT, "to/a"), text);
-    assert_eq!(
-        survivor(&recording, Policy::STRICT.ordered(), "from/a"),
-        None
-    );
+    assert_eq!(survivor(&recording, Policy::STRICT.ordered(), "from/a"), None);
 
     let data = setup()?;
     let recording = record(&data, &["rename:from/a:to/a", "syncdir:from"])?;
@@ -236,21 +185,13 @@ fn a_move_between_directories_needs_both_of_them_synced() -> TestResult {
 fn torn_images_are_the_same_for_the_same_seed_and_differ_between_seeds() -> TestResult {
     let data = TempData::new()?;
     fs_err::write(data.join("a"), "-".repeat(40_960))?;
-    let steps = [
-        "fill:a:0:4096:S",
-        "fsync:a",
-        "fill:a:4096:24576:1",
-        "fill:a:6000:20000:2",
-    ];
+    let steps = ["fill:a:0:4096:S", "fsync:a", "fill:a:4096:24576:1", "fill:a:6000:20000:2"];
     let recording = record(&data, &steps)?;
 
     let mut seen = BTreeSet::new();
     for seed in 0..20 {
         let torn = survivor(&recording, Policy::torn(seed), "a").unwrap();
-        assert_eq!(
-            Some(&torn),
-            survivor(&recording, Policy::torn(seed), "a").as_ref()
-        );
+        assert_eq!(Some(&torn), survivor(&recording, Policy::torn(seed), "a").as_ref());
         // What was synced stays, and a sector is old, or written once, or written twice.
         assert!(torn[..4096].bytes().all(|byte| byte == b'S'));
         let sector = &torn.as_bytes()[8192..12288];
@@ -267,14 +208,10 @@ fn torn_names_may_survive_without_their_data() -> TestResult {
     let data = TempData::new()?;
     fs_err::write(data.join("a"), "old")?;
     let recording = record(&data, &["write:new:0:new", "rename:new:a"])?;
-    let outcomes: BTreeSet<_> = (0..40)
-        .map(|seed| survivor(&recording, Policy::torn(seed), "a"))
-        .collect();
+    let outcomes: BTreeSet<_> =
+        (0..40).map(|seed| survivor(&recording, Policy::torn(seed), "a")).collect();
     for expected in ["old", "", "new"] {
-        assert!(
-            outcomes.contains(&Some(expected.to_owned())),
-            "{expected:?} in {outcomes:?}"
-        );
+        assert!(outcomes.contains(&Some(expected.to_owned())), "{expected:?} in {outcomes:?}");
     }
     Ok(())
 }
@@ -307,21 +244,10 @@ fn threads_that_interleave_lose_nothing_they_acknowledged() -> TestResult {
 #[test]
 fn a_child_process_is_followed_and_shares_standard_output() -> TestResult {
     let data = TempData::new()?;
-    let recording = record(
-        &data,
-        &[
-            "child:write,a,0,AAAA;fsync,a;syncdir,.;ack,child",
-            "ack:parent",
-        ],
-    )?;
-    assert_eq!(
-        recording.acknowledged(&recording.end()),
-        ["child", "parent"]
-    );
-    assert_eq!(
-        survivor(&recording, Policy::STRICT, "a"),
-        Some("AAAA".to_owned())
-    );
+    let recording =
+        record(&data, &["child:write,a,0,AAAA;fsync,a;syncdir,.;ack,child", "ack:parent"])?;
+    assert_eq!(recording.acknowledged(&recording.end()), ["child", "parent"]);
+    assert_eq!(survivor(&recording, Policy::STRICT, "a"), Some("AAAA".to_owned()));
     Ok(())
 }
 
@@ -343,15 +269,14 @@ fn appended_copied_linked_and_removed_files_are_followed_to_the_byte() -> TestRe
         "rename:d:g",
         "replace:g/h:1",
         "rmtree:g",
+        "append:log:one",
+        "append:log:two",
         "syncdir:.",
     ];
     // That `record` returns at all is the assertion: it compares with the real directory.
     let recording = record(&data, &steps)?;
     assert_eq!(fs_err::read_to_string(data.join("c"))?, "XYetwo");
-    assert_eq!(
-        survivor(&recording, Policy::STRICT, "c"),
-        Some(String::new())
-    );
+    assert_eq!(survivor(&recording, Policy::STRICT, "c"), Some(String::new()));
     Ok(())
 }
 
@@ -371,34 +296,18 @@ fn a_change_that_escapes_the_recorder_is_an_error() -> TestResult {
     let Err(RecordError::Diverged { path, how }) = result else {
         return Err("not noticed".into());
     };
-    assert_eq!(
-        (path.to_str(), how.as_str()),
-        (Some("elsewhere"), "is unexpected")
-    );
+    assert_eq!((path.to_str(), how.as_str()), (Some("elsewhere"), "is unexpected"));
     Ok(())
 }
 
 #[test]
 fn a_line_that_is_not_complete_is_not_acknowledged() -> TestResult {
     let data = TempData::new()?;
-    let recording = record(
-        &data,
-        &[
-            "ack:one",
-            "partial:tw",
-            "partial:o",
-            "ack:",
-            "partial:three",
-        ],
-    )?;
+    let recording =
+        record(&data, &["ack:one", "partial:tw", "partial:o", "ack:", "partial:three"])?;
     assert_eq!(recording.acknowledged(&recording.end()), ["one", "two"]);
-    let first = recording
-        .points()
-        .into_iter()
-        .find(|point| point.label.contains("one"));
-    let first = first
-        .filter(|point| point.side == Side::Before)
-        .ok_or("no point before `one`")?;
+    let first = recording.points().into_iter().find(|point| point.label.contains("one"));
+    let first = first.filter(|point| point.side == Side::Before).ok_or("no point before `one`")?;
     assert!(recording.acknowledged(&first).is_empty());
     Ok(())
 }

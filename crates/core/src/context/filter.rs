@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::Entry;
 use crate::id::MessageId;
 use crate::model::{Assistant, Compaction, Message, MessageBody, Part, PartBody};
+
+/// A message with its parts, in the order of the stream.
+pub type Entry = (Message, Vec<Part>);
 
 /// A compaction that went through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +35,7 @@ pub fn filter_compacted(newest_first: impl IntoIterator<Item = Entry>) -> Vec<En
     let mut tail_found = false;
     for (message, parts) in newest_first {
         let id = message.id.clone();
-        let found = if summarised.contains(&id) {
-            request(&message, &parts)
-        } else {
-            None
-        };
+        let found = if summarised.contains(&id) { request(&message, &parts) } else { None };
         let tail = found.map(|compaction| compaction.tail_start.clone());
         if let Some(summary) = finished_summary(&message) {
             summarised.insert(summary.parent.clone());
@@ -99,11 +97,7 @@ pub fn completed_compactions(messages: &[Entry]) -> Vec<CompletedCompaction> {
 pub(super) fn request<'p>(message: &Message, parts: &'p [Part]) -> Option<&'p Compaction> {
     match message.body {
         MessageBody::User(_) => parts.iter().find_map(|part| {
-            if let PartBody::Compaction(compaction) = &part.body {
-                Some(compaction)
-            } else {
-                None
-            }
+            if let PartBody::Compaction(compaction) = &part.body { Some(compaction) } else { None }
         }),
         MessageBody::Assistant(_) => None,
     }

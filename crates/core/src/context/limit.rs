@@ -99,21 +99,13 @@ mod tests {
     use super::*;
 
     fn tokens(input: u64, output: u64, read: u64) -> Tokens {
-        let mut tokens = Tokens {
-            input: input.into(),
-            output: output.into(),
-            ..Tokens::default()
-        };
+        let mut tokens = Tokens { input: input.into(), output: output.into(), ..Tokens::default() };
         tokens.cache.read = read.into();
         tokens
     }
 
     fn limits(context: u64, input: u64, output: u64) -> Limits {
-        Limits {
-            context,
-            input,
-            output,
-        }
+        Limits { context, input, output }
     }
 
     fn overflows(tokens: &Tokens, limits: Limits) -> bool {
@@ -145,10 +137,7 @@ mod tests {
         assert_eq!(usable(limits, &Settings::default()), 252_000);
         assert!(overflows(&tokens(252_000, 0, 0), limits));
         assert!(!overflows(&tokens(251_999, 0, 0), limits));
-        let small = Limits {
-            output: 8_000,
-            ..limits
-        };
+        let small = Limits { output: 8_000, ..limits };
         assert_eq!(usable(small, &Settings::default()), 264_000);
     }
 
@@ -167,15 +156,8 @@ mod tests {
 
     #[test]
     fn section_12_4_no_overflow_when_switched_off() {
-        let settings = Settings {
-            auto: false,
-            ..Settings::default()
-        };
-        assert!(!is_overflow(
-            &tokens(1_000_000, 0, 0),
-            limits(1_000, 0, 100),
-            &settings
-        ));
+        let settings = Settings { auto: false, ..Settings::default() };
+        assert!(!is_overflow(&tokens(1_000_000, 0, 0), limits(1_000, 0, 100), &settings));
     }
 
     #[test]
@@ -189,32 +171,18 @@ mod tests {
 
     #[test]
     fn section_8_1_configured_values_replace_the_built_in_ones() {
-        let reserved = Settings {
-            reserved: Some(1_000),
-            ..Settings::default()
-        };
+        let reserved = Settings { reserved: Some(1_000), ..Settings::default() };
         assert_eq!(usable(limits(50_000, 40_000, 0), &reserved), 39_000);
         // The reserve belongs to the input limit only.
         assert_eq!(usable(limits(50_000, 0, 0), &reserved), 18_000);
-        let output_max = Settings {
-            output_max: 64_000,
-            ..Settings::default()
-        };
+        let output_max = Settings { output_max: 64_000, ..Settings::default() };
         assert_eq!(usable(limits(100_000, 0, 100_000), &output_max), 36_000);
         assert_eq!(usable(limits(10_000, 0, 100_000), &output_max), 0);
     }
 
     #[test]
     fn section_12_4_an_estimate_is_a_quarter_of_the_characters_rounded() {
-        for (length, expected) in [
-            (0, 0),
-            (1, 0),
-            (2, 1),
-            (4, 1),
-            (5, 1),
-            (6, 2),
-            (4_000, 1_000),
-        ] {
+        for (length, expected) in [(0, 0), (1, 0), (2, 1), (4, 1), (5, 1), (6, 2), (4_000, 1_000)] {
             assert_eq!(estimate(&"x".repeat(length)), expected, "{length}");
         }
         assert_eq!(estimate("𝄞𝄞"), 1, "two units each, as JavaScript counts");

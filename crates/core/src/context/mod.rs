@@ -9,12 +9,7 @@ mod limit;
 mod prune;
 mod tail;
 
-pub use filter::{CompletedCompaction, completed_compactions, filter_compacted};
+pub use filter::{CompletedCompaction, Entry, completed_compactions, filter_compacted};
 pub use limit::{Limits, Settings, estimate, is_overflow, token_count, usable};
 pub use prune::{mark_compacted, select_prune};
 pub use tail::{Tail, recent_budget, replay_point, select_tail};
-
-use crate::model::{Message, Part};
-
-/// A message with its parts, in the order of the stream.
-pub type Entry = (Message, Vec<Part>);

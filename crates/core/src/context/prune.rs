@@ -55,11 +55,7 @@ pub fn select_prune(messages: &[Entry]) -> Vec<PartId> {
             }
         }
     }
-    if cleared > MINIMUM {
-        chosen
-    } else {
-        Vec::new()
-    }
+    if cleared > MINIMUM { chosen } else { Vec::new() }
 }
 
 /// Returns a completed call marked as cleared at `now`; `None` for one that is not, or is already.

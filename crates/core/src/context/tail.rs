@@ -40,9 +40,7 @@ pub fn select_tail(
     budget: u64,
     mut size: impl FnMut(&[Entry]) -> u64,
 ) -> Option<Tail> {
-    let starts: Vec<usize> = (0..messages.len())
-        .filter(|at| begins_turn(messages, *at))
-        .collect();
+    let starts: Vec<usize> = (0..messages.len()).filter(|at| begins_turn(messages, *at)).collect();
     let limit = settings.tail_turns.unwrap_or(usize::MAX);
     let (mut left, mut end, mut start) = (budget, messages.len(), None);
     for &turn in starts.iter().rev().take(limit) {
@@ -51,11 +49,7 @@ pub fn select_tail(
             Some(rest) => left = rest,
             None => {
                 let fits = |at: &usize| messages.get(*at..end).is_some_and(|cut| size(cut) <= left);
-                start = if left > 0 {
-                    (turn + 1..end).find(fits).or(start)
-                } else {
-                    start
-                };
+                start = if left > 0 { (turn + 1..end).find(fits).or(start) } else { start };
                 break;
             }
         }
@@ -63,10 +57,7 @@ pub fn select_tail(
     }
     let start = start.filter(|start| *start > 0)?;
     let (message, _) = messages.get(start)?;
-    Some(Tail {
-        start,
-        id: message.id.clone(),
-    })
+    Some(Tail { start, id: message.id.clone() })
 }
 
 /// Chooses the user message that is asked again after an overflowing context was compacted.
@@ -75,9 +66,7 @@ pub fn select_tail(
 /// summary. `None` if no earlier turn would be left to summarise.
 #[must_use]
 pub fn replay_point(messages: &[Entry], parent: usize) -> Option<usize> {
-    let mut turns = (0..parent.min(messages.len()))
-        .rev()
-        .filter(|at| begins_turn(messages, *at));
+    let mut turns = (0..parent.min(messages.len())).rev().filter(|at| begins_turn(messages, *at));
     let nearest = turns.next()?;
     turns.next().map(|_| nearest)
 }

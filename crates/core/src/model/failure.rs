@@ -47,10 +47,6 @@ impl Failure {
     /// A failure with a message.
     #[must_use]
     pub fn new(name: FailureKind, message: &str) -> Self {
-        Self {
-            name,
-            data: serde_json::json!({ "message": message }),
-            extra: Extra::new(),
-        }
+        Self { name, data: serde_json::json!({ "message": message }), extra: Extra::new() }
     }
 }

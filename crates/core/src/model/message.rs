@@ -20,10 +20,7 @@ pub struct Message {
 /// The two kinds of message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "half of all messages are of this kind"
-)]
+#[expect(clippy::large_enum_variant, reason = "half of all messages are of this kind")]
 pub enum MessageBody {
     /// Written by a person, or on their behalf.
     User(User),
@@ -218,11 +215,7 @@ impl Default for Tokens {
             input: zero(),
             output: zero(),
             reasoning: zero(),
-            cache: CacheTokens {
-                read: zero(),
-                write: zero(),
-                extra: Extra::new(),
-            },
+            cache: CacheTokens { read: zero(), write: zero(), extra: Extra::new() },
             extra: Extra::new(),
         }
     }

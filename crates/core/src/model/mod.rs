@@ -4,6 +4,7 @@
 //! field names are OpenCode's, so that nobody has to learn two sets; ids that name the row itself
 //! are kept beside the body, not in it. Unknown fields are carried in `extra` and survive.
 
+mod extra;
 mod failure;
 mod message;
 mod part;
@@ -12,6 +13,7 @@ mod request;
 mod session;
 mod status;
 
+pub use extra::{Extra, SCHEMA_VERSION};
 pub use failure::{Failure, FailureKind};
 pub use message::{
     Assistant, AssistantTime, CacheTokens, Message, MessageBody, MessagePath, ModelRef, Tokens,
@@ -30,9 +32,3 @@ pub use session::{
     FileDiff, Origin, Revert, Session, SessionModel, SessionTime, Share, Summary, Usage, UsageBase,
 };
 pub use status::{Status, Todo};
-
-/// Fields this version does not know; kept and written back as they were.
-pub type Extra = serde_json::Map<String, serde_json::Value>;
-
-/// The version of the stored payloads written by this program.
-pub const SCHEMA_VERSION: u16 = 1;

@@ -1,5 +1,6 @@
 //! Parts: the pieces of a message, and the states of a tool call.
 
+use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Number, Value};
 
@@ -20,7 +21,7 @@ pub struct Part {
 }
 
 /// Every kind of part.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum PartBody {
     /// Text of a person or a model.
@@ -48,7 +49,7 @@ pub enum PartBody {
     /// A request to compact the context.
     Compaction(Compaction),
     /// A kind this version does not know; it comes from imports only, see [`PartBody::lenient`].
-    #[serde(untagged, deserialize_with = "refuse")]
+    #[serde(untagged)]
     Opaque(OpaquePart),
 }
 
@@ -57,8 +58,37 @@ pub enum PartBody {
 #[serde(transparent)]
 pub struct OpaquePart(pub Extra);
 
-fn refuse<'de, D: Deserializer<'de>>(_: D) -> Result<OpaquePart, D::Error> {
-    Err(serde::de::Error::custom("unknown part type"))
+/// Written by hand because a derived one that knows an untagged variant forgets what was wrong.
+impl<'de> Deserialize<'de> for PartBody {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut fields = Extra::deserialize(deserializer)?;
+        let Some(Value::String(name)) = fields.shift_remove("type") else {
+            return Err(D::Error::custom("a part needs a `type`"));
+        };
+        let body = match name.as_str() {
+            "text" => body(fields, Self::Text),
+            "reasoning" => body(fields, Self::Reasoning),
+            "file" => body(fields, Self::File),
+            "agent" => body(fields, Self::Agent),
+            "tool" => body(fields, Self::Tool),
+            "step-start" => body(fields, Self::StepStart),
+            "step-finish" => body(fields, Self::StepFinish),
+            "snapshot" => body(fields, Self::Snapshot),
+            "patch" => body(fields, Self::Patch),
+            "subtask" => body(fields, Self::Subtask),
+            "retry" => body(fields, Self::Retry),
+            "compaction" => body(fields, Self::Compaction),
+            _ => return Err(D::Error::custom(format_args!("unknown part type {name:?}"))),
+        };
+        body.map_err(|error| D::Error::custom(format_args!("{name} part: {error}")))
+    }
+}
+
+fn body<T: DeserializeOwned>(
+    fields: Extra,
+    kind: impl FnOnce(T) -> PartBody,
+) -> Result<PartBody, serde_json::Error> {
+    serde_json::from_value(Value::Object(fields)).map(kind)
 }
 
 impl PartBody {
@@ -91,11 +121,7 @@ impl PartBody {
             Self::Subtask(_) => "subtask",
             Self::Retry(_) => "retry",
             Self::Compaction(_) => "compaction",
-            Self::Opaque(part) => part
-                .0
-                .get("type")
-                .and_then(Value::as_str)
-                .unwrap_or("unknown"),
+            Self::Opaque(part) => part.0.get("type").and_then(Value::as_str).unwrap_or("unknown"),
         }
     }
 }
@@ -393,11 +419,7 @@ pub struct Compaction {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overflow: Option<bool>,
     /// The first message kept as it is.
-    #[serde(
-        rename = "tail_start_id",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "tail_start_id", default, skip_serializing_if = "Option::is_none")]
     pub tail_start: Option<MessageId>,
     /// Fields this version does not know.
     #[serde(flatten)]

@@ -18,11 +18,7 @@ pub struct Session {
     #[serde(rename = "projectID")]
     pub project: ProjectId,
     /// The workspace it runs in, where there is one.
-    #[serde(
-        rename = "workspaceID",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "workspaceID", default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceId>,
     /// Absolute directory, or empty.
     pub directory: String,
@@ -211,7 +207,7 @@ impl Usage {
     #[must_use]
     pub fn of_step(cost: &Number, tokens: &Tokens) -> Self {
         Self {
-            cost: (cost.as_f64().unwrap_or(0.0) * COST_UNIT).round() as i64,
+            cost: within((cost.as_f64().unwrap_or(0.0) * COST_UNIT).round() as i64),
             input: whole(&tokens.input),
             output: whole(&tokens.output),
             reasoning: whole(&tokens.reasoning),
@@ -266,8 +262,14 @@ pub struct UsageBase {
 }
 
 fn whole(n: &Number) -> i64 {
-    n.as_i64()
-        .unwrap_or_else(|| n.as_f64().unwrap_or(0.0).round() as i64)
+    within(n.as_i64().unwrap_or_else(|| n.as_f64().unwrap_or(0.0).round() as i64))
+}
+
+/// One step counts for at most this much, so that no honest number of steps overflows a sum.
+const MOST: i64 = 1_000_000_000_000_000;
+
+fn within(n: i64) -> i64 {
+    n.clamp(-MOST, MOST)
 }
 
 /// The JSON number of `value`: whole where it is whole, as JavaScript writes it.

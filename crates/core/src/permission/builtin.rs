@@ -89,10 +89,7 @@ impl BuiltinAgent {
 #[must_use]
 pub fn defaults(directories: &Directories) -> Vec<Rule> {
     let own = [&directories.tool_output, &directories.tmp];
-    let free = own
-        .into_iter()
-        .chain(&directories.skills)
-        .chain(&directories.references);
+    let free = own.into_iter().chain(&directories.skills).chain(&directories.references);
     let mut rules = vec![
         Rule::new("*", "*", Action::Allow),
         Rule::new("doom_loop", "*", Action::Ask),
@@ -121,15 +118,7 @@ pub fn agent_rules(agent: BuiltinAgent, directories: &Directories) -> Vec<Rule> 
         BuiltinAgent::Plan => plan_rules(directories),
         BuiltinAgent::General => vec![deny("todowrite")],
         BuiltinAgent::Explore => {
-            let looks = [
-                "grep",
-                "glob",
-                "list",
-                "bash",
-                "webfetch",
-                "websearch",
-                "read",
-            ];
+            let looks = ["grep", "glob", "list", "bash", "webfetch", "websearch", "read"];
             [deny("*")].into_iter().chain(looks.map(allow)).collect()
         }
         BuiltinAgent::Compaction | BuiltinAgent::Title | BuiltinAgent::Summary => vec![deny("*")],
@@ -144,11 +133,7 @@ fn plan_rules(directories: &Directories) -> Vec<Rule> {
         Rule::new("task", "general", Action::Deny),
     ];
     let plans = || directories.plans.iter().filter(|dir| !dir.is_empty());
-    rules.extend(
-        plans()
-            .filter(|dir| dir.starts_with('/'))
-            .map(|dir| outside(dir)),
-    );
+    rules.extend(plans().filter(|dir| dir.starts_with('/')).map(|dir| outside(dir)));
     rules.push(Rule::new("edit", "*", Action::Deny));
     rules.push(Rule::new("edit", ".opencode/plans/*.md", Action::Allow));
     rules.extend(plans().map(|dir| Rule::new("edit", &format!("{dir}/*.md"), Action::Allow)));
@@ -163,11 +148,7 @@ pub fn tool_output_rules(directories: &Directories) -> Vec<Rule> {
 }
 
 fn outside(directory: &str) -> Rule {
-    Rule::new(
-        "external_directory",
-        &format!("{directory}/*"),
-        Action::Allow,
-    )
+    Rule::new("external_directory", &format!("{directory}/*"), Action::Allow)
 }
 
 #[cfg(test)]
@@ -208,10 +189,7 @@ mod tests {
             "/home/user/.skills/a/run.sh",
             "/srv/reference/book",
         ] {
-            assert_eq!(
-                verdict(BuiltinAgent::Build, "external_directory", inside),
-                Action::Allow
-            );
+            assert_eq!(verdict(BuiltinAgent::Build, "external_directory", inside), Action::Allow);
         }
     }
 
@@ -225,11 +203,7 @@ mod tests {
             (".env.example", Action::Allow),
             ("environment.rs", Action::Allow),
         ] {
-            assert_eq!(
-                verdict(BuiltinAgent::Build, "read", file),
-                expected,
-                "{file}"
-            );
+            assert_eq!(verdict(BuiltinAgent::Build, "read", file), expected, "{file}");
         }
     }
 
@@ -242,17 +216,10 @@ mod tests {
             ("/data/plans/2-b.md", Action::Allow),
             ("../../data/plans/2-b.md", Action::Allow),
         ] {
-            assert_eq!(
-                verdict(BuiltinAgent::Plan, "edit", file),
-                expected,
-                "{file}"
-            );
+            assert_eq!(verdict(BuiltinAgent::Plan, "edit", file), expected, "{file}");
         }
         assert_eq!(verdict(BuiltinAgent::Plan, "task", "general"), Action::Deny);
-        assert_eq!(
-            verdict(BuiltinAgent::Plan, "task", "explore"),
-            Action::Allow
-        );
+        assert_eq!(verdict(BuiltinAgent::Plan, "task", "explore"), Action::Allow);
         assert_eq!(
             verdict(BuiltinAgent::Plan, "external_directory", "/data/plans/x"),
             Action::Allow
@@ -265,20 +232,11 @@ mod tests {
             let tools = ["read", "grep", "edit", "write", "task", "todowrite"];
             let (base, own) = (defaults(&directories()), agent_rules(agent, &directories()));
             let hidden = disabled(&tools, &[&base, &own]);
-            tools
-                .into_iter()
-                .filter(|tool| !hidden.contains(tool))
-                .collect::<Vec<_>>()
+            tools.into_iter().filter(|tool| !hidden.contains(tool)).collect::<Vec<_>>()
         };
         assert_eq!(shown(BuiltinAgent::Explore), ["read", "grep"]);
-        assert_eq!(
-            shown(BuiltinAgent::General),
-            ["read", "grep", "edit", "write", "task"]
-        );
-        for agent in BuiltinAgent::ALL
-            .into_iter()
-            .filter(|agent| agent.is_hidden())
-        {
+        assert_eq!(shown(BuiltinAgent::General), ["read", "grep", "edit", "write", "task"]);
+        for agent in BuiltinAgent::ALL.into_iter().filter(|agent| agent.is_hidden()) {
             assert_eq!(shown(agent), Vec::<&str>::new());
         }
         // Plan keeps its editing tools: the last rule about edit is not one for everything.
@@ -289,11 +247,7 @@ mod tests {
     fn section_9_1_a_tool_output_can_be_read_whatever_was_configured() {
         let configured = [Rule::new("external_directory", "*", Action::Deny)];
         let after = tool_output_rules(&directories());
-        let read = evaluate(
-            "external_directory",
-            "/data/tool-output/x",
-            &[&configured, &after],
-        );
+        let read = evaluate("external_directory", "/data/tool-output/x", &[&configured, &after]);
         assert_eq!(read.action, Action::Allow);
         assert_eq!(tool_output_rules(&Directories::default()), []);
     }

@@ -55,21 +55,15 @@ pub fn from_config(setting: &Value, home: &str) -> Result<Vec<Rule>, ConfigError
             let Value::String(word) = value else {
                 return Err(ConfigError::WrongShape { at });
             };
-            rules.push(Rule::new(
-                permission,
-                &expand(pattern, home),
-                action(&at, word)?,
-            ));
+            rules.push(Rule::new(permission, &expand(pattern, home), action(&at, word)?));
         }
     }
     Ok(rules)
 }
 
 fn action(at: &str, word: &str) -> Result<Action, ConfigError> {
-    Action::parse(word).ok_or_else(|| ConfigError::UnknownAction {
-        at: at.to_owned(),
-        word: word.to_owned(),
-    })
+    Action::parse(word)
+        .ok_or_else(|| ConfigError::UnknownAction { at: at.to_owned(), word: word.to_owned() })
 }
 
 fn expand(pattern: &str, home: &str) -> String {
@@ -92,10 +86,7 @@ mod tests {
 
     fn rules(setting: &Value) -> Vec<(String, String, &'static str)> {
         let rules = from_config(setting, "/home/user").expect("a good setting");
-        rules
-            .into_iter()
-            .map(|r| (r.permission, r.pattern, r.action.as_str()))
-            .collect()
+        rules.into_iter().map(|r| (r.permission, r.pattern, r.action.as_str())).collect()
     }
 
     fn row(
@@ -109,10 +100,7 @@ mod tests {
     #[test]
     fn section_9_1_a_single_word_is_a_rule_for_everything() {
         assert_eq!(rules(&json!("ask")), [row("*", "*", "ask")]);
-        assert_eq!(
-            rules(&json!({ "bash": "allow" })),
-            [row("bash", "*", "allow")]
-        );
+        assert_eq!(rules(&json!({ "bash": "allow" })), [row("bash", "*", "allow")]);
         assert_eq!(rules(&json!({})), []);
     }
 
@@ -141,14 +129,8 @@ mod tests {
             let rules = from_config(&setting, "/home/user").expect("a good setting");
             evaluate("bash", "ls", &[&rules]).action
         };
-        assert_eq!(
-            verdict(json!({ "*": "deny", "bash": "allow" })),
-            Action::Allow
-        );
-        assert_eq!(
-            verdict(json!({ "bash": "allow", "*": "deny" })),
-            Action::Deny
-        );
+        assert_eq!(verdict(json!({ "*": "deny", "bash": "allow" })), Action::Allow);
+        assert_eq!(verdict(json!({ "bash": "allow", "*": "deny" })), Action::Deny);
     }
 
     #[test]
@@ -165,19 +147,14 @@ mod tests {
             ("/some/$HOME", "/some/$HOME"),
         ] {
             let setting = json!({ "external_directory": { written: "allow" } });
-            assert_eq!(
-                rules(&setting),
-                [row("external_directory", expected, "allow")]
-            );
+            assert_eq!(rules(&setting), [row("external_directory", expected, "allow")]);
         }
     }
 
     #[test]
     fn a_rule_that_is_not_understood_is_refused_with_its_place() {
         let refused = |setting: Value| {
-            from_config(&setting, "/home/user")
-                .expect_err("a bad setting")
-                .to_string()
+            from_config(&setting, "/home/user").expect_err("a bad setting").to_string()
         };
         assert_eq!(
             refused(json!({ "bash": { "rm *": "never" } })),
@@ -187,9 +164,6 @@ mod tests {
             refused(json!({ "bash": true })),
             "permission.bash must be an action or a table of actions"
         );
-        assert_eq!(
-            refused(json!([])),
-            "permission must be an action or a table of actions"
-        );
+        assert_eq!(refused(json!([])), "permission must be an action or a table of actions");
     }
 }

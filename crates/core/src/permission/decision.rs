@@ -119,16 +119,10 @@ pub fn evaluate(permission: &str, pattern: &str, rulesets: &[&[Rule]]) -> Decisi
         |rule: &Rule| matches(permission, &rule.permission) && matches(pattern, &rule.pattern);
     for (ruleset, rules) in rulesets.iter().enumerate().rev() {
         if let Some((rule, found)) = rules.iter().enumerate().rfind(|(_, rule)| hit(rule)) {
-            return Decision {
-                action: found.action,
-                rule: Some(RuleIndex { ruleset, rule }),
-            };
+            return Decision { action: found.action, rule: Some(RuleIndex { ruleset, rule }) };
         }
     }
-    Decision {
-        action: Action::Ask,
-        rule: None,
-    }
+    Decision { action: Action::Ask, rule: None }
 }
 
 /// Judges a request for all of `patterns`: every one is looked at before anybody is asked.
@@ -138,20 +132,14 @@ pub fn evaluate(permission: &str, pattern: &str, rulesets: &[&[Rule]]) -> Decisi
 #[must_use]
 pub fn decide(permission: &str, patterns: &[String], rulesets: &[&[Rule]]) -> Verdict {
     let anything = ["*".to_owned()];
-    let patterns = if patterns.is_empty() {
-        &anything
-    } else {
-        patterns
-    };
+    let patterns = if patterns.is_empty() { &anything } else { patterns };
     let mut verdict = Verdict::Allowed;
     for pattern in patterns {
         match evaluate(permission, pattern, rulesets).action {
             Action::Allow => {}
             Action::Ask => verdict = Verdict::Ask,
             Action::Deny => {
-                return Verdict::Denied {
-                    rules: relevant(permission, rulesets),
-                };
+                return Verdict::Denied { rules: relevant(permission, rulesets) };
             }
         }
     }
@@ -160,10 +148,7 @@ pub fn decide(permission: &str, patterns: &[String], rulesets: &[&[Rule]]) -> Ve
 
 fn relevant(permission: &str, rulesets: &[&[Rule]]) -> Vec<Rule> {
     let rules = rulesets.iter().flat_map(|rules| rules.iter());
-    rules
-        .filter(|rule| matches(permission, &rule.permission))
-        .cloned()
-        .collect()
+    rules.filter(|rule| matches(permission, &rule.permission)).cloned().collect()
 }
 
 /// The tools a model is not even shown: the last rule about them denies everything.
@@ -210,12 +195,7 @@ pub fn explain(permission: &str, pattern: &str, layers: &[Layer<'_>]) -> Explana
         Some((rule, source, index)) => (Some(rule), Some(source), Some(index)),
         None => (None, None, None),
     };
-    Explanation {
-        action: decision.action,
-        rule,
-        source,
-        index,
-    }
+    Explanation { action: decision.action, rule, source, index }
 }
 
 /// The rules a child session takes over from its parent's: what the parent may not do either.

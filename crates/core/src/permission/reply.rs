@@ -50,11 +50,7 @@ pub fn reply(
     requests: &[Request],
     rulesets: &[&[Rule]],
 ) -> Result<Effects, ReplyError> {
-    let asks = || {
-        requests
-            .iter()
-            .filter_map(|request| Some((request, permission(request)?)))
-    };
+    let asks = || requests.iter().filter_map(|request| Some((request, permission(request)?)));
     let (answered, ask) = asks()
         .find(|(request, _)| request.id.as_str() == id.as_str())
         .ok_or_else(|| ReplyError::NoSuchRequest(id.clone()))?;
@@ -68,11 +64,7 @@ pub fn reply(
         }
         PermissionReply::Once | PermissionReply::Reject => Vec::new(),
     };
-    let rulesets: Vec<&[Rule]> = rulesets
-        .iter()
-        .copied()
-        .chain([granted.as_slice()])
-        .collect();
+    let rulesets: Vec<&[Rule]> = rulesets.iter().copied().chain([granted.as_slice()]).collect();
     let follows = |ask: &PermissionAsk| match answer {
         PermissionReply::Once => false,
         PermissionReply::Always => {
@@ -90,14 +82,9 @@ pub fn reply(
         reply: answer,
         message: message.map(str::to_owned),
     };
-    let mut resolved = vec![Resolved {
-        id: answered.id.clone(),
-        state: state(message),
-    }];
-    resolved.extend(others.map(|(request, _)| Resolved {
-        id: request.id.clone(),
-        state: state(None),
-    }));
+    let mut resolved = vec![Resolved { id: answered.id.clone(), state: state(message) }];
+    resolved
+        .extend(others.map(|(request, _)| Resolved { id: request.id.clone(), state: state(None) }));
     Ok(Effects { granted, resolved })
 }
 

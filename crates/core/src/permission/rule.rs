@@ -29,11 +29,7 @@ impl Rule {
     /// A rule of these words.
     #[must_use]
     pub fn new(permission: &str, pattern: &str, action: Action) -> Self {
-        Self {
-            permission: permission.to_owned(),
-            pattern: pattern.to_owned(),
-            action,
-        }
+        Self { permission: permission.to_owned(), pattern: pattern.to_owned(), action }
     }
 }
 
@@ -51,8 +47,6 @@ impl Action {
     /// The action with this word.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::Allow, Self::Deny, Self::Ask]
-            .into_iter()
-            .find(|action| action.as_str() == word)
+        [Self::Allow, Self::Deny, Self::Ask].into_iter().find(|action| action.as_str() == word)
     }
 }

@@ -11,10 +11,7 @@ use crate::model::{Message, Part, PartBody, User};
 pub fn message_info(message: &Message) -> Value {
     let mut map = shape::fields(&message.body);
     map.insert("id".to_owned(), Value::from(message.id.as_str()));
-    map.insert(
-        "sessionID".to_owned(),
-        Value::from(message.session.as_str()),
-    );
+    map.insert("sessionID".to_owned(), Value::from(message.session.as_str()));
     Value::Object(map)
 }
 
@@ -66,10 +63,5 @@ pub fn parse_part(value: Value, mode: Mode) -> Result<Part, ShapeError> {
         Mode::Strict => shape::read(WHAT, value)?,
         Mode::Lenient => PartBody::lenient(value).map_err(|e| ShapeError::new(WHAT, e))?,
     };
-    Ok(Part {
-        id,
-        session,
-        message,
-        body,
-    })
+    Ok(Part { id, session, message, body })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value, json};
 
-use crate::model::{Session, Tokens, Usage};
+use crate::model::{PartBody, Session, Tokens, Usage};
 
 /// Returns the cost and the tokens to show for a session whose parts add up to `usage`.
 ///
@@ -17,9 +17,7 @@ pub fn cost_and_tokens(session: &Session, usage: Usage) -> (Number, Value) {
     let moved = since != Usage::default();
     let cost = match &base.cost {
         Some(cost) if !moved => cost.clone(),
-        Some(cost) => Usage::of_step(cost, &Tokens::default())
-            .plus(since)
-            .cost_number(),
+        Some(cost) => Usage::of_step(cost, &Tokens::default()).plus(since).cost_number(),
         None => usage.cost_number(),
     };
     let tokens = match &base.tokens {
@@ -39,4 +37,13 @@ pub fn tokens_of(usage: Usage) -> Value {
         "reasoning": usage.reasoning,
         "cache": { "read": usage.cache_read, "write": usage.cache_write },
     })
+}
+
+/// Returns what a part adds to its session's usage: that of its step, if it ends one.
+#[must_use]
+pub fn usage_of(body: &PartBody) -> Usage {
+    if let PartBody::StepFinish(step) = body {
+        return Usage::of_step(&step.cost, &step.tokens);
+    }
+    Usage::default()
 }

@@ -13,7 +13,7 @@ mod shape;
 
 pub use content::{message_info, parse_message, parse_part, part_info, user_variant};
 pub use document::{Document, Entry, document, parse_document};
-pub use figures::{cost_and_tokens, tokens_of};
+pub use figures::{cost_and_tokens, tokens_of, usage_of};
 pub use place::{
     file_diffs, parse_file_diffs, parse_project, parse_rules, parse_todos, project_info,
     request_info, todos,

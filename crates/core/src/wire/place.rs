@@ -29,10 +29,7 @@ pub fn parse_project(value: Value) -> Result<Project, ShapeError> {
 /// Returns a to-do list as OpenCode shows it.
 #[must_use]
 pub fn todos(todos: &[Todo]) -> Value {
-    todos
-        .iter()
-        .map(|todo| Value::Object(shape::fields(todo)))
-        .collect()
+    todos.iter().map(|todo| Value::Object(shape::fields(todo))).collect()
 }
 
 /// Reads a to-do list.
@@ -47,10 +44,7 @@ pub fn parse_todos(value: Value) -> Result<Vec<Todo>, ShapeError> {
 /// Returns diffs as OpenCode shows them.
 #[must_use]
 pub fn file_diffs(diffs: &[FileDiff]) -> Value {
-    diffs
-        .iter()
-        .map(|diff| Value::Object(shape::fields(diff)))
-        .collect()
+    diffs.iter().map(|diff| Value::Object(shape::fields(diff))).collect()
 }
 
 /// Reads diffs, those of OpenCode 1.2.10 with `before` and `after` too.
@@ -87,10 +81,51 @@ pub fn request_info(request: &Request) -> Value {
     };
     let mut map = serde_json::Map::new();
     map.insert("id".to_owned(), Value::from(request.id.as_str()));
-    map.insert(
-        "sessionID".to_owned(),
-        Value::from(request.session.as_str()),
-    );
+    map.insert("sessionID".to_owned(), Value::from(request.session.as_str()));
     map.extend(ask);
     Value::Object(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_project_is_shown_without_its_aliases() -> Result<(), ShapeError> {
+        let value = json!({ "id": "p", "worktree": "/w", "vcs": "git", "time": { "created": 1, "updated": 2 },
+                            "sandboxes": ["/w2"], "icon": { "color": "red" } });
+        let mut project = parse_project(value.clone())?;
+        let kind = crate::model::AliasKind::Directory;
+        project.aliases.push(crate::model::Alias { kind, value: "/w".to_owned() });
+        assert_eq!(project_info(&project), value);
+        Ok(())
+    }
+
+    #[test]
+    fn a_request_is_shown_as_the_clients_list_it() -> Result<(), serde_json::Error> {
+        // Recorded from the real program.
+        let shown = json!({ "id": "per_1de286c2c001909644iBoMmdit", "sessionID": "ses_e21d7e96cffeUWwmatp71xELYW",
+            "permission": "bash", "patterns": ["touch asked.txt"], "metadata": { "command": "touch asked.txt" },
+            "always": ["touch *"], "tool": { "messageID": "msg_1de286b92001AdZaz3vIC2UAQR", "callID": "call_178_0" } });
+        let mut body = shown.clone();
+        body["kind"] = json!("permission");
+        let request: Request = serde_json::from_value(json!({
+            "id": shown["id"], "sessionID": shown["sessionID"], "body": body, "state": { "is": "pending" } }))?;
+        assert_eq!(request_info(&request), shown);
+        Ok(())
+    }
+
+    #[test]
+    fn lists_must_be_lists() {
+        assert!(parse_todos(json!({})).is_err());
+        assert!(parse_rules(json!("x")).is_err());
+        assert!(
+            parse_file_diffs(
+                json!([{ "file": "a", "before": "", "after": "b", "additions": 1, "deletions": 0 }])
+            )
+            .is_ok()
+        );
+    }
 }

@@ -49,12 +49,8 @@ fn take_base(map: &mut Extra) -> Result<Option<UsageBase>, ShapeError> {
         return Ok(None);
     }
     Ok(Some(UsageBase {
-        cost: cost
-            .map(|value| shape::read("session cost", value))
-            .transpose()?,
-        tokens: tokens
-            .map(|value| shape::read("session token count", value))
-            .transpose()?,
+        cost: cost.map(|value| shape::read("session cost", value)).transpose()?,
+        tokens: tokens.map(|value| shape::read("session token count", value)).transpose()?,
         counted: Usage::default(),
     }))
 }

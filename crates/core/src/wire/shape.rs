@@ -27,10 +27,7 @@ pub struct ShapeError {
 
 impl ShapeError {
     pub(super) fn new(what: &'static str, reason: impl std::fmt::Display) -> Self {
-        Self {
-            what,
-            reason: reason.to_string(),
-        }
+        Self { what, reason: reason.to_string() }
     }
 }
 
@@ -50,9 +47,7 @@ pub(super) fn take<T: DeserializeOwned>(
     map: &mut Extra,
     key: &str,
 ) -> Result<T, ShapeError> {
-    let value = map
-        .remove(key)
-        .ok_or_else(|| ShapeError::new(what, format!("no {key}")))?;
+    let value = map.remove(key).ok_or_else(|| ShapeError::new(what, format!("no {key}")))?;
     read(what, value)
 }
 

@@ -76,7 +76,7 @@ impl PrivateCopy {
 
 /// Makes a directory only this user can enter.
 pub(super) fn scratch(options: &Options) -> Result<TempDir, SourceError> {
-    let place = options.scratch.clone().unwrap_or_else(std::env::temp_dir);
+    let place = options.scratch.clone().unwrap_or_else(tempfile::env::temp_dir);
     tempfile::Builder::new()
         .prefix("turnstone-import-")
         .tempdir_in(&place)
@@ -126,8 +126,10 @@ fn digest(
 
 /// What the first `len` bytes of a file are now.
 fn begins(path: &Path, len: u64) -> Result<Content, SourceError> {
-    let Some(mut input) = open(path)? else { return Ok(Content::default()) };
-    digest(&mut input, len, |_| Ok(())).map_err(|Fault::Read(source) | Fault::Write(source)| {
+    let Some(mut input) = open(path)? else {
+        return Ok(Content::default());
+    };
+    digest(&mut input, len, |_| Ok(())).map_err(|(Fault::Read(source) | Fault::Write(source))| {
         SourceError::Unreadable { path: path.to_path_buf(), source }
     })
 }

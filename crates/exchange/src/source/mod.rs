@@ -15,6 +15,6 @@ mod record;
 mod row;
 mod storage;
 
-pub(crate) use detect::{open, open_stream};
+pub(crate) use detect::{Opened, open, open_stream};
 pub use error::{Options, SourceError};
 pub(crate) use record::{Reader, Record, Totals};

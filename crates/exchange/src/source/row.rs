@@ -21,7 +21,7 @@ enum Cell {
 
 impl Row {
     pub(super) fn of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        let names: Vec<String> = row.as_ref().column_names().iter().map(|n| (*n).to_owned()).collect();
+        let names: Vec<String> = row.as_ref().column_names().map(str::to_owned).collect();
         let mut cells = HashMap::with_capacity(names.len());
         for (index, name) in names.into_iter().enumerate() {
             let cell = match row.get_ref(index)? {

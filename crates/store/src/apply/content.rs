@@ -41,7 +41,8 @@ pub(super) fn message(conn: &Connection, event: &Applied<'_>) -> Result<()> {
     let session = session_of(event)?;
     conn.prepare_cached(
         "INSERT INTO message (num, id, session, role, turn, created, actor, image)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6,
+                 coalesce((SELECT actor FROM event WHERE cursor = ?1), ?7), ?8)
          ON CONFLICT (num) DO UPDATE SET role = excluded.role, turn = excluded.turn,
            created = excluded.created, image = excluded.image",
     )?
@@ -139,6 +140,7 @@ impl PartData<'_> {
 
 pub(super) fn part(conn: &Connection, event: &Applied<'_>) -> Result<()> {
     let session = session_of(event)?;
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the class of the event leaves these three")]
     match event.kind {
         EventKind::PartDelta => {
             conn.prepare_cached("UPDATE part SET text_len = ?2 WHERE num = ?1")?
@@ -151,7 +153,8 @@ pub(super) fn part(conn: &Connection, event: &Applied<'_>) -> Result<()> {
             conn.prepare_cached("DELETE FROM part WHERE num = ?1")?.execute([event.entity])?;
             Ok(())
         }
-        _ => image(conn, event, session),
+        EventKind::PartUpdated => image(conn, event, session),
+        _ => Err(StoreError::Internal(format!("{} is not about a part", event.kind))),
     }
 }
 

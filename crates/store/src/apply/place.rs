@@ -18,9 +18,7 @@ pub(super) fn head<'a, T: Deserialize<'a>>(event: &Applied<'a>) -> Result<T> {
 }
 
 pub(super) fn session_of(event: &Applied<'_>) -> Result<i64> {
-    event
-        .session
-        .ok_or_else(|| StoreError::Internal(format!("{} without a session", event.kind)))
+    event.session.ok_or_else(|| StoreError::Internal(format!("{} without a session", event.kind)))
 }
 
 fn real(n: &Number) -> f64 {
@@ -82,11 +80,13 @@ pub(super) fn session(conn: &Connection, event: &Applied<'_>) -> Result<()> {
         return Ok(());
     }
     let head: SessionHead = head(event)?;
+    // Who created it stands in the event that first named it, even when that one is a stub.
     let written = conn
         .prepare_cached(
             "INSERT INTO session (num, id, project, parent, workspace, directory, path, title,
                                   created, updated, archived, actor, image)
-             SELECT ?1, ?2, project.num, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13
+             SELECT ?1, ?2, project.num, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,
+                    coalesce((SELECT actor FROM event WHERE cursor = ?1), ?12), ?13
              FROM project WHERE project.id = ?3
              ON CONFLICT (num) DO UPDATE SET
                project = excluded.project, parent = excluded.parent,

@@ -22,6 +22,7 @@ struct EndedHead {
 
 /// Turn states move by the one table of `core`, here as well as live.
 pub(super) fn turn(conn: &Connection, event: &Applied<'_>) -> Result<()> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the class of the event leaves these five")]
     let step = match event.kind {
         EventKind::TurnAccepted => {
             let head: AcceptedHead = head(event)?;

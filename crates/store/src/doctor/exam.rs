@@ -22,12 +22,7 @@ pub fn doctor(layout: &Layout, now: Millis) -> Diagnosis {
     report.check("place", |report| place::check(layout, now, report));
     let file = layout.database();
     if !file.exists() {
-        report.note(
-            "file",
-            "there is no database yet".to_owned(),
-            show(&file),
-            remedy::NONE,
-        );
+        report.note("file", "there is no database yet".to_owned(), show(&file), remedy::NONE);
         return report.finish();
     }
     report.check("file", |report| file::check(layout, report));
@@ -35,15 +30,7 @@ pub fn doctor(layout: &Layout, now: Millis) -> Diagnosis {
         Ok((conn, version)) => {
             report.seen.version = Some(version);
             let blobs = BlobDir::new(layout.blobs());
-            examine(
-                &Exam {
-                    conn: &conn,
-                    layout,
-                    blobs: &blobs,
-                    now,
-                },
-                &mut report,
-            );
+            examine(&Exam { conn: &conn, layout, blobs: &blobs, now }, &mut report);
         }
         Err(error) => report.add(unopened(&file, &error)),
     }
@@ -62,8 +49,7 @@ pub(super) struct Exam<'a> {
 fn open(file: &Path) -> Result<(Connection, i64), OpenError> {
     let conn = connection::open_read_only(file)?;
     let sqlite = |e: rusqlite::Error| OpenError::from_sqlite(&e, file);
-    conn.execute_batch("PRAGMA cell_size_check = ON; BEGIN")
-        .map_err(sqlite)?;
+    conn.execute_batch("PRAGMA cell_size_check = ON; BEGIN").map_err(sqlite)?;
     let version = match migrate::standing(&conn, file)? {
         Standing::Empty => 0,
         Standing::At(version) | Standing::Newer(version) => version,
@@ -90,17 +76,8 @@ fn examine(exam: &Exam<'_>, report: &mut Report) {
 }
 
 fn unopened(file: &Path, error: &OpenError) -> Finding {
-    let severity = if matches!(error, OpenError::Locked { .. }) {
-        Severity::Warning
-    } else {
-        Severity::Error
-    };
+    let severity =
+        if matches!(error, OpenError::Locked { .. }) { Severity::Warning } else { Severity::Error };
     let (what, place, remedy) = (error.to_string(), show(file), error.remedy());
-    Finding {
-        severity,
-        check: "file",
-        what,
-        place,
-        remedy,
-    }
+    Finding { severity, check: "file", what, place, remedy }
 }

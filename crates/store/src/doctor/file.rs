@@ -19,20 +19,11 @@ pub(super) fn check(layout: &Layout, report: &mut Report) -> Result<()> {
     let mut header = [0; 100];
     let mut file = fs_err::File::open(&path)?;
     if found.len() == 0 {
-        report.note(
-            "file",
-            "the database is empty".to_owned(),
-            show(&path),
-            remedy::OPEN,
-        );
+        report.note("file", "the database is empty".to_owned(), show(&path), remedy::OPEN);
         return Ok(());
     }
     if file.read_exact(&mut header).is_err() || header[..16] != MAGIC[..] {
-        report.error(
-            "does not begin like a database".to_owned(),
-            show(&path),
-            remedy::SALVAGE,
-        );
+        report.error("does not begin like a database".to_owned(), show(&path), remedy::SALVAGE);
         return Ok(());
     }
     let page = match u16::from_be_bytes([header[16], header[17]]) {

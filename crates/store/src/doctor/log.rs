@@ -29,11 +29,7 @@ pub(super) fn events(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
         let found = EventRow::read(row)?;
         let place = format!("event {}", found.event.cursor);
         if !found.is_sound() {
-            report.error(
-                "does not match its check sum".to_owned(),
-                place,
-                remedy::SALVAGE,
-            );
+            report.error("does not match its check sum".to_owned(), place, remedy::SALVAGE);
             continue;
         }
         if EventKind::from_code(found.event.kind).is_none() {
@@ -62,9 +58,8 @@ pub(super) fn sequences(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
     let mut streams = exam
         .conn
         .prepare("SELECT session, id, seq FROM stream WHERE deleted = 0 ORDER BY session")?;
-    let mut events = exam
-        .conn
-        .prepare("SELECT seq, span, cursor FROM event WHERE session = ?1 ORDER BY seq")?;
+    let mut events =
+        exam.conn.prepare("SELECT seq, span, cursor FROM event WHERE session = ?1 ORDER BY seq")?;
     let mut rows = streams.query([])?;
     while let Some(row) = rows.next()? {
         let (session, id, end): (i64, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -92,11 +87,7 @@ pub(super) fn sequences(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
         |row| row.get(0),
     )?;
     if strays > 0 {
-        report.error(
-            format!("{strays} events of no session"),
-            "event",
-            remedy::SALVAGE,
-        );
+        report.error(format!("{strays} events of no session"), "event", remedy::SALVAGE);
     }
     Ok(())
 }
@@ -113,11 +104,7 @@ pub(super) fn values(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
     while let Some(row) = rows.next()? {
         let bytes: Vec<u8> = row.get(0)?;
         let Ok(hash) = <[u8; 32]>::try_from(bytes).map(BlobHash) else {
-            report.error(
-                "has a hash of the wrong length".to_owned(),
-                "blob",
-                remedy::SALVAGE,
-            );
+            report.error("has a hash of the wrong length".to_owned(), "blob", remedy::SALVAGE);
             continue;
         };
         let place = format!("value {}", hash.hex());
@@ -125,11 +112,7 @@ pub(super) fn values(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
         match blob::get(exam.conn, exam.blobs, &hash) {
             Err(error) => report.error(error.to_string(), place.clone(), remedy::SALVAGE),
             Ok(_) if inside.is_some_and(|len| len != size) => {
-                report.error(
-                    "has the wrong size".to_owned(),
-                    place.clone(),
-                    remedy::SALVAGE,
-                );
+                report.error("has the wrong size".to_owned(), place.clone(), remedy::SALVAGE);
             }
             Ok(_) => {}
         }
@@ -142,9 +125,7 @@ pub(super) fn values(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
 
 /// Files in the folder of large values that no row knows.
 pub(super) fn files(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
-    let mut statement = exam
-        .conn
-        .prepare("SELECT hash FROM blob WHERE data IS NULL")?;
+    let mut statement = exam.conn.prepare("SELECT hash FROM blob WHERE data IS NULL")?;
     let mut known = HashSet::new();
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
@@ -153,9 +134,7 @@ pub(super) fn files(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
         }
     }
     each_file(&exam.layout.blobs(), &mut |path, _| {
-        let temp = path
-            .file_name()
-            .is_some_and(|n| n.to_string_lossy().starts_with(".new-"));
+        let temp = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(".new-"));
         if !temp && !known.contains(path) {
             let what = "belongs to no stored value (it may be one being written)".to_owned();
             report.note("files", what, show(path), remedy::COMPACT);
@@ -200,9 +179,7 @@ pub(super) fn texts(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
             continue;
         };
         let end = usize::try_from(sealed.len).unwrap_or(usize::MAX);
-        let kept = text
-            .get(..end)
-            .map(|text| BlobHash::of(text.as_bytes()).hex());
+        let kept = text.get(..end).map(|text| BlobHash::of(text.as_bytes()).hex());
         if kept.as_deref() != Some(sealed.hash.as_str()) {
             report.error(
                 "its text is not the one that was sealed".to_owned(),
@@ -216,9 +193,8 @@ pub(super) fn texts(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
 
 /// The rows of streamed text match their sums and follow each other.
 fn chunks(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
-    let mut statement = exam
-        .conn
-        .prepare("SELECT num, part, start, text, sum FROM chunk ORDER BY part, start")?;
+    let mut statement =
+        exam.conn.prepare("SELECT num, part, start, text, sum FROM chunk ORDER BY part, start")?;
     let mut rows = statement.query([])?;
     let (mut before, mut end) = (0, 0);
     while let Some(row) = rows.next()? {
@@ -228,10 +204,7 @@ fn chunks(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
             (before, end) = (part, 0);
         }
         let expected = sum::grown(sum::chunk(part, start), text);
-        if row
-            .get::<_, Option<i64>>(4)?
-            .is_some_and(|sum| sum != expected)
-        {
+        if row.get::<_, Option<i64>>(4)?.is_some_and(|sum| sum != expected) {
             let what = "does not match its check sum".to_owned();
             report.error(what, format!("chunk {num} of part {part}"), remedy::SALVAGE);
         }

@@ -31,21 +31,13 @@ fn permissions(layout: &Layout, report: &mut Report) -> Result<()> {
     let mine = fs_err::metadata(layout.root())?.uid();
     let wal = layout.wal();
     let shm = wal.with_extension("db-shm");
-    let folders = [
-        layout.root().to_path_buf(),
-        layout.blobs(),
-        layout.locks(),
-        layout.backups(),
-    ];
+    let folders = [layout.root().to_path_buf(), layout.blobs(), layout.locks(), layout.backups()];
     for path in folders.iter().chain(&[layout.database(), wal, shm]) {
         let Ok(found) = fs_err::metadata(path) else {
             continue;
         };
         if found.mode() & 0o077 != 0 {
-            let what = format!(
-                "others may read or change it (mode {:o})",
-                found.mode() & 0o7777
-            );
+            let what = format!("others may read or change it (mode {:o})", found.mode() & 0o7777);
             report.warning(what, show(path), remedy::CHMOD);
         }
         if found.uid() != mine {
@@ -81,10 +73,7 @@ fn owners(layout: &Layout, now: Millis, report: &mut Report) -> Result<()> {
 /// Values that a killed process was still writing.
 fn leftovers(layout: &Layout, report: &mut Report) -> Result<()> {
     each_file(&layout.blobs(), &mut |path, _| {
-        if path
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with(".new-"))
-        {
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".new-")) {
             let what = "a value was not written to its end; it is removed after an hour".to_owned();
             report.note("place", what, show(path), remedy::OPEN);
         }

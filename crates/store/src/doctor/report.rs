@@ -105,11 +105,7 @@ impl Report {
         self.now = name;
         self.seen.checks.push(name);
         if let Err(error) = run(self) {
-            self.error(
-                format!("could not be checked: {error}"),
-                name,
-                remedy::SALVAGE,
-            );
+            self.error(format!("could not be checked: {error}"), name, remedy::SALVAGE);
         }
     }
 
@@ -129,13 +125,7 @@ impl Report {
         remedy: &'static str,
     ) {
         let (check, place) = (self.now, place.into());
-        self.add(Finding {
-            severity,
-            check,
-            what,
-            place,
-            remedy,
-        });
+        self.add(Finding { severity, check, what, place, remedy });
     }
 
     pub(super) fn error(&mut self, what: String, place: impl Into<String>, remedy: &'static str) {
@@ -153,13 +143,7 @@ impl Report {
         place: String,
         remedy: &'static str,
     ) {
-        self.add(Finding {
-            severity: Severity::Note,
-            check,
-            what,
-            place,
-            remedy,
-        });
+        self.add(Finding { severity: Severity::Note, check, what, place, remedy });
     }
 
     pub(super) fn finish(mut self) -> Diagnosis {
@@ -168,22 +152,12 @@ impl Report {
                 continue;
             };
             let what = format!("and {more} more of this kind");
-            let like = self
-                .seen
-                .findings
-                .iter()
-                .rev()
-                .find(|finding| finding.check == check);
-            if let Some(finding) = like.map(|like| Finding {
-                what,
-                ..like.clone()
-            }) {
+            let like = self.seen.findings.iter().rev().find(|finding| finding.check == check);
+            if let Some(finding) = like.map(|like| Finding { what, ..like.clone() }) {
                 self.seen.findings.push(finding);
             }
         }
-        self.seen
-            .findings
-            .sort_by(|a, b| b.severity.cmp(&a.severity).then(a.check.cmp(b.check)));
+        self.seen.findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.check.cmp(b.check)));
         self.seen
     }
 }

@@ -30,21 +30,12 @@ pub(super) fn version(exam: &Exam<'_>, report: &mut Report) -> bool {
     let newest = MIGRATIONS.last().map_or(0, |m| m.version);
     match report.seen.version {
         Some(0) => {
-            report.note(
-                "version",
-                "the database is empty".to_owned(),
-                file,
-                remedy::OPEN,
-            );
+            report.note("version", "the database is empty".to_owned(), file, remedy::OPEN);
             false
         }
         Some(version) if version > newest => {
             let what = format!("written by a newer version (schema {version}, known {newest})");
-            report.warning(
-                what,
-                file,
-                "update turnstone; until then the store is read-only",
-            );
+            report.warning(what, file, "update turnstone; until then the store is read-only");
             false
         }
         Some(version) if version < newest => {
@@ -75,17 +66,8 @@ pub(super) fn schema(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
             (_, true) => "is missing",
             _ => "is not defined as this version defines it",
         };
-        let severity = if row.get(1)? {
-            super::Severity::Warning
-        } else {
-            super::Severity::Error
-        };
-        report.find(
-            severity,
-            what.to_owned(),
-            row.get::<_, String>(0)?,
-            remedy::SALVAGE,
-        );
+        let severity = if row.get(1)? { super::Severity::Warning } else { super::Severity::Error };
+        report.find(severity, what.to_owned(), row.get::<_, String>(0)?, remedy::SALVAGE);
     }
     Ok(())
 }
@@ -93,23 +75,17 @@ pub(super) fn schema(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
 /// What durability and size depend on.
 pub(super) fn settings(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
     let file = show(&exam.layout.database());
-    let mode: String = exam
-        .conn
-        .pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    let mode: String = exam.conn.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     if mode != "wal" {
         let what = format!("the journal mode is {mode}; it becomes wal when the store is opened");
         report.note("settings", what, file.clone(), remedy::OPEN);
     }
-    let vacuum: i64 = exam
-        .conn
-        .pragma_query_value(None, "auto_vacuum", |row| row.get(0))?;
+    let vacuum: i64 = exam.conn.pragma_query_value(None, "auto_vacuum", |row| row.get(0))?;
     if vacuum != 2 {
         let what = "free pages are never given back (auto_vacuum is not incremental)".to_owned();
         report.warning(what, file.clone(), remedy::SALVAGE);
     }
-    let encoding: String = exam
-        .conn
-        .pragma_query_value(None, "encoding", |row| row.get(0))?;
+    let encoding: String = exam.conn.pragma_query_value(None, "encoding", |row| row.get(0))?;
     if encoding != "UTF-8" {
         report.error(format!("the encoding is {encoding}"), file, remedy::SALVAGE);
     }
@@ -144,9 +120,7 @@ pub(super) fn references(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let table: String = row.get(0)?;
-        let num = row
-            .get::<_, Option<i64>>(1)?
-            .map_or("?".to_owned(), |num| num.to_string());
+        let num = row.get::<_, Option<i64>>(1)?.map_or("?".to_owned(), |num| num.to_string());
         let parent: String = row.get(2)?;
         let what = format!("refers to a {parent} that does not exist");
         report.error(what, format!("{table} {num}"), remedy::REBUILD);
@@ -196,11 +170,7 @@ pub(super) fn consumers(exam: &Exam<'_>, report: &mut Report) -> Result<()> {
     while let Some(row) = rows.next()? {
         let place = format!("consumer {}", row.get::<_, String>(0)?);
         if row.get(2)? {
-            report.error(
-                "has read past the end of the log".to_owned(),
-                place,
-                remedy::SALVAGE,
-            );
+            report.error("has read past the end of the log".to_owned(), place, remedy::SALVAGE);
         } else {
             let what = "fell behind or lost its place and begins anew".to_owned();
             report.note("consumers", what, place, remedy::NONE);

@@ -57,21 +57,22 @@ impl Tx<'_> {
     ) -> Result<Changed> {
         let session = self.session_num(&message.session)?;
         let found = find_message(self.conn, &message.id)?;
-        if let Some((_, owner, ..)) = found {
-            self.same_owner("message", message.id.as_str(), owner, session)?;
+        if let Some(found) = found {
+            self.same_owner("message", message.id.as_str(), found.session, session)?;
         }
         let turn = match (found, turn) {
-            (Some((.., turn)), _) => turn,
+            (Some(found), _) => found.turn,
             (None, Some(turn)) => Some(turn),
             (None, None) => self.turn_of_lease(session, right)?,
         };
-        let prepared = Prepared::new(&StoredMessage { id: &message.id, turn, data: &message.body })?;
-        if let Some((_, _, image, _)) = found {
-            if self.is_same(image, &prepared)? {
-                return Ok(Changed::No);
-            }
+        let prepared =
+            Prepared::new(&StoredMessage { id: &message.id, turn, data: &message.body })?;
+        if let Some(found) = found
+            && self.is_same(found.image, &prepared)?
+        {
+            return Ok(Changed::No);
         }
-        let entity = found.map(|f| f.0);
+        let entity = found.map(|found| found.num);
         let mut draft = Draft::new(Some(session), EventKind::MessageUpdated, entity);
         draft.right = right;
         self.append(&draft.payload(prepared))?;
@@ -115,7 +116,7 @@ impl Tx<'_> {
     ) -> Result<(i64, i64)> {
         let owner = self.session_num(session)?;
         match find_message(self.conn, message)? {
-            Some((num, found, ..)) if found == owner => Ok((num, owner)),
+            Some(found) if found.session == owner => Ok((found.num, owner)),
             _ => Err(StoreError::NoMessage { session: session.clone(), message: message.clone() }),
         }
     }

@@ -11,5 +11,5 @@ mod turn;
 pub use inbox::{Admitted, Delivery};
 pub use share::ShareRecord;
 pub(crate) use share::find_share;
-pub use turn::{EndTurn, Ended, NewTurn};
 pub(crate) use turn::Hand;
+pub use turn::{EndTurn, Ended, NewTurn};

@@ -25,10 +25,10 @@ impl Tx<'_> {
             .prepare_cached("SELECT num, image FROM project WHERE id = ?1")?
             .query_row([project.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
-        if let Some((_, image)) = found {
-            if self.is_same(image, &prepared)? {
-                return Ok(Changed::No);
-            }
+        if let Some((_, image)) = found
+            && self.is_same(image, &prepared)?
+        {
+            return Ok(Changed::No);
         }
         let entity = found.map(|f| f.0);
         self.append(&Draft::new(None, EventKind::ProjectUpdated, entity).payload(prepared))?;
@@ -54,9 +54,7 @@ impl Tx<'_> {
         let prepared = Prepared::new(session)?;
         if let Some(num) = self.find_session(&session.id)? {
             // What it was created with, while the log still has it, or what it is now.
-            if self.is_same(num, &prepared)?
-                || self.is_same(self.session_image(num)?, &prepared)?
-            {
+            if self.is_same(num, &prepared)? || self.is_same(self.session_image(num)?, &prepared)? {
                 return Ok(Changed::No);
             }
             return Err(StoreError::Conflict { kind: "session", id: session.id.to_string() });
@@ -164,10 +162,10 @@ impl Tx<'_> {
         value: &serde_json::Value,
     ) -> Result<Changed> {
         let prepared = Prepared::new(value)?;
-        if let Some(image) = image {
-            if self.is_same(image, &prepared)? {
-                return Ok(Changed::No);
-            }
+        if let Some(image) = image
+            && self.is_same(image, &prepared)?
+        {
+            return Ok(Changed::No);
         }
         self.append(&Draft::new(Some(num), kind, Some(num)).payload(prepared))?;
         Ok(if image.is_some() { Changed::Updated } else { Changed::Created })

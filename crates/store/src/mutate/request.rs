@@ -8,6 +8,14 @@ use crate::error::{Result, StoreError};
 use crate::payload::Prepared;
 use crate::tx::{Changed, Draft, Tx};
 
+/// Where a request is and what events tell of it.
+struct FoundRequest {
+    num: i64,
+    session: i64,
+    asked: i64,
+    resolved: Option<i64>,
+}
+
 impl Tx<'_> {
     /// Asks a person. Repeating the same request changes nothing.
     ///
@@ -20,8 +28,8 @@ impl Tx<'_> {
             return Err(StoreError::Invalid("a new request has no answer yet".to_owned()));
         }
         let prepared = Prepared::new(request)?;
-        if let Some((_, _, asked, _)) = self.find_request(&request.id)? {
-            if self.is_same(asked, &prepared)? {
+        if let Some(found) = self.find_request(&request.id)? {
+            if self.is_same(found.asked, &prepared)? {
                 return Ok(Changed::No);
             }
             return Err(StoreError::Conflict { kind: "request", id: request.id.to_string() });
@@ -38,41 +46,46 @@ impl Tx<'_> {
     /// [`StoreError::NotFound`] for an unknown request, [`StoreError::Conflict`] if it was answered
     /// differently, [`StoreError::Invalid`] if the answer does not fit the question.
     pub fn resolve(&self, id: &RequestId, state: &RequestState) -> Result<Changed> {
-        let Some((num, session, asked, resolved)) = self.find_request(id)? else {
+        let Some(found) = self.find_request(id)? else {
             return Err(StoreError::NotFound { kind: "request", id: id.to_string() });
         };
         let request: Request =
-            serde_json::from_value(crate::read::payload_at(self.conn, self.blobs, asked)?)?;
+            serde_json::from_value(crate::read::payload_at(self.conn, self.blobs, found.asked)?)?;
         if !fits(&request.body, state) {
             return Err(StoreError::Invalid(format!("this is no answer to {id}")));
         }
         let prepared = Prepared::new(&serde_json::json!({ "id": id, "state": state }))?;
-        if let Some(resolved) = resolved {
+        if let Some(resolved) = found.resolved {
             if self.is_same(resolved, &prepared)? {
                 return Ok(Changed::No);
             }
             return Err(StoreError::Conflict { kind: "answer to", id: id.to_string() });
         }
-        let draft = Draft::new(Some(session), EventKind::RequestResolved, Some(num));
+        let draft = Draft::new(Some(found.session), EventKind::RequestResolved, Some(found.num));
         self.append(&draft.payload(prepared))?;
         Ok(Changed::Updated)
     }
 
-    /// `(num, session, asked, resolved)` of a request.
-    fn find_request(&self, id: &RequestId) -> Result<Option<(i64, i64, i64, Option<i64>)>> {
+    fn find_request(&self, id: &RequestId) -> Result<Option<FoundRequest>> {
         Ok(self
             .conn
             .prepare_cached("SELECT num, session, asked, resolved FROM request WHERE id = ?1")?
             .query_row([id.as_str()], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+                Ok(FoundRequest {
+                    num: row.get(0)?,
+                    session: row.get(1)?,
+                    asked: row.get(2)?,
+                    resolved: row.get(3)?,
+                })
             })
             .optional()?)
     }
 
     /// Withdraws the open requests of a session: its turn ended without an answer.
     pub(crate) fn withdraw_requests(&self, session: i64) -> Result<()> {
-        let mut statement =
-            self.conn.prepare_cached("SELECT id FROM request WHERE session = ?1 AND pending = 1")?;
+        let mut statement = self
+            .conn
+            .prepare_cached("SELECT id FROM request WHERE session = ?1 AND pending = 1")?;
         let ids: Vec<String> =
             statement.query_map([session], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         for id in ids {

@@ -34,7 +34,9 @@ impl Tx<'_> {
             return Ok(Changed::No);
         }
         self.conn
-            .prepare_cached("INSERT OR REPLACE INTO share_secret (session, secret) VALUES (?1, ?2)")?
+            .prepare_cached(
+                "INSERT OR REPLACE INTO share_secret (session, secret) VALUES (?1, ?2)",
+            )?
             .execute((num, &share.secret))?;
         let payload = Prepared::new(&json!({ "id": share.id, "url": share.url }))?;
         let draft = Draft::new(Some(num), EventKind::ShareCreated, Some(num));
@@ -53,9 +55,7 @@ impl Tx<'_> {
             return Ok(Changed::No);
         }
         self.append(&Draft::new(Some(num), EventKind::ShareRemoved, Some(num)))?;
-        self.conn
-            .prepare_cached("DELETE FROM share_secret WHERE session = ?1")?
-            .execute([num])?;
+        self.conn.prepare_cached("DELETE FROM share_secret WHERE session = ?1")?.execute([num])?;
         Ok(Changed::Updated)
     }
 

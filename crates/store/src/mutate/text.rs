@@ -23,7 +23,8 @@ impl Tx<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoPart`], or [`StoreError::Invalid`] if the part has no text to append to.
+    /// [`StoreError::NoPart`], or [`StoreError::Invalid`] if the part has no text to append to or its
+    /// text was replaced or cut back since it was streamed.
     pub fn append_text(
         &self,
         session: &SessionId,
@@ -52,15 +53,14 @@ impl Tx<'_> {
     fn start_text(&self, session: &SessionId, part: &PartId, found: FoundPart) -> Result<i64> {
         let message = self.message_id(found.message)?;
         let stored = load_part(self.conn, self.blobs, (session, &message), found)?;
+        #[expect(clippy::wildcard_enum_match_arm, reason = "whatever has no text is refused")]
         let text = match stored.body {
             PartBody::Text(text) => text.text,
             PartBody::Reasoning(text) => text.text,
             _ => return Err(StoreError::Invalid(format!("part {part} has no text to append to"))),
         };
-        let replaced = self
-            .conn
-            .prepare_cached("SELECT 1 FROM chunk WHERE part = ?1")?
-            .exists([found.num])?;
+        let replaced =
+            self.conn.prepare_cached("SELECT 1 FROM chunk WHERE part = ?1")?.exists([found.num])?;
         if replaced {
             let why = format!("the text of part {part} was replaced; write it whole");
             return Err(StoreError::Invalid(why));
@@ -89,9 +89,10 @@ impl Tx<'_> {
             .query_row([part], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
             .optional()?;
         if let Some((num, at, len, sum)) = last {
-            // After a text was cut back, rows may reach past `start`; they are cut back too.
+            // What was streamed stays as it was: earlier events refer to it by its length.
             if at + len != start {
-                return self.overwrite(part, start, text);
+                let why = "the text of the part was cut back; write it whole".to_owned();
+                return Err(StoreError::Invalid(why));
             }
             if len as usize + text.len() <= GROWING {
                 self.conn
@@ -116,16 +117,6 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Text goes on after a part was sealed shorter than it had been streamed.
-    fn overwrite(&self, part: i64, start: i64, text: &str) -> Result<()> {
-        let kept = crate::read::part_text(self.conn, part, start)?;
-        self.conn.prepare_cached("DELETE FROM chunk WHERE part = ?1")?.execute([part])?;
-        let mut whole = kept;
-        whole.push_str(text);
-        self.weigh(whole.len() as u64);
-        self.store_chunks(part, 0, &whole)
-    }
-
     /// Lets the session's newest event, if it is an unseen delta of this part, reach further.
     fn extend_delta(&self, found: FoundPart, from: i64, to: i64) -> Result<Option<Appended>> {
         if self.ctx.expected_seq.is_some() {
@@ -140,7 +131,9 @@ impl Tx<'_> {
         self.conn
             .prepare_cached("UPDATE part SET text_len = ?2 WHERE num = ?1")?
             .execute((found.num, to))?;
-        Ok(Some(Appended { cursor: Cursor(event.cursor), seq: event.seq.map(Seq) }))
+        let appended = Appended { cursor: Cursor(event.cursor), seq: event.seq.map(Seq) };
+        self.note_appended(appended);
+        Ok(Some(appended))
     }
 
     /// The session's newest event, if it is a delta of this part up to `to` that nobody has seen.
@@ -178,7 +171,9 @@ impl Tx<'_> {
         let Some(lease) = &self.ctx.lease else { return Ok(()) };
         let holds = self
             .conn
-            .prepare_cached("SELECT 1 FROM stream WHERE session = ?1 AND epoch = ?2 AND owner = ?3")?
+            .prepare_cached(
+                "SELECT 1 FROM stream WHERE session = ?1 AND epoch = ?2 AND owner = ?3",
+            )?
             .exists((session, lease.epoch, lease.owner.as_str()))?;
         if holds { Ok(()) } else { Err(StoreError::Fenced(lease.session.clone())) }
     }

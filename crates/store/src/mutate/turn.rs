@@ -5,9 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, json};
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{MessageId, SessionId, TurnId};
-use turnstone_core::model::{
-    Failure, FailureKind, Message, MessageBody, Part, PartBody, Status,
-};
+use turnstone_core::model::{Failure, FailureKind, Message, MessageBody, Part, PartBody, Status};
 use turnstone_core::time::Seq;
 use turnstone_core::tool;
 use turnstone_core::turn::{Outcome, TurnEvent, TurnState};
@@ -180,7 +178,9 @@ impl Tx<'_> {
         let (num, owner, state) = self.owned_turn(session, turn)?;
         state.after(&TurnEvent::Started)?;
         let payload = Prepared::new(&json!({ "id": turn, "status": status }))?;
-        self.append(&Draft::new(Some(owner), EventKind::StatusRetrying, Some(num)).payload(payload))?;
+        self.append(
+            &Draft::new(Some(owner), EventKind::StatusRetrying, Some(num)).payload(payload),
+        )?;
         Ok(())
     }
 
@@ -242,6 +242,7 @@ impl Tx<'_> {
 
     fn close_part(&self, part: &mut Part, outcome: Outcome) {
         let now = Number::from(self.now().0);
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only these are ever open")]
         match &mut part.body {
             PartBody::Tool(call) => {
                 let reason = match outcome {

@@ -40,15 +40,26 @@ pub(crate) fn load_project(conn: &Connection, blobs: &BlobDir, num: i64) -> Resu
     Ok(serde_json::from_value(payload_at(conn, blobs, image)?)?)
 }
 
-/// Where a message is: `(num, session, image, turn)`.
-pub(crate) fn find_message(
-    conn: &Connection,
-    id: &MessageId,
-) -> Result<Option<(i64, i64, i64, Option<i64>)>> {
+/// Where a message is, and the turn it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundMessage {
+    pub(crate) num: i64,
+    pub(crate) session: i64,
+    pub(crate) image: i64,
+    pub(crate) turn: Option<i64>,
+}
+
+/// Where a message is.
+pub(crate) fn find_message(conn: &Connection, id: &MessageId) -> Result<Option<FoundMessage>> {
     Ok(conn
         .prepare_cached("SELECT num, session, image, turn FROM message WHERE id = ?1")?
         .query_row([id.as_str()], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            Ok(FoundMessage {
+                num: row.get(0)?,
+                session: row.get(1)?,
+                image: row.get(2)?,
+                turn: row.get(3)?,
+            })
         })
         .optional()?)
 }
@@ -67,11 +78,11 @@ pub(crate) fn load_message(
     Ok(Message { id, session: session.clone(), body })
 }
 
-fn take_id(value: &mut Value) -> Result<String> {
-    match value["id"].take() {
-        Value::String(id) => Ok(id),
-        _ => Err(StoreError::Internal("a stored payload has no id".to_owned())),
-    }
+pub(super) fn take_id(value: &mut Value) -> Result<String> {
+    let Value::String(id) = value["id"].take() else {
+        return Err(StoreError::Internal("a stored payload has no id".to_owned()));
+    };
+    Ok(id)
 }
 
 /// Where a part is and what of its text was streamed.
@@ -107,11 +118,22 @@ pub(crate) fn load_part(
     owner: (&SessionId, &MessageId),
     found: FoundPart,
 ) -> Result<Part> {
-    let mut value = payload_at(conn, blobs, found.image)?;
+    let value = payload_at(conn, blobs, found.image)?;
+    part_from(conn, owner, found.num, value, found.text_len)
+}
+
+/// A part from its stored payload and the length its streamed text had at the time.
+pub(super) fn part_from(
+    conn: &Connection,
+    owner: (&SessionId, &MessageId),
+    num: i64,
+    mut value: Value,
+    text_len: Option<i64>,
+) -> Result<Part> {
     let id = take_id(&mut value)?;
     let mut data = value["data"].take();
-    if let Some(len) = found.text_len {
-        data["text"] = Value::String(part_text(conn, found.num, len)?);
+    if let Some(len) = text_len {
+        data["text"] = Value::String(part_text(conn, num, len)?);
     }
     let id = PartId::try_from(id).map_err(|e| StoreError::Internal(e.to_string()))?;
     Ok(Part {

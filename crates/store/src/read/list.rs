@@ -250,12 +250,12 @@ impl Reader<'_> {
         let owner = self.session_num(session)?;
         let missing =
             || StoreError::NoMessage { session: session.clone(), message: message.clone() };
-        let (num, found, image, _) = find_message(self.conn, message)?.ok_or_else(missing)?;
-        if found != owner {
+        let found = find_message(self.conn, message)?.ok_or_else(missing)?;
+        if found.session != owner {
             return Err(missing());
         }
-        let message = load_message(self.conn, self.blobs, session, image)?;
-        let parts = parts_of(self.conn, owner, num)?
+        let message = load_message(self.conn, self.blobs, session, found.image)?;
+        let parts = parts_of(self.conn, owner, found.num)?
             .into_iter()
             .map(|part| load_part(self.conn, self.blobs, (session, &message.id), part))
             .collect::<Result<_>>()?;

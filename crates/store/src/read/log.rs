@@ -67,7 +67,9 @@ pub struct LogPage {
     pub events: Vec<LogEvent>,
     /// Where to go on.
     pub next: Cursor,
-    /// True if some of what lay in this range was compacted: state must be read anew.
+    /// True if the page contains a stub: some of what lay in this range was compacted, and whoever
+    /// needs every step has to read the state anew. What a stub no longer says is contained in a
+    /// later event of the same entity, so a reader that fetches what an event names may go on.
     pub resync: bool,
 }
 
@@ -107,12 +109,7 @@ impl Reader<'_> {
     ///
     /// [`StoreError::NoSession`] if there never was such a session.
     pub fn stream_after(&self, session: &SessionId, seq: Seq, limit: usize) -> Result<LogPage> {
-        let num: Option<i64> = rusqlite::OptionalExtension::optional(
-            self.conn
-                .prepare_cached("SELECT session FROM stream WHERE id = ?1")?
-                .query_row([session.as_str()], |row| row.get(0)),
-        )?;
-        let num = num.ok_or_else(|| StoreError::NoSession(session.clone()))?;
+        let num = self.stream_num(session)?;
         let mut statement = self.conn.prepare_cached(COLUMNS_STREAM)?;
         let mut rows = statement.query((seq.0, limit as i64, num))?;
         let mut events = Vec::new();
@@ -120,6 +117,16 @@ impl Reader<'_> {
             events.push(self.event(row)?);
         }
         Ok(page(events, Cursor(0)))
+    }
+
+    /// The number of a session that lives or lived.
+    pub(super) fn stream_num(&self, session: &SessionId) -> Result<i64> {
+        let num: Option<i64> = rusqlite::OptionalExtension::optional(
+            self.conn
+                .prepare_cached("SELECT session FROM stream WHERE id = ?1")?
+                .query_row([session.as_str()], |row| row.get(0)),
+        )?;
+        num.ok_or_else(|| StoreError::NoSession(session.clone()))
     }
 
     fn event(&self, row: &Row<'_>) -> Result<LogEvent> {

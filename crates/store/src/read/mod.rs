@@ -1,10 +1,13 @@
 //! Reading: the rows and payloads of the store as values of the model.
 
+mod at;
 mod body;
 mod list;
 mod log;
 mod reader;
+mod sync;
 
+pub use at::{Boundary, SessionAt};
 pub(crate) use body::{
     FoundPart, find_message, find_part, load_message, load_part, load_session, open_turn,
     part_text, payload_at,
@@ -14,3 +17,4 @@ pub use list::{MessagePage, SessionFilter, SessionPage, SessionRow, WithParts};
 pub use log::{Delta, LogEvent, LogPage, Tail};
 pub(crate) use reader::parse_id as parse_stored;
 pub use reader::{Reader, TurnRow};
+pub use sync::{SyncBody, SyncEvent};

@@ -12,7 +12,7 @@ use turnstone_core::turn::TurnState;
 
 use super::body::{load_project, load_session, payload_at};
 use crate::blob::BlobDir;
-use crate::context::{Context, OwnerId};
+use crate::context::OwnerId;
 use crate::error::{Result, StoreError};
 use crate::mutate::{Admitted, Delivery, ShareRecord, find_share};
 
@@ -20,7 +20,6 @@ use crate::mutate::{Admitted, Delivery, ShareRecord, find_share};
 pub struct Reader<'a> {
     pub(crate) conn: &'a Connection,
     pub(crate) blobs: &'a BlobDir,
-    pub(crate) ctx: &'a Context,
 }
 
 /// A turn as readers see it.
@@ -132,11 +131,12 @@ impl Reader<'_> {
     ///
     /// Only what the database refuses.
     pub fn children(&self, id: &SessionId) -> Result<Vec<Session>> {
-        let mut statement = self
-            .conn
-            .prepare_cached("SELECT num FROM session WHERE parent = ?1 AND hidden = 0 ORDER BY num")?;
-        let nums: Vec<i64> =
-            statement.query_map([id.as_str()], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        let mut statement = self.conn.prepare_cached(
+            "SELECT num FROM session WHERE parent = ?1 AND hidden = 0 ORDER BY num",
+        )?;
+        let nums: Vec<i64> = statement
+            .query_map([id.as_str()], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
         nums.into_iter().map(|num| load_session(self.conn, self.blobs, num)).collect()
     }
 
@@ -362,7 +362,12 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn outbox(&self, session: &SessionId, num: i64, limit: usize) -> Result<Vec<(i64, Cursor)>> {
+    pub fn outbox(
+        &self,
+        session: &SessionId,
+        num: i64,
+        limit: usize,
+    ) -> Result<Vec<(i64, Cursor)>> {
         let session = self.session_num(session)?;
         let mut statement = self.conn.prepare_cached(
             "SELECT num, cursor FROM outbox WHERE session = ?1 AND num > ?2 ORDER BY num LIMIT ?3",

@@ -29,11 +29,7 @@ pub(super) fn actors(work: &mut Work<'_>) -> Result<()> {
             .and_then(|mut s| s.query_row([&name], |row| row.get::<_, i64>(0)).optional());
         let proved = indexed.map_or(true, |found| found == Some(num));
         let added = proved && add_actor(work, num, &name)?;
-        Ok(if added {
-            Verdict::Sound
-        } else {
-            Verdict::Damaged
-        })
+        Ok(if added { Verdict::Sound } else { Verdict::Damaged })
     })?;
     work.done.tables.push(tally);
     Ok(())
@@ -57,11 +53,7 @@ const VALUES: Table = Table {
 pub(super) fn values(work: &mut Work<'_>) -> Result<()> {
     let tally = range::read(work.source, &VALUES, &mut |row| {
         let taken = value(work, row)?;
-        Ok(if taken {
-            Verdict::Sound
-        } else {
-            Verdict::Damaged
-        })
+        Ok(if taken { Verdict::Sound } else { Verdict::Damaged })
     })?;
     work.done.tables.push(tally);
     Ok(())
@@ -117,11 +109,7 @@ const EVENTS: Table = Table {
 pub(super) fn events(work: &mut Work<'_>) -> Result<u64> {
     let tally: Tally = range::read(work.source, &EVENTS, &mut |row| {
         let taken = event(work, row)?;
-        Ok(if taken {
-            Verdict::Sound
-        } else {
-            Verdict::Damaged
-        })
+        Ok(if taken { Verdict::Sound } else { Verdict::Damaged })
     })?;
     work.done.tables.push(tally);
     Ok(tally.read)
@@ -139,10 +127,8 @@ fn event(work: &Work<'_>, row: &Row<'_>) -> Result<bool> {
         return Ok(false);
     };
     for (_, hash, _) in &refs {
-        let there = work
-            .out
-            .prepare_cached("SELECT 1 FROM blob WHERE hash = ?1")?
-            .exists([&hash.0[..]])?;
+        let there =
+            work.out.prepare_cached("SELECT 1 FROM blob WHERE hash = ?1")?.exists([&hash.0[..]])?;
         if !there {
             return Ok(false);
         }

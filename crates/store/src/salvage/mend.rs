@@ -63,15 +63,7 @@ pub(super) fn projects(work: &mut Work<'_>) -> Result<()> {
                 "INSERT INTO event (cursor, kind, entity, actor, time, version, payload, sum)
                  VALUES (?1, ?2, ?1, ?3, ?4, ?5, ?6, ?7)",
             )?
-            .execute((
-                cursor,
-                event.kind,
-                actor,
-                time,
-                event.version,
-                &payload,
-                event.stored(),
-            ))?;
+            .execute((cursor, event.kind, actor, time, event.version, &payload, event.stored()))?;
     }
     Ok(())
 }
@@ -80,20 +72,15 @@ pub(super) fn projects(work: &mut Work<'_>) -> Result<()> {
 /// they follow from is missing.
 pub(super) fn replay(work: &mut Work<'_>) -> Result<Vec<i64>> {
     let mut refused = Vec::new();
-    replay::replay(
-        work.out,
-        Place::default(),
-        Limit::NONE,
-        &mut |conn, event| {
-            conn.prepare_cached("SAVEPOINT salvage")?.execute([])?;
-            if apply::apply(conn, event).is_err() {
-                refused.push(event.cursor);
-                conn.prepare_cached("ROLLBACK TO salvage")?.execute([])?;
-            }
-            conn.prepare_cached("RELEASE salvage")?.execute([])?;
-            Ok(())
-        },
-    )?;
+    replay::replay(work.out, Place::default(), Limit::NONE, &mut |conn, event| {
+        conn.prepare_cached("SAVEPOINT salvage")?.execute([])?;
+        if apply::apply(conn, event).is_err() {
+            refused.push(event.cursor);
+            conn.prepare_cached("ROLLBACK TO salvage")?.execute([])?;
+        }
+        conn.prepare_cached("RELEASE salvage")?.execute([])?;
+        Ok(())
+    })?;
     Ok(refused)
 }
 

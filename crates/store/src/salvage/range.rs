@@ -35,10 +35,7 @@ pub(super) fn read(
     table: &Table,
     each: &mut dyn FnMut(&Row<'_>) -> Result<Verdict>,
 ) -> Result<Tally> {
-    let mut tally = Tally {
-        table: table.name,
-        ..Tally::default()
-    };
+    let mut tally = Tally { table: table.name, ..Tally::default() };
     // Widest first, so that patience is spent on the neighbourhood of the damage last.
     let mut ranges = VecDeque::from([(0, highest(conn, table))]);
     let mut failures = 0;
@@ -49,9 +46,8 @@ pub(super) fn read(
         failures += 1;
         if next >= high || failures > PATIENCE {
             let left = high.saturating_sub(next).saturating_add(1);
-            tally.unreadable = tally
-                .unreadable
-                .saturating_add(u64::try_from(left).unwrap_or(u64::MAX));
+            tally.unreadable =
+                tally.unreadable.saturating_add(u64::try_from(left).unwrap_or(u64::MAX));
             continue;
         }
         let middle = next + (high - next) / 2;
@@ -102,22 +98,11 @@ fn stretch(
 
 /// The highest row number, or a bound for it.
 fn highest(conn: &Connection, table: &Table) -> i64 {
-    let asked = |sql: &&str| {
-        conn.query_row(sql, [], |row| row.get::<_, Option<i64>>(0))
-            .ok()
-    };
+    let asked = |sql: &&str| conn.query_row(sql, [], |row| row.get::<_, Option<i64>>(0)).ok();
     if let Some(found) = table.highest.first().and_then(asked) {
         return found.unwrap_or(0);
     }
-    let pages = conn
-        .query_row("PRAGMA page_count", [], |row| row.get(0))
-        .unwrap_or(1_i64);
+    let pages = conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap_or(1_i64);
     let guess = pages.saturating_mul(ROWS_PER_PAGE);
-    table
-        .highest
-        .iter()
-        .skip(1)
-        .filter_map(asked)
-        .flatten()
-        .fold(guess, i64::max)
+    table.highest.iter().skip(1).filter_map(asked).flatten().fold(guess, i64::max)
 }

@@ -45,10 +45,7 @@ pub(super) fn keep(layout: &Layout, new: &Layout, done: &mut Salvaged) -> Result
     if folder.join("turnstone.db").exists() {
         return Ok(Kept { folder });
     }
-    Err(StoreError::NotFound {
-        kind: "database",
-        id: layout.database().display().to_string(),
-    })
+    Err(StoreError::NotFound { kind: "database", id: layout.database().display().to_string() })
 }
 
 /// Copies a file; what the disk does not give becomes zeros. Returns how much that was.
@@ -60,11 +57,7 @@ fn copy(from: &Path, to: &Path) -> Result<u64> {
     let (mut at, mut unreadable) = (0, 0);
     while at < len {
         let want = usize::try_from(len - at).unwrap_or(STRETCH).min(STRETCH);
-        if source
-            .file()
-            .read_exact_at(&mut buffer[..want], at)
-            .is_err()
-        {
+        if source.file().read_exact_at(&mut buffer[..want], at).is_err() {
             unreadable += sectors(source.file(), &mut buffer[..want], at);
         }
         target.write_all(&buffer[..want])?;
@@ -78,10 +71,7 @@ fn copy(from: &Path, to: &Path) -> Result<u64> {
 fn sectors(source: &std::fs::File, buffer: &mut [u8], at: u64) -> u64 {
     let mut unread = 0;
     for (index, sector) in buffer.chunks_mut(SECTOR).enumerate() {
-        if source
-            .read_exact_at(sector, at + (index * SECTOR) as u64)
-            .is_err()
-        {
+        if source.read_exact_at(sector, at + (index * SECTOR) as u64).is_err() {
             sector.fill(0);
             unread += sector.len() as u64;
         }
@@ -96,11 +86,7 @@ impl Kept {
     pub(super) fn open(self, out: &Connection, fresh: &Path) -> Result<Source> {
         let file = self.folder.join("turnstone.db");
         if let Some(conn) = readable(&file) {
-            return Ok(Source {
-                conn,
-                mended: None,
-                folder: self.folder,
-            });
+            return Ok(Source { conn, mended: None, folder: self.folder });
         }
         out.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
         let mended = self.folder.join("mended.db");
@@ -111,15 +97,10 @@ impl Kept {
         }
         let conn = readable(&mended);
         match conn {
-            Some(conn) => Ok(Source {
-                conn,
-                mended: Some(mended),
-                folder: self.folder,
-            }),
-            None => Err(StoreError::Corrupt {
-                file,
-                reason: "its tables cannot be found".to_owned(),
-            }),
+            Some(conn) => Ok(Source { conn, mended: Some(mended), folder: self.folder }),
+            None => {
+                Err(StoreError::Corrupt { file, reason: "its tables cannot be found".to_owned() })
+            }
         }
     }
 }
@@ -163,9 +144,7 @@ fn readable(file: &Path) -> Option<Connection> {
 /// Writes `damaged` to `mended` with the first page of `fresh`.
 fn transplant(damaged: &Path, fresh: &Path, mended: &Path) -> Result<()> {
     let mut page = vec![0; SECTOR];
-    fs_err::File::open(fresh)?
-        .file()
-        .read_exact_at(&mut page, 0)?;
+    fs_err::File::open(fresh)?.file().read_exact_at(&mut page, 0)?;
     let pages = fs_err::metadata(damaged)?.len().div_ceil(SECTOR as u64);
     let pages = u32::try_from(pages).unwrap_or(u32::MAX).to_be_bytes();
     // The size in pages, valid only if both counters agree; and no free pages, which nobody needs.

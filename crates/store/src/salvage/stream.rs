@@ -36,10 +36,7 @@ const STREAMS: Table = Table {
     name: "stream",
     rows: "SELECT session, id, seq, sync_seq, epoch, deleted FROM stream
            WHERE session BETWEEN ?1 AND ?2 ORDER BY session",
-    highest: &[
-        "SELECT max(session) FROM stream",
-        "SELECT max(cursor) FROM event",
-    ],
+    highest: &["SELECT max(session) FROM stream", "SELECT max(cursor) FROM event"],
 };
 const SESSIONS: Table = Table {
     name: "session",
@@ -80,9 +77,8 @@ pub(super) fn streams(work: &mut Work<'_>) -> Result<()> {
         Ok(Verdict::Sound)
     })?;
     let mut known: BTreeSet<i64> = listed.keys().copied().collect();
-    let mut statement = work
-        .out
-        .prepare("SELECT DISTINCT session FROM event WHERE session IS NOT NULL")?;
+    let mut statement =
+        work.out.prepare("SELECT DISTINCT session FROM event WHERE session IS NOT NULL")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         known.insert(row.get(0)?);
@@ -119,9 +115,7 @@ fn place(
     let tombstone: Option<Option<String>> = work
         .out
         .prepare_cached("SELECT payload ->> '$.id' FROM event WHERE kind = ?1 AND entity = ?2")?
-        .query_row((EventKind::SessionDeleted.code(), session), |row| {
-            row.get(0)
-        })
+        .query_row((EventKind::SessionDeleted.code(), session), |row| row.get(0))
         .optional()?;
     let listed_gone = listed.as_ref().is_some_and(|l| l.deleted) && id.is_none();
     let old_id = listed.as_ref().map(|l| l.id.clone());
@@ -148,11 +142,7 @@ fn told_id(work: &Work<'_>, session: i64) -> Result<Option<String>> {
              ORDER BY seq DESC LIMIT 1",
         )?
         .query_row(
-            (
-                session,
-                EventKind::SessionCreated.code(),
-                EventKind::SessionUpdated.code(),
-            ),
+            (session, EventKind::SessionCreated.code(), EventKind::SessionUpdated.code()),
             |row| row.get(0),
         )
         .optional()?;
@@ -165,15 +155,21 @@ fn bury(work: &Work<'_>, session: i64, id: Option<String>, listed: Option<&Liste
         .prepare_cached("DELETE FROM event WHERE session = ?1 AND kind <> ?2")?
         .execute((session, EventKind::SessionDeleted.code()))?;
     let Some(id) = id else {
-        work.out
-            .prepare_cached("DELETE FROM event WHERE session = ?1")?
-            .execute([session])?;
+        work.out.prepare_cached("DELETE FROM event WHERE session = ?1")?.execute([session])?;
         return Ok(());
     };
     let seq: Option<i64> = work
         .out
         .prepare_cached("SELECT max(seq) FROM event WHERE session = ?1")?
         .query_row([session], |row| row.get(0))?;
+    // As after a purge: the numbers before the tombstone are one stub.
+    work.out
+        .prepare_cached(
+            "INSERT INTO event (cursor, session, seq, kind, entity, actor, time, version, span)
+             SELECT ?1, ?1, seq - 1, ?2, ?1, actor, time, version, seq - 1 FROM event
+             WHERE session = ?1 AND seq > 1 AND cursor > ?1 ORDER BY seq LIMIT 1",
+        )?
+        .execute((session, EventKind::SessionCreated.code()))?;
     let seq = seq.or(listed.map(|l| l.seq)).unwrap_or(0);
     work.out
         .prepare_cached(
@@ -185,11 +181,7 @@ fn bury(work: &Work<'_>, session: i64, id: Option<String>, listed: Option<&Liste
 
 fn raise(work: &mut Work<'_>, session: i64, id: String, listed: Option<Listed>) -> Result<()> {
     // The owner is gone; with a higher epoch nobody can mistake an old lease for a new one.
-    let epoch = listed
-        .as_ref()
-        .map_or(0, |l| l.epoch)
-        .clamp(0, i64::MAX - 1)
-        + 1;
+    let epoch = listed.as_ref().map_or(0, |l| l.epoch).clamp(0, i64::MAX - 1) + 1;
     let added = work
         .out
         .prepare_cached("INSERT OR IGNORE INTO stream (session, id, epoch) VALUES (?1, ?2, ?3)")?
@@ -197,29 +189,15 @@ fn raise(work: &mut Work<'_>, session: i64, id: String, listed: Option<Listed>) 
     if added == 0 {
         return lose(work, session, Some(id));
     }
-    work.streams.insert(
-        session,
-        Stream {
-            id,
-            listed,
-            missing: 0,
-            open_end: false,
-        },
-    );
+    work.streams.insert(session, Stream { id, listed, missing: 0, open_end: false });
     Ok(())
 }
 
 /// Too little is left of a session to show it. Its id can be used again, by an import for example.
 fn lose(work: &mut Work<'_>, session: i64, name: Option<String>) -> Result<()> {
-    work.out
-        .prepare_cached("DELETE FROM event WHERE session = ?1")?
-        .execute([session])?;
-    work.out
-        .prepare_cached("DELETE FROM stream WHERE session = ?1")?
-        .execute([session])?;
-    work.done
-        .lost
-        .push(name.unwrap_or_else(|| format!("number {session}")));
+    work.out.prepare_cached("DELETE FROM event WHERE session = ?1")?.execute([session])?;
+    work.out.prepare_cached("DELETE FROM stream WHERE session = ?1")?.execute([session])?;
+    work.done.lost.push(name.unwrap_or_else(|| format!("number {session}")));
     Ok(())
 }
 
@@ -227,10 +205,8 @@ fn lose(work: &mut Work<'_>, session: i64, name: Option<String>) -> Result<()> {
 pub(super) fn lose_sessionless(work: &mut Work<'_>) -> Result<()> {
     let nums: Vec<i64> = work.streams.keys().copied().collect();
     for session in nums {
-        let shown = work
-            .out
-            .prepare_cached("SELECT 1 FROM session WHERE num = ?1")?
-            .exists([session])?;
+        let shown =
+            work.out.prepare_cached("SELECT 1 FROM session WHERE num = ?1")?.exists([session])?;
         if !shown {
             let name = work.streams.remove(&session).map(|stream| stream.id);
             lose(work, session, name)?;
@@ -316,13 +292,7 @@ fn places(work: &Work<'_>, session: i64) -> Result<Vec<Place>> {
 /// Stubs have no check sum. One that does not fit between the events around it is removed.
 fn stray_stubs(work: &Work<'_>, session: i64) -> Result<()> {
     let places = places(work, session)?;
-    let mut last = Place {
-        cursor: session - 1,
-        seq: 0,
-        span: 1,
-        sync: None,
-        stub: false,
-    };
+    let mut last = Place { cursor: session - 1, seq: 0, span: 1, sync: None, stub: false };
     for (index, place) in places.iter().enumerate() {
         let next = places[index + 1..].iter().find(|next| !next.stub);
         let follows = place.cursor > last.cursor
@@ -351,12 +321,7 @@ fn find(session: i64, stream: &mut Stream, places: &[Place], holes: &mut Vec<Hol
             let low = seq + 1;
             let high = place.seq - place.span;
             let between = (cursor, place.cursor);
-            holes.push(Hole {
-                session,
-                seq: (low, high),
-                between,
-                sync: lost,
-            });
+            holes.push(Hole { session, seq: (low, high), between, sync: lost });
             stream.missing += u64::try_from(high - seq).unwrap_or(0);
         }
         (seq, cursor, sync) = (place.seq, place.cursor, place.sync.unwrap_or(sync));
@@ -365,12 +330,7 @@ fn find(session: i64, stream: &mut Stream, places: &[Place], holes: &mut Vec<Hol
     if end > seq {
         let lost = (end_sync > sync).then_some(end_sync);
         let between = (cursor, i64::MAX);
-        holes.push(Hole {
-            session,
-            seq: (seq + 1, end),
-            between,
-            sync: lost,
-        });
+        holes.push(Hole { session, seq: (seq + 1, end), between, sync: lost });
         stream.missing += u64::try_from(end - seq).unwrap_or(0);
     }
 }
@@ -378,10 +338,8 @@ fn find(session: i64, stream: &mut Stream, places: &[Place], holes: &mut Vec<Hol
 /// Puts a stub into a hole, at a cursor that nothing has: those of the missing events are free.
 fn stub(work: &Work<'_>, hole: &Hole) -> Result<()> {
     let (low, high) = hole.between;
-    let taken = work
-        .out
-        .prepare_cached("SELECT 1 FROM event WHERE cursor = ?1")?
-        .exists([low + 1])?;
+    let taken =
+        work.out.prepare_cached("SELECT 1 FROM event WHERE cursor = ?1")?.exists([low + 1])?;
     let cursor = if taken {
         work.out
             .prepare_cached(
@@ -394,10 +352,7 @@ fn stub(work: &Work<'_>, hole: &Hole) -> Result<()> {
         low + 1
     };
     if cursor >= high {
-        let why = format!(
-            "no place for a stub of session {} at {:?}",
-            hole.session, hole.seq
-        );
+        let why = format!("no place for a stub of session {} at {:?}", hole.session, hole.seq);
         return Err(StoreError::Internal(why));
     }
     work.out
@@ -427,11 +382,7 @@ pub(super) fn report(work: &mut Work<'_>) {
             work.done.complete.push(id);
         } else {
             let (events, open_end) = (stream.missing, stream.open_end);
-            work.done.damaged.push(DamagedSession {
-                id,
-                events,
-                open_end,
-            });
+            work.done.damaged.push(DamagedSession { id, events, open_end });
         }
     }
 }
@@ -445,11 +396,7 @@ pub(super) fn small(
     let tally: Tally = range::read(work.source, table, &mut |row| {
         // What does not fit is damaged, whatever the reason.
         let taken = each(work, row).is_ok_and(|rows| rows == 1);
-        Ok(if taken {
-            Verdict::Sound
-        } else {
-            Verdict::Damaged
-        })
+        Ok(if taken { Verdict::Sound } else { Verdict::Damaged })
     })?;
     work.done.tables.push(tally);
     Ok(())

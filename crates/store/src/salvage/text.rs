@@ -38,11 +38,7 @@ pub(super) fn chunks(work: &mut Work<'_>) -> Result<()> {
                  VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
             .execute((num, part, start, text, stored))?;
-        Ok(if added == 1 {
-            Verdict::Sound
-        } else {
-            Verdict::Damaged
-        })
+        Ok(if added == 1 { Verdict::Sound } else { Verdict::Damaged })
     })?;
     work.done.tables.push(tally);
     work.out.execute_batch(
@@ -83,9 +79,8 @@ pub(super) fn check(work: &mut Work<'_>) -> Result<Vec<i64>> {
         "SELECT DISTINCT entity FROM event
          WHERE text_to IS NOT NULL OR payload ->> '$.text.len' IS NOT NULL",
     )?;
-    let parts: Vec<i64> = statement
-        .query_map([], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
+    let parts: Vec<i64> =
+        statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
     let mut given_up = Vec::new();
     for part in parts {
         let text = stored(work, part)?;
@@ -101,9 +96,8 @@ pub(super) fn check(work: &mut Work<'_>) -> Result<Vec<i64>> {
 }
 
 fn stored(work: &Work<'_>, part: i64) -> Result<String> {
-    let mut statement = work
-        .out
-        .prepare_cached("SELECT text FROM chunk WHERE part = ?1 ORDER BY start")?;
+    let mut statement =
+        work.out.prepare_cached("SELECT text FROM chunk WHERE part = ?1 ORDER BY start")?;
     let rows = statement.query_map([part], |row| row.get::<_, String>(0))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
@@ -118,10 +112,7 @@ fn steps(work: &Work<'_>, part: i64) -> Result<Vec<Step>> {
     let mut rows = statement.query((part, kinds.0, kinds.1))?;
     let mut steps = Vec::new();
     while let Some(row) = rows.next()? {
-        let shown = match (
-            row.get::<_, Option<i64>>(1)?,
-            row.get::<_, Option<String>>(2)?,
-        ) {
+        let shown = match (row.get::<_, Option<i64>>(1)?, row.get::<_, Option<String>>(2)?) {
             (Some(to), _) => Some((to, None)),
             (None, Some(json)) => {
                 let head = serde_json::from_str::<Head>(&json)?;
@@ -129,10 +120,7 @@ fn steps(work: &Work<'_>, part: i64) -> Result<Vec<Step>> {
             }
             (None, None) => None,
         };
-        steps.push(Step {
-            cursor: row.get(0)?,
-            shown,
-        });
+        steps.push(Step { cursor: row.get(0)?, shown });
     }
     Ok(steps)
 }
@@ -142,9 +130,7 @@ fn holds(text: &str, step: &Step) -> bool {
         return true;
     };
     let shown = usize::try_from(*len).ok().and_then(|len| text.get(..len));
-    let same = |text: &str| {
-        hash.as_ref()
-            .is_none_or(|hash| BlobHash::of(text.as_bytes()).hex() == *hash)
-    };
+    let same =
+        |text: &str| hash.as_ref().is_none_or(|hash| BlobHash::of(text.as_bytes()).hex() == *hash);
     shown.is_some_and(same)
 }

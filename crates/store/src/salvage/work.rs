@@ -31,10 +31,7 @@ use crate::schema::MIGRATIONS;
 pub fn salvage(layout: &Layout, target: &Path, now: Millis) -> Result<Salvaged> {
     let _lock = lock_source(layout, now)?;
     let new = prepare(target)?;
-    let mut done = Salvaged {
-        data: target.to_path_buf(),
-        ..Salvaged::default()
-    };
+    let mut done = Salvaged { data: target.to_path_buf(), ..Salvaged::default() };
     let source = source::keep(layout, &new, &mut done)?;
     let file = new.database();
     drop(crate::layout::private_file(&file)?);
@@ -59,11 +56,7 @@ pub fn salvage(layout: &Layout, target: &Path, now: Millis) -> Result<Salvaged> 
     source.close()?;
     sync_dir(new.root())?;
     let seen = doctor(&new, now);
-    done.remaining = seen
-        .findings
-        .into_iter()
-        .filter(|f| f.severity == Severity::Error)
-        .collect();
+    done.remaining = seen.findings.into_iter().filter(|f| f.severity == Severity::Error).collect();
     Ok(done)
 }
 
@@ -78,18 +71,12 @@ fn lock_source(layout: &Layout, now: Millis) -> Result<Option<std::fs::File>> {
     if by.is_empty() {
         return Ok(Some(file));
     }
-    Err(StoreError::InUse {
-        file: layout.database(),
-        by,
-    })
+    Err(StoreError::InUse { file: layout.database(), by })
 }
 
 fn prepare(target: &Path) -> Result<Layout> {
     if target.exists() && fs_err::read_dir(target)?.next().is_some() {
-        return Err(StoreError::Invalid(format!(
-            "{} is not empty",
-            target.display()
-        )));
+        return Err(StoreError::Invalid(format!("{} is not empty", target.display())));
     }
     let layout = Layout::new(target);
     layout.create()?;

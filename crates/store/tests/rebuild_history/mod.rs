@@ -54,50 +54,26 @@ fn run(store: &Store, ctx: &Context, (code, a, b): Command) -> Result<()> {
     let write = |ctx: &Context, run: Box<Mutation>| store.write(ctx, run).wait();
     match code % COMMANDS {
         0 => write(&ctx, Box::new(move |tx| projects(tx, a, b))),
-        1 => write(
-            &ctx,
-            Box::new(move |tx| done(tx.create_session(&shaped(&s, a, b)))),
-        ),
-        2 => write(
-            &ctx,
-            Box::new(move |tx| done(tx.put_session(&shaped(&s, b, a)))),
-        ),
-        3 => write(
-            &ctx,
-            Box::new(move |tx| done(tx.put_message(&user(&s, &m, json!(b))))),
-        ),
-        4 | 5 => write(
-            &ctx,
-            Box::new(move |tx| done(tx.put_message(&assistant(&s, &m, json!(a))))),
-        ),
+        1 => write(&ctx, Box::new(move |tx| done(tx.create_session(&shaped(&s, a, b))))),
+        2 => write(&ctx, Box::new(move |tx| done(tx.put_session(&shaped(&s, b, a))))),
+        3 => write(&ctx, Box::new(move |tx| done(tx.put_message(&user(&s, &m, json!(b)))))),
+        4 | 5 => {
+            write(&ctx, Box::new(move |tx| done(tx.put_message(&assistant(&s, &m, json!(a))))))
+        }
         6..=12 => {
             let body = body(code.into(), b);
-            write(
-                &ctx,
-                Box::new(move |tx| done(tx.put_part(&part(&s, &m, &p, body.clone())))),
-            )
+            write(&ctx, Box::new(move |tx| done(tx.put_part(&part(&s, &m, &p, body.clone())))))
         }
         13..=15 => {
             let body = tool(b);
-            write(
-                &ctx,
-                Box::new(move |tx| done(tx.put_part(&part(&s, &m, &p, body.clone())))),
-            )
+            write(&ctx, Box::new(move |tx| done(tx.put_part(&part(&s, &m, &p, body.clone())))))
         }
         16..=18 => stream(store, &ctx, &s, &p, a, b),
         19 => edit_text(store, &ctx, &s, &p, |text| text.push_str("\u{1F426}!")),
-        20 => edit_text(store, &ctx, &s, &p, |text| {
-            text.truncate((text.len() / 2) & !1)
-        }),
+        20 => edit_text(store, &ctx, &s, &p, |text| text.truncate((text.len() / 2) & !1)),
         21 => edit_text(store, &ctx, &s, &p, |_| {}),
-        22 => write(
-            &ctx,
-            Box::new(move |tx| tx.remove_part(&sid(&s), &support::pid(&p))),
-        ),
-        23 => write(
-            &ctx,
-            Box::new(move |tx| tx.remove_message(&sid(&s), &support::mid(&m))),
-        ),
+        22 => write(&ctx, Box::new(move |tx| tx.remove_part(&sid(&s), &support::pid(&p)))),
+        23 => write(&ctx, Box::new(move |tx| tx.remove_message(&sid(&s), &support::mid(&m)))),
         24 => write(&ctx, Box::new(move |tx| sides(tx, &s, b))),
         25 | 26 => turn(store, &ctx, &s, a, b),
         27 | 28 => move_turn(store, &ctx, &s, a, b),
@@ -133,17 +109,13 @@ fn projects(tx: &Tx<'_>, a: u16, b: u16) -> Result<()> {
 fn shaped(id: &str, a: u16, b: u16) -> Session {
     let mut value = session(id);
     value.title = ["T", "", "a longer title", "%'\u{1F600}"][usize::from(b % 4)].to_owned();
-    value.project = if a.is_multiple_of(5) { "p2" } else { "p1" }
-        .parse()
-        .expect("id");
+    value.project = if a.is_multiple_of(5) { "p2" } else { "p1" }.parse().expect("id");
     value.parent = (b.is_multiple_of(3)).then(|| sid("ses_0"));
     value.path = (b.is_multiple_of(2)).then(|| "crates".to_owned());
     value.time.archived = (a.is_multiple_of(3)).then(|| 17.into());
     value.time.updated = (a % 50).into();
     if b.is_multiple_of(7) {
-        value.metadata = json!({"big": "x".repeat(usize::from(b % 9) * 1000)})
-            .as_object()
-            .cloned();
+        value.metadata = json!({"big": "x".repeat(usize::from(b % 9) * 1000)}).as_object().cloned();
     }
     value
 }
@@ -186,9 +158,7 @@ fn stream(store: &Store, ctx: &Context, s: &str, p: &str, a: u16, b: u16) -> Res
             store.write(ctx, move |tx| tx.append_text(&s, &p, &delta))
         })
         .collect();
-    tickets
-        .into_iter()
-        .try_for_each(|ticket| ticket.wait().map(drop))
+    tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop))
 }
 
 fn edit_text(
@@ -234,17 +204,12 @@ fn turn_id(s: &str, n: u16) -> TurnId {
 fn turn(store: &Store, ctx: &Context, s: &str, a: u16, b: u16) -> Result<()> {
     let m = format!("msg_{s}_turn_{}", b % 4);
     let parts = vec![text(s, &m, &format!("prt_{s}_turn_{}", b % 4), "go")];
-    let new = NewTurn {
-        id: turn_id(s, b),
-        message: user(s, &m, json!(a % 2)),
-        parts,
-    };
+    let new = NewTurn { id: turn_id(s, b), message: user(s, &m, json!(a % 2)), parts };
     let start = (sid(s), turn_id(s, b));
     store
         .write(ctx, move |tx| {
             tx.begin_turn(&new)?;
-            tx.move_turn(&start.0, &start.1, &TurnEvent::Started)
-                .map(drop)
+            tx.move_turn(&start.0, &start.1, &TurnEvent::Started).map(drop)
         })
         .wait()
 }
@@ -257,26 +222,12 @@ fn move_turn(store: &Store, ctx: &Context, s: &str, a: u16, b: u16) -> Result<()
             1 => tx.move_turn(&s, &turn, &TurnEvent::Answered).map(drop),
             2 | 3 => {
                 let (attempt, next) = (b.into(), 3.into());
-                let status = Status::Retry {
-                    attempt,
-                    message: "busy".into(),
-                    next,
-                    action: None,
-                };
+                let status = Status::Retry { attempt, message: "busy".into(), next, action: None };
                 tx.set_retry(&s, &turn, &status)
             }
             n => {
-                let outcome = if n == 4 {
-                    Outcome::Completed
-                } else {
-                    Outcome::Failed
-                };
-                let end = EndTurn {
-                    session: s.clone(),
-                    turn: turn.clone(),
-                    outcome,
-                    error: None,
-                };
+                let outcome = if n == 4 { Outcome::Completed } else { Outcome::Failed };
+                let end = EndTurn { session: s.clone(), turn: turn.clone(), outcome, error: None };
                 tx.end_turn(&end).map(drop)
             }
         })
@@ -296,16 +247,11 @@ fn request(tx: &Tx<'_>, s: &str, a: u16, b: u16) -> Result<()> {
 }
 
 fn inbox(tx: &Tx<'_>, s: &str, m: &str, p: &str, b: u16) -> Result<()> {
-    let delivery = if b.is_multiple_of(2) {
-        Delivery::Steer
-    } else {
-        Delivery::Queue
-    };
+    let delivery = if b.is_multiple_of(2) { Delivery::Steer } else { Delivery::Queue };
     if b.is_multiple_of(3) {
         return tx.promote(&sid(s), delivery, None).map(drop);
     }
-    tx.admit(&user(s, m, json!(1)), &[text(s, m, p, "steer")], delivery)
-        .map(drop)
+    tx.admit(&user(s, m, json!(1)), &[text(s, m, p, "steer")], delivery).map(drop)
 }
 
 fn share(tx: &Tx<'_>, s: &str, b: u16) -> Result<()> {
@@ -313,22 +259,11 @@ fn share(tx: &Tx<'_>, s: &str, b: u16) -> Result<()> {
         return done(tx.remove_share(&sid(s)));
     }
     let url = format!("https://example.org/{}", b % 4);
-    done(tx.put_share(
-        &sid(s),
-        &ShareRecord {
-            id: "x".into(),
-            secret: "s".into(),
-            url,
-        },
-    ))
+    done(tx.put_share(&sid(s), &ShareRecord { id: "x".into(), secret: "s".into(), url }))
 }
 
 fn approval(tx: &Tx<'_>, a: u16, b: u16) -> Result<()> {
-    let action = if b.is_multiple_of(3) {
-        Action::Deny
-    } else {
-        Action::Allow
-    };
+    let action = if b.is_multiple_of(3) { Action::Deny } else { Action::Allow };
     let rule = Rule::new("bash", ["ls *", "rm *"][usize::from(b % 2)], action);
     let project = "p1".parse().expect("id");
     done(if a.is_multiple_of(3) {

@@ -61,11 +61,7 @@ pub(crate) fn assistant(session: &str, id: &str, created: impl Into<Value>) -> M
         "modelID": "m", "providerID": "p", "mode": "build", "path": {"cwd": "/", "root": "/"},
         "cost": 0, "tokens": tokens(0)});
     let body = serde_json::from_value(body).expect("assistant");
-    Message {
-        id: mid(id),
-        session: sid(session),
-        body,
-    }
+    Message { id: mid(id), session: sid(session), body }
 }
 
 pub(crate) fn tokens(n: i64) -> Value {
@@ -74,12 +70,7 @@ pub(crate) fn tokens(n: i64) -> Value {
 
 pub(crate) fn part(session: &str, message: &str, id: &str, body: Value) -> Part {
     let body = PartBody::lenient(body).expect("part body");
-    Part {
-        id: pid(id),
-        session: sid(session),
-        message: mid(message),
-        body,
-    }
+    Part { id: pid(id), session: sid(session), message: mid(message), body }
 }
 
 pub(crate) fn text(session: &str, message: &str, id: &str, text: &str) -> Part {
@@ -99,8 +90,7 @@ pub(crate) fn with_sessions(dir: &Path, ids: &'static [&'static str]) -> Store {
     let store = open(dir);
     write(&store, move |tx| {
         tx.put_project(&project("p1"))?;
-        ids.iter()
-            .try_for_each(|id| tx.create_session(&session(id)).map(drop))
+        ids.iter().try_for_each(|id| tx.create_session(&session(id)).map(drop))
     })
     .expect("created");
     store
@@ -108,27 +98,18 @@ pub(crate) fn with_sessions(dir: &Path, ids: &'static [&'static str]) -> Store {
 
 /// The whole log.
 pub(crate) fn log(store: &Store) -> Vec<LogEvent> {
-    store
-        .read(&ctx(), |r| r.log_after(Cursor(0), 1_000_000))
-        .expect("log")
-        .events
+    store.read(&ctx(), |r| r.log_after(Cursor(0), 1_000_000)).expect("log").events
 }
 
 /// A connection beside the store's own, for looking and for damage.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "tests look at the file behind the store's back"
-)]
+#[expect(clippy::disallowed_methods, reason = "tests look at the file behind the store's back")]
 pub(crate) fn raw(dir: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(dir.join("turnstone.db")).expect("opens")
 }
 
 const TABLES: &[(&str, &str)] = &[
     ("project", "SELECT * FROM project ORDER BY 1"),
-    (
-        "project_alias",
-        "SELECT * FROM project_alias ORDER BY 1, 2, 3",
-    ),
+    ("project_alias", "SELECT * FROM project_alias ORDER BY 1, 2, 3"),
     ("session", "SELECT * FROM session ORDER BY 1"),
     ("message", "SELECT * FROM message ORDER BY 1"),
     ("part", "SELECT * FROM part ORDER BY 1"),
@@ -149,11 +130,7 @@ pub(crate) fn projections(dir: &Path) -> Vec<(&'static str, Vec<Cell>)> {
         let mut statement = conn.prepare(sql).expect("prepares");
         let width = statement.column_count();
         let rows = statement
-            .query_map([], |row| {
-                (0..width)
-                    .map(|i| row.get(i))
-                    .collect::<rusqlite::Result<_>>()
-            })
+            .query_map([], |row| (0..width).map(|i| row.get(i)).collect::<rusqlite::Result<_>>())
             .expect("queries");
         all.extend(rows.map(|row| (*table, row.expect("row"))));
     }
@@ -175,14 +152,6 @@ fn the_helpers_agree_with_each_other() {
     .expect("written");
     assert_eq!(log(&store).len(), 6);
     assert_eq!(projections(dir.path()).len(), 6);
-    assert!(
-        store
-            .read(&ctx(), |r| r.get_part(&sid("ses_x"), &pid("prt_x")))
-            .is_ok()
-    );
-    assert!(
-        store
-            .read(&ctx(), |r| r.get_message(&sid("ses_x"), &mid("msg_x")))
-            .is_ok()
-    );
+    assert!(store.read(&ctx(), |r| r.get_part(&sid("ses_x"), &pid("prt_x"))).is_ok());
+    assert!(store.read(&ctx(), |r| r.get_message(&sid("ses_x"), &mid("msg_x"))).is_ok());
 }

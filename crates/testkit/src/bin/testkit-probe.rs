@@ -22,10 +22,7 @@ type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let dir = PathBuf::from(args.next().unwrap_or_default());
-    let mut probe = Probe {
-        dir,
-        files: HashMap::new(),
-    };
+    let mut probe = Probe { dir, files: HashMap::new() };
     for step in args {
         if let Err(error) = probe.step(&step) {
             // Nothing is left to do if standard error is closed.
@@ -38,9 +35,7 @@ fn main() -> ExitCode {
 
 fn acknowledge(text: &str) -> io::Result<()> {
     // One write for one line: the text and its line feed.
-    io::stdout()
-        .lock()
-        .write_all(format!("{text}\n").as_bytes())?;
+    io::stdout().lock().write_all(format!("{text}\n").as_bytes())?;
     io::stdout().flush()
 }
 
@@ -56,16 +51,12 @@ impl Probe {
             ["open", name] => drop(self.file(name)?),
             ["write", name, offset, text] => {
                 let offset = offset.parse()?;
-                self.file(name)?
-                    .file()
-                    .write_all_at(text.as_bytes(), offset)?;
+                self.file(name)?.file().write_all_at(text.as_bytes(), offset)?;
             }
             ["fill", name, offset, len, byte] => {
                 let data = byte.repeat(len.parse()?);
                 let offset = offset.parse()?;
-                self.file(name)?
-                    .file()
-                    .write_all_at(data.as_bytes(), offset)?;
+                self.file(name)?.file().write_all_at(data.as_bytes(), offset)?;
             }
             ["put", name, text] => self.file(name)?.write_all(text.as_bytes())?,
             ["append", name, text] => {
@@ -112,15 +103,13 @@ impl Probe {
                     thread::sleep(pause);
                 }
             }
-            ["partial", text] => io::stdout()
-                .write_all(text.as_bytes())
-                .and_then(|()| io::stdout().flush())?,
+            ["partial", text] => {
+                io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush())?
+            }
             ["child", steps] => {
                 let steps = steps.split(';').map(|step| step.replace(',', ":"));
-                let status = Command::new(std::env::current_exe()?)
-                    .arg(dir)
-                    .args(steps)
-                    .status()?;
+                let status =
+                    Command::new(std::env::current_exe()?).arg(dir).args(steps).status()?;
                 if !status.success() {
                     return Err(format!("the child ended with {status}").into());
                 }
@@ -136,17 +125,10 @@ impl Probe {
         if !self.files.contains_key(name) {
             let mut options = fs::OpenOptions::new();
             let path = self.dir.join(name);
-            let file = options
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(path)?;
+            let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
             self.files.insert(name.to_owned(), file);
         }
-        self.files
-            .get_mut(name)
-            .ok_or_else(|| io::Error::other("the file is gone"))
+        self.files.get_mut(name).ok_or_else(|| io::Error::other("the file is gone"))
     }
 
     /// Threads write, sync and acknowledge at the same time, each in a file of its own.
@@ -163,9 +145,8 @@ impl Probe {
             Ok(())
         };
         thread::scope(|scope| {
-            let threads: Vec<_> = (0..count)
-                .map(|thread| scope.spawn(move || run(thread)))
-                .collect();
+            let threads: Vec<_> =
+                (0..count).map(|thread| scope.spawn(move || run(thread))).collect();
             threads
                 .into_iter()
                 .try_for_each(|thread| thread.join().map_err(|_| "a thread panicked")?)
@@ -177,10 +158,7 @@ impl Probe {
         let db = Connection::open(self.dir.join(name))?;
         db.pragma_update(None, "journal_mode", "WAL")?;
         db.pragma_update(None, "synchronous", synchronous)?;
-        db.execute(
-            "CREATE TABLE IF NOT EXISTS item (id INTEGER PRIMARY KEY, body BLOB)",
-            [],
-        )?;
+        db.execute("CREATE TABLE IF NOT EXISTS item (id INTEGER PRIMARY KEY, body BLOB)", [])?;
         let mut insert = db.prepare("INSERT INTO item (body) VALUES (randomblob(400))")?;
         for _ in 0..rows {
             let id = insert.insert([])?;

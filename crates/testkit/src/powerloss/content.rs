@@ -21,8 +21,7 @@ impl Tracker {
             Target::Outside(_) => return Ok(()),
             Target::Output => {
                 let data = request.data(1)?;
-                self.begun
-                    .insert(request.call.start, Begun::Acknowledge(data));
+                self.begun.insert(request.call.start, Begun::Acknowledge(data));
                 return Ok(());
             }
             Target::Node(node) => node,
@@ -81,14 +80,7 @@ impl Tracker {
         }
         let grows = offset + len > self.namespace.tree.size(node);
         if grows && !has("FALLOC_FL_KEEP_SIZE") {
-            self.push_on(
-                request,
-                node,
-                Operation::Resize {
-                    node,
-                    len: offset + len,
-                },
-            )?;
+            self.push_on(request, node, Operation::Resize { node, len: offset + len })?;
         }
         Ok(())
     }

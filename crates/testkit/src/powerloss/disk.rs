@@ -33,12 +33,7 @@ pub(crate) struct Disk<'a> {
 impl<'a> Disk<'a> {
     /// A disk on which all of `initial` is durable.
     pub(crate) fn new(initial: Tree, policy: Policy) -> Self {
-        Self {
-            durable: initial,
-            contents: BTreeMap::new(),
-            names: Vec::new(),
-            policy,
-        }
+        Self { durable: initial, contents: BTreeMap::new(), names: Vec::new(), policy }
     }
 
     /// Takes the next event of the run.
@@ -56,9 +51,7 @@ impl<'a> Disk<'a> {
             Operation::SyncAll => {
                 self.commit_names(|name| name.event.precedes(event.start));
                 let nodes: Vec<_> = self.contents.keys().copied().collect();
-                nodes
-                    .into_iter()
-                    .for_each(|node| self.sync_contents(node, event.start));
+                nodes.into_iter().for_each(|node| self.sync_contents(node, event.start));
             }
             Operation::Acknowledge { .. } => {}
         }
@@ -81,11 +74,7 @@ impl<'a> Disk<'a> {
         let dirs: BTreeSet<_> = changes.iter().map(|change| change.dir).collect();
         for dir in dirs {
             let changes = changes.iter().filter(|change| change.dir == dir).collect();
-            self.names.push(PendingName {
-                event,
-                dir,
-                changes,
-            });
+            self.names.push(PendingName { event, dir, changes });
         }
     }
 
@@ -93,15 +82,10 @@ impl<'a> Disk<'a> {
         let Some(pending) = self.contents.get_mut(&node) else {
             return;
         };
-        let (covered, later) = pending
-            .iter()
-            .copied()
-            .partition(|event| event.precedes(sync));
+        let (covered, later) = pending.iter().copied().partition(|event| event.precedes(sync));
         *pending = later;
         let covered: Vec<&Event> = covered;
-        covered
-            .iter()
-            .for_each(|event| self.durable.apply(&event.operation));
+        covered.iter().for_each(|event| self.durable.apply(&event.operation));
     }
 
     fn sync_names(&mut self, node: NodeId, sync: usize) {
@@ -123,22 +107,11 @@ impl<'a> Disk<'a> {
     /// commits everything up to it.
     fn horizon(&self, node: NodeId, sync: usize) -> Option<usize> {
         let covered = |event: &&Event| event.precedes(sync);
-        let names = self
-            .names
-            .iter()
-            .filter(|name| name.concerns(node))
-            .map(|name| name.event);
+        let names = self.names.iter().filter(|name| name.concerns(node)).map(|name| name.event);
         let named = names.filter(covered).map(|event| event.start).max();
         let mut size = self.durable.size(node);
         let mut grown = None;
-        for event in self
-            .contents
-            .get(&node)
-            .into_iter()
-            .flatten()
-            .copied()
-            .filter(covered)
-        {
+        for event in self.contents.get(&node).into_iter().flatten().copied().filter(covered) {
             let after = size_after(size, &event.operation);
             if after != size {
                 grown = Some(event.start);
@@ -156,9 +129,7 @@ impl<'a> Disk<'a> {
     }
 
     fn set_names(&mut self, name: &PendingName<'_>) {
-        name.changes
-            .iter()
-            .for_each(|change| self.durable.set_name(change));
+        name.changes.iter().for_each(|change| self.durable.set_name(change));
     }
 
     /// Keeps the first few of the pending name changes: of each directory, or of the one journal.
@@ -181,10 +152,7 @@ impl<'a> Disk<'a> {
                 let journal = journal(name);
                 let starts = &starts[&journal];
                 let count = keyed([seed, Salt::Names.of(journal), 0], starts.len() as u64 + 1);
-                starts
-                    .iter()
-                    .take(count as usize)
-                    .any(|start| *start == name.event.start)
+                starts.iter().take(count as usize).any(|start| *start == name.event.start)
             })
             .collect();
         kept.iter().for_each(|name| self.set_names(name));
@@ -234,10 +202,7 @@ fn tear(seed: u64, node: NodeId, base: &[u8], pending: &[&Event]) -> Vec<u8> {
     let size = sizes[keyed([seed, Salt::Size.of(id), 0], sizes.len() as u64) as usize];
 
     let mut versions: HashMap<u64, u64> = HashMap::new();
-    for sector in pending
-        .iter()
-        .flat_map(|event| sectors(&event.operation, peak))
-    {
+    for sector in pending.iter().flat_map(|event| sectors(&event.operation, peak)) {
         *versions.entry(sector).or_default() += 1;
     }
     // Some cuts come late: then most sectors have just been written.
@@ -277,11 +242,7 @@ fn extent(operation: &Operation, peak: u64) -> (u64, u64) {
 
 fn sectors(operation: &Operation, peak: u64) -> std::ops::Range<u64> {
     let (begin, end) = extent(operation, peak);
-    if begin < end {
-        begin / SECTOR..end.div_ceil(SECTOR)
-    } else {
-        0..0
-    }
+    if begin < end { begin / SECTOR..end.div_ceil(SECTOR) } else { 0..0 }
 }
 
 fn change_sector(contents: &mut [u8], operation: &Operation, sector: u64) {

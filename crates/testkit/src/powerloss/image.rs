@@ -38,19 +38,13 @@ pub struct Policy {
 
 impl Policy {
     /// Drops everything that is not sure.
-    pub const STRICT: Self = Self {
-        data: Data::DropUnsynced,
-        names: Names::Strict,
-        ignore_fsync: false,
-    };
+    pub const STRICT: Self =
+        Self { data: Data::DropUnsynced, names: Names::Strict, ignore_fsync: false };
 
     /// Keeps a part of what is not sure, drawn from `seed`.
     #[must_use]
     pub const fn torn(seed: u64) -> Self {
-        Self {
-            data: Data::Torn(seed),
-            ..Self::STRICT
-        }
+        Self { data: Data::Torn(seed), ..Self::STRICT }
     }
 
     /// The same, with a seed of its own for `point`, so that neighbours do not tear alike.
@@ -59,10 +53,7 @@ impl Policy {
             Data::DropUnsynced => self,
             Data::Torn(seed) => {
                 let mut rng = Rng::new(seed ^ (point.position as u64).rotate_left(32));
-                Self {
-                    data: Data::Torn(rng.next_u64()),
-                    ..self
-                }
+                Self { data: Data::Torn(rng.next_u64()), ..self }
             }
         }
     }
@@ -70,19 +61,13 @@ impl Policy {
     /// The same, with names kept as ext4 would.
     #[must_use]
     pub const fn ordered(self) -> Self {
-        Self {
-            names: Names::Ordered,
-            ..self
-        }
+        Self { names: Names::Ordered, ..self }
     }
 
     /// The same, with every sync ignored.
     #[must_use]
     pub const fn ignoring_fsync(self) -> Self {
-        Self {
-            ignore_fsync: true,
-            ..self
-        }
+        Self { ignore_fsync: true, ..self }
     }
 }
 
@@ -108,10 +93,7 @@ impl Image {
     /// The image cannot be written.
     pub fn at(recording: &Recording, point: &Point, policy: Policy) -> io::Result<Self> {
         let mut disk = Disk::new(recording.initial(), policy.at(point));
-        recording
-            .until(point)
-            .iter()
-            .for_each(|event| disk.take(event));
+        recording.until(point).iter().for_each(|event| disk.take(event));
         let dir = TempData::new()?;
         disk.cut().write(dir.path(), recording.volatile())?;
         Ok(Self { dir })

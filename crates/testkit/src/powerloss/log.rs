@@ -65,10 +65,7 @@ impl<'a> Log<'a> {
         let mut log = Self::default();
         let mut open: HashMap<u32, usize> = HashMap::new();
         for (index, text) in text.lines().enumerate() {
-            let line = Line {
-                number: index + 1,
-                text,
-            };
+            let line = Line { number: index + 1, text };
             log.take(&line, &mut open).ok_or_else(|| line.syntax())?;
         }
         Ok(log)
@@ -140,10 +137,7 @@ struct Line<'a> {
 
 impl Line<'_> {
     fn syntax(&self) -> RecordError {
-        RecordError::Syntax {
-            line: self.number,
-            text: self.text.chars().take(300).collect(),
-        }
+        RecordError::Syntax { line: self.number, text: self.text.chars().take(300).collect() }
     }
 }
 
@@ -172,13 +166,7 @@ mod tests {
         let log = Log::parse(text).unwrap();
         assert_eq!(
             log.edges,
-            [
-                Edge::Start(0),
-                Edge::Start(1),
-                Edge::End(1),
-                Edge::End(0),
-                Edge::Exit(8)
-            ]
+            [Edge::Start(0), Edge::Start(1), Edge::End(1), Edge::End(0), Edge::Exit(8)]
         );
         assert_eq!((log.calls[0].start, log.calls[0].end), (0, Some(3)));
         assert_eq!(log.calls[0].args, "3, \"\\x61\", 1");
@@ -203,18 +191,12 @@ mod tests {
     #[test]
     fn an_answer_with_a_comment_is_split_at_the_right_place() {
         let log = Log::parse("7  fcntl(3, F_GETFL) = 0x8002 (flags O_RDWR|O_LARGEFILE)\n").unwrap();
-        assert_eq!(
-            (log.calls[0].args.as_ref(), log.calls[0].result),
-            ("3, F_GETFL", Some(0x8002))
-        );
+        assert_eq!((log.calls[0].args.as_ref(), log.calls[0].result), ("3, F_GETFL", Some(0x8002)));
     }
 
     #[test]
     fn a_line_that_makes_no_sense_is_an_error() {
         let error = Log::parse("7  <... write resumed>) = 1\n").unwrap_err();
-        assert!(
-            matches!(error, RecordError::Syntax { line: 1, .. }),
-            "{error}"
-        );
+        assert!(matches!(error, RecordError::Syntax { line: 1, .. }), "{error}");
     }
 }

@@ -22,11 +22,7 @@ pub(crate) enum Spot {
     /// The recorded directory itself.
     Root,
     /// A name in a directory, and what it stands for, if it is taken.
-    Name {
-        dir: NodeId,
-        name: OsString,
-        node: Option<NodeId>,
-    },
+    Name { dir: NodeId, name: OsString, node: Option<NodeId> },
     /// A name in a directory that the model does not know.
     Lost(PathBuf),
 }
@@ -55,11 +51,7 @@ impl Namespace {
         let mut names = HashMap::new();
         for id in (0..tree.len()).map(NodeId) {
             if let Node::Directory(entries) = tree.node(id) {
-                names.extend(
-                    entries
-                        .iter()
-                        .map(|(name, node)| (*node, (id, name.clone()))),
-                );
+                names.extend(entries.iter().map(|(name, node)| (*node, (id, name.clone()))));
             }
         }
         Self { roots, tree, names }
@@ -89,11 +81,7 @@ impl Namespace {
 
     /// The latest path of a node.
     pub(crate) fn absolute(&self, node: NodeId) -> PathBuf {
-        self.roots
-            .first()
-            .cloned()
-            .unwrap_or_default()
-            .join(self.relative(node))
+        self.roots.first().cloned().unwrap_or_default().join(self.relative(node))
     }
 
     /// Finds what the absolute `path` means; with `follow` a link at its end is followed.
@@ -103,11 +91,7 @@ impl Namespace {
 
     fn locate_within(&self, path: &Path, follow: bool, links: u32) -> Spot {
         let path = normal(path);
-        let Some(below) = self
-            .roots
-            .iter()
-            .find_map(|root| path.strip_prefix(root).ok())
-        else {
+        let Some(below) = self.roots.iter().find_map(|root| path.strip_prefix(root).ok()) else {
             return Spot::Outside(path);
         };
         let mut spot = Spot::Root;

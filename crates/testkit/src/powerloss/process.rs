@@ -58,39 +58,17 @@ pub(crate) struct Processes {
 impl Processes {
     /// Starts with the first thread of the log, in `cwd`, with descriptor 1 as standard output.
     pub(crate) fn new(calls: &[Call<'_>], cwd: PathBuf) -> Self {
-        let output = OpenFile {
-            target: Target::Output,
-            offset: 0,
-            append: false,
-        };
-        let stdout = Descriptor {
-            file: 0,
-            close_on_exec: false,
-        };
-        let first = Process {
-            cwd,
-            descriptors: HashMap::from([(1, stdout)]),
-        };
-        let threads = calls
-            .first()
-            .map(|call| (call.thread, 0))
-            .into_iter()
-            .collect();
+        let output = OpenFile { target: Target::Output, offset: 0, append: false };
+        let stdout = Descriptor { file: 0, close_on_exec: false };
+        let first = Process { cwd, descriptors: HashMap::from([(1, stdout)]) };
+        let threads = calls.first().map(|call| (call.thread, 0)).into_iter().collect();
         let mut births: HashMap<u32, VecDeque<Birth>> = HashMap::new();
-        for call in calls
-            .iter()
-            .filter(|call| is_birth(call.name) && call.succeeded())
-        {
+        for call in calls.iter().filter(|call| is_birth(call.name) && call.succeeded()) {
             if let Some(Ok(child)) = call.result.map(u32::try_from) {
                 births.entry(child).or_default().push_back(birth(call));
             }
         }
-        Self {
-            processes: vec![first],
-            threads,
-            births,
-            files: vec![output],
-        }
+        Self { processes: vec![first], threads, births, files: vec![output] }
     }
 
     /// Makes sure `thread` is known: a child may be heard of before its parent's call returns.
@@ -135,13 +113,7 @@ impl Processes {
     pub(crate) fn open(&mut self, thread: u32, fd: i64, file: OpenFile, close_on_exec: bool) {
         self.files.push(file);
         let file = self.files.len() - 1;
-        self.process(thread).descriptors.insert(
-            fd,
-            Descriptor {
-                file,
-                close_on_exec,
-            },
-        );
+        self.process(thread).descriptors.insert(fd, Descriptor { file, close_on_exec });
     }
 
     /// Makes `new` lead to where `old` does; an unknown `old` makes `new` unknown too.
@@ -150,13 +122,7 @@ impl Processes {
         match descriptors.get(&old).copied() {
             Some(known) if old == new => drop(descriptors.insert(new, known)),
             Some(Descriptor { file, .. }) => {
-                descriptors.insert(
-                    new,
-                    Descriptor {
-                        file,
-                        close_on_exec,
-                    },
-                );
+                descriptors.insert(new, Descriptor { file, close_on_exec });
             }
             None => drop(descriptors.remove(&new)),
         }
@@ -169,9 +135,7 @@ impl Processes {
     pub(crate) fn close_range(&mut self, thread: u32, first: i64, last: i64, only_on_exec: bool) {
         let descriptors = &mut self.process(thread).descriptors;
         if only_on_exec {
-            let hit = descriptors
-                .iter_mut()
-                .filter(|(fd, _)| (first..=last).contains(*fd));
+            let hit = descriptors.iter_mut().filter(|(fd, _)| (first..=last).contains(*fd));
             hit.for_each(|(_, descriptor)| descriptor.close_on_exec = true);
         } else {
             descriptors.retain(|fd, _| !(first..=last).contains(fd));
@@ -185,9 +149,7 @@ impl Processes {
     }
 
     pub(crate) fn exec(&mut self, thread: u32) {
-        self.process(thread)
-            .descriptors
-            .retain(|_, descriptor| !descriptor.close_on_exec);
+        self.process(thread).descriptors.retain(|_, descriptor| !descriptor.close_on_exec);
     }
 }
 
@@ -203,8 +165,5 @@ fn birth(call: &Call<'_>) -> Birth {
         _ => None,
     };
     let shares = flags.is_some_and(|flags| value::has_flag(flags, "CLONE_FILES"));
-    Birth {
-        parent: call.thread,
-        shares,
-    }
+    Birth { parent: call.thread, shares }
 }

@@ -111,12 +111,7 @@ impl Recorder {
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let volatile = Volatile(vec!["-shm".to_owned()]);
-        Self {
-            root: root.into(),
-            volatile,
-            faults: None,
-            limit: Duration::from_secs(300),
-        }
+        Self { root: root.into(), volatile, faults: None, limit: Duration::from_secs(300) }
     }
 
     /// Takes files whose names end in `suffix` as volatile too: they may be mapped, and images lack
@@ -162,22 +157,13 @@ impl Recorder {
         let namespace = Namespace::new(vec![root.clone(), given], before.clone());
         let tracker = Tracker::follow(&log, namespace, cwd, self.volatile.clone())?;
 
-        let trace::Traced {
-            stdout,
-            stderr,
-            status,
-            ..
-        } = traced;
+        let trace::Traced { stdout, stderr, status, .. } = traced;
         let recording = Recording {
             before,
             after: tracker.namespace.tree,
             events: tracker.events,
             volatile: self.volatile.clone(),
-            ending: Ending {
-                stdout,
-                stderr,
-                status,
-            },
+            ending: Ending { stdout, stderr, status },
         };
         verify(&recording, &root)?;
         Ok(recording)
@@ -208,19 +194,12 @@ fn verify(recording: &Recording, root: &Path) -> Result<(), RecordError> {
     }
     // Lines that two processes write at the same moment may come through the pipe in either order.
     let mut recorded: Vec<&[u8]> = output.split(|byte| *byte == b'\n').collect();
-    let mut received: Vec<&[u8]> = recording
-        .ending
-        .stdout
-        .split(|byte| *byte == b'\n')
-        .collect();
+    let mut received: Vec<&[u8]> = recording.ending.stdout.split(|byte| *byte == b'\n').collect();
     recorded.sort_unstable();
     received.sort_unstable();
     if recorded != received {
         let received = recording.ending.stdout.len();
-        return Err(RecordError::Output {
-            recorded: output.len(),
-            received,
-        });
+        return Err(RecordError::Output { recorded: output.len(), received });
     }
     Ok(())
 }

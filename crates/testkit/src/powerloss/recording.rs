@@ -66,11 +66,7 @@ pub struct Loss {
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "power cut {} under {:?}: {}",
-            self.point, self.policy, self.reason
-        )
+        write!(f, "power cut {} under {:?}: {}", self.point, self.policy, self.reason)
     }
 }
 
@@ -120,18 +116,8 @@ impl Recording {
     /// The moment after everything.
     #[must_use]
     pub fn end(&self) -> Point {
-        let position = self
-            .events
-            .iter()
-            .map(|event| event.end)
-            .max()
-            .unwrap_or_default();
-        Point {
-            position,
-            kind: PointKind::End,
-            side: Side::After,
-            label: "the end".to_owned(),
-        }
+        let position = self.events.iter().map(|event| event.end).max().unwrap_or_default();
+        Point { position, kind: PointKind::End, side: Side::After, label: "the end".to_owned() }
     }
 
     /// Every moment before and after a sync, a change of names or an acknowledgement, in order,
@@ -148,12 +134,7 @@ impl Recording {
                     side: Side::Before,
                     label: label.clone(),
                 });
-                points.push(Point {
-                    position: event.at(),
-                    kind,
-                    side: Side::After,
-                    label,
-                });
+                points.push(Point { position: event.at(), kind, side: Side::After, label });
             }
         }
         points.push(self.end());
@@ -194,9 +175,7 @@ impl Recording {
         points: &'a [Point],
         policy: Policy,
     ) -> impl Iterator<Item = io::Result<(&'a Point, Image)>> {
-        points
-            .iter()
-            .map(move |point| Ok((point, Image::at(self, point, policy)?)))
+        points.iter().map(move |point| Ok((point, Image::at(self, point, policy)?)))
     }
 
     /// Cuts the current at each of `points` and collects where `check` fails.
@@ -217,11 +196,7 @@ impl Recording {
         for built in self.images(points, policy) {
             let (point, image) = built?;
             if let Err(reason) = check(image.path(), &self.acknowledged(point)) {
-                losses.push(Loss {
-                    point: point.clone(),
-                    policy,
-                    reason: reason.to_string(),
-                });
+                losses.push(Loss { point: point.clone(), policy, reason: reason.to_string() });
             }
         }
         Ok(losses)
@@ -236,9 +211,7 @@ impl Recording {
 
     /// The events that count at `point`.
     pub(super) fn until(&self, point: &Point) -> &[Event] {
-        let count = self
-            .events
-            .partition_point(|event| event.at() <= point.position);
+        let count = self.events.partition_point(|event| event.at() <= point.position);
         &self.events[..count]
     }
 

@@ -11,10 +11,7 @@ pub(crate) struct Request<'a> {
 
 impl<'a> Request<'a> {
     pub(crate) fn new(call: &'a Call<'a>) -> Self {
-        Self {
-            call,
-            args: value::split(&call.args),
-        }
+        Self { call, args: value::split(&call.args) }
     }
 
     /// The argument as it stands; empty if the call has fewer.
@@ -38,11 +35,8 @@ impl<'a> Request<'a> {
     /// The bytes of a buffer or of an array of buffers, as far as the call has taken them.
     pub(crate) fn data(&self, index: usize) -> Result<Vec<u8>, RecordError> {
         let token = self.text(index);
-        let decoded = if token.starts_with('[') {
-            value::vector(token)
-        } else {
-            value::bytes(token)
-        };
+        let decoded =
+            if token.starts_with('[') { value::vector(token) } else { value::bytes(token) };
         let mut data = decoded.map_err(|_| self.syntax())?;
         let taken = self.result() as usize;
         if data.len() < taken {
@@ -67,22 +61,14 @@ impl<'a> Request<'a> {
     ///
     /// It never did: whether the change took place is unknown.
     pub(crate) fn end(&self) -> Result<usize, RecordError> {
-        self.call.end.ok_or_else(|| RecordError::Unfinished {
-            call: self.call.describe(),
-        })
+        self.call.end.ok_or_else(|| RecordError::Unfinished { call: self.call.describe() })
     }
 
     pub(crate) fn syntax(&self) -> RecordError {
-        RecordError::Syntax {
-            line: self.call.line,
-            text: self.call.describe(),
-        }
+        RecordError::Syntax { line: self.call.line, text: self.call.describe() }
     }
 
     pub(crate) fn unsupported(&self, why: &'static str) -> RecordError {
-        RecordError::Unsupported {
-            call: self.call.describe(),
-            why,
-        }
+        RecordError::Unsupported { call: self.call.describe(), why }
     }
 }

@@ -40,13 +40,7 @@ impl Tracker {
     ) -> Result<Self, RecordError> {
         let processes = Processes::new(&log.calls, cwd);
         let begun = HashMap::new();
-        let mut tracker = Self {
-            namespace,
-            events: Vec::new(),
-            processes,
-            begun,
-            volatile,
-        };
+        let mut tracker = Self { namespace, events: Vec::new(), processes, begun, volatile };
         for edge in &log.edges {
             match edge {
                 Edge::Start(index) => {
@@ -135,13 +129,11 @@ impl Tracker {
             "close_range" => {
                 let last = value::number(request.text(1)).unwrap_or(i64::MAX);
                 let only_on_exec = request.has(2, "CLOSE_RANGE_CLOEXEC");
-                self.processes
-                    .close_range(thread, request.number(0)?, last, only_on_exec);
+                self.processes.close_range(thread, request.number(0)?, last, only_on_exec);
             }
             "fcntl" if request.text(1) == "F_SETFD" => {
                 let flag = request.has(2, "FD_CLOEXEC");
-                self.processes
-                    .set_close_on_exec(thread, request.number(0)?, flag);
+                self.processes.set_close_on_exec(thread, request.number(0)?, flag);
             }
             "fcntl" if request.text(1) == "F_SETFL" => {
                 if let Some(file) = self.processes.file(thread, request.number(0)?) {
@@ -164,13 +156,7 @@ impl Tracker {
     fn end(&mut self, call: &Call<'_>) -> Result<(), RecordError> {
         let thread = call.thread;
         match (self.begun.remove(&call.start), call.result) {
-            (
-                Some(Begun::Open {
-                    file,
-                    close_on_exec,
-                }),
-                Some(fd),
-            ) => {
+            (Some(Begun::Open { file, close_on_exec }), Some(fd)) => {
                 self.processes.open(thread, fd, file, close_on_exec);
                 return Ok(());
             }
@@ -193,8 +179,7 @@ impl Tracker {
                 let is_dup = call.name != "fcntl" || request.text(1).starts_with("F_DUPFD");
                 if is_dup {
                     let exec = request.has(1, "F_DUPFD_CLOEXEC") || request.has(2, "O_CLOEXEC");
-                    self.processes
-                        .duplicate(thread, request.number(0)?, request.result(), exec);
+                    self.processes.duplicate(thread, request.number(0)?, request.result(), exec);
                 }
             }
             "execve" | "execveat" => self.processes.exec(thread),
@@ -216,21 +201,9 @@ impl Tracker {
         operation: Operation,
     ) -> Result<(), RecordError> {
         self.namespace.apply(&operation);
-        let Call {
-            start,
-            thread,
-            name,
-            ..
-        } = *request.call;
+        let Call { start, thread, name, .. } = *request.call;
         let end = request.end()?;
-        self.events.push(Event {
-            start,
-            end,
-            thread,
-            call: name.to_owned(),
-            path,
-            operation,
-        });
+        self.events.push(Event { start, end, thread, call: name.to_owned(), path, operation });
         Ok(())
     }
 
@@ -254,17 +227,11 @@ impl Tracker {
         let Some(at) = at.filter(|at| request.text(*at) != "AT_FDCWD") else {
             return Ok(self.processes.cwd(thread));
         };
-        Ok(
-            match self
-                .processes
-                .file(thread, request.number(at)?)
-                .map(|file| &file.target)
-            {
-                Some(Target::Node(node)) => self.namespace.absolute(*node),
-                Some(Target::Outside(path)) => path.clone(),
-                Some(Target::Output) | None => PathBuf::from("/nowhere"),
-            },
-        )
+        Ok(match self.processes.file(thread, request.number(at)?).map(|file| &file.target) {
+            Some(Target::Node(node)) => self.namespace.absolute(*node),
+            Some(Target::Outside(path)) => path.clone(),
+            Some(Target::Output) | None => PathBuf::from("/nowhere"),
+        })
     }
 
     pub(super) fn spot(
@@ -275,16 +242,9 @@ impl Tracker {
         follow: bool,
     ) -> Result<Spot, RecordError> {
         let path = request.path(path)?;
-        let base = if path.is_absolute() {
-            PathBuf::new()
-        } else {
-            self.base(request, at)?
-        };
+        let base = if path.is_absolute() { PathBuf::new() } else { self.base(request, at)? };
         match self.namespace.locate(&base.join(path), follow) {
-            Spot::Lost(path) => Err(RecordError::Unknown {
-                path,
-                call: request.call.describe(),
-            }),
+            Spot::Lost(path) => Err(RecordError::Unknown { path, call: request.call.describe() }),
             spot @ (Spot::Outside(_) | Spot::Root | Spot::Name { .. }) => Ok(spot),
         }
     }
@@ -299,170 +259,4 @@ impl Tracker {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        fixture::TempData,
-        powerloss::{Policy, disk::Disk, tree::Tree},
-    };
-
-    /// Follows a log in which `@text@` stands for a string in escapes, from an empty directory `/r`.
-    fn follow(log: &str) -> Result<Tracker, RecordError> {
-        let escape = |text: &str| {
-            text.bytes()
-                .map(|byte| format!("\\x{byte:02x}"))
-                .collect::<String>()
-        };
-        let parts = log.split('@').enumerate();
-        let log: String = parts
-            .map(|(index, part)| match index % 2 {
-                0 => part.to_owned(),
-                _ => format!("\"{}\"", escape(part)),
-            })
-            .collect();
-        let empty = TempData::new()?;
-        let namespace = Namespace::new(vec!["/r".into()], Tree::load(empty.path())?);
-        let volatile = Volatile(vec!["-shm".to_owned()]);
-        Tracker::follow(&Log::parse(&log)?, namespace, "/".into(), volatile)
-    }
-
-    fn contents(tracker: &Tracker, path: &str) -> String {
-        let node = tracker
-            .namespace
-            .locate(&PathBuf::from("/r").join(path), true)
-            .node()
-            .unwrap();
-        String::from_utf8(tracker.namespace.tree.contents(node).to_vec()).unwrap()
-    }
-
-    #[test]
-    fn a_shared_writable_mapping_is_refused_except_of_a_volatile_file() {
-        let map = |name: &str| {
-            follow(&format!(
-                "1 openat(AT_FDCWD, @/r/{name}@, O_RDWR|O_CREAT, 0600) = 3\n\
-                 1 mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_SHARED, 3, 0) = 0x7f0000000000\n"
-            ))
-        };
-        assert!(map("db-shm").is_ok());
-        let error = map("db").err().unwrap();
-        assert!(
-            matches!(error, RecordError::SharedMapping { .. }),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_sync_that_began_before_a_write_returned_does_not_cover_it() {
-        let tracker = follow(
-            "1 clone(child_stack=0x1, flags=CLONE_VM|CLONE_FILES) = 2\n\
-             1 openat(AT_FDCWD, @/r/a@, O_WRONLY|O_CREAT, 0600) = 3\n\
-             1 pwrite64(3, @early@, 5, 0) = 5\n\
-             1 pwrite64(3, @late@, 4, 5 <unfinished ...>\n\
-             2 fsync(3 <unfinished ...>\n\
-             1 <... pwrite64 resumed>) = 4\n\
-             2 <... fsync resumed>) = 0\n",
-        )
-        .unwrap();
-        assert_eq!(contents(&tracker, "a"), "earlylate");
-        let mut initial = tracker.namespace.tree.clone();
-        let node = initial
-            .child(crate::powerloss::tree::ROOT, "a".as_ref())
-            .unwrap();
-        initial.set_contents(node, Vec::new());
-        let mut disk = Disk::new(initial, Policy::STRICT);
-        tracker.events.iter().for_each(|event| disk.take(event));
-        assert_eq!(disk.cut().contents(node), b"early");
-    }
-
-    #[test]
-    fn a_descriptor_that_another_thread_reuses_leads_to_the_new_file() {
-        let tracker = follow(
-            "1 clone3({flags=CLONE_VM|CLONE_FILES, exit_signal=0} => {parent_tid=[2]}, 88) = 2\n\
-             1 openat(AT_FDCWD, @/r/a@, O_WRONLY|O_CREAT, 0600) = 3\n\
-             2 openat(AT_FDCWD, @/r/b@, O_WRONLY|O_CREAT, 0600 <unfinished ...>\n\
-             1 close(3 <unfinished ...>\n\
-             2 <... openat resumed>) = 3\n\
-             1 <... close resumed>) = 0\n\
-             2 write(3, @text@, 4) = 4\n",
-        )
-        .unwrap();
-        assert_eq!(
-            (contents(&tracker, "a"), contents(&tracker, "b")),
-            (String::new(), "text".into())
-        );
-    }
-
-    #[test]
-    fn a_forked_child_shares_offsets_and_not_descriptors() {
-        // The child is heard of before its parent's call returns.
-        let tracker = follow(
-            "1 openat(AT_FDCWD, @/r/a@, O_RDWR|O_CREAT|O_CLOEXEC, 0600) = 3\n\
-             1 vfork( <unfinished ...>\n\
-             2 write(3, @child @, 6) = 6\n\
-             2 close(3) = 0\n\
-             2 openat(AT_FDCWD, @/r/b@, O_RDWR|O_CREAT, 0600) = 3\n\
-             1 <... vfork resumed>) = 2\n\
-             1 write(3, @parent@, 6) = 6\n\
-             2 execve(@/bin/true@, [], NULL) = 0\n\
-             2 write(3, @b@, 1) = 1\n\
-             2 +++ exited with 0 +++\n",
-        )
-        .unwrap();
-        assert_eq!(contents(&tracker, "a"), "child parent");
-        assert_eq!(contents(&tracker, "b"), "b");
-    }
-
-    #[test]
-    fn what_failed_was_injected_or_came_back_short_is_not_taken_for_done() {
-        let tracker = follow(
-            "1 openat(AT_FDCWD, @/r/no@, O_RDWR|O_CREAT, 0600) = -1 EACCES (Permission denied)\n\
-             1 openat(AT_FDCWD, @/r/a@, O_RDWR|O_CREAT, 0600) = 3\n\
-             1 write(3, @lost@, 4) = -1 ENOSPC (No space left on device) (INJECTED)\n\
-             1 writev(3, [{iov_base=@ab@, iov_len=2}, {iov_base=@cd@, iov_len=2}], 2) = 3\n\
-             1 read(0x3, 0x7f0000000000, 0x10) = 0x10\n\
-             1 lseek(3, 1, SEEK_SET) = 1\n\
-             1 write(3, @X@, 1) = 1\n\
-             1 fsync(3) = 0 (INJECTED)\n\
-             1 fsync(3) = -1 EIO (Input/output error)\n",
-        )
-        .unwrap();
-        assert_eq!(contents(&tracker, "a"), "aXc");
-        assert!(!tracker.events.iter().any(|event| event.call == "fsync"));
-        assert!(
-            tracker
-                .namespace
-                .locate("/r/no".as_ref(), true)
-                .node()
-                .is_none()
-        );
-    }
-
-    #[test]
-    fn a_write_that_never_returned_is_an_error() {
-        let error = follow(
-            "1 openat(AT_FDCWD, @/r/a@, O_RDWR|O_CREAT, 0600) = 3\n\
-             1 write(3, @text@, 4) = ?\n\
-             1 +++ killed by SIGKILL +++\n",
-        );
-        assert!(matches!(
-            error.err().unwrap(),
-            RecordError::Unfinished { .. }
-        ));
-    }
-
-    #[test]
-    fn what_is_not_modelled_is_refused() {
-        for log in [
-            "1 openat(AT_FDCWD, @/r/a@, O_WRONLY|O_CREAT|O_DSYNC, 0600) = 3\n",
-            "1 rename(@/tmp/x@, @/r/a@) = 0\n",
-            "1 link(@/tmp/x@, @/r/a@) = 0\n",
-            "7 write(1, @x@, 1) = 1\n8 write(1, @x@, 1) = 1\n",
-        ] {
-            let error = follow(log).err().unwrap();
-            assert!(
-                matches!(error, RecordError::Unsupported { .. }),
-                "{log}: {error}"
-            );
-        }
-    }
-}
+mod tests;

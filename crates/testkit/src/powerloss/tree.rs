@@ -20,9 +20,7 @@ pub(crate) struct Volatile(pub(crate) Vec<String>);
 impl Volatile {
     pub(crate) fn matches(&self, name: &OsStr) -> bool {
         let name = name.as_encoded_bytes();
-        self.0
-            .iter()
-            .any(|suffix| name.ends_with(suffix.as_bytes()))
+        self.0.iter().any(|suffix| name.ends_with(suffix.as_bytes()))
     }
 }
 
@@ -52,9 +50,7 @@ pub(crate) struct Tree {
 impl Tree {
     /// Reads the directory at `root`; sockets, pipes and devices are left out.
     pub(crate) fn load(root: &Path) -> io::Result<Self> {
-        let mut tree = Self {
-            nodes: vec![Node::Directory(BTreeMap::new())],
-        };
+        let mut tree = Self { nodes: vec![Node::Directory(BTreeMap::new())] };
         let mut inodes = HashMap::new();
         let mut todo = vec![(ROOT, root.to_owned())];
         while let Some((dir, path)) = todo.pop() {
@@ -75,11 +71,7 @@ impl Tree {
                 if meta.is_dir() {
                     todo.push((node, entry.path()));
                 }
-                tree.set_name(&NameChange {
-                    dir,
-                    name: entry.file_name(),
-                    node: Some(node),
-                });
+                tree.set_name(&NameChange { dir, name: entry.file_name(), node: Some(node) });
             }
         }
         Ok(tree)
@@ -101,8 +93,7 @@ impl Tree {
     /// Adds, empty, the nodes of `later` that this tree does not have yet.
     pub(crate) fn extend_from(&mut self, later: &Self) {
         let known = self.len();
-        self.nodes
-            .extend(later.nodes[known..].iter().map(Node::emptied));
+        self.nodes.extend(later.nodes[known..].iter().map(Node::emptied));
     }
 
     pub(crate) fn child(&self, dir: NodeId, name: &OsStr) -> Option<NodeId> {
@@ -155,12 +146,8 @@ impl Tree {
 
     /// Writes the tree into the empty directory `to`; hard links stay hard links.
     pub(crate) fn write(&self, to: &Path, volatile: &Volatile) -> io::Result<()> {
-        let mut writer = Writer {
-            tree: self,
-            volatile,
-            files: HashMap::new(),
-            above: BTreeSet::new(),
-        };
+        let mut writer =
+            Writer { tree: self, volatile, files: HashMap::new(), above: BTreeSet::new() };
         writer.directory(ROOT, to)
     }
 
@@ -237,10 +224,7 @@ impl Writer<'_> {
         let (Node::Directory(entries), true) = (self.tree.node(dir), self.above.insert(dir)) else {
             return Ok(());
         };
-        for (name, id) in entries
-            .iter()
-            .filter(|(name, _)| !self.volatile.matches(name))
-        {
+        for (name, id) in entries.iter().filter(|(name, _)| !self.volatile.matches(name)) {
             let path = to.join(name);
             match self.tree.node(*id) {
                 Node::Directory(_) => {

@@ -30,10 +30,7 @@ pub(crate) fn split(text: &str) -> Vec<&str> {
 
 /// Decodes one complete string; one that strace has cut short is refused.
 pub(crate) fn bytes(token: &str) -> Result<Vec<u8>, BadValue> {
-    let inner = token
-        .strip_prefix('"')
-        .and_then(|rest| rest.strip_suffix('"'))
-        .ok_or(BadValue)?;
+    let inner = token.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).ok_or(BadValue)?;
     let mut decoded = Vec::with_capacity(inner.len() / 4);
     for escape in inner.as_bytes().chunks(4) {
         let [b'\\', b'x', high, low] = escape else {
@@ -54,10 +51,7 @@ fn nibble(digit: u8) -> Result<u8, BadValue> {
 
 /// Decodes an array of buffers (`[{iov_base="…", iov_len=2}, …]`) into one run of bytes.
 pub(crate) fn vector(token: &str) -> Result<Vec<u8>, BadValue> {
-    let inner = token
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .ok_or(BadValue)?;
+    let inner = token.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).ok_or(BadValue)?;
     let mut joined = Vec::new();
     for element in split(inner) {
         let base = field(element, "iov_base").ok_or(BadValue)?;
@@ -74,9 +68,7 @@ pub(crate) fn field<'a>(token: &'a str, name: &str) -> Option<&'a str> {
     let inner = token.strip_prefix('{')?;
     let inner = inner.split_once(" => ").map_or(inner, |(before, _)| before);
     let inner = inner.strip_suffix('}')?;
-    split(inner)
-        .into_iter()
-        .find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+    split(inner).into_iter().find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
 }
 
 /// A number: decimal, hexadecimal or octal.
@@ -119,10 +111,7 @@ mod tests {
 
     #[test]
     fn numbers_come_in_three_bases() {
-        assert_eq!(
-            [number("10"), number("0x1f"), number("0600")],
-            [Some(10), Some(31), Some(384)]
-        );
+        assert_eq!([number("10"), number("0x1f"), number("0600")], [Some(10), Some(31), Some(384)]);
         assert_eq!(number("AT_FDCWD"), None);
     }
 }

@@ -123,14 +123,8 @@ fn check_foreign(source: &Source) -> Vec<Finding> {
     if !path.starts_with("crates/exchange/src/") || path.starts_with(FOREIGN_FOLDER) {
         return Vec::new();
     }
-    let found = source
-        .code
-        .tokens
-        .iter()
-        .filter(|token| token.text == "rusqlite");
-    found
-        .map(|token| FOREIGN.at(path, token.line, "`rusqlite` is named here"))
-        .collect()
+    let found = source.code.tokens.iter().filter(|token| token.text == "rusqlite");
+    found.map(|token| FOREIGN.at(path, token.line, "`rusqlite` is named here")).collect()
 }
 
 fn assert_tidy(check: fn(&Source) -> Vec<Finding>) {
@@ -199,10 +193,7 @@ fn an_unwrap_is_found() {
                 fn h() { c.map(Option::unwrap); d.unwrap_or(1); }\n\
                 #[cfg(test)]\nmod tests { fn i() { e.unwrap(); } }\n";
     assert_lines(&check_unwrap(&core(text)), &[1, 2, 3]);
-    assert_lines(
-        &check_unwrap(&Source::new("crates/core/tests/turn.rs", text)),
-        &[],
-    );
+    assert_lines(&check_unwrap(&Source::new("crates/core/tests/turn.rs", text)), &[]);
 }
 
 #[test]
@@ -212,10 +203,7 @@ fn an_impure_core_is_found() {
                 fn g() { vec![Instant::now()]; }\nfn h() { env!(\"A\"); }\n\
                 #[cfg(test)]\nmod tests { use std::fs; }\n";
     assert_lines(&check_pure(&core(text)), &[2, 3, 4, 5]);
-    assert_lines(
-        &check_pure(&Source::new("crates/store/src/turn.rs", text)),
-        &[],
-    );
+    assert_lines(&check_pure(&Source::new("crates/store/src/turn.rs", text)), &[]);
 }
 
 #[test]

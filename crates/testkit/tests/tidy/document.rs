@@ -12,25 +12,15 @@ const DECISION: Rule = Rule {
     remedy: "a page of docs/decisions/ has `## Context`, `## Choice`, `## What we gave up`",
 };
 
-const DOCUMENTS: [&str; 5] = [
-    "README.md",
-    "CHANGELOG.md",
-    "ARCHITECTURE.md",
-    "CONTRIBUTING.md",
-    "SHORTCOMINGS.md",
-];
+const DOCUMENTS: [&str; 5] =
+    ["README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SHORTCOMINGS.md"];
 const HEADINGS: [&str; 3] = ["## Context", "## Choice", "## What we gave up"];
 
 fn check_present(files: &[File]) -> Vec<Finding> {
-    let written = |path: &str| {
-        files
-            .iter()
-            .any(|file| file.path == path && !file.text.trim().is_empty())
-    };
+    let written =
+        |path: &str| files.iter().any(|file| file.path == path && !file.text.trim().is_empty());
     let missing = DOCUMENTS.iter().filter(|path| !written(path));
-    missing
-        .map(|path| PRESENT.at(path, 1, "it is missing or empty"))
-        .collect()
+    missing.map(|path| PRESENT.at(path, 1, "it is missing or empty")).collect()
 }
 
 /// Checks the pages; `README.md` is their table of contents, not a decision.
@@ -67,10 +57,7 @@ fn every_decision_says_what_it_cost() {
 }
 
 fn file(path: &str, text: &str) -> File {
-    File {
-        path: path.to_owned(),
-        text: text.to_owned(),
-    }
+    File { path: path.to_owned(), text: text.to_owned() }
 }
 
 #[test]
@@ -91,8 +78,5 @@ fn a_decision_without_its_cost_is_found() {
 
     assert_lines(&page(good), &[]);
     assert_lines(&page(bad), &[1]);
-    assert_lines(
-        &check_decisions(&[file("docs/decisions/README.md", "")]),
-        &[1],
-    );
+    assert_lines(&check_decisions(&[file("docs/decisions/README.md", "")]), &[1]);
 }

@@ -33,13 +33,7 @@ pub(crate) struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            file,
-            line,
-            rule,
-            what,
-            remedy,
-        } = self;
+        let Self { file, line, rule, what, remedy } = self;
         write!(out, "{file}:{line}: {rule}: {what}\n    remedy: {remedy}")
     }
 }
@@ -74,12 +68,7 @@ pub(crate) fn excuse(
 #[track_caller]
 pub(crate) fn assert_none(findings: &[Finding]) {
     let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
-    assert!(
-        lines.is_empty(),
-        "{} finding(s)\n{}",
-        lines.len(),
-        lines.join("\n")
-    );
+    assert!(lines.is_empty(), "{} finding(s)\n{}", lines.len(), lines.join("\n"));
 }
 
 /// Fails the companion test unless the sample was found guilty at exactly these lines.
@@ -89,28 +78,19 @@ pub(crate) fn assert_lines(findings: &[Finding], lines: &[usize]) {
     assert_eq!(found, lines, "{findings:#?}");
 }
 
-const SAMPLE: Rule = Rule {
-    name: "sample",
-    remedy: "none",
-};
+const SAMPLE: Rule = Rule { name: "sample", remedy: "none" };
 
 #[test]
 fn an_exception_covers_its_file_only() {
     let findings = vec![SAMPLE.at("a.rs", 3, "x"), SAMPLE.at("b.rs", 4, "x")];
-    let exceptions = [Exception {
-        file: "a.rs",
-        reason: "sample",
-    }];
+    let exceptions = [Exception { file: "a.rs", reason: "sample" }];
 
     assert_lines(&excuse(&SAMPLE, findings, &exceptions), &[4]);
 }
 
 #[test]
 fn an_exception_that_covers_nothing_is_reported() {
-    let exceptions = [Exception {
-        file: "gone.rs",
-        reason: "sample",
-    }];
+    let exceptions = [Exception { file: "gone.rs", reason: "sample" }];
 
     assert_lines(&excuse(&SAMPLE, Vec::new(), &exceptions), &[1]);
 }

@@ -20,10 +20,8 @@ const COMMAND: Rule = Rule {
     name: "one-test-command",
     remedy: "README.md says under \"Run all tests\" what .ci/run runs: `scripts/test`",
 };
-const GATE: Rule = Rule {
-    name: "all-gates",
-    remedy: "scripts/test runs every gate; put the command back",
-};
+const GATE: Rule =
+    Rule { name: "all-gates", remedy: "scripts/test runs every gate; put the command back" };
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 const HEADING: &str = "Run all tests";
@@ -42,28 +40,19 @@ const GATES: [&str; 8] = [
 
 /// Returns the lines of a TOML table, up to the next table.
 fn table<'a>(toml: &'a str, header: &str) -> Vec<&'a str> {
-    let lines = toml
-        .lines()
-        .map(str::trim)
-        .skip_while(|line| *line != header)
-        .skip(1);
+    let lines = toml.lines().map(str::trim).skip_while(|line| *line != header).skip(1);
     lines.take_while(|line| !line.starts_with('[')).collect()
 }
 
 fn check_lints(manifest: &File) -> Vec<Finding> {
-    let dev_only = ["crates/testkit/", "crates/bench/"]
-        .iter()
-        .any(|it| manifest.path.starts_with(it));
+    let dev_only =
+        ["crates/testkit/", "crates/bench/"].iter().any(|it| manifest.path.starts_with(it));
     let inherited = table(&manifest.text, "[lints]").contains(&"workspace = true");
     let own = table(&manifest.text, "[lints.rust]").contains(&"unsafe_code = \"deny\"");
     if inherited || (dev_only && own) {
         return Vec::new();
     }
-    vec![LINTS.at(
-        &manifest.path,
-        1,
-        "the crate does not take the lints of the workspace",
-    )]
+    vec![LINTS.at(&manifest.path, 1, "the crate does not take the lints of the workspace")]
 }
 
 fn check_unsafe(root: &str) -> Vec<Finding> {
@@ -109,12 +98,7 @@ fn check_command(readme: &str, ci: &str) -> Vec<Finding> {
         let what = format!("under \"{HEADING}\" stands {commands:?}, not `scripts/test` alone");
         return vec![COMMAND.at("README.md", 1, what)];
     }
-    if ci
-        .lines()
-        .filter(|line| bare(line) == "scripts/test")
-        .count()
-        != 1
-    {
+    if ci.lines().filter(|line| bare(line) == "scripts/test").count() != 1 {
         return vec![COMMAND.at(".ci/run", 1, "it does not run the documented command")];
     }
     Vec::new()
@@ -126,12 +110,8 @@ fn check_gates(script: &str) -> Vec<Finding> {
         let before = line.strip_suffix(gate);
         before.is_some_and(|before| before.is_empty() || before.starts_with("step \""))
     };
-    let missing = GATES
-        .iter()
-        .filter(|gate| !script.lines().any(|line| is_run(line, gate)));
-    missing
-        .map(|gate| GATE.at("scripts/test", 1, format!("`{gate}` does not run")))
-        .collect()
+    let missing = GATES.iter().filter(|gate| !script.lines().any(|line| is_run(line, gate)));
+    missing.map(|gate| GATE.at("scripts/test", 1, format!("`{gate}` does not run"))).collect()
 }
 
 /// Returns the content of a file the rule cannot do without.
@@ -176,21 +156,12 @@ fn the_test_command_runs_every_gate() {
 #[test]
 fn a_crate_without_lints_is_found() {
     let check = |path: &str, text: &str| {
-        check_lints(&File {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        })
+        check_lints(&File { path: path.to_owned(), text: text.to_owned() })
     };
     let own = "[lints.rust]\nunsafe_code = \"deny\"\n";
 
-    assert_lines(
-        &check("crates/core/Cargo.toml", "[lints]\nworkspace = true\n"),
-        &[],
-    );
-    assert_lines(
-        &check("crates/core/Cargo.toml", "[lints]\n[a]\nworkspace = true\n"),
-        &[1],
-    );
+    assert_lines(&check("crates/core/Cargo.toml", "[lints]\nworkspace = true\n"), &[]);
+    assert_lines(&check("crates/core/Cargo.toml", "[lints]\n[a]\nworkspace = true\n"), &[1]);
     assert_lines(&check("crates/core/Cargo.toml", own), &[1]);
     assert_lines(&check("crates/bench/Cargo.toml", own), &[]);
     assert_lines(&check("crates/bench/Cargo.toml", ""), &[1]);
@@ -217,10 +188,7 @@ fn a_command_that_differs_from_the_documented_one_is_found() {
 
     assert_lines(&check_command(readme, ci), &[]);
     assert_lines(&check_command("# A\n", ci), &[1]);
-    assert_lines(
-        &check_command(&readme.replace("scripts/test", "cargo test"), ci),
-        &[1],
-    );
+    assert_lines(&check_command(&readme.replace("scripts/test", "cargo test"), ci), &[1]);
     assert_lines(&check_command(readme, "scripts/test || true\n"), &[1]);
     assert_lines(&check_command(readme, "# scripts/test\n"), &[1]);
 }
@@ -231,8 +199,5 @@ fn a_lost_gate_is_found() {
 
     assert_lines(&check_gates(&all), &[]);
     assert_lines(&check_gates(&all.replace("cargo fmt", "# cargo fmt")), &[1]);
-    assert_lines(
-        &check_gates(&all.replace("--profile ci", "--profile ci || true")),
-        &[1],
-    );
+    assert_lines(&check_gates(&all.replace("--profile ci", "--profile ci || true")), &[1]);
 }

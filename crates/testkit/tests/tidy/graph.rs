@@ -92,10 +92,7 @@ struct Package {
 
 impl Package {
     fn line_of(&self, dependency: &str) -> usize {
-        let line = self
-            .text
-            .lines()
-            .position(|line| line.trim_start().starts_with(dependency));
+        let line = self.text.lines().position(|line| line.trim_start().starts_with(dependency));
         line.map_or(1, |index| index + 1)
     }
 }
@@ -137,11 +134,7 @@ fn workspace() -> Vec<Package> {
         .current_dir(tree::root())
         .output()
         .expect("cargo starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
     let packages = read(&metadata, |path| tree::find_text(path).unwrap_or_default());
     assert!(!packages.is_empty(), "the workspace has no packages");
@@ -155,11 +148,7 @@ fn check_direction(package: &Package) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     if package.package != package_of(&package.name) {
-        let what = format!(
-            "`{}` should be `{}`",
-            package.package,
-            package_of(&package.name)
-        );
+        let what = format!("`{}` should be `{}`", package.package, package_of(&package.name));
         findings.push(DIRECTION.at(&package.manifest, package.line_of("name"), what));
     }
     for name in ALL.iter().filter(|name| !allowed.contains(name)) {
@@ -174,20 +163,12 @@ fn check_direction(package: &Package) -> Vec<Finding> {
 
 fn check_knowledge(package: &Package) -> Vec<Finding> {
     let name = package.name.as_str();
-    let listed = FORBIDDEN
-        .iter()
-        .filter(|(crate_name, _)| *crate_name == name);
-    let confined = CONFINED
-        .iter()
-        .filter(|(_, owners)| !DEV_ONLY.contains(&name) && !owners.contains(&name));
-    let libraries: BTreeSet<&str> = listed
-        .flat_map(|(_, all)| *all)
-        .chain(confined.map(|(one, _)| one))
-        .copied()
-        .collect();
-    let used = libraries
-        .into_iter()
-        .filter(|one| package.uses.iter().any(|used| used == one));
+    let listed = FORBIDDEN.iter().filter(|(crate_name, _)| *crate_name == name);
+    let confined =
+        CONFINED.iter().filter(|(_, owners)| !DEV_ONLY.contains(&name) && !owners.contains(&name));
+    let libraries: BTreeSet<&str> =
+        listed.flat_map(|(_, all)| *all).chain(confined.map(|(one, _)| one)).copied().collect();
+    let used = libraries.into_iter().filter(|one| package.uses.iter().any(|used| used == one));
     used.map(|library| {
         let what = format!("`{}` may not know `{library}`", package.package);
         KNOWLEDGE.at(&package.manifest, package.line_of(library), what)
@@ -211,9 +192,8 @@ fn sample(name: &str, manifest: &str) -> Package {
     let names = manifest.lines().filter_map(|line| line.split_once('.'));
     let dependencies: Vec<Value> = names
         .map(|(name, _)| {
-            let (name, kind) = name
-                .strip_prefix("dev:")
-                .map_or((name, None), |it| (it, Some("dev")));
+            let (name, kind) =
+                name.strip_prefix("dev:").map_or((name, None), |it| (it, Some("dev")));
             serde_json::json!({ "name": name, "kind": kind })
         })
         .collect();
@@ -234,10 +214,7 @@ fn an_upward_dependency_is_found() {
          turnstone-testkit.workspace = true\n",
     );
     assert_lines(&check_direction(&bad), &[2, 3]);
-    assert_lines(
-        &check_direction(&sample("cli", "turnstone-bench.path")),
-        &[1],
-    );
+    assert_lines(&check_direction(&sample("cli", "turnstone-bench.path")), &[1]);
     assert_lines(&check_direction(&sample("core", "capnweb.path")), &[1]);
 }
 
@@ -248,53 +225,28 @@ fn an_unknown_crate_is_found() {
 
 #[test]
 fn a_crate_under_a_wrong_name_is_found() {
-    let bad = Package {
-        package: "store".to_owned(),
-        ..sample("store", "name = \"store\"")
-    };
+    let bad = Package { package: "store".to_owned(), ..sample("store", "name = \"store\"") };
     assert_lines(&check_direction(&bad), &[1]);
 }
 
 #[test]
 fn a_test_may_use_the_testkit() {
-    assert_lines(
-        &check_direction(&sample("core", "dev:turnstone-testkit.path")),
-        &[],
-    );
+    assert_lines(&check_direction(&sample("core", "dev:turnstone-testkit.path")), &[]);
 }
 
 #[test]
 fn forbidden_knowledge_is_found() {
-    let core = sample(
-        "core",
-        "serde.workspace\nclap.workspace\nrusqlite.workspace\n",
-    );
+    let core = sample("core", "serde.workspace\nclap.workspace\nrusqlite.workspace\n");
     assert_lines(&check_knowledge(&core), &[2, 3]);
-    assert_lines(
-        &check_knowledge(&sample("server", "axum.version\nrusqlite.version")),
-        &[2],
-    );
-    assert_lines(
-        &check_knowledge(&sample("exchange", "rusqlite.version\ntokio.version")),
-        &[2],
-    );
-    assert_lines(
-        &check_knowledge(&sample("core", "dev:tempfile.version")),
-        &[],
-    );
+    assert_lines(&check_knowledge(&sample("server", "axum.version\nrusqlite.version")), &[2]);
+    assert_lines(&check_knowledge(&sample("exchange", "rusqlite.version\ntokio.version")), &[2]);
+    assert_lines(&check_knowledge(&sample("core", "dev:tempfile.version")), &[]);
 }
 
 #[test]
 fn the_tables_name_known_crates_only() {
     let known = |name: &&str| ALL.contains(name);
-    assert!(
-        ALLOWED
-            .iter()
-            .all(|(name, uses)| known(name) && uses.iter().all(&known))
-    );
+    assert!(ALLOWED.iter().all(|(name, uses)| known(name) && uses.iter().all(&known)));
     assert!(FORBIDDEN.iter().all(|(name, _)| known(name)));
-    assert!(
-        ALL.iter()
-            .all(|name| ALLOWED.iter().any(|(listed, _)| listed == name))
-    );
+    assert!(ALL.iter().all(|name| ALLOWED.iter().any(|(listed, _)| listed == name)));
 }

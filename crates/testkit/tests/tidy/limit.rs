@@ -92,10 +92,7 @@ fn functions_are_short() {
 #[test]
 fn the_lock_file_stays_under_its_ceiling() {
     let lock = tree::find_text("Cargo.lock").expect("Cargo.lock is in the repository");
-    assert!(
-        lock.contains("[[package]]\nname = \"turnstone\"\n"),
-        "Cargo.lock is not ours"
-    );
+    assert!(lock.contains("[[package]]\nname = \"turnstone\"\n"), "Cargo.lock is not ours");
     assert_none(&check_lock(&lock));
 }
 
@@ -106,27 +103,15 @@ fn a_long_file_is_found() {
     let allowed = line.repeat(500) + &tests;
     let bad = line.repeat(501) + &tests;
 
-    assert_lines(
-        &check_file(&Source::new("crates/core/src/turn.rs", &allowed)),
-        &[],
-    );
-    assert_lines(
-        &check_file(&Source::new("crates/core/src/turn.rs", &bad)),
-        &[501],
-    );
-    assert_lines(
-        &check_file(&Source::new("crates/core/tests/turn.rs", &bad)),
-        &[],
-    );
+    assert_lines(&check_file(&Source::new("crates/core/src/turn.rs", &allowed)), &[]);
+    assert_lines(&check_file(&Source::new("crates/core/src/turn.rs", &bad)), &[501]);
+    assert_lines(&check_file(&Source::new("crates/core/tests/turn.rs", &bad)), &[]);
 }
 
 #[test]
 fn a_long_function_is_found() {
     let function = |name: &str, lines: usize| {
-        format!(
-            "    fn {name}(list: [u8; 2])\n    {{\n{}    }}\n",
-            "call();\n".repeat(lines - 3)
-        )
+        format!("    fn {name}(list: [u8; 2])\n    {{\n{}    }}\n", "call();\n".repeat(lines - 3))
     };
     let text = format!(
         "impl A {{\n{}{}    #[test]\n{}}}\ntrait B {{ fn c(); }}\n",
@@ -135,14 +120,8 @@ fn a_long_function_is_found() {
         function("exempt", 99),
     );
 
-    assert_lines(
-        &check_functions(&Source::new("crates/core/src/turn.rs", &text)),
-        &[62],
-    );
-    assert_lines(
-        &check_functions(&Source::new("crates/core/tests/turn.rs", &text)),
-        &[],
-    );
+    assert_lines(&check_functions(&Source::new("crates/core/src/turn.rs", &text)), &[62]);
+    assert_lines(&check_functions(&Source::new("crates/core/tests/turn.rs", &text)), &[]);
 }
 
 #[test]

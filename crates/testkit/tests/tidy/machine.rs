@@ -9,12 +9,8 @@ const MACHINE: Rule = Rule {
 };
 
 /// Folders that exist on somebody's machine. In pieces, so that this file passes its own rule.
-const FOLDERS: [&str; 4] = [
-    concat!("/wo", "rk/"),
-    concat!("/ro", "ot/"),
-    concat!("/Us", "ers/"),
-    concat!("/ho", "me/"),
-];
+const FOLDERS: [&str; 4] =
+    [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/Us", "ers/"), concat!("/ho", "me/")];
 
 /// The people who live in our examples.
 const PEOPLE: [&str; 2] = ["user", "ada"];
@@ -28,11 +24,8 @@ fn check(file: &File) -> Vec<Finding> {
         for folder in FOLDERS {
             let places = line.match_indices(folder).map(|(place, _)| place);
             for place in places.filter(|place| is_machine_path(line, *place, folder)) {
-                let path: String = line[place..]
-                    .chars()
-                    .take_while(|c| is_path_char(*c))
-                    .take(60)
-                    .collect();
+                let path: String =
+                    line[place..].chars().take_while(|c| is_path_char(*c)).take(60).collect();
                 findings.push(MACHINE.at(&file.path, index + 1, format!("`{path}`")));
             }
         }
@@ -46,10 +39,8 @@ fn is_machine_path(line: &str, place: usize, folder: &str) -> bool {
     // `src/x`, `https://host/x`, `~/x`, `$HOME/x`, `{root}/x` and `…*/x` go on from something.
     let absolute =
         before.is_none_or(|c| !is_path_char(c) && !matches!(c, '}' | ')' | ']' | '>' | '*'));
-    let owner: String = line[place + folder.len()..]
-        .chars()
-        .take_while(|c| is_name_char(*c))
-        .collect();
+    let owner: String =
+        line[place + folder.len()..].chars().take_while(|c| is_name_char(*c)).collect();
     let example = owner.is_empty() || PEOPLE.contains(&owner.as_str());
     absolute && !((folder == FOLDERS[2] || folder == FOLDERS[3]) && example)
 }
@@ -79,10 +70,7 @@ fn a_path_of_one_machine_is_found() {
         format!("{home}ada/project, {home}<name>, src{work}x, https://example.com{root}x"),
         format!("{{dir}}{work}x and ~{work}x"),
     ];
-    let file = File {
-        path: "docs/a.md".to_owned(),
-        text: lines.join("\n"),
-    };
+    let file = File { path: "docs/a.md".to_owned(), text: lines.join("\n") };
 
     assert_lines(&check(&file), &[1, 2, 3, 4]);
 }

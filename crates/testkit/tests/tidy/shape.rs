@@ -21,9 +21,8 @@ const TEST_NAME: Rule = Rule {
     remedy: "write a sentence: `revert_keeps_files_outside_the_worktree`",
 };
 
-const BANNED_NAMES: [&str; 9] = [
-    "utils", "helpers", "common", "misc", "manager", "base", "new", "next", "v2",
-];
+const BANNED_NAMES: [&str; 9] =
+    ["utils", "helpers", "common", "misc", "manager", "base", "new", "next", "v2"];
 
 fn check_declares(source: &Source) -> Vec<Finding> {
     if source.all_test || !matches!(source.file_name(), "lib.rs" | "mod.rs") {
@@ -89,9 +88,8 @@ fn end_of_item(source: &Source, mut index: usize, end: usize, last: &[&str]) -> 
 fn check_header(source: &Source) -> Vec<Finding> {
     let mut lines = source.text.lines().map(str::trim);
     let first = lines.find(|line| !line.is_empty() && !is_preamble(line));
-    let documented = first
-        .and_then(|line| line.strip_prefix("//!"))
-        .is_some_and(|text| !text.trim().is_empty());
+    let documented =
+        first.and_then(|line| line.strip_prefix("//!")).is_some_and(|text| !text.trim().is_empty());
     if documented {
         return Vec::new();
     }
@@ -103,13 +101,8 @@ fn is_preamble(line: &str) -> bool {
 }
 
 fn check_names(source: &Source) -> Vec<Finding> {
-    let parts = source
-        .path
-        .split('/')
-        .map(|part| part.strip_suffix(".rs").unwrap_or(part));
-    let files = parts
-        .filter(|part| BANNED_NAMES.contains(part))
-        .map(|part| (1, part));
+    let parts = source.path.split('/').map(|part| part.strip_suffix(".rs").unwrap_or(part));
+    let files = parts.filter(|part| BANNED_NAMES.contains(part)).map(|part| (1, part));
     let code = &source.code;
     let inline = (0..code.tokens.len())
         .filter(|index| code.text(*index) == "mod" && code.text(index + 2) == "{")
@@ -123,19 +116,14 @@ fn check_names(source: &Source) -> Vec<Finding> {
 
 fn check_test_names(source: &Source) -> Vec<Finding> {
     let code = &source.code;
-    let tests = code
-        .attributes()
-        .filter(|attribute| code.is_test_attribute(attribute));
+    let tests = code.attributes().filter(|attribute| code.is_test_attribute(attribute));
     tests
         .filter_map(|attribute| {
-            let function = (attribute.close..)
-                .take(99)
-                .find(|index| code.text(*index) == "fn")?;
+            let function = (attribute.close..).take(99).find(|index| code.text(*index) == "fn")?;
             let name = code.text(function + 1);
             let what = format!("`{name}` repeats that it is a test");
             let line = code.tokens[function].line;
-            name.starts_with("test_")
-                .then(|| TEST_NAME.at(&source.path, line, what))
+            name.starts_with("test_").then(|| TEST_NAME.at(&source.path, line, what))
         })
         .collect()
 }
@@ -187,10 +175,7 @@ fn a_missing_module_header_is_found() {
     assert_lines(&check("#![cfg(unix)]\n//! The turn.\n"), &[]);
     assert_lines(&check("use a::B;\n"), &[1]);
     assert_lines(&check("//!\nuse a::B;\n"), &[1]);
-    assert_lines(
-        &check("/// Documents the item, not the module.\nuse a::B;\n"),
-        &[1],
-    );
+    assert_lines(&check("/// Documents the item, not the module.\nuse a::B;\n"), &[1]);
 }
 
 #[test]
@@ -199,14 +184,8 @@ fn a_name_that_says_nothing_is_found() {
 
     assert_lines(&check("crates/core/src/utils.rs", ""), &[1]);
     assert_lines(&check("crates/core/src/common/mod.rs", ""), &[1]);
-    assert_lines(
-        &check("crates/core/src/turn.rs", "mod a;\nmod helpers { }"),
-        &[2],
-    );
-    assert_lines(
-        &check("crates/core/src/turn.rs", "fn new() { next(); }"),
-        &[],
-    );
+    assert_lines(&check("crates/core/src/turn.rs", "mod a;\nmod helpers { }"), &[2]);
+    assert_lines(&check("crates/core/src/turn.rs", "fn new() { next(); }"), &[]);
 }
 
 #[test]
@@ -215,8 +194,5 @@ fn a_test_called_test_is_found() {
                 fn test_folder() {}\n#[test]\nfn undo_restores_the_file() {}\n\
                 proptest! {\n    #[test]\n    fn test_any(a in 0..1) {}\n}\n";
 
-    assert_lines(
-        &check_test_names(&Source::new("crates/core/src/turn.rs", text)),
-        &[2, 4, 10],
-    );
+    assert_lines(&check_test_names(&Source::new("crates/core/src/turn.rs", text)), &[2, 4, 10]);
 }

@@ -122,10 +122,7 @@ fn f() {
 }"##;
     let check = |path| check(&Source::new(path, text));
 
-    assert_lines(
-        &check("crates/store/src/turn.rs"),
-        &[3, 4, 5, 6, 8, 9, 10, 11, 12, 13],
-    );
+    assert_lines(&check("crates/store/src/turn.rs"), &[3, 4, 5, 6, 8, 9, 10, 11, 12, 13]);
     assert_eq!(check("crates/exchange/src/source/opencode.rs").len(), 10);
     assert_lines(&check("crates/server/src/turn.rs"), &[]);
     assert_lines(&check("crates/store/tests/turn.rs"), &[]);

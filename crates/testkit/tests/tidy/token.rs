@@ -43,26 +43,17 @@ impl Code {
     pub(crate) fn parse(text: &str) -> Result<Self, LexError> {
         let mut tokens = Vec::new();
         flatten(TokenStream::from_str(text)?, None, &mut tokens);
-        let mut code = Self {
-            tokens,
-            tests: Vec::new(),
-        };
-        let marked: Vec<_> = code
-            .attributes()
-            .filter(|attribute| code.marks_test(attribute))
-            .collect();
-        code.tests = marked
-            .iter()
-            .map(|attribute| attribute.start..=code.end_of_item(attribute))
-            .collect();
+        let mut code = Self { tokens, tests: Vec::new() };
+        let marked: Vec<_> =
+            code.attributes().filter(|attribute| code.marks_test(attribute)).collect();
+        code.tests =
+            marked.iter().map(|attribute| attribute.start..=code.end_of_item(attribute)).collect();
         Ok(code)
     }
 
     /// Returns the text of the token at `index`, or nothing behind the last one.
     pub(crate) fn text(&self, index: usize) -> &str {
-        self.tokens
-            .get(index)
-            .map_or("", |token| token.text.as_str())
+        self.tokens.get(index).map_or("", |token| token.text.as_str())
     }
 
     /// Returns the text of the token `back` places before `index`, or nothing before the first.
@@ -72,10 +63,7 @@ impl Code {
 
     /// Tells whether the tokens from `index` on read as `pattern`.
     pub(crate) fn reads(&self, index: usize, pattern: &[&str]) -> bool {
-        pattern
-            .iter()
-            .enumerate()
-            .all(|(offset, text)| self.text(index + offset) == *text)
+        pattern.iter().enumerate().all(|(offset, text)| self.text(index + offset) == *text)
     }
 
     /// Tells whether the token at `index` is compiled for tests only.
@@ -89,12 +77,7 @@ impl Code {
             let inner = self.reads(start, &["#", "!", "["]);
             let open = if inner { start + 2 } else { start + 1 };
             let opens = self.text(start) == "#" && self.text(open) == "[";
-            opens.then(|| Attribute {
-                start,
-                open,
-                close: self.tokens[open].close,
-                inner,
-            })
+            opens.then(|| Attribute { start, open, close: self.tokens[open].close, inner })
         })
     }
 
@@ -168,13 +151,7 @@ fn flatten(stream: TokenStream, parent: Option<usize>, tokens: &mut Vec<Token>) 
         let own = tokens.len();
         let line = tree.span().start().line;
         let mut push = |text: String, line, literal, close| {
-            tokens.push(Token {
-                text,
-                line,
-                literal,
-                parent,
-                close,
-            });
+            tokens.push(Token { text, line, literal, parent, close });
         };
         match tree {
             TokenTree::Ident(ident) => push(ident.to_string(), line, false, own),
@@ -193,13 +170,7 @@ fn flatten(stream: TokenStream, parent: Option<usize>, tokens: &mut Vec<Token>) 
                 tokens[own].close = end;
                 let line = group.span_close().start().line;
                 let text = close.to_owned();
-                tokens.push(Token {
-                    text,
-                    line,
-                    literal: false,
-                    parent,
-                    close: end,
-                });
+                tokens.push(Token { text, line, literal: false, parent, close: end });
             }
         }
     }

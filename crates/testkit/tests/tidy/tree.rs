@@ -29,12 +29,7 @@ impl Source {
         let code = Code::parse(text).unwrap_or_else(|error| panic!("{path}: {error}"));
         let place = path.split('/').nth(2);
         let all_test = matches!(place, Some("tests" | "benches" | "examples"));
-        Self {
-            path: path.to_owned(),
-            text: text.to_owned(),
-            code,
-            all_test,
-        }
+        Self { path: path.to_owned(), text: text.to_owned(), code, all_test }
     }
 
     /// Returns the name of the directory of the crate: `store` for `crates/store/src/lib.rs`.
@@ -61,12 +56,7 @@ impl Source {
         let folder = folder.unwrap_or_default();
         let names = self.code.test_modules().into_iter();
         names
-            .flat_map(|name| {
-                [
-                    format!("{folder}/{name}.rs"),
-                    format!("{folder}/{name}/mod.rs"),
-                ]
-            })
+            .flat_map(|name| [format!("{folder}/{name}.rs"), format!("{folder}/{name}/mod.rs")])
             .collect()
     }
 }
@@ -81,11 +71,7 @@ pub(crate) fn files() -> Vec<File> {
     let mut found = Vec::new();
     collect(&root(), "", &mut found);
     found.sort_by(|one, other| one.path.cmp(&other.path));
-    assert!(
-        found.iter().any(|file| file.path == "Cargo.toml"),
-        "not the root: {:?}",
-        root()
-    );
+    assert!(found.iter().any(|file| file.path == "Cargo.toml"), "not the root: {:?}", root());
     found
 }
 
@@ -97,19 +83,11 @@ pub(crate) fn find_text(path: &str) -> Option<String> {
 /// Reads every Rust source file below `crates/`.
 pub(crate) fn sources() -> Vec<Source> {
     let files = files();
-    let rust = files
-        .iter()
-        .filter(|file| file.path.starts_with("crates/") && file.path.ends_with(".rs"));
-    let mut sources: Vec<Source> = rust
-        .map(|file| Source::new(&file.path, &file.text))
-        .collect();
+    let rust =
+        files.iter().filter(|file| file.path.starts_with("crates/") && file.path.ends_with(".rs"));
+    let mut sources: Vec<Source> = rust.map(|file| Source::new(&file.path, &file.text)).collect();
     mark_test_files(&mut sources);
-    assert!(
-        sources
-            .iter()
-            .any(|source| source.path.ends_with("/tidy/tree.rs")),
-        "no sources"
-    );
+    assert!(sources.iter().any(|source| source.path.ends_with("/tidy/tree.rs")), "no sources");
     sources
 }
 
@@ -143,10 +121,7 @@ fn collect(folder: &Path, prefix: &str, found: &mut Vec<File>) {
 #[test]
 fn the_file_of_a_test_module_is_test_code() {
     let mut sources = [
-        Source::new(
-            "crates/core/src/turn.rs",
-            "#[cfg(test)]\nmod tests;\nmod state;",
-        ),
+        Source::new("crates/core/src/turn.rs", "#[cfg(test)]\nmod tests;\nmod state;"),
         Source::new("crates/core/src/turn/tests.rs", "fn f() {}"),
         Source::new("crates/core/src/turn/state.rs", "fn f() {}"),
         Source::new("crates/core/tests/turn.rs", "fn f() {}"),
@@ -154,8 +129,5 @@ fn the_file_of_a_test_module_is_test_code() {
 
     mark_test_files(&mut sources);
 
-    assert_eq!(
-        sources.map(|source| source.all_test),
-        [false, true, false, true]
-    );
+    assert_eq!(sources.map(|source| source.all_test), [false, true, false, true]);
 }

@@ -1,0 +1,84 @@
+//! What every command starts from: where the data is, who acts, what time it is.
+
+use std::path::{Path, PathBuf};
+
+use turnstone_core::time::Millis;
+use turnstone_store::{Actor, Context, Layout, Options, Store};
+
+use crate::clock;
+use crate::config::{Environment, Globals};
+use crate::error::CliError;
+
+/// The program's view of its surroundings.
+pub(crate) struct App {
+    layout: Layout,
+    directory: Option<PathBuf>,
+    actor: Actor,
+}
+
+impl App {
+    /// Settles where the data is and who acts.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::NoHome`] if nobody says where the data is to be kept.
+    pub(crate) fn new(environment: Environment, globals: &Globals) -> Result<Self, CliError> {
+        let given = globals.data.clone().filter(|path| !path.as_os_str().is_empty());
+        let root = given.or(environment.data).ok_or(CliError::NoHome)?;
+        let root = match &environment.directory {
+            Some(directory) => directory.join(root),
+            None => root,
+        };
+        let named = environment.user.and_then(|name| Actor::new(name).ok());
+        Ok(Self {
+            layout: Layout::new(root),
+            directory: environment.directory,
+            actor: named.unwrap_or_else(Actor::system),
+        })
+    }
+
+    /// Where the data is.
+    pub(crate) const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Where the program was started; an error if that directory is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::NoDirectory`].
+    pub(crate) fn directory(&self) -> Result<&Path, CliError> {
+        self.directory.as_deref().ok_or(CliError::NoDirectory)
+    }
+
+    /// The present moment.
+    pub(crate) fn now(&self) -> Millis {
+        clock::now()
+    }
+
+    /// Who asks, and when.
+    pub(crate) fn context(&self) -> Context {
+        let mut ctx = Context::new(self.actor.clone(), self.now());
+        ctx.client = Some("cli".to_owned());
+        ctx
+    }
+
+    /// Opens the store.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::Open`].
+    pub(crate) fn open(&self) -> Result<Store, CliError> {
+        let mut options = Options::new(self.layout.clone(), self.now());
+        options.safety_tick = false;
+        let store = Store::open(&options)?;
+        if let Some(reason) = store.read_only() {
+            let file = self.layout.database();
+            tracing::warn!("{} is open read-only: {reason}", file.display());
+        }
+        for turn in &store.recovered().interrupted {
+            tracing::info!("turn {turn} was left running by a process that ended; closed it");
+        }
+        Ok(store)
+    }
+}

@@ -1,0 +1,50 @@
+//! The command line: every command and flag; the comments are the help people read.
+
+use clap::{Parser, Subcommand};
+
+use crate::command::{completions, db, doctor, export, import, man, search, session, stats};
+use crate::config::Globals;
+
+/// The durable memory and the undo of coding agents
+///
+/// Sessions, messages and everything agents did are kept in one local database in which nothing
+/// acknowledged is lost. Data goes to stdout, everything else to stderr; --json gives every list
+/// and every thing as JSON. An id may be cut to a beginning that no other id has.
+#[derive(Debug, Parser)]
+#[command(name = "turnstone", version, propagate_version = true, max_term_width = 100)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(after_long_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+   0  done
+   1  refused, or something needed is missing
+   2  the command line makes no sense
+   3  the output was closed early
+   4  busy or changed by somebody else: try again
+  70  a bug in turnstone: please report it";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List, show and tidy up sessions
+    #[command(subcommand, arg_required_else_help = true)]
+    Session(session::SessionCommand),
+    Search(search::SearchArgs),
+    Stats(stats::StatsArgs),
+    Import(import::ImportArgs),
+    Export(export::ExportArgs),
+    Doctor(doctor::DoctorArgs),
+    /// Look after the database
+    #[command(subcommand, arg_required_else_help = true)]
+    Db(db::DbCommand),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
+}

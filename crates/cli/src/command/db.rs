@@ -1,0 +1,217 @@
+//! `turnstone db`: the file itself.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+use turnstone_store::{Budget, Context, Sizes, Store};
+
+use crate::app::App;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::figure;
+use crate::moment;
+use crate::ui::{Column, Grid, Ui};
+
+/// Commands about the database.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DbCommand {
+    /// Print where the database is
+    #[command(after_help = "Example:\n  sqlite3 -readonly \"$(turnstone db path)\" .tables")]
+    Path,
+    Size(SizeArgs),
+    Backup(BackupArgs),
+    /// Give back the space of what is no longer needed
+    ///
+    /// Removes what deleted sessions left, images of events that later ones replaced, and values
+    /// nobody uses, and makes the file smaller. Sessions stay as they are.
+    #[command(after_help = "Example:\n  turnstone db compact")]
+    Compact,
+}
+
+/// Say what takes the space
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  turnstone db size --sessions 10")]
+pub(crate) struct SizeArgs {
+    /// Show the N largest sessions
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    sessions: usize,
+}
+
+/// Copy everything, as it is at one moment, into a new data directory
+///
+/// Works while others use the database. The copy is checked, and is used with --data DIR.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  turnstone db backup /mnt/stick/turnstone")]
+pub(crate) struct BackupArgs {
+    /// A directory that does not exist yet [default: a new one in backup/ of the data directory]
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    target: Option<PathBuf>,
+}
+
+/// Runs a command about the database.
+///
+/// # Errors
+///
+/// What the command answers.
+pub(crate) fn run(ui: &mut Ui, app: &App, command: &DbCommand) -> Result<Exit, CliError> {
+    match command {
+        DbCommand::Path => path(ui, app),
+        DbCommand::Size(args) => size(ui, app, args),
+        DbCommand::Backup(args) => backup(ui, app, args),
+        DbCommand::Compact => compact(ui, app),
+    }
+}
+
+fn path(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
+    let file = app.layout().database();
+    if ui.wants_json() {
+        ui.json(&json!({ "path": file }))?;
+    } else {
+        ui.raw(file.as_os_str().as_bytes())?;
+        ui.line("")?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn size(ui: &mut Ui, app: &App, args: &SizeArgs) -> Result<Exit, CliError> {
+    let (store, ctx) = (app.open()?, app.context());
+    let sizes = store.sizes(&ctx, args.sessions)?;
+    if ui.wants_json() {
+        ui.json(&sizes_json(&sizes))?;
+        return Ok(Exit::Ok);
+    }
+    let total = sizes.database + sizes.wal + sizes.blob_files + sizes.backups;
+    let mut grid = Grid::new(&[("", Column::Text), ("", Column::Figure)]);
+    for (name, bytes) in [
+        ("database", sizes.database),
+        ("  event log", sizes.log),
+        ("  text", sizes.text),
+        ("  values", sizes.blobs),
+        ("  tables", sizes.projections),
+        ("  search index", sizes.search),
+        ("  other", sizes.other),
+        ("  free pages", sizes.free),
+        ("write-ahead log", sizes.wal),
+        ("large values (blob/)", sizes.blob_files),
+        ("backups (backup/)", sizes.backups),
+        ("total", total),
+    ] {
+        grid.row(&[name.to_owned(), figure::size(bytes)]);
+    }
+    ui.table(&grid)?;
+    largest(ui, &store, &ctx, &sizes)?;
+    for consumer in sizes.consumers.iter().filter(|consumer| consumer.bytes > 0) {
+        let left = figure::size(consumer.bytes);
+        ui.aside(&format!("{} has {left} of the log yet to read", consumer.name));
+    }
+    if sizes.free > sizes.database / 4 {
+        ui.hint("`turnstone db compact` gives the free pages back");
+    }
+    Ok(Exit::Ok)
+}
+
+fn largest(ui: &mut Ui, store: &Store, ctx: &Context, sizes: &Sizes) -> Result<(), CliError> {
+    if sizes.sessions.is_empty() {
+        return Ok(());
+    }
+    let columns =
+        [("LARGEST SESSIONS", Column::Text), ("ABOUT", Column::Figure), ("TITLE", Column::Cut)];
+    let mut grid = Grid::new(&columns);
+    for session in &sizes.sessions {
+        let found = store.read(ctx, |r| r.find_session(&session.session))?;
+        let title = found.map_or_else(|| "(deleted)".to_owned(), |session| session.title);
+        grid.row(&[session.session.to_string(), figure::size(session.bytes), title]);
+    }
+    ui.line("")?;
+    ui.table(&grid)
+}
+
+fn sizes_json(sizes: &Sizes) -> Value {
+    let kind = |kind: &turnstone_store::KindSize| {
+        json!({
+            "kind": kind.kind.name(),
+            "rows": kind.rows,
+            "stubs": kind.stubs,
+            "bytes": kind.bytes,
+        })
+    };
+    let session = |session: &turnstone_store::SessionSize| json!({ "id": session.session, "bytes": session.bytes });
+    let consumer = |consumer: &turnstone_store::ConsumerSize| json!({ "name": consumer.name, "bytes": consumer.bytes, "resync": consumer.resync });
+    json!({
+        "database": sizes.database,
+        "wal": sizes.wal,
+        "free": sizes.free,
+        "log": sizes.log,
+        "text": sizes.text,
+        "blobs": sizes.blobs,
+        "blobFiles": sizes.blob_files,
+        "projections": sizes.projections,
+        "search": sizes.search,
+        "other": sizes.other,
+        "backups": sizes.backups,
+        "kinds": sizes.kinds.iter().map(kind).collect::<Vec<_>>(),
+        "sessions": sizes.sessions.iter().map(session).collect::<Vec<_>>(),
+        "consumers": sizes.consumers.iter().map(consumer).collect::<Vec<_>>(),
+    })
+}
+
+fn backup(ui: &mut Ui, app: &App, args: &BackupArgs) -> Result<Exit, CliError> {
+    let (store, ctx) = (app.open()?, app.context());
+    let usual = || app.layout().backups().join(moment::stamp(app.now()));
+    let target = args.target.clone().unwrap_or_else(usual);
+    let done = store.backup(&ctx, &target)?;
+    if ui.wants_json() {
+        ui.json(&json!({
+            "path": done.path,
+            "bytes": done.bytes,
+            "events": done.events,
+            "values": done.values,
+            "valueBytes": done.value_bytes,
+            "missing": done.missing,
+        }))?;
+    } else {
+        ui.raw(done.path.as_os_str().as_bytes())?;
+        ui.line("")?;
+        let size = figure::size(done.bytes + done.value_bytes);
+        ui.note(&format!(
+            "copied {} events, {size}; the copy is sound",
+            figure::count(done.events)
+        ));
+    }
+    if done.missing.is_empty() {
+        return Ok(Exit::Ok);
+    }
+    let missing = figure::counted(done.missing.len(), "large value");
+    Err(CliError::Refused {
+        what: format!("{missing} could not be copied: missing or damaged in the store itself"),
+        hint: Some("run `turnstone doctor`".to_owned()),
+    })
+}
+
+fn compact(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
+    let (store, ctx) = (app.open()?, app.context());
+    let before = store.sizes(&ctx, 0)?;
+    while !store.purge_some(&ctx, 64)? {}
+    let done = store.maintain(&ctx, Budget::unlimited())?;
+    let after = store.sizes(&ctx, 0)?;
+    let all = |sizes: &Sizes| sizes.database + sizes.wal + sizes.blob_files;
+    let (before, after) = (all(&before), all(&after));
+    if ui.wants_json() {
+        ui.json(&json!({
+            "before": before,
+            "after": after,
+            "compacted": done.compacted,
+            "freedBytes": done.freed_bytes,
+            "removedFiles": done.removed_files,
+            "finished": done.finished,
+        }))?;
+        return Ok(Exit::Ok);
+    }
+    ui.note(&format!("{} before, {} now", figure::size(before), figure::size(after)));
+    if !done.finished {
+        ui.aside("not everything was done: others use the database, try again later");
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,27 @@
+//! Hands each command what it asked for.
+
+use crate::app::App;
+use crate::args::Command;
+use crate::command::{completions, db, doctor, export, import, man, search, session, stats};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ui::Ui;
+
+/// Runs a command.
+///
+/// # Errors
+///
+/// What the command answers.
+pub(crate) fn run(ui: &mut Ui, app: &App, command: &Command) -> Result<Exit, CliError> {
+    match command {
+        Command::Session(command) => session::run(ui, app, command),
+        Command::Stats(args) => stats::run(ui, app, args),
+        Command::Doctor(args) => doctor::run(ui, app, args),
+        Command::Search(args) => search::run(ui, app, args),
+        Command::Import(args) => import::run(ui, app, args),
+        Command::Export(args) => export::run(ui, app, args),
+        Command::Db(command) => db::run(ui, app, command),
+        Command::Completions(args) => completions::run(ui, args),
+        Command::Man(args) => man::run(ui, args),
+    }
+}

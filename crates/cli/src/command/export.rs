@@ -1,0 +1,50 @@
+//! `turnstone export`: a session in OpenCode's export shape.
+
+use std::path::PathBuf;
+
+use crate::app::App;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::reference::Prefix;
+use crate::ui::{NAME, Ui, paint};
+
+/// Write a session as OpenCode's export does
+///
+/// The document is JSON, with or without --json. `turnstone import` and `opencode import` read it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  turnstone export ses_e21d > session.json\n  \
+                        turnstone export ses_e21d --sanitize -o report.json")]
+pub(crate) struct ExportArgs {
+    /// The session: its id, or a beginning no other id has
+    #[arg(value_name = "ID")]
+    session: Prefix,
+
+    /// Replace texts, paths, inputs and outputs by placeholders
+    #[arg(long)]
+    sanitize: bool,
+
+    /// Write to this file instead of stdout
+    #[arg(long, short, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    output: Option<PathBuf>,
+}
+
+/// Writes the document.
+///
+/// # Errors
+///
+/// [`CliError::Export`], or [`CliError::File`] if the file cannot be written.
+pub(crate) fn run(ui: &mut Ui, app: &App, args: &ExportArgs) -> Result<Exit, CliError> {
+    let (store, ctx) = (app.open()?, app.context());
+    let id = args.session.session(&store, &ctx)?;
+    let document = turnstone_exchange::export(&store, &ctx, &id, args.sanitize)?;
+    let Some(path) = &args.output else {
+        ui.json(&document)?;
+        return Ok(Exit::Ok);
+    };
+    let mut text = serde_json::to_vec_pretty(&document)?;
+    text.push(b'\n');
+    fs_err::write(path, text)
+        .map_err(|source| CliError::File { what: "cannot write the export".to_owned(), source })?;
+    ui.note(&format!("wrote {} to {}", paint(NAME, &id), path.display()));
+    Ok(Exit::Ok)
+}

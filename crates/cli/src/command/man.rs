@@ -1,0 +1,62 @@
+//! `turnstone man`: generated from the same definitions as the help.
+
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory;
+use clap_mangen::Man;
+
+use crate::args::Cli;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::figure;
+use crate::ui::Ui;
+
+/// Print the man page, or write one per command into a directory
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  turnstone man | man -l -\n  turnstone man ~/.local/share/man/man1"
+)]
+pub(crate) struct ManArgs {
+    /// Where to write a page for every command [default: print the main page]
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    directory: Option<PathBuf>,
+}
+
+/// Prints the main page, or writes all of them.
+///
+/// # Errors
+///
+/// [`CliError::File`] if a page cannot be written.
+pub(crate) fn run(ui: &mut Ui, args: &ManArgs) -> Result<Exit, CliError> {
+    let Some(directory) = &args.directory else {
+        ui.raw(&page(Cli::command())?)?;
+        return Ok(Exit::Ok);
+    };
+    let file = |source| CliError::File { what: "cannot write the man pages".to_owned(), source };
+    fs_err::create_dir_all(directory).map_err(file)?;
+    let mut command = Cli::command();
+    command.build();
+    let written = write_all(&command, "turnstone", directory)?;
+    ui.note(&format!("wrote {} to {}", figure::counted(written, "page"), directory.display()));
+    Ok(Exit::Ok)
+}
+
+fn page(command: clap::Command) -> Result<Vec<u8>, CliError> {
+    let mut page = Vec::new();
+    Man::new(command).render(&mut page).map_err(CliError::Output)?;
+    Ok(page)
+}
+
+/// Writes the page of a command and those of its subcommands; returns how many.
+fn write_all(command: &clap::Command, name: &str, directory: &Path) -> Result<usize, CliError> {
+    let path = directory.join(format!("{name}.1"));
+    let titled = command.clone().name(name.to_owned());
+    fs_err::write(&path, page(titled)?)
+        .map_err(|source| CliError::File { what: "cannot write a man page".to_owned(), source })?;
+    let mut written = 1;
+    let visible = command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
+    for inner in visible {
+        written += write_all(inner, &format!("{name}-{}", inner.get_name()), directory)?;
+    }
+    Ok(written)
+}

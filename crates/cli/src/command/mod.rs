@@ -1,0 +1,14 @@
+//! The commands, one module each: its flags, its one call, its words.
+
+pub(crate) mod completions;
+pub(crate) mod db;
+mod dispatch;
+pub(crate) mod doctor;
+pub(crate) mod export;
+pub(crate) mod import;
+pub(crate) mod man;
+pub(crate) mod search;
+pub(crate) mod session;
+pub(crate) mod stats;
+
+pub(crate) use dispatch::run;

@@ -1,0 +1,170 @@
+//! `turnstone search`: words in everything that was said and done.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde_json::{Value, json};
+use turnstone_store::{SearchHit, SearchKind, SearchPage, SearchQuery, Snippet};
+
+use crate::app::App;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::moment;
+use crate::reference::Prefix;
+use crate::scope;
+use crate::text;
+use crate::ui::{DIM, FOUND, HEAD, NAME, Ui, paint};
+
+/// Search titles, messages, reasoning, tools and changed paths
+///
+/// All words must occur. Quotes keep words together, a star at the end of a word stands for any
+/// ending: `turnstone search '"summer time" tid*'`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  turnstone search tide table\n  \
+                        turnstone search --project --kind tool 'cargo test'")]
+pub(crate) struct SearchArgs {
+    /// What to look for
+    #[arg(required = true)]
+    words: Vec<String>,
+
+    /// Only in the project you are in, or in the one with this id
+    #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
+    project: Option<Option<Prefix>>,
+
+    /// Only in this session
+    #[arg(long, value_name = "ID")]
+    session: Option<Prefix>,
+
+    /// Only in this kind of text; may be repeated
+    #[arg(long, short, value_name = "KIND", value_parser = kinds())]
+    kind: Vec<SearchKind>,
+
+    /// In archived sessions too
+    #[arg(long)]
+    archived: bool,
+
+    /// At most this many
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=200))]
+    limit: u32,
+
+    /// Go on where an earlier search ended
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
+}
+
+fn kinds() -> impl TypedValueParser<Value = SearchKind> {
+    PossibleValuesParser::new(SearchKind::ALL.map(SearchKind::name))
+        .try_map(|name| SearchKind::parse(&name).ok_or("no such kind"))
+}
+
+/// Prints what was found.
+///
+/// # Errors
+///
+/// What the store answers.
+pub(crate) fn run(ui: &mut Ui, app: &App, args: &SearchArgs) -> Result<Exit, CliError> {
+    let (store, ctx) = (app.open()?, app.context());
+    let mut query = SearchQuery::new(args.words.join(" "));
+    if let Some(wanted) = &args.project {
+        query.filter.project = Some(scope::project(app, &store, &ctx, wanted.as_ref())?);
+    }
+    query.filter.session =
+        args.session.as_ref().map(|prefix| prefix.session(&store, &ctx)).transpose()?;
+    query.filter.kinds.clone_from(&args.kind);
+    query.filter.archived = args.archived;
+    query.cursor.clone_from(&args.cursor);
+    query.limit = args.limit as usize;
+    let page = store.search(&ctx, &query)?;
+    if ui.wants_json() {
+        ui.json(&Value::Array(page.hits.iter().map(json).collect()))?;
+    } else {
+        print(ui, app, &page)?;
+    }
+    tell_rest(ui, args, &page);
+    Ok(Exit::Ok)
+}
+
+fn json(hit: &SearchHit) -> Value {
+    let matches: Vec<[usize; 2]> =
+        hit.snippet.matches.iter().map(|range| [range.start, range.end]).collect();
+    json!({
+        "sessionID": hit.session,
+        "title": hit.title,
+        "messageID": hit.message,
+        "partID": hit.part,
+        "kind": hit.kind.name(),
+        "time": hit.time,
+        "rank": hit.rank,
+        "snippet": hit.snippet.text,
+        "matches": matches,
+    })
+}
+
+/// Prints the hits, those of one session under its title.
+fn print(ui: &mut Ui, app: &App, page: &SearchPage) -> Result<(), CliError> {
+    let mut last = None;
+    for hit in &page.hits {
+        if last != Some(&hit.session) {
+            if last.is_some() {
+                ui.line("")?;
+            }
+            let title = paint(HEAD, text::clean_line(&hit.title));
+            ui.line(&format!("{}  {title}", paint(NAME, &hit.session)))?;
+            last = Some(&hit.session);
+        }
+        if hit.kind == SearchKind::Title {
+            continue;
+        }
+        let label = format!("{} · {}", hit.kind.name(), moment::near(hit.time.0, app.now()));
+        let room = ui.width().map(|width| width.saturating_sub(text::width(&label) + 4).max(30));
+        ui.line(&format!("  {}  {}", paint(DIM, &label), marked(&hit.snippet, room)))?;
+    }
+    Ok(())
+}
+
+/// The snippet with its matches marked, cut so that the first match stays in sight.
+fn marked(snippet: &Snippet, room: Option<usize>) -> String {
+    let text = &snippet.text;
+    let first = snippet.matches.first().map_or(0, |range| range.start);
+    let room = room.unwrap_or(usize::MAX);
+    let (mut start, mut lead) = (0, "");
+    if text::width(text) > room {
+        // A third of the room for what comes before.
+        let early = text[..first].char_indices().rev().nth(room / 3).map(|(at, _)| at);
+        if let Some(at) = early {
+            (start, lead) = (at, "…");
+        }
+    }
+    let mut line = lead.to_owned();
+    let mut left = room.saturating_sub(lead.chars().count());
+    let mut at = start;
+    let ends = snippet.matches.iter().filter(|range| range.start >= start);
+    let pieces = ends.flat_map(|range| [(range.start, false), (range.end, true)]);
+    for (end, is_match) in pieces.chain([(text.len(), false)]) {
+        let piece = text::cut(&text::clean_line(&text[at..end]), left);
+        let cut_short = text::width(&text[at..end]) > left;
+        left = left.saturating_sub(text::width(&piece));
+        line.push_str(&if is_match { paint(FOUND, piece) } else { piece });
+        if cut_short {
+            break;
+        }
+        at = end;
+    }
+    line
+}
+
+/// Says what is not on the page, and how to see it.
+fn tell_rest(ui: &mut Ui, args: &SearchArgs, page: &SearchPage) {
+    if page.hits.is_empty() {
+        let words = text::clean_line(&args.words.join(" "));
+        ui.note(&format!("nothing found for {words}"));
+    }
+    if page.capped {
+        ui.aside("there are very many matches: only the newest were ranked, add a word");
+    }
+    if page.behind > 0 {
+        ui.aside(&format!("the newest {} events are not indexed yet", page.behind));
+    }
+    if let Some(cursor) = &page.next {
+        ui.hint(&format!("there is more: repeat with `--cursor {cursor}`"));
+    }
+}

@@ -1,0 +1,48 @@
+//! The commands about sessions.
+
+use clap::Subcommand;
+use turnstone_core::id::SessionId;
+use turnstone_core::wire;
+use turnstone_store::{Context, Store};
+
+use super::{archive, delete, list, rename, show};
+use crate::app::App;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ui::Ui;
+
+/// Commands about sessions.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionCommand {
+    List(list::ListArgs),
+    Show(show::ShowArgs),
+    Rename(rename::RenameArgs),
+    Archive(archive::ArchiveArgs),
+    Unarchive(archive::UnarchiveArgs),
+    Delete(delete::DeleteArgs),
+}
+
+/// Runs a command about sessions.
+///
+/// # Errors
+///
+/// What the command answers.
+pub(crate) fn run(ui: &mut Ui, app: &App, command: &SessionCommand) -> Result<Exit, CliError> {
+    match command {
+        SessionCommand::List(args) => list::run(ui, app, args),
+        SessionCommand::Show(args) => show::run(ui, app, args),
+        SessionCommand::Rename(args) => rename::run(ui, app, args),
+        SessionCommand::Archive(args) => archive::archive(ui, app, args),
+        SessionCommand::Unarchive(args) => archive::unarchive(ui, app, args),
+        SessionCommand::Delete(args) => delete::run(ui, app, args),
+    }
+}
+
+/// A session as JSON.
+pub(super) fn info(
+    store: &Store,
+    ctx: &Context,
+    id: &SessionId,
+) -> Result<serde_json::Value, CliError> {
+    Ok(store.read(ctx, |r| Ok(wire::session_info(&r.get_session(id)?, r.session_usage(id)?)))?)
+}

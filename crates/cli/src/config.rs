@@ -1,0 +1,117 @@
+//! Settings: the flags every command has, and the only look at the environment.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use clap::{ArgAction, ColorChoice};
+use etcetera::BaseStrategy;
+
+/// Flags every command has.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Globals {
+    /// Data directory [env: TURNSTONE_DATA] [default: turnstone in the XDG data directory]
+    #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Print data as one JSON document
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Use colour: auto, always or never (NO_COLOR is honoured)
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(hide_possible_values = true, hide_default_value = true)]
+    pub(crate) color: ColorChoice,
+
+    /// Say more on stderr; repeat for more
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    /// Lay text out as for a terminal of this width
+    #[arg(long, global = true, hide = true, value_name = "COLUMNS")]
+    pub(crate) width: Option<u16>,
+}
+
+/// What the program is told by its surroundings.
+#[derive(Debug)]
+pub(crate) struct Environment {
+    /// Where it was started.
+    pub(crate) directory: Option<PathBuf>,
+    /// Who started it.
+    pub(crate) user: Option<String>,
+    /// Where data belongs when no flag says otherwise.
+    pub(crate) data: Option<PathBuf>,
+    /// The width to lay text out for when no flag says otherwise.
+    pub(crate) width: Option<u16>,
+    /// Whether a person can be asked.
+    pub(crate) can_ask: bool,
+    /// Standard output.
+    pub(crate) out: Surroundings,
+    /// Standard error.
+    pub(crate) err: Surroundings,
+}
+
+/// What a stream goes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surroundings {
+    /// A terminal.
+    pub(crate) terminal: bool,
+    /// Colours are welcome there.
+    pub(crate) colour: bool,
+}
+
+impl Environment {
+    /// Looks around, once.
+    pub(crate) fn read() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "this is the one look at the environment")]
+        let (directory, user, named, width) = {
+            let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+            let named = std::env::var_os("TURNSTONE_DATA").filter(|path| !path.is_empty());
+            let width = std::env::var("TURNSTONE_WIDTH").ok().and_then(|n| n.parse().ok());
+            (std::env::current_dir().ok(), user.ok(), named.map(PathBuf::from), width)
+        };
+        let colour = |choice| !matches!(choice, anstream::ColorChoice::Never);
+        let out = Surroundings {
+            terminal: std::io::stdout().is_terminal(),
+            colour: colour(anstream::AutoStream::choice(&std::io::stdout())),
+        };
+        let err = Surroundings {
+            terminal: std::io::stderr().is_terminal(),
+            colour: colour(anstream::AutoStream::choice(&std::io::stderr())),
+        };
+        let usual = || Some(etcetera::choose_base_strategy().ok()?.data_dir().join("turnstone"));
+        Self {
+            directory,
+            user,
+            data: named.or_else(usual),
+            width,
+            can_ask: std::io::stdin().is_terminal() && err.terminal,
+            out,
+            err,
+        }
+    }
+}
+
+/// The width of the terminal behind standard output.
+pub(crate) fn terminal_width() -> Option<usize> {
+    comfy_table::Table::new().width().map(usize::from)
+}
+
+/// Sends what the crates trace to stderr: warnings, and more for every `-v`.
+pub(crate) fn start_tracing(verbose: u8) {
+    let level = match verbose {
+        0 => tracing::Level::WARN,
+        1 => tracing::Level::INFO,
+        2 => tracing::Level::DEBUG,
+        _ => tracing::Level::TRACE,
+    };
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(level)
+        .without_time()
+        .with_target(verbose > 1)
+        .finish();
+    if tracing::subscriber::set_global_default(subscriber).is_err() {
+        tracing::debug!("tracing was started before");
+    }
+}

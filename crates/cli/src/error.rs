@@ -1,0 +1,196 @@
+//! What can go wrong, in words for people: what happened, and the command that helps.
+
+use std::io;
+use std::path::PathBuf;
+
+use turnstone_core::id::SessionId;
+use turnstone_exchange::{ExportError, SourceError};
+use turnstone_store::{OpenError, StoreError};
+
+use crate::exit::{Exit, REPORT};
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The source of an import cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The import was cut off.
+    #[error("the import stopped; what was imported until then is kept")]
+    Import(#[source] StoreError),
+    /// The session cannot be exported.
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    /// No session is called that.
+    #[error("no session begins with {0}")]
+    NoSession(String),
+    /// Several sessions are.
+    #[error("{} sessions begin with {prefix}:{}", count(*more, candidates.len()), list(candidates, *more))]
+    Ambiguous {
+        /// What was asked for.
+        prefix: String,
+        /// What it could be, with titles.
+        candidates: Vec<(SessionId, String)>,
+        /// There are more than these.
+        more: bool,
+    },
+    /// No project is called that.
+    #[error("no project begins with {0}")]
+    NoProject(String),
+    /// Several projects are.
+    #[error("several projects begin with {prefix}: {}", candidates.join(", "))]
+    AmbiguousProject {
+        /// What was asked for.
+        prefix: String,
+        /// What it could be.
+        candidates: Vec<String>,
+    },
+    /// The current directory belongs to no project.
+    #[error("{} belongs to no project", .0.display())]
+    NotInProject(PathBuf),
+    /// A deletion needs somebody's word.
+    #[error("not deleting anything without a yes")]
+    NotConfirmed,
+    /// There is no directory to work in.
+    #[error("the current directory does not exist any more")]
+    NoDirectory,
+    /// There is no home for the data.
+    #[error("cannot tell where to keep the data: there is no home directory")]
+    NoHome,
+    /// Something about the request does not fit.
+    #[error("{what}")]
+    Refused {
+        /// What is wrong.
+        what: String,
+        /// What helps.
+        hint: Option<String>,
+    },
+    /// A file could not be written or read.
+    #[error("{what}")]
+    File {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Standard output does not take any more.
+    #[error("cannot write the output")]
+    Output(#[source] io::Error),
+    /// A value of ours has no JSON form.
+    #[error("internal error: a value has no JSON form")]
+    Json(#[from] serde_json::Error),
+}
+
+fn count(more: bool, shown: usize) -> String {
+    if more { format!("more than {shown}") } else { shown.to_string() }
+}
+
+fn list(candidates: &[(SessionId, String)], more: bool) -> String {
+    let mut text = String::new();
+    for (id, title) in candidates {
+        text.push_str(&format!("\n  {id}  {}", crate::text::clean_line(title)));
+    }
+    if more {
+        text.push_str("\n  …");
+    }
+    text
+}
+
+impl CliError {
+    /// The code the program ends with.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Open(OpenError::Locked { .. }) => Exit::Conflict,
+            Self::Open(OpenError::Recovery(error))
+            | Self::Store(error)
+            | Self::Import(error)
+            | Self::Export(ExportError::Store(error)) => of_store(error),
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
+            Self::Json(_) => Exit::Bug,
+            Self::Open(_)
+            | Self::Source(_)
+            | Self::Export(_)
+            | Self::NoSession(_)
+            | Self::Ambiguous { .. }
+            | Self::NoProject(_)
+            | Self::AmbiguousProject { .. }
+            | Self::NotInProject(_)
+            | Self::NotConfirmed
+            | Self::NoDirectory
+            | Self::NoHome
+            | Self::Refused { .. }
+            | Self::File { .. }
+            | Self::Output(_) => Exit::Refused,
+        }
+    }
+
+    /// The command or step that helps.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let words = match self {
+            Self::Open(error) => error.remedy(),
+            Self::Store(error) | Self::Export(ExportError::Store(error)) => {
+                return of_store_hint(error);
+            }
+            Self::Import(error) => {
+                return of_store_hint(error).or_else(|| Some("run the import again".to_owned()));
+            }
+            Self::Source(error) => error.remedy(),
+            Self::NoSession(_) | Self::Export(_) => {
+                "`turnstone session list --all` shows every session"
+            }
+            Self::Ambiguous { .. } => "give more letters of the id",
+            Self::NoProject(_) => "`turnstone session list --all --json` names the projects",
+            Self::AmbiguousProject { .. } => "give more letters of the id",
+            Self::NotInProject(_) => "name one with --project ID",
+            Self::NotConfirmed => "`--dry-run` shows what would go, `--yes` deletes it",
+            Self::NoDirectory => "change to a directory that exists",
+            Self::NoHome => "choose a place with --data DIR or TURNSTONE_DATA",
+            Self::Refused { hint, .. } => return hint.clone(),
+            Self::Json(_) => REPORT,
+            Self::File { .. } | Self::Output(_) => return None,
+        };
+        Some(words.to_owned())
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest needs no words")]
+fn of_store(error: &StoreError) -> Exit {
+    match error {
+        StoreError::Busy(_)
+        | StoreError::InUse { .. }
+        | StoreError::Locked { .. }
+        | StoreError::Stale { .. }
+        | StoreError::Fenced(_)
+        | StoreError::Conflict { .. } => Exit::Conflict,
+        StoreError::Internal(_) => Exit::Bug,
+        _ => Exit::Refused,
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest needs no words")]
+fn of_store_hint(error: &StoreError) -> Option<String> {
+    let words = match error {
+        StoreError::NoSession(_) | StoreError::Deleted(_) => {
+            "`turnstone session list --all` shows every session"
+        }
+        StoreError::Busy(_) => "wait for the turn to end, then try again",
+        StoreError::Locked { .. } | StoreError::InUse { .. } => {
+            "end the other process or wait for it"
+        }
+        StoreError::Stale { .. } | StoreError::Fenced(_) => "look at the session, then try again",
+        StoreError::Full { .. } => "free some space and try again; nothing acknowledged is lost",
+        StoreError::Corrupt { .. } | StoreError::Poisoned { .. } | StoreError::Database { .. } => {
+            "run `turnstone doctor`"
+        }
+        StoreError::ReadOnly { .. } => "use the version of turnstone that wrote it",
+        StoreError::Internal(_) => REPORT,
+        _ => return None,
+    };
+    Some(words.to_owned())
+}

@@ -1,0 +1,175 @@
+//! The screen: what commands say, where it goes, and how errors are told.
+
+use std::error::Error as _;
+use std::io::{self, BufRead, Write};
+
+use clap::ColorChoice;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::Value;
+
+use super::stream::Stream;
+use super::style::{BAD, DIM, GOOD, paint};
+use super::table::Grid;
+use crate::config::{self, Environment, Globals};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::text;
+
+/// Both streams, and how to lay text out for them.
+pub(crate) struct Ui {
+    out: Stream,
+    err: Stream,
+    json: bool,
+    width: Option<usize>,
+    can_ask: bool,
+    bars: bool,
+}
+
+impl Ui {
+    /// The streams as the environment and the flags want them.
+    pub(crate) fn new(environment: &Environment, globals: &Globals) -> Self {
+        let colour = |auto: bool| match globals.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => auto,
+        };
+        let terminal = environment.out.terminal;
+        let told = globals.width.or(environment.width).map(usize::from);
+        Self {
+            out: Stream::new(Box::new(io::stdout()), colour(environment.out.colour)),
+            err: Stream::new(Box::new(io::stderr()), colour(environment.err.colour)),
+            json: globals.json,
+            width: told.or_else(|| config::terminal_width().filter(|_| terminal)),
+            can_ask: environment.can_ask,
+            bars: environment.err.terminal,
+        }
+    }
+
+    /// True if data is wanted as JSON.
+    pub(crate) const fn wants_json(&self) -> bool {
+        self.json
+    }
+
+    /// A progress bar on stderr; it is not there unless that is a terminal.
+    pub(crate) fn bar(&self, template: &str) -> ProgressBar {
+        let target = match self.bars {
+            true => ProgressDrawTarget::stderr(),
+            false => ProgressDrawTarget::hidden(),
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
+        match ProgressStyle::with_template(template) {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        }
+    }
+
+    /// The columns to lay text out for; none if the output is not read on a terminal.
+    pub(crate) const fn width(&self) -> Option<usize> {
+        self.width
+    }
+
+    /// Prints a line of data.
+    pub(crate) fn line(&mut self, text: &str) -> Result<(), CliError> {
+        let written = self.out.push(text).and_then(|()| self.out.push("\n"));
+        written.map_err(CliError::Output)
+    }
+
+    /// Prints bytes of data as they are.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), CliError> {
+        self.out.raw(bytes).map_err(CliError::Output)
+    }
+
+    /// Prints a table.
+    pub(crate) fn table(&mut self, grid: &Grid) -> Result<(), CliError> {
+        let lines = grid.render(self.width, self.out.colour);
+        lines.iter().try_for_each(|line| self.line(line))
+    }
+
+    /// Prints the one JSON document.
+    pub(crate) fn json(&mut self, value: &Value) -> Result<(), CliError> {
+        let mut text = serde_json::to_vec_pretty(value)?;
+        text.push(b'\n');
+        self.raw(&text)
+    }
+
+    /// Says something that is not data.
+    pub(crate) fn note(&mut self, text: &str) {
+        // Nobody is left to tell if this fails; the command goes on.
+        drop(self.out.flush());
+        drop(self.err.push(text).and_then(|()| self.err.push("\n")));
+        drop(self.err.flush());
+    }
+
+    /// Says something that can be skipped.
+    pub(crate) fn aside(&mut self, text: &str) {
+        self.note(&paint(DIM, text));
+    }
+
+    /// Says which command helps.
+    pub(crate) fn hint(&mut self, text: &str) {
+        self.note(&format!("{} {text}", paint(GOOD, "hint:")));
+    }
+
+    /// Asks a question that is answered with yes or no; no terminal means no.
+    pub(crate) fn confirm(&mut self, question: &str) -> Result<bool, CliError> {
+        if !self.can_ask {
+            return Ok(false);
+        }
+        drop(self.out.flush());
+        drop(self.err.push(&format!("{question} [y/N] ")).and_then(|()| self.err.flush()));
+        let mut answer = String::new();
+        let read = io::stdin().lock().read_line(&mut answer);
+        read.map_err(|source| CliError::File {
+            what: "cannot read the answer".to_owned(),
+            source,
+        })?;
+        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    }
+
+    /// Writes out what has gathered.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::Output`].
+    pub(crate) fn finish(&mut self) -> Result<(), CliError> {
+        self.out.flush().map_err(CliError::Output)
+    }
+
+    /// Tells an error with its causes and the command that helps.
+    pub(crate) fn fail(&mut self, error: &CliError) -> Exit {
+        let exit = error.exit();
+        if exit == Exit::BrokenPipe {
+            return exit;
+        }
+        self.note(&format!("{} {}", paint(BAD, "error:"), text::clean_block(&error.to_string())));
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            self.note(&format!("  {}", text::clean_block(&inner.to_string())));
+            cause = inner.source();
+        }
+        if let Some(hint) = error.hint() {
+            self.hint(&hint);
+        }
+        exit
+    }
+}
+
+/// Shows help, the version, or what is wrong with the command line.
+pub(crate) fn show_usage(environment: &Environment, error: &clap::Error) -> Exit {
+    let told = error.render();
+    let (mut stream, exit) = if error.use_stderr() {
+        (Stream::new(Box::new(io::stderr()), environment.err.colour), Exit::Usage)
+    } else {
+        (Stream::new(Box::new(io::stdout()), environment.out.colour), Exit::Ok)
+    };
+    let written = stream.push(&told.ansi().to_string()).and_then(|()| stream.flush());
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
+        Err(_) | Ok(()) => exit,
+    }
+}
+
+/// Says a last thing before the program ends; whether anybody hears it does not matter.
+pub(crate) fn last_words(text: &str) {
+    drop(io::stderr().lock().write_all(text.as_bytes()));
+}

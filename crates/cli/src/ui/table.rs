@@ -1,0 +1,139 @@
+//! Tables that fit the terminal: one column gives way, the others stay whole.
+
+use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, TableStyle};
+
+use crate::text;
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    /// Text, always shown whole.
+    Text,
+    /// Text that is cut where the terminal is too narrow.
+    Cut,
+    /// Figures, set to the right.
+    Figure,
+}
+
+/// The least a column is cut to.
+const LEAST: usize = 12;
+/// Columns between two columns.
+const GAP: usize = 2;
+
+/// Rows of text under headings.
+pub(crate) struct Grid {
+    columns: Vec<Column>,
+    heads: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    /// A table with these columns; headings may be empty.
+    pub(crate) fn new(columns: &[(&'static str, Column)]) -> Self {
+        Self {
+            columns: columns.iter().map(|column| column.1).collect(),
+            heads: columns.iter().map(|column| column.0).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row; every text is made harmless.
+    pub(crate) fn row<const N: usize>(&mut self, cells: &[String; N]) {
+        self.rows.push(cells.iter().map(|cell| text::clean_line(cell)).collect());
+    }
+
+    /// The lines of the table, not wider than `width` as far as its fixed columns allow.
+    pub(super) fn render(&self, width: Option<usize>, colour: bool) -> Vec<String> {
+        let mut rows = self.rows.clone();
+        if let Some(width) = width {
+            self.fit(&mut rows, width);
+        }
+        let mut table = Table::new();
+        table.load_style(TableStyle::new());
+        table.set_content_arrangement(ContentArrangement::Disabled);
+        if colour {
+            table.enforce_styling();
+        } else {
+            table.force_no_tty();
+        }
+        if self.heads.iter().any(|head| !head.is_empty()) {
+            let head = |text: &&str| Cell::new(text).add_attribute(Attribute::Bold);
+            table.set_header(self.heads.iter().map(head).collect::<Vec<_>>());
+        }
+        for row in rows {
+            table.add_row(row);
+        }
+        for (index, kind) in self.columns.iter().enumerate() {
+            let Some(column) = table.column_mut(index) else {
+                continue;
+            };
+            let last = index + 1 == self.columns.len();
+            column.set_padding((0, if last { 0 } else { GAP as u16 }));
+            if *kind == Column::Figure {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        table.trim_fmt().lines().map(str::to_owned).collect()
+    }
+
+    /// Cuts the columns that may be cut, the widest first, until the table fits.
+    fn fit(&self, rows: &mut [Vec<String>], width: usize) {
+        let mut widths: Vec<usize> = self.heads.iter().map(|head| text::width(head)).collect();
+        for row in rows.iter() {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(text::width(cell));
+            }
+        }
+        let gaps = GAP * widths.len().saturating_sub(1);
+        let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
+        while excess > 0 {
+            let open =
+                |index: &usize| self.columns[*index] == Column::Cut && widths[*index] > LEAST;
+            let widest = (0..widths.len()).filter(open).max_by_key(|index| widths[*index]);
+            let Some(index) = widest else { break };
+            widths[index] -= 1;
+            excess -= 1;
+        }
+        for row in rows {
+            for (index, cell) in row.iter_mut().enumerate() {
+                if self.columns[index] == Column::Cut {
+                    *cell = text::cut(cell, widths[index]);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid() -> Grid {
+        let mut grid =
+            Grid::new(&[("ID", Column::Text), ("SIZE", Column::Figure), ("TITLE", Column::Cut)]);
+        grid.row(&["ses_one".into(), "1".into(), "A title that goes on and on".into()]);
+        grid.row(&["ses_b".into(), "12,345".into(), "B\u{1b}[1m".into()]);
+        grid
+    }
+
+    #[test]
+    fn a_table_fits_the_width_and_is_whole_without_one() {
+        assert_eq!(
+            grid().render(None, false),
+            [
+                "ID         SIZE  TITLE",
+                "ses_one       1  A title that goes on and on",
+                "ses_b    12,345  B␛[1m",
+            ]
+        );
+        let narrow = grid().render(Some(34), false);
+        assert_eq!(narrow[1], "ses_one       1  A title that goe…");
+        assert!(narrow.iter().all(|line| text::width(line) <= 34), "{narrow:?}");
+    }
+
+    #[test]
+    fn a_table_that_cannot_fit_keeps_its_fixed_columns() {
+        let tiny = grid().render(Some(5), false);
+        assert_eq!(tiny[1], "ses_one       1  A title tha…");
+    }
+}

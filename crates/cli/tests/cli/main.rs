@@ -1,0 +1,10 @@
+//! The program as people and scripts use it, run on a data directory filled through the store.
+
+mod case;
+mod db;
+mod doctor;
+mod exchange;
+mod program;
+mod search;
+mod session;
+mod stats;

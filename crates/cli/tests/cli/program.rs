@@ -1,0 +1,204 @@
+//! The program as a whole: help, exit codes, colours, completions, man pages.
+
+use std::process::{Command, Stdio};
+
+use insta::assert_snapshot;
+
+use crate::case::{Case, read};
+
+/// Every command that has no commands of its own.
+const LEAVES: &[&[&str]] = &[
+    &["session", "list"],
+    &["session", "show"],
+    &["session", "rename"],
+    &["session", "archive"],
+    &["session", "unarchive"],
+    &["session", "delete"],
+    &["search"],
+    &["stats"],
+    &["import"],
+    &["export"],
+    &["doctor"],
+    &["db", "path"],
+    &["db", "size"],
+    &["db", "backup"],
+    &["db", "compact"],
+    &["completions"],
+    &["man"],
+];
+
+#[test]
+fn the_help_names_every_command() {
+    let case = Case::empty();
+    let ran = case.run(&["-h"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_snapshot!(ran.out, @r"
+    The durable memory and the undo of coding agents
+
+    Usage: turnstone [OPTIONS] <COMMAND>
+
+    Commands:
+      session      List, show and tidy up sessions
+      search       Search titles, messages, reasoning, tools and changed paths
+      stats        Count sessions, tokens, costs, models and tools
+      import       Take over sessions of OpenCode
+      export       Write a session as OpenCode's export does
+      doctor       Check the data directory and the database
+      db           Look after the database
+      completions  Print completions for a shell
+      man          Print the man page, or write one per command into a directory
+      help         Print this message or the help of the given subcommand(s)
+
+    Options:
+      -h, --help     Print help (see more with '--help')
+      -V, --version  Print version
+
+    Global options:
+          --data <DIR>    Data directory [env: TURNSTONE_DATA] [default: turnstone in the XDG data
+                          directory]
+          --json          Print data as one JSON document
+          --color <WHEN>  Use colour: auto, always or never (NO_COLOR is honoured)
+      -v, --verbose...    Say more on stderr; repeat for more
+    ");
+    assert!(case.run(&["--help"]).out.contains("70  a bug in turnstone: please report it"));
+}
+
+#[test]
+fn every_command_says_what_it_does_and_shows_an_example() {
+    let case = Case::empty();
+    for leaf in LEAVES {
+        let ran = case.run(&[leaf, &["--help"][..]].concat());
+        let first = ran.out.lines().next().unwrap_or_default();
+        assert!(
+            first.len() > 10 && !first.ends_with('.') && !first.starts_with("Usage"),
+            "{leaf:?}: {first}"
+        );
+        assert!(ran.out.contains("Example"), "{leaf:?} has no example");
+        assert!(ran.out.contains(&format!("turnstone {}", leaf.join(" "))), "{leaf:?}");
+        assert!(!ran.out.contains("--width"), "hidden flags stay hidden");
+    }
+}
+
+#[test]
+fn a_senseless_command_line_ends_with_2() {
+    let case = Case::empty();
+    for args in [&[][..], &["session"], &["sesion", "list"], &["export"], &["db"]] {
+        let ran = case.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}");
+        assert!(ran.err.contains("Usage: turnstone"), "{args:?}: {}", ran.err);
+    }
+    assert_eq!(case.run(&["session", "list", "--limit", "0"]).code, 2);
+    assert!(!case.data().exists(), "nothing was made for a command that did not run");
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly_with_3() {
+    let case = Case::filled();
+    for args in [
+        &["session", "list", "--all"][..],
+        &["session", "show", "aaa", "--json"],
+        &["--help"],
+        &["completions", "bash"],
+    ] {
+        let (reader, writer) = std::io::pipe().expect("pipe");
+        drop(reader);
+        #[expect(clippy::disallowed_methods, reason = "assert_cmd has no way to hand over a pipe")]
+        let output = Command::new(env!("CARGO_BIN_EXE_turnstone"))
+            .env("TURNSTONE_DATA", case.data())
+            .args(args)
+            .current_dir(case.place("p"))
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .output()
+            .expect("runs");
+        assert_eq!(output.status.code(), Some(3), "{args:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
+    }
+}
+
+#[test]
+fn a_place_that_cannot_hold_data_is_refused_with_a_remedy() {
+    let case = Case::empty();
+    fs_err::write(case.place("file"), "not a directory").expect("written");
+    let ran = case.run(&["session", "list", "--data", "../file"]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.starts_with("error: the data directory ~/p/../file"), "{}", ran.err);
+    assert!(
+        ran.err.ends_with("hint: choose another place with --data DIR or TURNSTONE_DATA\n"),
+        "{}",
+        ran.err
+    );
+    fs_err::create_dir_all(case.data()).expect("made");
+    fs_err::write(case.data().join("turnstone.db"), "x".repeat(5000)).expect("written");
+    let ran = case.run(&["session", "list"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.starts_with("error: ~/data/turnstone.db is damaged: "), "{}", ran.err);
+    assert!(ran.err.contains("\nhint: run `turnstone doctor --salvage"), "{}", ran.err);
+}
+
+#[test]
+fn the_flag_goes_before_the_environment() {
+    let case = Case::filled();
+    let other = case.place("other");
+    let ran = case.run(&["db", "path", "--data", &other.to_string_lossy()]);
+    assert_eq!(ran.out, "~/other/turnstone.db\n");
+    assert_eq!(case.run(&["db", "path"]).out, "~/data/turnstone.db\n");
+    assert_eq!(
+        case.run(&["--json", "db", "path"]).out,
+        "{\n  \"path\": \"~/data/turnstone.db\"\n}\n"
+    );
+    let mut usual = case.command("p", &["db", "path"]);
+    usual.env_remove("TURNSTONE_DATA").env("HOME", case.place("home"));
+    assert_eq!(case.ran(&mut usual).out, "~/home/.local/share/turnstone/turnstone.db\n");
+}
+
+#[test]
+fn colours_are_used_only_where_they_are_welcome() {
+    let case = Case::filled();
+    let list = ["session", "list", "--all"];
+    assert!(!case.run(&list).out.contains('\u{1b}'), "a pipe gets none");
+    let always = case.run(&[&list[..], &["--color", "always"]].concat());
+    assert!(always.out.contains("\u{1b}[1m"), "{:?}", always.out);
+    let mut asked = case.command("p", &list);
+    asked.env("CLICOLOR_FORCE", "1");
+    assert!(case.ran(&mut asked).out.contains('\u{1b}'));
+    asked.env("NO_COLOR", "1");
+    assert!(!case.ran(&mut asked).out.contains('\u{1b}'), "NO_COLOR wins");
+    let never = case.run(&["session", "show", "zz", "--color", "never"]);
+    assert!(!never.err.contains('\u{1b}'));
+}
+
+#[test]
+fn completions_exist_for_every_shell_and_know_every_command() {
+    let case = Case::empty();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let ran = case.run(&["completions", shell]);
+        assert_eq!(ran.code, 0, "{shell}");
+        for word in LEAVES.iter().flat_map(|leaf| leaf.iter()) {
+            assert!(ran.out.contains(word), "{shell} does not know {word}");
+        }
+    }
+    assert_eq!(case.run(&["completions", "tcsh"]).code, 2);
+}
+
+#[test]
+fn man_pages_exist_for_every_command() {
+    let case = Case::empty();
+    let main = case.run(&["man"]);
+    assert_eq!(main.code, 0);
+    for leaf in LEAVES {
+        assert!(main.out.contains(leaf[0]), "{leaf:?}");
+    }
+    let ran = case.run(&["man", "pages"]);
+    assert!(ran.err.starts_with("wrote ") && ran.err.ends_with("pages to pages\n"), "{}", ran.err);
+    for leaf in LEAVES {
+        let page = read(&case.place("p/pages").join(format!("turnstone-{}.1", leaf.join("-"))));
+        assert!(page.contains(".SH SYNOPSIS"), "{leaf:?}");
+    }
+}
+
+#[test]
+fn the_version_is_told() {
+    let ran = Case::empty().run(&["--version"]);
+    assert_eq!(ran.out, format!("turnstone {}\n", env!("CARGO_PKG_VERSION")));
+}

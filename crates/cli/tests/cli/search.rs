@@ -1,0 +1,90 @@
+//! `turnstone search`.
+
+use insta::assert_snapshot;
+
+use crate::case::Case;
+
+#[test]
+fn hits_stand_under_the_session_they_are_in() {
+    let case = Case::filled();
+    let ran = case.run(&["search", "summer"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_snapshot!(ran.out, @r"
+    ses_aaa1  Fix the tide table
+      text · 2024-05-01 10:00  It forgot summer time. Mended.
+      text · 2024-05-01 10:00  The tide table is wrong by an hour in summer. Please mend it, and tell me in a few words what was the matter with it.
+    ");
+    let titles = case.run(&["search", "--kind", "title", "tide*"]);
+    assert_snapshot!(titles.out, @r"
+    ses_aab2  Look for tides
+
+    ses_aaa1  Fix the tide table
+    ");
+}
+
+#[test]
+fn hits_are_there_in_json() {
+    let case = Case::filled();
+    let hits = case.json(&["search", "grep", "-k", "tool"]);
+    assert_eq!(hits.as_array().map(Vec::len), Some(1));
+    let hit = &hits[0];
+    assert_eq!((&hit["sessionID"], &hit["messageID"]), (&"ses_aaa1".into(), &"msg_2".into()));
+    assert_eq!((&hit["kind"], &hit["title"]), (&"tool".into(), &"Fix the tide table".into()));
+    let at = |index: usize| hit["matches"][0][index].as_u64().expect("offset") as usize;
+    assert_eq!(&hit["snippet"].as_str().expect("text")[at(0)..at(1)], "grep");
+    assert_eq!(case.json(&["search", "grep", "-k", "title"]).as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn a_search_can_be_narrowed() {
+    let case = Case::filled();
+    let hits =
+        |args: &[&str]| case.json(&[&["search", "tide*"], args].concat()).as_array().map(Vec::len);
+    let all = hits(&[]);
+    assert_eq!(
+        hits(&["--session", "aaa"]).map(|n| n + 1),
+        all,
+        "the child's title is the other one"
+    );
+    assert_eq!(hits(&["--project=tide"]), all);
+    assert_eq!(hits(&["--project=quay"]), Some(0));
+    assert_eq!(hits(&["--project"]), all);
+    assert_eq!(hits(&["--limit", "1"]), Some(1));
+    assert_eq!(case.run(&["session", "archive", "aaa"]).code, 0);
+    assert_eq!(hits(&["--session", "aaa"]), Some(0));
+    assert_eq!(hits(&["--archived"]), all);
+}
+
+#[test]
+fn a_page_of_hits_ends_with_the_cursor_of_the_following_one() {
+    let case = Case::filled();
+    let first = case.run(&["search", "tide*", "-n", "2"]);
+    let cursor = first.err.split("--cursor ").nth(1).map(|rest| rest.trim_end_matches("`\n"));
+    let rest = case.run(&["search", "tide*", "--cursor", cursor.expect("a cursor")]);
+    assert_eq!((rest.code, rest.err.as_str()), (0, ""));
+    assert!(!rest.out.is_empty());
+    assert_eq!(case.run(&["search", "tide*", "--cursor", "'; DROP"]).code, 1);
+}
+
+#[test]
+fn a_search_without_a_hit_says_so() {
+    let case = Case::filled();
+    let ran = case.run(&["search", "lighthouse", "\u{1b}[1mkeeper"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, ""));
+    assert_eq!(ran.err, "nothing found for lighthouse ␛[1mkeeper\n");
+    let none = case.run(&["search", "\"'*"]);
+    assert_eq!(none.code, 1);
+    assert_snapshot!(none.err, @"error: the query has no word to search for");
+    assert_eq!(case.run(&["search"]).code, 2);
+}
+
+#[test]
+fn a_long_hit_is_cut_around_its_match() {
+    let case = Case::filled();
+    let mut command = case.command("p", &["search", "matter", "--color", "always"]);
+    let ran = case.ran(command.env("TURNSTONE_WIDTH", "72"));
+    assert_snapshot!(ran.out.replace('\u{1b}', "␛"), @r"
+    ␛[36mses_aaa1␛[0m  ␛[1mFix the tide table␛[0m
+      ␛[2mtext · 2024-05-01 10:00␛[0m  …ds what was the ␛[1m␛[33mmatter␛[0m with it.
+    ");
+}

@@ -1,0 +1,301 @@
+//! `turnstone session`: lists, transcripts, and what changes a session.
+
+use insta::assert_snapshot;
+
+use crate::case::{Case, HOSTILE, session_rows};
+
+#[test]
+fn the_list_shows_this_checkout_and_counts_the_rest() {
+    let case = Case::filled();
+    let ran = case.run(&["session", "list"]);
+    assert_eq!(ran.code, 0);
+    assert_snapshot!(ran.out, @r"
+    ID        UPDATED           TITLE
+    ses_aaa1  2024-05-01 10:40  Fix the tide table
+    ses_abc3  2024-05-01 10:20  A very long title that no terminal of eighty columns could ever show whole
+    ");
+    assert_snapshot!(ran.err, @r"
+    + 1 elsewhere in this project (--project)
+    + 1 in other projects (--all)
+    ");
+    // A directory below the checkout sees the same, another checkout its own.
+    assert_eq!(case.run_in("p/src", &["session", "list"]).out, ran.out);
+    let other = case.run_in("p-two", &["session", "list"]);
+    assert_snapshot!(other.out, @r"
+    ID        UPDATED           TITLE
+    ses_two4  2024-05-01 10:10  In the other checkout
+    ");
+    assert_snapshot!(other.err, @r"
+    + 2 elsewhere in this project (--project)
+    + 1 in other projects (--all)
+    ");
+}
+
+#[test]
+fn a_directory_without_sessions_says_so() {
+    let case = Case::filled();
+    let ran = case.run_in("nowhere", &["session", "list"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, ""));
+    assert_snapshot!(ran.err, @r"
+    no sessions in ~/nowhere
+    + 4 elsewhere (--all)
+    ");
+    let empty = Case::empty().run(&["session", "list", "--json"]);
+    assert_eq!((empty.code, empty.out.as_str()), (0, "[]\n"));
+}
+
+#[test]
+fn the_whole_list_fits_a_narrow_terminal() {
+    let case = Case::filled();
+    let all = ["session", "list", "--all", "--children"];
+    let whole = case.run(&all);
+    assert!(whole.out.contains("could ever show whole"), "{}", whole.out);
+    let mut command = case.command("p", &all);
+    let narrow = case.ran(command.env("TURNSTONE_WIDTH", "72"));
+    assert!(narrow.out.contains('…'), "{}", narrow.out);
+    assert!(!narrow.out.contains("could ever show whole"), "{}", narrow.out);
+    // The titles are cut, the ids never are.
+    assert_eq!(narrow.out.matches("ses_").count(), 5);
+}
+
+#[test]
+fn a_list_is_an_array_of_sessions_in_json() {
+    let case = Case::filled();
+    let list = case.json(&["session", "list", "--all"]);
+    let ids: Vec<&str> =
+        list.as_array().expect("array").iter().filter_map(|s| s["id"].as_str()).collect();
+    assert_eq!(ids, ["ses_aaa1", "ses_abc3", "ses_two4", "ses_far5"]);
+    let first = &list[0];
+    assert_eq!(first["title"], "Fix the tide table");
+    assert_eq!(first["projectID"], "tide");
+    assert_eq!(first["time"]["updated"], crate::case::START + 40 * 60_000);
+    assert_eq!(first["tokens"]["cache"]["read"], 7000);
+}
+
+#[test]
+fn a_page_ends_with_the_cursor_of_the_following_one() {
+    let case = Case::filled();
+    let mut seen = Vec::new();
+    let mut cursor: Option<String> = None;
+    for _ in 0..9 {
+        let mut args = vec!["session", "list", "--project", "--limit", "1"];
+        args.extend(cursor.iter().flat_map(|cursor| ["--cursor", cursor]));
+        let ran = case.run(&args);
+        seen.extend(ran.out.lines().skip(1).filter_map(|l| l.split(' ').next()).map(str::to_owned));
+        cursor =
+            ran.err.split("--cursor ").nth(1).map(|rest| rest.trim_end_matches("`\n").to_owned());
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, ["ses_aaa1", "ses_abc3", "ses_two4"]);
+    let bad = case.run(&["session", "list", "--cursor", "' OR 1=1"]);
+    assert_eq!(
+        (bad.code, bad.err.lines().next()),
+        (1, Some("error: this is not a cursor of a session list"))
+    );
+}
+
+#[test]
+fn titles_are_searched_as_plain_text() {
+    let case = Case::filled();
+    let found = case.run(&["session", "list", "--all", "--children", "--search", "tide"]);
+    assert_eq!(found.out.matches("ses_").count(), 2);
+    let wild = case.run(&["session", "list", "--all", "--search", "%"]);
+    assert_snapshot!(wild.err, @r#"
+    no sessions with "%" in the title
+    "#);
+}
+
+#[test]
+fn a_transcript_is_readable() {
+    let case = Case::filled();
+    let mut command = case.command("p", &["session", "show", "ses_aaa1"]);
+    let ran = case.ran(command.env("TURNSTONE_WIDTH", "70"));
+    assert_snapshot!(ran.out, @r"
+    Fix the tide table
+    ses_aaa1 · updated 2024-05-01 10:40 · ~/p
+
+    ── user · to build · 2024-05-01 10:00 ────────────────────────────────
+    The tide table is wrong by an hour in summer.
+    Please mend it, and tell me in a few words what was the matter with
+    it.
+    [file] tide.txt (text/plain)
+
+    ── assistant · build · acme/gull-2 · 2024-05-01 10:00 ────────────────
+      one
+      two
+      three
+      … 2 more lines
+    ✓ bash  grep -n tide table.rs (2.5 s)
+        1: tide
+        2: tide
+        3: tide
+        4: tide
+        5: tide
+        … 2 more lines
+    ✗ edit  /p/table.rs (failed)
+        oldString not found
+    It forgot summer time. Mended.
+    · step ended: stop · 1,200 tokens in, 340 out · $0.0123
+    ± 1 file changed: /p/table.rs
+
+    ── assistant · build · acme/gull-2 · 2024-05-01 10:01 ────────────────
+    ✗ APIError: the model is away
+
+    To do
+    [x] read the table
+    [>] mend ␛[1mit
+
+    3 messages · $0.0123 · 1,200 tokens in, 340 out, 56 reasoning, 7,000
+    cached
+    ");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+}
+
+#[test]
+fn a_transcript_in_full_leaves_nothing_out() {
+    let case = Case::filled();
+    let ran = case.run(&["session", "show", "aaa1", "--full"]);
+    for words in ["  five\n", "7: tide\n", "step begins at 4b825dc6"] {
+        assert!(ran.out.contains(words), "{words}: {}", ran.out);
+    }
+    let newest = case.run(&["session", "show", "aaa1", "--limit", "1"]);
+    assert!(newest.out.contains("the model is away") && !newest.out.contains("Please mend it"));
+    assert!(newest.out.contains("newest 1 message ·"), "{}", newest.out);
+    assert!(newest.err.starts_with("there are earlier messages"), "{}", newest.err);
+}
+
+#[test]
+fn a_transcript_in_json_has_the_shape_of_an_export() {
+    let case = Case::filled();
+    let shown = case.json(&["session", "show", "aaa1"]);
+    assert_eq!(shown["info"]["id"], "ses_aaa1");
+    assert_eq!(
+        shown["messages"][1]["parts"][2]["state"]["input"]["command"],
+        "grep -n tide table.rs"
+    );
+    assert_eq!(shown["todos"][0]["status"], "completed");
+}
+
+#[test]
+fn ids_are_found_by_a_unique_beginning() {
+    let case = Case::filled();
+    for typed in ["ses_aaa1", "ses_aaa", "aaa1", "aaa"] {
+        assert_eq!(case.run(&["session", "show", typed]).code, 0, "{typed}");
+    }
+    let several = case.run(&["session", "show", "ses_a"]);
+    assert_eq!((several.code, several.out.as_str()), (1, ""));
+    assert_snapshot!(several.err, @r"
+    error: 3 sessions begin with ses_a:
+      ses_aaa1  Fix the tide table
+      ses_aab2  Look for tides
+      ses_abc3  A very long title that no terminal of eighty columns could ever show whole
+    hint: give more letters of the id
+    ");
+    let none = case.run(&["session", "show", "zzz"]);
+    assert_eq!(none.code, 1);
+    assert_snapshot!(none.err, @r"
+    error: no session begins with zzz
+    hint: `turnstone session list --all` shows every session
+    ");
+    assert_eq!(case.run(&["session", "show", "a/b"]).code, 2);
+}
+
+#[test]
+fn a_session_is_renamed() {
+    let case = Case::filled();
+    let ran = case.run(&["session", "rename", "abc", "Short"]);
+    assert_eq!(
+        (ran.code, ran.out.as_str(), ran.err.as_str()),
+        (0, "", "ses_abc3 is now called Short\n")
+    );
+    assert_eq!(case.json(&["session", "show", "abc"])["info"]["title"], "Short");
+    assert_eq!(case.json(&["session", "rename", "abc", "Shorter"])["title"], "Shorter");
+    let empty = case.run(&["session", "rename", "abc", " "]);
+    assert_eq!((empty.code, empty.err.as_str()), (1, "error: a title needs a letter\n"));
+}
+
+#[test]
+fn archived_sessions_are_listed_on_request_and_come_back() {
+    let case = Case::filled();
+    let ran = case.run(&["session", "archive", "aaa", "abc"]);
+    assert_eq!(ran.err, "ses_aaa1 is now archived\nses_abc3 is now archived\n");
+    assert_eq!(case.run(&["session", "archive", "aaa"]).err, "ses_aaa1 is already archived\n");
+    assert_eq!(case.run(&["session", "list"]).out, "");
+    let listed = case.run(&["session", "list", "--archived"]);
+    assert!(listed.out.contains("Fix the tide table (archived)"), "{}", listed.out);
+    let back = case.json(&["session", "unarchive", "aaa"]);
+    assert_eq!((&back[0]["id"], back[0]["time"].get("archived")), (&"ses_aaa1".into(), None));
+    // One unknown id and nothing is touched.
+    let before = session_rows(&case);
+    assert_eq!(case.run(&["session", "archive", "aaa", "zzz"]).code, 1);
+    assert_eq!(session_rows(&case), before);
+}
+
+#[test]
+fn a_dry_run_of_a_deletion_prints_the_tree_and_changes_nothing() {
+    let case = Case::filled();
+    let before = session_rows(&case);
+    let ran = case.run(&["session", "delete", "aaa", "far", "--dry-run"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_snapshot!(ran.out, @r"
+    ses_aaa1  Fix the tide table  (3 messages, 9 parts)
+      ses_aab2  Look for tides  (0 messages, 0 parts)
+    ses_far5  ␛]0;owned␇␛[31mred␛[2J�end  (0 messages, 0 parts)
+    3 sessions, 3 messages, 9 parts would go
+    ");
+    let plan = case.json(&["session", "delete", "aaa", "--dry-run"]);
+    assert_eq!((&plan[1]["parentID"], &plan[0]["parts"]), (&"ses_aaa1".into(), &9.into()));
+    assert_eq!(session_rows(&case), before);
+}
+
+#[test]
+fn a_deletion_needs_a_yes() {
+    let case = Case::filled();
+    let before = session_rows(&case);
+    let refused = case.run(&["session", "delete", "aaa"]);
+    assert_eq!(refused.code, 1);
+    assert_snapshot!(refused.err, @r"
+    ses_aaa1  Fix the tide table  (3 messages, 9 parts)
+      ses_aab2  Look for tides  (0 messages, 0 parts)
+    2 sessions, 3 messages, 9 parts would go
+    error: not deleting anything without a yes
+    hint: `--dry-run` shows what would go, `--yes` deletes it
+    ");
+    assert_eq!(session_rows(&case), before);
+    let done = case.run(&["session", "delete", "aaa", "aab", "--yes"]);
+    assert_eq!((done.code, done.err.as_str()), (0, "deleted 2 sessions\n"));
+    let left: Vec<String> = session_rows(&case)
+        .as_array()
+        .expect("array")
+        .iter()
+        .map(|session| session["id"].as_str().expect("id").to_owned())
+        .collect();
+    assert_eq!(left, ["ses_abc3", "ses_two4", "ses_far5"]);
+    assert_eq!(case.run(&["session", "show", "ses_aaa1"]).code, 1);
+}
+
+#[test]
+fn a_hostile_title_never_reaches_the_terminal() {
+    let case = Case::filled();
+    for args in [
+        vec!["session", "list", "--all", "--color", "always"],
+        vec!["session", "show", "far"],
+        vec!["session", "delete", "far", "--dry-run"],
+        vec!["session", "delete", "far"],
+        vec!["session", "rename", "far", HOSTILE],
+    ] {
+        let ran = case.run(&args);
+        for text in [&ran.out, &ran.err] {
+            assert!(
+                !text.contains("\u{1b}[31m") && !text.contains("\u{1b}]0"),
+                "{args:?}: {text:?}"
+            );
+            assert!(!text.contains(['\u{7}', '\u{202e}']), "{args:?}: {text:?}");
+        }
+    }
+    assert_eq!(case.json(&["session", "show", "far"])["info"]["title"], HOSTILE);
+    let json = case.run(&["session", "show", "far", "--json"]);
+    assert!(!json.out.contains('\u{1b}') && json.out.contains("\\u001b"), "{}", json.out);
+}

@@ -1,0 +1,115 @@
+//! What somebody did here to an imported session since: it is kept, not overwritten.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+use turnstone_core::event::{EntityClass, EventKind};
+use turnstone_core::id::SessionId;
+use turnstone_core::time::Seq;
+use turnstone_store::{Context, LogEvent, Store, StoreError};
+
+use super::run::ACTOR;
+
+const PAGE: usize = 200;
+
+/// Whose hand was last on the things of one session.
+#[derive(Debug, Default)]
+pub(super) struct Local {
+    /// Messages and parts last written by somebody else, by id.
+    changed: HashSet<String>,
+    /// Messages and parts somebody else removed, by id.
+    removed: HashSet<String>,
+    /// Kinds of which a session has one, last written by somebody else.
+    single: HashSet<EntityClass>,
+}
+
+impl Local {
+    /// Reads the session's history.
+    pub(super) fn read(store: &Store, ctx: &Context, id: &SessionId) -> Result<Self, StoreError> {
+        let mut scan = Scan::default();
+        let mut seq = Seq(0);
+        loop {
+            let page = store.read(ctx, |r| r.stream_after(id, seq, PAGE))?;
+            let Some(last) = page.events.last().and_then(|event| event.seq) else {
+                return Ok(scan.local);
+            };
+            for event in &page.events {
+                scan.meet(event);
+            }
+            seq = last;
+        }
+    }
+
+    /// True if somebody else wrote the message or part last.
+    pub(super) fn is_changed(&self, id: &str) -> bool {
+        self.changed.contains(id)
+    }
+
+    /// True if somebody else removed the message or part.
+    pub(super) fn is_removed(&self, id: &str) -> bool {
+        self.removed.contains(id)
+    }
+
+    /// True if somebody else wrote the session, its to-do list, its share or its diff last.
+    pub(super) fn is_touched(&self, class: EntityClass) -> bool {
+        self.single.contains(&class)
+    }
+}
+
+/// Ids by entity number: an event whose payload was compacted away still names its entity.
+#[derive(Default)]
+struct Scan {
+    ids: HashMap<i64, String>,
+    local: Local,
+}
+
+impl Scan {
+    fn meet(&mut self, event: &LogEvent) {
+        let ours = event.actor == ACTOR;
+        let class = event.kind.class();
+        match class {
+            EntityClass::Message | EntityClass::Part => self.content(event, ours),
+            EntityClass::Session | EntityClass::Todo | EntityClass::Share | EntityClass::Diff => {
+                if ours {
+                    self.local.single.remove(&class);
+                } else {
+                    self.local.single.insert(class);
+                }
+            }
+            EntityClass::Project
+            | EntityClass::Turn
+            | EntityClass::Status
+            | EntityClass::Request
+            | EntityClass::Approval
+            | EntityClass::Input => {}
+        }
+    }
+
+    fn content(&mut self, event: &LogEvent, ours: bool) {
+        let named = event.payload.as_ref().and_then(|payload| payload.get("id")?.as_str());
+        if let Some(id) = named {
+            self.ids.insert(event.entity, id.to_owned());
+        }
+        let Some(id) = self.ids.get(&event.entity).cloned() else {
+            return;
+        };
+        let removal = matches!(event.kind, EventKind::MessageRemoved | EventKind::PartRemoved);
+        self.local.changed.remove(&id);
+        self.local.removed.remove(&id);
+        if ours {
+            return;
+        }
+        if removal {
+            self.local.removed.insert(id)
+        } else {
+            self.local.changed.insert(id)
+        };
+    }
+}
+
+/// True if two values are the same JSON.
+pub(super) fn same(left: &impl serde::Serialize, right: &impl serde::Serialize) -> bool {
+    let value = |result: Result<Value, _>| result.ok().filter(|value| !value.is_null());
+    let left = value(serde_json::to_value(left));
+    left.is_some() && left == value(serde_json::to_value(right))
+}

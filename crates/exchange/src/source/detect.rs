@@ -1,0 +1,165 @@
+//! What a path is: a database, a data directory, a JSON directory, a file of documents, or `-`.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+
+use super::copy::scratch;
+use super::database::Database;
+use super::document::Documents;
+use super::storage::Storage;
+use super::{Options, Reader, SourceError, files, older};
+
+const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// A source that is ready to be read, and what people should know about the choice of it.
+pub(crate) struct Opened {
+    pub(crate) reader: Box<dyn Reader>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Opened {
+    fn new(reader: impl Reader + 'static) -> Self {
+        Self { reader: Box::new(reader), notes: Vec::new() }
+    }
+}
+
+/// Opens what `source` names.
+pub(crate) fn open(source: &Path, options: &Options) -> Result<Opened, SourceError> {
+    if source == Path::new("-") {
+        return open_stream(io::stdin().lock(), options);
+    }
+    let path = source.to_path_buf();
+    let meta = fs::metadata(source).map_err(|error| {
+        if error.kind() == io::ErrorKind::NotFound {
+            return SourceError::Missing { path: path.clone() };
+        }
+        SourceError::Unreadable { path: path.clone(), source: error }
+    })?;
+    if meta.is_dir() { open_dir(source, options) } else { open_file(source, options) }
+}
+
+/// Opens the documents that `input` brings; they are kept in a private file meanwhile.
+pub(crate) fn open_stream(mut input: impl Read, options: &Options) -> Result<Opened, SourceError> {
+    let name = PathBuf::from("-");
+    let spool = scratch(options)?;
+    let path = spool.path().join("stream.json");
+    let failed = |source| SourceError::Unreadable { path: name.clone(), source };
+    let mut file = fs::File::create(&path).map_err(failed)?;
+    let copied = io::copy(&mut input, &mut file).map_err(failed)?;
+    if copied == 0 {
+        return Err(SourceError::Empty { path: name });
+    }
+    Ok(Opened::new(Documents::open(name, path, Some(spool))?))
+}
+
+fn open_file(path: &Path, options: &Options) -> Result<Opened, SourceError> {
+    let head = head(path)?;
+    if head.is_empty() {
+        return Err(SourceError::Empty { path: path.to_path_buf() });
+    }
+    if head.starts_with(MAGIC) {
+        return Ok(Opened::new(Database::open(path, options)?));
+    }
+    let first = head.iter().find(|byte| !byte.is_ascii_whitespace());
+    if !matches!(first, Some(b'{' | b'[')) {
+        return Err(SourceError::NotADatabase { path: path.to_path_buf() });
+    }
+    Ok(Opened::new(Documents::open(path.to_path_buf(), path.to_path_buf(), None)?))
+}
+
+fn head(path: &Path) -> Result<Vec<u8>, SourceError> {
+    let unreadable = |source| SourceError::Unreadable { path: path.to_path_buf(), source };
+    let mut head = Vec::new();
+    let file = fs::File::open(path).map_err(unreadable)?;
+    file.take(512).read_to_end(&mut head).map_err(unreadable)?;
+    Ok(head)
+}
+
+fn open_dir(dir: &Path, options: &Options) -> Result<Opened, SourceError> {
+    if let Some(database) = database_in(dir)? {
+        return open_data(dir, &database, options);
+    }
+    match storage_in(dir) {
+        Some(storage) => Ok(Opened::new(storage)),
+        None => Err(SourceError::NothingFound {
+            path: dir.to_path_buf(),
+            looked_for: [
+                "opencode.db",
+                "opencode-*.db",
+                "storage/session/",
+                "session/",
+                "project/*/storage/",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+        }),
+    }
+}
+
+/// A data directory with a database. What `storage/` still holds beside it was moved into the database
+/// by OpenCode and never deleted, so it is read only if the move cannot have happened (W29).
+fn open_data(dir: &Path, database: &Path, options: &Options) -> Result<Opened, SourceError> {
+    let storage = storage_in(dir);
+    let left = match &storage {
+        Some(storage) => storage.session_count()?,
+        None => 0,
+    };
+    let opened = if head(database)?.is_empty() {
+        Err(SourceError::Empty { path: database.to_path_buf() })
+    } else {
+        Database::open(database, options)
+    };
+    match (opened, storage) {
+        (Ok(database), Some(storage)) if database.session_count() == 0 && left > 0 => {
+            let note = "the database holds no session, so the older files in storage/ were read";
+            Ok(Opened { reader: Box::new(storage), notes: vec![note.to_owned()] })
+        }
+        (Err(SourceError::Empty { .. }), Some(storage)) if left > 0 => {
+            let note = "the database is empty, so the older files in storage/ were read";
+            Ok(Opened { reader: Box::new(storage), notes: vec![note.to_owned()] })
+        }
+        (Ok(database), _) => {
+            let mut opened = Opened::new(database);
+            if left > 0 {
+                opened.notes.push(format!(
+                    "storage/ still holds {left} session files of before the database; OpenCode has \
+                     moved them into it, so they were not read (name storage/ to import them)"
+                ));
+            }
+            Ok(opened)
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// The database of a data directory: `opencode.db`, or that of the one channel there is.
+fn database_in(dir: &Path) -> Result<Option<PathBuf>, SourceError> {
+    let main = dir.join("opencode.db");
+    if main.is_file() {
+        return Ok(Some(main));
+    }
+    let channel = |entry: &files::Entry| match entry {
+        files::Entry::Other { name } if name.starts_with("opencode-") && name.ends_with(".db") => {
+            Some(name.clone())
+        }
+        files::Entry::Other { .. } | files::Entry::Json { .. } => None,
+    };
+    let candidates: Vec<String> = files::list_files(dir)?.iter().filter_map(channel).collect();
+    match candidates.as_slice() {
+        [] => Ok(None),
+        [one] => Ok(Some(dir.join(one))),
+        _ => Err(SourceError::Ambiguous { path: dir.to_path_buf(), candidates }),
+    }
+}
+
+/// The JSON storage in or at a directory.
+fn storage_in(dir: &Path) -> Option<Storage> {
+    let older = Some(dir.join("project")).filter(|project| older::is_one(project));
+    let inside = dir.join("storage");
+    if Storage::is_one(&inside) || older.is_some() {
+        return Some(Storage::new(inside, older));
+    }
+    Storage::is_one(dir).then(|| Storage::new(dir.to_path_buf(), None))
+}

@@ -1,0 +1,81 @@
+//! A store of its own for each test, and what every report must hold.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use turnstone_core::time::Millis;
+use turnstone_exchange::{Import, Kind, Options, Report, export};
+use turnstone_store::{Actor, Context, Layout, Store};
+
+pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+pub(crate) const NOW: Millis = Millis(1_794_800_000_000);
+
+/// A temporary directory with a store in it.
+pub(crate) struct Case {
+    pub(crate) dir: TempDir,
+    pub(crate) store: Store,
+}
+
+impl Case {
+    pub(crate) fn new() -> TestResult<Self> {
+        let dir = tempfile::tempdir()?;
+        let store = open(&dir.path().join("turnstone"))?;
+        Ok(Self { dir, store })
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn ctx(&self) -> Context {
+        Context::new(Actor::new("somebody").expect("a name"), NOW)
+    }
+
+    /// Imports `source` and checks that the report adds up.
+    pub(crate) fn import(&self, source: &Path) -> TestResult<Report> {
+        let report = Import::plan(source, &Options::default())?.run(
+            &self.store,
+            &self.ctx(),
+            &mut |progress| assert!(progress.done <= progress.total),
+        )?;
+        check(&report);
+        Ok(report)
+    }
+
+    pub(crate) fn export(&self, session: &str) -> TestResult<Value> {
+        Ok(export(&self.store, &self.ctx(), &session.parse()?, false)?)
+    }
+
+    pub(crate) fn sanitized(&self, session: &str) -> TestResult<Value> {
+        Ok(export(&self.store, &self.ctx(), &session.parse()?, true)?)
+    }
+}
+
+pub(crate) fn open(path: &Path) -> TestResult<Store> {
+    let mut options = turnstone_store::Options::new(Layout::new(path), NOW);
+    options.allow_network = true;
+    Ok(Store::open(&options)?)
+}
+
+/// Every thing found is accounted for, and everything skipped says why.
+pub(crate) fn check(report: &Report) {
+    for (kind, tally) in &report.kinds {
+        assert!(tally.adds_up(), "{kind}: {tally:?}");
+        for skipped in tally.orphans.iter().chain(&tally.rejected) {
+            assert!(!skipped.reason.is_empty(), "{kind} {} without a reason", skipped.id);
+        }
+    }
+}
+
+/// `(found, imported, unchanged, orphaned, rejected)` of one kind.
+pub(crate) fn counts(report: &Report, kind: Kind) -> (u64, u64, u64, u64, usize) {
+    let tally = report.tally(kind);
+    (tally.found, tally.imported, tally.unchanged, tally.orphaned, tally.rejected.len())
+}
+
+/// Nothing was written: everything was here already.
+pub(crate) fn is_unchanged(report: &Report) -> bool {
+    report.kinds.values().all(|tally| tally.imported == 0) && report.is_clean()
+}

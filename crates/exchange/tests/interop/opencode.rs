@@ -1,0 +1,206 @@
+//! Against the real program: what it wrote is imported, and our exports equal its own.
+//!
+//! Node and npm are needed; `interop/opencode` pins the versions and drives them. Only loopback and the
+//! npm client use a network.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fs_err as fs;
+use serde_json::Value;
+use turnstone_core::event::EventKind;
+use turnstone_core::time::Seq;
+use turnstone_exchange::{ACTOR, Kind};
+
+use crate::case::{Case, TestResult, check, counts, is_unchanged};
+
+/// The programs, installed once per lock file.
+struct Programs {
+    dir: PathBuf,
+}
+
+impl Programs {
+    fn install() -> TestResult<Self> {
+        let recipe = recipe();
+        let lock = fs::read(recipe.join("package-lock.json"))?;
+        let name = format!("opencode-{}", &blake3::hash(&lock).to_hex()[..16]);
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&dir)?;
+        let guard = fs::File::create(dir.join("lock"))?;
+        guard.file().lock()?;
+        if !dir.join("done").exists() {
+            for file in ["package.json", "package-lock.json", ".npmrc"] {
+                fs::copy(recipe.join(file), dir.join(file))?;
+            }
+            run(program("npm").arg("ci").current_dir(&dir))?;
+            fs::write(dir.join("done"), "")?;
+        }
+        Ok(Self { dir })
+    }
+
+    fn binary(&self, name: &str) -> PathBuf {
+        self.dir.join("node_modules").join(name).join("bin/opencode")
+    }
+
+    /// Lets a program write its sessions into `out`.
+    fn drive(&self, name: &str, out: &Path, age: &str) -> TestResult {
+        run(program("node")
+            .arg(recipe().join("drive.mjs"))
+            .args([&self.binary(name), out])
+            .arg(age))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests drive the real program themselves")]
+fn program(name: &str) -> Command {
+    Command::new(name)
+}
+
+fn recipe() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/opencode")
+}
+
+/// Runs a command; a missing program is a failure that says what to install.
+fn run(command: &mut Command) -> TestResult {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| {
+        format!("{name} cannot be run ({error}): install Node.js 20 or newer with npm, and git")
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{name} failed with {}: {said}", output.status).into())
+}
+
+/// The JSON files of a directory by name.
+fn documents(dir: &Path) -> TestResult<BTreeMap<String, Value>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        found.insert(name, serde_json::from_slice(&fs::read(&path)?)?);
+    }
+    assert!(!found.is_empty(), "{} is empty", dir.display());
+    Ok(found)
+}
+
+/// Every file below `dir` with its length, time and hash.
+fn fingerprint(dir: &Path) -> TestResult<BTreeMap<PathBuf, String>> {
+    let mut prints = BTreeMap::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            prints.insert(path.clone(), "directory".to_owned());
+            prints.append(&mut fingerprint(&path)?);
+        } else {
+            let meta = fs::metadata(&path)?;
+            let hash = blake3::hash(&fs::read(&path)?);
+            prints.insert(path, format!("{} {:?} {hash}", meta.len(), meta.modified()?));
+        }
+    }
+    Ok(prints)
+}
+
+/// The document without the figures old programs did not keep.
+fn without_figures(mut document: Value) -> Value {
+    if let Some(info) = document["info"].as_object_mut() {
+        info.remove("cost");
+        info.remove("tokens");
+    }
+    document
+}
+
+#[test]
+fn todays_database_is_imported_whole_and_exports_equal_those_of_the_program() -> TestResult {
+    let case = Case::new()?;
+    let out = case.path("today");
+    Programs::install()?.drive("opencode-today", &out, "today")?;
+    let data = out.join("home/data/opencode");
+    assert!(data.join("opencode.db-wal").exists(), "the program was killed, its log is there");
+    let before = fingerprint(&data)?;
+
+    let report = case.import(&data)?;
+
+    assert_eq!(fingerprint(&data)?, before, "the source is as it was");
+    assert!(report.is_clean(), "{report:#?}");
+    let shapes = documents(&out.join("shape"))?;
+    assert_eq!(counts(&report, Kind::Session).1, shapes.len() as u64, "{report:#?}");
+    assert_eq!(counts(&report, Kind::Todo).1, 2);
+    assert!(counts(&report, Kind::Diff).1 >= 1, "{report:#?}");
+    for (id, shape) in &shapes {
+        assert_eq!(&case.export(id)?, shape, "{id}");
+    }
+    for (id, export) in documents(&out.join("export"))? {
+        assert_eq!(case.export(&id)?, export, "{id}");
+    }
+    for (id, sanitized) in documents(&out.join("sanitized"))? {
+        assert_eq!(case.sanitized(&id)?, sanitized, "{id}");
+    }
+    has_a_proper_history(&case, shapes.keys())?;
+    let again = case.import(&data.join("opencode.db"))?;
+    assert!(is_unchanged(&again), "{again:#?}");
+    Ok(())
+}
+
+/// W7: an imported session has events, numbered without a gap, all by the import.
+fn has_a_proper_history<'a>(case: &Case, ids: impl Iterator<Item = &'a String>) -> TestResult {
+    for id in ids {
+        let page = case
+            .store
+            .read(&case.ctx(), |r| r.stream_after(&id.parse().expect("an id"), Seq(0), 10_000))?;
+        assert_eq!(page.events[0].kind, EventKind::SessionCreated);
+        for (index, event) in page.events.iter().enumerate() {
+            assert_eq!(event.seq, Some(Seq(index as i64 + 1)));
+            assert_eq!(event.actor, ACTOR);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_first_databases_read_as_todays_program_reads_them_after_its_own_upgrade() -> TestResult {
+    let case = Case::new()?;
+    let programs = Programs::install()?;
+    let out = case.path("first");
+    programs.drive("opencode-first", &out, "old")?;
+
+    let report = case.import(&out.join("home/data/opencode"))?;
+
+    check(&report);
+    assert!(report.is_clean(), "{report:#?}");
+    let shapes = documents(&out.join("shape"))?;
+    for (id, shape) in &shapes {
+        assert_eq!(&without_figures(case.export(id)?), shape, "{id}");
+    }
+    let exported = documents(&out.join("export"))?;
+    run(program("node")
+        .arg(recipe().join("reexport.mjs"))
+        .args([&programs.binary("opencode-today"), &out])
+        .args(exported.keys()))?;
+    for (id, upgraded) in documents(&out.join("upgraded"))? {
+        assert_eq!(case.export(&id)?, upgraded, "{id}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_json_files_of_the_last_version_before_the_database_are_imported_whole() -> TestResult {
+    let case = Case::new()?;
+    let out = case.path("json");
+    Programs::install()?.drive("opencode-json", &out, "old")?;
+    let data = out.join("home/data/opencode");
+    let before = fingerprint(&data.join("storage"))?;
+
+    let report = case.import(&data)?;
+
+    assert_eq!(fingerprint(&data.join("storage"))?, before, "the source is as it was");
+    assert!(report.is_clean(), "{report:#?}");
+    for (id, shape) in documents(&out.join("shape"))? {
+        assert_eq!(without_figures(case.export(&id)?), shape, "{id}");
+    }
+    let again = case.import(&data.join("storage"))?;
+    assert!(is_unchanged(&again), "{again:#?}");
+    Ok(())
+}

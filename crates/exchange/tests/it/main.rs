@@ -1,0 +1,10 @@
+//! Import and export as a whole, with hand-made sources, good and broken.
+
+mod broken;
+#[path = "../case/mod.rs"]
+mod case;
+mod hand;
+mod merge;
+mod roundtrip;
+mod source;
+mod storage;

@@ -1,0 +1,228 @@
+//! Deletion: hidden at once with a tombstone, removed in small steps that survive a crash (R23).
+
+use rusqlite::OptionalExtension;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use turnstone_core::event::EventKind;
+use turnstone_core::id::{SessionId, TurnId};
+use turnstone_core::turn::Outcome;
+
+use crate::blob;
+use crate::context::Context;
+use crate::error::{Result, StoreError};
+use crate::mutate::{EndTurn, Hand};
+use crate::payload::Prepared;
+use crate::read::{load_session, parse_stored};
+use crate::store::Store;
+use crate::tx::{Draft, Tx};
+
+/// Sessions hidden in one transaction.
+const HIDE: usize = 200;
+/// Sessions whose tombstone is written in one transaction.
+const ANNOUNCE: usize = 40;
+
+/// What a deletion took away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deleted {
+    /// The session and the sessions it had started, parents first.
+    pub sessions: Vec<SessionId>,
+}
+
+impl Store {
+    /// Deletes a session with the sessions it started and all that hangs on them.
+    ///
+    /// They are gone for every reader when this returns, and readers of the log learn it from
+    /// tombstones. A running turn is aborted first. The rows are removed by [`Store::purge_some`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`]; then nothing was deleted.
+    pub fn delete_session(&self, ctx: &Context, id: &SessionId) -> Result<Deleted> {
+        let root = id.clone();
+        let tree = self.write(ctx, move |tx| tx.tree(&root)).wait()?;
+        // Deepest first, so that a crash in between never leaves a child without its parent.
+        // Up to `HIDE` sessions go in one transaction.
+        for piece in tree.rchunks(HIDE) {
+            let piece = piece.to_vec();
+            self.write(ctx, move |tx| tx.hide(&piece)).wait()?;
+        }
+        while self.write(ctx, |tx| tx.announce(ANNOUNCE)).wait()? {}
+        let sessions = tree.into_iter().map(|(_, id)| parse_stored(id)).collect::<Result<_>>()?;
+        Ok(Deleted { sessions })
+    }
+
+    /// Removes rows of deleted sessions, at most `steps` transactions. Returns true when none are
+    /// left. Safe to interrupt and to repeat.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn purge_some(&self, ctx: &Context, steps: usize) -> Result<bool> {
+        for _ in 0..steps {
+            fail::fail_point!("store::purge_step");
+            if !self.write(ctx, |tx| tx.purge_step()).wait()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// One kind of row that goes with a session; each statement removes a bounded number.
+const STEPS: &[&str] = &[
+    "DELETE FROM chunk WHERE num IN
+       (SELECT chunk.num FROM event JOIN chunk ON chunk.part = event.entity
+        WHERE event.session = ?1 AND event.kind = 32 LIMIT 200)",
+    "DELETE FROM part WHERE num IN (SELECT num FROM part WHERE session = ?1 LIMIT 400)",
+    "DELETE FROM message WHERE num IN (SELECT num FROM message WHERE session = ?1 LIMIT 400)",
+    "DELETE FROM turn WHERE num IN (SELECT num FROM turn WHERE session = ?1 LIMIT 400)",
+    "DELETE FROM request WHERE num IN (SELECT num FROM request WHERE session = ?1 LIMIT 400)",
+    "DELETE FROM input WHERE num IN (SELECT num FROM input WHERE session = ?1 LIMIT 400)",
+];
+
+/// The log of a session but for its first event, which becomes the stub, and its tombstone.
+const EVENTS: &str = "DELETE FROM event WHERE cursor IN
+       (SELECT cursor FROM event WHERE session = ?1 AND kind <> 12 AND cursor <> ?1 LIMIT 400)";
+
+/// Events whose values are let go in one transaction, and how many of each.
+const RELEASED: (i64, i64) = (40, 3);
+
+impl Tx<'_> {
+    /// A session and its descendants, parents first: `(number, id)`.
+    fn tree(&self, root: &SessionId) -> Result<Vec<(i64, String)>> {
+        let mut tree = vec![(self.session_num(root)?, root.to_string())];
+        let mut at = 0;
+        while let Some((_, id)) = tree.get(at) {
+            let mut statement = self.conn.prepare_cached(
+                "SELECT num, id FROM session WHERE parent = ?1 AND hidden = 0 ORDER BY num",
+            )?;
+            let children: Vec<(i64, String)> = statement
+                .query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect::<rusqlite::Result<_>>()?;
+            // A session cannot descend from itself, but an imported one might claim so.
+            let fresh: Vec<_> = children.into_iter().filter(|c| !tree.contains(c)).collect();
+            tree.extend(fresh);
+            at += 1;
+        }
+        Ok(tree)
+    }
+
+    fn hide(&self, piece: &[(i64, String)]) -> Result<()> {
+        for (num, id) in piece {
+            self.abort_open_turn(*num, id)?;
+            self.conn
+                .prepare_cached("UPDATE session SET hidden = 1 WHERE num = ?1")?
+                .execute([num])?;
+            self.conn
+                .prepare_cached("INSERT OR IGNORE INTO purge (session, time) VALUES (?1, ?2)")?
+                .execute((num, self.now().0))?;
+        }
+        if piece.len() <= ANNOUNCE {
+            self.announce(ANNOUNCE)?;
+        }
+        Ok(())
+    }
+
+    fn abort_open_turn(&self, num: i64, id: &str) -> Result<()> {
+        let open: Option<String> = self
+            .conn
+            .prepare_cached("SELECT id FROM turn WHERE session = ?1 AND ended IS NULL")?
+            .query_row([num], |row| row.get(0))
+            .optional()?;
+        let Some(turn) = open else { return Ok(()) };
+        self.set_holder(num, None)?;
+        let turn: TurnId = parse_stored(turn)?;
+        let session: SessionId = parse_stored(id.to_owned())?;
+        let end = EndTurn { session, turn, outcome: Outcome::Aborted, error: None };
+        self.end_turn_by(&end, Hand::Recovery)?;
+        Ok(())
+    }
+
+    /// Writes tombstones of hidden sessions; returns true if there may be more.
+    fn announce(&self, limit: usize) -> Result<bool> {
+        let mut statement =
+            self.conn.prepare_cached("SELECT session FROM purge WHERE announced = 0 LIMIT ?1")?;
+        let nums: Vec<i64> = statement
+            .query_map([limit as i64], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        for num in &nums {
+            let gone = load_session(self.conn, self.blobs, *num)?;
+            // What is needed to tell readers of that directory; nothing of what was said in it.
+            let tombstone = json!({
+                "id": gone.id, "projectID": gone.project, "directory": gone.directory,
+                "parentID": gone.parent,
+            });
+            let draft = Draft::new(Some(*num), EventKind::SessionDeleted, Some(*num));
+            self.append(&draft.payload(Prepared::new(&tombstone)?))?;
+            self.conn
+                .prepare_cached("UPDATE stream SET deleted = 1, owner = NULL WHERE session = ?1")?
+                .execute([num])?;
+            self.conn
+                .prepare_cached("UPDATE purge SET announced = 1 WHERE session = ?1")?
+                .execute([num])?;
+        }
+        Ok(nums.len() == limit)
+    }
+
+    /// Takes one bounded step; returns false when nothing is left to do.
+    fn purge_step(&self) -> Result<bool> {
+        if self.announce(ANNOUNCE)? {
+            return Ok(true);
+        }
+        let next: Option<i64> = self
+            .conn
+            .prepare_cached("SELECT session FROM purge ORDER BY session LIMIT 1")?
+            .query_row([], |row| row.get(0))
+            .optional()?;
+        let Some(session) = next else { return Ok(false) };
+        for sql in STEPS {
+            if self.conn.prepare_cached(sql)?.execute([session])? > 0 {
+                return Ok(true);
+            }
+        }
+        if self.release_values(session)?
+            || self.conn.prepare_cached(EVENTS)?.execute([session])? > 0
+        {
+            return Ok(true);
+        }
+        self.finish_purge(session)?;
+        Ok(true)
+    }
+
+    /// Lets go of large values the session's events used; returns false when none are left.
+    fn release_values(&self, session: i64) -> Result<bool> {
+        let cursors: Vec<i64> = self
+            .conn
+            .prepare_cached(
+                "SELECT DISTINCT blob_use.cursor FROM event
+                 JOIN blob_use ON blob_use.cursor = event.cursor
+                 WHERE event.session = ?1 LIMIT ?2",
+            )?
+            .query_map((session, RELEASED.0), |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        for cursor in &cursors {
+            blob::release(self.conn, *cursor, self.now(), RELEASED.1)?;
+        }
+        Ok(!cursors.is_empty())
+    }
+
+    /// The numbers before the tombstone become one stub; the session's own row goes last.
+    fn finish_purge(&self, session: i64) -> Result<()> {
+        let tombstone: i64 = self
+            .conn
+            .prepare_cached("SELECT max(seq) FROM event WHERE session = ?1 AND kind = 12")?
+            .query_row([session], |row| row.get::<_, Option<i64>>(0))?
+            .ok_or_else(|| StoreError::Internal("a deleted session has no tombstone".to_owned()))?;
+        let before = tombstone - 1;
+        self.conn
+            .prepare_cached(
+                "UPDATE event SET seq = ?2, span = ?2, payload = NULL, refs = NULL,
+                   text_from = NULL, text_to = NULL, sum = NULL
+                 WHERE cursor = ?1 AND kind <> 12",
+            )?
+            .execute((session, before))?;
+        self.conn.prepare_cached("DELETE FROM session WHERE num = ?1")?.execute([session])?;
+        self.conn.prepare_cached("DELETE FROM purge WHERE session = ?1")?.execute([session])?;
+        Ok(())
+    }
+}

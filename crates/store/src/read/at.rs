@@ -1,0 +1,192 @@
+//! The state of a session at a boundary, from the log alone (R25).
+//!
+//! A boundary is the beginning or end of a turn or a step, see [`turnstone_core::retention`]. What
+//! compaction leaves is enough to rebuild the state at each of them.
+
+use std::collections::BTreeMap;
+
+use rusqlite::Row;
+use turnstone_core::event::{EntityClass, EventKind};
+use turnstone_core::id::SessionId;
+use turnstone_core::model::{Session, Todo};
+use turnstone_core::retention::is_boundary;
+use turnstone_core::time::{Cursor, Millis, Seq};
+
+use super::body::{load_message, part_from, payload_at};
+use super::list::WithParts;
+use super::reader::Reader;
+use crate::error::{Result, StoreError};
+
+/// A place a session can be taken back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boundary {
+    /// Its place in the session's stream.
+    pub seq: Seq,
+    /// Its place in the log.
+    pub cursor: Cursor,
+    /// What happened there: a turn's event, or the first image of a step's part.
+    pub kind: EventKind,
+    /// The number of the turn or the part.
+    pub entity: i64,
+    /// When.
+    pub time: Millis,
+}
+
+/// What a session was at a boundary.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionAt {
+    /// The session.
+    pub session: Session,
+    /// Its messages with their parts, in order.
+    pub messages: Vec<WithParts>,
+    /// Its to-do list.
+    pub todos: Vec<Todo>,
+}
+
+/// The newest image of each thing, by number; the numbers are in the order of the stream.
+#[derive(Default)]
+struct Images {
+    session: Option<i64>,
+    todos: Option<i64>,
+    messages: BTreeMap<i64, i64>,
+    /// A part's image, and how long its text was streamed since.
+    parts: BTreeMap<i64, (i64, Option<i64>)>,
+}
+
+impl Images {
+    /// Takes the next event: `(cursor, kind, entity, length of streamed text)`.
+    fn push(&mut self, cursor: i64, kind: EventKind, entity: i64, text: Option<i64>) {
+        match kind.class() {
+            EntityClass::Session => self.session = Some(cursor),
+            EntityClass::Todo => self.todos = Some(cursor),
+            EntityClass::Message if kind == EventKind::MessageRemoved => {
+                self.messages.remove(&entity);
+            }
+            EntityClass::Message => {
+                self.messages.insert(entity, cursor);
+            }
+            EntityClass::Part if kind == EventKind::PartRemoved => {
+                self.parts.remove(&entity);
+            }
+            EntityClass::Part if kind == EventKind::PartDelta => {
+                if let Some(part) = self.parts.get_mut(&entity) {
+                    part.1 = text;
+                }
+            }
+            EntityClass::Part => {
+                self.parts.insert(entity, (cursor, None));
+            }
+            EntityClass::Project
+            | EntityClass::Turn
+            | EntityClass::Status
+            | EntityClass::Request
+            | EntityClass::Approval
+            | EntityClass::Input
+            | EntityClass::Share
+            | EntityClass::Diff => {}
+        }
+    }
+}
+
+const BOUNDARIES: &str = "
+SELECT seq, cursor, kind, entity, time,
+       CASE WHEN cursor = entity THEN payload ->> '$.data.type' END
+FROM event WHERE session = ?1 AND seq > ?2 ORDER BY seq";
+
+impl Reader<'_> {
+    /// The boundaries of a session after `seq`, at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn boundaries(&self, session: &SessionId, seq: Seq, limit: usize) -> Result<Vec<Boundary>> {
+        let num = self.session_num(session)?;
+        let mut statement = self.conn.prepare_cached(BOUNDARIES)?;
+        let mut rows = statement.query((num, seq.0))?;
+        let mut found = Vec::new();
+        while let (true, Some(row)) = (found.len() < limit, rows.next()?) {
+            found.extend(boundary(row)?);
+        }
+        Ok(found)
+    }
+
+    /// What a session was at the boundary `seq`: after the event there, before the next one.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoBoundary`] for another place than a boundary, [`StoreError::BeyondEnd`] for
+    /// one the session has not reached, [`StoreError::NoSession`].
+    pub fn session_at(&self, session: &SessionId, seq: Seq) -> Result<SessionAt> {
+        let num = self.session_num(session)?;
+        let end = self.session_seq(session)?;
+        if seq > end {
+            return Err(StoreError::BeyondEnd { session: session.clone(), seq, end });
+        }
+        let found = self.boundaries(session, Seq(seq.0.saturating_sub(1)), 1)?;
+        if found.first().is_none_or(|boundary| boundary.seq != seq) {
+            return Err(StoreError::NoBoundary { session: session.clone(), seq });
+        }
+        self.assemble(session, &self.images(num, seq)?)
+    }
+
+    fn images(&self, session: i64, seq: Seq) -> Result<Images> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT cursor, kind, entity, text_to FROM event
+             WHERE session = ?1 AND seq <= ?2 AND (payload IS NOT NULL OR text_to IS NOT NULL)
+             ORDER BY seq",
+        )?;
+        let mut rows = statement.query((session, seq.0))?;
+        let mut images = Images::default();
+        while let Some(row) = rows.next()? {
+            images.push(row.get(0)?, kind(row.get(1)?)?, row.get(2)?, row.get(3)?);
+        }
+        Ok(images)
+    }
+
+    fn assemble(&self, id: &SessionId, images: &Images) -> Result<SessionAt> {
+        let image = images.session.ok_or_else(|| StoreError::NoSession(id.clone()))?;
+        let session = serde_json::from_value(payload_at(self.conn, self.blobs, image)?)?;
+        let todos = match images.todos {
+            Some(image) => {
+                let mut value = payload_at(self.conn, self.blobs, image)?;
+                serde_json::from_value(value["todos"].take())?
+            }
+            None => Vec::new(),
+        };
+        let mut messages = BTreeMap::new();
+        for (num, image) in &images.messages {
+            let message = load_message(self.conn, self.blobs, id, *image)?;
+            messages.insert(*num, WithParts { message, parts: Vec::new() });
+        }
+        for (num, (image, streamed)) in &images.parts {
+            let value = payload_at(self.conn, self.blobs, *image)?;
+            let owner = value["message"].as_i64().and_then(|num| messages.get_mut(&num));
+            // A removed message took its parts with it.
+            let Some(owner) = owner else { continue };
+            let len = streamed.or_else(|| value["text"]["len"].as_i64());
+            let part = part_from(self.conn, (id, &owner.message.id), *num, value, len)?;
+            owner.parts.push(part);
+        }
+        Ok(SessionAt { session, messages: messages.into_values().collect(), todos })
+    }
+}
+
+fn kind(code: i64) -> Result<EventKind> {
+    EventKind::from_code(code).ok_or_else(|| StoreError::Internal(format!("event kind {code}")))
+}
+
+/// The boundary in a row, if it is one.
+fn boundary(row: &Row<'_>) -> Result<Option<Boundary>> {
+    let kind = kind(row.get(2)?)?;
+    let first_type: Option<String> = row.get(5)?;
+    if !is_boundary(kind, first_type.as_deref()) {
+        return Ok(None);
+    }
+    Ok(Some(Boundary {
+        seq: Seq(row.get(0)?),
+        cursor: Cursor(row.get(1)?),
+        kind,
+        entity: row.get(3)?,
+        time: Millis(row.get(4)?),
+    }))
+}

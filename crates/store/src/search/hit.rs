@@ -1,0 +1,98 @@
+//! A hit: a match read back through the model.
+
+use rusqlite::OptionalExtension;
+use turnstone_core::id::{MessageId, PartId, SessionId};
+use turnstone_core::time::Millis;
+
+use super::plan::{body_at, readable};
+use super::query::Phrase;
+use super::snippet::{self, Snippet};
+use super::text::{self, SearchKind};
+use crate::error::{Result, StoreError};
+use crate::read::{Reader, parse_stored};
+
+/// One part or title that matches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchHit {
+    /// The session.
+    pub session: SessionId,
+    /// Its title.
+    pub title: String,
+    /// The message; absent for a title.
+    pub message: Option<MessageId>,
+    /// The part; absent for a title.
+    pub part: Option<PartId>,
+    /// What kind of text matches.
+    pub kind: SearchKind,
+    /// The text around the first match.
+    pub snippet: Snippet,
+    /// How well it matches: the higher the better. Comparable within one page only.
+    pub rank: f64,
+    /// When the message was made, or the session last changed.
+    pub time: Millis,
+}
+
+struct Row {
+    kind: i64,
+    session: String,
+    title: String,
+    message: Option<String>,
+    part: Option<String>,
+    image: Option<i64>,
+    text_len: Option<i64>,
+    time: f64,
+}
+
+const HIT: &str = "
+SELECT doc.kind, session.id, session.title, message.id, part.id, part.image, part.text_len,
+       coalesce(message.created, session.updated)
+FROM search_doc AS doc JOIN session ON session.num = doc.session
+LEFT JOIN message ON message.num = doc.message
+LEFT JOIN part ON part.num = doc.num
+WHERE doc.num = ?1";
+
+/// Reads a match.
+pub(super) fn load(
+    reader: &Reader<'_>,
+    num: i64,
+    rank: f64,
+    phrases: &[Phrase],
+) -> Result<Option<SearchHit>> {
+    let row = reader
+        .conn
+        .prepare_cached(HIT)?
+        .query_row([num], |row| {
+            Ok(Row {
+                kind: row.get(0)?,
+                session: row.get(1)?,
+                title: row.get(2)?,
+                message: row.get(3)?,
+                part: row.get(4)?,
+                image: row.get(5)?,
+                text_len: row.get(6)?,
+                time: row.get(7)?,
+            })
+        })
+        .optional()?;
+    let Some(row) = row else { return Ok(None) };
+    let text = match row.image {
+        Some(image) => {
+            let body = body_at(reader.conn, reader.blobs, num, image, row.text_len);
+            let text = readable(num, body)?.as_ref().and_then(text::searched);
+            text.map_or_else(String::new, |(_, text)| text)
+        }
+        None => text::title(&row.title),
+    };
+    let kind = SearchKind::from_code(row.kind)
+        .ok_or_else(|| StoreError::Internal(format!("search kind {}", row.kind)))?;
+    Ok(Some(SearchHit {
+        session: parse_stored(row.session)?,
+        title: row.title,
+        message: row.message.map(parse_stored).transpose()?,
+        part: row.part.map(parse_stored).transpose()?,
+        kind,
+        snippet: snippet::cut(&text, phrases),
+        rank: -rank,
+        time: Millis(row.time as i64),
+    }))
+}

@@ -1,0 +1,192 @@
+//! Where the bytes are: what `db size` prints.
+//!
+//! Files and tables are measured: files by their length, tables with their indexes by the pages
+//! they take. What belongs to a kind of event, a session or a consumer is estimated: the sum of the
+//! lengths of what is stored for it, without the pages' own overhead.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use turnstone_core::event::EventKind;
+use turnstone_core::id::SessionId;
+
+use crate::connection;
+use crate::consumer::{bytes_after, consumers};
+use crate::context::Context;
+use crate::error::{Result, StoreError};
+use crate::read::{Reader, parse_stored};
+use crate::store::Store;
+
+/// Where the bytes are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// The database file.
+    pub database: u64,
+    /// Its write-ahead log.
+    pub wal: u64,
+    /// Free pages inside the database.
+    pub free: u64,
+    /// The log: events and their indexes.
+    pub log: u64,
+    /// Streamed text.
+    pub text: u64,
+    /// Values inside the database, and who uses which.
+    pub blobs: u64,
+    /// Values in files of their own.
+    pub blob_files: u64,
+    /// The tables that index the log.
+    pub projections: u64,
+    /// The search index.
+    pub search: u64,
+    /// Everything else in the database: streams, outbox, consumers, keys, schema.
+    pub other: u64,
+    /// Backups.
+    pub backups: u64,
+    /// Events by kind; estimated.
+    pub kinds: Vec<KindSize>,
+    /// The largest sessions, largest first; estimated.
+    pub sessions: Vec<SessionSize>,
+    /// What each consumer has yet to read; estimated.
+    pub consumers: Vec<ConsumerSize>,
+}
+
+/// What the events of one kind take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindSize {
+    /// The kind.
+    pub kind: EventKind,
+    /// How many rows there are.
+    pub rows: u64,
+    /// How many of them are stubs.
+    pub stubs: u64,
+    /// Bytes of their payloads, values not counted.
+    pub bytes: u64,
+}
+
+/// What one session takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionSize {
+    /// The session.
+    pub session: SessionId,
+    /// Bytes of its payloads and of the values they use; a value used twice counts twice.
+    pub bytes: u64,
+}
+
+/// What a consumer has yet to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsumerSize {
+    /// Its name.
+    pub name: String,
+    /// Bytes of the log after its cursor.
+    pub bytes: u64,
+    /// It holds nothing: it fell too far behind.
+    pub resync: bool,
+}
+
+impl Store {
+    /// Adds up where the bytes are, with the `top` largest sessions. Reads the whole database.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database or the disk refuses.
+    pub fn sizes(&self, ctx: &Context, top: usize) -> Result<Sizes> {
+        let database = self.layout().database();
+        let mut sizes = self.read(ctx, |r| r.sizes(top))?;
+        sizes.database = fs_err::metadata(&database)?.len();
+        sizes.wal = connection::wal_len(&database);
+        sizes.blob_files = self.blobs().list()?.iter().map(|(_, len)| len).sum();
+        sizes.backups = folder_len(&self.layout().backups())?;
+        Ok(sizes)
+    }
+}
+
+fn folder_len(path: &Path) -> Result<u64> {
+    let files = fs_err::read_dir(path)?.flatten().filter_map(|file| file.metadata().ok());
+    Ok(files.filter(std::fs::Metadata::is_file).map(|m| m.len()).sum())
+}
+
+impl Reader<'_> {
+    fn sizes(&self, top: usize) -> Result<Sizes> {
+        let pragma = |name| self.conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let mut sizes = Sizes {
+            free: whole(pragma("freelist_count")? * pragma("page_size")?),
+            kinds: self.kind_sizes()?,
+            sessions: self.session_sizes(top)?,
+            ..Sizes::default()
+        };
+        for (table, bytes) in self.table_sizes()? {
+            *match table.as_str() {
+                "event" => &mut sizes.log,
+                "chunk" => &mut sizes.text,
+                "blob" | "blob_use" | "blob_doomed" => &mut sizes.blobs,
+                "session" | "message" | "part" | "todo" | "turn" | "request" | "approval"
+                | "input" | "share" | "diff" | "project" | "project_alias" => {
+                    &mut sizes.projections
+                }
+                name if name.starts_with("search") => &mut sizes.search,
+                _ => &mut sizes.other,
+            } += bytes;
+        }
+        for consumer in consumers(self.conn)? {
+            let bytes = bytes_after(self.conn, consumer.cursor, u64::MAX)?;
+            let (name, resync) = (consumer.name, consumer.resync);
+            sizes.consumers.push(ConsumerSize { name, bytes, resync });
+        }
+        Ok(sizes)
+    }
+
+    /// Bytes of the pages of each table, its indexes counted with it.
+    fn table_sizes(&self) -> Result<BTreeMap<String, u64>> {
+        let mut statement = self.conn.prepare(
+            "SELECT coalesce(tbl_name, dbstat.name), sum(pgsize)
+             FROM dbstat LEFT JOIN sqlite_schema USING (name)
+             WHERE aggregate = TRUE GROUP BY 1",
+        )?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, whole(row.get(1)?))))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    fn kind_sizes(&self) -> Result<Vec<KindSize>> {
+        let mut statement = self.conn.prepare(
+            "SELECT kind, count(*), sum(payload IS NULL AND text_to IS NULL),
+                    sum(coalesce(octet_length(payload), 0) + coalesce(octet_length(refs), 0))
+             FROM event GROUP BY kind ORDER BY kind",
+        )?;
+        let mut rows = statement.query([])?;
+        let mut kinds = Vec::new();
+        while let Some(row) = rows.next()? {
+            let code = row.get(0)?;
+            let kind = EventKind::from_code(code)
+                .ok_or_else(|| StoreError::Internal(format!("event kind {code}")))?;
+            let stubs = if kind.is_bare() { 0 } else { whole(row.get(2)?) };
+            let (rows, bytes) = (whole(row.get(1)?), whole(row.get(3)?));
+            kinds.push(KindSize { kind, rows, stubs, bytes });
+        }
+        Ok(kinds)
+    }
+
+    fn session_sizes(&self, top: usize) -> Result<Vec<SessionSize>> {
+        let mut statement = self.conn.prepare(
+            "SELECT stream.id, sum(bytes) AS total FROM (
+               SELECT session, coalesce(octet_length(payload), 0) + coalesce(octet_length(refs), 0)
+                 + coalesce((SELECT sum(size) FROM blob_use JOIN blob USING (hash)
+                             WHERE blob_use.cursor = event.cursor), 0) AS bytes
+               FROM event WHERE session IS NOT NULL
+               UNION ALL
+               SELECT event.session, octet_length(text) FROM chunk
+               JOIN event ON event.cursor = chunk.part)
+             JOIN stream USING (session) GROUP BY session ORDER BY total DESC LIMIT ?1",
+        )?;
+        let mut rows = statement.query([top as i64])?;
+        let mut sessions = Vec::new();
+        while let Some(row) = rows.next()? {
+            let session = parse_stored(row.get(0)?)?;
+            sessions.push(SessionSize { session, bytes: whole(row.get(1)?) });
+        }
+        Ok(sessions)
+    }
+}
+
+fn whole(n: i64) -> u64 {
+    u64::try_from(n).unwrap_or(0)
+}

@@ -1,0 +1,119 @@
+//! Killed at random and at named points: nothing acknowledged is lost, nothing is stuck.
+
+use std::time::Duration;
+
+use crate::ledger::{Fallible, acks, check, ledger};
+use turnstone_testkit::crash::{Trigger, Victim, die_at_failpoint};
+use turnstone_testkit::fixture::{Rng, TempData};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Kills one writer after the other on the same file.
+fn kill_in_a_row(seed: u64, kills: u64) -> Fallible {
+    let data = TempData::new()?;
+    let mut rng = Rng::new(seed);
+    let mut all = Vec::new();
+    for round in 0..kills {
+        let run = (seed * 1000 + round).to_string();
+        let victim = Victim::start(&mut ledger(data.path(), &["load", &run, "4", "100000"])?)?;
+        let outcome =
+            victim.kill_on(Trigger::draw(&mut rng, 60, Duration::from_millis(150)), LIMIT)?;
+        assert!(outcome.death.is_sudden(), "{outcome:?}");
+        all.extend(acks(&outcome.acknowledged));
+        check(data.path(), &all).map_err(|e| format!("seed {seed}, round {round}: {e}"))?;
+    }
+    assert!(!all.is_empty(), "no writer of seed {seed} came to acknowledge anything");
+    Ok(())
+}
+
+macro_rules! rows_of_kills {
+    ($($name:ident $seed:literal)*) => {$(
+        #[test]
+        fn $name() -> Fallible {
+            kill_in_a_row($seed, 24)
+        }
+    )*};
+}
+
+// Ten files, 24 kills each.
+rows_of_kills! {
+    killed_at_random_nothing_acknowledged_is_lost_seed_1 1
+    killed_at_random_nothing_acknowledged_is_lost_seed_2 2
+    killed_at_random_nothing_acknowledged_is_lost_seed_3 3
+    killed_at_random_nothing_acknowledged_is_lost_seed_4 4
+    killed_at_random_nothing_acknowledged_is_lost_seed_5 5
+    killed_at_random_nothing_acknowledged_is_lost_seed_6 6
+    killed_at_random_nothing_acknowledged_is_lost_seed_7 7
+    killed_at_random_nothing_acknowledged_is_lost_seed_8 8
+    killed_at_random_nothing_acknowledged_is_lost_seed_9 9
+    killed_at_random_nothing_acknowledged_is_lost_seed_10 10
+}
+
+/// Another 40 deaths, each at a point with a name.
+#[test]
+fn killed_at_every_named_point_nothing_acknowledged_is_lost() -> Fallible {
+    let points = [
+        "store::before_begin",
+        "store::before_commit",
+        "store::after_commit",
+        "store::after_answer",
+    ];
+    for point in points {
+        let data = TempData::new()?;
+        let mut all = Vec::new();
+        for after in [0, 1, 2, 3, 5, 8, 13, 21, 34, 55] {
+            let run = after.to_string();
+            let mut command = ledger(data.path(), &["load", &run, "4", "100000"])?;
+            let outcome =
+                die_at_failpoint(&mut command, &format!("{point}={after}*off->panic"), LIMIT)?;
+            all.extend(acks(&outcome.acknowledged));
+            check(data.path(), &all).map_err(|e| format!("{point} after {after}: {e}"))?;
+        }
+        assert!(!all.is_empty(), "{point}");
+    }
+    Ok(())
+}
+
+#[test]
+fn killed_while_purging_a_deletion_is_finished_by_the_next() -> Fallible {
+    let data = TempData::new()?;
+    let mut command = ledger(data.path(), &["load", "7", "6", "12"])?;
+    assert!(command.output()?.status.success());
+    for after in [0, 1, 2, 4, 7] {
+        let run = after.to_string();
+        let mut command = ledger(data.path(), &["bulk", &run])?;
+        let point = format!("store::purge_step={after}*off->panic");
+        // Late rounds may have nothing left to purge and end well.
+        match die_at_failpoint(&mut command, &point, LIMIT) {
+            Ok(_) | Err(turnstone_testkit::crash::CrashError::Survived(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        check(data.path(), &[])?;
+    }
+    let store = crate::ledger::open(data.path())?;
+    let ctx = crate::ledger::context()?;
+    assert!(store.purge_some(&ctx, 10_000)?);
+    drop(store);
+    check(data.path(), &[])
+}
+
+/// Two processes on one file: both are killed, neither loses what it was told (40 deaths).
+#[test]
+fn two_processes_on_one_file_are_killed_and_lose_nothing() -> Fallible {
+    let data = TempData::new()?;
+    let mut rng = Rng::new(99);
+    let mut all = Vec::new();
+    for round in 0..20_u64 {
+        let (one, two) = ((round * 2 + 1).to_string(), (round * 2 + 2).to_string());
+        let first = Victim::start(&mut ledger(data.path(), &["load", &one, "3", "100000"])?)?;
+        let second = Victim::start(&mut ledger(data.path(), &["load", &two, "3", "100000"])?)?;
+        let draw = |rng: &mut Rng| Trigger::draw(rng, 60, Duration::from_millis(250));
+        let outcome = first.kill_on(draw(&mut rng), LIMIT)?;
+        all.extend(acks(&outcome.acknowledged));
+        let outcome = second.kill_on(draw(&mut rng), LIMIT)?;
+        all.extend(acks(&outcome.acknowledged));
+        check(data.path(), &all).map_err(|e| format!("round {round}: {e}"))?;
+    }
+    assert!(!all.is_empty());
+    Ok(())
+}

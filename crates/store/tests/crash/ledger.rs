@@ -1,0 +1,146 @@
+//! What must hold whatever happened to a writer: shared by the crash, fault and power-loss tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use turnstone_core::id::SessionId;
+use turnstone_core::model::Status;
+use turnstone_core::time::{Cursor, Millis};
+use turnstone_store::{
+    Actor, Context, Layout, Options, SessionFilter, Store, StoreError, Takeover,
+};
+
+pub(crate) type Fallible<T = ()> = Result<T, Box<dyn Error>>;
+
+/// The program under test; it is built with the tests.
+pub(crate) fn ledger(dir: &Path, words: &[&str]) -> Fallible<Command> {
+    let test = std::env::current_exe()?;
+    let profile = test.parent().and_then(Path::parent).ok_or("no build directory")?;
+    let program: PathBuf = profile.join("examples/ledger");
+    if !program.exists() {
+        return Err(format!("{} is missing: cargo build --examples", program.display()).into());
+    }
+    let mut command = Command::new(program);
+    command.arg(dir).args(words);
+    Ok(command)
+}
+
+pub(crate) fn context() -> Fallible<Context> {
+    Ok(Context::new(Actor::new("test")?, Millis(1_794_728_500_000)))
+}
+
+pub(crate) fn open(dir: &Path) -> Fallible<Store> {
+    Ok(Store::open(&Options::new(Layout::new(dir), Millis(1_794_728_500_000)))?)
+}
+
+/// An acknowledgement as the program printed it.
+#[derive(Clone, Debug)]
+pub(crate) struct Ack {
+    pub(crate) cursor: i64,
+    pub(crate) session: String,
+    pub(crate) seq: i64,
+}
+
+/// The acknowledgements among the lines a program printed.
+pub(crate) fn acks(lines: &[String]) -> Vec<Ack> {
+    lines
+        .iter()
+        .filter_map(|line| {
+            let mut words = line.strip_prefix("ack ")?.split(' ');
+            let (cursor, session, seq) = (words.next()?, words.next()?, words.next()?);
+            Some(Ack {
+                cursor: cursor.parse().ok()?,
+                session: session.to_owned(),
+                seq: seq.parse().ok()?,
+            })
+        })
+        .collect()
+}
+
+/// The whole log: its cursors, and the sequence numbers of each session with what they stand for.
+pub(crate) struct Log {
+    pub(crate) cursors: BTreeSet<i64>,
+    pub(crate) streams: BTreeMap<String, Vec<(i64, i64)>>,
+}
+
+pub(crate) fn read_log(store: &Store) -> Fallible<Log> {
+    let ctx = context()?;
+    let mut log = Log { cursors: BTreeSet::new(), streams: BTreeMap::new() };
+    let mut at = Cursor(0);
+    loop {
+        let page = store.read(&ctx, |r| r.log_after(at, 500))?;
+        if page.events.is_empty() {
+            return Ok(log);
+        }
+        for event in &page.events {
+            log.cursors.insert(event.cursor.0);
+            if let (Some(session), Some(seq)) = (&event.session, event.seq) {
+                log.streams.entry(session.to_string()).or_default().push((seq.0, event.span));
+            }
+        }
+        at = page.next;
+    }
+}
+
+/// Everything acknowledged is there, numbers have no gap, nothing is stuck, tables equal a rebuild.
+pub(crate) fn check(dir: &Path, acknowledged: &[Ack]) -> Fallible {
+    let store = open(dir)?;
+    let ctx = context()?;
+    let log = read_log(&store)?;
+    for ack in acknowledged {
+        let covered = log.streams.get(&ack.session).is_some_and(|stream| {
+            stream.iter().any(|(seq, span)| *seq >= ack.seq && ack.seq > seq - span)
+        });
+        if !log.cursors.contains(&ack.cursor) && !covered {
+            return Err(format!("{ack:?} was acknowledged and is lost").into());
+        }
+    }
+    for (session, stream) in &log.streams {
+        let mut stream = stream.clone();
+        stream.sort_unstable();
+        let mut at = 0;
+        for (seq, span) in stream {
+            if seq - span != at {
+                return Err(format!("{session} goes from {at} to {seq} (span {span})").into());
+            }
+            at = seq;
+        }
+    }
+    nothing_is_stuck(&store, &ctx)?;
+    let wrong = store.verify_projections(&ctx)?;
+    if !wrong.is_empty() {
+        return Err(format!("projections differ from a rebuild: {wrong:?}").into());
+    }
+    Ok(())
+}
+
+fn nothing_is_stuck(store: &Store, ctx: &Context) -> Fallible {
+    let filter = SessionFilter { archived: true, ..SessionFilter::default() };
+    let page = store.read(ctx, |r| r.list_sessions(&filter, None, 1000))?;
+    for row in page.items {
+        let id: SessionId = row.session.id;
+        let held = match store.lease(ctx, &id, Takeover::IfDead) {
+            Ok(lease) => {
+                store.release(ctx, &lease)?;
+                false
+            }
+            // Only a process that lives may hold it.
+            Err(StoreError::Busy(_)) => true,
+            Err(error) => return Err(error.into()),
+        };
+        let status = store.read(ctx, |r| r.status(&id))?;
+        if !held && status != Status::Idle && !only_accepted(store, ctx, &id)? {
+            return Err(format!("{id} is stuck as {status:?}").into());
+        }
+    }
+    Ok(())
+}
+
+/// A turn that was accepted and never started waits for the next runner (R28).
+fn only_accepted(store: &Store, ctx: &Context, id: &SessionId) -> Fallible<bool> {
+    let turns = store.read(ctx, |r| r.turns(id))?;
+    let open: Vec<_> = turns.iter().filter(|t| t.state.is_open()).collect();
+    Ok(open.iter().all(|t| t.state == turnstone_core::turn::TurnState::Accepted))
+}

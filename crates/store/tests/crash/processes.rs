@@ -1,0 +1,158 @@
+//! Several processes on one file: leases, fencing, wakes, recovery (R26, R27, R28, R45).
+
+use std::io::Write;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::ledger::{Fallible, context, ledger, open};
+use turnstone_core::id::SessionId;
+use turnstone_core::model::Status;
+use turnstone_core::time::{Cursor, Millis};
+use turnstone_core::turn::TurnState;
+use turnstone_store::{Layout, Options, Store, StoreError, Takeover};
+use turnstone_testkit::crash::Victim;
+use turnstone_testkit::fixture::TempData;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A process that holds `session`, and a pipe to it: each line makes it write once.
+fn holder(data: &TempData, session: &str) -> Fallible<(Victim, std::fs::File)> {
+    let (reader, writer) = std::io::pipe()?;
+    let mut command = ledger(data.path(), &["hold", session])?;
+    command.stdin(Stdio::from(reader));
+    let mut victim = Victim::start(&mut command)?;
+    victim.wait_for_lines(3, LIMIT)?;
+    assert_eq!(victim.acknowledged().last().map(String::as_str), Some("held"));
+    Ok((victim, std::fs::File::from(std::os::fd::OwnedFd::from(writer))))
+}
+
+#[test]
+fn a_session_held_by_a_living_process_is_busy_and_a_dead_one_s_is_free() -> Fallible {
+    let data = TempData::new()?;
+    let id: SessionId = "ses_held".parse()?;
+    let (victim, _pipe) = holder(&data, "ses_held")?;
+    let (store, ctx) = (open(data.path())?, context()?);
+    assert!(store.recovered().interrupted.is_empty(), "its owner lives");
+    assert!(matches!(store.lease(&ctx, &id, Takeover::IfDead), Err(StoreError::Busy(_))));
+    // R27: a clock that jumps an hour either way changes nothing.
+    for now in [Millis(0), Millis(ctx.now.0 + 3_600_000)] {
+        let moved = ctx.clone().at(now);
+        assert!(matches!(store.lease(&moved, &id, Takeover::IfDead), Err(StoreError::Busy(_))));
+        assert!(store.recover(&moved)?.interrupted.is_empty());
+    }
+    assert_eq!(store.read(&ctx, |r| r.status(&id))?, Status::Busy);
+    victim.kill()?;
+    let recovered = store.recover(&ctx)?;
+    assert_eq!(recovered.interrupted.len(), 1);
+    assert!(store.recover(&ctx)?.interrupted.is_empty(), "a second sweep finds nothing");
+    let turns = store.read(&ctx, |r| r.turns(&id))?;
+    assert_eq!(turns[0].state, TurnState::Interrupted);
+    store.lease(&ctx, &id, Takeover::IfDead)?;
+    Ok(())
+}
+
+#[test]
+fn a_suspended_owner_that_was_taken_over_is_fenced_when_it_wakes() -> Fallible {
+    let data = TempData::new()?;
+    let id: SessionId = "ses_fence".parse()?;
+    let (mut victim, mut pipe) = holder(&data, "ses_fence")?;
+    pipe.write_all(b"write\n")?;
+    victim.wait_for_lines(4, LIMIT)?;
+    victim.suspend()?;
+    let (store, ctx) = (open(data.path())?, context()?);
+    // Stopped is not dead: only force takes the session over.
+    assert!(matches!(store.lease(&ctx, &id, Takeover::IfDead), Err(StoreError::Busy(_))));
+    let lease = store.lease(&ctx, &id, Takeover::Force)?;
+    let before = store.read(&ctx, |r| r.session_seq(&id))?;
+    victim.resume()?;
+    pipe.write_all(b"write\n")?;
+    victim.wait_for_lines(5, LIMIT)?;
+    assert_eq!(victim.acknowledged()[3..], ["wrote", "fenced"]);
+    assert_eq!(store.read(&ctx, |r| r.session_seq(&id))?, before, "nothing was written");
+    assert!(store.release(&ctx, &lease)?);
+    victim.kill()?;
+    Ok(())
+}
+
+#[test]
+fn two_sweepers_at_once_end_a_turn_once() -> Fallible {
+    let data = TempData::new()?;
+    let id: SessionId = "ses_sweep".parse()?;
+    let (victim, _pipe) = holder(&data, "ses_sweep")?;
+    let stores = [open(data.path())?, open(data.path())?];
+    victim.kill()?;
+    let ctx = context()?;
+    let ended: usize = std::thread::scope(|scope| {
+        let sweepers: Vec<_> = stores
+            .iter()
+            .map(|store| scope.spawn(|| store.recover(&ctx).map(|r| r.interrupted.len())))
+            .collect();
+        sweepers.into_iter().map(|t| t.join().expect("a sweeper panicked").expect("sweeps")).sum()
+    });
+    assert_eq!(ended, 1);
+    let log = stores[0].read(&ctx, |r| r.stream_after(&id, Default::default(), 100))?;
+    let ends = log.events.iter().filter(|e| e.kind.name() == "turn.ended").count();
+    assert_eq!(ends, 1);
+    Ok(())
+}
+
+#[test]
+fn another_process_is_woken_by_commits_without_the_safety_tick() -> Fallible {
+    let data = TempData::new()?;
+    drop(open(data.path())?);
+    let mut reader = Victim::start(&mut ledger(data.path(), &["tail", "300", "--no-tick"])?)?;
+    reader.wait_for_lines(1, LIMIT)?;
+    // Two writer processes at once.
+    let first = Victim::start(&mut ledger(data.path(), &["load", "1", "2", "6"])?)?;
+    let second = Victim::start(&mut ledger(data.path(), &["load", "2", "2", "6"])?)?;
+    first.wait(LIMIT)?;
+    second.wait(LIMIT)?;
+    let outcome = reader.wait(LIMIT)?;
+    let seen: Vec<i64> = outcome
+        .acknowledged
+        .iter()
+        .filter_map(|line| line.strip_prefix("saw ")?.parse().ok())
+        .collect();
+    let expected: Vec<i64> = (1..=seen.len() as i64).collect();
+    assert_eq!(seen, expected, "each event once, in order, no gap");
+    assert!(seen.len() >= 300);
+    Ok(())
+}
+
+#[test]
+fn a_tail_has_no_gap_between_history_and_live_under_load() -> Fallible {
+    let data = TempData::new()?;
+    drop(open(data.path())?);
+    let mut options = Options::new(Layout::new(data.path()), Millis(1));
+    options.safety_tick = false;
+    let store = Store::open(&options)?;
+    let writer = Victim::start(&mut ledger(data.path(), &["load", "3", "4", "15"])?)?;
+    let ctx = context()?;
+    // Readers that join at different moments, some in the middle of history.
+    std::thread::scope(|scope| -> Fallible {
+        let readers: Vec<_> = (0..4)
+            .map(|n| {
+                let (store, ctx) = (&store, &ctx);
+                scope.spawn(move || {
+                    std::thread::sleep(Duration::from_millis(30 * n));
+                    let mut tail = store.tail(ctx, Cursor(0));
+                    let mut seen = Vec::new();
+                    while seen.len() < 400 {
+                        let page = tail.next(7, Duration::from_secs(20)).expect("reads");
+                        assert!(!page.events.is_empty(), "stalled after {}", seen.len());
+                        seen.extend(page.events.iter().map(|e| e.cursor.0));
+                    }
+                    seen
+                })
+            })
+            .collect();
+        for reader in readers {
+            let seen = reader.join().map_err(|_| "a reader failed")?;
+            let expected: Vec<i64> = (1..=seen.len() as i64).collect();
+            assert_eq!(seen, expected);
+        }
+        Ok(())
+    })?;
+    writer.wait(LIMIT)?;
+    Ok(())
+}

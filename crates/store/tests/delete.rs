@@ -1,0 +1,211 @@
+//! Deletion (R23): gone at once for readers, announced by tombstones, purged in small steps.
+
+mod support;
+
+use serde_json::json;
+use support::*;
+use turnstone_core::event::EventKind;
+use turnstone_core::time::Cursor;
+use turnstone_store::{NewTurn, SessionFilter, ShareRecord, Store, StoreError, Takeover};
+
+fn child(id: &str, parent: &str) -> turnstone_core::model::Session {
+    let mut child = session(id);
+    child.parent = Some(sid(parent));
+    child
+}
+
+/// A root with two children and a grandchild, and one session beside them.
+fn family(dir: &std::path::Path) -> Store {
+    let store = with_sessions(dir, &["ses_root", "ses_other"]);
+    write(&store, |tx| {
+        tx.create_session(&child("ses_c1", "ses_root"))?;
+        tx.create_session(&child("ses_c2", "ses_root"))?;
+        tx.create_session(&child("ses_g1", "ses_c1"))?;
+        tx.put_message(&user("ses_g1", "msg_g", 1))?;
+        tx.put_part(&text("ses_g1", "msg_g", "prt_g", "hello"))?;
+        tx.put_message(&user("ses_other", "msg_o", 1))?;
+        tx.put_part(&text("ses_other", "msg_o", "prt_o", "stays"))
+    })
+    .expect("made");
+    store
+}
+
+fn purge(store: &Store) {
+    while !store.purge_some(&ctx(), 1).expect("purges") {}
+}
+
+#[test]
+fn a_session_goes_with_its_children_and_readers_learn_of_it() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = family(dir.path());
+    let before = store.read(&ctx(), |r| r.last_cursor()).expect("cursor");
+    let commits = store.stats().expect("stats").commits();
+    let deleted = store.delete_session(&ctx(), &sid("ses_root")).expect("deleted");
+    assert_eq!(deleted.sessions.len(), 4);
+    assert!(store.stats().expect("stats").commits() <= commits + 3);
+    for id in ["ses_root", "ses_c1", "ses_c2", "ses_g1"] {
+        assert!(store.read(&ctx(), |r| r.find_session(&sid(id))).expect("reads").is_none(), "{id}");
+        let again = write(&store, move |tx| tx.create_session(&session(id)));
+        assert!(matches!(again, Err(StoreError::Deleted(_))), "an id is not used again");
+    }
+    let news = store.read(&ctx(), |r| r.log_after(before, 100)).expect("log").events;
+    let gone: Vec<_> = news.iter().filter(|e| e.kind == EventKind::SessionDeleted).collect();
+    assert_eq!(gone.len(), 4);
+    assert!(
+        gone.iter().all(|e| e.payload.as_ref().is_some_and(|p| p["directory"] == "/home/ada/p"))
+    );
+    let left =
+        store.read(&ctx(), |r| r.list_sessions(&SessionFilter::default(), None, 10)).expect("list");
+    assert_eq!(left.items.len(), 1);
+}
+
+#[test]
+fn purging_leaves_the_tombstone_and_nothing_else() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = family(dir.path());
+    store.delete_session(&ctx(), &sid("ses_root")).expect("deleted");
+    purge(&store);
+    for event in
+        log(&store).iter().filter(|e| e.session.as_ref().is_some_and(|s| s.as_str() != "ses_other"))
+    {
+        assert!(event.is_stub() || event.kind == EventKind::SessionDeleted, "{event:?}");
+    }
+    let conn = raw(dir.path());
+    let count = |sql: &str| conn.query_row(sql, [], |r| r.get::<_, i64>(0)).expect("count");
+    assert_eq!(count("SELECT count(*) FROM message"), 1);
+    assert_eq!(count("SELECT count(*) FROM part"), 1);
+    assert_eq!(count("SELECT count(*) FROM session"), 1);
+    assert_eq!(count("SELECT count(*) FROM purge"), 0);
+    // Numbers still have no gap: the stub stands for all before the tombstone.
+    let stream = store
+        .read(&ctx(), |r| r.stream_after(&sid("ses_g1"), Default::default(), 10))
+        .expect("stream");
+    let spans: Vec<_> = stream.events.iter().map(|e| (e.seq.map(|s| s.0), e.span)).collect();
+    assert_eq!(spans, [(Some(3), 3), (Some(4), 1)]);
+    assert!(store.verify_projections(&ctx()).expect("verifies").is_empty());
+    assert_eq!(
+        store.read(&ctx(), |r| r.get_part(&sid("ses_other"), &pid("prt_o"))).expect("stays"),
+        text("ses_other", "msg_o", "prt_o", "stays")
+    );
+}
+
+#[test]
+fn deleting_a_long_session_stays_within_the_limits_and_can_be_interrupted() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let tickets: Vec<_> = (0..300)
+        .map(|n| {
+            store.write(&ctx(), move |tx| {
+                let message = format!("msg_{n}");
+                tx.put_message(&assistant("ses_a", &message, n))?;
+                for p in 0..4 {
+                    let output = format!("{n} {p} {}", "x".repeat(3000));
+                    let body = json!({"type": "text", "text": output});
+                    tx.put_part(&part("ses_a", &message, &format!("prt_{n}p{p}"), body))?;
+                }
+                let id = pid(&format!("prt_{n}p0"));
+                tx.append_text(&sid("ses_a"), &id, "more").map(drop)
+            })
+        })
+        .collect();
+    tickets.into_iter().for_each(|t| t.wait().expect("written"));
+    store.delete_session(&ctx(), &sid("ses_a")).expect("deleted");
+    assert!(!store.purge_some(&ctx(), 3).expect("some"), "not done yet");
+    drop(store);
+    let store = open(dir.path());
+    purge(&store);
+    assert!(store.stats().expect("stats").most_rows() <= 500);
+    let conn = raw(dir.path());
+    for (what, sql) in [
+        ("events", "SELECT count(*) FROM event WHERE session IS NOT NULL"),
+        ("chunks", "SELECT count(*) FROM chunk"),
+        ("uses", "SELECT count(*) FROM blob_use"),
+        ("parts", "SELECT count(*) FROM part"),
+    ] {
+        let left: i64 = conn.query_row(sql, [], |r| r.get(0)).expect("count");
+        assert_eq!(left, if what == "events" { 2 } else { 0 }, "{what}");
+    }
+}
+
+#[test]
+fn deleting_a_busy_session_aborts_its_turn_first() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let lease = store.lease(&ctx(), &sid("ses_a"), Takeover::IfDead).expect("lease");
+    let owned = ctx().leased(&lease);
+    let new = NewTurn {
+        id: "trn_1".parse().expect("id"),
+        message: user("ses_a", "msg_u", 1),
+        parts: vec![],
+    };
+    store.write(&owned, move |tx| tx.begin_turn(&new)).wait().expect("begins");
+    store.delete_session(&ctx(), &sid("ses_a")).expect("deleted");
+    let ended = log(&store).into_iter().find(|e| e.kind == EventKind::TurnEnded).expect("ended");
+    assert_eq!(ended.payload.as_ref().map(|p| p["outcome"].clone()), Some(json!("aborted")));
+    let late = store.write(&owned, |tx| tx.put_message(&assistant("ses_a", "msg_a", 2))).wait();
+    assert!(matches!(late, Err(StoreError::NoSession(_))), "{late:?}");
+}
+
+#[test]
+fn a_large_family_goes_as_one_for_readers() {
+    // W30: never an error with half of the children gone.
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_root"]);
+    for chunk in 0..6 {
+        write(&store, move |tx| {
+            (0..25).try_for_each(|n| {
+                tx.create_session(&child(&format!("ses_k{}", chunk * 25 + n), "ses_root")).map(drop)
+            })
+        })
+        .expect("made");
+    }
+    let deleted = store.delete_session(&ctx(), &sid("ses_root")).expect("deleted");
+    assert_eq!(deleted.sessions.len(), 151);
+    purge(&store);
+    assert!(store.stats().expect("stats").most_rows() <= 500);
+    let tombstones =
+        log(&store).into_iter().filter(|e| e.kind == EventKind::SessionDeleted).count();
+    assert_eq!(tombstones, 151);
+}
+
+#[test]
+fn an_unknown_session_is_not_deleted_and_says_so() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let events = log(&store).len();
+    assert!(matches!(
+        store.delete_session(&ctx(), &sid("ses_none")),
+        Err(StoreError::NoSession(_))
+    ));
+    assert_eq!(log(&store).len(), events);
+}
+
+#[test]
+fn a_shared_session_fills_its_outbox_and_keeps_its_secret_out_of_the_log() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let share = ShareRecord {
+        id: "sh1".into(),
+        secret: "s3cr3t-value".into(),
+        url: "https://x/share/sh1".into(),
+    };
+    let put = share.clone();
+    write(&store, move |tx| tx.put_share(&sid("ses_a"), &put)).expect("shared");
+    write(&store, |tx| tx.put_message(&user("ses_a", "msg_1", 1))).expect("written");
+    let rows = store.read(&ctx(), |r| r.outbox(&sid("ses_a"), 0, 10)).expect("outbox");
+    assert_eq!(rows.len(), 2, "the share itself and the message");
+    assert!(log(&store).iter().all(|e| !format!("{e:?}").contains("s3cr3t")));
+    assert_eq!(store.read(&ctx(), |r| r.share(&sid("ses_a"))).expect("share"), Some(share));
+    let last = rows[1].0;
+    write(&store, move |tx| tx.acknowledge_outbox(&sid("ses_a"), last)).expect("acknowledged");
+    assert!(store.read(&ctx(), |r| r.outbox(&sid("ses_a"), 0, 10)).expect("outbox").is_empty());
+    write(&store, |tx| tx.remove_share(&sid("ses_a"))).expect("unshared");
+    assert_eq!(store.read(&ctx(), |r| r.share(&sid("ses_a"))).expect("share"), None);
+    write(&store, |tx| tx.put_message(&user("ses_a", "msg_2", 1))).expect("written");
+    let after = store.read(&ctx(), |r| r.outbox(&sid("ses_a"), last, 10)).expect("outbox");
+    assert_eq!(after.len(), 0, "nothing is sent for a session that is shared no longer");
+    assert_eq!(
+        store.read(&ctx(), |r| r.last_cursor()).expect("cursor"),
+        Cursor(log(&store).last().expect("event").cursor.0)
+    );
+}

@@ -1,0 +1,115 @@
+//! Group commit and its limits (R22, R23).
+
+mod support;
+
+use serde_json::json;
+use support::*;
+use turnstone_store::{Changed, StoreError};
+
+#[test]
+fn many_acknowledgements_share_a_commit_and_each_is_durable() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let stats = store.stats().expect("stats");
+    let (commits, mutations) = (stats.commits(), stats.mutations());
+    let tickets: Vec<_> = (0..200)
+        .map(|n| {
+            let message = user("ses_a", &format!("msg_{n}"), n);
+            store.write(&ctx(), move |tx| tx.put_message(&message))
+        })
+        .collect();
+    for ticket in tickets {
+        assert_eq!(ticket.wait().expect("written"), Changed::Created);
+    }
+    assert_eq!(stats.mutations() - mutations, 200);
+    assert!(stats.commits() - commits < 100, "{} commits", stats.commits() - commits);
+    // A reader of its own connection sees what was acknowledged.
+    let page = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 1000)).expect("page");
+    assert_eq!(page.items.len(), 200);
+}
+
+#[test]
+fn an_error_or_a_panic_undoes_its_own_mutation_alone() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let good = store.write(&ctx(), |tx| tx.put_message(&user("ses_a", "msg_1", 1)));
+    let bad = store.write(&ctx(), |tx| {
+        tx.put_message(&user("ses_a", "msg_2", 1))?;
+        Err::<(), _>(StoreError::Invalid("changed my mind".to_owned()))
+    });
+    let ugly = store.write(&ctx(), |tx| -> turnstone_store::Result<()> {
+        tx.put_message(&user("ses_a", "msg_3", 1))?;
+        panic!("on purpose")
+    });
+    let late = store.write(&ctx(), |tx| tx.put_message(&user("ses_a", "msg_4", 1)));
+    good.wait().expect("stored");
+    assert!(matches!(bad.wait(), Err(StoreError::Invalid(_))));
+    assert!(matches!(ugly.wait(), Err(StoreError::Internal(_))));
+    late.wait().expect("the writer lives on");
+    let page = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 10)).expect("page");
+    let ids: Vec<_> = page.items.iter().map(|m| m.message.id.as_str()).collect();
+    assert_eq!(ids, ["msg_1", "msg_4"]);
+    let seqs: Vec<_> = log(&store).iter().filter_map(|e| e.seq).map(|s| s.0).collect();
+    assert_eq!(seqs, [1, 2, 3], "no number is lost to what was undone");
+}
+
+#[test]
+fn a_mutation_over_the_limit_is_refused_and_a_large_one_gets_a_group_of_its_own() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let messages = |from: usize, count: usize| {
+        store.write(&ctx(), move |tx| {
+            for n in from..from + count {
+                tx.put_message(&user("ses_a", &format!("msg_{n}"), 1))?;
+            }
+            Ok(())
+        })
+    };
+    let tickets: Vec<_> =
+        (0..12).map(|n| messages(n * 1000, if n % 3 == 0 { 150 } else { 30 })).collect();
+    for ticket in tickets {
+        ticket.wait().expect("fits");
+    }
+    let too_many = messages(50_000, 400).wait();
+    assert!(matches!(too_many, Err(StoreError::TooLarge { rows: 501.., .. })), "{too_many:?}");
+    let too_long = write(&store, |tx| {
+        for n in 0..40 {
+            let body = json!({"type": "text", "text": "x".repeat(200_000) + &n.to_string()});
+            tx.put_part(&part("ses_a", "msg_0", &format!("prt_{n}"), body))?;
+        }
+        Ok(())
+    });
+    assert!(matches!(too_long, Err(StoreError::TooLarge { .. })), "{too_long:?}");
+    let stats = store.stats().expect("stats");
+    assert!(stats.most_rows() <= 500, "{}", stats.most_rows());
+    assert!(stats.most_bytes() <= 4 * 1024 * 1024, "{}", stats.most_bytes());
+}
+
+#[test]
+fn a_closed_store_answers_closed_and_nothing_hangs() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let ticket = store.write(&ctx(), |tx| tx.put_message(&user("ses_a", "msg_1", 1)));
+    // What was queued before the store is dropped is still written.
+    drop(store);
+    assert_eq!(ticket.wait().expect("written"), Changed::Created);
+}
+
+#[test]
+fn absurd_costs_saturate_and_never_stop_a_session() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    write(&store, |tx| {
+        tx.put_message(&assistant("ses_a", "msg_a", 1))?;
+        for (n, cost) in [json!(1e300), json!(9.0e6), json!(-1e300), json!(1e300)].into_iter().enumerate() {
+            let body = json!({"type": "step-finish", "reason": "stop", "cost": cost, "tokens":
+                {"input": i64::MAX, "output": 1e300, "reasoning": 0, "cache": {"read": 0, "write": 0}}});
+            tx.put_part(&part("ses_a", "msg_a", &format!("prt_{n}"), body))?;
+        }
+        Ok(())
+    })
+    .expect("stored");
+    let usage = store.read(&ctx(), |r| r.session_usage(&sid("ses_a"))).expect("usage");
+    assert!(usage.cost > 0 && usage.input > 0, "{usage:?}");
+    assert!(store.verify_projections(&ctx()).expect("verifies").is_empty());
+}
