@@ -354,7 +354,9 @@ impl OpenError {
             Self::ReadOnly { .. } => "make it writable for this user, or choose --data DIR",
             Self::Network { .. } => "put the data on a local disk with --data DIR",
             Self::Foreign { .. } => "to read OpenCode's database, use `turnstone import FILE`",
-            Self::Corrupt { .. } => "run `turnstone doctor --salvage`; the damaged file is kept",
+            Self::Corrupt { .. } => {
+                "run `turnstone doctor --salvage DIR`; the damaged file is kept as it is"
+            }
             Self::Full { .. } => "free some space and try again; nothing acknowledged is lost",
             Self::Setting { .. } => "put the data on a local disk with --data DIR",
             Self::Backup { .. } => "free some space or make backup/ writable, then try again",

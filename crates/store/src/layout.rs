@@ -31,24 +31,31 @@ impl Layout {
             path: path.to_path_buf(),
             reason: error.to_string(),
         };
-        if !self.root.exists() {
-            let above: Vec<&Path> = self.root.ancestors().skip(1).collect();
-            let existing = above.iter().position(|p| p.exists()).unwrap_or(above.len());
-            fs::create_dir_all(&self.root).map_err(|e| fail(&self.root, e))?;
-            // A directory lasts once the one that names it is on disk.
-            for parent in above.into_iter().take(existing + 1) {
-                let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-                sync_dir(parent).map_err(|e| fail(parent, e))?;
-            }
-        }
-        fs::set_permissions(&self.root, std::fs::Permissions::from_mode(0o700))
-            .map_err(|e| fail(&self.root, e))?;
+        self.make_root().map_err(|e| fail(&self.root, e))?;
         for folder in [self.blobs(), self.locks(), self.backups()] {
             if !folder.exists() {
                 private_dir(&folder).map_err(|e| fail(&folder, e))?;
             }
         }
         sync_dir(&self.root).map_err(|e| fail(&self.root, e))
+    }
+
+    /// Makes the data directory, or closes one that is empty or ours; a directory with other things
+    /// in it keeps the permissions its owner gave it.
+    fn make_root(&self) -> std::io::Result<()> {
+        if self.root.exists() {
+            let ours = self.database().exists() || fs::read_dir(&self.root)?.next().is_none();
+            return if ours { close(&self.root) } else { Ok(()) };
+        }
+        let above: Vec<&Path> = self.root.ancestors().skip(1).collect();
+        let existing = above.iter().position(|p| p.exists()).unwrap_or(above.len());
+        fs::create_dir_all(&self.root)?;
+        close(&self.root)?;
+        // A directory lasts once the one that names it is on disk.
+        for parent in above.into_iter().take(existing + 1) {
+            sync_dir(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
+        }
+        Ok(())
     }
 
     /// The data directory itself.
@@ -86,6 +93,11 @@ impl Layout {
     pub fn backups(&self) -> PathBuf {
         self.root.join("backup")
     }
+}
+
+/// Closes a directory to other users.
+fn close(path: &Path) -> std::io::Result<()> {
+    fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
 }
 
 /// Makes the entries of a directory durable.

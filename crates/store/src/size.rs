@@ -100,9 +100,17 @@ impl Store {
     }
 }
 
+/// The bytes of all files below a folder; links are not followed.
 fn folder_len(path: &Path) -> Result<u64> {
-    let files = fs_err::read_dir(path)?.flatten().filter_map(|file| file.metadata().ok());
-    Ok(files.filter(std::fs::Metadata::is_file).map(|m| m.len()).sum())
+    let mut sum = 0;
+    for entry in fs_err::read_dir(path)?.flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => sum += folder_len(&entry.path())?,
+            Ok(kind) if kind.is_file() => sum += entry.metadata().map_or(0, |m| m.len()),
+            _ => {}
+        }
+    }
+    Ok(sum)
 }
 
 impl Reader<'_> {

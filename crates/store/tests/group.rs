@@ -113,3 +113,18 @@ fn absurd_costs_saturate_and_never_stop_a_session() {
     assert!(usage.cost > 0 && usage.input > 0, "{usage:?}");
     assert!(store.verify_projections(&ctx()).expect("verifies").is_empty());
 }
+
+#[test]
+fn a_finished_step_that_becomes_something_else_is_counted_no_longer() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    write(&store, |tx| {
+        tx.put_message(&assistant("ses_a", "msg_a", 1))?;
+        let body = json!({"type": "step-finish", "reason": "stop", "cost": 2, "tokens": tokens(5)});
+        tx.put_part(&part("ses_a", "msg_a", "prt_1", body))?;
+        tx.put_part(&text("ses_a", "msg_a", "prt_1", "a text after all"))
+    })
+    .expect("stored");
+    let usage = store.read(&ctx(), |r| r.session_usage(&sid("ses_a"))).expect("usage");
+    assert_eq!(usage, turnstone_core::model::Usage::default());
+}

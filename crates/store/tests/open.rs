@@ -325,3 +325,20 @@ fn a_read_only_directory_is_refused_by_name() {
     let known: ProjectId = "p1".parse().expect("id");
     assert!(store.read(&ctx(), |r| r.find_project(&known)).expect("reads").is_some());
 }
+
+#[test]
+fn a_directory_with_other_things_in_it_keeps_its_permissions() {
+    let mode = |path: &std::path::Path| {
+        fs_err::metadata(path).expect("metadata").permissions().mode() & 0o777
+    };
+    let dir = tempfile::tempdir().expect("temp dir");
+    let (mine, fresh) = (dir.path().join("mine"), dir.path().join("new/deep"));
+    fs_err::create_dir(&mine).expect("made");
+    fs_err::write(mine.join("notes.txt"), "mine").expect("written");
+    fs_err::set_permissions(&mine, std::fs::Permissions::from_mode(0o755)).expect("opened");
+    drop(open(&mine));
+    assert_eq!(mode(&mine), 0o755);
+    assert_eq!(mode(&mine.join("turnstone.db")), 0o600);
+    drop(open(&fresh));
+    assert_eq!(mode(&fresh), 0o700);
+}

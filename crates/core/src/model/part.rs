@@ -61,9 +61,23 @@ pub struct OpaquePart(pub Extra);
 /// Written by hand because a derived one that knows an untagged variant forgets what was wrong.
 impl<'de> Deserialize<'de> for PartBody {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut fields = Extra::deserialize(deserializer)?;
+        Self::typed(Extra::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+fn body<T: DeserializeOwned>(
+    fields: Extra,
+    kind: impl FnOnce(T) -> PartBody,
+) -> Result<PartBody, serde_json::Error> {
+    serde_json::from_value(Value::Object(fields)).map(kind)
+}
+
+impl PartBody {
+    /// Reads the fields by the type they name; says which type they do not fit.
+    fn typed(mut fields: Extra) -> Result<Self, serde_json::Error> {
+        let custom = <serde_json::Error as serde::de::Error>::custom::<String>;
         let Some(Value::String(name)) = fields.shift_remove("type") else {
-            return Err(D::Error::custom("a part needs a `type`"));
+            return Err(custom("a part needs a `type`".to_owned()));
         };
         let body = match name.as_str() {
             "text" => body(fields, Self::Text),
@@ -78,20 +92,11 @@ impl<'de> Deserialize<'de> for PartBody {
             "subtask" => body(fields, Self::Subtask),
             "retry" => body(fields, Self::Retry),
             "compaction" => body(fields, Self::Compaction),
-            _ => return Err(D::Error::custom(format_args!("unknown part type {name:?}"))),
+            _ => return Err(custom(format!("unknown part type {name:?}"))),
         };
-        body.map_err(|error| D::Error::custom(format_args!("{name} part: {error}")))
+        body.map_err(|error| custom(format!("{name} part: {error}")))
     }
-}
 
-fn body<T: DeserializeOwned>(
-    fields: Extra,
-    kind: impl FnOnce(T) -> PartBody,
-) -> Result<PartBody, serde_json::Error> {
-    serde_json::from_value(Value::Object(fields)).map(kind)
-}
-
-impl PartBody {
     /// Reads a part body; one of an unknown type is kept as it came instead of being refused.
     ///
     /// # Errors
@@ -101,6 +106,7 @@ impl PartBody {
         let known = value.get("type").and_then(Value::as_str).map(is_known_type);
         match (known, value) {
             (Some(false), Value::Object(map)) => Ok(Self::Opaque(OpaquePart(map))),
+            (_, Value::Object(map)) => Self::typed(map),
             (_, value) => serde_json::from_value(value),
         }
     }

@@ -165,7 +165,7 @@ fn image(conn: &Connection, event: &Applied<'_>, session: i64) -> Result<()> {
         false => None,
     };
     let usage = data.as_ref().map(PartData::usage).unwrap_or_default();
-    // Whatever the part is now, what it counted before is taken back.
+    // Whatever the part is now, it may have been a finished step before.
     let before = if event.entity == event.cursor {
         Usage::default()
     } else {

@@ -15,13 +15,23 @@ pub(crate) fn payload_at(conn: &Connection, blobs: &BlobDir, cursor: i64) -> Res
         .prepare_cached("SELECT payload, refs FROM event WHERE cursor = ?1")?
         .query_row([cursor], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    match row {
-        Some((Some(json), refs)) => payload::restore(conn, blobs, &json, refs.as_deref()),
-        _ => Err(StoreError::Corrupt {
-            file: "turnstone.db".into(),
-            reason: format!("event {cursor} is missing; `turnstone doctor` can tell more"),
-        }),
-    }
+    let (json, refs) = row.unwrap_or_default();
+    restored(conn, blobs, cursor, json.as_deref(), refs.as_deref())
+}
+
+/// The payload of the event at `cursor` from the columns of its row, which may be missing.
+pub(super) fn restored(
+    conn: &Connection,
+    blobs: &BlobDir,
+    cursor: i64,
+    json: Option<&str>,
+    refs: Option<&str>,
+) -> Result<Value> {
+    let json = json.ok_or_else(|| StoreError::Corrupt {
+        file: "turnstone.db".into(),
+        reason: format!("event {cursor} is missing; `turnstone doctor` can tell more"),
+    })?;
+    payload::restore(conn, blobs, json, refs)
 }
 
 /// A session by its number.
@@ -71,7 +81,11 @@ pub(crate) fn load_message(
     session: &SessionId,
     image: i64,
 ) -> Result<Message> {
-    let mut value = payload_at(conn, blobs, image)?;
+    message_from(session, payload_at(conn, blobs, image)?)
+}
+
+/// A message from its stored payload.
+pub(super) fn message_from(session: &SessionId, mut value: Value) -> Result<Message> {
     let id = take_id(&mut value)?;
     let body = serde_json::from_value(value["data"].take())?;
     let id = MessageId::try_from(id).map_err(|e| StoreError::Internal(e.to_string()))?;

@@ -4,7 +4,9 @@ use rusqlite::{Row, named_params};
 use turnstone_core::id::{MessageId, PartId, ProjectId, SessionId};
 use turnstone_core::model::{Message, Part, Session, Usage};
 
-use super::body::{FoundPart, find_message, load_message, load_part, parts_of};
+use super::body::{
+    find_message, load_message, load_part, message_from, part_from, parts_of, restored,
+};
 use super::reader::{Reader, parse_id};
 use crate::error::{Result, StoreError};
 use crate::payload;
@@ -109,6 +111,17 @@ WHERE (session.updated, session.num) < (:updated, :num) AND hidden = 0
   AND (:actor IS NULL OR session.actor = (SELECT num FROM actor WHERE name = :actor))
 ORDER BY session.updated DESC, session.num DESC LIMIT :limit";
 
+/// Outer joins: a missing event is an error to tell, not a message to leave out.
+const MESSAGES: &str = "
+SELECT message.num, image, payload, refs
+FROM message LEFT JOIN event ON event.cursor = message.image
+WHERE message.session = ?1 AND message.num < ?2 ORDER BY message.num DESC LIMIT ?3";
+
+const PARTS: &str = "
+SELECT part.num, message, text_len, image, payload, refs
+FROM part LEFT JOIN event ON event.cursor = part.image
+WHERE part.session = ?1 AND message BETWEEN ?2 AND ?3 ORDER BY message, part.num";
+
 impl Reader<'_> {
     /// A page of sessions, newest change first, beginning at a cursor of the page before.
     ///
@@ -186,25 +199,31 @@ impl Reader<'_> {
             Some(text) => i64::from_str_radix(text, 16).ok().filter(|n| *n >= 0).ok_or_else(bad)?,
             None => i64::MAX,
         };
-        let mut statement = self.conn.prepare_cached(
-            "SELECT num, image FROM message WHERE session = ?1 AND num < ?2
-             ORDER BY num DESC LIMIT ?3",
-        )?;
         let take = limit.saturating_add(1).min(i64::MAX as usize) as i64;
-        let mut found: Vec<(i64, i64)> = statement
-            .query_map((owner, before, take), |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<rusqlite::Result<_>>()?;
-        let more = found.len() > limit;
-        found.truncate(limit);
-        found.reverse();
-        let oldest = found.first().map(|f| f.0);
-        let mut items = Vec::with_capacity(found.len());
-        for (_, image) in &found {
-            let message = load_message(self.conn, self.blobs, session, *image)?;
+        let mut statement = self.conn.prepare_cached(MESSAGES)?;
+        let mut rows = statement.query((owner, before, take))?;
+        let (mut nums, mut items, mut more) = (Vec::new(), Vec::new(), false);
+        while let Some(row) = rows.next()? {
+            if items.len() == limit {
+                more = true;
+                break;
+            }
+            nums.push(row.get::<_, i64>(0)?);
+            let message = message_from(session, self.joined(row, 1)?)?;
             items.push(WithParts { message, parts: Vec::new() });
         }
-        self.fill_parts(owner, session, &found, &mut items)?;
-        Ok(MessagePage { items, before: oldest.filter(|_| more).map(|num| format!("{num:x}")) })
+        nums.reverse();
+        items.reverse();
+        self.fill_parts(owner, session, &nums, &mut items)?;
+        let oldest = nums.first().filter(|_| more);
+        Ok(MessagePage { items, before: oldest.map(|num| format!("{num:x}")) })
+    }
+
+    /// The payload in the columns `image, payload, refs` beginning at column `at`.
+    fn joined(&self, row: &Row<'_>, at: usize) -> Result<serde_json::Value> {
+        let text =
+            |column: usize| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
+        restored(self.conn, self.blobs, row.get(at)?, text(at + 1)?, text(at + 2)?)
     }
 
     /// Reads the parts of all listed messages in one go.
@@ -212,31 +231,22 @@ impl Reader<'_> {
         &self,
         owner: i64,
         session: &SessionId,
-        found: &[(i64, i64)],
+        nums: &[i64],
         items: &mut [WithParts],
     ) -> Result<()> {
-        let (Some(first), Some(last)) = (found.first(), found.last()) else { return Ok(()) };
-        let mut statement = self.conn.prepare_cached(
-            "SELECT num, message, image, text_len FROM part
-             WHERE session = ?1 AND message BETWEEN ?2 AND ?3 ORDER BY message, num",
-        )?;
-        let mut rows = statement.query((owner, first.0, last.0))?;
+        let (Some(first), Some(last)) = (nums.first(), nums.last()) else { return Ok(()) };
+        let mut statement = self.conn.prepare_cached(PARTS)?;
+        let mut rows = statement.query((owner, first, last))?;
         let mut at = 0;
         while let Some(row) = rows.next()? {
             let message: i64 = row.get(1)?;
-            while found.get(at).is_some_and(|f| f.0 < message) {
+            while nums.get(at).is_some_and(|num| *num < message) {
                 at += 1;
             }
             let Some(item) = items.get_mut(at) else { break };
-            let part = FoundPart {
-                num: row.get(0)?,
-                message,
-                session: owner,
-                image: row.get(2)?,
-                text_len: row.get(3)?,
-            };
-            let part = load_part(self.conn, self.blobs, (session, &item.message.id), part)?;
-            item.parts.push(part);
+            let owner = (session, &item.message.id);
+            let value = self.joined(row, 3)?;
+            item.parts.push(part_from(self.conn, owner, row.get(0)?, value, row.get(2)?)?);
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ pub(crate) fn ledger(dir: &Path, words: &[&str]) -> Fallible<Command> {
     if !program.exists() {
         return Err(format!("{} is missing: cargo build --examples", program.display()).into());
     }
+    #[expect(clippy::disallowed_methods, reason = "a test starts the program it kills")]
     let mut command = Command::new(program);
     command.arg(dir).args(words);
     Ok(command)
