@@ -1,6 +1,6 @@
 //! Projections thrown away and made again from the log, in short transactions, resumably.
 //!
-//! Nobody may look at half-built tables. Inside this process `&mut Store` sees to that. Between
+//! Nobody may look at half-built tables. Inside this process owning the store sees to that. Between
 //! processes the open lock and the owner files do: whoever has the store open holds an owner file
 //! that was registered under the open lock, so with that lock in hand the living owners are all
 //! there is; any other than ours refuses the rebuild, and whoever opens meanwhile waits for the
@@ -79,26 +79,30 @@ const _: () = assert!(CLEARING.len() == PROJECTIONS.len());
 impl Store {
     /// Throws the projections away and makes them again from the log.
     ///
-    /// Nothing changes if the log cannot be replayed. Killed half way, the next open finishes it.
+    /// Nothing changes if the log cannot be replayed. Killed or failed half way, the next open
+    /// finishes it: on an error the store is closed, so nobody reads what is half done.
     ///
     /// # Errors
     ///
     /// [`StoreError::InUse`] while another process has the store open, [`StoreError::ReadOnly`],
     /// or what the log does not allow.
     pub fn rebuild(
-        &mut self,
+        self,
         ctx: &Context,
         progress: &mut dyn FnMut(RebuildProgress),
-    ) -> Result<Rebuilt> {
+    ) -> Result<(Self, Rebuilt)> {
         // What was submitted before and not waited for is written first.
         self.write(ctx, |_| Ok(())).wait()?;
-        let _lock = self.lock_alone(ctx.now)?;
+        let lock = self.lock_alone(ctx.now)?;
         let path = self.layout().database();
         progress(RebuildProgress::Rehearsing);
         verify::rehearse(&path)?;
         let conn = connection::open(&path, Purpose::Write)
             .map_err(|e| StoreError::Database { file: path.clone(), reason: e.to_string() })?;
-        begin(&conn).and_then(|()| finish(&conn, progress)).map_err(|e| e.in_file(&path))
+        let rebuilt =
+            begin(&conn).and_then(|()| finish(&conn, progress)).map_err(|e| e.in_file(&path))?;
+        drop(lock);
+        Ok((self, rebuilt))
     }
 }
 

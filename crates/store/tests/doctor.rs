@@ -150,7 +150,7 @@ fn projections_that_are_not_what_the_log_says_are_found_and_rebuilt() {
     raw(dir.path()).execute_batch("UPDATE session SET title = 'x'").expect("changed");
     finds(&examine(dir.path()).findings, Severity::Error, "projections", "title=x");
     let mut store = open(dir.path());
-    store.rebuild(&ctx(), &mut |_| {}).expect("rebuilt");
+    store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilt").0;
     assert_eq!(examine(dir.path()).findings, []);
     drop(store);
     let orphan = "PRAGMA foreign_keys = OFF; DELETE FROM message WHERE id = 'msg_a'";

@@ -72,7 +72,7 @@ fn order_is_that_of_the_stream_across_the_wrap_and_a_clock_that_steps_back() {
                 .collect();
             assert_eq!(found, expected, "limit {limit}, round {round}");
         }
-        store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds");
+        store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;
     }
     // Changing an old message moves nothing.
     let oldest = expected[0].0.clone();

@@ -29,14 +29,14 @@ proptest! {
     #[test]
     fn rebuilt_projections_equal_the_originals(commands in commands()) {
         let dir = tempfile::tempdir().expect("temp dir");
-        let mut store = open(dir.path());
+        let store = open(dir.path());
         play(&store, &opening());
         play(&store, &commands);
         let before = projections(dir.path());
         let events = log(&store);
         prop_assert_eq!(store.verify_projections(&ctx()).expect("verifies"), vec![]);
 
-        let rebuilt = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds");
+        let (store, rebuilt) = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds");
 
         prop_assert_eq!(rebuilt.events, events.len() as u64);
         prop_assert_eq!(projections(dir.path()), before);
@@ -48,7 +48,7 @@ proptest! {
 #[test]
 fn a_changed_projection_is_found_and_put_right() {
     let dir = tempfile::tempdir().expect("temp dir");
-    let mut store = with_sessions(dir.path(), &["ses_a", "ses_b"]);
+    let store = with_sessions(dir.path(), &["ses_a", "ses_b"]);
     write(&store, |tx| tx.put_message(&user("ses_a", "msg_a", 1))).expect("written");
     let before = projections(dir.path());
     raw(dir.path())
@@ -83,7 +83,7 @@ fn a_deleted_session_stays_gone() {
         .expect("changed");
     assert_eq!(store.verify_projections(&ctx()).expect("verifies"), [], "half purged is no error");
 
-    store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds");
+    store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;
 
     let left = store.read(&ctx(), |r| r.find_session(&sid("ses_a"))).expect("reads");
     assert_eq!(left, None);
@@ -94,7 +94,7 @@ fn a_deleted_session_stays_gone() {
 #[test]
 fn a_rebuild_takes_short_transactions() {
     let dir = tempfile::tempdir().expect("temp dir");
-    let mut store = with_sessions(dir.path(), &["ses_a"]);
+    let store = with_sessions(dir.path(), &["ses_a"]);
     for batch in 0..20 {
         write(&store, move |tx| {
             (0..50).try_for_each(|n| {
@@ -108,7 +108,7 @@ fn a_rebuild_takes_short_transactions() {
     let before = projections(dir.path());
     let mut steps = Vec::new();
 
-    let done = store.rebuild(&ctx(), &mut |step| steps.push(step)).expect("rebuilds");
+    let (_, done) = store.rebuild(&ctx(), &mut |step| steps.push(step)).expect("rebuilds");
 
     assert_eq!(done.events, 2002);
     assert!(done.commits > 2002 / 250, "{done:?}");
@@ -120,34 +120,32 @@ fn a_rebuild_takes_short_transactions() {
 #[test]
 fn a_rebuild_is_refused_while_another_process_has_the_store_open() {
     let dir = tempfile::tempdir().expect("temp dir");
-    let mut store = with_sessions(dir.path(), &["ses_a"]);
+    let store = with_sessions(dir.path(), &["ses_a"]);
     let other = open(dir.path());
     let before = projections(dir.path());
 
-    let refused = store.rebuild(&ctx(), &mut |_| {}).expect_err("refused");
+    let refused = store.rebuild(&ctx(), &mut |_| {}).err().expect("refused");
 
     let StoreError::InUse { by, .. } = &refused else { panic!("{refused}") };
     let name = other.owner_id().expect("owner").as_str().to_owned();
     assert!(by.len() == 1 && by[0].contains(&name), "{by:?}");
     assert!(by[0].contains(&std::process::id().to_string()), "{by:?}");
     assert_eq!(projections(dir.path()), before);
-    drop(other);
-    store.rebuild(&ctx(), &mut |_| {}).expect("alone");
+    other.rebuild(&ctx(), &mut |_| {}).expect("alone");
 }
 
 #[test]
 fn a_log_that_does_not_replay_changes_nothing() {
     let dir = tempfile::tempdir().expect("temp dir");
-    let mut store = with_sessions(dir.path(), &["ses_a"]);
+    let store = with_sessions(dir.path(), &["ses_a"]);
     raw(dir.path())
         .execute("UPDATE event SET payload = '{' WHERE session IS NOT NULL", [])
         .expect("damaged");
     let before = projections(dir.path());
 
-    store.rebuild(&ctx(), &mut |_| {}).expect_err("refused");
+    store.rebuild(&ctx(), &mut |_| {}).err().expect("refused");
 
     assert_eq!(projections(dir.path()), before);
-    drop(store);
     open(dir.path());
 }
 
@@ -184,7 +182,7 @@ fn an_interrupted_rebuild_is_finished_by_the_next_open() {
 #[test]
 fn whoever_opens_during_a_rebuild_waits_for_it() {
     let dir = tempfile::tempdir().expect("temp dir");
-    let mut store = with_sessions(dir.path(), &["ses_a"]);
+    let store = with_sessions(dir.path(), &["ses_a"]);
     let before = projections(dir.path());
     let path = dir.path().to_owned();
     let mut other = None;

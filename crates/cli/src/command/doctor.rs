@@ -134,7 +134,7 @@ fn tell(ui: &mut Ui, check: &str, found: &[&Finding]) -> Result<(), CliError> {
 }
 
 fn rebuild(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
-    let (mut store, ctx) = (app.open()?, app.context());
+    let (store, ctx) = (app.open()?, app.context());
     let bar = ui.bar("{spinner} {msg}");
     let done = store.rebuild(&ctx, &mut |progress| {
         bar.set_message(match progress {
@@ -144,7 +144,7 @@ fn rebuild(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
         });
     });
     bar.finish_and_clear();
-    let done = done?;
+    let (_, done) = done?;
     if ui.wants_json() {
         ui.json(&json!({ "events": done.events, "commits": done.commits }))?;
     } else {

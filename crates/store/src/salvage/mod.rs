@@ -4,7 +4,8 @@
 //! tables that cannot be made anew are read in ranges of row numbers, halved around pages that
 //! cannot be read, and every row is proved by its check sum or hash before it is taken. What is
 //! missing in a stream becomes a stub, and the projections are made from the salvaged log alone, so
-//! the new store is itself sound. A session is called complete only if nothing of it is missing.
+//! the new store is itself sound. Stubs have no sum; they are taken if they fit between their
+//! neighbours. A session is called complete only if nothing of it is missing.
 
 mod companion;
 mod event;

@@ -162,6 +162,14 @@ fn bury(work: &Work<'_>, session: i64, id: Option<String>, listed: Option<&Liste
         .out
         .prepare_cached("SELECT max(seq) FROM event WHERE session = ?1")?
         .query_row([session], |row| row.get(0))?;
+    // As after a purge: the numbers before the tombstone are one stub.
+    work.out
+        .prepare_cached(
+            "INSERT INTO event (cursor, session, seq, kind, entity, actor, time, version, span)
+             SELECT ?1, ?1, seq - 1, ?2, ?1, actor, time, version, seq - 1 FROM event
+             WHERE session = ?1 AND seq > 1 AND cursor > ?1 ORDER BY seq LIMIT 1",
+        )?
+        .execute((session, EventKind::SessionCreated.code()))?;
     let seq = seq.or(listed.map(|l| l.seq)).unwrap_or(0);
     work.out
         .prepare_cached(
