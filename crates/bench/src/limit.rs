@@ -27,7 +27,9 @@ pub(crate) fn run(group: usize, sessions: usize, span: Duration) -> Fallible<Rat
         conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         for _ in 0..group {
             cursor += 1;
-            event(&conn, cursor, places[done % places.len()])?;
+            // The same ids as ours: each session's parts are numbered from a million of its own.
+            let (lane, nth) = (done % places.len(), done / places.len());
+            event(&conn, cursor, places[lane], lane * 1_000_000 + nth)?;
             done += 1;
         }
         conn.prepare_cached("COMMIT")?.execute([])?;
@@ -37,8 +39,8 @@ pub(crate) fn run(group: usize, sessions: usize, span: Duration) -> Fallible<Rat
     Ok(Rate { per_second, group: done as f64 / commits.max(1) as f64 })
 }
 
-fn event(conn: &Connection, cursor: i64, (session, message): (i64, i64)) -> Fallible {
-    let id = data::part_id(usize::try_from(cursor)?)?;
+fn event(conn: &Connection, cursor: i64, (session, message): (i64, i64), part: usize) -> Fallible {
+    let id = data::part_id(part)?;
     let payload = serde_json::json!({"id": id, "message": message, "data": {
         "type": "text", "text": data::TEXT,
         "time": {"start": 1_794_728_452_868_u64, "end": 1_794_728_452_873_u64}}})

@@ -75,8 +75,10 @@ fn writer(store: &turnstone_store::Store, w: usize, span: Duration, begun: Insta
     let ctx = data::context()?;
     let message = data::assistant(w, &data::session_id(w)?)?;
     let mut n = w * 1_000_000;
+    let template = data::text(n, &message, data::TEXT)?;
     while begun.elapsed() < span {
-        let part = data::text(n, &message, data::TEXT)?;
+        let mut part = template.clone();
+        part.id = data::part_id(n)?;
         store.write(&ctx, move |tx| tx.put_part(&part)).wait()?;
         n += 1;
     }

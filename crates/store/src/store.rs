@@ -13,6 +13,7 @@ use crate::blob::BlobDir;
 use crate::connection::{self, Purpose};
 use crate::context::{Context, Lease, OwnerId};
 use crate::error::{OpenError, Result, StoreError};
+use crate::job::Ticket;
 use crate::layout::{Layout, private_file};
 use crate::migrate::{self, Standing};
 use crate::owner::{self, Owner, Takeover};
@@ -22,7 +23,7 @@ use crate::recover::{self, Recovered};
 use crate::schema::MIGRATIONS;
 use crate::tx::Tx;
 use crate::watch::Watch;
-use crate::writer::{Ticket, Writer, WriterStats};
+use crate::writer::{Writer, WriterStats};
 
 /// The smallest page, and so the smallest file, SQLite knows.
 const SMALLEST_PAGE: u64 = 512;

@@ -16,6 +16,13 @@ use crate::error::{Result, StoreError};
 use crate::payload::Prepared;
 use crate::sum::EventSum;
 
+/// The limits of one transaction (R23).
+const MAX_ROWS: u64 = 500;
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+/// A group takes no further member once it is this far.
+const FULL_ROWS: u64 = 400;
+const FULL_BYTES: u64 = 3 * 1024 * 1024;
+
 /// What a write did to the thing it named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Changed {
@@ -48,6 +55,23 @@ pub(crate) struct Group {
     pub(crate) bytes: Cell<u64>,
     /// Actor numbers looked up in this group.
     pub(crate) actors: RefCell<HashMap<String, i64>>,
+}
+
+impl Group {
+    /// Counts the rows a member touched, or says that the transaction is too large with it.
+    pub(crate) fn admit(&self, changes: u64) -> Result<()> {
+        let (rows, bytes) = (self.rows.get() + changes, self.bytes.get());
+        if rows > MAX_ROWS || bytes > MAX_BYTES {
+            return Err(StoreError::TooLarge { rows, bytes });
+        }
+        self.rows.set(rows);
+        Ok(())
+    }
+
+    /// True if the next member should wait for the next group.
+    pub(crate) fn is_full(&self) -> bool {
+        self.rows.get() >= FULL_ROWS || self.bytes.get() >= FULL_BYTES
+    }
 }
 
 /// An event about to be appended.

@@ -3,7 +3,7 @@
 //! After each commit the writer touches the wake file; every process watches it with inotify. A wake
 //! is only a hint: the waiter reads the log again, so a lost or a surplus wake is harmless.
 
-use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -62,9 +62,9 @@ impl Watch {
         state.cursor = state.cursor.max(cursor);
         drop(state);
         self.shared.changed.notify_all();
-        if let Some(file) = lock(&self.shared.wake).as_mut() {
+        if let Some(file) = lock(&self.shared.wake).as_ref() {
             // A failed touch costs other processes at most one safety tick.
-            drop(std::io::Seek::rewind(file).and_then(|()| file.write_all(b".")));
+            drop(file.write_at(b".", 0));
         }
     }
 

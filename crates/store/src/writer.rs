@@ -1,15 +1,19 @@
 //! The writer thread: many mutations, one fsync (R22).
 //!
 //! A group is what has queued up while the previous commit was on its way to disk; there is no
-//! timer. Each mutation runs in its own savepoint; its answer is given after COMMIT returned.
+//! timer. The answer of a mutation is given after COMMIT returned.
+//!
+//! Savepoints make SQLite copy every page a member touches. Most groups need none: members run
+//! without, and one that fails before it changed anything leaves nothing to undo. Only when one
+//! fails half way is the group rolled back and run again, each member in a savepoint of its own.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
 
 use rusqlite::Connection;
 
@@ -17,116 +21,16 @@ use crate::blob::BlobDir;
 use crate::connection::{self, WAL_LIMIT};
 use crate::context::Context;
 use crate::error::{Result, StoreError, classify};
+use crate::job::{Job, Mutation, Ticket, Upkeep, Work};
 use crate::tx::{Group, Tx};
 use crate::watch::Watch;
 
-/// The limits of one transaction (R23).
-const MAX_ROWS: u64 = 500;
-const MAX_BYTES: u64 = 4 * 1024 * 1024;
-/// A group takes no further member once it is this far.
-const FULL_ROWS: u64 = 400;
-const FULL_BYTES: u64 = 3 * 1024 * 1024;
+/// How often an idle writer looks for the next job before it goes to sleep: some ten microseconds,
+/// about as long as a caller needs to come back with its next write.
+const LINGER: u32 = 400;
 
 /// The size of the write-ahead log is looked at after this many commits.
 const LOOK_AT_WAL: u64 = 32;
-
-/// What the writer is asked to do.
-enum Job {
-    /// A mutation, run in a group with others.
-    Mutation(Box<dyn Work>),
-    /// Upkeep, run between groups and outside of any transaction.
-    Upkeep(Box<dyn Chore>),
-}
-
-/// What queued upkeep is to the writer.
-trait Chore: Send {
-    /// Does the work and answers; returns why the store must stop writing, if it must.
-    fn run(self: Box<Self>, conn: &mut Connection, file: &Path) -> Option<String>;
-    fn refuse(self: Box<Self>, error: StoreError);
-}
-
-struct Upkeep<T, F> {
-    run: F,
-    answer: SyncSender<Result<T>>,
-}
-
-impl<T, F> Chore for Upkeep<T, F>
-where
-    T: Send,
-    F: FnOnce(&mut Connection) -> rusqlite::Result<T> + Send,
-{
-    fn run(self: Box<Self>, conn: &mut Connection, file: &Path) -> Option<String> {
-        let done = (self.run)(conn);
-        // After a failed write to the file nobody knows what is on disk, as after a commit.
-        let code = done.as_ref().err().and_then(rusqlite::Error::sqlite_error_code);
-        let broken = (code == Some(rusqlite::ErrorCode::SystemIoFailure))
-            .then(|| "upkeep could not write to it".to_owned());
-        drop(self.answer.send(done.map_err(|e| classify(&e, file))));
-        broken
-    }
-
-    fn refuse(self: Box<Self>, error: StoreError) {
-        drop(self.answer.send(Err(error)));
-    }
-}
-
-/// What a queued mutation is to the writer.
-trait Work: Send {
-    fn run(&mut self, conn: &Connection, blobs: &BlobDir, group: &Group) -> Result<()>;
-    fn answer(self: Box<Self>, outcome: Result<()>);
-}
-
-struct Mutation<T, F> {
-    ctx: Context,
-    run: F,
-    value: Option<T>,
-    answer: SyncSender<Result<T>>,
-}
-
-impl<T, F> Work for Mutation<T, F>
-where
-    T: Send,
-    F: FnMut(&Tx<'_>) -> Result<T> + Send,
-{
-    fn run(&mut self, conn: &Connection, blobs: &BlobDir, group: &Group) -> Result<()> {
-        self.value = Some((self.run)(&Tx::new(conn, blobs, &self.ctx, group))?);
-        Ok(())
-    }
-
-    fn answer(self: Box<Self>, outcome: Result<()>) {
-        let lost = || StoreError::Internal("a mutation ended without a value".to_owned());
-        let Self { value, answer, .. } = *self;
-        let result = outcome.and_then(|()| value.ok_or_else(lost));
-        // Nobody may be waiting any more; that is their choice.
-        drop(answer.send(result));
-    }
-}
-
-/// The promise of an answer.
-#[must_use = "a write is acknowledged only by waiting for it"]
-pub struct Ticket<T> {
-    answer: Receiver<Result<T>>,
-    file: PathBuf,
-}
-
-impl<T> Ticket<T> {
-    /// A ticket that is answered already.
-    pub(crate) fn refused(error: StoreError) -> Self {
-        let (answer, wait) = sync_channel(1);
-        drop(answer.send(Err(error)));
-        Self { answer: wait, file: PathBuf::new() }
-    }
-
-    /// Waits until the commit that carries the mutation is on disk, or failed.
-    ///
-    /// # Errors
-    ///
-    /// Whatever the mutation or the commit answered; nothing of the mutation is stored then.
-    pub fn wait(self) -> Result<T> {
-        let answer = self.answer.recv().unwrap_or(Err(StoreError::Closed));
-        answer.map_err(|e| e.in_file(&self.file))
-    }
-}
 
 /// Figures of the writer, for benchmarks and tests.
 #[derive(Debug, Default)]
@@ -167,7 +71,8 @@ impl WriterStats {
 pub(crate) struct Writer {
     queue: Option<Sender<Job>>,
     thread: Option<std::thread::JoinHandle<()>>,
-    file: PathBuf,
+    file: Arc<Path>,
+    waiting: Arc<AtomicU64>,
     pub(crate) stats: Arc<WriterStats>,
 }
 
@@ -180,7 +85,23 @@ struct Bench {
     stats: Arc<WriterStats>,
     poison: Option<String>,
     marker: PathBuf,
+    /// Actor numbers that are committed.
+    actors: HashMap<String, i64>,
 }
+
+/// Whether a member's changes can be told from the others'.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Apart {
+    /// They cannot.
+    No,
+    /// They are in a savepoint.
+    Savepoint,
+}
+
+/// A member that failed after it had changed something that only a rollback of all can undo.
+struct Spoiled;
+
+type Done = Vec<(Box<dyn Work>, Result<()>)>;
 
 impl Writer {
     pub(crate) fn start(
@@ -200,11 +121,13 @@ impl Writer {
             stats: Arc::clone(&stats),
             poison: None,
             marker,
+            actors: HashMap::new(),
         };
         let thread = std::thread::Builder::new()
             .name("turnstone-writer".to_owned())
             .spawn(move || bench.serve(&jobs))?;
-        Ok(Self { queue: Some(queue), thread: Some(thread), file, stats })
+        let (file, waiting) = (Arc::from(file), Arc::default());
+        Ok(Self { queue: Some(queue), thread: Some(thread), file, waiting, stats })
     }
 
     pub(crate) fn submit<T, F>(&self, ctx: &Context, run: F) -> Ticket<T>
@@ -213,12 +136,18 @@ impl Writer {
         F: FnMut(&Tx<'_>) -> Result<T> + Send + 'static,
     {
         let (answer, wait) = sync_channel(1);
-        let work = Mutation { ctx: ctx.clone(), run, value: None, answer };
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let waiting = Arc::clone(&self.waiting);
+        let work = Mutation { ctx: ctx.clone(), run, value: None, answer, waiting };
         if let Some(queue) = &self.queue {
             // A closed queue drops the answer's sender, which the ticket reads as `Closed`.
             drop(queue.send(Job::Mutation(Box::new(work))));
         }
-        Ticket { answer: wait, file: self.file.clone() }
+        self.ticket(wait)
+    }
+
+    fn ticket<T>(&self, answer: Receiver<Result<T>>) -> Ticket<T> {
+        Ticket { answer, file: Arc::clone(&self.file), waiting: Arc::clone(&self.waiting) }
     }
 
     /// Runs `run` on the writer's connection between groups, outside of any transaction.
@@ -231,7 +160,7 @@ impl Writer {
         if let Some(queue) = &self.queue {
             drop(queue.send(Job::Upkeep(Box::new(Upkeep { run, answer }))));
         }
-        Ticket { answer: wait, file: self.file.clone() }
+        self.ticket(wait)
     }
 }
 
@@ -247,7 +176,7 @@ impl Drop for Writer {
 impl Bench {
     fn serve(mut self, jobs: &Receiver<Job>) {
         let mut carried: Option<Job> = None;
-        while let Some(first) = carried.take().or_else(|| jobs.recv().ok()) {
+        while let Some(first) = carried.take().or_else(|| next_job(jobs)) {
             let poison = self.poison.clone();
             let poisoned =
                 poison.map(|reason| StoreError::Poisoned { file: self.file.clone(), reason });
@@ -273,24 +202,24 @@ impl Bench {
                 return None;
             }
         };
-        let mut done: Vec<(Box<dyn Work>, Result<()>)> = Vec::new();
+        let mut done: Done = Vec::new();
         let mut carried = None;
         let mut next = Some(first);
         while let Some(mut work) = next.take() {
-            let outcome = self.member(work.as_mut(), &group);
+            let Ok(outcome) = self.member(work.as_mut(), &group, Apart::No) else {
+                self.roll_back();
+                self.carefully(done.into_iter().map(|(work, _)| work).chain([work]).collect());
+                return carried;
+            };
             if self.conn.is_autocommit() {
                 // SQLite gave the whole transaction up (full disk, I/O error): nobody is stored.
                 let error = outcome.err().unwrap_or(StoreError::Closed);
                 done.push((work, Ok(())));
                 self.fail_all(done, &error);
-                return None;
-            }
-            if matches!(outcome, Err(StoreError::TooLarge { .. })) && !done.is_empty() {
-                carried = Some(Job::Mutation(work));
-                break;
+                return carried;
             }
             done.push((work, outcome));
-            if group.rows.get() < FULL_ROWS && group.bytes.get() < FULL_BYTES {
+            if !group.is_full() {
                 match jobs.try_recv() {
                     Ok(Job::Mutation(work)) => next = Some(work),
                     Ok(upkeep @ Job::Upkeep(_)) => carried = Some(upkeep),
@@ -298,13 +227,49 @@ impl Bench {
                 }
             }
         }
-        self.finish(done, &group);
+        self.finish(done, group);
         carried
+    }
+
+    /// Runs mutations of which one spoiled their group, each in a savepoint.
+    fn carefully(&mut self, works: Vec<Box<dyn Work>>) {
+        let mut queue = VecDeque::from(works);
+        while let Some(first) = queue.pop_front() {
+            let group = match self.begin() {
+                Ok(group) => group,
+                Err(error) => {
+                    first.answer(Err(error));
+                    continue;
+                }
+            };
+            let mut done: Done = Vec::new();
+            let mut next = Some(first);
+            while let Some(mut work) = next.take() {
+                let outcome = self
+                    .member(work.as_mut(), &group, Apart::Savepoint)
+                    .unwrap_or(Err(StoreError::Closed));
+                if self.conn.is_autocommit() {
+                    let error = outcome.err().unwrap_or(StoreError::Closed);
+                    done.push((work, Ok(())));
+                    self.fail_all(std::mem::take(&mut done), &error);
+                    break;
+                }
+                if matches!(outcome, Err(StoreError::TooLarge { .. })) && !done.is_empty() {
+                    queue.push_front(work);
+                    break;
+                }
+                done.push((work, outcome));
+                next = if group.is_full() { None } else { queue.pop_front() };
+            }
+            if !done.is_empty() {
+                self.finish(done, group);
+            }
+        }
     }
 
     fn begin(&self) -> Result<Group> {
         fail::fail_point!("store::before_begin");
-        self.conn.execute_batch("BEGIN IMMEDIATE").map_err(|e| classify(&e, &self.file))?;
+        self.run("BEGIN IMMEDIATE").map_err(|e| classify(&e, &self.file))?;
         let newest = self
             .conn
             .prepare_cached("SELECT coalesce(max(cursor), 0) FROM event")
@@ -315,7 +280,7 @@ impl Bench {
                 floor: cursor,
                 rows: Cell::new(0),
                 bytes: Cell::new(0),
-                actors: RefCell::new(HashMap::new()),
+                actors: RefCell::new(self.actors.clone()),
             }),
             Err(error) => {
                 self.roll_back();
@@ -324,40 +289,56 @@ impl Bench {
         }
     }
 
-    /// Runs one mutation in its savepoint; on error only this one is undone.
-    fn member(&self, work: &mut dyn Work, group: &Group) -> Result<()> {
+    /// Runs one mutation. On error its changes are undone if they are apart; without changes there
+    /// is nothing to undo; otherwise it has spoiled the group.
+    fn member(
+        &self,
+        work: &mut dyn Work,
+        group: &Group,
+        apart: Apart,
+    ) -> Result<Result<()>, Spoiled> {
         let (cursor, bytes) = (group.cursor.get(), group.bytes.get());
         // SQLite's counter is not rolled back with a savepoint, so each member counts for itself.
         let before = self.conn.total_changes();
-        self.conn.prepare_cached("SAVEPOINT member")?.execute([])?;
-        let outcome =
-            std::panic::catch_unwind(AssertUnwindSafe(|| work.run(&self.conn, &self.blobs, group)))
-                .unwrap_or_else(|_| Err(StoreError::Internal("a mutation panicked".to_owned())))
-                .and_then(|()| {
-                    let rows = group.rows.get() + (self.conn.total_changes() - before);
-                    let bytes = group.bytes.get();
-                    if rows > MAX_ROWS || bytes > MAX_BYTES {
-                        return Err(StoreError::TooLarge { rows, bytes });
-                    }
-                    group.rows.set(rows);
-                    Ok(())
-                });
+        if apart == Apart::Savepoint
+            && let Err(error) = self.run("SAVEPOINT member")
+        {
+            return Ok(Err(classify(&error, &self.file)));
+        }
+        let ran =
+            std::panic::catch_unwind(AssertUnwindSafe(|| work.run(&self.conn, &self.blobs, group)));
+        let changes = self.conn.total_changes() - before;
+        let outcome = ran
+            .unwrap_or_else(|_| Err(StoreError::Internal("a mutation panicked".to_owned())))
+            .and_then(|()| group.admit(changes));
         if self.conn.is_autocommit() {
-            return outcome;
+            return Ok(outcome);
         }
         if outcome.is_err() {
+            if apart == Apart::No && changes > 0 {
+                return Err(Spoiled);
+            }
             group.cursor.set(cursor);
             group.bytes.set(bytes);
-            group.actors.borrow_mut().clear();
-            self.conn.prepare_cached("ROLLBACK TO member")?.execute([])?;
+            group.actors.borrow_mut().clone_from(&self.actors);
         }
-        self.conn.prepare_cached("RELEASE member")?.execute([])?;
-        outcome
+        if apart == Apart::Savepoint {
+            let undone = if outcome.is_err() { self.run("ROLLBACK TO member") } else { Ok(()) };
+            if let Err(error) = undone.and_then(|()| self.run("RELEASE member")) {
+                return Ok(Err(classify(&error, &self.file)));
+            }
+        }
+        Ok(outcome)
     }
 
-    fn finish(&mut self, done: Vec<(Box<dyn Work>, Result<()>)>, group: &Group) {
+    /// Runs a statement without values, prepared once.
+    fn run(&self, sql: &'static str) -> rusqlite::Result<()> {
+        self.conn.prepare_cached(sql)?.execute([]).map(drop)
+    }
+
+    fn finish(&mut self, done: Done, group: Group) {
         fail::fail_point!("store::before_commit");
-        if let Err(error) = self.conn.execute_batch("COMMIT") {
+        if let Err(error) = self.run("COMMIT") {
             let answer = self.after_failed_commit(&error);
             self.fail_all(done, &answer);
             return;
@@ -370,6 +351,7 @@ impl Bench {
         if group.cursor.get() > group.floor {
             self.watch.committed(group.cursor.get());
         }
+        self.actors = group.actors.into_inner();
         for (work, outcome) in done {
             work.answer(outcome);
         }
@@ -416,7 +398,7 @@ impl Bench {
         drop(fs_err::write(&self.marker, reason.as_bytes()));
     }
 
-    fn fail_all(&self, done: Vec<(Box<dyn Work>, Result<()>)>, error: &StoreError) {
+    fn fail_all(&self, done: Done, error: &StoreError) {
         self.roll_back();
         for (work, _) in done {
             work.answer(Err(error.clone()));
@@ -426,7 +408,19 @@ impl Bench {
     fn roll_back(&self) {
         if !self.conn.is_autocommit() {
             // If even this fails the next BEGIN fails and says so.
-            drop(self.conn.execute_batch("ROLLBACK"));
+            drop(self.run("ROLLBACK"));
         }
     }
+}
+
+/// The next job; waits for it, first awake, then asleep.
+fn next_job(jobs: &Receiver<Job>) -> Option<Job> {
+    for _ in 0..LINGER {
+        match jobs.try_recv() {
+            Ok(job) => return Some(job),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) => std::hint::spin_loop(),
+        }
+    }
+    jobs.recv().ok()
 }
