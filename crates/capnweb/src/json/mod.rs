@@ -11,4 +11,5 @@ mod write;
 
 pub use read::{JsonError, read};
 pub use value::Json;
+pub(crate) use value::{MAX_SAFE_INTEGER, integer};
 pub use write::{write_number, write_string};

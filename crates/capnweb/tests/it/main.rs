@@ -1,0 +1,8 @@
+//! Sessions against recorded transcripts, hostile peers, and each other.
+
+mod hostile;
+mod pair;
+mod peer;
+#[path = "../../examples/server/service.rs"]
+mod service;
+mod transcript;
