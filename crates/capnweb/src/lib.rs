@@ -7,6 +7,8 @@
 pub mod app;
 pub mod error;
 pub mod json;
+#[cfg(feature = "socket")]
+pub mod net;
 pub mod run;
 pub mod session;
 pub mod value;

@@ -20,8 +20,6 @@ pub(crate) const ECHO: Method<(Value,), Value> = Method::new("echo");
 pub(crate) const GREET: Method<(String,), String> = Method::new("greet");
 /// An object with a name.
 pub(crate) const USER: Method<(), Value> = Method::new("user");
-/// The name of that object.
-pub(crate) const NAME: Property<String> = Property::new("name");
 /// Makes a counter.
 pub(crate) const MAKE_COUNTER: Method<(f64,), Stub> = Method::new("makeCounter");
 /// Calls the function with `tick`.
@@ -154,13 +152,12 @@ fn values(interface: Interface<Service>) -> Interface<Service> {
         .method(Method::<(), Vec<f64>>::new("getSpecialFloats"), |_, ()| {
             Ok(vec![f64::INFINITY, f64::NEG_INFINITY, f64::NAN])
         })
-        .method(
-            Method::<(Value,), Value>::new("echoBlob"),
-            |_, (blob,)| match blob {
-                blob @ Value::Blob(..) => Ok(blob),
-                _ => Err(RpcError::type_error("expected a blob").into()),
-            },
-        )
+        .method(Method::<(Value,), Value>::new("echoBlob"), |_, (blob,)| {
+            if matches!(blob, Value::Blob(..)) {
+                return Ok(blob);
+            }
+            Err(RpcError::type_error("expected a blob").into())
+        })
         .method(Method::<(), Value>::new("makeBlob"), |_, ()| {
             Ok(Value::Blob("text/plain".to_owned(), b"hello blob".to_vec()))
         })

@@ -77,6 +77,11 @@ impl Runner {
         self.session.closed()
     }
 
+    /// Tells whether calls are under way.
+    pub fn is_busy(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
     /// Returns the failures whose text did not leave.
     pub fn take_incidents(&mut self) -> Vec<Incident> {
         std::mem::take(&mut self.incidents)

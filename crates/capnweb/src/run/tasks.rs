@@ -66,6 +66,10 @@ impl Tasks {
         done.collect()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.futures.is_empty()
+    }
+
     pub(super) fn clear(&mut self) {
         self.futures.clear();
     }

@@ -174,6 +174,20 @@ impl Session {
         self.running.pulled.len() + self.running.promised.len()
     }
 
+    /// Rejects everything that the peer still waits for.
+    pub fn reject_pulls(&mut self, reason: &RpcError) {
+        let running = &self.running;
+        let ids: Vec<_> = running
+            .pulled
+            .iter()
+            .chain(&running.promised)
+            .copied()
+            .collect();
+        for id in ids {
+            self.answer(id, Err(reason.clone()));
+        }
+    }
+
     /// Counts the entries of the tables: exports, then imports; both hold a main object.
     pub fn table_sizes(&self) -> (usize, usize) {
         (self.tables.exports.len(), self.tables.imports.len())

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use capnweb::app::{Method, function};
+use capnweb::app::{Method, Property, function};
 use capnweb::session::{Mapping, Options, stream};
 use capnweb::value::Value;
 use capnweb::wire::{Expr, Key, RefExpr};
 
 use crate::peer::Pair;
-use crate::service::{self, CONSUME, DISPOSED, ECHO, GREET, INCREMENT, MAKE_COUNTER, NAME, USER};
+use crate::service::{self, CONSUME, DISPOSED, ECHO, GREET, INCREMENT, MAKE_COUNTER, USER};
 use crate::service::{FAIL_WITH_PROPS, IDS, READABLE, VALUE, WITH_CALLBACK, WRITE_TO};
+
+const NAME: Property<String> = Property::new("name");
 
 #[test]
 fn typed_calls_are_pipelined() {

@@ -1,0 +1,26 @@
+//! Serves the test service on a port of the loopback interface: batches and WebSockets on `/`.
+//!
+//! `cargo run -p capnweb --features server --example server -- 8787`; port 0 takes a free one. The
+//! address is printed when the server listens. `0.4` as second argument serves old peers.
+
+mod service;
+
+use std::io::Write as _;
+
+use capnweb::net::{Server, ServerOptions, router};
+use capnweb::wire::Profile;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let port: u16 = args.next().map_or(Ok(8787), |port| port.parse())?;
+    let mut options = ServerOptions::default();
+    if args.next().as_deref() == Some("0.4") {
+        options.session.profile = Profile::V0_4;
+    }
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
+    writeln!(std::io::stdout(), "http://{}/", listener.local_addr()?)?;
+    let server = Server::new(service::main_object, options);
+    axum::serve(listener, router("/", server)).await?;
+    Ok(())
+}
