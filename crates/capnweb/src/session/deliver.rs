@@ -1,5 +1,7 @@
 //! Handing values to the application, once every promise inside is a value.
 
+use std::sync::Arc;
+
 use super::cell::{Cell, State};
 use super::mailbox::Command;
 use super::pipe::{Chunk, WriteEnd};
@@ -52,14 +54,19 @@ impl Session {
     }
 
     /// Collects the promises in the values; those of other sessions become ours.
+    ///
+    /// Stubs that belong to no session yet belong to this one.
     fn promises(&mut self, values: &mut [Value]) -> Vec<Cell> {
         let mut found = Vec::new();
         let mut left: Vec<&mut Value> = values.iter_mut().collect();
         while let Some(value) = left.pop() {
             if let Value::Promise(promise) = value {
                 promise.cell = self.local(promise);
-                promise.home = Some(std::sync::Arc::clone(&self.mailbox));
+                promise.home = Some(Arc::clone(&self.mailbox));
                 found.push(promise.cell.clone());
+            } else if let Value::Stub(stub) = value {
+                // An object of ours that has come around: from here on it can be called.
+                stub.home.get_or_insert_with(|| Arc::clone(&self.mailbox));
             } else {
                 left.extend(value.children_mut());
             }
