@@ -1,8 +1,10 @@
-//! Serves the test service on a port of the loopback interface: batches and WebSockets on `/`.
+//! Serves the test service on a port of the loopback interface: batches and WebSockets on `/`,
+//! and the service of capnweb-go's raw client on `/raw`.
 //!
 //! `cargo run -p capnweb --features server --example server -- 8787`; port 0 takes a free one. The
 //! address is printed when the server listens. `0.4` as second argument serves old peers.
 
+mod raw;
 mod service;
 
 use std::io::Write as _;
@@ -20,7 +22,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     writeln!(std::io::stdout(), "http://{}/", listener.local_addr()?)?;
-    let server = Server::new(service::main_object, options);
-    axum::serve(listener, router("/", server)).await?;
+    let tested = router("/", Server::new(service::main_object, options.clone()));
+    let raw = router("/raw", Server::new(raw::main_object, options));
+    axum::serve(listener, tested.merge(raw)).await?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use capnweb::app::{Interface, Method, Object, Property};
 use capnweb::error::{Failure, RpcError};
 use capnweb::session::{Readable, Stub, Writable, stream};
 use capnweb::value::Value;
-use capnweb::wire::{BigInt, Bytes};
+use capnweb::wire::Bytes;
 
 /// Adds to a counter and returns its value.
 pub(crate) const INCREMENT: Method<(Option<f64>,), f64> = Method::new("increment");
@@ -88,11 +88,6 @@ fn numbers(numbers: impl IntoIterator<Item = f64>) -> Value {
     Value::Array(numbers.into_iter().map(Value::Number).collect())
 }
 
-fn person(name: &str, age: f64) -> Value {
-    let name = Value::String(name.to_owned());
-    Value::object([("name", name), ("age", Value::Number(age))])
-}
-
 fn fibonacci(length: u32) -> Value {
     let (mut now, mut next) = (0.0, 1.0);
     numbers((0..length.min(1_000)).map(|_| {
@@ -106,8 +101,6 @@ fn values(interface: Interface<Service>) -> Interface<Service> {
     interface
         .method(ECHO, |_, (value,)| Ok(value))
         .method(GREET, |_, (name,)| Ok(format!("hi {name}")))
-        .method(Method::<(f64, f64), f64>::new("add"), |_, (a, b)| Ok(a + b))
-        .method(Method::<(f64,), f64>::new("double"), |_, (a,)| Ok(a * 2.0))
         .method(Method::<(f64,), f64>::new("square"), |_, (a,)| Ok(a * a))
         .method(USER, |_, ()| {
             let name = Value::String("ann".to_owned());
@@ -131,26 +124,11 @@ fn values(interface: Interface<Service>) -> Interface<Service> {
             Ok(Value::Undefined)
         })
         .method(Method::<(f64,), f64>::new("returnNumber"), |_, (a,)| Ok(a))
-        .method(Method::<(), Value>::new("getNumbers"), |_, ()| {
-            Ok(numbers([1.0, 2.0, 3.0, 4.0, 5.0]))
-        })
-        .method(Method::<(), Vec<Value>>::new("getPeople"), |_, ()| {
-            Ok(vec![person("Alice", 30.0), person("Bob", 25.0)])
-        })
-        .method(Method::<(), BigInt>::new("bigNumber"), |_, ()| {
-            Ok(BigInt::from(123_456_789_012_345_678_901_234_567_890))
-        })
         .method(Method::<(), Bytes>::new("getBytes"), |_, ()| {
             Ok(Bytes::from(vec![1, 2, 3]))
         })
         .method(Method::<(), Value>::new("getInvalidDate"), |_, ()| {
             Ok(Value::Date(None))
-        })
-        .method(Method::<(), Value>::new("getZeroTime"), |_, ()| {
-            Ok(Value::Date(Some(0.0)))
-        })
-        .method(Method::<(), Vec<f64>>::new("getSpecialFloats"), |_, ()| {
-            Ok(vec![f64::INFINITY, f64::NEG_INFINITY, f64::NAN])
         })
         .method(Method::<(Value,), Value>::new("echoBlob"), |_, (blob,)| {
             if matches!(blob, Value::Blob(..)) {
@@ -168,10 +146,6 @@ fn targets(interface: Interface<Service>) -> Interface<Service> {
         .method(MAKE_COUNTER, |service: &Arc<Service>, (at,)| {
             Ok(counter(service, at))
         })
-        .method(
-            Method::<(), Stub>::new("getChild"),
-            |service: &Arc<Service>, ()| Ok(counter(service, 0.0)),
-        )
         .method(
             Method::<(f64,), Vec<Stub>>::new("twice"),
             |service: &Arc<Service>, (at,)| {
@@ -238,12 +212,6 @@ fn failures(interface: Interface<Service>) -> Interface<Service> {
         .method(Method::<(), ()>::new("throwError"), |_, ()| {
             Err(RpcError::new("RangeError", "test error").into())
         })
-        .method(Method::<(), ()>::new("fail"), |_, ()| {
-            Err(RpcError::new("Error", "intentional failure").into())
-        })
-        .method(Method::<(), ()>::new("failTyped"), |_, ()| {
-            Err(RpcError::type_error("typed failure").into())
-        })
         .method(FAIL_WITH_PROPS, |_, ()| {
             let details = Value::object([("a", numbers([1.0]))]);
             let error = RpcError::new("RangeError", "bad range");
@@ -264,16 +232,6 @@ fn streams(interface: Interface<Service>) -> Interface<Service> {
             }
             Ok(chunks)
         })
-        .async_method(
-            Method::<(Readable,), Vec<Value>>::new("collect"),
-            |_, (mut readable,)| async move {
-                let mut chunks = Vec::new();
-                while let Some(chunk) = readable.read().await {
-                    chunks.push(chunk?);
-                }
-                Ok(chunks)
-            },
-        )
         .async_method(WRITE_TO, |_, (mut writable,)| async move {
             writable.write(Value::String("q".to_owned())).await?;
             writable.write(Value::Number(2.0)).await?;

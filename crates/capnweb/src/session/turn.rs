@@ -300,8 +300,17 @@ impl Session {
     fn push(&mut self, expr: &Expr) -> Result<i64, RpcError> {
         self.room_for_export()?;
         let value = self.evaluate(expr, None)?;
-        let hook = Hook::Cell(Cell::done(Ok(value)));
-        Ok(self.tables.add_pushed(Export::new(hook)))
+        // A pushed `import` is what it leads to; only inside a value it stays a stub.
+        let cell = if let Value::Stub(Stub {
+            hook: Hook::Cell(cell),
+            ..
+        }) = value
+        {
+            cell
+        } else {
+            Cell::done(Ok(value))
+        };
+        Ok(self.tables.add_pushed(Export::new(Hook::Cell(cell))))
     }
 
     fn pull(&mut self, id: i64) -> Result<(), RpcError> {

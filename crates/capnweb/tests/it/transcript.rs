@@ -111,6 +111,18 @@ fn a_path_reads_what_javascript_would() {
 }
 
 #[test]
+fn a_pushed_import_is_what_it_leads_to() {
+    let said = answers(&[
+        r#"["push",["import",0,["greet"],["bob"]]]"#,
+        r#"["push",["import",0,["makeCounter"],[1]]]"#,
+        r#"["push",["import",2,["increment"],[1]]]"#,
+        r#"["pull",1]"#,
+        r#"["pull",3]"#,
+    ]);
+    assert_eq!(said, [r#"["resolve",1,"hi bob"]"#, r#"["resolve",3,2]"#]);
+}
+
+#[test]
 fn every_mention_of_an_object_gets_an_id_of_its_own() {
     let mut server = Peer::server(Options::default());
     let said = server.say(&[r#"["push",["pipeline",0,["twice"],[1]]]"#, r#"["pull",1]"#]);
