@@ -35,9 +35,14 @@ struct Connection<S> {
     ping: Interval,
     age: Option<Pin<Box<Sleep>>>,
     on_incident: Option<OnIncident>,
+    /// Pings since the peer was last heard.
+    unheard: u8,
     /// The peer, or the network, ended it: nothing can be sent.
     gone: bool,
 }
+
+/// How many pings may stay without any sign of life.
+const MOST_UNHEARD: u8 = 2;
 
 /// Carries a session until it is over.
 pub(super) async fn carry<S, M, E>(socket: S, runner: Runner, care: Care)
@@ -54,6 +59,7 @@ where
         ping,
         age: care.age.map(|age| Box::pin(tokio::time::sleep(age))),
         on_incident: care.on_incident,
+        unheard: 0,
         gone: false,
     };
     poll_fn(|context| connection.poll(context)).await;
@@ -99,6 +105,7 @@ where
     }
 
     fn take(&mut self, frame: Option<Result<M, E>>) {
+        self.unheard = 0;
         let incoming = match frame {
             Some(Ok(frame)) => frame.read(),
             Some(Err(_)) | None => Incoming::Close(1006, String::new()),
@@ -154,6 +161,10 @@ where
 
     fn poll_times(&mut self, context: &mut Context<'_>) {
         if self.ping.poll_tick(context).is_ready() {
+            if self.unheard == MOST_UNHEARD {
+                self.lost();
+            }
+            self.unheard += 1;
             let socket = Pin::new(&mut self.socket);
             // The next flush sends it; a socket that is full needs no sign of life.
             if matches!(Sink::poll_ready(socket, context), Poll::Ready(Ok(()))) {

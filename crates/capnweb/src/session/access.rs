@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::cell::{Cell, State};
+use super::export::Made;
 use super::hook::{Hook, Member, MemberKind, RemoteRef, Target};
 use super::mailbox::Command;
 use super::pipe::WriteEnd;
@@ -255,7 +256,7 @@ impl Session {
             return;
         }
         let path = access.path[access.at..].to_vec();
-        let mut made = Vec::new();
+        let mut made = Made::default();
         let expr = match &access.op {
             Op::Get => Ok(pipeline(remote.id(), path, None)),
             Op::Call(args) => {
@@ -269,7 +270,7 @@ impl Session {
         let outcome = match pushed {
             Ok(cell) => Ok(self.promise(cell)),
             Err(error) => {
-                for id in made {
+                for id in made.ids {
                     self.tables.release(id, 1).ok();
                 }
                 Err(error)

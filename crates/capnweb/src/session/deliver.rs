@@ -12,6 +12,7 @@ use crate::value::Value;
 
 impl Session {
     pub(super) fn deliver(&mut self, mut delivery: Delivery) {
+        let mut budget = self.options.limits.substituted_values;
         loop {
             let mut waiting = match delivery.waiting.take() {
                 Some(waiting) => waiting,
@@ -42,7 +43,6 @@ impl Session {
                     }
                 }
             }
-            let mut budget = self.options.limits.substituted_values;
             let depth = self.options.limits.wire.depth;
             for value in &mut delivery.values {
                 if let Err(error) = substitute(value, depth, &mut budget) {
@@ -159,7 +159,7 @@ fn substitute(value: &mut Value, depth: usize, budget: &mut usize) -> Result<(),
 }
 
 /// Counts values inside a value, up to a limit.
-fn size(value: &mut Value, limit: usize) -> usize {
+pub(super) fn size(value: &mut Value, limit: usize) -> usize {
     let mut count = 0;
     let mut left = vec![value];
     while let Some(value) = left.pop() {

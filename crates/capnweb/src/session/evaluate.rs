@@ -225,7 +225,7 @@ impl Session {
         let remote = RemoteRef::new(id, &self.mailbox);
         let cell = Cell::remote(remote.clone(), true);
         self.tables.add_import(&remote, Some(&cell));
-        self.remember(&cell);
+        self.remember(&cell)?;
         Ok(Promise::of(cell, &self.mailbox))
     }
 

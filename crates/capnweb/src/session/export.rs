@@ -3,14 +3,24 @@
 use std::sync::Arc;
 
 use super::cell::{Cell, Outcome, State};
+use super::deliver;
 use super::hook::{Hook, RemoteRef};
 use super::pipe::{Chunk, Consumer, Outflow, Pipe};
 use super::stub::{Promise, Stub};
-use super::turn::Session;
+use super::turn::{Session, limit};
 use super::work::{Waiter, Work};
 use crate::error::RpcError;
 use crate::value::{Http, Value};
 use crate::wire::{Bytes, ErrorExpr, Expr, HttpInit, Message, Profile, RefExpr};
+
+/// What an expression brought about while it was made.
+#[derive(Default)]
+pub(super) struct Made {
+    /// Exports that it introduced.
+    pub(super) ids: Vec<i64>,
+    /// Values that stood behind promises.
+    substituted: usize,
+}
 
 impl Session {
     /// Sends how an export settled, unless the peer gave it back meanwhile.
@@ -49,13 +59,13 @@ impl Session {
         value: &Value,
         message: impl FnOnce(Expr) -> Message,
     ) -> Result<usize, RpcError> {
-        let mut made = Vec::new();
+        let mut made = Made::default();
         let sent = match self.export(value, &mut made, 0) {
             Ok(expr) => self.send(&message(expr)),
             Err(error) => Err(error),
         };
         if sent.is_err() {
-            for id in made {
+            for id in made.ids {
                 self.tables.release(id, 1).ok();
             }
         }
@@ -66,7 +76,7 @@ impl Session {
     pub(super) fn export(
         &mut self,
         value: &Value,
-        made: &mut Vec<i64>,
+        made: &mut Made,
         depth: usize,
     ) -> Result<Expr, RpcError> {
         if depth >= self.options.limits.wire.depth {
@@ -111,7 +121,7 @@ impl Session {
                 self.knows_streams()?;
                 writable.0.pipe().attach(None, &self.mailbox);
                 let id = self.tables.add_export(Hook::Sink(writable.0.clone()));
-                made.push(id);
+                made.ids.push(id);
                 Expr::Writable(id)
             }
         })
@@ -120,7 +130,7 @@ impl Session {
     fn export_fields(
         &mut self,
         fields: &[(String, Value)],
-        made: &mut Vec<i64>,
+        made: &mut Made,
         depth: usize,
     ) -> Result<Vec<(String, Expr)>, RpcError> {
         let mut exported = Vec::with_capacity(fields.len());
@@ -133,7 +143,7 @@ impl Session {
     fn export_http(
         &mut self,
         http: &Http,
-        made: &mut Vec<i64>,
+        made: &mut Made,
         depth: usize,
     ) -> Result<HttpInit, RpcError> {
         let body = http.body.as_ref();
@@ -160,20 +170,20 @@ impl Session {
         stub.hook.clone()
     }
 
-    fn export_stub(&mut self, stub: &Stub, made: &mut Vec<i64>) -> Expr {
+    fn export_stub(&mut self, stub: &Stub, made: &mut Made) -> Expr {
         let hook = self.hook_of(stub);
         if let Hook::Remote(remote) = hook {
             return Expr::Import(Box::new(whole(remote.id())));
         }
         let id = self.tables.add_export(hook);
-        made.push(id);
+        made.ids.push(id);
         Expr::Export(id)
     }
 
     fn export_promise(
         &mut self,
         promise: &Promise,
-        made: &mut Vec<i64>,
+        made: &mut Made,
         depth: usize,
     ) -> Result<Expr, RpcError> {
         let cell = self.local(promise).root();
@@ -187,11 +197,19 @@ impl Session {
             }
             State::Done(Err(_)) | State::Forward(_) => None,
         };
-        if let Some(value) = settled {
+        if let Some(mut value) = settled {
+            let most = self.options.limits.substituted_values;
+            made.substituted += deliver::size(&mut value, most);
+            if made.substituted > most {
+                return Err(limit("promises made a value too large"));
+            }
             return self.export(&value, made, depth);
         }
+        if self.running.promised.len() >= self.options.limits.exports {
+            return Err(limit("too many promises are owed to the peer"));
+        }
         let id = self.tables.add_export(Hook::Cell(cell.clone()));
-        made.push(id);
+        made.ids.push(id);
         if let Some(export) = self.tables.exports.get_mut(&id) {
             export.pulled = true;
         }

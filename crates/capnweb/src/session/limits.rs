@@ -21,6 +21,8 @@ pub struct SessionLimits {
     pub map_steps: usize,
     /// Values that promises may put into the arguments of one call or one result.
     pub substituted_values: usize,
+    /// Streams of the peer that are open at the same time.
+    pub streams: usize,
     /// Bytes of one blob.
     pub blob_bytes: usize,
     /// Bytes sent into one stream ahead of the peer's answers.
@@ -40,6 +42,7 @@ impl Default for SessionLimits {
             running_calls: 10_000,
             map_steps: 10_000,
             substituted_values: 100_000,
+            streams: 1_000,
             blob_bytes: 8 * 1024 * 1024,
             stream_window: 256 * 1024,
             age_millis: None,

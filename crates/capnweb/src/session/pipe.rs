@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use super::cell::Cell;
@@ -78,6 +78,10 @@ impl Pipe {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Flow> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakPipe {
+        WeakPipe(Arc::downgrade(&self.0))
     }
 
     pub(crate) fn ends(self) -> (WriteEnd, ReadEnd) {
@@ -189,6 +193,19 @@ impl Pipe {
         }
         flow.writer = Some(context.waker().clone());
         Poll::Pending
+    }
+}
+
+/// A stream that does not keep itself alive.
+pub(crate) struct WeakPipe(Weak<Mutex<Flow>>);
+
+impl WeakPipe {
+    pub(crate) fn upgrade(&self) -> Option<Pipe> {
+        self.0.upgrade().map(Pipe)
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.0.strong_count() == 0
     }
 }
 

@@ -9,7 +9,7 @@ use super::event::{Call, CallId, Event};
 use super::hook::{Hook, Member, RemoteRef, Target};
 use super::limits::Options;
 use super::mailbox::{Command, Mailbox};
-use super::pipe::{Consumer, Pipe};
+use super::pipe::{Consumer, Pipe, WeakPipe};
 use super::settle;
 use super::stub::{MainGuard, Stub};
 use super::table::{Export, Tables};
@@ -47,6 +47,8 @@ pub(super) struct Running {
     pub(super) promised: HashSet<i64>,
     /// Promises of the peer; it can tie them into rings, which are cut when the session ends.
     promises: Vec<WeakCell>,
+    /// Streams of the peer, for the same reason.
+    pipes: Vec<WeakPipe>,
     /// Nothing more comes from the peer: what depends on it cannot settle.
     pub(super) input_ended: bool,
     pub(super) closed: Option<RpcError>,
@@ -235,6 +237,10 @@ impl Session {
         for (_, unanswered) in self.tables.unanswered.drain() {
             unanswered.pipe.fail(reason);
         }
+        let pipes = std::mem::take(&mut self.running.pipes);
+        for pipe in pipes.iter().filter_map(WeakPipe::upgrade) {
+            pipe.fail(reason);
+        }
         let exports = std::mem::take(&mut self.tables.exports);
         for export in exports.values() {
             if let Hook::Sink(sink) = &export.hook {
@@ -262,15 +268,7 @@ impl Session {
                 }
                 self.pull(id)
             }
-            Message::Pipe => {
-                self.room_for_export()?;
-                let mailbox = Arc::clone(&self.mailbox);
-                let (write, read) = Pipe::new(Consumer::Reader, Some(mailbox)).ends();
-                let mut export = Export::new(Hook::Sink(write));
-                export.readable = Some(read);
-                self.tables.add_pushed(export);
-                Ok(())
-            }
+            Message::Pipe => self.open_pipe(),
             Message::Pull(id) => self.pull(id),
             Message::Resolve(id, expr) => {
                 let value = self.evaluate(&expr, None)?;
@@ -411,12 +409,37 @@ impl Session {
     }
 
     /// Remembers a promise of the peer's, so that a ring of them can be cut.
-    pub(super) fn remember(&mut self, cell: &Cell) {
+    pub(super) fn remember(&mut self, cell: &Cell) -> Result<(), RpcError> {
         let promises = &mut self.running.promises;
-        if promises.len() == promises.capacity() {
+        let most = self.options.limits.imports;
+        if promises.len() == promises.capacity() || promises.len() >= most {
             promises.retain(|promise| !promise.is_dead());
         }
+        if promises.len() >= most {
+            return Err(limit("too many promises of the peer are held"));
+        }
         promises.push(cell.downgrade());
+        Ok(())
+    }
+
+    /// Makes a stream for the peer to write to; it is remembered like a promise.
+    fn open_pipe(&mut self) -> Result<(), RpcError> {
+        self.room_for_export()?;
+        let pipes = &mut self.running.pipes;
+        let most = self.options.limits.streams;
+        if pipes.len() == pipes.capacity() || pipes.len() >= most {
+            pipes.retain(|pipe| !pipe.is_dead());
+        }
+        if pipes.len() >= most {
+            return Err(limit("too many streams are open"));
+        }
+        let pipe = Pipe::new(Consumer::Reader, Some(Arc::clone(&self.mailbox)));
+        pipes.push(pipe.downgrade());
+        let (write, read) = pipe.ends();
+        let mut export = Export::new(Hook::Sink(write));
+        export.readable = Some(read);
+        self.tables.add_pushed(export);
+        Ok(())
     }
 
     /// Queues a message. Nothing is sent when the session is over.
@@ -444,6 +467,13 @@ impl Session {
                 told
             }
         }
+    }
+}
+
+impl Drop for Session {
+    /// Whoever still waits for something is told that it will not come.
+    fn drop(&mut self) {
+        self.close(&gone());
     }
 }
 

@@ -181,6 +181,38 @@ fn values_that_double_by_reference_are_stopped() {
 }
 
 #[test]
+fn results_that_double_by_reference_are_stopped() {
+    let mut server = Peer::server(Options::default());
+    server.say(&[r#"["push",[["x","x","x","x","x","x","x","x","x","x"]]]"#]);
+    for id in 1..12 {
+        let ten = vec![format!("[\"pipeline\",{id}]"); 10].join(",");
+        server.say(&[&format!("[\"push\",[[{ten}]]]")]);
+    }
+    let said = server.say(&[r#"["pull",12]"#]);
+    assert!(said[0].contains("\"limit\""), "{said:?}");
+}
+
+#[test]
+fn rings_of_promises_and_streams_are_bounded_and_cut() {
+    let mut server = limited(|options| options.limits.imports = 10);
+    for ring in 1..=5 {
+        let push = format!("[\"push\",[\"promise\",-{ring}]]");
+        let tie = format!("[\"resolve\",-{ring},{{\"a\":[\"pipeline\",{ring}]}}]");
+        server.say(&[&push, &tie, &format!("[\"release\",{ring},1]")]);
+    }
+    for ring in 6..=10 {
+        server.say(&[&format!("[\"push\",[\"promise\",-{ring}]]")]);
+    }
+    assert!(abort_of(&mut server, r#"["push",["promise",-11]]"#).contains("\"limit\""));
+
+    let mut server = limited(|options| options.limits.streams = 2);
+    let write =
+        |id: u8| format!("[\"stream\",[\"pipeline\",{id},[\"write\"],[[\"readable\",{id}]]]]");
+    server.say(&["[\"pipe\"]", &write(1), "[\"release\",1,1]", "[\"pipe\"]"]);
+    assert!(abort_of(&mut server, "[\"pipe\"]").contains("\"limit\""));
+}
+
+#[test]
 fn a_chain_longer_than_the_stack_is_walked_and_dropped() {
     let mut server = limited(|options| options.limits.exports = 100_000);
     server.say(&[r#"["push",{"a":1}]"#]);

@@ -211,6 +211,19 @@ fn a_dropped_main_stub_ends_the_session_and_what_waits_fails() {
 }
 
 #[test]
+fn a_session_that_is_dropped_fails_what_waits() {
+    let (mut pair, main) = Pair::new(Options::default());
+    let waiting = main.call(Method::<(), ()>::new("never"), ()).into_future();
+    pair.carry();
+    let other = std::mem::replace(&mut pair, Pair::new(Options::default()).0);
+    drop(other);
+    assert_eq!(
+        pair.wait(waiting).expect_err("dropped").code(),
+        Some("disconnected")
+    );
+}
+
+#[test]
 fn a_disconnect_fails_what_waits_and_disposes_of_what_was_exported() {
     let (mut pair, main) = Pair::new(Options::default());
     let counter = pair.wait(main.call(MAKE_COUNTER, (1.0,))).expect("made");
