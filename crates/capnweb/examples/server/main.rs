@@ -9,6 +9,7 @@ mod service;
 
 use std::io::Write as _;
 
+use axum::serve::ListenerExt as _;
 use capnweb::net::{Server, ServerOptions, router};
 use capnweb::wire::Profile;
 
@@ -24,6 +25,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     writeln!(std::io::stdout(), "http://{}/", listener.local_addr()?)?;
     let tested = router("/", Server::new(service::main_object, options.clone()));
     let raw = router("/raw", Server::new(raw::main_object, options));
+    // Answers are small and wanted at once.
+    let listener = listener.tap_io(|stream| {
+        stream.set_nodelay(true).ok();
+    });
     axum::serve(listener, tested.merge(raw)).await?;
     Ok(())
 }

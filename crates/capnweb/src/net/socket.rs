@@ -22,6 +22,9 @@ const CLOSED_NORMALLY: u16 = 1000;
 /// How long a peer may take to take the last messages.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
+/// Frames that are taken before anything is answered.
+const FRAMES_AT_ONCE: usize = 128;
+
 /// How a socket is looked after.
 pub(super) struct Care {
     pub(super) ping: Duration,
@@ -76,32 +79,37 @@ where
     M: Frame,
 {
     /// Receives, runs and sends; ready when the session is over.
+    ///
+    /// What has arrived is taken together and answered together: one write for many messages.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
+            let more = self.poll_receive(context);
             self.runner.poll(context);
             self.report();
+            let sending = self.poll_send(context);
+            self.poll_times(context);
             if self.runner.closed().is_some() {
                 return Poll::Ready(());
             }
-            let sending = self.poll_send(context);
-            self.poll_times(context);
             // A peer that does not read is not read from: what it makes us say is bounded.
-            if sending.is_pending() && !self.runner.session().is_silent() {
-                return self.over();
-            }
-            match Pin::new(&mut self.socket).poll_next(context) {
-                Poll::Pending => return self.over(),
-                Poll::Ready(frame) => self.take(frame),
+            if sending.is_pending() || !more {
+                return Poll::Pending;
             }
         }
     }
 
-    fn over(&self) -> Poll<()> {
-        if self.runner.closed().is_some() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
+    /// Takes frames; tells whether there may be more.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> bool {
+        for _ in 0..FRAMES_AT_ONCE {
+            match Pin::new(&mut self.socket).poll_next(context) {
+                Poll::Pending => return false,
+                Poll::Ready(frame) => self.take(frame),
+            }
+            if self.runner.closed().is_some() {
+                return false;
+            }
         }
+        true
     }
 
     fn take(&mut self, frame: Option<Result<M, E>>) {
