@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite;
 
-use super::socket::{Care, carry};
+use super::socket::{Care, READ_BUFFER, carry};
 use crate::error::RpcError;
 use crate::run::Runner;
 use crate::session::{Options, Stub, Target};
@@ -55,6 +55,7 @@ pub async fn connect(
 ) -> Result<Stub, ConnectError> {
     let limits = &options.limits;
     let config = tungstenite::protocol::WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER)
         .max_message_size(Some(limits.wire.message_bytes))
         .max_frame_size(Some(limits.wire.message_bytes));
     let connected = tokio_tungstenite::connect_async_with_config(url, Some(config), true).await;

@@ -14,7 +14,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 
-use super::socket::{Care, OnIncident, carry};
+use super::socket::{Care, OnIncident, READ_BUFFER, carry};
 use crate::error::RpcError;
 use crate::run::{Incident, Runner};
 use crate::session::{Options, Target};
@@ -105,7 +105,10 @@ async fn socket(
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     };
     let most = server.options.session.limits.wire.message_bytes;
-    let upgrade = upgrade.max_message_size(most).max_frame_size(most);
+    let upgrade = upgrade
+        .max_message_size(most)
+        .max_frame_size(most)
+        .read_buffer_size(READ_BUFFER);
     upgrade.on_upgrade(move |socket: WebSocket| async move {
         let limits = &server.options.session.limits;
         let care = Care {

@@ -22,6 +22,9 @@ const CLOSED_NORMALLY: u16 = 1000;
 /// How long a peer may take to take the last messages.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
+/// Bytes a socket reads ahead. The libraries keep 128 KiB for every one, idle or not.
+pub(super) const READ_BUFFER: usize = 8 * 1024;
+
 /// Frames that are taken before anything is answered.
 const FRAMES_AT_ONCE: usize = 128;
 
