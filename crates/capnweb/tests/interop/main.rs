@@ -4,6 +4,7 @@
 //! use a network.
 
 mod client;
+mod golden;
 mod node;
 mod server;
 #[path = "../../examples/server/service.rs"]

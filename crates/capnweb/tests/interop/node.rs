@@ -22,6 +22,7 @@ pub(crate) fn install() -> TestResult<PathBuf> {
         ".npmrc",
         "client.mjs",
         "server.mjs",
+        "vectors.mjs",
     ];
     let mut hasher = DefaultHasher::new();
     for file in files {
@@ -63,6 +64,18 @@ pub(crate) fn script(name: &str, version: &str, url: &str) -> TestResult {
     run(Command::new("node")
         .args([name, version, url])
         .current_dir(dir))
+}
+
+/// Writes the golden vectors again and returns where they are.
+pub(crate) fn vectors() -> TestResult<PathBuf> {
+    let dir = install()?;
+    let out = dir.join("vectors");
+    fs::create_dir_all(&out)?;
+    run(Command::new("node")
+        .arg("vectors.mjs")
+        .arg(&out)
+        .current_dir(dir))?;
+    Ok(out)
 }
 
 /// A server of the npm package; it ends with this value.
