@@ -1,0 +1,134 @@
+//! Names with types: what both ends agree on.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+
+use super::args::IntoArgs;
+use super::convert::{FromValue, IntoValue};
+use crate::error::RpcError;
+use crate::session::{Mapping, Promise, Stub};
+use crate::value::Value;
+
+/// A method: its name, the tuple of its arguments, and its result.
+pub struct Method<A, R> {
+    pub(super) name: &'static str,
+    types: PhantomData<fn(A) -> R>,
+}
+
+impl<A, R> Method<A, R> {
+    /// Declares a method.
+    pub const fn new(name: &'static str) -> Self {
+        let types = PhantomData;
+        Self { name, types }
+    }
+}
+
+impl<A, R> Clone for Method<A, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A, R> Copy for Method<A, R> {}
+
+/// A property that can be read: its name and its type.
+pub struct Property<T> {
+    pub(super) name: &'static str,
+    types: PhantomData<fn() -> T>,
+}
+
+impl<T> Property<T> {
+    /// Declares a property.
+    pub const fn new(name: &'static str) -> Self {
+        let types = PhantomData;
+        Self { name, types }
+    }
+}
+
+impl<T> Clone for Property<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Property<T> {}
+
+/// The promise of a `T`; await it, call it, or pass it on.
+pub struct Typed<T> {
+    promise: Promise,
+    types: PhantomData<fn() -> T>,
+}
+
+impl<T> Typed<T> {
+    fn new(promise: Promise) -> Self {
+        let types = PhantomData;
+        Self { promise, types }
+    }
+
+    /// Forgets the type.
+    pub fn into_promise(self) -> Promise {
+        self.promise
+    }
+
+    /// Calls a method of what this will be, without waiting for it.
+    pub fn call<A, R>(&self, method: Method<A, R>, args: impl IntoArgs<A>) -> Typed<R> {
+        Typed::new(self.promise.call_path(&[method.name], args.into_args()))
+    }
+
+    /// Reads a property of what this will be, without waiting for it.
+    pub fn get<P>(&self, property: Property<P>) -> Typed<P> {
+        Typed::new(self.promise.get_path(&[property.name]))
+    }
+
+    /// Applies a function to every element, where the elements are.
+    pub fn map<R>(&self, mapping: Mapping) -> Typed<Vec<R>> {
+        Typed::new(self.promise.map(mapping))
+    }
+}
+
+impl<T> Clone for Typed<T> {
+    fn clone(&self) -> Self {
+        Self::new(self.promise.clone())
+    }
+}
+
+impl<T: FromValue + 'static> IntoFuture for Typed<T> {
+    type Output = Result<T, RpcError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let value = self.promise.into_future();
+        Box::pin(async move { Ok(T::from_value(value.await?)?) })
+    }
+}
+
+impl<T> IntoValue for Typed<T> {
+    fn into_value(self) -> Value {
+        Value::Promise(self.promise)
+    }
+}
+
+impl<T> fmt::Debug for Typed<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Typed")
+    }
+}
+
+impl Stub {
+    /// Calls a method. It starts at once, awaited or not.
+    pub fn call<A, R>(&self, method: Method<A, R>, args: impl IntoArgs<A>) -> Typed<R> {
+        Typed::new(self.call_path(&[method.name], args.into_args()))
+    }
+
+    /// Calls the stub itself, if it is a function.
+    pub fn invoke<A, R>(&self, args: impl IntoArgs<A>) -> Typed<R> {
+        Typed::new(self.call_path(&[], args.into_args()))
+    }
+
+    /// Reads a property.
+    pub fn get<T>(&self, property: Property<T>) -> Typed<T> {
+        Typed::new(self.get_path(&[property.name]))
+    }
+}

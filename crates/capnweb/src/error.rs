@@ -1,0 +1,99 @@
+//! Errors that travel, and errors that stay at home.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::value::Value;
+
+/// An error as the peer sees it: a class of ECMAScript, a message, and properties.
+///
+/// npm makes a plain `Error` of a class it does not know, so an application names its errors in
+/// the property `code`.
+#[derive(Clone, Debug)]
+pub struct RpcError {
+    /// The class, such as `TypeError`.
+    pub name: String,
+    /// The message.
+    pub message: String,
+    /// The stack, if the sender revealed it. Never sent by this crate on its own.
+    pub stack: Option<String>,
+    /// Own properties.
+    pub props: Vec<(String, Value)>,
+}
+
+impl RpcError {
+    /// Makes an error of a class.
+    pub fn new(name: &str, message: impl Into<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            message: message.into(),
+            stack: None,
+            props: Vec::new(),
+        }
+    }
+
+    /// Makes an `Error` that carries a code.
+    pub fn coded(code: &str, message: impl Into<String>) -> Self {
+        Self::new("Error", message).with("code", Value::String(code.to_owned()))
+    }
+
+    /// Makes a `TypeError`.
+    pub fn type_error(message: impl Into<String>) -> Self {
+        Self::new("TypeError", message)
+    }
+
+    /// Adds a property.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: Value) -> Self {
+        self.props.push((key.to_owned(), value));
+        self
+    }
+
+    /// Returns the code, if the error has one.
+    pub fn code(&self) -> Option<&str> {
+        let found = self.props.iter().find(|(key, _)| key == "code");
+        found.and_then(|(_, value)| value.as_str())
+    }
+
+    /// Makes an error of what a peer rejected with: usually one, but any value is allowed.
+    pub(crate) fn from_reason(reason: Value) -> Self {
+        if let Value::Error(error) = reason {
+            return *error;
+        }
+        let message = reason
+            .as_str()
+            .unwrap_or("the peer rejected with a value")
+            .to_owned();
+        Self::new("Error", message).with("reason", reason)
+    }
+}
+
+impl fmt::Display for RpcError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.name, self.message)
+    }
+}
+
+impl Error for RpcError {}
+
+/// How a method fails.
+#[derive(Debug)]
+pub enum Failure {
+    /// An error of the domain: the peer sees all of it.
+    Domain(RpcError),
+    /// Anything else: the peer sees `internal error` and an incident id, the application the rest.
+    Internal(Box<dyn Error + Send + Sync>),
+}
+
+impl From<RpcError> for Failure {
+    fn from(error: RpcError) -> Self {
+        Self::Domain(error)
+    }
+}
+
+impl Failure {
+    /// Wraps an error whose text may not leave.
+    pub fn internal(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Internal(error.into())
+    }
+}

@@ -1,0 +1,318 @@
+//! Reading what `JSON.parse` reads, within a depth.
+
+use std::collections::HashMap;
+
+use super::Json;
+
+/// Why a text is not JSON that we accept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JsonError {
+    /// Something that JSON does not have at this place.
+    #[error("invalid JSON at byte {at}")]
+    Syntax {
+        /// Offset of the first byte that does not fit.
+        at: usize,
+    },
+    /// Brackets within brackets beyond the limit.
+    #[error("JSON is nested too deeply")]
+    TooDeep,
+}
+
+/// Reads one JSON text whose brackets nest at most `depth` times.
+///
+/// # Errors
+///
+/// [`JsonError`]; nothing of the text is kept.
+pub fn read(text: &str, depth: usize) -> Result<Json, JsonError> {
+    let mut reader = Reader {
+        text,
+        bytes: text.as_bytes(),
+        at: 0,
+    };
+    let value = reader.value(depth)?;
+    reader.skip_space();
+    if reader.at < reader.bytes.len() {
+        return Err(reader.syntax());
+    }
+    Ok(value)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn syntax(&self) -> JsonError {
+        JsonError::Syntax { at: self.at }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn skip_space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    /// Takes the byte if it comes next.
+    fn take(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), JsonError> {
+        if self.take(byte) {
+            return Ok(());
+        }
+        Err(self.syntax())
+    }
+
+    fn word(&mut self, word: &str, value: Json) -> Result<Json, JsonError> {
+        if self.bytes[self.at..].starts_with(word.as_bytes()) {
+            self.at += word.len();
+            return Ok(value);
+        }
+        Err(self.syntax())
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Json, JsonError> {
+        self.skip_space();
+        match self.peek() {
+            Some(b'"') => self.string().map(Json::String),
+            Some(b'[') => self.array(depth),
+            Some(b'{') => self.object(depth),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.word("true", Json::Bool(true)),
+            Some(b'f') => self.word("false", Json::Bool(false)),
+            Some(b'n') => self.word("null", Json::Null),
+            _ => Err(self.syntax()),
+        }
+    }
+
+    fn array(&mut self, depth: usize) -> Result<Json, JsonError> {
+        let depth = depth.checked_sub(1).ok_or(JsonError::TooDeep)?;
+        self.expect(b'[')?;
+        let mut items = Vec::new();
+        self.skip_space();
+        if self.take(b']') {
+            return Ok(Json::Array(items));
+        }
+        loop {
+            items.push(self.value(depth)?);
+            self.skip_space();
+            if self.take(b']') {
+                return Ok(Json::Array(items));
+            }
+            self.expect(b',')?;
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Result<Json, JsonError> {
+        let depth = depth.checked_sub(1).ok_or(JsonError::TooDeep)?;
+        self.expect(b'{')?;
+        let mut fields = Vec::new();
+        self.skip_space();
+        if self.take(b'}') {
+            return Ok(Json::Object(fields));
+        }
+        loop {
+            self.skip_space();
+            let key = self.string()?;
+            self.skip_space();
+            self.expect(b':')?;
+            fields.push((key, self.value(depth)?));
+            self.skip_space();
+            if self.take(b'}') {
+                return Ok(Json::Object(last_wins(fields)));
+            }
+            self.expect(b',')?;
+        }
+    }
+
+    fn digits(&mut self) -> Result<(), JsonError> {
+        let start = self.at;
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+        if self.at == start {
+            return Err(self.syntax());
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<Json, JsonError> {
+        let start = self.at;
+        self.take(b'-');
+        if !self.take(b'0') {
+            self.digits()?;
+        }
+        if self.take(b'.') {
+            self.digits()?;
+        }
+        if self.take(b'e') || self.take(b'E') {
+            let _signed = self.take(b'+') || self.take(b'-');
+            self.digits()?;
+        }
+        // Too large for a double is infinite, as in JavaScript.
+        let number = self.text[start..self.at].parse();
+        number.map(Json::Number).map_err(|_| self.syntax())
+    }
+
+    fn string(&mut self) -> Result<String, JsonError> {
+        self.expect(b'"')?;
+        let mut out = String::new();
+        loop {
+            let start = self.at;
+            while self
+                .peek()
+                .is_some_and(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\')
+            {
+                self.at += 1;
+            }
+            out.push_str(&self.text[start..self.at]);
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(out);
+                }
+                Some(b'\\') => {
+                    self.at += 1;
+                    out.push(self.escape()?);
+                }
+                _ => return Err(self.syntax()),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<char, JsonError> {
+        let escaped = match self.peek() {
+            Some(letter @ (b'"' | b'\\' | b'/')) => char::from(letter),
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'u') => {
+                self.at += 1;
+                return self.unicode();
+            }
+            _ => return Err(self.syntax()),
+        };
+        self.at += 1;
+        Ok(escaped)
+    }
+
+    /// Reads the four digits after `\u`, and the second half of a pair.
+    fn unicode(&mut self) -> Result<char, JsonError> {
+        let first = self.unit()?;
+        if !(0xd800..0xdc00).contains(&first) {
+            return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
+        }
+        let after_first = self.at;
+        if self.take(b'\\') && self.take(b'u') {
+            let second = self.unit()?;
+            if (0xdc00..0xe000).contains(&second) {
+                let code = 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+                return Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+        }
+        // The surrogate stands alone: what follows is read again on its own.
+        self.at = after_first;
+        Ok(char::REPLACEMENT_CHARACTER)
+    }
+
+    fn unit(&mut self) -> Result<u32, JsonError> {
+        let mut unit = 0;
+        for _ in 0..4 {
+            let digit = self.peek().and_then(|byte| char::from(byte).to_digit(16));
+            unit = unit * 16 + digit.ok_or_else(|| self.syntax())?;
+            self.at += 1;
+        }
+        Ok(unit)
+    }
+}
+
+/// Keeps the last value of a key at the place of its first.
+fn last_wins(fields: Vec<(String, Json)>) -> Vec<(String, Json)> {
+    let few = fields.len() <= 8;
+    let twice = |index: usize| {
+        fields[..index]
+            .iter()
+            .any(|(key, _)| *key == fields[index].0)
+    };
+    if few && !(1..fields.len()).any(twice) {
+        return fields;
+    }
+    let mut places = HashMap::with_capacity(fields.len());
+    let mut kept: Vec<(String, Json)> = Vec::with_capacity(fields.len());
+    for (key, value) in fields {
+        let place = *places.entry(key.clone()).or_insert(kept.len());
+        match kept.get_mut(place) {
+            Some(field) => field.1 = value,
+            None => kept.push((key, value)),
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn again(text: &str) -> String {
+        read(text, 9).expect("valid JSON").to_string()
+    }
+
+    #[test]
+    fn text_means_what_it_means_to_javascript() {
+        assert_eq!(
+            again(r#" { "a" : 1 , "b":2,"a":[ ] } "#),
+            r#"{"a":[],"b":2}"#
+        );
+        assert_eq!(
+            again(r#""\u0041\ud83d\ude00\ud83dx\/""#),
+            "\"A😀\u{fffd}x/\""
+        );
+        assert_eq!(again(r#""\ud83d\u0041""#), "\"\u{fffd}A\"");
+        assert_eq!(again("1e400"), "null");
+        assert_eq!(again("-0"), "0");
+    }
+
+    #[test]
+    fn what_javascript_refuses_is_refused() {
+        for text in [
+            "",
+            "01",
+            "1.",
+            ".5",
+            "+1",
+            "NaN",
+            "[1,]",
+            "{\"a\"}",
+            "'a'",
+            "\"\n\"",
+            "\"\\x\"",
+            "tru",
+            "[",
+            "1 2",
+            "{a:1}",
+            "\"\\u12",
+            "--1",
+            "\u{feff}1",
+        ] {
+            assert!(read(text, 9).is_err(), "{text:?} was read");
+        }
+    }
+
+    #[test]
+    fn nesting_is_limited_before_it_is_followed() {
+        assert!(read("[[[]]]", 3).is_ok());
+        assert_eq!(read("[[[]]]", 2), Err(JsonError::TooDeep));
+        assert_eq!(read(&"[".repeat(1_000_000), 512), Err(JsonError::TooDeep));
+    }
+}

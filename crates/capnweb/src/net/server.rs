@@ -1,0 +1,195 @@
+//! Serving with axum: POST is a batch, GET with an upgrade is a WebSocket, on one path.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::State;
+use axum::extract::ws::{WebSocket, WebSocketUpgrade};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+
+use super::socket::{Care, OnIncident, READ_BUFFER, carry};
+use crate::error::RpcError;
+use crate::run::{Incident, Runner};
+use crate::session::{Options, Target};
+
+/// How sessions are served.
+#[derive(Clone)]
+pub struct ServerOptions {
+    /// Limits and profile of every session.
+    pub session: Options,
+    /// How long a batch may take; what is not settled then is rejected with the code `deadline`.
+    pub batch_deadline: Duration,
+    /// Bytes of one batch.
+    pub batch_bytes: usize,
+    /// How often an idle WebSocket is asked for a sign of life.
+    pub ping: Duration,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            session: Options::default(),
+            batch_deadline: Duration::from_secs(30),
+            batch_bytes: 8 * 1024 * 1024,
+            ping: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A service: every session gets a main object of its own.
+#[derive(Clone)]
+pub struct Server {
+    main: Arc<dyn Fn() -> Arc<dyn Target> + Send + Sync>,
+    options: ServerOptions,
+    on_incident: Option<OnIncident>,
+    sessions: Arc<AtomicU64>,
+}
+
+impl Server {
+    /// Makes a service of what makes main objects.
+    pub fn new<T: Target>(
+        main: impl Fn() -> T + Send + Sync + 'static,
+        options: ServerOptions,
+    ) -> Self {
+        Self {
+            main: Arc::new(move || Arc::new(main())),
+            options,
+            on_incident: None,
+            sessions: Arc::default(),
+        }
+    }
+
+    /// Tells of every failure whose text did not leave.
+    #[must_use]
+    pub fn on_incident(mut self, body: impl Fn(Incident) + Send + Sync + 'static) -> Self {
+        self.on_incident = Some(Arc::new(body));
+        self
+    }
+
+    /// Starts a session whose incidents are numbered apart from all others of this service.
+    fn runner(&self) -> Runner {
+        let number = self.sessions.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut options = self.options.session.clone();
+        options.incident_prefix = format!("{}{number}-", options.incident_prefix);
+        Runner::new(Some((self.main)()), options)
+    }
+
+    fn report(&self, runner: &mut Runner) {
+        for incident in runner.take_incidents() {
+            if let Some(on_incident) = &self.on_incident {
+                on_incident(incident);
+            }
+        }
+    }
+}
+
+/// Serves batches and WebSockets on `path`; other methods are answered with 405.
+pub fn router(path: &str, server: Server) -> Router {
+    Router::new()
+        .route(path, post(batch).get(socket))
+        .with_state(server)
+}
+
+async fn socket(
+    State(server): State<Server>,
+    upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
+) -> Response {
+    let Ok(upgrade) = upgrade else {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    };
+    let most = server.options.session.limits.wire.message_bytes;
+    let upgrade = upgrade
+        .max_message_size(most)
+        .max_frame_size(most)
+        .read_buffer_size(READ_BUFFER);
+    upgrade.on_upgrade(move |socket: WebSocket| async move {
+        let limits = &server.options.session.limits;
+        let care = Care {
+            ping: server.options.ping,
+            age: limits.age_millis.map(Duration::from_millis),
+            on_incident: server.on_incident.clone(),
+        };
+        let runner = server.runner();
+        carry(socket, runner, care).await;
+    })
+}
+
+async fn batch(State(server): State<Server>, body: Body) -> Response {
+    let Ok(body) = to_bytes(body, server.options.batch_bytes).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    let Ok(text) = std::str::from_utf8(&body) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    Response::new(Body::from(serve_batch(&server, text).await))
+}
+
+/// Serves one batch: the messages in, the messages out.
+///
+/// A wrong message does not fail the request: the answer ends with an abort that says why.
+pub async fn serve_batch(server: &Server, text: &str) -> String {
+    let mut runner = server.runner();
+    feed(
+        &mut runner,
+        text,
+        server.options.session.limits.batch_messages,
+    );
+    runner.session().end_input();
+    let settled = poll_fn(|context| {
+        runner.poll(context);
+        let done = runner.closed().is_some() || runner.session().pending_pulls() == 0;
+        if done { Poll::Ready(()) } else { Poll::Pending }
+    });
+    let deadline = server.options.batch_deadline;
+    if tokio::time::timeout(deadline, settled).await.is_err() {
+        let late = RpcError::coded("deadline", "the batch took too long");
+        runner.session().reject_pulls(&late);
+    }
+    server.report(&mut runner);
+    let texts: Vec<_> = std::iter::from_fn(|| runner.poll_text()).collect();
+    if runner.is_busy() {
+        tokio::spawn(finish(server.clone(), runner));
+    }
+    texts.join("\n")
+}
+
+/// Feeds the lines of a batch; blank ones are nothing.
+fn feed(runner: &mut Runner, text: &str, most: usize) {
+    let lines = text
+        .split('\n')
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    for (count, line) in lines.enumerate() {
+        if count == most {
+            let error = RpcError::coded("limit", "too many messages in a batch");
+            runner.session().abort(&error);
+        }
+        if runner.closed().is_some() {
+            return;
+        }
+        runner.receive(line);
+    }
+}
+
+/// Lets calls end that nobody waits for.
+async fn finish(server: Server, mut runner: Runner) {
+    let idle = poll_fn(|context| {
+        runner.poll(context);
+        if runner.is_busy() {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
+        }
+    });
+    tokio::time::timeout(server.options.batch_deadline, idle)
+        .await
+        .ok();
+    server.report(&mut runner);
+}

@@ -1,0 +1,151 @@
+//! Promises: shared places that settle once.
+//!
+//! A cell that resolves to another promise forwards to it, so that chains are walked, never
+//! followed in circles. Long chains are dropped one by one, not one inside the other.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::hook::RemoteRef;
+use super::work::Waiter;
+use crate::error::RpcError;
+use crate::value::Value;
+
+/// How something settled.
+pub(crate) type Outcome = Result<Value, RpcError>;
+
+/// One promise; a clone is the same promise.
+#[derive(Clone)]
+pub(crate) struct Cell(Arc<Slot>);
+
+struct Slot(Mutex<State>);
+
+pub(crate) enum State {
+    Pending(Pending),
+    Forward(Cell),
+    Done(Outcome),
+}
+
+/// Who waits for a promise, and where it comes from.
+#[derive(Default)]
+pub(crate) struct Pending {
+    pub(crate) waiters: Vec<Waiter>,
+    /// The import that will resolve it, if the peer does.
+    pub(crate) remote: Option<RemoteRef>,
+    pub(crate) pulled: bool,
+}
+
+impl Cell {
+    pub(crate) fn pending() -> Self {
+        Self::of(State::Pending(Pending::default()))
+    }
+
+    pub(crate) fn done(outcome: Outcome) -> Self {
+        match outcome {
+            Ok(Value::Promise(promise)) => promise.cell.clone(),
+            outcome => Self::of(State::Done(outcome)),
+        }
+    }
+
+    pub(crate) fn remote(remote: RemoteRef, pulled: bool) -> Self {
+        Self::of(State::Pending(Pending {
+            waiters: Vec::new(),
+            remote: Some(remote),
+            pulled,
+        }))
+    }
+
+    fn of(state: State) -> Self {
+        Self(Arc::new(Slot(Mutex::new(state))))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the cell that this one stands for.
+    pub(crate) fn root(&self) -> Self {
+        let mut cell = self.clone();
+        loop {
+            let next = match &*cell.lock() {
+                State::Forward(next) => next.clone(),
+                State::Pending(_) | State::Done(_) => break,
+            };
+            cell = next;
+        }
+        cell
+    }
+
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakCell {
+        WeakCell(Arc::downgrade(&self.0))
+    }
+
+    /// Returns how the promise settled, if it has.
+    pub(crate) fn settled(&self) -> Option<Outcome> {
+        if let State::Done(outcome) = &*self.lock() {
+            return Some(outcome.clone());
+        }
+        None
+    }
+
+    /// Forgets what the cell holds: the session is over.
+    pub(crate) fn clear(&self, error: &RpcError) {
+        let old = std::mem::replace(&mut *self.lock(), State::Done(Err(error.clone())));
+        drop(old);
+    }
+}
+
+impl fmt::Debug for Cell {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Cell")
+    }
+}
+
+/// A cell that does not keep itself alive.
+pub(crate) struct WeakCell(Weak<Slot>);
+
+impl WeakCell {
+    pub(crate) fn upgrade(&self) -> Option<Cell> {
+        self.0.upgrade().map(Cell)
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+thread_local! {
+    /// What is being dropped on this thread, while something is.
+    static DROPPING: RefCell<Option<Vec<State>>> = const { RefCell::new(None) };
+}
+
+impl Drop for Slot {
+    /// Hands the contents to the outermost drop, so that a chain needs no deep stack.
+    fn drop(&mut self) {
+        let state = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = std::mem::replace(state, State::Done(Ok(Value::Undefined)));
+        let outermost = DROPPING.try_with(|list| match &mut *list.borrow_mut() {
+            Some(list) => {
+                list.push(state);
+                false
+            }
+            empty @ None => {
+                *empty = Some(vec![state]);
+                true
+            }
+        });
+        if !outermost.unwrap_or(false) {
+            return;
+        }
+        let pop = || DROPPING.with(|list| list.borrow_mut().as_mut().and_then(Vec::pop));
+        while let Some(state) = pop() {
+            drop(state);
+        }
+        DROPPING.with(|list| list.borrow_mut().take());
+    }
+}

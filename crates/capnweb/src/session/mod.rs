@@ -1,0 +1,31 @@
+//! A session: two tables, the rules of their ids, and what each message does to them.
+//!
+//! Without input or output: text goes in, text and [`Event`]s come out. The owner carries the text,
+//! runs the calls, tells the time, and may use any runtime or none.
+
+mod access;
+mod cell;
+mod deliver;
+mod evaluate;
+mod event;
+mod export;
+mod flow;
+mod hook;
+mod limits;
+mod mailbox;
+mod map;
+mod pipe;
+mod settle;
+mod slot;
+mod stub;
+mod table;
+mod turn;
+mod work;
+
+pub use event::{Call, CallId, Event};
+pub use hook::{Later, Member, MemberKind, Reply, Target};
+pub use limits::{Options, SessionLimits};
+pub use map::Mapping;
+pub use pipe::{Readable, Writable, stream};
+pub use stub::{Promise, Stub};
+pub use turn::Session;

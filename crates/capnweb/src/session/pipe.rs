@@ -1,0 +1,345 @@
+//! Streams: a queue between a writing end and a reading end, with backpressure.
+//!
+//! A write is answered when its chunk leaves the queue; so a slow reader slows its peer down.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+
+use super::cell::Cell;
+use super::hook::RemoteRef;
+use super::mailbox::{Command, Mailbox};
+use crate::error::RpcError;
+use crate::value::Value;
+
+/// Chunks the application may write ahead of the reader.
+const AHEAD: usize = 16;
+
+/// One stream; a clone is the same stream and keeps no end open.
+#[derive(Clone)]
+pub(crate) struct Pipe(Arc<Mutex<Flow>>);
+
+pub(crate) struct Chunk {
+    pub(crate) value: Value,
+    /// Settled when the chunk leaves the queue.
+    pub(crate) taken: Option<Cell>,
+}
+
+/// Who takes the chunks.
+pub(crate) enum Consumer {
+    /// A reader of the application, now or later.
+    Reader,
+    /// The peer: chunks are sent to that import.
+    Peer(Outflow),
+    /// A blob: everything is collected, then the promise settles.
+    Blob {
+        kind: String,
+        data: Vec<u8>,
+        whole: Cell,
+    },
+}
+
+/// How far ahead of the peer's answers we send.
+pub(crate) struct Outflow {
+    /// Let go when the end of the stream was answered.
+    pub(crate) remote: Option<RemoteRef>,
+    pub(crate) in_flight: usize,
+    pub(crate) end_sent: bool,
+}
+
+pub(crate) struct Flow {
+    pub(crate) chunks: VecDeque<Chunk>,
+    /// How the writing end finished.
+    pub(crate) end: Option<Result<(), RpcError>>,
+    /// Why nobody reads any more.
+    pub(crate) refused: Option<RpcError>,
+    pub(crate) consumer: Consumer,
+    /// The end has arrived where it goes.
+    pub(crate) finished: bool,
+    mailbox: Option<Arc<Mailbox>>,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+impl Pipe {
+    pub(crate) fn new(consumer: Consumer, mailbox: Option<Arc<Mailbox>>) -> Self {
+        Self(Arc::new(Mutex::new(Flow {
+            chunks: VecDeque::new(),
+            end: None,
+            refused: None,
+            consumer,
+            finished: false,
+            mailbox,
+            reader: None,
+            writer: None,
+        })))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Flow> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakPipe {
+        WeakPipe(Arc::downgrade(&self.0))
+    }
+
+    pub(crate) fn ends(self) -> (WriteEnd, ReadEnd) {
+        (WriteEnd::new(self.clone()), ReadEnd::new(self))
+    }
+
+    /// Lets that session carry the chunks.
+    pub(crate) fn attach(&self, consumer: Option<Consumer>, mailbox: &Arc<Mailbox>) {
+        let mut flow = self.lock();
+        flow.mailbox = Some(Arc::clone(mailbox));
+        if let Some(consumer) = consumer {
+            flow.consumer = consumer;
+        }
+    }
+
+    /// Nobody reads any more, for that reason.
+    pub(crate) fn fail(&self, reason: &RpcError) {
+        let mut flow = self.lock();
+        flow.refused.get_or_insert_with(|| reason.clone());
+        flow.end.get_or_insert_with(|| Err(reason.clone()));
+        flow.finished = true;
+        let left = std::mem::take(&mut flow.chunks);
+        let mailbox = flow.mailbox.clone();
+        let wakers = [flow.reader.take(), flow.writer.take()];
+        drop(flow);
+        for chunk in left {
+            answer(mailbox.as_ref(), chunk.taken, Err(reason.clone()));
+        }
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    /// Wakes whoever waits for room or for a chunk.
+    pub(crate) fn wake(&self) {
+        let mut flow = self.lock();
+        let wakers = [flow.reader.take(), flow.writer.take()];
+        drop(flow);
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    /// Ends the writing side once; wakes the reader or tells the session.
+    pub(crate) fn finish(&self, end: Result<(), RpcError>) {
+        let mut flow = self.lock();
+        flow.end.get_or_insert(end);
+        let mailbox = flow.mailbox.clone();
+        drop(flow);
+        self.wake();
+        if let Some(mailbox) = mailbox {
+            mailbox.push(Command::Pump(self.clone()));
+        }
+    }
+
+    fn poll_read(&self, context: &Context<'_>) -> Poll<Option<Result<Value, RpcError>>> {
+        let mut flow = self.lock();
+        if let Some(chunk) = flow.chunks.pop_front() {
+            let mailbox = flow.mailbox.clone();
+            let writer = flow.writer.take();
+            drop(flow);
+            answer(mailbox.as_ref(), chunk.taken, Ok(Value::Undefined));
+            writer.into_iter().for_each(Waker::wake);
+            return Poll::Ready(Some(Ok(chunk.value)));
+        }
+        match flow.end.clone() {
+            Some(Ok(())) => {
+                flow.finished = true;
+                let writer = flow.writer.take();
+                drop(flow);
+                writer.into_iter().for_each(Waker::wake);
+                Poll::Ready(None)
+            }
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+            None => {
+                flow.reader = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn write(&self, value: Value) -> Result<(), RpcError> {
+        let mut flow = self.lock();
+        if let Some(reason) = &flow.refused {
+            return Err(reason.clone());
+        }
+        if flow.end.is_some() {
+            return Err(RpcError::type_error("the stream was closed before"));
+        }
+        flow.chunks.push_back(Chunk { value, taken: None });
+        let mailbox = flow.mailbox.clone();
+        let reader = flow.reader.take();
+        drop(flow);
+        reader.into_iter().for_each(Waker::wake);
+        if let Some(mailbox) = mailbox {
+            mailbox.push(Command::Pump(self.clone()));
+        }
+        Ok(())
+    }
+
+    fn poll_room(&self, context: &Context<'_>, room: usize) -> Poll<Result<(), RpcError>> {
+        let mut flow = self.lock();
+        if let Some(reason) = &flow.refused {
+            return Poll::Ready(Err(reason.clone()));
+        }
+        let ready = if room == 0 {
+            flow.finished
+        } else {
+            flow.chunks.len() < room
+        };
+        if ready {
+            return Poll::Ready(Ok(()));
+        }
+        flow.writer = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// A stream that does not keep itself alive.
+pub(crate) struct WeakPipe(Weak<Mutex<Flow>>);
+
+impl WeakPipe {
+    pub(crate) fn upgrade(&self) -> Option<Pipe> {
+        self.0.upgrade().map(Pipe)
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+/// Tells the session that a chunk left the queue.
+fn answer(mailbox: Option<&Arc<Mailbox>>, taken: Option<Cell>, outcome: super::cell::Outcome) {
+    if let (Some(mailbox), Some(cell)) = (mailbox, taken) {
+        mailbox.push(Command::Settle(cell, outcome));
+    }
+}
+
+/// The end to write to; dropping the last clone without closing aborts the stream.
+#[derive(Clone)]
+pub(crate) struct WriteEnd(Arc<WriteGuard>);
+
+struct WriteGuard(Pipe);
+
+impl WriteEnd {
+    fn new(pipe: Pipe) -> Self {
+        Self(Arc::new(WriteGuard(pipe)))
+    }
+
+    pub(crate) fn pipe(&self) -> &Pipe {
+        &self.0.0
+    }
+}
+
+impl Drop for WriteGuard {
+    fn drop(&mut self) {
+        let reason = "WritableStream RPC stub was disposed without calling close()";
+        if self.0.lock().end.is_none() {
+            self.0.finish(Err(RpcError::new("Error", reason)));
+        }
+    }
+}
+
+/// The end to read from; dropping the last clone cancels the stream.
+#[derive(Clone)]
+pub(crate) struct ReadEnd(Arc<ReadGuard>);
+
+struct ReadGuard(Pipe);
+
+impl ReadEnd {
+    fn new(pipe: Pipe) -> Self {
+        Self(Arc::new(ReadGuard(pipe)))
+    }
+
+    pub(crate) fn pipe(&self) -> &Pipe {
+        &self.0.0
+    }
+}
+
+impl Drop for ReadGuard {
+    fn drop(&mut self) {
+        // Once the chunks go elsewhere, the reading end has done its work.
+        let unread = matches!(self.0.lock().consumer, Consumer::Reader);
+        if unread {
+            let reason = "ReadableStream RPC stub was disposed without being consumed";
+            self.0.fail(&RpcError::new("Error", reason));
+        }
+    }
+}
+
+/// A stream to read from.
+#[derive(Clone)]
+pub struct Readable(pub(crate) ReadEnd);
+
+impl Readable {
+    /// Waits for the next chunk; `None` is the end.
+    pub async fn read(&mut self) -> Option<Result<Value, RpcError>> {
+        std::future::poll_fn(|context| self.0.pipe().poll_read(context)).await
+    }
+}
+
+/// A stream to write to.
+#[derive(Clone)]
+pub struct Writable(pub(crate) WriteEnd);
+
+impl Writable {
+    /// Writes a chunk and waits until there is room for another.
+    ///
+    /// # Errors
+    ///
+    /// Why the reader takes no more.
+    pub async fn write(&mut self, chunk: Value) -> Result<(), RpcError> {
+        let pipe = self.0.pipe();
+        pipe.write(chunk)?;
+        std::future::poll_fn(|context| pipe.poll_room(context, AHEAD)).await
+    }
+
+    /// Writes a chunk without waiting for room.
+    ///
+    /// # Errors
+    ///
+    /// Why the reader takes no more.
+    pub fn write_now(&self, chunk: Value) -> Result<(), RpcError> {
+        self.0.pipe().write(chunk)
+    }
+
+    /// Ends the stream without waiting for the reader.
+    pub fn finish(self) {
+        self.0.pipe().finish(Ok(()));
+    }
+
+    /// Ends the stream and waits until the reader has seen the end.
+    ///
+    /// # Errors
+    ///
+    /// Why the reader did not take everything.
+    pub async fn close(self) -> Result<(), RpcError> {
+        let pipe = self.0.pipe();
+        pipe.finish(Ok(()));
+        std::future::poll_fn(|context| pipe.poll_room(context, 0)).await
+    }
+
+    /// Ends the stream with a reason; the reader sees it after the chunks before.
+    pub fn abort(self, reason: RpcError) {
+        self.0.pipe().finish(Err(reason));
+    }
+}
+
+/// Makes a stream; either end can be passed to a peer.
+pub fn stream() -> (Writable, Readable) {
+    let (write, read) = Pipe::new(Consumer::Reader, None).ends();
+    (Writable(write), Readable(read))
+}
+
+impl fmt::Debug for Readable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Readable")
+    }
+}
+
+impl fmt::Debug for Writable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Writable")
+    }
+}

@@ -1,0 +1,170 @@
+//! What the application holds: stubs and promises.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::cell::Cell;
+use super::hook::{Hook, Target};
+use super::mailbox::{Command, Mailbox};
+use super::slot;
+use super::work::{Access, Mapper, Op, Waiter, gone};
+use crate::error::RpcError;
+use crate::value::Value;
+use crate::wire::Key;
+
+/// An object or function of either side. A clone is the same; the last one dropped gives it back.
+#[derive(Clone)]
+pub struct Stub {
+    pub(crate) hook: Hook,
+    pub(crate) home: Option<Arc<Mailbox>>,
+    /// Present in the main stub of a session: dropping it ends the session.
+    pub(crate) main: Option<Arc<MainGuard>>,
+}
+
+/// Ends the session when dropped.
+pub(crate) struct MainGuard(pub(crate) Arc<Mailbox>);
+
+impl Drop for MainGuard {
+    fn drop(&mut self) {
+        self.0.push(Command::Shutdown);
+    }
+}
+
+impl Stub {
+    /// Makes a stub of an object of ours, to be passed to a peer.
+    pub fn new(target: impl Target) -> Self {
+        Self::shared(Arc::new(target))
+    }
+
+    /// Makes a stub of a shared object of ours.
+    pub fn shared(target: Arc<dyn Target>) -> Self {
+        Self::of(Hook::Target(target), None)
+    }
+
+    pub(crate) fn of(hook: Hook, home: Option<&Arc<Mailbox>>) -> Self {
+        Self {
+            hook,
+            home: home.cloned(),
+            main: None,
+        }
+    }
+
+    /// Calls a method; the empty path calls the stub itself. Starts at once, awaited or not.
+    ///
+    /// A stub made by [`Stub::new`] belongs to no session and cannot be called before it has
+    /// travelled: its calls fail.
+    pub fn call_path(&self, path: &[&str], args: Vec<Value>) -> Promise {
+        start(&self.hook, self.home.as_ref(), path, Op::Call(args))
+    }
+
+    /// Reads a property.
+    pub fn get_path(&self, path: &[&str]) -> Promise {
+        start(&self.hook, self.home.as_ref(), path, Op::Get)
+    }
+}
+
+impl fmt::Debug for Stub {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Stub({:?})", self.hook)
+    }
+}
+
+/// A value that is not there yet. It can be called and passed on before it is.
+///
+/// Await it for the value. Dropped unawaited, the call still happens and its result is not sent.
+#[derive(Clone)]
+pub struct Promise {
+    pub(crate) cell: Cell,
+    pub(crate) home: Option<Arc<Mailbox>>,
+}
+
+impl Promise {
+    pub(crate) fn of(cell: Cell, home: &Arc<Mailbox>) -> Self {
+        Self {
+            cell,
+            home: Some(Arc::clone(home)),
+        }
+    }
+
+    /// Calls a method of what this will be, without waiting for it.
+    pub fn call_path(&self, path: &[&str], args: Vec<Value>) -> Promise {
+        let hook = Hook::Cell(self.cell.clone());
+        start(&hook, self.home.as_ref(), path, Op::Call(args))
+    }
+
+    /// Reads a property of what this will be, without waiting for it.
+    pub fn get_path(&self, path: &[&str]) -> Promise {
+        let hook = Hook::Cell(self.cell.clone());
+        start(&hook, self.home.as_ref(), path, Op::Get)
+    }
+
+    /// Applies a function to every element of what this will be, where that is.
+    pub fn map(&self, mapping: super::map::Mapping) -> Promise {
+        let hook = Hook::Cell(self.cell.clone());
+        let mapper = Mapper {
+            captures: mapping.captures.into_iter().map(|stub| stub.hook).collect(),
+            instructions: mapping.instructions.into(),
+            budget: super::map::Budget::unlimited(),
+        };
+        start(&hook, self.home.as_ref(), &[], Op::Map(Box::new(mapper)))
+    }
+
+    /// Treats what this will be as a stub, to be passed on as one.
+    pub fn into_stub(self) -> Stub {
+        Stub::of(Hook::Cell(self.cell), self.home.as_ref())
+    }
+}
+
+fn start(hook: &Hook, home: Option<&Arc<Mailbox>>, path: &[&str], op: Op) -> Promise {
+    let result = Cell::pending();
+    let promise = Promise {
+        cell: result.clone(),
+        home: home.cloned(),
+    };
+    let Some(mailbox) = home else {
+        let message = "the stub belongs to no session yet";
+        promise
+            .cell
+            .clear(&RpcError::coded("disconnected", message));
+        return promise;
+    };
+    let path = path.iter().map(|part| Key::Name((*part).to_owned()));
+    mailbox.push(Command::Access(Box::new(Access {
+        hook: hook.clone(),
+        path: path.collect(),
+        start: 0,
+        at: 0,
+        op,
+        result,
+    })));
+    promise
+}
+
+impl IntoFuture for Promise {
+    type Output = Result<Value, RpcError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let (answer, answered) = slot::answer();
+        // The wait begins here, so that a promise can be awaited later than it is pulled.
+        match &self.home {
+            Some(mailbox) => {
+                mailbox.push(Command::Wait(self.cell.clone(), Waiter::Answer(answer)));
+            }
+            None => answer.give(self.cell.settled().unwrap_or_else(|| Err(gone()))),
+        }
+        Box::pin(async move {
+            let outcome = answered.await;
+            drop(self);
+            outcome
+        })
+    }
+}
+
+impl fmt::Debug for Promise {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Promise")
+    }
+}

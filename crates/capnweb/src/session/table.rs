@@ -1,0 +1,109 @@
+//! The tables of a session and the rules of their ids.
+
+use std::collections::HashMap;
+
+use super::cell::{Cell, WeakCell};
+use super::hook::{Hook, RemoteRef, WeakRemote};
+use super::pipe::{Pipe, ReadEnd};
+use crate::error::RpcError;
+
+/// Something the peer may refer to.
+pub(super) struct Export {
+    pub(super) hook: Hook,
+    pub(super) count: u64,
+    pub(super) pulled: bool,
+    /// Released by itself once its outcome is sent: it came as a `stream`.
+    pub(super) once: bool,
+    /// The other end of a pipe, until it is claimed.
+    pub(super) readable: Option<ReadEnd>,
+}
+
+impl Export {
+    pub(super) fn new(hook: Hook) -> Self {
+        Self {
+            hook,
+            count: 1,
+            pulled: false,
+            once: false,
+            readable: None,
+        }
+    }
+}
+
+/// Something of the peer's.
+pub(super) struct Import {
+    pub(super) remote: WeakRemote,
+    /// How often the peer introduced it: so much is given back.
+    pub(super) introductions: u64,
+    /// Settles when the peer resolves it.
+    pub(super) cell: Option<WeakCell>,
+}
+
+/// A chunk that the peer has not answered yet.
+pub(super) struct Unanswered {
+    pub(super) pipe: Pipe,
+    pub(super) bytes: usize,
+    pub(super) is_end: bool,
+}
+
+/// Both tables, and the counters behind the ids.
+#[derive(Default)]
+pub(super) struct Tables {
+    pub(super) exports: HashMap<i64, Export>,
+    pub(super) imports: HashMap<i64, Import>,
+    pub(super) unanswered: HashMap<i64, Unanswered>,
+    /// Pushes, streams and pipes of the peer so far.
+    pushed: i64,
+    /// Our own so far.
+    pushes: i64,
+    /// Exports that we introduced so far.
+    introduced: i64,
+}
+
+impl Tables {
+    /// Enters what the peer pushed under its next positive id.
+    pub(super) fn add_pushed(&mut self, export: Export) -> i64 {
+        self.pushed += 1;
+        self.exports.insert(self.pushed, export);
+        self.pushed
+    }
+
+    /// Enters something of ours under a new negative id: never one the peer has seen.
+    pub(super) fn add_export(&mut self, hook: Hook) -> i64 {
+        self.introduced -= 1;
+        self.exports.insert(self.introduced, Export::new(hook));
+        self.introduced
+    }
+
+    /// Returns the id of the message we are about to send.
+    pub(super) fn next_push(&mut self) -> i64 {
+        self.pushes += 1;
+        self.pushes
+    }
+
+    pub(super) fn add_import(&mut self, remote: &RemoteRef, cell: Option<&Cell>) {
+        let import = Import {
+            remote: remote.downgrade(),
+            introductions: 1,
+            cell: cell.map(Cell::downgrade),
+        };
+        self.imports.insert(remote.id(), import);
+    }
+
+    /// Takes introductions back; returns the export when it was the last.
+    pub(super) fn release(&mut self, id: i64, count: u64) -> Result<Option<Export>, RpcError> {
+        let Some(export) = self.exports.get_mut(&id) else {
+            return Err(RpcError::new("Error", format!("no such export ID: {id}")));
+        };
+        let Some(left) = export.count.checked_sub(count) else {
+            let message = format!("refcount would go negative: {} < {count}", export.count);
+            return Err(RpcError::new("Error", message));
+        };
+        export.count = left;
+        Ok(if left == 0 {
+            self.exports.remove(&id)
+        } else {
+            None
+        })
+    }
+}

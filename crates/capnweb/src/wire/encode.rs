@@ -1,0 +1,354 @@
+//! Printing messages, for a peer of a profile.
+
+use super::{Bytes, BytesKind, ErrorExpr, Expr, HttpInit, Key, Message, Profile, RefExpr};
+use super::{RemapExpr, WireLimits, binary};
+use crate::json::{Json, write_number, write_string};
+
+/// Why a message cannot be sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// The peer of this profile would end the session.
+    #[error("the peer does not understand {0}")]
+    UnknownToPeer(&'static str),
+    /// Values within values beyond the limit.
+    #[error("the value is nested too deeply")]
+    TooDeep,
+}
+
+type Written = Result<(), EncodeError>;
+
+pub(super) struct Writer {
+    out: String,
+    profile: Profile,
+    max_depth: usize,
+}
+
+/// Fields that npm prints before headers and body.
+const FIRST_FIELDS: [&str; 3] = ["method", "status", "statusText"];
+
+impl Writer {
+    pub(super) fn new(profile: Profile, limits: &WireLimits) -> Self {
+        let max_depth = limits.depth;
+        let out = String::with_capacity(64);
+        Self {
+            out,
+            profile,
+            max_depth,
+        }
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.out
+    }
+
+    pub(super) fn message(&mut self, message: &Message) -> Written {
+        match message {
+            Message::Push(expr) => self.tagged("[\"push\",", expr),
+            Message::Stream(expr) => {
+                self.recent("streams")?;
+                self.tagged("[\"stream\",", expr)
+            }
+            Message::Pipe => {
+                self.recent("streams")?;
+                self.out.push_str("[\"pipe\"]");
+                Ok(())
+            }
+            Message::Pull(id) => {
+                self.tag_id("pull", *id);
+                Ok(())
+            }
+            Message::Release(id, count) => {
+                self.out.push_str("[\"release\",");
+                self.out.push_str(&id.to_string());
+                self.out.push(',');
+                self.out.push_str(&count.to_string());
+                self.out.push(']');
+                Ok(())
+            }
+            Message::Resolve(id, expr) => self.tagged(&format!("[\"resolve\",{id},"), expr),
+            Message::Reject(id, expr) => self.tagged(&format!("[\"reject\",{id},"), expr),
+            Message::Abort(expr) => self.tagged("[\"abort\",", expr),
+        }
+    }
+
+    fn tagged(&mut self, open: &str, expr: &Expr) -> Written {
+        self.out.push_str(open);
+        self.expr(expr, 0)?;
+        self.out.push(']');
+        Ok(())
+    }
+
+    /// Refuses a form that an older peer does not know.
+    fn recent(&self, what: &'static str) -> Written {
+        if self.profile == Profile::V0_4 {
+            return Err(EncodeError::UnknownToPeer(what));
+        }
+        Ok(())
+    }
+
+    fn tag_id(&mut self, tag: &str, id: i64) {
+        self.out.push_str("[\"");
+        self.out.push_str(tag);
+        self.out.push_str("\",");
+        self.out.push_str(&id.to_string());
+        self.out.push(']');
+    }
+
+    fn tag_text(&mut self, tag: &str, text: &str) {
+        self.out.push_str("[\"");
+        self.out.push_str(tag);
+        self.out.push_str("\",");
+        write_string(text, &mut self.out);
+    }
+
+    fn expr(&mut self, expr: &Expr, depth: usize) -> Written {
+        if depth >= self.max_depth {
+            return Err(EncodeError::TooDeep);
+        }
+        match expr {
+            Expr::Undefined => self.out.push_str("[\"undefined\"]"),
+            Expr::Null => self.out.push_str("null"),
+            Expr::Bool(value) => self.out.push_str(if *value { "true" } else { "false" }),
+            Expr::Number(number) => self.number(*number),
+            Expr::String(text) => write_string(text, &mut self.out),
+            Expr::Array(items) => {
+                self.out.push('[');
+                self.list(items, depth + 1)?;
+                self.out.push(']');
+            }
+            Expr::Object(fields) => self.object(fields, depth + 1)?,
+            Expr::BigInt(number) => {
+                self.tag_text("bigint", number.as_str());
+                self.out.push(']');
+            }
+            Expr::Date(time) => self.date(*time)?,
+            Expr::Bytes(bytes) => self.bytes(bytes),
+            Expr::Error(error) => self.error(error, depth)?,
+            Expr::Import(reference) => self.reference("import", reference, depth)?,
+            Expr::Pipeline(reference) => self.reference("pipeline", reference, depth)?,
+            Expr::Remap(remap) => self.remap(remap, depth)?,
+            Expr::Export(id) => self.tag_id("export", *id),
+            Expr::Promise(id) => self.tag_id("promise", *id),
+            Expr::Url(href) => {
+                self.recent("URLs")?;
+                self.tag_text("url", href);
+                self.out.push(']');
+            }
+            Expr::Headers(_) | Expr::Request(..) | Expr::Response(_) => self.fetch(expr, depth)?,
+            Expr::Blob(kind, pipe) => {
+                self.recent("blobs")?;
+                self.tag_text("blob", kind);
+                self.out.push(',');
+                self.tag_id("readable", *pipe);
+                self.out.push(']');
+            }
+            Expr::Writable(id) => {
+                self.recent("streams")?;
+                self.tag_id("writable", *id);
+            }
+            Expr::Readable(id) => {
+                self.recent("streams")?;
+                self.tag_id("readable", *id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints the types of `fetch`.
+    fn fetch(&mut self, expr: &Expr, depth: usize) -> Written {
+        self.recent("fetch types")?;
+        if let Expr::Headers(pairs) = expr {
+            self.out.push_str("[\"headers\",");
+            self.pairs(pairs);
+        }
+        if let Expr::Request(url, init) = expr {
+            self.tag_text("request", url);
+            self.out.push(',');
+            self.init(init, init.body.as_ref(), depth)?;
+        }
+        if let Expr::Response(init) = expr {
+            self.out.push_str("[\"response\",");
+            self.expr(init.body.as_ref().unwrap_or(&Expr::Null), depth + 1)?;
+            self.out.push(',');
+            self.init(init, None, depth)?;
+        }
+        self.out.push(']');
+        Ok(())
+    }
+
+    fn number(&mut self, number: f64) {
+        if number.is_finite() {
+            write_number(number, &mut self.out);
+        } else if number.is_nan() {
+            self.out.push_str("[\"nan\"]");
+        } else if number > 0.0 {
+            self.out.push_str("[\"inf\"]");
+        } else {
+            self.out.push_str("[\"-inf\"]");
+        }
+    }
+
+    fn date(&mut self, time: Option<f64>) -> Written {
+        match time.filter(|time| time.is_finite()) {
+            Some(time) => {
+                self.out.push_str("[\"date\",");
+                write_number(time, &mut self.out);
+                self.out.push(']');
+            }
+            None => {
+                self.recent("invalid dates")?;
+                self.out.push_str("[\"date\",null]");
+            }
+        }
+        Ok(())
+    }
+
+    fn bytes(&mut self, bytes: &Bytes) {
+        self.out.push_str("[\"bytes\",\"");
+        binary::write_base64(&bytes.data, &mut self.out);
+        self.out.push('"');
+        // 0.4 ignores the mark and makes a Uint8Array of everything.
+        if bytes.kind != BytesKind::Uint8Array && self.profile == Profile::Current {
+            self.out.push_str(",\"");
+            self.out.push_str(bytes.kind.name());
+            self.out.push('"');
+        }
+        self.out.push(']');
+    }
+
+    fn error(&mut self, error: &ErrorExpr, depth: usize) -> Written {
+        self.tag_text("error", &error.name);
+        self.out.push(',');
+        write_string(&error.message, &mut self.out);
+        if let Some(stack) = &error.stack {
+            self.out.push(',');
+            write_string(stack, &mut self.out);
+        } else if !error.props.is_empty() {
+            self.out.push_str(",null");
+        }
+        if !error.props.is_empty() {
+            self.out.push(',');
+            self.object(&error.props, depth + 1)?;
+        }
+        self.out.push(']');
+        Ok(())
+    }
+
+    fn object(&mut self, fields: &[(String, Expr)], depth: usize) -> Written {
+        self.out.push('{');
+        for (index, (key, value)) in fields.iter().enumerate() {
+            self.comma(index);
+            write_string(key, &mut self.out);
+            self.out.push(':');
+            self.expr(value, depth)?;
+        }
+        self.out.push('}');
+        Ok(())
+    }
+
+    fn comma(&mut self, index: usize) {
+        if index > 0 {
+            self.out.push(',');
+        }
+    }
+
+    /// Prints expressions between one pair of brackets.
+    fn list(&mut self, items: &[Expr], depth: usize) -> Written {
+        self.out.push('[');
+        for (index, item) in items.iter().enumerate() {
+            self.comma(index);
+            self.expr(item, depth)?;
+        }
+        self.out.push(']');
+        Ok(())
+    }
+
+    fn path(&mut self, path: &[Key]) {
+        self.out.push('[');
+        for (index, key) in path.iter().enumerate() {
+            self.comma(index);
+            match key {
+                Key::Name(name) => write_string(name, &mut self.out),
+                Key::Index(number) => write_number(*number, &mut self.out),
+            }
+        }
+        self.out.push(']');
+    }
+
+    fn reference(&mut self, tag: &str, reference: &RefExpr, depth: usize) -> Written {
+        self.out.push_str("[\"");
+        self.out.push_str(tag);
+        self.out.push_str("\",");
+        self.out.push_str(&reference.id.to_string());
+        if reference.path.is_some() || reference.args.is_some() {
+            self.out.push(',');
+            self.path(reference.path.as_deref().unwrap_or_default());
+        }
+        if let Some(args) = &reference.args {
+            self.out.push(',');
+            self.list(args, depth + 1)?;
+        }
+        self.out.push(']');
+        Ok(())
+    }
+
+    fn remap(&mut self, remap: &RemapExpr, depth: usize) -> Written {
+        self.out.push_str("[\"remap\",");
+        self.out.push_str(&remap.id.to_string());
+        self.out.push(',');
+        self.path(&remap.path);
+        self.out.push(',');
+        self.list(&remap.captures, depth + 1)?;
+        self.out.push(',');
+        self.list(&remap.instructions, depth + 1)?;
+        self.out.push(']');
+        Ok(())
+    }
+
+    fn pairs(&mut self, pairs: &[(String, String)]) {
+        self.out.push('[');
+        for (index, (name, value)) in pairs.iter().enumerate() {
+            self.comma(index);
+            self.out.push('[');
+            write_string(name, &mut self.out);
+            self.out.push(',');
+            write_string(value, &mut self.out);
+            self.out.push(']');
+        }
+        self.out.push(']');
+    }
+
+    fn init(&mut self, init: &HttpInit, body: Option<&Expr>, depth: usize) -> Written {
+        self.out.push('{');
+        let mut count = 0;
+        let is_first = |key: &str| FIRST_FIELDS.contains(&key);
+        for (key, value) in init.fields.iter().filter(|(key, _)| is_first(key)) {
+            self.init_field(&mut count, key, value);
+        }
+        if !init.headers.is_empty() {
+            self.comma(count);
+            count += 1;
+            self.out.push_str("\"headers\":");
+            self.pairs(&init.headers);
+        }
+        if let Some(body) = body {
+            self.comma(count);
+            count += 1;
+            self.out.push_str("\"body\":");
+            self.expr(body, depth + 1)?;
+        }
+        for (key, value) in init.fields.iter().filter(|(key, _)| !is_first(key)) {
+            self.init_field(&mut count, key, value);
+        }
+        self.out.push('}');
+        Ok(())
+    }
+
+    fn init_field(&mut self, count: &mut usize, key: &str, value: &Json) {
+        self.comma(*count);
+        *count += 1;
+        write_string(key, &mut self.out);
+        self.out.push(':');
+        value.write(&mut self.out);
+    }
+}

@@ -1,0 +1,361 @@
+//! Peers that mean harm: they are refused or cut off, and nobody else notices.
+
+use capnweb::session::Options;
+use capnweb::wire::Profile;
+
+use crate::peer::Peer;
+
+fn limited(change: impl FnOnce(&mut Options)) -> Peer {
+    let mut options = Options::default();
+    change(&mut options);
+    Peer::server(options)
+}
+
+/// Says one thing and returns the abort it must be answered with.
+fn abort_of(server: &mut Peer, line: &str) -> String {
+    let said = server.say(&[line]);
+    let last = said.last().cloned().unwrap_or_default();
+    assert!(
+        last.starts_with("[\"abort\","),
+        "{line} was answered with {said:?}"
+    );
+    assert!(server.runner.closed().is_some());
+    assert!(
+        server.say(&["[\"pull\",0]"]).is_empty(),
+        "nothing is said after an abort"
+    );
+    last
+}
+
+fn aborts(line: &str) -> String {
+    abort_of(&mut Peer::server(Options::default()), line)
+}
+
+#[test]
+fn a_reference_to_nothing_ends_the_session() {
+    let abort = aborts(r#"["push",["pipeline",99,["a"],[]]]"#);
+    assert!(
+        abort.contains("no such entry on exports table: 99"),
+        "{abort}"
+    );
+    aborts(r#"["push",["import",-1]]"#);
+    aborts(r#"["push",["remap",4,[],[],[1]]]"#);
+    aborts(r#"["push",["remap",0,[],[["import",9]],[1]]]"#);
+    assert!(aborts(r#"["pull",1]"#).contains("no such export ID: 1"));
+    assert!(aborts(r#"["release",1,1]"#).contains("no such export ID: 1"));
+}
+
+#[test]
+fn an_id_given_back_is_never_valid_again() {
+    let mut server = Peer::server(Options::default());
+    server.say(&[r#"["push",1]"#, r#"["release",1,1]"#]);
+    abort_of(&mut server, r#"["pull",1]"#);
+    let mut server = Peer::server(Options::default());
+    server.say(&[r#"["release",0,1]"#]);
+    abort_of(&mut server, r#"["push",["pipeline",0,["greet"],["x"]]]"#);
+}
+
+#[test]
+fn giving_back_more_than_was_given_ends_the_session() {
+    let abort = aborts(r#"["release",0,2]"#);
+    assert!(
+        abort.contains("refcount would go negative: 1 < 2"),
+        "{abort}"
+    );
+}
+
+#[test]
+fn what_is_no_message_ends_the_session() {
+    for line in [
+        "",
+        "nonsense",
+        "{}",
+        "[]",
+        "[\"zzz\"]",
+        "[\"pull\",true]",
+        "[\"push\",NaN]",
+    ] {
+        aborts(line);
+    }
+    aborts(&format!(
+        "[\"push\",{}1{}]",
+        "[[".repeat(300),
+        "]]".repeat(300)
+    ));
+    aborts(r#"["push",["readable",1]]"#);
+    aborts(r#"["push",["export",1]]"#);
+}
+
+#[test]
+fn a_pipe_is_read_once() {
+    let mut server = Peer::server(Options::default());
+    server.say(&[r#"["pipe"]"#, r#"["push",["readable",1]]"#]);
+    let abort = abort_of(&mut server, r#"["push",["readable",1]]"#);
+    assert!(abort.contains("already consumed"), "{abort}");
+}
+
+#[test]
+fn resolving_what_nobody_asked_for_is_ignored_and_gives_its_objects_back() {
+    let mut server = Peer::server(Options::default());
+    let said = server.say(&[r#"["resolve",77,["export",-1]]"#, r#"["reject",78,1]"#]);
+    assert_eq!(said, [r#"["release",-1,1]"#]);
+}
+
+#[test]
+fn inherited_names_are_dropped_and_their_objects_given_back() {
+    let mut server = Peer::server(Options::default());
+    let mut said = server.say(&[
+        r#"["push",["pipeline",0,["echo"],[{"__proto__":["export",-1],"toJSON":["export",-2],"a":1}]]]"#,
+        r#"["pull",1]"#,
+    ]);
+    said.sort();
+    let expected = [
+        r#"["release",-1,1]"#,
+        r#"["release",-2,1]"#,
+        r#"["resolve",1,{"a":1}]"#,
+    ];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_second_introduction_is_counted() {
+    let mut server = Peer::server(Options::default());
+    let said = server.say(&[r#"["resolve",77,[[["export",-1],["export",-1]]]]"#]);
+    assert_eq!(said, [r#"["release",-1,2]"#]);
+}
+
+#[test]
+fn a_promise_with_the_id_of_another_fails_alone() {
+    let mut server = Peer::server(Options::default());
+    let said = server.say(&[
+        r#"["push",["promise",-1]]"#,
+        r#"["push",["promise",-1]]"#,
+        r#"["pull",2]"#,
+    ]);
+    assert!(said[0].starts_with(r#"["reject",2,"#), "{said:?}");
+}
+
+#[test]
+fn a_promise_that_resolves_to_itself_fails() {
+    let mut server = Peer::server(Options::default());
+    let said = server.say(&[
+        r#"["push",["promise",-1]]"#,
+        r#"["pull",1]"#,
+        r#"["resolve",-1,["pipeline",1]]"#,
+    ]);
+    assert!(
+        said.iter().any(|text| text.contains("resolves to itself")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn promises_tied_into_a_ring_do_not_hang_the_session() {
+    let mut server = Peer::server(Options::default());
+    server.say(&[
+        r#"["push",["promise",-1]]"#,
+        r#"["push",["promise",-2]]"#,
+        r#"["resolve",-1,{"a":["pipeline",2]}]"#,
+        r#"["resolve",-2,{"a":["pipeline",1]}]"#,
+    ]);
+    let said = server.say(&[
+        r#"["push",["pipeline",0,["echo"],[["pipeline",1]]]]"#,
+        r#"["pull",3]"#,
+    ]);
+    assert!(said[0].contains("promises made a value too"), "{said:?}");
+}
+
+#[test]
+fn values_that_double_by_reference_are_stopped() {
+    let mut server = Peer::server(Options::default());
+    server.say(&[r#"["push",[["x","x","x","x","x","x","x","x","x","x"]]]"#]);
+    for id in 1..12 {
+        let ten = vec![format!("[\"pipeline\",{id}]"); 10].join(",");
+        server.say(&[&format!("[\"push\",[[{ten}]]]")]);
+    }
+    let said = server.say(&[
+        r#"["push",["pipeline",0,["echo"],[["pipeline",12]]]]"#,
+        r#"["pull",13]"#,
+    ]);
+    assert!(said[0].contains("\"limit\""), "{said:?}");
+}
+
+#[test]
+fn results_that_double_by_reference_are_stopped() {
+    let mut server = Peer::server(Options::default());
+    server.say(&[r#"["push",[["x","x","x","x","x","x","x","x","x","x"]]]"#]);
+    for id in 1..12 {
+        let ten = vec![format!("[\"pipeline\",{id}]"); 10].join(",");
+        server.say(&[&format!("[\"push\",[[{ten}]]]")]);
+    }
+    let said = server.say(&[r#"["pull",12]"#]);
+    assert!(said[0].contains("\"limit\""), "{said:?}");
+}
+
+#[test]
+fn rings_of_promises_and_streams_are_bounded_and_cut() {
+    let mut server = limited(|options| options.limits.imports = 10);
+    for ring in 1..=5 {
+        let push = format!("[\"push\",[\"promise\",-{ring}]]");
+        let tie = format!("[\"resolve\",-{ring},{{\"a\":[\"pipeline\",{ring}]}}]");
+        server.say(&[&push, &tie, &format!("[\"release\",{ring},1]")]);
+    }
+    for ring in 6..=10 {
+        server.say(&[&format!("[\"push\",[\"promise\",-{ring}]]")]);
+    }
+    assert!(abort_of(&mut server, r#"["push",["promise",-11]]"#).contains("\"limit\""));
+
+    let mut server = limited(|options| options.limits.streams = 2);
+    let write =
+        |id: u8| format!("[\"stream\",[\"pipeline\",{id},[\"write\"],[[\"readable\",{id}]]]]");
+    server.say(&["[\"pipe\"]", &write(1), "[\"release\",1,1]", "[\"pipe\"]"]);
+    assert!(abort_of(&mut server, "[\"pipe\"]").contains("\"limit\""));
+}
+
+#[test]
+fn a_chain_longer_than_the_stack_is_walked_and_dropped() {
+    let mut server = limited(|options| options.limits.exports = 100_000);
+    server.say(&[r#"["push",{"a":1}]"#]);
+    for id in 1..50_000 {
+        server
+            .runner
+            .receive(&format!("[\"push\",{{\"a\":[\"pipeline\",{id}]}}]"));
+    }
+    for id in 1..50_000 {
+        server.runner.receive(&format!("[\"release\",{id},1]"));
+    }
+    let path = vec!["\"a\""; 50_000].join(",");
+    let said = server.say(&[
+        &format!("[\"push\",[\"pipeline\",50000,[{path}]]]"),
+        r#"["pull",50001]"#,
+    ]);
+    assert_eq!(said, [r#"["resolve",50001,1]"#]);
+    let said = server.say(&[r#"["release",50000,1]"#, r#"["pull",0]"#]);
+    assert_eq!(said.len(), 1);
+}
+
+#[test]
+fn tables_pulls_and_maps_have_limits() {
+    let mut server = limited(|options| options.limits.exports = 3);
+    server.say(&[r#"["push",1]"#, r#"["push",2]"#]);
+    assert!(abort_of(&mut server, r#"["push",3]"#).contains("\"limit\""));
+
+    let mut server = limited(|options| options.limits.imports = 2);
+    server.say(&[r#"["push",[[["export",-1],["export",-2]]]]"#]);
+    assert!(abort_of(&mut server, r#"["push",["export",-3]]"#).contains("\"limit\""));
+
+    let mut server = limited(|options| options.limits.pending_pulls = 2);
+    for id in 1..=3 {
+        server.say(&[r#"["push",["pipeline",0,["never"],[]]]"#]);
+        if id < 3 {
+            server.say(&[&format!("[\"pull\",{id}]")]);
+        }
+    }
+    assert!(abort_of(&mut server, r#"["pull",3]"#).contains("\"limit\""));
+
+    let mut server = limited(|options| options.limits.running_calls = 2);
+    for id in 1..=2 {
+        let release = format!("[\"release\",{id},1]");
+        server.say(&[r#"["push",["pipeline",0,["never"],[]]]"#, &release]);
+    }
+    let said = server.say(&[r#"["push",["pipeline",0,["never"],[]]]"#, r#"["pull",3]"#]);
+    assert!(said[0].contains("too many calls"), "{said:?}");
+
+    let mut server = limited(|options| options.limits.map_steps = 5);
+    let said = server.say(&[
+        r#"["push",[[1,2,3]]]"#,
+        r#"["push",["remap",1,[],[],[1,2]]]"#,
+        r#"["pull",2]"#,
+    ]);
+    assert!(said[0].contains("too many steps"), "{said:?}");
+
+    let mut server = limited(|options| options.limits.wire.message_bytes = 40);
+    abort_of(&mut server, &format!("[\"push\",\"{}\"]", "x".repeat(40)));
+}
+
+#[test]
+fn a_blob_has_a_limit() {
+    let mut server = limited(|options| options.limits.blob_bytes = 3);
+    let said = server.say(&[
+        r#"["pipe"]"#,
+        r#"["push",["pipeline",0,["echoBlob"],[["blob","",["readable",1]]]]]"#,
+        r#"["pull",2]"#,
+        r#"["stream",["pipeline",1,["write"],[["bytes","AQIDBA"]]]]"#,
+    ]);
+    assert_eq!(
+        said.iter()
+            .filter(|text| text.contains("too large"))
+            .count(),
+        2,
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_session_has_an_age() {
+    let mut server = limited(|options| options.limits.age_millis = Some(1_000));
+    server.runner.session().tick(1_000);
+    assert!(server.runner.closed().is_none());
+    server.runner.session().tick(1_001);
+    assert_eq!(
+        server.runner.closed().and_then(|error| error.code()),
+        Some("age")
+    );
+}
+
+#[test]
+fn a_batch_that_waits_for_its_sender_is_refused_at_once() {
+    let mut server = Peer::server(Options::default());
+    server.say(&[
+        r#"["push",["promise",-9]]"#,
+        r#"["pull",1]"#,
+        r#"["push",["pipeline",0,["withCallback"],[["export",-1]]]]"#,
+        r#"["pull",2]"#,
+        r#"["push",["pipeline",0,["notify"],[["export",-2]]]]"#,
+        r#"["pull",3]"#,
+    ]);
+    server.runner.session().end_input();
+    server.poll();
+    let said = server.heard();
+    let refused = said
+        .iter()
+        .filter(|text| text.contains("\"batch\""))
+        .count();
+    assert_eq!(refused, 2, "{said:?}");
+    assert_eq!(server.runner.session().pending_pulls(), 0);
+}
+
+#[test]
+fn a_peer_of_0_4_gets_an_error_in_place_of_a_form_it_does_not_know() {
+    let mut server = limited(|options| options.profile = Profile::V0_4);
+    let said = server.say(&[
+        r#"["push",["pipeline",0,["readable"],[]]]"#,
+        r#"["push",["pipeline",0,["makeBlob"],[]]]"#,
+        r#"["push",["pipeline",0,["getInvalidDate"],[]]]"#,
+        r#"["push",["pipeline",0,["getBytes"],[]]]"#,
+        r#"["pull",1]"#,
+        r#"["pull",2]"#,
+        r#"["pull",3]"#,
+        r#"["pull",4]"#,
+    ]);
+    assert_eq!(said.len(), 4, "{said:?}");
+    assert!(
+        said[..3]
+            .iter()
+            .all(|text| text.contains("does not understand")),
+        "{said:?}"
+    );
+    assert_eq!(said[3], r#"["resolve",4,["bytes","AQID"]]"#);
+}
+
+#[test]
+fn an_abort_of_the_peer_is_the_last_word() {
+    let mut server = Peer::server(Options::default());
+    let said = server.say(&[r#"["abort",["error","Error","enough"]]"#, r#"["pull",0]"#]);
+    assert!(said.is_empty());
+    assert_eq!(
+        server.runner.closed().map(|error| error.message.as_str()),
+        Some("enough")
+    );
+    assert_eq!(server.runner.session().table_sizes(), (0, 0));
+}
