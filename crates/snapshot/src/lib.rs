@@ -1,0 +1,31 @@
+//! The shadow repository and the worktree on disk: complete, honest, and as cheap as the change.
+//!
+//! Owns the git directory of a store under the data directory and all access to the user's worktree.
+//! Knows no sessions, starts no program, follows no links, runs no filter, reads no configuration,
+//! no environment and no clock.
+
+mod cache;
+mod capture;
+mod coverage;
+mod diff;
+mod group;
+mod hash;
+mod ignore;
+mod image;
+mod object;
+mod path;
+mod shadow;
+mod vcs;
+mod walk;
+mod worktree;
+
+pub use capture::{Capture, CaptureError, Captured, Mode};
+pub use coverage::{Coverage, Permissions, Reason, Scope};
+pub use diff::{Diff, DiffOptions, FileDiff, Patch, Status};
+pub use group::Group;
+pub use image::Image;
+pub use object::{Leaf, LeafMode, ObjectError, Oid, OidError};
+pub use path::{PathError, RelPath};
+pub use shadow::{OpenError, Shadow};
+pub use walk::Selection;
+pub use worktree::{RootError, RootPolicy, Worktree};
