@@ -86,9 +86,8 @@ pub struct Captured {
     pub is_new: bool,
 }
 
-/// What a capture saw, before it is written down.
-struct Seen {
-    files: Vec<(RelPath, Cached)>,
+/// What a capture saw besides files, before it is written down.
+struct Sketch {
     coverage: Coverage,
     changed: usize,
     mode: Mode,
@@ -135,15 +134,14 @@ impl Shadow {
             reserved: found.reserved,
             permissions: permissions(&files),
         };
-        let seen = Seen {
-            files,
+        let seen = Sketch {
             coverage,
             changed,
             mode: Mode::Walk,
         };
-        let captured = self.write(&seen, writer, group, now)?;
+        let captured = self.write(&leaves(&files), &seen, writer, group, now)?;
         if !is_same {
-            self.remember(seen.files)?;
+            self.remember(files)?;
         }
         drop(running);
         Ok(captured)
@@ -194,13 +192,12 @@ impl Shadow {
             ..Coverage::default()
         };
         let changed = files.len();
-        let seen = Seen {
-            files,
+        let seen = Sketch {
             coverage,
             changed,
             mode: Mode::Named,
         };
-        self.write(&seen, writer, group, now)
+        self.write(&leaves(&files), &seen, writer, group, now)
     }
 
     /// Looks at paths that are captured whatever the rules say; returns those that are not there.
@@ -250,19 +247,15 @@ impl Shadow {
     /// Writes a capture down: pack, then reference; or finds that it is the group's last one.
     fn write(
         &self,
-        seen: &Seen,
+        leaves: &[(RelPath, Leaf)],
+        seen: &Sketch,
         mut writer: Writer,
         group: &Group,
         now: Millis,
     ) -> Result<Captured, CaptureError> {
-        let leaves: Vec<(RelPath, Leaf)> = seen
-            .files
-            .iter()
-            .map(|(path, cached)| (path.clone(), cached.leaf))
-            .collect();
         let known = self.repository.known();
         let mut made = Vec::new();
-        let tree = build(&leaves, &mut |oid| known(oid), &mut made)?;
+        let tree = build(leaves, &mut |oid| known(oid), &mut made)?;
         let about = self.describe(&seen.coverage, &known, &mut made)?;
         let chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
         let tip = self.repository.find_ref(group.reference())?;
@@ -277,7 +270,7 @@ impl Shadow {
                 coverage,
                 time,
             },
-            files: seen.files.len(),
+            files: leaves.len(),
             changed: seen.changed,
             mode: seen.mode,
             is_new,
@@ -307,6 +300,31 @@ impl Shadow {
         self.repository.write_ref(group.reference(), &id)?;
         drop(chain);
         Ok(captured(id, now, true))
+    }
+
+    /// Pins the files a restore will write, so that nothing it needs can go while it runs.
+    pub(crate) fn pin(
+        &self,
+        files: &[(RelPath, Leaf)],
+        merges: &[Vec<u8>],
+        group: &Group,
+        now: Millis,
+    ) -> Result<(), CaptureError> {
+        let mut writer = self.repository.writer()?;
+        let known = self.repository.known();
+        for bytes in merges {
+            let packed = Packed::new(ObjectKind::Blob, bytes)?;
+            if !known(&packed.oid) {
+                writer.add(&packed)?;
+            }
+        }
+        let seen = Sketch {
+            mode: Mode::Named,
+            coverage: named_coverage(),
+            changed: 0,
+        };
+        self.write(files, &seen, writer, group, now)?;
+        Ok(())
     }
 
     /// Makes the commit of a coverage, which is the same for equal coverages.
@@ -448,6 +466,20 @@ fn count_changes(cache: &Cache, unchanged: usize, hashed: &Hashed) -> usize {
     let known = before.values().flatten().count();
     let removed = cache.files.len().saturating_sub(unchanged + known);
     hashed.read.len() - equal + removed
+}
+
+fn leaves(files: &[(RelPath, Cached)]) -> Vec<(RelPath, Leaf)> {
+    files
+        .iter()
+        .map(|(path, cached)| (path.clone(), cached.leaf))
+        .collect()
+}
+
+fn named_coverage() -> Coverage {
+    Coverage {
+        scope: Scope::Named,
+        ..Coverage::default()
+    }
 }
 
 fn permissions(files: &[(RelPath, Cached)]) -> Permissions {

@@ -42,7 +42,7 @@ pub enum Scope {
 }
 
 /// The permission bits of captured files: the two usual ones, and who differs (R18).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Permissions {
     /// Bits of most files that may not be run.
     pub file: u32,
@@ -103,6 +103,16 @@ impl Coverage {
             .iter()
             .filter(|(_, found)| *found == reason)
             .count()
+    }
+}
+
+impl Default for Permissions {
+    fn default() -> Self {
+        Self {
+            file: 0o644,
+            exec: 0o755,
+            other: Vec::new(),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::cache::{Cached, mode_of};
 use crate::coverage::Reason;
 use crate::object::{Leaf, Oid, Packed, Repository, Writer};
 use crate::path::RelPath;
-use crate::worktree::{Kind, Stat, Worktree};
+use crate::worktree::{Dir, Kind, Stat, Worktree};
 
 /// Bytes of files that are read and compressed at a time.
 const BATCH: u64 = 24 << 20;
@@ -120,13 +120,48 @@ fn read(worktree: &Worktree, path: &RelPath, is_known: &dyn Fn(&Oid) -> bool) ->
     One::Skipped(Reason::Changing)
 }
 
+/// What is at a path now.
+pub(crate) enum Look {
+    /// A file or link with these bytes.
+    Present(Stat, Leaf, Vec<u8>),
+    /// No file: nothing, or a directory.
+    Absent,
+    /// It cannot be told.
+    Uncovered(Reason),
+}
+
+/// Looks at one path, whatever any cache says of it (R8).
+pub(crate) fn look(worktree: &Worktree, path: &RelPath) -> Look {
+    let mut data = Vec::new();
+    for _ in 0..TRIES {
+        match attempt(worktree, path, &mut data) {
+            Ok(Some(Some(stat))) => {
+                let Ok(blob) = Oid::of(ObjectKind::Blob, &data) else {
+                    break;
+                };
+                return Look::Present(
+                    stat,
+                    Leaf {
+                        blob,
+                        mode: mode_of(&stat),
+                    },
+                    data,
+                );
+            }
+            Ok(Some(None)) => {}
+            Ok(None) => return Look::Absent,
+            Err(reason) => return Look::Uncovered(reason),
+        }
+    }
+    Look::Uncovered(Reason::Changing)
+}
+
 /// Reads a file once; `Some(None)` if it changed meanwhile, nothing if it is gone.
 fn attempt(
     worktree: &Worktree,
     path: &RelPath,
     data: &mut Vec<u8>,
 ) -> Result<Option<Option<Stat>>, Reason> {
-    data.clear();
     let dir = match worktree.open_parent(path) {
         Ok(dir) => dir,
         Err(error) => {
@@ -136,21 +171,31 @@ fn attempt(
                 .map_err(|error| reason_of(&error));
         }
     };
-    let Some(before) = dir.stat(path.name()).map_err(|error| reason_of(&error))? else {
+    attempt_in(&dir, path.name(), data)
+}
+
+/// The same for a name in an open directory.
+pub(crate) fn attempt_in(
+    dir: &Dir,
+    name: &[u8],
+    data: &mut Vec<u8>,
+) -> Result<Option<Option<Stat>>, Reason> {
+    data.clear();
+    let Some(before) = dir.stat(name).map_err(|error| reason_of(&error))? else {
         return Ok(None);
     };
     let same = |after: &Stat| before.is_same(after).then_some(before);
     match before.kind {
         Kind::Link => {
-            *data = match dir.read_link(path.name()) {
+            *data = match dir.read_link(name) {
                 Ok(target) => target,
                 Err(_) => return Ok(Some(None)),
             };
-            let after = dir.stat(path.name()).map_err(|error| reason_of(&error))?;
+            let after = dir.stat(name).map_err(|error| reason_of(&error))?;
             Ok(Some(after.as_ref().and_then(same)))
         }
         Kind::File => {
-            let (file, _) = match dir.open_file(path.name()) {
+            let (file, _) = match dir.open_file(name) {
                 Ok(opened) => opened,
                 // Gone, or a link by now: it changed after it was described.
                 Err(error) if is_gone(&error) => return Ok(Some(None)),

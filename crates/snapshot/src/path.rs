@@ -134,6 +134,11 @@ pub(crate) fn is_temp(name: &[u8]) -> bool {
     name.starts_with(TEMP_PREFIX)
 }
 
+/// The name of a file on its way to its place: of this operation, and of this step of it.
+pub(crate) fn temp_name(operation: &str, step: usize) -> Vec<u8> {
+    [TEMP_PREFIX, format!("{operation}-{step}").as_bytes()].concat()
+}
+
 impl fmt::Display for RelPath {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&String::from_utf8_lossy(&self.0))

@@ -1,7 +1,7 @@
 //! A store of one worktree, open: the repository, what is remembered of the files, and the locks.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +17,9 @@ pub enum OpenError {
     /// The worktree is not usable.
     #[error(transparent)]
     Root(#[from] RootError),
+    /// Another process keeps the store (R11): ask it, or wait until it ends.
+    #[error("the snapshot store is kept by another process ({0})")]
+    Kept(String),
     /// The store directory cannot be read or written.
     #[error("the snapshot store could not be opened")]
     Io(#[from] io::Error),
@@ -35,6 +38,8 @@ pub struct Shadow {
     pub(crate) chain: Mutex<()>,
     /// Held by the one capture of the whole worktree that runs.
     pub(crate) baseline: Mutex<()>,
+    /// The kernel's lock on the store, freed when this process ends, however it ends.
+    _keeper: std::fs::File,
 }
 
 /// What is known from captures before.
@@ -61,6 +66,7 @@ impl Shadow {
         worktree.check()?;
         fs_err::create_dir_all(folder)?;
         let folder = fs_err::canonicalize(folder)?;
+        let keeper = keep(&folder)?;
         let repository = Repository::open(&folder.join("git"))?;
         if selection.own_data.is_none() {
             selection.own_data = inside(&worktree, &folder);
@@ -83,6 +89,7 @@ impl Shadow {
             memory: Mutex::new(memory),
             chain: Mutex::default(),
             baseline: Mutex::default(),
+            _keeper: keeper,
         })
     }
 
@@ -101,6 +108,32 @@ impl Shadow {
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Becomes the keeper of the store: the only writer of its packs, references and stat cache (R11).
+fn keep(folder: &Path) -> Result<std::fs::File, OpenError> {
+    let path = folder.join("keeper");
+    let mut options = fs_err::OpenOptions::new();
+    let file = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)?;
+    let (mut file, _) = file.into_parts();
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(std::fs::TryLockError::WouldBlock) => {
+            return Err(OpenError::Kept(
+                fs_err::read_to_string(&path).unwrap_or_default(),
+            ));
+        }
+        Err(std::fs::TryLockError::Error(error)) => return Err(error.into()),
+    }
+    file.set_len(0)?;
+    // For messages only: who holds the lock is the kernel's to say.
+    write!(file, "process {}", std::process::id())?;
+    Ok(file)
 }
 
 fn inside(worktree: &Worktree, folder: &Path) -> Option<RelPath> {

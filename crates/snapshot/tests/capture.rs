@@ -201,6 +201,26 @@ fn an_unfinished_store_is_finished_w10() {
 }
 
 #[test]
+fn a_store_has_one_keeper_r11() {
+    use turnstone_snapshot::{OpenError, RootPolicy, Shadow, Worktree};
+    let case = Case::new();
+    let worktree = || Worktree::open(&case.root(), &RootPolicy::default()).unwrap();
+    let store = case.dir.path().join("store");
+
+    let second = Shadow::open(&store, worktree(), Selection::default());
+
+    assert!(matches!(second, Err(OpenError::Kept(who)) if who.starts_with("process ")));
+    let Case {
+        shadow,
+        dir,
+        selection,
+    } = case;
+    drop(shadow);
+    let again = support::open(dir.path(), &selection);
+    again.capture(&Group::new("test"), NOW).unwrap();
+}
+
+#[test]
 fn a_store_is_closed_to_others_s8() {
     use std::os::unix::fs::PermissionsExt;
     let case = Case::new();

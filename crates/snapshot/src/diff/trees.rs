@@ -83,10 +83,10 @@ impl Diff {
 
 /// A path at which two trees differ.
 #[derive(Clone, Debug)]
-struct Change {
-    path: RelPath,
-    before: Image,
-    after: Image,
+pub(crate) struct Change {
+    pub(crate) path: RelPath,
+    pub(crate) before: Image,
+    pub(crate) after: Image,
 }
 
 impl Shadow {
@@ -121,7 +121,11 @@ impl Shadow {
     }
 
     /// Lists the paths at which two captures differ, in git's order.
-    fn changes(&self, one: &Capture, other: &Capture) -> Result<Vec<Change>, ObjectError> {
+    pub(crate) fn changes(
+        &self,
+        one: &Capture,
+        other: &Capture,
+    ) -> Result<Vec<Change>, ObjectError> {
         let mut leaves = Vec::new();
         self.compare(None, Some(&one.tree), Some(&other.tree), &mut leaves)?;
         leaves.sort_unstable_by(|a, b| a.0.cmp(&b.0));

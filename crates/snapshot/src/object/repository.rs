@@ -57,6 +57,9 @@ impl Repository {
         }
         fs_err::set_permissions(git_dir, PermissionsExt::from_mode(0o700))?;
         write_once(git_dir, "config", CONFIG)?;
+        if !git_dir.join("HEAD").try_exists()? {
+            sync_folders(git_dir)?;
+        }
         // A repository is what has a HEAD: written last.
         write_once(git_dir, "HEAD", "ref: refs/heads/none\n")?;
         sweep(git_dir)?;
@@ -89,6 +92,15 @@ impl Repository {
             .map(|object| object.kind)
             .ok_or(ObjectError::Missing(*oid))?;
         Ok((kind, data))
+    }
+
+    /// Reads an object of one kind and makes sure its bytes are what its name says.
+    pub(crate) fn read_verified(&self, oid: &Oid, kind: Kind) -> Result<Vec<u8>, ObjectError> {
+        let (found, data) = self.read(oid)?;
+        if found != kind || Oid::of(kind, &data)? != *oid {
+            return Err(ObjectError::Corrupt(*oid));
+        }
+        Ok(data)
     }
 
     /// Reads the lines of a tree.
@@ -141,6 +153,16 @@ impl Repository {
     pub(crate) fn write_ref(&self, name: &str, oid: &Oid) -> io::Result<()> {
         reference::write(&self.git_dir, name, oid)
     }
+}
+
+/// Makes the folders of a new repository durable, and the two above it, which may be new as well.
+fn sync_folders(git_dir: &Path) -> io::Result<()> {
+    let inside = ["objects", "refs"].map(|name| git_dir.join(name));
+    let above = git_dir.ancestors().take(3).map(Path::to_owned);
+    for folder in inside.into_iter().chain(above) {
+        fs_err::File::open(folder)?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// Writes a small file unless it is there with some content.

@@ -67,7 +67,7 @@ impl Dir {
         self.open(name, OFlags::RDONLY | OFlags::NONBLOCK)
     }
 
-    fn open(&self, name: &[u8], flags: OFlags) -> io::Result<(File, Stat)> {
+    pub(super) fn open(&self, name: &[u8], flags: OFlags) -> io::Result<(File, Stat)> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
         let fd = rustix::fs::openat(&self.0, OsStr::from_bytes(name), flags, Mode::empty())?;
         let stat = Stat::from(&rustix::fs::fstat(&fd)?);

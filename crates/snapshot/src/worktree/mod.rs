@@ -7,7 +7,9 @@
 mod dir;
 mod root;
 mod stat;
+mod write;
 
 pub(crate) use dir::{Dir, Entry};
 pub use root::{RootError, RootPolicy, Worktree};
 pub(crate) use stat::{Kind, Stat};
+pub(crate) use write::{Name, copy_metadata, set_perm, sync_file_system};

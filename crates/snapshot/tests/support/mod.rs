@@ -44,6 +44,10 @@ impl Case {
 
     /// Opens the store again, as another process would.
     pub(crate) fn reopen(&mut self) {
+        // Two keepers of one store cannot be, so the old one goes first.
+        let spare = tempfile::tempdir().unwrap();
+        fs_err::create_dir(spare.path().join("work")).unwrap();
+        self.shadow = open(spare.path(), &self.selection);
         self.shadow = open(self.dir.path(), &self.selection);
     }
 
@@ -133,7 +137,7 @@ impl Case {
     }
 }
 
-fn open(dir: &Path, selection: &Selection) -> Shadow {
+pub(crate) fn open(dir: &Path, selection: &Selection) -> Shadow {
     let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default()).unwrap();
     Shadow::open(&dir.join("store"), worktree, selection.clone()).unwrap()
 }
