@@ -2,7 +2,8 @@
 //!
 //! `vault DIR load SEED COUNT` edits `DIR/work`, captures, and prints `ack ID TREE` for each capture.
 //! `vault DIR swing SEED COUNT` restores the worktree to its first capture and back again, and prints
-//! `done` for each. `vault DIR time` prints how long captures of `DIR/work` take.
+//! `done` for each. `vault DIR churn SEED COUNT` captures for a group that stays and one that goes, and
+//! collects and merges in between; only captures that stay are acknowledged. `vault DIR time` prints how long captures of `DIR/work` take.
 
 use std::io::Write;
 use std::path::Path;
@@ -41,6 +42,7 @@ fn run() -> Fallible {
     match words[1..] {
         ["load", seed, count] => load(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["swing", seed, count] => swing(&shadow, dir, seed.parse()?, count.parse()?)?,
+        ["churn", seed, count] => churn(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["time"] => time(&shadow, dir)?,
         _ => return Err("unknown command".into()),
     }
@@ -75,6 +77,25 @@ fn load(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
         let group = Group::new(&format!("group {}", rng.below(3)));
         let capture = shadow.capture(&group, NOW)?.capture;
         say(&format!("ack {} {}", capture.id, capture.tree))?;
+    }
+    Ok(())
+}
+
+fn churn(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
+    let mut rng = Rng::new(seed);
+    let (stays, goes) = (Group::new("stays"), Group::new("goes"));
+    let live = [stays.clone()].into();
+    for round in 0..count {
+        edit(dir, &mut rng)?;
+        shadow.capture(&goes, NOW)?;
+        edit(dir, &mut rng)?;
+        let capture = shadow.capture(&stays, NOW)?.capture;
+        say(&format!("ack {} {}", capture.id, capture.tree))?;
+        match round % 3 {
+            0 => drop(shadow.gc(&live, NOW.plus(7_200_000), false)?),
+            1 => shadow.merge_packs()?,
+            _ => {}
+        }
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::object::Oid;
 /// A pin group: an opaque name, and the reference its captures are chained on (R9).
 ///
 /// The name is never used as a file name; the reference is a slug of it and a hash (R30, R46).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group {
     name: String,
     reference: String,

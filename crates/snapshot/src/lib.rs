@@ -6,8 +6,10 @@
 
 mod cache;
 mod capture;
+mod chain;
 mod coverage;
 mod diff;
+mod gc;
 mod group;
 mod hash;
 mod ignore;
@@ -23,6 +25,7 @@ mod worktree;
 pub use capture::{Capture, CaptureError, Captured, Mode};
 pub use coverage::{Coverage, Permissions, Reason, Scope};
 pub use diff::{Diff, DiffOptions, FileDiff, Patch, Status};
+pub use gc::{GcReport, Usage};
 pub use group::Group;
 pub use image::Image;
 pub use object::{Leaf, LeafMode, ObjectError, Oid, OidError};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::cache::Cache;
 use crate::object::Repository;
@@ -38,6 +38,8 @@ pub struct Shadow {
     pub(crate) chain: Mutex<()>,
     /// Held by the one capture of the whole worktree that runs.
     pub(crate) baseline: Mutex<()>,
+    /// Read by whoever relies on objects being there; written by whoever takes some away.
+    pub(crate) objects: RwLock<()>,
     /// The kernel's lock on the store, freed when this process ends, however it ends.
     _keeper: std::fs::File,
 }
@@ -89,6 +91,7 @@ impl Shadow {
             memory: Mutex::new(memory),
             chain: Mutex::default(),
             baseline: Mutex::default(),
+            objects: RwLock::default(),
             _keeper: keeper,
         })
     }
@@ -103,6 +106,11 @@ impl Shadow {
     #[must_use]
     pub fn worktree(&self) -> &Worktree {
         &self.worktree
+    }
+
+    /// Makes sure that no object goes while the answer is held.
+    pub(crate) fn hold_objects(&self) -> RwLockReadGuard<'_, ()> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {

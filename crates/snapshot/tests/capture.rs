@@ -273,6 +273,47 @@ fn ignored_files_are_skipped_and_named_unless_git_tracks_them() {
 }
 
 #[test]
+fn repositories_of_every_kind_are_captured_w10() {
+    let setups: [&[&[&str]]; 3] = [
+        &[&["init", "-q", "--object-format=sha256"]],
+        &[
+            &["init", "-q"],
+            &["add", "."],
+            &["update-index", "--split-index"],
+        ],
+        &[
+            &["init", "-q"],
+            &["add", "."],
+            &["commit", "-qm", "x"],
+            &["config", "core.autocrlf", "true"],
+        ],
+    ];
+    for setup in setups {
+        let case = Case::new();
+        case.write("a", "one\r\n");
+        case.write(".gitattributes", "* text eol=lf filter=nothing\n");
+        for args in setup {
+            case.git_in(&case.root(), args);
+        }
+        fs_err::write(case.at(".git/index.lock"), "stale").unwrap();
+        case.write("b", "untracked");
+
+        let captured = case.capture();
+
+        assert_eq!(
+            case.paths(&captured),
+            [".gitattributes", "a", "b"],
+            "{setup:?}"
+        );
+        let show = format!("{}:a", captured.capture.tree);
+        assert!(
+            case.git(&["cat-file", "-s", &show]) == "5",
+            "raw bytes, no filter (W7, W8)"
+        );
+    }
+}
+
+#[test]
 fn the_users_excludes_file_applies_in_repositories() {
     let user_excludes = b"*.swp\n".to_vec();
     let case = Case::with(Selection {

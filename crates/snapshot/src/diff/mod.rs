@@ -8,4 +8,5 @@ mod quote;
 mod trees;
 
 pub use patch::Patch;
+pub(crate) use trees::Change;
 pub use trees::{Diff, DiffOptions, FileDiff, Status};

@@ -190,9 +190,9 @@ impl Writer {
     }
 
     /// Makes the pack durable and gives it its name; an empty one is dropped.
-    pub(crate) fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<Option<String>> {
         if self.objects.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let sum = self.seal()?;
         self.open()?.get_ref().sync_all()?;
@@ -220,7 +220,7 @@ impl Writer {
         fail_point!("snapshot::pack_durable", |_| Err(io::Error::other(
             "failpoint"
         )));
-        Ok(())
+        Ok(Some(name))
     }
 
     /// Fills in the number of objects and appends the check sum of everything before it.
@@ -295,6 +295,59 @@ impl Drop for Writer {
     fn drop(&mut self) {
         // Absent once the pack has its name; what cannot be removed now is swept at the next open.
         fs_err::remove_file(&self.temp).ok();
+    }
+}
+
+/// A pack on disk.
+#[derive(Debug)]
+pub(crate) struct PackFile {
+    folder: PathBuf,
+    /// Its name without an ending.
+    pub(crate) stem: String,
+    pub(crate) bytes: u64,
+}
+
+/// Lists the packs that have an index.
+pub(super) fn list(folder: &Path) -> io::Result<Vec<PackFile>> {
+    let mut found = Vec::new();
+    for entry in fs_err::read_dir(folder)? {
+        let name = entry?.file_name();
+        let stem = name.to_str().and_then(|name| name.strip_suffix(".idx"));
+        let Some(stem) = stem.filter(|stem| stem.starts_with("pack-")) else {
+            continue;
+        };
+        let bytes = fs_err::metadata(folder.join(format!("{stem}.pack")))?.len();
+        found.push(PackFile {
+            folder: folder.to_owned(),
+            stem: stem.to_owned(),
+            bytes,
+        });
+    }
+    found.sort_by(|one, other| one.stem.cmp(&other.stem));
+    Ok(found)
+}
+
+impl PackFile {
+    /// The names of the objects in it.
+    pub(crate) fn objects(&self) -> io::Result<Vec<Oid>> {
+        let path = self.folder.join(format!("{}.idx", self.stem));
+        let index = gix::odb::pack::index::File::at(path, gix::hash::Kind::Sha1);
+        let index = index.map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(index.iter().map(|entry| Oid::from(entry.oid)).collect())
+    }
+
+    /// Removes it. After the first step nobody looks at it, and a sweep would finish the rest.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        let at = |ending: &str| self.folder.join(format!("{}.{ending}", self.stem));
+        let dead = self.folder.join(format!("{TEMP_PREFIX}{}.idx", self.stem));
+        fs_err::rename(at("idx"), &dead)?;
+        for ending in ["pack", "rev", "bitmap", "mtimes", "keep"] {
+            match fs_err::remove_file(at(ending)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        fs_err::remove_file(dead)
     }
 }
 

@@ -1,6 +1,6 @@
 //! References: one for each pin group, loose or packed, written durably.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::pack::{TEMP_PREFIX, random};
 const FOLDER: &str = "refs/turnstone";
 
 /// Lists the references and what they name; loose ones win over packed ones.
-fn list(git_dir: &Path) -> io::Result<BTreeMap<String, Oid>> {
+pub(super) fn list(git_dir: &Path) -> io::Result<BTreeMap<String, Oid>> {
     let mut found = BTreeMap::new();
     match fs_err::read_to_string(git_dir.join("packed-refs")) {
         Ok(text) => found.extend(text.lines().filter_map(packed)),
@@ -80,4 +80,31 @@ pub(super) fn write(git_dir: &Path, name: &str, oid: &Oid) -> io::Result<()> {
         "failpoint"
     )));
     Ok(())
+}
+
+/// Forgets references, packed ones first, so that a loose one never uncovers an older packed one.
+pub(super) fn remove(git_dir: &Path, names: &BTreeSet<String>) -> io::Result<()> {
+    let path = git_dir.join("packed-refs");
+    if let Ok(text) = fs_err::read_to_string(&path) {
+        let stays = |line: &&str| packed(line).is_none_or(|(name, _)| !names.contains(&name));
+        let kept: String = text
+            .lines()
+            .filter(stays)
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let temp = git_dir.join(format!("{TEMP_PREFIX}packed-refs"));
+        let mut file = fs_err::File::create(&temp)?;
+        file.write_all(kept.as_bytes())?;
+        file.sync_all()?;
+        fs_err::rename(&temp, &path)?;
+        fs_err::File::open(git_dir)?.sync_all()?;
+    }
+    let folder = git_dir.join(FOLDER);
+    for name in names {
+        match fs_err::remove_file(folder.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    fs_err::File::open(&folder)?.sync_all()
 }

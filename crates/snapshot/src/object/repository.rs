@@ -1,15 +1,17 @@
 //! The bare repository of one worktree: made whole at every open, read by gitoxide.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use fail::fail_point;
 use gix::objs::{Exists, Find, Kind};
 use gix::odb::store::init::{Options, Slots};
 
-use super::pack::TEMP_PREFIX;
-use super::{Commit, Oid, TreeEntry, Writer, entries, reference};
+use super::pack::{self, PackFile, TEMP_PREFIX};
+use super::{Commit, Oid, Packed, TreeEntry, Writer, entries, reference};
 
 /// Packs one process can see at a time; gitoxide fixes the number when it opens.
 const SLOTS: u16 = 4096;
@@ -40,7 +42,8 @@ pub enum ObjectError {
 /// A store of objects, open.
 pub(crate) struct Repository {
     git_dir: PathBuf,
-    objects: Arc<gix::odb::Store>,
+    /// Replaced when packs go, since it remembers where objects were.
+    objects: Mutex<Arc<gix::odb::Store>>,
 }
 
 impl Repository {
@@ -65,18 +68,25 @@ impl Repository {
         sweep(git_dir)?;
         sweep(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("refs/turnstone"))?;
-        let options = Options {
-            slots: Slots::Given(SLOTS),
-            current_dir: Some(git_dir.to_owned()),
-            ..Options::default()
-        };
-        let folder = git_dir.join("objects");
-        let kind = gix::hash::Kind::Sha1;
-        let objects = gix::odb::Store::at_opts(folder, kind, &mut std::iter::empty(), options)?;
+        let objects = Mutex::new(open_objects(git_dir)?);
         Ok(Self {
             git_dir: git_dir.to_owned(),
-            objects: Arc::new(objects),
+            objects,
         })
+    }
+
+    fn objects(&self) -> Arc<gix::odb::Store> {
+        self.objects
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Looks at the packs as if for the first time.
+    fn reopen(&self) -> io::Result<()> {
+        let objects = open_objects(&self.git_dir)?;
+        *self.objects.lock().unwrap_or_else(PoisonError::into_inner) = objects;
+        Ok(())
     }
 
     pub(crate) fn git_dir(&self) -> &Path {
@@ -86,7 +96,10 @@ impl Repository {
     /// Reads an object; the disk is looked at again before it is called missing (R11).
     pub(crate) fn read(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
         let mut data = Vec::new();
-        let found = self.objects.to_cache_arc().try_find(&oid.gix(), &mut data);
+        let found = self
+            .objects()
+            .to_cache_arc()
+            .try_find(&oid.gix(), &mut data);
         let found = found.map_err(|error| io::Error::other(error.to_string()))?;
         let kind = found
             .map(|object| object.kind)
@@ -124,7 +137,7 @@ impl Repository {
     /// It does not look at the disk again, since this process is the only writer: each miss would
     /// list the folder of packs.
     pub(crate) fn known(&self) -> impl Fn(&Oid) -> bool + use<> {
-        let mut handle = self.objects.to_cache_arc();
+        let mut handle = self.objects().to_cache_arc();
         handle.refresh_never();
         move |oid| handle.exists(&oid.gix())
     }
@@ -138,7 +151,7 @@ impl Repository {
     pub(crate) fn publish(&self, writer: Writer, sample: &Oid) -> io::Result<()> {
         writer.finish()?;
         // Finding it makes the shared view of the disk anew.
-        if self.objects.to_cache_arc().exists(&sample.gix()) {
+        if self.objects().to_cache_arc().exists(&sample.gix()) {
             return Ok(());
         }
         Err(io::Error::other("the pack just written cannot be read"))
@@ -149,10 +162,65 @@ impl Repository {
         reference::find(&self.git_dir, name)
     }
 
+    /// Every pin group's reference.
+    pub(crate) fn list_refs(&self) -> io::Result<BTreeMap<String, Oid>> {
+        reference::list(&self.git_dir)
+    }
+
+    /// Forgets references, durably.
+    pub(crate) fn remove_refs(&self, names: &BTreeSet<String>) -> io::Result<()> {
+        reference::remove(&self.git_dir, names)
+    }
+
+    /// The packs, each with its size and its index.
+    pub(crate) fn packs(&self) -> io::Result<Vec<PackFile>> {
+        pack::list(&self.git_dir.join("objects/pack"))
+    }
+
+    /// Replaces `old` packs by one that holds `objects`; none of them is gone before it is durable.
+    pub(crate) fn repack(&self, objects: &BTreeSet<Oid>, old: &[PackFile]) -> io::Result<()> {
+        let mut writer = self.writer()?;
+        for oid in objects {
+            let (kind, data) = self
+                .read(oid)
+                .map_err(|error| io::Error::other(error.to_string()))?;
+            let packed = Packed::new(kind, &data)?;
+            if packed.oid != *oid {
+                return Err(io::Error::other(format!("object {oid} is damaged")));
+            }
+            writer.add(&packed)?;
+        }
+        let name = writer.finish()?;
+        fail_point!("snapshot::repacked", |_| Err(io::Error::other("failpoint")));
+        // What git itself may have written about packs and commits that are about to go.
+        for name in ["pack/multi-pack-index", "info/commit-graph"] {
+            remove_file(&self.git_dir.join("objects").join(name))?;
+        }
+        for pack in old.iter().filter(|pack| Some(&pack.stem) != name.as_ref()) {
+            pack.remove()?;
+            fail_point!("snapshot::pack_dropped", |_| Err(io::Error::other(
+                "failpoint"
+            )));
+        }
+        self.reopen()
+    }
+
     /// Lets the reference of a pin group name `oid`, durably.
     pub(crate) fn write_ref(&self, name: &str, oid: &Oid) -> io::Result<()> {
         reference::write(&self.git_dir, name, oid)
     }
+}
+
+fn open_objects(git_dir: &Path) -> io::Result<Arc<gix::odb::Store>> {
+    let options = Options {
+        slots: Slots::Given(SLOTS),
+        current_dir: Some(git_dir.to_owned()),
+        ..Options::default()
+    };
+    let folder = git_dir.join("objects");
+    let kind = gix::hash::Kind::Sha1;
+    let objects = gix::odb::Store::at_opts(folder, kind, &mut std::iter::empty(), options)?;
+    Ok(Arc::new(objects))
 }
 
 /// Makes the folders of a new repository durable, and the two above it, which may be new as well.
@@ -177,6 +245,13 @@ fn write_once(folder: &Path, name: &str, text: &str) -> io::Result<()> {
     file.sync_all()?;
     fs_err::rename(&temp, &path)?;
     fs_err::File::open(folder)?.sync_all()
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs_err::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// Removes what was being written when a process died.

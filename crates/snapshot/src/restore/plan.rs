@@ -10,6 +10,7 @@ use super::merge::{Merged, merge};
 use super::report::{Conflict, Why};
 use crate::capture::{Capture, CaptureError};
 use crate::coverage::Reason;
+use crate::diff::Change;
 use crate::hash::{Look, look};
 use crate::image::Image;
 use crate::object::{Leaf, LeafMode, ObjectError, Oid};
@@ -254,8 +255,10 @@ impl Shadow {
                 paths.contains(path) || path.ancestors().any(|above| paths.contains(&above))
             })
         };
-        let changes = self.changes(now, target)?.into_iter();
+        let mut changes = self.changes(now, target)?;
+        changes.extend(self.permission_changes(now, target)?);
         let wishes: Vec<Wish> = changes
+            .into_iter()
             .filter(|change| chosen(&change.path))
             .filter(|change| !(keep_added && change.after == Image::Absent))
             .map(|change| Wish {
@@ -265,6 +268,34 @@ impl Shadow {
             })
             .collect();
         self.plan(&wishes)
+    }
+}
+
+impl Shadow {
+    /// Lists files whose bytes are the same and whose unusual permission bits are not (R18).
+    fn permission_changes(
+        &self,
+        one: &Capture,
+        other: &Capture,
+    ) -> Result<Vec<Change>, ObjectError> {
+        let unusual = |capture: &'_ Capture| capture.coverage.permissions.other.clone();
+        let paths: BTreeSet<RelPath> = unusual(one)
+            .into_iter()
+            .chain(unusual(other))
+            .map(|(path, _)| path)
+            .collect();
+        let mut found = Vec::new();
+        for path in paths {
+            let (before, after) = (self.image(one, &path)?, self.image(other, &path)?);
+            if before != after && before.leaf().is_some() && before.leaf() == after.leaf() {
+                found.push(Change {
+                    path,
+                    before,
+                    after,
+                });
+            }
+        }
+        Ok(found)
     }
 }
 

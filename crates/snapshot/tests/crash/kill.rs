@@ -73,6 +73,11 @@ fn killed_while_capturing_another_store_no_returned_id_is_lost() -> Fallible {
 }
 
 #[test]
+fn killed_while_collecting_and_merging_no_pinned_capture_is_lost() -> Fallible {
+    kill_in_a_row(4, 40, "churn")
+}
+
+#[test]
 fn killed_while_restoring_no_file_is_lost_or_truncated() -> Fallible {
     kill_in_a_row(3, 70, "swing")
 }
@@ -88,6 +93,9 @@ fn killed_at_every_named_point_everything_is_finished_afterwards() -> Fallible {
         ("load", "snapshot::pack_durable"),
         ("load", "snapshot::ref_synced"),
         ("load", "snapshot::ref_durable"),
+        ("churn", "snapshot::pack_named"),
+        ("churn", "snapshot::repacked"),
+        ("churn", "snapshot::pack_dropped"),
         ("swing", "snapshot::plan_stored"),
         ("swing", "snapshot::before_swap"),
         ("swing", "snapshot::swapped"),
