@@ -16,6 +16,8 @@ use crate::worktree::{Dir, Kind, Stat, Worktree};
 const BATCH: u64 = 24 << 20;
 /// Larger files are streamed, one after the other.
 const STREAMED: u64 = 8 << 20;
+/// So few files are not worth another thread.
+const FEW: usize = 8;
 /// How often a file that changes under our eyes is read again.
 const TRIES: usize = 3;
 
@@ -58,14 +60,22 @@ pub(crate) fn hash(
             stat.size <= STREAMED && bytes <= BATCH
         });
         let (batch, after) = rest.split_at(count.count().max(1));
-        let ones: Vec<One> = batch
-            .par_iter()
-            .with_min_len(8)
-            .map_init(
-                || repository.known(),
-                |known, (path, _)| read(worktree, path, known),
-            )
-            .collect();
+        // A few files are read sooner than other threads wake up.
+        let known = repository.known();
+        let ones: Vec<One> = match batch.len() {
+            0..=FEW => batch
+                .iter()
+                .map(|(path, _)| read(worktree, path, &known))
+                .collect(),
+            _ => batch
+                .par_iter()
+                .with_min_len(FEW)
+                .map_init(
+                    || repository.known(),
+                    |known, (path, _)| read(worktree, path, known),
+                )
+                .collect(),
+        };
         for ((path, _), one) in batch.iter().zip(ones) {
             hashed.put(path.clone(), one, writer, clock)?;
         }

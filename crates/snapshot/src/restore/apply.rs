@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fail::fail_point;
 use gix::objs::Kind;
+use rayon::prelude::*;
 use turnstone_core::time::Millis;
 
 use super::group::Operation;
@@ -18,6 +19,9 @@ use crate::image::Image;
 use crate::path::RelPath;
 use crate::shadow::Shadow;
 use crate::worktree::{Name, sync_file_system};
+
+/// Groups that wait for the disk at the same time; it commits them together.
+const WAITING: usize = 16;
 
 /// Steps that must be done together, by their place in the plan.
 type Steps<'p> = Vec<(usize, &'p Step)>;
@@ -81,18 +85,22 @@ impl Shadow {
     fn run(&self, stored: &Stored, guard: &Capture) -> Result<Report, RestoreError> {
         let mut report = self.unwritten(&stored.plan);
         report.guard = Some(guard.id);
+        let mut ready = Vec::new();
         for (root, steps) in groups(&stored.plan.steps) {
             match self.unguarded(guard, &steps)? {
-                None => self.run_group(stored, &root, &steps, &mut report),
+                None => ready.push((root, steps)),
                 Some(Ok(reason)) => report
                     .not_covered
                     .extend(steps.iter().map(|(_, step)| (step.path.clone(), reason))),
                 Some(Err(why)) => conflict(&mut report, &steps, why),
             }
-            fail_point!("snapshot::group_done", |_| Err(std::io::Error::other(
-                "fail"
-            )
-            .into()));
+        }
+        for part in self.run_groups(stored, &ready)? {
+            report.restored.extend(part.restored);
+            report.removed.extend(part.removed);
+            report.merged.extend(part.merged);
+            report.conflicts.extend(part.conflicts);
+            report.in_place.extend(part.in_place);
         }
         self.prune(&report.removed);
         sync_file_system(&self.worktree.open_dir(None)?)?;
@@ -123,6 +131,26 @@ impl Shadow {
             }
         }
         Ok(None)
+    }
+
+    /// Runs groups beside each other: they do not touch, and each waits for the disk.
+    fn run_groups(
+        &self,
+        stored: &Stored,
+        ready: &[(RelPath, Steps<'_>)],
+    ) -> Result<Vec<Report>, RestoreError> {
+        let run = |(root, steps): &(RelPath, Steps<'_>)| {
+            let mut part = Report::default();
+            self.run_group(stored, root, steps, &mut part);
+            fail_point!("snapshot::group_done", |_| part.clone());
+            part
+        };
+        if ready.len() < 2 {
+            return Ok(ready.iter().map(run).collect());
+        }
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(ready.len().min(WAITING));
+        let pool = pool.build().map_err(std::io::Error::other)?;
+        Ok(pool.install(|| ready.par_iter().map(run).collect()))
     }
 
     fn run_group(&self, stored: &Stored, root: &RelPath, steps: &Steps<'_>, report: &mut Report) {
