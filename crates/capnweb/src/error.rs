@@ -24,12 +24,7 @@ pub struct RpcError {
 impl RpcError {
     /// Makes an error of a class.
     pub fn new(name: &str, message: impl Into<String>) -> Self {
-        Self {
-            name: name.to_owned(),
-            message: message.into(),
-            stack: None,
-            props: Vec::new(),
-        }
+        Self { name: name.to_owned(), message: message.into(), stack: None, props: Vec::new() }
     }
 
     /// Makes an `Error` that carries a code.
@@ -60,10 +55,7 @@ impl RpcError {
         if let Value::Error(error) = reason {
             return *error;
         }
-        let message = reason
-            .as_str()
-            .unwrap_or("the peer rejected with a value")
-            .to_owned();
+        let message = reason.as_str().unwrap_or("the peer rejected with a value").to_owned();
         Self::new("Error", message).with("reason", reason)
     }
 }

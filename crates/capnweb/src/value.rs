@@ -73,10 +73,7 @@ impl Value {
     /// Returns the field of an object.
     pub fn field(&self, name: &str) -> Option<&Value> {
         if let Self::Object(fields) = self {
-            return fields
-                .iter()
-                .find(|(key, _)| key == name)
-                .map(|(_, value)| value);
+            return fields.iter().find(|(key, _)| key == name).map(|(_, value)| value);
         }
         None
     }

@@ -4,16 +4,10 @@ use std::path::Path;
 
 use capnweb::wire::{DecodeError, EncodeError, Expr, Message, Profile, WireLimits};
 
-const LIMITS: WireLimits = WireLimits {
-    message_bytes: 1 << 20,
-    depth: 256,
-    bigint_digits: 16_384,
-};
+const LIMITS: WireLimits = WireLimits { message_bytes: 1 << 20, depth: 256, bigint_digits: 16_384 };
 
 fn vectors(name: &str) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/vectors")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name);
     let text = fs_err::read_to_string(path).expect("the vectors are in the repository");
     text.lines().map(str::to_owned).collect()
 }
@@ -23,9 +17,7 @@ fn decode(text: &str) -> Result<Message, DecodeError> {
 }
 
 fn encode(message: &Message) -> String {
-    message
-        .encode(Profile::Current, &LIMITS)
-        .expect("what was read can be written")
+    message.encode(Profile::Current, &LIMITS).expect("what was read can be written")
 }
 
 #[test]
@@ -102,10 +94,7 @@ fn more_elements_than_needed_are_tolerated_where_npm_does() {
 
 #[test]
 fn a_long_message_is_refused_before_it_is_read() {
-    let limits = WireLimits {
-        message_bytes: 8,
-        ..LIMITS
-    };
+    let limits = WireLimits { message_bytes: 8, ..LIMITS };
     let refused = Message::decode("[\"pull\",1]", &limits);
     assert_eq!(refused, Err(DecodeError::TooLong(8)));
 }
@@ -147,10 +136,7 @@ fn a_peer_of_0_4_never_gets_a_form_it_does_not_know() {
         "[\"push\",[\"response\",null,{}]]",
         "[\"reject\",1,[\"error\",\"Error\",\"m\",null,{\"u\":[\"url\",\"a:b\"]}]]",
     ] {
-        assert!(
-            matches!(known(text), Err(EncodeError::UnknownToPeer(_))),
-            "{text} was sent"
-        );
+        assert!(matches!(known(text), Err(EncodeError::UnknownToPeer(_))), "{text} was sent");
     }
     let bytes = known("[\"push\",[\"bytes\",\"AQI\",\"Int16Array\"]]");
     assert_eq!(bytes.as_deref(), Ok("[\"push\",[\"bytes\",\"AQI\"]]"));
@@ -232,11 +218,7 @@ fn a_million_mutated_messages_neither_panic_nor_change_when_printed_again() {
     let mut seeds = vectors("messages.txt");
     let wrap = |value: String| format!("[\"push\",{value}]");
     seeds.extend(vectors("values.txt").into_iter().map(wrap));
-    seeds.extend(
-        vectors("verdicts.txt")
-            .iter()
-            .map(|line| wrap(line[1..].to_owned())),
-    );
+    seeds.extend(vectors("verdicts.txt").iter().map(|line| wrap(line[1..].to_owned())));
     seeds.extend(vectors("corpus.txt"));
     seeds.retain(|seed| seed.len() < 400);
     let mut random = Random(0x5eed_cafe_f00d_d00d);
@@ -254,8 +236,5 @@ fn a_million_mutated_messages_neither_panic_nor_change_when_printed_again() {
         let again = decode(&printed).expect(&printed);
         assert_eq!(encode(&again), printed, "{text}");
     }
-    assert!(
-        read > 50_000,
-        "only {read} mutants were messages: the test says little"
-    );
+    assert!(read > 50_000, "only {read} mutants were messages: the test says little");
 }

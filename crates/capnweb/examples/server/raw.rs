@@ -34,10 +34,7 @@ fn text(text: &str) -> Value {
 fn with_props() -> Failure {
     let cause = Value::Error(Box::new(RpcError::new("RangeError", "the cause")));
     let error = RpcError::new("Error", "with props").with("code", Value::Number(42.0));
-    error
-        .with("detail", text("extra"))
-        .with("cause", cause)
-        .into()
+    error.with("detail", text("extra")).with("cause", cause).into()
 }
 
 async fn collect(mut readable: Readable) -> Result<String, Failure> {
@@ -50,9 +47,7 @@ async fn collect(mut readable: Readable) -> Result<String, Failure> {
 
 fn values(interface: Interface<Raw>) -> Interface<Raw> {
     interface
-        .method(Method::<(Value,), Value>::new("echo"), |_, (value,)| {
-            Ok(value)
-        })
+        .method(Method::<(Value,), Value>::new("echo"), |_, (value,)| Ok(value))
         .method(Method::<(f64, f64), f64>::new("add"), |_, (a, b)| Ok(a + b))
         .method(Method::<(f64,), f64>::new("double"), |_, (a,)| Ok(a * 2.0))
         .method(Method::<(String,), String>::new("greet"), |_, (name,)| {
@@ -64,19 +59,12 @@ fn values(interface: Interface<Raw>) -> Interface<Raw> {
         .method(Method::<(), ()>::new("failTyped"), |_, ()| {
             Err(RpcError::type_error("bad argument").into())
         })
-        .method(Method::<(), ()>::new("failWithProps"), |_, ()| {
-            Err(with_props())
+        .method(Method::<(), ()>::new("failWithProps"), |_, ()| Err(with_props()))
+        .method(Method::<(), Stub>::new("getChild"), |_, ()| Ok(Stub::new(CHILD.bind(Child))))
+        .async_method(Method::<(Readable,), String>::new("collect"), |_, (readable,)| {
+            collect(readable)
         })
-        .method(Method::<(), Stub>::new("getChild"), |_, ()| {
-            Ok(Stub::new(CHILD.bind(Child)))
-        })
-        .async_method(
-            Method::<(Readable,), String>::new("collect"),
-            |_, (readable,)| collect(readable),
-        )
-        .method(Method::<(), Vec<f64>>::new("getNumbers"), |_, ()| {
-            Ok(vec![1.0, 2.0, 3.0])
-        })
+        .method(Method::<(), Vec<f64>>::new("getNumbers"), |_, ()| Ok(vec![1.0, 2.0, 3.0]))
         .method(Method::<(), Vec<Value>>::new("getPeople"), |_, ()| {
             let person = |name| Value::object([("name", text(name))]);
             Ok(vec![person("Alice"), person("Bob")])
@@ -86,35 +74,23 @@ fn values(interface: Interface<Raw>) -> Interface<Raw> {
 fn types(interface: Interface<Raw>) -> Interface<Raw> {
     interface
         .method(Method::<(), Value>::new("makeBlob"), |_, ()| {
-            Ok(Value::Blob(
-                "text/plain".to_owned(),
-                b"blob payload".to_vec(),
-            ))
+            Ok(Value::Blob("text/plain".to_owned(), b"blob payload".to_vec()))
         })
-        .method(Method::<(), Value>::new("getInvalidDate"), |_, ()| {
-            Ok(Value::Date(None))
-        })
+        .method(Method::<(), Value>::new("getInvalidDate"), |_, ()| Ok(Value::Date(None)))
         .method(Method::<(), Value>::new("getZeroTime"), |_, ()| {
             Ok(Value::Date(Some(-62_135_596_800_000.0)))
         })
         .method(Method::<(), BigInt>::new("bigNumber"), |_, ()| {
             Ok(BigInt::from(123_456_789_012_345_678_901_234_567_890))
         })
-        .method(Method::<(), Bytes>::new("getBytes"), |_, ()| {
-            Ok(Bytes::from(vec![0xde, 0xad]))
-        })
+        .method(Method::<(), Bytes>::new("getBytes"), |_, ()| Ok(Bytes::from(vec![0xde, 0xad])))
         .method(Method::<(), Vec<f64>>::new("getSpecialFloats"), |_, ()| {
             Ok(vec![f64::INFINITY, f64::NEG_INFINITY, f64::NAN])
         })
         .method(Method::<(), Value>::new("getHeaders"), |_, ()| {
-            Ok(Value::Headers(vec![(
-                "x-multi".to_owned(),
-                "a, b".to_owned(),
-            )]))
+            Ok(Value::Headers(vec![("x-multi".to_owned(), "a, b".to_owned())]))
         })
-        .method(Method::<(), Value>::new("getEmptyHeaders"), |_, ()| {
-            Ok(Value::Headers(Vec::new()))
-        })
+        .method(Method::<(), Value>::new("getEmptyHeaders"), |_, ()| Ok(Value::Headers(Vec::new())))
         .method(Method::<(), Value>::new("getRequest"), |_, ()| {
             let field = |key: &str, value: &str| (key.to_owned(), Json::String(value.to_owned()));
             let http = Http {
@@ -122,9 +98,6 @@ fn types(interface: Interface<Raw>) -> Interface<Raw> {
                 body: Some(text("hello")),
                 fields: vec![field("method", "POST"), field("duplex", "half")],
             };
-            Ok(Value::Request(
-                "https://example.com/".to_owned(),
-                Box::new(http),
-            ))
+            Ok(Value::Request("https://example.com/".to_owned(), Box::new(http)))
         })
 }

@@ -78,10 +78,7 @@ pub(crate) fn main_object() -> Object<Service> {
 }
 
 fn counter(service: &Service, at: f64) -> Stub {
-    Stub::new(COUNTER.bind(Counter {
-        at: Mutex::new(at),
-        disposed: Arc::clone(&service.disposed),
-    }))
+    Stub::new(COUNTER.bind(Counter { at: Mutex::new(at), disposed: Arc::clone(&service.disposed) }))
 }
 
 fn numbers(numbers: impl IntoIterator<Item = f64>) -> Value {
@@ -104,32 +101,16 @@ fn values(interface: Interface<Service>) -> Interface<Service> {
         .method(Method::<(f64,), f64>::new("square"), |_, (a,)| Ok(a * a))
         .method(USER, |_, ()| {
             let name = Value::String("ann".to_owned());
-            Ok(Value::object([
-                ("name", name),
-                ("ids", numbers([1.0, 2.0, 3.0])),
-            ]))
+            Ok(Value::object([("name", name), ("ids", numbers([1.0, 2.0, 3.0]))]))
         })
         .method(IDS, |_, ()| Ok(vec![1.0, 2.0, 3.0]))
-        .method(Method::<(f64,), String>::new("name"), |_, (id,)| {
-            Ok(format!("n{id}"))
-        })
-        .method(
-            Method::<(u32,), Value>::new("generateFibonacci"),
-            |_, (n,)| Ok(fibonacci(n)),
-        )
-        .method(Method::<(), Value>::new("returnNull"), |_, ()| {
-            Ok(Value::Null)
-        })
-        .method(Method::<(), Value>::new("returnUndefined"), |_, ()| {
-            Ok(Value::Undefined)
-        })
+        .method(Method::<(f64,), String>::new("name"), |_, (id,)| Ok(format!("n{id}")))
+        .method(Method::<(u32,), Value>::new("generateFibonacci"), |_, (n,)| Ok(fibonacci(n)))
+        .method(Method::<(), Value>::new("returnNull"), |_, ()| Ok(Value::Null))
+        .method(Method::<(), Value>::new("returnUndefined"), |_, ()| Ok(Value::Undefined))
         .method(Method::<(f64,), f64>::new("returnNumber"), |_, (a,)| Ok(a))
-        .method(Method::<(), Bytes>::new("getBytes"), |_, ()| {
-            Ok(Bytes::from(vec![1, 2, 3]))
-        })
-        .method(Method::<(), Value>::new("getInvalidDate"), |_, ()| {
-            Ok(Value::Date(None))
-        })
+        .method(Method::<(), Bytes>::new("getBytes"), |_, ()| Ok(Bytes::from(vec![1, 2, 3])))
+        .method(Method::<(), Value>::new("getInvalidDate"), |_, ()| Ok(Value::Date(None)))
         .method(Method::<(Value,), Value>::new("echoBlob"), |_, (blob,)| {
             if matches!(blob, Value::Blob(..)) {
                 return Ok(blob);
@@ -143,19 +124,12 @@ fn values(interface: Interface<Service>) -> Interface<Service> {
 
 fn targets(interface: Interface<Service>) -> Interface<Service> {
     interface
-        .method(MAKE_COUNTER, |service: &Arc<Service>, (at,)| {
-            Ok(counter(service, at))
+        .method(MAKE_COUNTER, |service: &Arc<Service>, (at,)| Ok(counter(service, at)))
+        .method(Method::<(f64,), Vec<Stub>>::new("twice"), |service: &Arc<Service>, (at,)| {
+            let one = counter(service, at);
+            Ok(vec![one.clone(), one])
         })
-        .method(
-            Method::<(f64,), Vec<Stub>>::new("twice"),
-            |service: &Arc<Service>, (at,)| {
-                let one = counter(service, at);
-                Ok(vec![one.clone(), one])
-            },
-        )
-        .method(DISPOSED, |service: &Arc<Service>, ()| {
-            Ok(service.disposed.load(Ordering::Relaxed))
-        })
+        .method(DISPOSED, |service: &Arc<Service>, ()| Ok(service.disposed.load(Ordering::Relaxed)))
         .async_method(
             Method::<(Stub, Option<f64>), f64>::new("incrementCounter"),
             |_, (counter, by)| async move { Ok(counter.call(INCREMENT, (by,)).await?) },
@@ -179,32 +153,21 @@ fn targets(interface: Interface<Service>) -> Interface<Service> {
             let got = callback.invoke::<(String,), Value>(("tick",)).await?;
             Ok(Value::object([("got", got)]))
         })
-        .method(
-            Method::<(Stub,), String>::new("notify"),
-            |_, (callback,)| {
-                drop(callback.invoke::<(String,), Value>(("fire",)));
-                Ok("ok".to_owned())
-            },
-        )
-        .method(
-            Method::<(Stub,), bool>::new("keep"),
-            |service: &Arc<Service>, (callback,)| {
-                let mut kept = service.kept.lock().unwrap_or_else(PoisonError::into_inner);
-                *kept = Some(callback);
-                Ok(true)
-            },
-        )
-        .method(
-            Method::<(), Value>::new("drop"),
-            |service: &Arc<Service>, ()| {
-                let mut kept = service.kept.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.take();
-                Ok(Value::Null)
-            },
-        )
-        .async_method(Method::<(), ()>::new("never"), |_, ()| {
-            std::future::pending()
+        .method(Method::<(Stub,), String>::new("notify"), |_, (callback,)| {
+            drop(callback.invoke::<(String,), Value>(("fire",)));
+            Ok("ok".to_owned())
         })
+        .method(Method::<(Stub,), bool>::new("keep"), |service: &Arc<Service>, (callback,)| {
+            let mut kept = service.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            *kept = Some(callback);
+            Ok(true)
+        })
+        .method(Method::<(), Value>::new("drop"), |service: &Arc<Service>, ()| {
+            let mut kept = service.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.take();
+            Ok(Value::Null)
+        })
+        .async_method(Method::<(), ()>::new("never"), |_, ()| std::future::pending())
 }
 
 fn failures(interface: Interface<Service>) -> Interface<Service> {
@@ -218,9 +181,7 @@ fn failures(interface: Interface<Service>) -> Interface<Service> {
             let code = Value::String("E_RANGE".to_owned());
             Err(error.with("code", code).with("details", details).into())
         })
-        .method(Method::<(), ()>::new("leak"), |_, ()| {
-            Err(Failure::internal("password=hunter2"))
-        })
+        .method(Method::<(), ()>::new("leak"), |_, ()| Err(Failure::internal("password=hunter2")))
 }
 
 fn streams(interface: Interface<Service>) -> Interface<Service> {
@@ -240,10 +201,7 @@ fn streams(interface: Interface<Service>) -> Interface<Service> {
         })
         .method(READABLE, |_, ()| {
             let (writable, readable) = stream();
-            let chunks = [
-                Value::String("a".to_owned()),
-                Value::Bytes(Bytes::from(vec![1, 2, 3])),
-            ];
+            let chunks = [Value::String("a".to_owned()), Value::Bytes(Bytes::from(vec![1, 2, 3]))];
             for chunk in chunks {
                 writable.write_now(chunk)?;
             }

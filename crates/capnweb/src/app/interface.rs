@@ -22,10 +22,7 @@ pub struct Interface<S> {
 
 impl<S> Default for Interface<S> {
     fn default() -> Self {
-        Self {
-            members: HashMap::new(),
-            dispose: None,
-        }
+        Self { members: HashMap::new(), dispose: None }
     }
 }
 
@@ -44,14 +41,9 @@ impl<S: Send + Sync + 'static> Interface<S> {
     ) -> Self {
         let handler: Handler<S> = Box::new(move |state, args| {
             let result = A::from_args(args).map_err(Failure::Domain);
-            Reply::Now(
-                result
-                    .and_then(|args| body(&state, args))
-                    .map(R::into_value),
-            )
+            Reply::Now(result.and_then(|args| body(&state, args)).map(R::into_value))
         });
-        self.members
-            .insert(method.name, (MemberKind::Method, handler));
+        self.members.insert(method.name, (MemberKind::Method, handler));
         self
     }
 
@@ -72,8 +64,7 @@ impl<S: Send + Sync + 'static> Interface<S> {
             }
             Err(error) => Reply::Now(Err(Failure::Domain(error))),
         });
-        self.members
-            .insert(method.name, (MemberKind::Method, handler));
+        self.members.insert(method.name, (MemberKind::Method, handler));
         self
     }
 
@@ -86,8 +77,7 @@ impl<S: Send + Sync + 'static> Interface<S> {
     ) -> Self {
         let handler: Handler<S> =
             Box::new(move |state, _| Reply::Now(body(&state).map(T::into_value)));
-        self.members
-            .insert(property.name, (MemberKind::Getter, handler));
+        self.members.insert(property.name, (MemberKind::Getter, handler));
         self
     }
 

@@ -24,11 +24,7 @@ pub enum JsonError {
 ///
 /// [`JsonError`]; nothing of the text is kept.
 pub fn read(text: &str, depth: usize) -> Result<Json, JsonError> {
-    let mut reader = Reader {
-        text,
-        bytes: text.as_bytes(),
-        at: 0,
-    };
+    let mut reader = Reader { text, bytes: text.as_bytes(), at: 0 };
     let value = reader.value(depth)?;
     reader.skip_space();
     if reader.at < reader.bytes.len() {
@@ -168,10 +164,7 @@ impl Reader<'_> {
         let mut out = String::new();
         loop {
             let start = self.at;
-            while self
-                .peek()
-                .is_some_and(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\')
-            {
+            while self.peek().is_some_and(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\') {
                 self.at += 1;
             }
             out.push_str(&self.text[start..self.at]);
@@ -240,11 +233,7 @@ impl Reader<'_> {
 /// Keeps the last value of a key at the place of its first.
 fn last_wins(fields: Vec<(String, Json)>) -> Vec<(String, Json)> {
     let few = fields.len() <= 8;
-    let twice = |index: usize| {
-        fields[..index]
-            .iter()
-            .any(|(key, _)| *key == fields[index].0)
-    };
+    let twice = |index: usize| fields[..index].iter().any(|(key, _)| *key == fields[index].0);
     if few && !(1..fields.len()).any(twice) {
         return fields;
     }
@@ -270,14 +259,8 @@ mod tests {
 
     #[test]
     fn text_means_what_it_means_to_javascript() {
-        assert_eq!(
-            again(r#" { "a" : 1 , "b":2,"a":[ ] } "#),
-            r#"{"a":[],"b":2}"#
-        );
-        assert_eq!(
-            again(r#""\u0041\ud83d\ude00\ud83dx\/""#),
-            "\"A😀\u{fffd}x/\""
-        );
+        assert_eq!(again(r#" { "a" : 1 , "b":2,"a":[ ] } "#), r#"{"a":[],"b":2}"#);
+        assert_eq!(again(r#""\u0041\ud83d\ude00\ud83dx\/""#), "\"A😀\u{fffd}x/\"");
         assert_eq!(again(r#""\ud83d\u0041""#), "\"\u{fffd}A\"");
         assert_eq!(again("1e400"), "null");
         assert_eq!(again("-0"), "0");

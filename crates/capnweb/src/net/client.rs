@@ -60,11 +60,8 @@ pub async fn connect(
         .max_frame_size(Some(limits.wire.message_bytes));
     let connected = tokio_tungstenite::connect_async_with_config(url, Some(config), true).await;
     let (socket, _) = connected.map_err(Box::new)?;
-    let care = Care {
-        ping: PING,
-        age: limits.age_millis.map(Duration::from_millis),
-        on_incident: None,
-    };
+    let care =
+        Care { ping: PING, age: limits.age_millis.map(Duration::from_millis), on_incident: None };
     let mut runner = Runner::new(main, options);
     let stub = runner.main();
     tokio::spawn(carry(socket, runner, care));

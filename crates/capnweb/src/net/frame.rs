@@ -81,9 +81,7 @@ impl Frame for tokio_tungstenite::tungstenite::Message {
 /// Cuts a reason to what a close frame holds, on a character boundary.
 pub(super) fn close_reason(message: &str) -> String {
     const MOST: usize = 123;
-    let end = (0..=MOST.min(message.len()))
-        .rev()
-        .find(|end| message.is_char_boundary(*end));
+    let end = (0..=MOST.min(message.len())).rev().find(|end| message.is_char_boundary(*end));
     message[..end.unwrap_or(0)].to_owned()
 }
 

@@ -92,9 +92,7 @@ impl Server {
 
 /// Serves batches and WebSockets on `path`; other methods are answered with 405.
 pub fn router(path: &str, server: Server) -> Router {
-    Router::new()
-        .route(path, post(batch).get(socket))
-        .with_state(server)
+    Router::new().route(path, post(batch).get(socket)).with_state(server)
 }
 
 async fn socket(
@@ -105,10 +103,7 @@ async fn socket(
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     };
     let most = server.options.session.limits.wire.message_bytes;
-    let upgrade = upgrade
-        .max_message_size(most)
-        .max_frame_size(most)
-        .read_buffer_size(READ_BUFFER);
+    let upgrade = upgrade.max_message_size(most).max_frame_size(most).read_buffer_size(READ_BUFFER);
     upgrade.on_upgrade(move |socket: WebSocket| async move {
         let limits = &server.options.session.limits;
         let care = Care {
@@ -136,11 +131,7 @@ async fn batch(State(server): State<Server>, body: Body) -> Response {
 /// A wrong message does not fail the request: the answer ends with an abort that says why.
 pub async fn serve_batch(server: &Server, text: &str) -> String {
     let mut runner = server.runner();
-    feed(
-        &mut runner,
-        text,
-        server.options.session.limits.batch_messages,
-    );
+    feed(&mut runner, text, server.options.session.limits.batch_messages);
     runner.session().end_input();
     let settled = poll_fn(|context| {
         runner.poll(context);
@@ -162,10 +153,7 @@ pub async fn serve_batch(server: &Server, text: &str) -> String {
 
 /// Feeds the lines of a batch; blank ones are nothing.
 fn feed(runner: &mut Runner, text: &str, most: usize) {
-    let lines = text
-        .split('\n')
-        .map(str::trim)
-        .filter(|line| !line.is_empty());
+    let lines = text.split('\n').map(str::trim).filter(|line| !line.is_empty());
     for (count, line) in lines.enumerate() {
         if count == most {
             let error = RpcError::coded("limit", "too many messages in a batch");
@@ -182,14 +170,8 @@ fn feed(runner: &mut Runner, text: &str, most: usize) {
 async fn finish(server: Server, mut runner: Runner) {
     let idle = poll_fn(|context| {
         runner.poll(context);
-        if runner.is_busy() {
-            Poll::Pending
-        } else {
-            Poll::Ready(())
-        }
+        if runner.is_busy() { Poll::Pending } else { Poll::Ready(()) }
     });
-    tokio::time::timeout(server.options.batch_deadline, idle)
-        .await
-        .ok();
+    tokio::time::timeout(server.options.batch_deadline, idle).await.ok();
     server.report(&mut runner);
 }

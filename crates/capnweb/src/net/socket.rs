@@ -70,9 +70,7 @@ where
     };
     poll_fn(|context| connection.poll(context)).await;
     if !connection.gone {
-        tokio::time::timeout(LAST_WORDS, connection.say_goodbye())
-            .await
-            .ok();
+        tokio::time::timeout(LAST_WORDS, connection.say_goodbye()).await.ok();
     }
 }
 
@@ -130,9 +128,7 @@ where
             Incoming::Close(code, reason) => {
                 self.gone = true;
                 let message = format!("Peer closed WebSocket: {code} {reason}");
-                self.runner
-                    .session()
-                    .close(&RpcError::new("Error", message));
+                self.runner.session().close(&RpcError::new("Error", message));
             }
             Incoming::Other => {}
         }
@@ -183,10 +179,7 @@ where
             }
             context.waker().wake_by_ref();
         }
-        let old = self
-            .age
-            .as_mut()
-            .is_some_and(|age| age.as_mut().poll(context).is_ready());
+        let old = self.age.as_mut().is_some_and(|age| age.as_mut().poll(context).is_ready());
         if old {
             self.age = None;
             self.runner.session().tick(u64::MAX);
@@ -196,9 +189,7 @@ where
     fn report(&mut self) {
         let incidents = self.runner.take_incidents();
         if let Some(on_incident) = &self.on_incident {
-            incidents
-                .into_iter()
-                .for_each(|incident| on_incident(incident));
+            incidents.into_iter().for_each(|incident| on_incident(incident));
         }
     }
 

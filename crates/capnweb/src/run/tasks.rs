@@ -60,9 +60,7 @@ impl Tasks {
     /// Polls the calls that were woken since; the task is woken when more are.
     pub(super) fn poll(&mut self, waker: &Waker) -> Vec<(CallId, Result<Value, Failure>)> {
         let woken = self.ready.take(waker);
-        let done = woken
-            .into_iter()
-            .filter_map(|call| Some((call, self.poll_call(call)?)));
+        let done = woken.into_iter().filter_map(|call| Some((call, self.poll_call(call)?)));
         done.collect()
     }
 

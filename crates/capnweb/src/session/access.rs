@@ -165,11 +165,7 @@ impl Session {
             return;
         };
         let name: Arc<str> = shown(key).into();
-        let kind = if is_inherited(&name) {
-            None
-        } else {
-            target.member(&name)
-        };
+        let kind = if is_inherited(&name) { None } else { target.member(&name) };
         let last = access.at + 1 == access.path.len();
         match kind {
             None => self.access_value(&Value::Undefined, access, true),
@@ -199,11 +195,7 @@ impl Session {
                 self.deliver(Delivery {
                     values: args,
                     waiting: None,
-                    then: Then::Call {
-                        target,
-                        member,
-                        result,
-                    },
+                    then: Then::Call { target, member, result },
                 });
             }
             op @ (Op::Get | Op::Map(_)) => {
@@ -237,16 +229,11 @@ impl Session {
             }
             (Op::Get | Op::Map(_), _) => {
                 let message = "Cannot access properties on a WritableStream stub";
-                self.work
-                    .push_back(Work::Settle(result, refuse(message.to_owned())));
+                self.work.push_back(Work::Settle(result, refuse(message.to_owned())));
                 return;
             }
         };
-        self.deliver(Delivery {
-            values,
-            waiting: None,
-            then,
-        });
+        self.deliver(Delivery { values, waiting: None, then });
     }
 
     /// Sends the access to the peer; the result becomes a promise of its.

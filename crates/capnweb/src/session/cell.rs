@@ -49,11 +49,7 @@ impl Cell {
     }
 
     pub(crate) fn remote(remote: RemoteRef, pulled: bool) -> Self {
-        Self::of(State::Pending(Pending {
-            waiters: Vec::new(),
-            remote: Some(remote),
-            pulled,
-        }))
+        Self::of(State::Pending(Pending { waiters: Vec::new(), remote: Some(remote), pulled }))
     }
 
     fn of(state: State) -> Self {

@@ -77,19 +77,11 @@ impl Session {
     fn hand_over(&mut self, delivery: Delivery) {
         let mut values = delivery.values;
         match delivery.then {
-            Then::Call {
-                target,
-                member,
-                result,
-            } => self.call(target, member, values, result),
+            Then::Call { target, member, result } => self.call(target, member, values, result),
             Then::Write { sink, result } => self.write(&sink, values, result),
             Then::End { sink, good, result } => {
                 let reason = values.drain(..).next().unwrap_or(Value::Undefined);
-                let end = if good {
-                    Ok(())
-                } else {
-                    Err(RpcError::from_reason(reason))
-                };
+                let end = if good { Ok(()) } else { Err(RpcError::from_reason(reason)) };
                 let refused = sink.pipe().lock().refused.clone();
                 sink.pipe().finish(end);
                 let outcome = refused.filter(|_| good).map_or(Ok(Value::Undefined), Err);

@@ -63,10 +63,7 @@ impl Session {
         items: &[Expr],
         frame: Option<&Frame>,
     ) -> Result<Vec<Value>, RpcError> {
-        items
-            .iter()
-            .map(|item| self.evaluate(item, frame))
-            .collect()
+        items.iter().map(|item| self.evaluate(item, frame)).collect()
     }
 
     /// Evaluates every field, so that capabilities inside are given back, and keeps the good ones.
@@ -112,11 +109,7 @@ impl Session {
     fn find_hook(&self, id: i64, frame: Option<&Frame>) -> Result<Hook, RpcError> {
         let found = match frame {
             Some(frame) => frame.find(id),
-            None => self
-                .tables
-                .exports
-                .get(&id)
-                .map(|export| export.hook.clone()),
+            None => self.tables.exports.get(&id).map(|export| export.hook.clone()),
         };
         found.ok_or_else(|| RpcError::new("Error", format!("no such entry on exports table: {id}")))
     }
@@ -169,11 +162,8 @@ impl Session {
         }
         let steps = self.options.limits.map_steps;
         let budget = frame.map_or_else(|| Budget::of(steps), |frame| frame.budget.clone());
-        let mapper = Mapper {
-            captures,
-            instructions: remap.instructions.as_slice().into(),
-            budget,
-        };
+        let mapper =
+            Mapper { captures, instructions: remap.instructions.as_slice().into(), budget };
         let cell = self.begin(hook, &remap.path, Op::Map(Box::new(mapper)));
         Ok(self.whole(Hook::Cell(cell), true))
     }
@@ -238,10 +228,7 @@ impl Session {
         self.room_for_import()?;
         let remote = RemoteRef::new(id, &self.mailbox);
         self.tables.add_import(&remote, None);
-        let pipe = Pipe::new(
-            Consumer::Peer(Outflow::to(remote)),
-            Some(Arc::clone(&self.mailbox)),
-        );
+        let pipe = Pipe::new(Consumer::Peer(Outflow::to(remote)), Some(Arc::clone(&self.mailbox)));
         let (write, _) = pipe.ends();
         Ok(Value::Writable(Writable(write)))
     }
@@ -250,22 +237,17 @@ impl Session {
     fn claim(&mut self, id: i64, frame: Option<&Frame>) -> Result<ReadEnd, RpcError> {
         outside(frame)?;
         let export = self.tables.exports.get_mut(&id);
-        export
-            .and_then(|export| export.readable.take())
-            .ok_or_else(|| {
-                let message = "is not a pipe or its readable end was already consumed.";
-                RpcError::new("Error", format!("Export {id} {message}"))
-            })
+        export.and_then(|export| export.readable.take()).ok_or_else(|| {
+            let message = "is not a pipe or its readable end was already consumed.";
+            RpcError::new("Error", format!("Export {id} {message}"))
+        })
     }
 
     fn import_blob(&mut self, kind: &str, id: i64, frame: Option<&Frame>) -> Evaluated {
         let end = self.claim(id, frame)?;
         let whole = Cell::pending();
-        let consumer = Consumer::Blob {
-            kind: kind.to_owned(),
-            data: Vec::new(),
-            whole: whole.clone(),
-        };
+        let consumer =
+            Consumer::Blob { kind: kind.to_owned(), data: Vec::new(), whole: whole.clone() };
         let pipe = end.pipe().clone();
         pipe.attach(Some(consumer), &self.mailbox);
         self.work.push_back(Work::Pump(pipe));

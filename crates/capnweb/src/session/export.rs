@@ -34,9 +34,7 @@ impl Session {
         };
         let once = export.once;
         let outcome = match outcome {
-            Ok(value) => self
-                .send_value(&value, |expr| Message::Resolve(id, expr))
-                .map(drop),
+            Ok(value) => self.send_value(&value, |expr| Message::Resolve(id, expr)).map(drop),
             Err(error) => Err(error),
         };
         if let Err(error) = outcome {
@@ -149,9 +147,7 @@ impl Session {
         let body = http.body.as_ref();
         Ok(HttpInit {
             headers: http.headers.clone(),
-            body: body
-                .map(|body| self.export(body, made, depth))
-                .transpose()?,
+            body: body.map(|body| self.export(body, made, depth)).transpose()?,
             fields: http.fields.clone(),
         })
     }

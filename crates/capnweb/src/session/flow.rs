@@ -11,11 +11,7 @@ use crate::wire::{Expr, Key, Message, RefExpr};
 
 impl Outflow {
     pub(crate) fn to(remote: RemoteRef) -> Self {
-        Self {
-            remote: Some(remote),
-            in_flight: 0,
-            end_sent: false,
-        }
+        Self { remote: Some(remote), in_flight: 0, end_sent: false }
     }
 }
 
@@ -92,11 +88,7 @@ impl Session {
             outflow.in_flight += bytes;
         }
         let pipe = pipe.clone();
-        let unanswered = Unanswered {
-            pipe,
-            bytes,
-            is_end,
-        };
+        let unanswered = Unanswered { pipe, bytes, is_end };
         self.tables.unanswered.insert(id, unanswered);
         Ok(())
     }

@@ -33,11 +33,7 @@ pub(crate) enum Consumer {
     /// The peer: chunks are sent to that import.
     Peer(Outflow),
     /// A blob: everything is collected, then the promise settles.
-    Blob {
-        kind: String,
-        data: Vec<u8>,
-        whole: Cell,
-    },
+    Blob { kind: String, data: Vec<u8>, whole: Cell },
 }
 
 /// How far ahead of the peer's answers we send.
@@ -183,11 +179,7 @@ impl Pipe {
         if let Some(reason) = &flow.refused {
             return Poll::Ready(Err(reason.clone()));
         }
-        let ready = if room == 0 {
-            flow.finished
-        } else {
-            flow.chunks.len() < room
-        };
+        let ready = if room == 0 { flow.finished } else { flow.chunks.len() < room };
         if ready {
             return Poll::Ready(Ok(()));
         }

@@ -82,11 +82,9 @@ impl Session {
 
     fn run(&mut self, waiter: Waiter, outcome: Outcome) {
         let deliver = |outcome: Outcome, then: Then| match outcome {
-            Ok(value) => Work::Deliver(Box::new(Delivery {
-                values: vec![value],
-                waiting: None,
-                then,
-            })),
+            Ok(value) => {
+                Work::Deliver(Box::new(Delivery { values: vec![value], waiting: None, then }))
+            }
             Err(error) => Work::Deliver(Box::new(Delivery {
                 values: Vec::new(),
                 waiting: Some(vec![Cell::done(Err(error))]),

@@ -44,11 +44,7 @@ impl Stub {
     }
 
     pub(crate) fn of(hook: Hook, home: Option<&Arc<Mailbox>>) -> Self {
-        Self {
-            hook,
-            home: home.cloned(),
-            main: None,
-        }
+        Self { hook, home: home.cloned(), main: None }
     }
 
     /// Calls a method; the empty path calls the stub itself. Starts at once, awaited or not.
@@ -82,10 +78,7 @@ pub struct Promise {
 
 impl Promise {
     pub(crate) fn of(cell: Cell, home: &Arc<Mailbox>) -> Self {
-        Self {
-            cell,
-            home: Some(Arc::clone(home)),
-        }
+        Self { cell, home: Some(Arc::clone(home)) }
     }
 
     /// Calls a method of what this will be, without waiting for it.
@@ -119,15 +112,10 @@ impl Promise {
 
 fn start(hook: &Hook, home: Option<&Arc<Mailbox>>, path: &[&str], op: Op) -> Promise {
     let result = Cell::pending();
-    let promise = Promise {
-        cell: result.clone(),
-        home: home.cloned(),
-    };
+    let promise = Promise { cell: result.clone(), home: home.cloned() };
     let Some(mailbox) = home else {
         let message = "the stub belongs to no session yet";
-        promise
-            .cell
-            .clear(&RpcError::coded("disconnected", message));
+        promise.cell.clear(&RpcError::coded("disconnected", message));
         return promise;
     };
     let path = path.iter().map(|part| Key::Name((*part).to_owned()));

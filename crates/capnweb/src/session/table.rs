@@ -20,13 +20,7 @@ pub(super) struct Export {
 
 impl Export {
     pub(super) fn new(hook: Hook) -> Self {
-        Self {
-            hook,
-            count: 1,
-            pulled: false,
-            once: false,
-            readable: None,
-        }
+        Self { hook, count: 1, pulled: false, once: false, readable: None }
     }
 }
 
@@ -100,10 +94,6 @@ impl Tables {
             return Err(RpcError::new("Error", message));
         };
         export.count = left;
-        Ok(if left == 0 {
-            self.exports.remove(&id)
-        } else {
-            None
-        })
+        Ok(if left == 0 { self.exports.remove(&id) } else { None })
     }
 }

@@ -75,12 +75,7 @@ impl Session {
 
     /// Returns the main object of the peer. When the last clone is dropped, the session ends.
     pub fn main(&mut self) -> Stub {
-        let remote = match self
-            .tables
-            .imports
-            .get(&0)
-            .map(|main| main.remote.upgrade())
-        {
+        let remote = match self.tables.imports.get(&0).map(|main| main.remote.upgrade()) {
             Some(Some(remote)) => remote,
             _ => {
                 let remote = RemoteRef::new(0, &self.mailbox);
@@ -161,12 +156,9 @@ impl Session {
     pub fn end_input(&mut self) {
         self.running.input_ended = true;
         let cells = self.tables.imports.values();
-        let cells: Vec<_> = cells
-            .filter_map(|import| import.cell.as_ref()?.upgrade())
-            .collect();
+        let cells: Vec<_> = cells.filter_map(|import| import.cell.as_ref()?.upgrade()).collect();
         for cell in cells {
-            self.work
-                .push_back(Work::Settle(cell, Err(settle::one_way())));
+            self.work.push_back(Work::Settle(cell, Err(settle::one_way())));
         }
         self.advance();
     }
@@ -179,12 +171,7 @@ impl Session {
     /// Rejects everything that the peer still waits for.
     pub fn reject_pulls(&mut self, reason: &RpcError) {
         let running = &self.running;
-        let ids: Vec<_> = running
-            .pulled
-            .iter()
-            .chain(&running.promised)
-            .copied()
-            .collect();
+        let ids: Vec<_> = running.pulled.iter().chain(&running.promised).copied().collect();
         for id in ids {
             self.answer(id, Err(reason.clone()));
         }
@@ -227,9 +214,7 @@ impl Session {
         self.running.closed = Some(reason.clone());
         self.mailbox.close(reason);
         let imports = std::mem::take(&mut self.tables.imports);
-        let promised = imports
-            .into_values()
-            .filter_map(|import| import.cell?.upgrade());
+        let promised = imports.into_values().filter_map(|import| import.cell?.upgrade());
         let called = std::mem::take(&mut self.running.calls).into_values();
         for cell in promised.chain(called) {
             self.work.push_back(Work::Settle(cell, Err(reason.clone())));
@@ -250,10 +235,7 @@ impl Session {
         drop(exports);
         self.advance();
         for promise in std::mem::take(&mut self.running.promises) {
-            promise
-                .upgrade()
-                .into_iter()
-                .for_each(|cell| cell.clear(reason));
+            promise.upgrade().into_iter().for_each(|cell| cell.clear(reason));
         }
         self.out.events.push_back(Event::Closed(reason.clone()));
     }
@@ -299,11 +281,7 @@ impl Session {
         self.room_for_export()?;
         let value = self.evaluate(expr, None)?;
         // A pushed `import` is what it leads to; only inside a value it stays a stub.
-        let cell = if let Value::Stub(Stub {
-            hook: Hook::Cell(cell),
-            ..
-        }) = value
-        {
+        let cell = if let Value::Stub(Stub { hook: Hook::Cell(cell), .. }) = value {
             cell
         } else {
             Cell::done(Ok(value))
@@ -327,13 +305,11 @@ impl Session {
             Hook::Cell(cell) => self.wait(&cell, Waiter::Resolve(id)),
             Hook::Sink(_) => {
                 let error = RpcError::new("Error", "Cannot pull a WritableStream stub");
-                self.work
-                    .push_back(Work::Run(Waiter::Resolve(id), Err(error)));
+                self.work.push_back(Work::Run(Waiter::Resolve(id), Err(error)));
             }
             hook @ (Hook::Target(_) | Hook::Method(..) | Hook::Remote(_) | Hook::Foreign(_)) => {
                 let value = Value::Stub(Stub::of(hook, Some(&self.mailbox)));
-                self.work
-                    .push_back(Work::Run(Waiter::Resolve(id), Ok(value)));
+                self.work.push_back(Work::Run(Waiter::Resolve(id), Ok(value)));
             }
         }
         Ok(())
@@ -345,11 +321,7 @@ impl Session {
             self.answered(unanswered, outcome.err());
             return;
         }
-        let cell = self
-            .tables
-            .imports
-            .get(&id)
-            .and_then(|import| import.cell.as_ref());
+        let cell = self.tables.imports.get(&id).and_then(|import| import.cell.as_ref());
         if let Some(cell) = cell.and_then(WeakCell::upgrade) {
             self.work.push_back(Work::Settle(cell, outcome));
         }
@@ -400,12 +372,7 @@ impl Session {
         self.running.next_call += 1;
         let id = CallId(self.running.next_call);
         self.running.calls.insert(id, result);
-        self.out.events.push_back(Event::Call(Call {
-            id,
-            target,
-            member,
-            args,
-        }));
+        self.out.events.push_back(Event::Call(Call { id, target, member, args }));
     }
 
     /// Remembers a promise of the peer's, so that a ring of them can be cut.

@@ -54,7 +54,10 @@ pub(crate) enum Then {
         result: Cell,
     },
     /// A chunk for a stream.
-    Write { sink: WriteEnd, result: Cell },
+    Write {
+        sink: WriteEnd,
+        result: Cell,
+    },
     /// The end of a stream, with the reason if it is not a good one.
     End {
         sink: WriteEnd,

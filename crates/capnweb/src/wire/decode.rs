@@ -235,13 +235,7 @@ impl Reader<'_> {
     }
 
     fn remap(&self, items: &[Json], depth: usize) -> Read {
-        let [
-            _,
-            id,
-            Json::Array(keys),
-            Json::Array(captures),
-            Json::Array(instructions),
-        ] = items
+        let [_, id, Json::Array(keys), Json::Array(captures), Json::Array(instructions)] = items
         else {
             return Ok(None);
         };
@@ -253,12 +247,7 @@ impl Reader<'_> {
             return Ok(None);
         };
         let instructions = self.list(instructions, depth + 1)?;
-        Ok(Some(Expr::Remap(Box::new(RemapExpr {
-            id,
-            path,
-            captures,
-            instructions,
-        }))))
+        Ok(Some(Expr::Remap(Box::new(RemapExpr { id, path, captures, instructions }))))
     }
 }
 
@@ -271,11 +260,7 @@ fn capture(json: &Json) -> Option<Expr> {
     };
     let id = id.as_integer()?;
     match tag.as_str()? {
-        "import" => Some(Expr::Import(Box::new(RefExpr {
-            id,
-            path: None,
-            args: None,
-        }))),
+        "import" => Some(Expr::Import(Box::new(RefExpr { id, path: None, args: None }))),
         "export" if id < 0 => Some(Expr::Export(id)),
         _ => None,
     }

@@ -30,11 +30,7 @@ impl Writer {
     pub(super) fn new(profile: Profile, limits: &WireLimits) -> Self {
         let max_depth = limits.depth;
         let out = String::with_capacity(64);
-        Self {
-            out,
-            profile,
-            max_depth,
-        }
+        Self { out, profile, max_depth }
     }
 
     pub(super) fn into_text(self) -> String {

@@ -13,11 +13,7 @@ pub struct WireLimits {
 
 impl Default for WireLimits {
     fn default() -> Self {
-        Self {
-            message_bytes: 8 * 1024 * 1024,
-            depth: 256,
-            bigint_digits: 16_384,
-        }
+        Self { message_bytes: 8 * 1024 * 1024, depth: 256, bigint_digits: 16_384 }
     }
 }
 

@@ -17,22 +17,14 @@ const NAME: Property<String> = Property::new("name");
 const INCREMENT_COUNTER: Method<(Stub, Option<f64>), f64> = Method::new("incrementCounter");
 
 fn options(profile: Profile) -> Options {
-    Options {
-        profile,
-        ..Options::default()
-    }
+    Options { profile, ..Options::default() }
 }
 
 async fn batch(server: &NpmServer, profile: Profile) -> TestResult {
     let batch = Batch::new(options(profile));
     let main = batch.main();
-    let greeting = main
-        .call(GREET, (main.call(USER, ()).get(NAME),))
-        .into_future();
-    let count = main
-        .call(MAKE_COUNTER, (4.0,))
-        .call(INCREMENT, (Some(2.0),))
-        .into_future();
+    let greeting = main.call(GREET, (main.call(USER, ()).get(NAME),)).into_future();
+    let count = main.call(MAKE_COUNTER, (4.0,)).call(INCREMENT, (Some(2.0),)).into_future();
     let failed = main.call(FAIL_WITH_PROPS, ()).into_future();
     let late = main.call(GREET, ("late",));
     batch.send(&server.url).await?;
@@ -49,30 +41,20 @@ async fn objects(main: &Stub) -> TestResult {
     let counter = main.call(MAKE_COUNTER, (10.0,)).await?;
     assert_eq!(counter.call(INCREMENT, (Some(5.0),)).await?, 15.0);
     assert_eq!(counter.get(VALUE).await?, 15.0);
-    let counted = main
-        .call(INCREMENT_COUNTER, (counter.clone(), Some(2.0)))
-        .await?;
+    let counted = main.call(INCREMENT_COUNTER, (counter.clone(), Some(2.0))).await?;
     assert_eq!(counted, 17.0);
     let callback = function(|(text,): (String,)| async move { Ok(format!("{text}!")) });
     let got = main.call(WITH_CALLBACK, (callback.clone(),)).await?;
     assert_eq!(got.field("got").and_then(Value::as_str), Some("tick!"));
-    assert!(
-        main.call(Method::<(Stub,), bool>::new("keep"), (callback,))
-            .await?
-    );
+    assert!(main.call(Method::<(Stub,), bool>::new("keep"), (callback,)).await?);
     main.call(Method::<(), ()>::new("drop"), ()).await?;
-    let missing = main
-        .call(Method::<(), ()>::new("nosuch"), ())
-        .await
-        .expect_err("missing");
+    let missing = main.call(Method::<(), ()>::new("nosuch"), ()).await.expect_err("missing");
     assert_eq!(missing.message, "'nosuch' is not a function.");
     Ok(())
 }
 
 async fn values(main: &Stub) -> TestResult {
-    let values = main
-        .call(Method::<(), Vec<Value>>::new("values"), ())
-        .await?;
+    let values = main.call(Method::<(), Vec<Value>>::new("values"), ()).await?;
     let kinds: Vec<_> = values.iter().map(Value::kind).collect();
     let expected = [
         "undefined",
@@ -96,20 +78,13 @@ async fn values(main: &Stub) -> TestResult {
 }
 
 async fn map(main: &Stub) -> TestResult {
-    let element = Expr::Pipeline(Box::new(RefExpr {
-        id: 0,
-        path: None,
-        args: None,
-    }));
+    let element = Expr::Pipeline(Box::new(RefExpr { id: 0, path: None, args: None }));
     let name = Expr::Pipeline(Box::new(RefExpr {
         id: -1,
         path: Some(vec![Key::Name("name".to_owned())]),
         args: Some(vec![element]),
     }));
-    let mapping = Mapping {
-        captures: vec![main.clone()],
-        instructions: vec![name],
-    };
+    let mapping = Mapping { captures: vec![main.clone()], instructions: vec![name] };
     let names = main.call(IDS, ()).map::<String>(mapping).await?;
     assert_eq!(names, ["n1", "n2", "n3"]);
     Ok(())
@@ -146,10 +121,7 @@ async fn accounting(main: &Stub) -> TestResult {
     let before = main.call(DISPOSED, ()).await?;
     for round in 0..10_000_u32 {
         let counter = main.call(MAKE_COUNTER, (f64::from(round),));
-        assert_eq!(
-            counter.call(INCREMENT, (None::<f64>,)).await?,
-            f64::from(round) + 1.0
-        );
+        assert_eq!(counter.call(INCREMENT, (None::<f64>,)).await?, f64::from(round) + 1.0);
     }
     let disposed = main.call(DISPOSED, ()).await?;
     assert_eq!(disposed - before, 10_000);
@@ -157,10 +129,7 @@ async fn accounting(main: &Stub) -> TestResult {
 }
 
 async fn hang_up(main: &Stub) -> TestResult {
-    let error = main
-        .call(Method::<(), ()>::new("hangUp"), ())
-        .await
-        .expect_err("gone");
+    let error = main.call(Method::<(), ()>::new("hangUp"), ()).await.expect_err("gone");
     assert_eq!(error.message, "Peer closed WebSocket: 1006 ");
     let later = main.call(GREET, ("x",)).await.expect_err("gone");
     assert_eq!(later.message, error.message);
@@ -177,9 +146,7 @@ async fn calls(version: &str, profile: Profile) -> TestResult {
     if profile == Profile::Current {
         streams(&main).await?;
         let blob = Value::Blob("text/plain".to_owned(), b"hello".to_vec());
-        let text = main
-            .call(Method::<(Value,), String>::new("blobText"), (blob,))
-            .await?;
+        let text = main.call(Method::<(Value,), String>::new("blobText"), (blob,)).await?;
         assert_eq!(text, "text/plain hello");
     }
     accounting(&main).await?;

@@ -12,18 +12,11 @@ fn the_golden_vectors_are_what_npm_writes_today() -> TestResult {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
     for name in ["values.txt", "verdicts.txt"] {
         let today = fs::read_to_string(written.join(name))?;
-        assert!(
-            today == fs::read_to_string(kept.join(name))?,
-            "{name} has changed"
-        );
+        assert!(today == fs::read_to_string(kept.join(name))?, "{name} has changed");
     }
     // The order of a session's messages depends on timing, their number does not.
     let count = |dir: &Path| {
-        Ok::<_, std::io::Error>(
-            fs::read_to_string(dir.join("messages.txt"))?
-                .lines()
-                .count(),
-        )
+        Ok::<_, std::io::Error>(fs::read_to_string(dir.join("messages.txt"))?.lines().count())
     };
     assert_eq!(count(&written)?, count(&kept)?);
     Ok(())

@@ -1,8 +1,5 @@
 //! Installing and running the npm package.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "these tests start Node and lock a directory"
-)]
+#![expect(clippy::disallowed_methods, reason = "these tests start Node and lock a directory")]
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead as _, BufReader};
@@ -16,14 +13,8 @@ pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 /// The directory with the packages, installed once per state of the recipe.
 pub(crate) fn install() -> TestResult<PathBuf> {
     let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/capnweb");
-    let files = [
-        "package.json",
-        "package-lock.json",
-        ".npmrc",
-        "client.mjs",
-        "server.mjs",
-        "vectors.mjs",
-    ];
+    let files =
+        ["package.json", "package-lock.json", ".npmrc", "client.mjs", "server.mjs", "vectors.mjs"];
     let mut hasher = DefaultHasher::new();
     for file in files {
         fs::read(recipe.join(file))?.hash(&mut hasher);
@@ -61,9 +52,7 @@ fn missing(name: &str, error: &std::io::Error) -> String {
 /// Runs a script with a version and an address.
 pub(crate) fn script(name: &str, version: &str, url: &str) -> TestResult {
     let dir = install()?;
-    run(Command::new("node")
-        .args([name, version, url])
-        .current_dir(dir))
+    run(Command::new("node").args([name, version, url]).current_dir(dir))
 }
 
 /// Writes the golden vectors again and returns where they are.
@@ -71,10 +60,7 @@ pub(crate) fn vectors() -> TestResult<PathBuf> {
     let dir = install()?;
     let out = dir.join("vectors");
     fs::create_dir_all(&out)?;
-    run(Command::new("node")
-        .arg("vectors.mjs")
-        .arg(&out)
-        .current_dir(dir))?;
+    run(Command::new("node").arg("vectors.mjs").arg(&out).current_dir(dir))?;
     Ok(out)
 }
 

@@ -15,15 +15,9 @@ fn limited(change: impl FnOnce(&mut Options)) -> Peer {
 fn abort_of(server: &mut Peer, line: &str) -> String {
     let said = server.say(&[line]);
     let last = said.last().cloned().unwrap_or_default();
-    assert!(
-        last.starts_with("[\"abort\","),
-        "{line} was answered with {said:?}"
-    );
+    assert!(last.starts_with("[\"abort\","), "{line} was answered with {said:?}");
     assert!(server.runner.closed().is_some());
-    assert!(
-        server.say(&["[\"pull\",0]"]).is_empty(),
-        "nothing is said after an abort"
-    );
+    assert!(server.say(&["[\"pull\",0]"]).is_empty(), "nothing is said after an abort");
     last
 }
 
@@ -34,10 +28,7 @@ fn aborts(line: &str) -> String {
 #[test]
 fn a_reference_to_nothing_ends_the_session() {
     let abort = aborts(r#"["push",["pipeline",99,["a"],[]]]"#);
-    assert!(
-        abort.contains("no such entry on exports table: 99"),
-        "{abort}"
-    );
+    assert!(abort.contains("no such entry on exports table: 99"), "{abort}");
     aborts(r#"["push",["import",-1]]"#);
     aborts(r#"["push",["remap",4,[],[],[1]]]"#);
     aborts(r#"["push",["remap",0,[],[["import",9]],[1]]]"#);
@@ -58,30 +49,15 @@ fn an_id_given_back_is_never_valid_again() {
 #[test]
 fn giving_back_more_than_was_given_ends_the_session() {
     let abort = aborts(r#"["release",0,2]"#);
-    assert!(
-        abort.contains("refcount would go negative: 1 < 2"),
-        "{abort}"
-    );
+    assert!(abort.contains("refcount would go negative: 1 < 2"), "{abort}");
 }
 
 #[test]
 fn what_is_no_message_ends_the_session() {
-    for line in [
-        "",
-        "nonsense",
-        "{}",
-        "[]",
-        "[\"zzz\"]",
-        "[\"pull\",true]",
-        "[\"push\",NaN]",
-    ] {
+    for line in ["", "nonsense", "{}", "[]", "[\"zzz\"]", "[\"pull\",true]", "[\"push\",NaN]"] {
         aborts(line);
     }
-    aborts(&format!(
-        "[\"push\",{}1{}]",
-        "[[".repeat(300),
-        "]]".repeat(300)
-    ));
+    aborts(&format!("[\"push\",{}1{}]", "[[".repeat(300), "]]".repeat(300)));
     aborts(r#"["push",["readable",1]]"#);
     aborts(r#"["push",["export",1]]"#);
 }
@@ -109,11 +85,7 @@ fn inherited_names_are_dropped_and_their_objects_given_back() {
         r#"["pull",1]"#,
     ]);
     said.sort();
-    let expected = [
-        r#"["release",-1,1]"#,
-        r#"["release",-2,1]"#,
-        r#"["resolve",1,{"a":1}]"#,
-    ];
+    let expected = [r#"["release",-1,1]"#, r#"["release",-2,1]"#, r#"["resolve",1,{"a":1}]"#];
     assert_eq!(said, expected);
 }
 
@@ -127,11 +99,8 @@ fn a_second_introduction_is_counted() {
 #[test]
 fn a_promise_with_the_id_of_another_fails_alone() {
     let mut server = Peer::server(Options::default());
-    let said = server.say(&[
-        r#"["push",["promise",-1]]"#,
-        r#"["push",["promise",-1]]"#,
-        r#"["pull",2]"#,
-    ]);
+    let said =
+        server.say(&[r#"["push",["promise",-1]]"#, r#"["push",["promise",-1]]"#, r#"["pull",2]"#]);
     assert!(said[0].starts_with(r#"["reject",2,"#), "{said:?}");
 }
 
@@ -143,10 +112,7 @@ fn a_promise_that_resolves_to_itself_fails() {
         r#"["pull",1]"#,
         r#"["resolve",-1,["pipeline",1]]"#,
     ]);
-    assert!(
-        said.iter().any(|text| text.contains("resolves to itself")),
-        "{said:?}"
-    );
+    assert!(said.iter().any(|text| text.contains("resolves to itself")), "{said:?}");
 }
 
 #[test]
@@ -158,10 +124,8 @@ fn promises_tied_into_a_ring_do_not_hang_the_session() {
         r#"["resolve",-1,{"a":["pipeline",2]}]"#,
         r#"["resolve",-2,{"a":["pipeline",1]}]"#,
     ]);
-    let said = server.say(&[
-        r#"["push",["pipeline",0,["echo"],[["pipeline",1]]]]"#,
-        r#"["pull",3]"#,
-    ]);
+    let said =
+        server.say(&[r#"["push",["pipeline",0,["echo"],[["pipeline",1]]]]"#, r#"["pull",3]"#]);
     assert!(said[0].contains("promises made a value too"), "{said:?}");
 }
 
@@ -173,10 +137,8 @@ fn values_that_double_by_reference_are_stopped() {
         let ten = vec![format!("[\"pipeline\",{id}]"); 10].join(",");
         server.say(&[&format!("[\"push\",[[{ten}]]]")]);
     }
-    let said = server.say(&[
-        r#"["push",["pipeline",0,["echo"],[["pipeline",12]]]]"#,
-        r#"["pull",13]"#,
-    ]);
+    let said =
+        server.say(&[r#"["push",["pipeline",0,["echo"],[["pipeline",12]]]]"#, r#"["pull",13]"#]);
     assert!(said[0].contains("\"limit\""), "{said:?}");
 }
 
@@ -217,18 +179,14 @@ fn a_chain_longer_than_the_stack_is_walked_and_dropped() {
     let mut server = limited(|options| options.limits.exports = 100_000);
     server.say(&[r#"["push",{"a":1}]"#]);
     for id in 1..50_000 {
-        server
-            .runner
-            .receive(&format!("[\"push\",{{\"a\":[\"pipeline\",{id}]}}]"));
+        server.runner.receive(&format!("[\"push\",{{\"a\":[\"pipeline\",{id}]}}]"));
     }
     for id in 1..50_000 {
         server.runner.receive(&format!("[\"release\",{id},1]"));
     }
     let path = vec!["\"a\""; 50_000].join(",");
-    let said = server.say(&[
-        &format!("[\"push\",[\"pipeline\",50000,[{path}]]]"),
-        r#"["pull",50001]"#,
-    ]);
+    let said =
+        server.say(&[&format!("[\"push\",[\"pipeline\",50000,[{path}]]]"), r#"["pull",50001]"#]);
     assert_eq!(said, [r#"["resolve",50001,1]"#]);
     let said = server.say(&[r#"["release",50000,1]"#, r#"["pull",0]"#]);
     assert_eq!(said.len(), 1);
@@ -282,13 +240,7 @@ fn a_blob_has_a_limit() {
         r#"["pull",2]"#,
         r#"["stream",["pipeline",1,["write"],[["bytes","AQIDBA"]]]]"#,
     ]);
-    assert_eq!(
-        said.iter()
-            .filter(|text| text.contains("too large"))
-            .count(),
-        2,
-        "{said:?}"
-    );
+    assert_eq!(said.iter().filter(|text| text.contains("too large")).count(), 2, "{said:?}");
 }
 
 #[test]
@@ -297,10 +249,7 @@ fn a_session_has_an_age() {
     server.runner.session().tick(1_000);
     assert!(server.runner.closed().is_none());
     server.runner.session().tick(1_001);
-    assert_eq!(
-        server.runner.closed().and_then(|error| error.code()),
-        Some("age")
-    );
+    assert_eq!(server.runner.closed().and_then(|error| error.code()), Some("age"));
 }
 
 #[test]
@@ -317,10 +266,7 @@ fn a_batch_that_waits_for_its_sender_is_refused_at_once() {
     server.runner.session().end_input();
     server.poll();
     let said = server.heard();
-    let refused = said
-        .iter()
-        .filter(|text| text.contains("\"batch\""))
-        .count();
+    let refused = said.iter().filter(|text| text.contains("\"batch\"")).count();
     assert_eq!(refused, 2, "{said:?}");
     assert_eq!(server.runner.session().pending_pulls(), 0);
 }
@@ -339,12 +285,7 @@ fn a_peer_of_0_4_gets_an_error_in_place_of_a_form_it_does_not_know() {
         r#"["pull",4]"#,
     ]);
     assert_eq!(said.len(), 4, "{said:?}");
-    assert!(
-        said[..3]
-            .iter()
-            .all(|text| text.contains("does not understand")),
-        "{said:?}"
-    );
+    assert!(said[..3].iter().all(|text| text.contains("does not understand")), "{said:?}");
     assert_eq!(said[3], r#"["resolve",4,["bytes","AQID"]]"#);
 }
 
@@ -353,9 +294,6 @@ fn an_abort_of_the_peer_is_the_last_word() {
     let mut server = Peer::server(Options::default());
     let said = server.say(&[r#"["abort",["error","Error","enough"]]"#, r#"["pull",0]"#]);
     assert!(said.is_empty());
-    assert_eq!(
-        server.runner.closed().map(|error| error.message.as_str()),
-        Some("enough")
-    );
+    assert_eq!(server.runner.closed().map(|error| error.message.as_str()), Some("enough"));
     assert_eq!(server.runner.session().table_sizes(), (0, 0));
 }

@@ -20,27 +20,17 @@ impl Random {
 
     fn id(&mut self) -> String {
         let id = self.below(9);
-        if self.below(100) == 0 {
-            format!("-{}", id + 1)
-        } else {
-            id.to_string()
-        }
+        if self.below(100) == 0 { format!("-{}", id + 1) } else { id.to_string() }
     }
 
     fn expr(&mut self, depth: usize) -> String {
         if depth == 0 {
-            return self
-                .pick(&["1", "null", "\"x\"", "{}", "[[]]", "[\"undefined\"]"])
-                .to_owned();
+            return self.pick(&["1", "null", "\"x\"", "{}", "[[]]", "[\"undefined\"]"]).to_owned();
         }
         let inner = depth - 1;
         match self.below(12) {
             0 => format!("[[{},{}]]", self.expr(inner), self.expr(inner)),
-            1 => format!(
-                "{{\"a\":{},\"name\":{}}}",
-                self.expr(inner),
-                self.expr(inner)
-            ),
+            1 => format!("{{\"a\":{},\"name\":{}}}", self.expr(inner), self.expr(inner)),
             2 => format!("[\"export\",-{}]", self.below(6) + 1),
             3 => format!("[\"promise\",-{}]", self.below(200) + 7),
             4 if self.below(20) == 0 => format!("[\"readable\",{}]", self.below(9) + 1),
@@ -110,12 +100,7 @@ fn session() -> Peer {
     for method in ["echo", "makeCounter", "twice", "never", "echo"] {
         server.say(&[&call(method)]);
     }
-    server.say(&[
-        "[\"pipe\"]",
-        "[\"pipe\"]",
-        "[\"push\",[\"promise\",-7]]",
-        "[\"push\",[[1,2]]]",
-    ]);
+    server.say(&["[\"pipe\"]", "[\"pipe\"]", "[\"push\",[\"promise\",-7]]", "[\"push\",[[1,2]]]"]);
     server
 }
 
@@ -135,8 +120,5 @@ fn a_hundred_thousand_random_messages_break_nothing_but_their_session() {
             (sessions, length) = (sessions + 1, 0);
         }
     }
-    assert!(
-        sessions > 100 && longest > 50,
-        "{sessions} sessions, the longest of {longest}"
-    );
+    assert!(sessions > 100 && longest > 50, "{sessions} sessions, the longest of {longest}");
 }

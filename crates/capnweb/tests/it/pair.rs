@@ -34,11 +34,7 @@ fn typed_calls_are_pipelined() {
 fn an_object_lives_until_its_last_stub_is_dropped() {
     let (mut pair, main) = Pair::new(Options::default());
     let counter = pair.wait(main.call(MAKE_COUNTER, (10.0,))).expect("made");
-    assert_eq!(
-        pair.wait(counter.call(INCREMENT, (Some(5.0),)))
-            .expect("counted"),
-        15.0
-    );
+    assert_eq!(pair.wait(counter.call(INCREMENT, (Some(5.0),))).expect("counted"), 15.0);
     assert_eq!(pair.wait(counter.get(VALUE)).expect("read"), 15.0);
     assert_eq!(pair.wait(main.call(DISPOSED, ())).expect("asked"), 0);
 
@@ -73,9 +69,7 @@ fn callbacks_run_on_the_side_that_made_them() {
         async move { Ok(format!("{text}!")) }
     });
 
-    let got = pair
-        .wait(main.call(WITH_CALLBACK, (callback,)))
-        .expect("called back");
+    let got = pair.wait(main.call(WITH_CALLBACK, (callback,))).expect("called back");
 
     assert_eq!(got.field("got").and_then(Value::as_str), Some("tick!"));
     assert_eq!(count.load(Ordering::Relaxed), 1);
@@ -84,13 +78,8 @@ fn callbacks_run_on_the_side_that_made_them() {
 #[test]
 fn errors_arrive_with_their_code() {
     let (mut pair, main) = Pair::new(Options::default());
-    let error = pair
-        .wait(main.call(FAIL_WITH_PROPS, ()))
-        .expect_err("fails");
-    assert_eq!(
-        (error.name.as_str(), error.code()),
-        ("RangeError", Some("E_RANGE"))
-    );
+    let error = pair.wait(main.call(FAIL_WITH_PROPS, ())).expect_err("fails");
+    assert_eq!((error.name.as_str(), error.code()), ("RangeError", Some("E_RANGE")));
 }
 
 #[test]
@@ -100,36 +89,21 @@ fn a_stub_handed_back_is_the_object_itself() {
     let increment = Method::<(capnweb::session::Stub, Option<f64>), f64>::new("incrementCounter");
     let counted = main.call(increment, (counter.clone(), Some(2.0)));
     assert_eq!(pair.wait(counted).expect("counted"), 3.0);
-    assert!(
-        pair.log
-            .iter()
-            .any(|text| text.contains(r#"[["import",-1],2]"#)),
-        "{:#?}",
-        pair.log
-    );
+    assert!(pair.log.iter().any(|text| text.contains(r#"[["import",-1],2]"#)), "{:#?}", pair.log);
 }
 
 #[test]
 fn a_map_runs_where_its_input_is() {
     let (mut pair, main) = Pair::new(Options::default());
-    let element = Expr::Pipeline(Box::new(RefExpr {
-        id: 0,
-        path: None,
-        args: None,
-    }));
+    let element = Expr::Pipeline(Box::new(RefExpr { id: 0, path: None, args: None }));
     let name = Expr::Pipeline(Box::new(RefExpr {
         id: -1,
         path: Some(vec![Key::Name("name".to_owned())]),
         args: Some(vec![element]),
     }));
-    let mapping = Mapping {
-        captures: vec![main.clone()],
-        instructions: vec![name],
-    };
+    let mapping = Mapping { captures: vec![main.clone()], instructions: vec![name] };
 
-    let names = pair
-        .wait(main.call(IDS, ()).map::<String>(mapping))
-        .expect("mapped");
+    let names = pair.wait(main.call(IDS, ()).map::<String>(mapping)).expect("mapped");
 
     assert_eq!(names, ["n1", "n2", "n3"]);
 }
@@ -140,32 +114,19 @@ fn streams_flow_both_ways() {
     let (mut writable, readable) = stream();
     let consumed = main.call(CONSUME, (readable,)).into_future();
     for number in 0..40 {
-        pair.wait(writable.write(Value::Number(f64::from(number))))
-            .expect("written");
+        pair.wait(writable.write(Value::Number(f64::from(number)))).expect("written");
     }
     pair.wait(writable.close()).expect("closed");
     assert_eq!(pair.wait(consumed).expect("consumed").len(), 40);
 
     let mut readable = pair.wait(main.call(READABLE, ())).expect("a stream");
-    assert_eq!(
-        pair.wait(readable.read())
-            .expect("one")
-            .expect("chunk")
-            .as_str(),
-        Some("a")
-    );
+    assert_eq!(pair.wait(readable.read()).expect("one").expect("chunk").as_str(), Some("a"));
     assert!(pair.wait(readable.read()).is_some());
     assert!(pair.wait(readable.read()).is_none());
 
     let (writable, mut readable) = stream();
     let written = main.call(WRITE_TO, (writable,)).into_future();
-    assert_eq!(
-        pair.wait(readable.read())
-            .expect("one")
-            .expect("chunk")
-            .as_str(),
-        Some("q")
-    );
+    assert_eq!(pair.wait(readable.read()).expect("one").expect("chunk").as_str(), Some("q"));
     assert!(pair.wait(readable.read()).is_some());
     assert!(pair.wait(readable.read()).is_none());
     assert_eq!(pair.wait(written).expect("written"), "written");
@@ -189,15 +150,8 @@ fn a_slow_reader_holds_the_writer_back() {
         writable.write_now(Value::String("x".repeat(100))).ok();
     }
     pair.carry();
-    let writes = pair
-        .log
-        .iter()
-        .filter(|text| text.contains("\"write\""))
-        .count();
-    assert!(
-        writes <= 10,
-        "{writes} chunks were sent into a window of 1000 bytes"
-    );
+    let writes = pair.log.iter().filter(|text| text.contains("\"write\"")).count();
+    assert!(writes <= 10, "{writes} chunks were sent into a window of 1000 bytes");
 }
 
 #[test]
@@ -217,10 +171,7 @@ fn a_session_that_is_dropped_fails_what_waits() {
     pair.carry();
     let other = std::mem::replace(&mut pair, Pair::new(Options::default()).0);
     drop(other);
-    assert_eq!(
-        pair.wait(waiting).expect_err("dropped").code(),
-        Some("disconnected")
-    );
+    assert_eq!(pair.wait(waiting).expect_err("dropped").code(), Some("disconnected"));
 }
 
 #[test]
@@ -234,9 +185,7 @@ fn a_disconnect_fails_what_waits_and_disposes_of_what_was_exported() {
     pair.server.runner.session().close(&gone);
 
     assert_eq!(pair.wait(waiting).expect_err("gone").message, gone.message);
-    let later = pair
-        .wait(counter.call(INCREMENT, (None::<f64>,)))
-        .expect_err("gone");
+    let later = pair.wait(counter.call(INCREMENT, (None::<f64>,))).expect_err("gone");
     assert_eq!(later.message, gone.message);
     assert_eq!(pair.server.runner.session().table_sizes(), (0, 0));
 }
@@ -250,19 +199,11 @@ fn values_come_back_as_they_went() {
         ("d", Value::Date(None)),
         ("nan", Value::Number(f64::NAN)),
         ("b", Value::Bytes(vec![1, 2, 255].into())),
-        (
-            "big",
-            Value::BigInt("-12345678901234567890".parse().expect("a bigint")),
-        ),
-        (
-            "list",
-            Value::Array(vec![Value::Array(Vec::new()), Value::Bool(true)]),
-        ),
+        ("big", Value::BigInt("-12345678901234567890".parse().expect("a bigint"))),
+        ("list", Value::Array(vec![Value::Array(Vec::new()), Value::Bool(true)])),
         ("blob", Value::Blob("a/b".to_owned(), vec![7; 100_000])),
     ]);
-    let back = pair
-        .wait(main.call(ECHO, (value.clone(),)))
-        .expect("echoed");
+    let back = pair.wait(main.call(ECHO, (value.clone(),))).expect("echoed");
     assert_eq!(format!("{back:?}"), format!("{value:?}"));
 }
 
@@ -270,15 +211,9 @@ fn values_come_back_as_they_went() {
 fn a_stub_of_one_session_can_be_called_through_another() {
     let (mut far, far_main) = Pair::new(Options::default());
     let (mut near, near_main) = Pair::new(Options::default());
-    let counter = far
-        .wait(far_main.call(service::MAKE_COUNTER, (5.0,)))
-        .expect("made");
+    let counter = far.wait(far_main.call(service::MAKE_COUNTER, (5.0,))).expect("made");
     let increment = Method::<(capnweb::session::Stub, Option<f64>), f64>::new("incrementCounter");
-    let mut counted = std::pin::pin!(
-        near_main
-            .call(increment, (counter, Some(1.0)))
-            .into_future()
-    );
+    let mut counted = std::pin::pin!(near_main.call(increment, (counter, Some(1.0))).into_future());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     for _ in 0..100 {
         near.carry();

@@ -52,17 +52,11 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(options: Options) -> (Self, Stub) {
-        let mut client = Peer {
-            runner: Runner::new(None, options.clone()),
-        };
+        let mut client = Peer { runner: Runner::new(None, options.clone()) };
         let main = client.runner.main();
         let server = Peer::server(options);
         let log = Vec::new();
-        let pair = Self {
-            client,
-            server,
-            log,
-        };
+        let pair = Self { client, server, log };
         (pair, main)
     }
 
@@ -72,13 +66,9 @@ impl Pair {
         loop {
             let mut texts = self.client.heard();
             let said = texts.len();
-            texts
-                .iter()
-                .for_each(|text| self.server.runner.receive(text));
+            texts.iter().for_each(|text| self.server.runner.receive(text));
             let answers = self.server.heard();
-            answers
-                .iter()
-                .for_each(|text| self.client.runner.receive(text));
+            answers.iter().for_each(|text| self.client.runner.receive(text));
             texts.extend(answers);
             self.client.poll();
             any |= !texts.is_empty();

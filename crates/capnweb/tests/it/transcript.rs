@@ -26,21 +26,13 @@ fn pipelined_calls_need_no_pull_in_between() {
 #[test]
 fn a_callback_is_called_and_given_back() {
     let mut server = Peer::server(Options::default());
-    let said = server.say(&[
-        r#"["push",["pipeline",0,["withCallback"],[["export",-1]]]]"#,
-        r#"["pull",1]"#,
-    ]);
-    assert_eq!(
-        said,
-        [r#"["push",["pipeline",-1,[],["tick"]]]"#, r#"["pull",1]"#]
-    );
+    let said = server
+        .say(&[r#"["push",["pipeline",0,["withCallback"],[["export",-1]]]]"#, r#"["pull",1]"#]);
+    assert_eq!(said, [r#"["push",["pipeline",-1,[],["tick"]]]"#, r#"["pull",1]"#]);
     let mut said = server.say(&[r#"["resolve",1,"tick!"]"#]);
     said.sort();
-    let expected = [
-        r#"["release",-1,1]"#,
-        r#"["release",1,1]"#,
-        r#"["resolve",1,{"got":"tick!"}]"#,
-    ];
+    let expected =
+        [r#"["release",-1,1]"#, r#"["release",1,1]"#, r#"["resolve",1,{"got":"tick!"}]"#];
     assert_eq!(said, expected);
 }
 
@@ -213,10 +205,7 @@ fn a_stream_of_the_peer_is_read_and_answered_chunk_by_chunk() {
 #[test]
 fn a_stream_of_ours_is_sent_and_released() {
     let mut server = Peer::server(Options::default());
-    let said = server.say(&[
-        r#"["push",["pipeline",0,["readable"],[]]]"#,
-        r#"["pull",1]"#,
-    ]);
+    let said = server.say(&[r#"["push",["pipeline",0,["readable"],[]]]"#, r#"["pull",1]"#]);
     let expected = [
         r#"["pipe"]"#,
         r#"["resolve",1,["readable",1]]"#,
@@ -236,10 +225,8 @@ fn a_stream_of_ours_is_sent_and_released() {
 #[test]
 fn a_stream_of_the_peer_is_written_to() {
     let mut server = Peer::server(Options::default());
-    let said = server.say(&[
-        r#"["push",["pipeline",0,["writeTo"],[["writable",-1]]]]"#,
-        r#"["pull",1]"#,
-    ]);
+    let said =
+        server.say(&[r#"["push",["pipeline",0,["writeTo"],[["writable",-1]]]]"#, r#"["pull",1]"#]);
     let expected = [
         r#"["stream",["pipeline",-1,["write"],["q"]]]"#,
         r#"["stream",["pipeline",-1,["write"],[2]]]"#,
@@ -274,19 +261,13 @@ fn a_blob_is_whole_before_it_is_delivered() {
         r#"["stream",["pipeline",1,["close"],[]]]"#,
     ];
     assert_eq!(said[..2], expected[..2]);
-    assert_eq!(
-        said[2],
-        r#"["stream",["pipeline",1,["write"],[["bytes","aGloaQ"]]]]"#
-    );
+    assert_eq!(said[2], r#"["stream",["pipeline",1,["write"],[["bytes","aGloaQ"]]]]"#);
     assert_eq!(said[3], expected[3]);
 }
 
 #[test]
 fn a_failure_of_ours_tells_only_an_incident() {
-    let options = Options {
-        incident_prefix: "s1-".to_owned(),
-        ..Options::default()
-    };
+    let options = Options { incident_prefix: "s1-".to_owned(), ..Options::default() };
     let mut server = Peer::server(options);
     let said = server.say(&[r#"["push",["pipeline",0,["leak"],[]]]"#, r#"["pull",1]"#]);
     let told = r#"["reject",1,["error","Error","internal error",null,{"code":"internal","incident":"s1-1"}]]"#;

@@ -17,10 +17,7 @@ fn server(change: impl FnOnce(&mut ServerOptions)) -> Server {
 async fn blank_lines_and_carriage_returns_are_nothing() {
     let server = server(|_| {});
     let body = "\r\n[\"push\",[\"pipeline\",0,[\"greet\"],[\"bob\"]]]\r\n\n[\"pull\",1]\n";
-    assert_eq!(
-        serve_batch(&server, body).await,
-        r#"["resolve",1,"hi bob"]"#
-    );
+    assert_eq!(serve_batch(&server, body).await, r#"["resolve",1,"hi bob"]"#);
     assert_eq!(serve_batch(&server, "").await, "");
 }
 
@@ -43,20 +40,15 @@ async fn what_takes_too_long_is_rejected_at_the_deadline() {
 async fn what_waits_for_the_sender_is_refused_at_once() {
     let server = server(|_| {});
     let said = serve_batch(&server, "[\"push\",[\"promise\",-9]]\n[\"pull\",1]");
-    let said = tokio::time::timeout(Duration::from_secs(5), said)
-        .await
-        .expect("at once");
+    let said = tokio::time::timeout(Duration::from_secs(5), said).await.expect("at once");
     assert!(said.contains("\"batch\""), "{said}");
 }
 
 #[tokio::test]
 async fn a_promise_that_the_batch_resolves_itself_is_fine() {
     let server = server(|_| {});
-    let said = serve_batch(
-        &server,
-        "[\"push\",[\"promise\",-9]]\n[\"pull\",1]\n[\"resolve\",-9,7]",
-    )
-    .await;
+    let said =
+        serve_batch(&server, "[\"push\",[\"promise\",-9]]\n[\"pull\",1]\n[\"resolve\",-9,7]").await;
     assert!(said.contains(r#"["resolve",1,7]"#), "{said}");
 }
 
@@ -70,17 +62,10 @@ async fn a_batch_has_so_many_messages_and_no_more() {
 #[tokio::test]
 async fn a_wrong_message_ends_the_answer_with_an_abort() {
     let server = server(|_| {});
-    let said = serve_batch(
-        &server,
-        "[\"push\",1]\n[\"pull\",1]\nnonsense\n[\"push\",2]",
-    )
-    .await;
+    let said = serve_batch(&server, "[\"push\",1]\n[\"pull\",1]\nnonsense\n[\"push\",2]").await;
     let lines: Vec<_> = said.lines().collect();
     assert_eq!(lines[0], r#"["resolve",1,1]"#);
-    assert!(
-        lines[1].starts_with(r#"["abort",["error","Error","bad RPC message"#),
-        "{said}"
-    );
+    assert!(lines[1].starts_with(r#"["abort",["error","Error","bad RPC message"#), "{said}");
     assert!(lines[1].contains(r#"{"code":"protocol"}"#), "{said}");
     assert_eq!(lines.len(), 2);
 }
@@ -90,16 +75,11 @@ async fn incidents_reach_the_owner_and_are_numbered_per_session() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let list = Arc::clone(&seen);
     let server = server(|_| {}).on_incident(move |incident| {
-        list.lock()
-            .expect("unpoisoned")
-            .push(format!("{} {}", incident.id, incident.error));
+        list.lock().expect("unpoisoned").push(format!("{} {}", incident.id, incident.error));
     });
     for _ in 0..2 {
-        let said = serve_batch(
-            &server,
-            "[\"push\",[\"pipeline\",0,[\"leak\"],[]]]\n[\"pull\",1]",
-        )
-        .await;
+        let said =
+            serve_batch(&server, "[\"push\",[\"pipeline\",0,[\"leak\"],[]]]\n[\"pull\",1]").await;
         assert!(!said.contains("hunter2"), "{said}");
     }
     let seen = seen.lock().expect("unpoisoned").clone();

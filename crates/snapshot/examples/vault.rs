@@ -1,0 +1,182 @@
+//! A program under test: it captures and restores, prints what was acknowledged, and may die anywhere.
+//!
+//! `vault DIR load SEED COUNT` edits `DIR/work`, captures, and prints `ack ID TREE` for each capture.
+//! `vault DIR swing SEED COUNT` restores the worktree to its first capture and back again, and prints
+//! `done` for each. `vault DIR churn SEED COUNT` captures for a group that stays and one that goes, and
+//! collects and merges in between; only captures that stay are acknowledged. `vault DIR time` prints how long captures of `DIR/work` take.
+
+use std::io::Write;
+use std::path::Path;
+
+use turnstone_core::time::Millis;
+use turnstone_snapshot::{Group, RootPolicy, Selection, Shadow, Worktree};
+use turnstone_testkit::fixture::Rng;
+
+type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+const NOW: Millis = Millis(1_794_728_448_904);
+
+fn main() -> std::process::ExitCode {
+    match run() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            drop(writeln!(std::io::stderr(), "error: {error}"));
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Fallible {
+    // As after kill -9: no destructor tidies up.
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        usual(info);
+        std::process::abort();
+    }));
+    let scenario = fail::FailScenario::setup();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let dir = Path::new(*words.first().ok_or("usage: vault DIR COMMAND …")?);
+    let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default())?;
+    let shadow = Shadow::open(&dir.join("store"), worktree, Selection::default())?;
+    match words[1..] {
+        ["load", seed, count] => load(&shadow, dir, seed.parse()?, count.parse()?)?,
+        ["swing", seed, count] => swing(&shadow, dir, seed.parse()?, count.parse()?)?,
+        ["churn", seed, count] => churn(&shadow, dir, seed.parse()?, count.parse()?)?,
+        ["time"] => time(&shadow, dir)?,
+        _ => return Err("unknown command".into()),
+    }
+    scenario.teardown();
+    Ok(())
+}
+
+/// One line in one write, so that a reader never sees half of an acknowledgement.
+fn say(line: &str) -> Fallible {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("{line}\n").as_bytes())?;
+    Ok(out.flush()?)
+}
+
+fn edit(dir: &Path, rng: &mut Rng) -> Fallible {
+    for _ in 0..rng.within(1..=4) {
+        let name = format!("work/d{}/f{}", rng.below(4), rng.below(6));
+        let path = dir.join(name);
+        fs_err::create_dir_all(path.parent().ok_or("no parent")?)?;
+        match rng.below(4) {
+            0 => drop(fs_err::remove_file(path)),
+            _ => fs_err::write(path, format!("{}\n", rng.below(u64::MAX)).repeat(40))?,
+        }
+    }
+    Ok(())
+}
+
+fn load(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
+    let mut rng = Rng::new(seed);
+    for _ in 0..count {
+        edit(dir, &mut rng)?;
+        let group = Group::new(&format!("group {}", rng.below(3)));
+        let capture = shadow.capture(&group, NOW)?.capture;
+        say(&format!("ack {} {}", capture.id, capture.tree))?;
+    }
+    Ok(())
+}
+
+fn churn(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
+    let mut rng = Rng::new(seed);
+    let (stays, goes) = (Group::new("stays"), Group::new("goes"));
+    let live = [stays.clone()].into();
+    for round in 0..count {
+        edit(dir, &mut rng)?;
+        shadow.capture(&goes, NOW)?;
+        edit(dir, &mut rng)?;
+        let capture = shadow.capture(&stays, NOW)?.capture;
+        say(&format!("ack {} {}", capture.id, capture.tree))?;
+        match round % 3 {
+            0 => drop(shadow.gc(&live, NOW.plus(7_200_000), false)?),
+            1 => shadow.merge_packs()?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn swing(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
+    shadow.resume()?;
+    let group = Group::new("swing");
+    let mut rng = Rng::new(seed);
+    let first = match shadow.list_captures(&group)?.last() {
+        Some(id) => shadow.get_capture(id)?,
+        None => shadow.capture(&group, NOW)?.capture,
+    };
+    say("open")?;
+    for _ in 0..count {
+        edit(dir, &mut rng)?;
+        let now = shadow.capture(&group, NOW)?.capture;
+        say(&format!("ack {} {}", now.id, now.tree))?;
+        let plan = shadow.plan_restore(&first, &now, None, false)?;
+        shadow.apply(&plan, &Group::new("guard"), NOW)?;
+        say("done")?;
+        shadow.apply(&shadow.plan(&plan.inverse())?, &Group::new("guard"), NOW)?;
+        say("done")?;
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn time(shadow: &Shadow, dir: &Path) -> Fallible {
+    let group = Group::new("time");
+    let timed = |what: &str| -> Fallible {
+        let started = std::time::Instant::now();
+        let captured = shadow.capture(&group, NOW)?;
+        let took = started.elapsed().as_secs_f64() * 1000.0;
+        say(&format!(
+            "{what}: {took:.1} ms, {} files, {} changed",
+            captured.files, captured.changed
+        ))
+    };
+    timed("first")?;
+    for _ in 0..5 {
+        timed("unchanged")?;
+    }
+    for round in 0..5 {
+        fs_err::write(dir.join("work/one-changed"), format!("{round}"))?;
+        timed("one changed")?;
+    }
+    for round in 0..5 {
+        let path = "one-changed".parse()?;
+        fs_err::write(dir.join("work/one-changed"), format!("named {round}"))?;
+        let started = std::time::Instant::now();
+        shadow.capture_named(&group, &[path].into(), false, NOW)?;
+        say(&format!("named: {:.2} ms", started.elapsed().as_secs_f64() * 1000.0))?;
+    }
+    revert(shadow, dir)
+}
+
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn revert(shadow: &Shadow, dir: &Path) -> Fallible {
+    let group = Group::new("time");
+    fs_err::create_dir_all(dir.join("work/hundred"))?;
+    let write = |text: &str| -> Fallible {
+        for index in 0..100 {
+            fs_err::write(dir.join(format!("work/hundred/{index}")), format!("{text} {index}\n"))?;
+        }
+        Ok(())
+    };
+    write("old")?;
+    let target = shadow.capture(&group, NOW)?.capture;
+    write("new")?;
+    let now = shadow.capture(&group, NOW)?.capture;
+    let started = std::time::Instant::now();
+    let diff = shadow.diff(&target, &now, &turnstone_snapshot::DiffOptions::default())?;
+    say(&format!("diff of {}: {:.1} ms", diff.files.len(), ms(started)))?;
+    let started = std::time::Instant::now();
+    let plan = shadow.plan_restore(&target, &now, None, false)?;
+    say(&format!("plan of {}: {:.1} ms", plan.steps.len(), ms(started)))?;
+    let started = std::time::Instant::now();
+    shadow.apply(&plan, &group, NOW)?;
+    say(&format!("apply: {:.1} ms", ms(started)))
+}
+
+fn ms(started: std::time::Instant) -> f64 {
+    started.elapsed().as_secs_f64() * 1000.0
+}

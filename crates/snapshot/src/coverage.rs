@@ -1,0 +1,157 @@
+//! Coverage: what a capture did not take, why, and what git's trees cannot say of what it took.
+
+use serde::{Deserialize, Serialize};
+
+use crate::path::RelPath;
+
+/// Why a path is not in a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// An ignore rule names it; a directory stands for everything below.
+    Ignored,
+    /// A generated directory outside of any repository; it stands for everything below.
+    Generated,
+    /// It has more bytes than the limit.
+    TooLarge,
+    /// It may not be read.
+    Unreadable,
+    /// A pipe, a socket or a device.
+    Special,
+    /// It changed each time it was read.
+    Changing,
+    /// It is Turnstone's own data.
+    OwnData,
+    /// It can only be reached through a link.
+    BehindLink,
+    /// The capture looked at other paths only.
+    NotNamed,
+    /// Its present bytes could not be kept before they were to be overwritten.
+    NoGuard,
+}
+
+/// What a capture looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// The whole worktree.
+    #[default]
+    Whole,
+    /// The named paths only.
+    Named,
+}
+
+/// The permission bits of captured files: the two usual ones, and who differs (R18).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Permissions {
+    /// Bits of most files that may not be run.
+    pub file: u32,
+    /// Bits of most files that may be run.
+    pub exec: u32,
+    /// The others, sorted by path.
+    pub other: Vec<(RelPath, u32)>,
+}
+
+/// What a capture covers. Equal facts give equal bytes, so an unchanged coverage is stored once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// What it looked at.
+    pub scope: Scope,
+    /// What it did not take, sorted by path; a directory stands for everything below.
+    pub skipped: Vec<(RelPath, Reason)>,
+    /// Forced and named paths that were looked for and were not there, sorted.
+    pub absent: Vec<RelPath>,
+    /// Repositories inside, taken as content by their own rules, sorted.
+    pub nested: Vec<RelPath>,
+    /// How many names were passed over because they are a git directory's where case does not matter.
+    pub reserved: usize,
+    /// Permission bits.
+    pub permissions: Permissions,
+}
+
+impl Coverage {
+    /// Why `path` is not covered; nothing if it is, and its absence from the tree is an absence.
+    #[must_use]
+    pub fn find_reason(&self, path: &RelPath) -> Option<Reason> {
+        if self.absent.binary_search(path).is_ok() {
+            return None;
+        }
+        let exact = |path: &RelPath| {
+            let index = self.skipped.binary_search_by(|(skipped, _)| skipped.cmp(path)).ok()?;
+            Some(self.skipped[index].1)
+        };
+        let found = exact(path).or_else(|| path.ancestors().find_map(|above| exact(&above)));
+        found.or_else(|| (self.scope == Scope::Named).then_some(Reason::NotNamed))
+    }
+
+    /// The permission bits of a captured file.
+    #[must_use]
+    pub fn permission(&self, path: &RelPath, executable: bool) -> u32 {
+        let Permissions { file, exec, other } = &self.permissions;
+        let usual = if executable { *exec } else { *file };
+        let found = other.binary_search_by(|(other, _)| other.cmp(path));
+        found.map_or(usual, |index| other[index].1)
+    }
+
+    /// How many paths were skipped for `reason`.
+    #[must_use]
+    pub fn count(&self, reason: Reason) -> usize {
+        self.skipped.iter().filter(|(_, found)| *found == reason).count()
+    }
+}
+
+impl Default for Permissions {
+    fn default() -> Self {
+        Self { file: 0o644, exec: 0o755, other: Vec::new() }
+    }
+}
+
+impl Permissions {
+    /// Finds the usual bits and lists the rest; `files` is sorted by path.
+    pub(crate) fn gather<'a>(files: impl Iterator<Item = (&'a RelPath, u32)> + Clone) -> Self {
+        let usual = |executable: bool, default: u32| {
+            let mut counts = std::collections::BTreeMap::<u32, usize>::new();
+            for (_, perm) in files.clone().filter(|(_, perm)| (perm & 0o100 != 0) == executable) {
+                *counts.entry(perm).or_default() += 1;
+            }
+            counts.into_iter().max_by_key(|(_, count)| *count).map_or(default, |(perm, _)| perm)
+        };
+        let (file, exec) = (usual(false, 0o644), usual(true, 0o755));
+        let other = files.filter(|(_, perm)| *perm != if perm & 0o100 != 0 { exec } else { file });
+        Self { file, exec, other: other.map(|(path, perm)| (path.clone(), perm)).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> RelPath {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_path_below_a_skipped_directory_is_uncovered_not_absent_r1() {
+        let coverage = Coverage {
+            skipped: vec![(path("a.log"), Reason::Ignored), (path("target"), Reason::Generated)],
+            absent: vec![path("target/looked-for")],
+            ..Coverage::default()
+        };
+
+        assert_eq!(coverage.find_reason(&path("target/x/y")), Some(Reason::Generated));
+        assert_eq!(coverage.find_reason(&path("a.log")), Some(Reason::Ignored));
+        assert_eq!(coverage.find_reason(&path("target/looked-for")), None);
+        assert_eq!(coverage.find_reason(&path("targets")), None);
+    }
+
+    #[test]
+    fn only_unusual_permission_bits_are_listed_r18() {
+        let files = [("a", 0o664), ("b", 0o600), ("c", 0o664), ("d", 0o775)];
+        let files: Vec<_> = files.into_iter().map(|(text, perm)| (path(text), perm)).collect();
+
+        let permissions = Permissions::gather(files.iter().map(|(path, perm)| (path, *perm)));
+
+        assert_eq!((permissions.file, permissions.exec), (0o664, 0o775));
+        assert_eq!(permissions.other, [(path("b"), 0o600)]);
+    }
+}

@@ -1,0 +1,173 @@
+//! One file's change as a unified patch.
+
+use std::ops::Range;
+
+use gix::diff::blob::{Algorithm, InternedInput, diff_with_slider_heuristics, sources};
+
+use super::DiffOptions;
+use super::quote::quote;
+use crate::object::{Leaf, LeafMode};
+use crate::path::RelPath;
+
+/// Bytes looked at to tell a binary file, as git does.
+const SNIFFED: usize = 8000;
+
+/// A change as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Patch {
+    /// A patch that `git apply` takes.
+    Text(Vec<u8>),
+    /// One of the sides is no text.
+    Binary,
+    /// The files, or the patch, have more bytes than was asked for.
+    TooLarge,
+}
+
+type Side<'a> = Option<(Leaf, &'a [u8])>;
+
+/// Makes the patch and counts lines: added, then deleted.
+pub(super) fn make(
+    path: &RelPath,
+    before: Side<'_>,
+    after: Side<'_>,
+    options: &DiffOptions,
+) -> (Patch, usize, usize) {
+    let (old, new) = (bytes(before), bytes(after));
+    if is_binary(old) || is_binary(new) {
+        return (Patch::Binary, 0, 0);
+    }
+    if old.len().max(new.len()) > options.max_file_bytes {
+        return (Patch::TooLarge, 0, 0);
+    }
+    let is_link = |side: Side<'_>| side.is_some_and(|(leaf, _)| leaf.mode == LeafMode::Link);
+    let mut text = Vec::new();
+    let (additions, deletions) =
+        if before.is_some() && after.is_some() && is_link(before) != is_link(after) {
+            // git cannot say it in one: a file that goes and a link that comes, or the reverse.
+            let (_, gone) = section(&mut text, path, before, None, options);
+            let (come, _) = section(&mut text, path, None, after, options);
+            (come, gone)
+        } else {
+            section(&mut text, path, before, after, options)
+        };
+    let too_large = text.len() > options.max_patch_bytes;
+    (if too_large { Patch::TooLarge } else { Patch::Text(text) }, additions, deletions)
+}
+
+fn bytes<'a>(side: Side<'a>) -> &'a [u8] {
+    side.map_or(&[], |(_, bytes)| bytes)
+}
+
+/// Tells whether bytes are no text.
+fn is_binary(bytes: &[u8]) -> bool {
+    bytes.iter().take(SNIFFED).any(|byte| *byte == 0)
+}
+
+/// Writes header and hunks of one file.
+fn section(
+    out: &mut Vec<u8>,
+    path: &RelPath,
+    before: Side<'_>,
+    after: Side<'_>,
+    options: &DiffOptions,
+) -> (usize, usize) {
+    let (a, b) = (quote("a/", path.as_bytes()), quote("b/", path.as_bytes()));
+    out.extend_from_slice(&[b"diff --git ", &a[..], b" ", &b, b"\n"].concat());
+    let mode = |side: Side<'_>| side.map(|(leaf, _)| leaf.mode.octal());
+    match (mode(before), mode(after)) {
+        (None, Some(mode)) => put(out, &format!("new file mode {mode}\n")),
+        (Some(mode), None) => put(out, &format!("deleted file mode {mode}\n")),
+        (Some(old), Some(new)) if old != new => {
+            put(out, &format!("old mode {old}\nnew mode {new}\n"));
+        }
+        _ => {}
+    }
+    let (old, new) = (bytes(before), bytes(after));
+    if old == new {
+        return (0, 0);
+    }
+    let null = || "0".repeat(40);
+    let name = |side: Side<'_>| side.map_or_else(null, |(leaf, _)| leaf.blob.to_string());
+    put(out, &format!("index {}..{}", name(before), name(after)));
+    if let (Some(old), Some(new)) = (mode(before), mode(after))
+        && old == new
+    {
+        put(out, &format!(" {old}"));
+    }
+    put(out, "\n");
+    file_line(out, "--- ", before.is_some().then_some(&a));
+    file_line(out, "+++ ", after.is_some().then_some(&b));
+    hunks(out, old, new, options.context)
+}
+
+fn put(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn file_line(out: &mut Vec<u8>, sign: &str, name: Option<&Vec<u8>>) {
+    put(out, sign);
+    match name {
+        Some(name) => {
+            out.extend_from_slice(name);
+            // Without it a reader could take what follows a blank for a date.
+            if name.contains(&b' ') && name[0] != b'"' {
+                out.push(b'\t');
+            }
+        }
+        None => put(out, "/dev/null"),
+    }
+    put(out, "\n");
+}
+
+/// Writes the hunks; returns how many lines were added and deleted.
+fn hunks(out: &mut Vec<u8>, old: &[u8], new: &[u8], context: usize) -> (usize, usize) {
+    let input = InternedInput::new(sources::byte_lines(old), sources::byte_lines(new));
+    let diff = diff_with_slider_heuristics(Algorithm::Histogram, &input);
+    let changes: Vec<(Range<usize>, Range<usize>)> =
+        diff.hunks().map(|hunk| (wide(hunk.before), wide(hunk.after))).collect();
+    let line = |tokens: &[gix::diff::blob::Token], index: usize| input.interner[tokens[index]];
+    let mut rest = &changes[..];
+    while !rest.is_empty() {
+        let near =
+            |pair: &[(Range<usize>, Range<usize>)]| pair[1].0.start - pair[0].0.end <= 2 * context;
+        let count = 1 + rest.windows(2).take_while(|pair| near(pair)).count();
+        let (group, after) = rest.split_at(count);
+        rest = after;
+        let (first, last) = (&group[0], &group[count - 1]);
+        let lead = context.min(first.0.start);
+        let trail = context.min(input.before.len() - last.0.end);
+        let olds = first.0.start - lead..last.0.end + trail;
+        let news = first.1.start - lead..last.1.end + trail;
+        put(out, &format!("@@ -{} +{} @@\n", span(&olds), span(&news)));
+        let mut at = olds.start;
+        for (gone, come) in group {
+            (at..gone.start).for_each(|index| write(out, b' ', line(&input.before, index)));
+            gone.clone().for_each(|index| write(out, b'-', line(&input.before, index)));
+            come.clone().for_each(|index| write(out, b'+', line(&input.after, index)));
+            at = gone.end;
+        }
+        (at..olds.end).for_each(|index| write(out, b' ', line(&input.before, index)));
+    }
+    (diff.count_additions() as usize, diff.count_removals() as usize)
+}
+
+fn wide(range: Range<u32>) -> Range<usize> {
+    range.start as usize..range.end as usize
+}
+
+/// A range as patches count it: from one, and an empty one from the line before it.
+fn span(range: &Range<usize>) -> String {
+    match range.len() {
+        0 => format!("{},0", range.start),
+        1 => format!("{}", range.start + 1),
+        count => format!("{},{count}", range.start + 1),
+    }
+}
+
+fn write(out: &mut Vec<u8>, sign: u8, line: &[u8]) {
+    out.push(sign);
+    out.extend_from_slice(line);
+    if line.last() != Some(&b'\n') {
+        put(out, "\n\\ No newline at end of file\n");
+    }
+}

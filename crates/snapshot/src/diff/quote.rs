@@ -1,0 +1,38 @@
+//! Names in patches, as git writes and reads them.
+
+/// Writes a name; in quotes and escaped if a line of text could not hold it.
+pub(super) fn quote(prefix: &str, path: &[u8]) -> Vec<u8> {
+    let plain = |byte: &u8| matches!(byte, 0x20..=0x7e) && !matches!(byte, b'"' | b'\\');
+    let mut out = Vec::with_capacity(path.len() + 4);
+    if path.iter().all(plain) {
+        out.extend_from_slice(prefix.as_bytes());
+        out.extend_from_slice(path);
+        return out;
+    }
+    out.push(b'"');
+    out.extend_from_slice(prefix.as_bytes());
+    for byte in path {
+        match byte {
+            b'\t' => out.extend_from_slice(b"\\t"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
+            _ if plain(byte) => out.push(*byte),
+            _ => out.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
+        }
+    }
+    out.push(b'"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quote;
+
+    #[test]
+    fn names_are_quoted_as_git_quotes_them_w4() {
+        assert_eq!(quote("a/", b"x y"), b"a/x y");
+        assert_eq!(quote("a/", b"t\t\"\\"), b"\"a/t\\t\\\"\\\\\"");
+        assert_eq!(quote("b/", "ж".as_bytes()), b"\"b/\\320\\266\"");
+    }
+}

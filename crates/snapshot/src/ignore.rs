@@ -1,0 +1,76 @@
+//! Ignore rules: the patterns that apply in a directory, innermost first (R7).
+//!
+//! Patterns are gitoxide's, so they mean what they mean to git. A repository's rules end at its
+//! border: a nested one starts with a chain of its own.
+
+use std::sync::Arc;
+
+use gix::bstr::ByteSlice;
+use gix::glob::pattern::Case;
+use gix::glob::search::pattern::List;
+use gix::ignore::search::{Ignore, pattern_matching_relative_path};
+
+/// A chain of pattern lists; cloning it is cheap.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rules(Option<Arc<Node>>);
+
+#[derive(Debug)]
+struct Node {
+    list: List<Ignore>,
+    /// Bytes of a path, from the root of the worktree, that lead to where the patterns apply.
+    prefix: usize,
+    above: Option<Arc<Node>>,
+}
+
+impl Rules {
+    /// Adds patterns that win over those before; `folder` is the path they are relative to.
+    pub(crate) fn with(&self, patterns: &[u8], folder: &[u8]) -> Self {
+        let parse = Ignore { support_precious: false };
+        let Ok(list) = List::from_bytes(patterns, "rules".into(), None, parse) else {
+            return self.clone();
+        };
+        if list.patterns.is_empty() {
+            return self.clone();
+        }
+        let prefix = if folder.is_empty() { 0 } else { folder.len() + 1 };
+        Self(Some(Arc::new(Node { list, prefix, above: self.0.clone() })))
+    }
+
+    /// Tells whether the rules hide `path`, given from the root of the worktree.
+    pub(crate) fn hide(&self, path: &[u8], is_dir: bool) -> bool {
+        let mut node = self.0.as_ref();
+        while let Some(Node { list, prefix, above }) = node.map(Arc::as_ref) {
+            let relative = path.get(*prefix..).unwrap_or_default().as_bstr();
+            let name = relative.rfind_byte(b'/').map(|slash| slash + 1);
+            let is_dir = Some(is_dir);
+            let found =
+                pattern_matching_relative_path(list, relative, name, is_dir, Case::Sensitive);
+            if let Some(found) = found {
+                return !found.pattern.is_negative();
+            }
+            node = above.as_ref();
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_rule_decides() {
+        let rules = Rules::default().with(b"*.log\n/build\ndocs/\n", b"");
+        let inner = rules.with(b"!keep.log\n/x\n", b"sub");
+
+        assert!(rules.hide(b"sub/a.log", false));
+        assert!(inner.hide(b"sub/a.log", false));
+        assert!(!inner.hide(b"sub/keep.log", false));
+        assert!(inner.hide(b"sub/x", false));
+        assert!(!inner.hide(b"sub/y/x", false));
+        assert!(rules.hide(b"build", true));
+        assert!(!rules.hide(b"sub/build", true));
+        assert!(rules.hide(b"sub/docs", true));
+        assert!(!rules.hide(b"sub/docs", false));
+    }
+}

@@ -1,0 +1,257 @@
+//! The bare repository of one worktree: made whole at every open, read by gitoxide.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fail::fail_point;
+use gix::objs::{Exists, Find, Kind};
+use gix::odb::store::init::{Options, Slots};
+
+use super::pack::{self, PackFile, TEMP_PREFIX};
+use super::{Commit, Oid, Packed, TreeEntry, Writer, entries, reference};
+
+/// Packs one process can see at a time; gitoxide fixes the number when it opens.
+const SLOTS: u16 = 4096;
+
+const CONFIG: &str = "\
+[core]
+\trepositoryformatversion = 0
+\tbare = true
+\tlogallrefupdates = false
+[gc]
+\tauto = 0
+";
+
+/// Why objects could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectError {
+    /// The store has no such object.
+    #[error("object {0} is not in the store")]
+    Missing(Oid),
+    /// The object is not what its name says, or not of the kind that was expected.
+    #[error("object {0} cannot be read as what it should be")]
+    Corrupt(Oid),
+    /// The disk said no.
+    #[error("the store could not be read or written")]
+    Io(#[from] io::Error),
+}
+
+/// A store of objects, open.
+pub(crate) struct Repository {
+    git_dir: PathBuf,
+    /// Replaced when packs go, since it remembers where objects were.
+    objects: Mutex<Arc<gix::odb::Store>>,
+}
+
+impl Repository {
+    /// Opens the repository, makes what is missing of it, and sweeps what a crash left.
+    pub(crate) fn open(git_dir: &Path) -> io::Result<Self> {
+        for folder in ["objects/pack", "objects/info", "refs/turnstone", "refs/heads", "info"] {
+            fs_err::create_dir_all(git_dir.join(folder))?;
+        }
+        fs_err::set_permissions(git_dir, PermissionsExt::from_mode(0o700))?;
+        write_once(git_dir, "config", CONFIG)?;
+        if !git_dir.join("HEAD").try_exists()? {
+            sync_folders(git_dir)?;
+        }
+        // A repository is what has a HEAD: written last.
+        write_once(git_dir, "HEAD", "ref: refs/heads/none\n")?;
+        sweep(git_dir)?;
+        sweep(&git_dir.join("objects/pack"))?;
+        sweep(&git_dir.join("refs/turnstone"))?;
+        let objects = Mutex::new(open_objects(git_dir)?);
+        Ok(Self { git_dir: git_dir.to_owned(), objects })
+    }
+
+    fn objects(&self) -> Arc<gix::odb::Store> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Looks at the packs as if for the first time.
+    fn reopen(&self) -> io::Result<()> {
+        let objects = open_objects(&self.git_dir)?;
+        *self.objects.lock().unwrap_or_else(PoisonError::into_inner) = objects;
+        Ok(())
+    }
+
+    pub(crate) fn git_dir(&self) -> &Path {
+        &self.git_dir
+    }
+
+    /// Reads an object; the disk is looked at again before it is called missing (R11).
+    pub(crate) fn read(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
+        let mut data = Vec::new();
+        let found = self.objects().to_cache_arc().try_find(&oid.gix(), &mut data);
+        let found = found.map_err(|error| io::Error::other(error.to_string()))?;
+        let kind = found.map(|object| object.kind).ok_or(ObjectError::Missing(*oid))?;
+        Ok((kind, data))
+    }
+
+    /// Reads an object of one kind and makes sure its bytes are what its name says.
+    pub(crate) fn read_verified(&self, oid: &Oid, kind: Kind) -> Result<Vec<u8>, ObjectError> {
+        let (found, data) = self.read(oid)?;
+        if found != kind || Oid::of(kind, &data)? != *oid {
+            return Err(ObjectError::Corrupt(*oid));
+        }
+        Ok(data)
+    }
+
+    /// Reads the lines of a tree.
+    pub(crate) fn read_tree(&self, oid: &Oid) -> Result<Vec<(Vec<u8>, TreeEntry)>, ObjectError> {
+        match self.read(oid)? {
+            (Kind::Tree, data) => entries(oid, &data),
+            _ => Err(ObjectError::Corrupt(*oid)),
+        }
+    }
+
+    /// Reads a commit.
+    pub(crate) fn read_commit(&self, oid: &Oid) -> Result<Commit, ObjectError> {
+        match self.read(oid)? {
+            (Kind::Commit, data) => Commit::decode(oid, &data),
+            _ => Err(ObjectError::Corrupt(*oid)),
+        }
+    }
+
+    /// A question to be asked many times: which objects are here?
+    ///
+    /// It does not look at the disk again, since this process is the only writer: each miss would
+    /// list the folder of packs.
+    pub(crate) fn known(&self) -> impl Fn(&Oid) -> bool + use<> {
+        let mut handle = self.objects().to_cache_arc();
+        handle.refresh_never();
+        move |oid| handle.exists(&oid.gix())
+    }
+
+    /// Begins a pack.
+    pub(crate) fn writer(&self) -> io::Result<Writer> {
+        Writer::create(&self.git_dir.join("objects/pack"))
+    }
+
+    /// Makes a pack durable and visible to readers; `sample` is an object in it.
+    pub(crate) fn publish(&self, writer: Writer, sample: &Oid) -> io::Result<()> {
+        writer.finish()?;
+        // Finding it makes the shared view of the disk anew.
+        if self.objects().to_cache_arc().exists(&sample.gix()) {
+            return Ok(());
+        }
+        Err(io::Error::other("the pack just written cannot be read"))
+    }
+
+    /// What the reference of a pin group names.
+    pub(crate) fn find_ref(&self, name: &str) -> io::Result<Option<Oid>> {
+        reference::find(&self.git_dir, name)
+    }
+
+    /// Every pin group's reference.
+    pub(crate) fn list_refs(&self) -> io::Result<BTreeMap<String, Oid>> {
+        reference::list(&self.git_dir)
+    }
+
+    /// Forgets references, durably.
+    pub(crate) fn remove_refs(&self, names: &BTreeSet<String>) -> io::Result<()> {
+        reference::remove(&self.git_dir, names)
+    }
+
+    /// The packs, each with its size and its index.
+    pub(crate) fn packs(&self) -> io::Result<Vec<PackFile>> {
+        pack::list(&self.git_dir.join("objects/pack"))
+    }
+
+    /// Replaces `old` packs by one that holds `objects`; none of them is gone before it is durable.
+    pub(crate) fn repack(&self, objects: &BTreeSet<Oid>, old: &[PackFile]) -> io::Result<()> {
+        let mut writer = self.writer()?;
+        for oid in objects {
+            let (kind, data) =
+                self.read(oid).map_err(|error| io::Error::other(error.to_string()))?;
+            let packed = Packed::new(kind, &data)?;
+            if packed.oid != *oid {
+                return Err(io::Error::other(format!("object {oid} is damaged")));
+            }
+            writer.add(&packed)?;
+        }
+        let name = writer.finish()?;
+        fail_point!("snapshot::repacked", |_| Err(io::Error::other("failpoint")));
+        // What git itself may have written about packs and commits that are about to go.
+        for name in ["pack/multi-pack-index", "info/commit-graph"] {
+            remove_file(&self.git_dir.join("objects").join(name))?;
+        }
+        for pack in old.iter().filter(|pack| Some(&pack.stem) != name.as_ref()) {
+            pack.remove()?;
+            fail_point!("snapshot::pack_dropped", |_| Err(io::Error::other("failpoint")));
+        }
+        self.reopen()
+    }
+
+    /// Lets the reference of a pin group name `oid`, durably.
+    pub(crate) fn write_ref(&self, name: &str, oid: &Oid) -> io::Result<()> {
+        reference::write(&self.git_dir, name, oid)
+    }
+}
+
+fn open_objects(git_dir: &Path) -> io::Result<Arc<gix::odb::Store>> {
+    let options = Options {
+        slots: Slots::Given(SLOTS),
+        current_dir: Some(git_dir.to_owned()),
+        ..Options::default()
+    };
+    let folder = git_dir.join("objects");
+    let kind = gix::hash::Kind::Sha1;
+    let objects = gix::odb::Store::at_opts(folder, kind, &mut std::iter::empty(), options)?;
+    Ok(Arc::new(objects))
+}
+
+/// Makes the folders of a new repository durable, and the two above it, which may be new as well.
+fn sync_folders(git_dir: &Path) -> io::Result<()> {
+    let inside = ["objects", "refs"].map(|name| git_dir.join(name));
+    let above = git_dir.ancestors().take(3).map(Path::to_owned);
+    for folder in inside.into_iter().chain(above) {
+        fs_err::File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Writes a small file unless it is there with some content.
+fn write_once(folder: &Path, name: &str, text: &str) -> io::Result<()> {
+    let path = folder.join(name);
+    if fs_err::metadata(&path).is_ok_and(|meta| meta.len() > 0) {
+        return Ok(());
+    }
+    let temp = folder.join(format!("{TEMP_PREFIX}{name}"));
+    let mut file = fs_err::File::create(&temp)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs_err::rename(&temp, &path)?;
+    fs_err::File::open(folder)?.sync_all()
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs_err::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Removes what was being written when a process died.
+///
+/// A pack without its index is removed only if our index for it still waits: a pack that somebody
+/// else is about to finish (`git gc`) is not ours to judge.
+fn sweep(folder: &Path) -> io::Result<()> {
+    for entry in fs_err::read_dir(folder)? {
+        let name = entry?.file_name();
+        let Some(name) = name.to_str().and_then(|name| name.strip_prefix(TEMP_PREFIX)) else {
+            continue;
+        };
+        if let Some(stem) = name.strip_suffix(".idx") {
+            let is_half = !folder.join(name).try_exists()?;
+            let pack = folder.join(format!("{stem}.pack"));
+            if is_half && pack.try_exists()? {
+                fs_err::remove_file(pack)?;
+            }
+        }
+        fs_err::remove_file(folder.join(format!("{TEMP_PREFIX}{name}")))?;
+    }
+    Ok(())
+}

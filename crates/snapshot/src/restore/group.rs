@@ -1,0 +1,254 @@
+//! A group of steps that is done whole or not at all: removals, directories, writes, or all undone.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use super::plan::{State, Step, leaf_of};
+use super::report::Why;
+use crate::hash::{Look, look};
+use crate::path::{RelPath, temp_name};
+use crate::shadow::Shadow;
+use crate::worktree::{Dir, Kind, Name};
+
+/// What was done and how to take it back.
+enum Done {
+    /// A file was moved aside.
+    Moved(usize, RelPath),
+    /// A file was put where none was.
+    Placed(usize, RelPath),
+    /// A file changed places with the one that was there.
+    Swapped(usize, RelPath),
+    /// A directory was made.
+    MadeDir(RelPath),
+}
+
+/// A group being worked on. Temporary names lie in the directory that holds the whole group.
+pub(super) struct Operation<'s> {
+    pub(super) shadow: &'s Shadow,
+    id: &'s str,
+    pub(super) merges: &'s [Vec<u8>],
+    anchor: Dir,
+    done: Vec<Done>,
+    pub(super) in_place: Vec<RelPath>,
+}
+
+type Steps<'p> = [(usize, &'p Step)];
+
+impl<'s> Operation<'s> {
+    /// Opens the directory that holds the group, made if it is missing.
+    pub(super) fn open(
+        shadow: &'s Shadow,
+        id: &'s str,
+        root: &RelPath,
+        merges: &'s [Vec<u8>],
+    ) -> Result<Self, Why> {
+        let above = shadow.worktree.open_dir(None).map_err(|_| Why::Refused)?;
+        let (done, in_place) = (Vec::new(), Vec::new());
+        let mut operation = Self { shadow, id, merges, anchor: above, done, in_place };
+        if let Some(folder) = root.parent() {
+            operation.make_dirs(&folder)?;
+            let dir = shadow.worktree.open_dir(Some(&folder));
+            operation.anchor = dir.map_err(|_| Why::InTheWay)?;
+        }
+        Ok(operation)
+    }
+
+    /// Does the steps, or takes back those that were done.
+    pub(super) fn run(&mut self, steps: &Steps<'_>) -> Result<(), Why> {
+        let mut recovered = Ok(());
+        for (index, step) in steps {
+            recovered = recovered.and(self.recover(*index, step));
+        }
+        let result = recovered.and_then(|()| self.check(steps)).and_then(|todo| self.act(&todo));
+        match result {
+            Ok(()) => {
+                self.drop_displaced();
+                Ok(())
+            }
+            Err(why) => {
+                self.take_back();
+                Err(why)
+            }
+        }
+    }
+
+    /// Looks at every path before anything is done; returns the steps that are not done yet.
+    fn check<'p>(&self, steps: &Steps<'p>) -> Result<Vec<(usize, &'p Step)>, Why> {
+        let removed: BTreeSet<&RelPath> = steps
+            .iter()
+            .filter(|(_, step)| step.target == State::Absent)
+            .map(|(_, step)| &step.path)
+            .collect();
+        let mut todo = Vec::new();
+        for (index, step) in steps {
+            let disk = match look(&self.shadow.worktree, &step.path) {
+                Look::Present(stat, leaf, _) => Some((leaf, stat.perm)),
+                Look::Absent => None,
+                Look::Uncovered(_) if step.path.ancestors().any(|it| removed.contains(&it)) => None,
+                Look::Uncovered(_) => return Err(Why::Refused),
+            };
+            let is_done = match (disk, step.target) {
+                (Some((leaf, perm)), State::Present { leaf: wanted, perm: bits }) => {
+                    leaf == wanted && (bits == 0 || perm == bits)
+                }
+                (None, State::Absent) => true,
+                _ => false,
+            };
+            if is_done {
+                continue;
+            }
+            if disk.map(|(leaf, _)| leaf) != leaf_of(step.expected) {
+                return Err(Why::Changed);
+            }
+            if step.target != State::Absent {
+                self.check_way(&step.path, &removed)?;
+            }
+            todo.push((*index, *step));
+        }
+        Ok(todo)
+    }
+
+    /// A directory where a file must go may hold nothing but what this group removes.
+    fn check_way(&self, path: &RelPath, removed: &BTreeSet<&RelPath>) -> Result<(), Why> {
+        let worktree = &self.shadow.worktree;
+        let is_dir = |path: &RelPath| matches!(worktree.stat(path), Ok(Some(stat)) if stat.kind == Kind::Directory);
+        if !is_dir(path) {
+            return Ok(());
+        }
+        let leads = removed.iter().any(|gone| path.is_above(gone));
+        let names = worktree.open_dir(Some(path)).and_then(|dir| dir.list());
+        let names = names.map_err(|_| Why::InTheWay)?;
+        if !leads || names.is_empty() {
+            return Err(Why::InTheWay);
+        }
+        for entry in names {
+            let child = path.join(&entry.name).map_err(|_| Why::InTheWay)?;
+            match is_dir(&child) {
+                true => self.check_way(&child, removed)?,
+                false if removed.contains(&child) => {}
+                false => return Err(Why::InTheWay),
+            }
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, todo: &Steps<'_>) -> Result<(), Why> {
+        let is_removal = |step: &Step| step.target == State::Absent;
+        let mut removals: Vec<_> = todo.iter().filter(|(_, step)| is_removal(step)).collect();
+        removals.sort_by_key(|(_, step)| std::cmp::Reverse(step.path.parts().count()));
+        for (index, step) in removals {
+            self.remove(*index, step)?;
+            self.done.push(Done::Moved(*index, step.path.clone()));
+        }
+        for (index, step) in todo.iter().filter(|(_, step)| !is_removal(step)) {
+            self.clear_way(&step.path)?;
+            if step.expected == State::Absent {
+                if let Some(folder) = step.path.parent() {
+                    self.make_dirs(&folder)?;
+                }
+                self.place(*index, step)?;
+                self.done.push(Done::Placed(*index, step.path.clone()));
+            } else if self.replace(*index, step)? {
+                self.done.push(Done::Swapped(*index, step.path.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the directories, empty by now, that stand where a file must go.
+    fn clear_way(&self, path: &RelPath) -> Result<(), Why> {
+        let moved = self.done.iter().filter_map(|done| match done {
+            Done::Moved(_, gone) if path.is_above(gone) => Some(gone),
+            Done::Moved(..) | Done::Placed(..) | Done::Swapped(..) | Done::MadeDir(_) => None,
+        });
+        let mut folders: BTreeSet<RelPath> = moved.flat_map(RelPath::ancestors).collect();
+        folders.retain(|folder| folder == path || path.is_above(folder));
+        for folder in folders.iter().rev() {
+            let parent = self.parent(folder)?;
+            let gone = Name { dir: &parent, name: folder.name() }.remove_empty_dir();
+            if !matches!(gone, Ok(true)) {
+                return Err(Why::InTheWay);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn make_dirs(&mut self, folder: &RelPath) -> Result<(), Why> {
+        let mut all: Vec<RelPath> = folder.ancestors().collect();
+        all.reverse();
+        all.push(folder.clone());
+        for folder in all {
+            let parent = self.parent(&folder)?;
+            let made = Name { dir: &parent, name: folder.name() }.create_dir();
+            if made.map_err(|_| Why::Refused)? {
+                self.done.push(Done::MadeDir(folder));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn parent(&self, path: &RelPath) -> Result<Dir, Why> {
+        self.shadow.worktree.open_parent(path).map_err(|_| Why::InTheWay)
+    }
+
+    /// The temporary name of a step.
+    pub(super) fn temp(&self, index: usize) -> Vec<u8> {
+        temp_name(self.id, index)
+    }
+
+    pub(super) fn anchor(&self) -> &Dir {
+        &self.anchor
+    }
+
+    /// Unlinks what made way: its bytes were judged and are in the guard.
+    fn drop_displaced(&mut self) {
+        for done in std::mem::take(&mut self.done) {
+            if let Done::Moved(index, _) | Done::Swapped(index, _) = done {
+                let name = self.temp(index);
+                // What cannot be removed now is swept with the stored plan.
+                Name { dir: &self.anchor, name: &name }.unlink().ok();
+            }
+        }
+    }
+
+    /// Takes back what was done, newest first.
+    fn take_back(&mut self) {
+        for done in std::mem::take(&mut self.done).into_iter().rev() {
+            // A failure here leaves the path for the report to find: nothing is claimed of it.
+            self.take_one_back(&done).ok();
+        }
+    }
+
+    fn take_one_back(&mut self, done: &Done) -> io::Result<()> {
+        let path = match done {
+            Done::Moved(_, path) | Done::Placed(_, path) => path,
+            Done::Swapped(_, path) | Done::MadeDir(path) => path,
+        };
+        if let (Done::Moved(..), Some(folder)) = (done, path.parent()) {
+            self.make_dirs(&folder).map_err(|_| io::Error::other("in the way"))?;
+        }
+        let parent = self.shadow.worktree.open_parent(path)?;
+        let place = Name { dir: &parent, name: path.name() };
+        match done {
+            Done::Moved(index, _) => {
+                let name = self.temp(*index);
+                Name { dir: &self.anchor, name: &name }.rename_new(place)
+            }
+            Done::Placed(index, _) => {
+                let name = self.temp(*index);
+                let temp = Name { dir: &self.anchor, name: &name };
+                place.rename_new(temp)?;
+                temp.unlink()
+            }
+            Done::Swapped(index, _) => {
+                let name = self.temp(*index);
+                let temp = Name { dir: &self.anchor, name: &name };
+                if !temp.exchange(place)? {
+                    return temp.replace(place);
+                }
+                temp.unlink()
+            }
+            Done::MadeDir(_) => place.remove_empty_dir().map(|_| ()),
+        }
+    }
+}

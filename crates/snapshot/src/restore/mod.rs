@@ -1,0 +1,16 @@
+//! Putting files back: plan first, guard, swap and judge, verify, report.
+//!
+//! A plan is a value: printable, serialisable, made from facts that were all obtained before it. It is
+//! stored before the first write, so that a killed apply can be finished (R17). No path outside the
+//! plan is written, and none whose present bytes are not what the plan saw.
+
+mod apply;
+mod group;
+mod merge;
+mod plan;
+mod report;
+mod step;
+mod stored;
+
+pub use plan::{Plan, RestoreError, State, Step, Wish};
+pub use report::{Conflict, Report, Why};

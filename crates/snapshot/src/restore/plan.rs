@@ -1,0 +1,271 @@
+//! Plans: what would be written, removed, merged, left alone; pure, from facts obtained first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use gix::objs::Kind;
+use serde::{Deserialize, Serialize};
+
+use super::merge::{Merged, merge};
+use super::report::{Conflict, Why};
+use crate::capture::{Capture, CaptureError};
+use crate::coverage::Reason;
+use crate::diff::Change;
+use crate::hash::{Look, look};
+use crate::image::Image;
+use crate::object::{Leaf, LeafMode, ObjectError, Oid};
+use crate::path::RelPath;
+use crate::shadow::Shadow;
+
+/// Why nothing was restored. No file has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// A tree or a file that is needed cannot be read: nothing is deleted on that account.
+    #[error("what is to be restored cannot be read from the store")]
+    Object(#[from] ObjectError),
+    /// The present bytes could not be kept.
+    #[error("the guard could not be made")]
+    Guard(#[from] CaptureError),
+    /// The plan could not be stored, or not be read.
+    #[error("the plan could not be stored")]
+    Io(#[from] io::Error),
+}
+
+/// What is wanted of one path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Where.
+    pub path: RelPath,
+    /// What it should hold.
+    pub target: Image,
+    /// What it held when whatever is to be taken back had been done: changes since then are kept
+    /// (three-way). Nothing: whatever is on disk makes way.
+    pub base: Option<Image>,
+}
+
+/// What a path holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// No file.
+    Absent,
+    /// A file or a link.
+    Present {
+        /// Its bytes and mode.
+        leaf: Leaf,
+        /// Its permission bits; zero for a link.
+        perm: u32,
+    },
+}
+
+/// One path that will be written or removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Where.
+    pub path: RelPath,
+    /// What it holds now; if it holds anything else when its turn comes, it is left alone.
+    pub expected: State,
+    /// What it will hold.
+    pub target: State,
+    /// True if the target is a merge with changes made since.
+    pub merged: bool,
+}
+
+/// What a restore would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Paths to write or remove, sorted.
+    pub steps: Vec<Step>,
+    /// Paths that would be left as they are.
+    pub conflicts: Vec<Conflict>,
+    /// Paths that already hold what is wanted.
+    pub unchanged: Vec<RelPath>,
+    /// Paths nothing can be said of.
+    pub not_covered: Vec<(RelPath, Reason)>,
+    /// The bytes of merges, which no capture holds yet.
+    pub merges: Vec<Vec<u8>>,
+}
+
+impl Plan {
+    /// What takes this plan back: each path as it was, changes made since kept.
+    #[must_use]
+    pub fn inverse(&self) -> Vec<Wish> {
+        let image = |state: &State| match state {
+            State::Absent => Image::Absent,
+            State::Present { leaf, perm } => Image::Present { leaf: *leaf, perm: *perm },
+        };
+        let wish = |step: &Step| Wish {
+            path: step.path.clone(),
+            target: image(&step.expected),
+            base: Some(image(&step.target)),
+        };
+        self.steps.iter().map(wish).collect()
+    }
+}
+
+impl Shadow {
+    /// Plans to bring paths to what is wished, keeping what was changed since.
+    ///
+    /// # Errors
+    ///
+    /// [`RestoreError::Object`] if anything that is needed cannot be read whole.
+    pub fn plan(&self, wishes: &[Wish]) -> Result<Plan, RestoreError> {
+        let wished: BTreeSet<&RelPath> = wishes.iter().map(|wish| &wish.path).collect();
+        let by_path: BTreeMap<&RelPath, &Wish> =
+            wishes.iter().map(|wish| (&wish.path, wish)).collect();
+        let mut plan = Plan::default();
+        for wish in by_path.values() {
+            if let Some(leaf) = wish.target.leaf() {
+                self.repository.read_verified(&leaf.blob, Kind::Blob)?;
+            }
+            let disk = match look(&self.worktree, &wish.path) {
+                // The link above it is to go by the same plan; then nothing is in the way.
+                Look::Uncovered(Reason::BehindLink)
+                    if wish.path.ancestors().any(|above| wished.contains(&above)) =>
+                {
+                    Look::Absent
+                }
+                disk @ (Look::Present(..) | Look::Absent | Look::Uncovered(_)) => disk,
+            };
+            self.decide(&mut plan, wish, disk)?;
+        }
+        Ok(plan)
+    }
+
+    fn decide(&self, plan: &mut Plan, wish: &Wish, disk: Look) -> Result<(), RestoreError> {
+        let path = wish.path.clone();
+        let (expected, data) = match disk {
+            Look::Absent => (State::Absent, Vec::new()),
+            Look::Present(stat, leaf, data) => {
+                let perm = if leaf.mode == LeafMode::Link { 0 } else { stat.perm };
+                (State::Present { leaf, perm }, data)
+            }
+            Look::Uncovered(reason) => {
+                plan.not_covered.push((path, reason));
+                return Ok(());
+            }
+        };
+        let state = |image: &Image| match image {
+            Image::Present { leaf, perm } => Ok(State::Present { leaf: *leaf, perm: *perm }),
+            Image::Absent => Ok(State::Absent),
+            Image::Uncovered { reason } => Err(*reason),
+        };
+        let base = wish.base.as_ref().map(&state).transpose();
+        let (target, base) = match (state(&wish.target), base) {
+            (Ok(target), Ok(base)) => (target, base),
+            (Err(reason), _) | (_, Err(reason)) => {
+                plan.not_covered.push((path, reason));
+                return Ok(());
+            }
+        };
+        if expected == target {
+            plan.unchanged.push(path);
+        } else if base.is_none_or(|base| leaf_of(base) == leaf_of(expected)) {
+            plan.steps.push(Step { path, expected, target, merged: false });
+        } else if leaf_of(expected) == leaf_of(target) {
+            plan.unchanged.push(path);
+        } else {
+            match self.join(base, expected, target, &data)? {
+                Ok((target, bytes)) => {
+                    plan.merges.push(bytes);
+                    plan.steps.push(Step { path, expected, target, merged: true });
+                }
+                Err(why) => plan.conflicts.push(Conflict { path, why }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges what is on disk with what is wanted, if both are text.
+    fn join(
+        &self,
+        base: Option<State>,
+        disk: State,
+        target: State,
+        data: &[u8],
+    ) -> Result<Result<(State, Vec<u8>), Why>, RestoreError> {
+        let sides = [base.and_then(leaf_of), leaf_of(disk), leaf_of(target)];
+        let [Some(base), Some(ours), Some(theirs)] = sides else {
+            return Ok(Err(Why::NotMergeable));
+        };
+        if [base, ours, theirs].iter().any(|leaf| leaf.mode == LeafMode::Link) {
+            return Ok(Err(Why::NotMergeable));
+        }
+        let read = |leaf: Leaf| self.repository.read_verified(&leaf.blob, Kind::Blob);
+        let bytes = match merge(&read(base)?, data, &read(theirs)?) {
+            Merged::Text(bytes) => bytes,
+            Merged::Overlap => return Ok(Err(Why::Overlap)),
+            Merged::NotText => return Ok(Err(Why::NotMergeable)),
+        };
+        // The mode is a change like any other: whoever changed it last against the base has it.
+        let kept = if ours.mode == base.mode { target } else { disk };
+        let (mode, perm) = match kept {
+            State::Present { leaf, perm } => (leaf.mode, perm),
+            State::Absent => (ours.mode, 0o600),
+        };
+        let blob = Oid::of(Kind::Blob, &bytes)?;
+        Ok(Ok((State::Present { leaf: Leaf { blob, mode }, perm }, bytes)))
+    }
+
+    /// Plans to make the worktree, or some paths of it, equal to `target`; `now` is a fresh capture.
+    ///
+    /// With `keep_added`, files that `target` does not have stay.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shadow::plan`].
+    pub fn plan_restore(
+        &self,
+        target: &Capture,
+        now: &Capture,
+        paths: Option<&BTreeSet<RelPath>>,
+        keep_added: bool,
+    ) -> Result<Plan, RestoreError> {
+        let chosen = |path: &RelPath| {
+            paths.is_none_or(|paths| {
+                paths.contains(path) || path.ancestors().any(|above| paths.contains(&above))
+            })
+        };
+        let mut changes = self.changes(now, target)?;
+        changes.extend(self.permission_changes(now, target)?);
+        let wishes: Vec<Wish> = changes
+            .into_iter()
+            .filter(|change| chosen(&change.path))
+            .filter(|change| !(keep_added && change.after == Image::Absent))
+            .map(|change| Wish {
+                path: change.path,
+                target: change.after,
+                base: matches!(change.before, Image::Uncovered { .. }).then_some(change.before),
+            })
+            .collect();
+        self.plan(&wishes)
+    }
+}
+
+impl Shadow {
+    /// Lists files whose bytes are the same and whose unusual permission bits are not (R18).
+    fn permission_changes(
+        &self,
+        one: &Capture,
+        other: &Capture,
+    ) -> Result<Vec<Change>, ObjectError> {
+        let unusual = |capture: &'_ Capture| capture.coverage.permissions.other.clone();
+        let paths: BTreeSet<RelPath> =
+            unusual(one).into_iter().chain(unusual(other)).map(|(path, _)| path).collect();
+        let mut found = Vec::new();
+        for path in paths {
+            let (before, after) = (self.image(one, &path)?, self.image(other, &path)?);
+            if before != after && before.leaf().is_some() && before.leaf() == after.leaf() {
+                found.push(Change { path, before, after });
+            }
+        }
+        Ok(found)
+    }
+}
+
+pub(super) fn leaf_of(state: State) -> Option<Leaf> {
+    match state {
+        State::Present { leaf, .. } => Some(leaf),
+        State::Absent => None,
+    }
+}

@@ -1,0 +1,246 @@
+//! The root of a worktree: which directories may be one, and how to get below it.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::{Dir, Stat};
+use crate::path::RelPath;
+
+/// Which directories are refused as a root unless they were asked for by name.
+#[derive(Clone, Debug, Default)]
+pub struct RootPolicy {
+    /// The user's home directory, as the caller knows it.
+    pub home: Option<PathBuf>,
+    /// True if a person named this very directory: then nothing is refused.
+    pub by_name: bool,
+}
+
+/// Why a directory is not the root of a worktree. Nothing has been read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RootError {
+    /// It is the home directory or the root of the file system and nobody asked for that.
+    #[error("{0} is too large to be captured unasked; name it to insist")]
+    Refused(PathBuf),
+    /// It is not a directory, or cannot be opened.
+    #[error("{path} cannot be opened as a directory")]
+    Unusable {
+        /// The directory.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Another directory stands in its place since it was opened.
+    #[error("{0} is no longer the directory that was opened")]
+    Replaced(PathBuf),
+}
+
+/// A worktree, held open: the directory everything else is relative to.
+#[derive(Debug)]
+pub struct Worktree {
+    path: PathBuf,
+    root: Dir,
+    stat: Stat,
+    /// False once the kernel refused `openat2`; then every part is opened by itself.
+    whole_paths: AtomicBool,
+}
+
+impl Worktree {
+    /// Opens the directory at `path`, resolved once.
+    ///
+    /// # Errors
+    ///
+    /// See [`RootError`].
+    pub fn open(path: &Path, policy: &RootPolicy) -> Result<Self, RootError> {
+        let unusable = |source| RootError::Unusable { path: path.to_owned(), source };
+        let real = fs_err::canonicalize(path).map_err(unusable)?;
+        let home = policy.home.as_ref().map(fs_err::canonicalize);
+        let is_home = matches!(&home, Some(Ok(home)) if *home == real);
+        if !policy.by_name && (is_home || real.parent().is_none()) {
+            return Err(RootError::Refused(real));
+        }
+        let (root, stat) = open_root(&real).map_err(unusable)?;
+        Ok(Self { path: real, root: Dir(root), stat, whole_paths: AtomicBool::new(true) })
+    }
+
+    /// The real path of the root.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Device and inode of the root, by which a moved project is found again (R12).
+    #[must_use]
+    pub fn identity(&self) -> (u64, u64) {
+        (self.stat.dev, self.stat.ino)
+    }
+
+    /// Makes sure that the path still leads to the directory that was opened.
+    ///
+    /// # Errors
+    ///
+    /// [`RootError::Replaced`] if it does not.
+    pub fn check(&self) -> Result<(), RootError> {
+        let now = open_root(&self.path).ok().map(|(_, stat)| (stat.dev, stat.ino));
+        if now == Some(self.identity()) {
+            return Ok(());
+        }
+        Err(RootError::Replaced(self.path.clone()))
+    }
+
+    /// Opens a directory, or the root for nothing.
+    pub(crate) fn open_dir(&self, path: Option<&RelPath>) -> io::Result<Dir> {
+        let Some(path) = path else {
+            return self.root.open_dir(b".");
+        };
+        if self.whole_paths.load(Ordering::Relaxed) {
+            match self.open_whole(path) {
+                Ok(fd) => return Ok(Dir(fd)),
+                // Old kernels, and sandboxes that know only the calls they list.
+                Err(Errno::NOSYS | Errno::PERM) => self.whole_paths.store(false, Ordering::Relaxed),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.open_by_parts(path)
+    }
+
+    fn open_whole(&self, path: &RelPath) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let path = OsStr::from_bytes(path.as_bytes());
+        loop {
+            match rustix::fs::openat2(&self.root.0, path, flags, Mode::empty(), resolve) {
+                // The kernel saw a rename on the way and asks to look again.
+                Err(Errno::AGAIN) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Opens part by part, for kernels without `openat2`.
+    fn open_by_parts(&self, path: &RelPath) -> io::Result<Dir> {
+        let mut dir = self.root.open_dir(b".")?;
+        for part in path.parts() {
+            dir = dir.open_dir(part)?;
+        }
+        Ok(dir)
+    }
+
+    /// Opens the directory that holds `path`.
+    pub(crate) fn open_parent(&self, path: &RelPath) -> io::Result<Dir> {
+        self.open_dir(path.parent().as_ref())
+    }
+
+    /// Describes what is at `path`; nothing if it is not there.
+    ///
+    /// A path that passes a link is an error, not an absence.
+    pub(crate) fn stat(&self, path: &RelPath) -> io::Result<Option<Stat>> {
+        match self.open_parent(path) {
+            Ok(dir) => dir.stat(path.name()),
+            Err(error) => self.absent_parent(path, error).map(|()| None),
+        }
+    }
+
+    /// Tells a parent that is missing or a file, where the path is absent, from one that is a link.
+    pub(crate) fn absent_parent(&self, path: &RelPath, error: io::Error) -> io::Result<()> {
+        match Errno::from_io_error(&error) {
+            Some(Errno::NOENT) => Ok(()),
+            Some(Errno::NOTDIR) => self.refuse_link_above(path),
+            _ => Err(error),
+        }
+    }
+
+    /// Opening a link as a directory says "not a directory", as for a file: looks which it was.
+    fn refuse_link_above(&self, path: &RelPath) -> io::Result<()> {
+        let mut dir = self.root.open_dir(b".")?;
+        for part in path.parts() {
+            match dir.stat(part)?.map(|stat| stat.kind) {
+                Some(super::Kind::Directory) => dir = dir.open_dir(part)?,
+                Some(super::Kind::Link) => return Err(Errno::LOOP.into()),
+                Some(super::Kind::File | super::Kind::Special) | None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Pretends that the kernel has no `openat2`, so that tests reach the other way.
+    #[cfg(test)]
+    pub(crate) fn without_whole_paths(self) -> Self {
+        self.whole_paths.store(false, Ordering::Relaxed);
+        self
+    }
+}
+
+fn open_root(path: &Path) -> io::Result<(OwnedFd, Stat)> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::empty())?;
+    let stat = Stat::from(&rustix::fs::fstat(&fd)?);
+    Ok((fd, stat))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn path(text: &str) -> RelPath {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_home_and_the_file_system_are_refused_unless_named() {
+        let home = tempfile::tempdir().unwrap();
+        let mut policy = RootPolicy { home: Some(home.path().to_owned()), by_name: false };
+
+        assert!(matches!(Worktree::open(home.path(), &policy), Err(RootError::Refused(_))));
+        assert!(matches!(Worktree::open(Path::new("/"), &policy), Err(RootError::Refused(_))));
+        policy.by_name = true;
+        assert!(Worktree::open(home.path(), &policy).is_ok());
+    }
+
+    #[test]
+    fn a_replaced_root_is_noticed_r16() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs_err::create_dir(&root).unwrap();
+        let worktree = Worktree::open(&root, &RootPolicy::default()).unwrap();
+        worktree.check().unwrap();
+
+        fs_err::rename(&root, dir.path().join("moved")).unwrap();
+        fs_err::create_dir(&root).unwrap();
+
+        assert!(matches!(worktree.check(), Err(RootError::Replaced(_))));
+    }
+
+    #[test]
+    fn no_link_is_followed_with_or_without_openat2_r16() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        fs_err::write(outside.path().join("secret"), "s").unwrap();
+        fs_err::create_dir(dir.path().join("real")).unwrap();
+        fs_err::write(dir.path().join("real/file"), "f").unwrap();
+        symlink(outside.path(), dir.path().join("out")).unwrap();
+        symlink("real", dir.path().join("in")).unwrap();
+        symlink("real/file", dir.path().join("link")).unwrap();
+        let open = || Worktree::open(dir.path(), &RootPolicy::default()).unwrap();
+
+        for worktree in [open(), open().without_whole_paths()] {
+            assert!(worktree.stat(&path("out/secret")).is_err());
+            assert!(worktree.stat(&path("in/file")).is_err());
+            assert!(worktree.open_dir(Some(&path("in"))).is_err());
+            assert!(worktree.open_dir(None).unwrap().open_file(b"link").is_err());
+            assert!(worktree.stat(&path("real/none/deep")).unwrap().is_none());
+            assert!(worktree.stat(&path("real/file/deep")).unwrap().is_none());
+            let stat = worktree.stat(&path("real/file")).unwrap().unwrap();
+            assert_eq!((stat.kind, stat.size), (super::super::Kind::File, 1));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What is done to names: files, links and directories made, moved and removed.
+//!
+//! Every function works on open directories, so nothing is reached through a link.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags};
+use rustix::io::Errno;
+
+use super::{Dir, Stat};
+
+/// A name in an open directory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Name<'d> {
+    pub(crate) dir: &'d Dir,
+    pub(crate) name: &'d [u8],
+}
+
+impl Name<'_> {
+    fn os(&self) -> &OsStr {
+        OsStr::from_bytes(self.name)
+    }
+
+    /// Moves this name to one that must not exist.
+    pub(crate) fn rename_new(self, to: Name<'_>) -> io::Result<()> {
+        match self.rename(to, RenameFlags::NOREPLACE) {
+            // File systems without the flag: a second name never replaces one that exists.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                self.link(to)?;
+                self.unlink()
+            }
+            done => Ok(done?),
+        }
+    }
+
+    /// Lets two names change places; false if the file system cannot do that.
+    pub(crate) fn exchange(self, other: Name<'_>) -> io::Result<bool> {
+        match self.rename(other, RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(true),
+            Err(Errno::INVAL | Errno::NOSYS) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Moves this name onto another, which it replaces.
+    pub(crate) fn replace(self, to: Name<'_>) -> io::Result<()> {
+        Ok(self.rename(to, RenameFlags::empty())?)
+    }
+
+    /// Gives the file a second name that must not exist.
+    pub(crate) fn link(self, to: Name<'_>) -> io::Result<()> {
+        let (old, new) = (&self.dir.0, &to.dir.0);
+        Ok(rustix::fs::linkat(old, self.os(), new, to.os(), AtFlags::empty())?)
+    }
+
+    fn rename(self, to: Name<'_>, flags: RenameFlags) -> Result<(), Errno> {
+        rustix::fs::renameat_with(&self.dir.0, self.os(), &to.dir.0, to.os(), flags)
+    }
+
+    /// Removes a file or a link.
+    pub(crate) fn unlink(self) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.dir.0, self.os(), AtFlags::empty())?)
+    }
+
+    /// Makes a file that did not exist, open to its owner only.
+    pub(crate) fn create_file(self) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let fd = rustix::fs::openat(&self.dir.0, self.os(), flags | OFlags::CLOEXEC, mode)?;
+        Ok(File::from(fd))
+    }
+
+    /// Makes a link that did not exist.
+    pub(crate) fn create_link(self, target: &[u8]) -> io::Result<()> {
+        Ok(rustix::fs::symlinkat(OsStr::from_bytes(target), &self.dir.0, self.os())?)
+    }
+
+    /// Makes a directory; one that exists is good enough. True if it was made.
+    pub(crate) fn create_dir(self) -> io::Result<bool> {
+        match rustix::fs::mkdirat(&self.dir.0, self.os(), Mode::from_raw_mode(0o777)) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes a directory if it is empty; false if it is not.
+    pub(crate) fn remove_empty_dir(self) -> io::Result<bool> {
+        match rustix::fs::unlinkat(&self.dir.0, self.os(), AtFlags::REMOVEDIR) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens a file to be written in place.
+    pub(crate) fn open_to_write(self) -> io::Result<(File, Stat)> {
+        self.dir.open(self.name, OFlags::RDWR | OFlags::NONBLOCK)
+    }
+}
+
+/// Sets the permission bits of an open file.
+pub(crate) fn set_perm(file: &File, perm: u32) -> io::Result<()> {
+    Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(perm & 0o7777))?)
+}
+
+/// Gives `to` the owner, group and extended attributes of `from`, access lists among them (R18).
+pub(crate) fn copy_metadata(from: &File, to: &File) -> io::Result<()> {
+    let (old, new) = (rustix::fs::fstat(from)?, rustix::fs::fstat(to)?);
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid) {
+        let (uid, gid) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
+        rustix::fs::fchown(to, Some(uid), Some(gid))?;
+    }
+    let mut names = vec![0; 64 << 10];
+    let length = match rustix::fs::flistxattr(from, &mut names[..]) {
+        Ok(length) => length,
+        Err(Errno::NOTSUP) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let mut value = vec![0; 64 << 10];
+        let length = rustix::fs::fgetxattr(from, name, &mut value[..])?;
+        rustix::fs::fsetxattr(to, name, &value[..length], XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// Waits until everything on the file system of `dir` is durable.
+pub(crate) fn sync_file_system(dir: &Dir) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(dir.0.as_fd())?)
+}

@@ -1,0 +1,496 @@
+//! What a capture takes, what it says of the rest, and that git agrees.
+
+#[expect(dead_code, reason = "shared by several test programs")]
+#[cfg(test)]
+mod support;
+
+use std::os::unix::ffi::OsStrExt;
+
+use support::{Case, NOW, path, paths_of};
+use turnstone_snapshot::{Coverage, Group, Image, LeafMode, Reason, RelPath, Scope, Selection};
+
+#[test]
+fn a_tree_has_the_id_git_would_give_it() {
+    let case = Case::new();
+    case.write("a.txt", "one\r\ntwo\r\n");
+    case.write("a-b/x", "");
+    case.write("a/x", "x");
+    case.write("a.d/y", "y");
+    case.write("run.sh", "#!/bin/sh\n");
+    case.chmod("run.sh", 0o755);
+    case.link("dangling", "nowhere/at all");
+    case.link("loop", "loop");
+    case.write_bytes(b"\xff\xfe", "not text");
+    case.write_bytes("文件/файл.txt".as_bytes(), "u");
+    case.write(":src*/-x \"q\"\t\n\\", "odd");
+    case.write(&"n".repeat(255), "long");
+    case.write("big.bin", vec![7_u8; 9_000_000]);
+    fs_err::create_dir(case.at("empty")).unwrap();
+
+    let captured = case.capture();
+
+    assert_eq!(captured.capture.tree.to_string(), case.oracle());
+    assert_eq!(captured.files, 12);
+    case.git(&["fsck", "--strict"]);
+}
+
+#[test]
+fn the_id_follows_every_kind_of_change_as_git_does() {
+    let case = Case::new();
+    let check = |what: &str| {
+        let captured = case.capture();
+        assert_eq!(captured.capture.tree.to_string(), case.oracle(), "{what}");
+        captured
+    };
+    case.write("dir/file", "1");
+    case.write("other", "2");
+    check("new files");
+    case.write("dir/file", "3");
+    assert_eq!(check("same size, at once").changed, 1);
+    case.chmod("other", 0o755);
+    assert_eq!(check("may be run").changed, 1);
+    case.remove("dir/file");
+    fs_err::remove_dir(case.at("dir")).unwrap();
+    case.write("dir", "a file now");
+    assert_eq!(check("directory to file").changed, 2);
+    case.remove("dir");
+    case.link("dir", "other");
+    check("file to link");
+    case.remove("dir");
+    case.write("dir/deep/er", "back");
+    check("link to directory");
+    fs_err::rename(case.at("other"), case.at("Other")).unwrap();
+    check("case only");
+    assert!(case.git(&["fsck"]).is_empty());
+}
+
+#[test]
+fn nothing_changed_writes_nothing_and_returns_the_last_capture_r9() {
+    let mut case = Case::new();
+    case.write("a", "1");
+    let first = case.capture();
+
+    let second = case.capture();
+    case.reopen();
+    let third = case.capture();
+
+    assert!(first.is_new && !second.is_new && !third.is_new);
+    assert_eq!(first.capture.id, second.capture.id);
+    assert_eq!(first.capture.id, third.capture.id);
+    assert_eq!(fs_err::read_dir(case.shadow.git_dir().join("objects/pack")).unwrap().count(), 2);
+    assert_eq!(case.shadow.get_capture(&first.capture.id).unwrap().time, NOW);
+}
+
+#[test]
+fn a_change_that_keeps_size_and_mtime_is_seen() {
+    let mut case = Case::new();
+    case.write("a", "1");
+    let before = case.capture().capture.tree;
+    let time = fs_err::metadata(case.at("a")).unwrap().modified().unwrap();
+    case.write("a", "2");
+    let file = fs_err::OpenOptions::new().write(true).open(case.at("a")).unwrap();
+    file.file().set_modified(time).unwrap();
+    case.reopen();
+
+    assert_ne!(case.capture().capture.tree, before);
+}
+
+#[test]
+fn git_gc_with_prune_now_loses_nothing_r9() {
+    let mut case = Case::new();
+    let groups = [Group::new("one"), Group::new("two")];
+    let mut made = Vec::new();
+    for round in 0..6 {
+        case.write("a", format!("round {round}"));
+        case.write(&format!("d{round}/b"), "b");
+        made.push(case.shadow.capture(&groups[round % 2], NOW).unwrap());
+    }
+    case.git(&["gc", "-q", "--prune=now"]);
+    case.git(&["fsck", "--connectivity-only"]);
+
+    for reopened in [false, true] {
+        if reopened {
+            case.reopen();
+        }
+        for (round, captured) in made.iter().enumerate() {
+            let capture = case.shadow.get_capture(&captured.capture.id).unwrap();
+            assert_eq!(capture.coverage, captured.capture.coverage);
+            let text = case.git(&["show", &format!("{}:a", capture.tree)]);
+            assert_eq!(text, format!("round {round}"));
+            assert_ne!(case.shadow.image(&capture, &path("a")).unwrap(), Image::Absent);
+        }
+    }
+    let chain = case.shadow.list_captures(&groups[1]).unwrap();
+    assert_eq!(chain, [made[5].capture.id, made[3].capture.id, made[1].capture.id]);
+    case.write("after", "gc");
+    let after = case.shadow.capture(&groups[0], NOW).unwrap();
+    assert_eq!(after.capture.tree.to_string(), case.oracle());
+}
+
+#[test]
+fn a_hundred_captures_in_one_process_are_all_readable() {
+    let case = Case::new();
+    let made: Vec<_> = (0..100)
+        .map(|round| {
+            case.write("a", format!("{round}"));
+            case.capture().capture
+        })
+        .collect();
+
+    for capture in &made {
+        assert!(matches!(case.shadow.image(capture, &path("a")), Ok(Image::Present { .. })));
+    }
+}
+
+#[test]
+fn what_a_crash_left_is_swept_at_the_next_open() {
+    let mut case = Case::new();
+    case.write("a", "1");
+    let kept = case.capture();
+    let folder = case.shadow.git_dir().join("objects/pack");
+    fs_err::write(folder.join("tmp_turnstone_0011.pack"), "half").unwrap();
+    fs_err::write(folder.join("tmp_turnstone_pack-aa.idx"), "index").unwrap();
+    fs_err::write(folder.join("pack-aa.pack"), "named, not indexed").unwrap();
+    fs_err::write(folder.join("pack-bb.pack"), "somebody else's, not finished").unwrap();
+
+    case.reopen();
+
+    let mut left: Vec<String> = fs_err::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left.len(), 3, "{left:?}");
+    assert_eq!(left.iter().filter(|name| name.contains("bb")).count(), 1);
+    assert!(case.shadow.get_capture(&kept.capture.id).is_ok());
+}
+
+#[test]
+fn an_unfinished_store_is_finished_w10() {
+    let dir = tempfile::tempdir().unwrap();
+    fs_err::create_dir(dir.path().join("work")).unwrap();
+    fs_err::create_dir_all(dir.path().join("store/git")).unwrap();
+    fs_err::write(dir.path().join("store/git/HEAD"), "").unwrap();
+    fs_err::write(dir.path().join("store/stat-cache"), "torn").unwrap();
+    let mut case = Case::new();
+    case.dir = dir;
+    case.reopen();
+    case.write("a", "1");
+
+    assert_eq!(case.capture().capture.tree.to_string(), case.oracle());
+}
+
+#[test]
+fn a_store_has_one_keeper_r11() {
+    use turnstone_snapshot::{OpenError, RootPolicy, Shadow, Worktree};
+    let case = Case::new();
+    let worktree = || Worktree::open(&case.root(), &RootPolicy::default()).unwrap();
+    let store = case.dir.path().join("store");
+
+    let second = Shadow::open(&store, worktree(), Selection::default());
+
+    assert!(matches!(second, Err(OpenError::Kept(who)) if who.starts_with("process ")));
+    let Case { shadow, dir, selection } = case;
+    drop(shadow);
+    let again = support::open(dir.path(), &selection);
+    again.capture(&Group::new("test"), NOW).unwrap();
+}
+
+#[test]
+fn a_store_is_closed_to_others_s8() {
+    use std::os::unix::fs::PermissionsExt;
+    let case = Case::new();
+    let mode = fs_err::metadata(case.shadow.git_dir()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+#[test]
+fn ignored_files_are_skipped_and_named_unless_git_tracks_them() {
+    let case = Case::in_git();
+    case.write(".gitignore", "*.log\n/out/\n!keep.log\n");
+    case.write("sub/.gitignore", "local\n");
+    for name in ["a.log", "keep.log", "out/x", "sub/local", "sub/a.log", "local", "out/tracked"] {
+        case.write(name, name);
+    }
+    case.write(".git/info/exclude", "excluded\n");
+    case.write("excluded", "e");
+    case.git_in(&case.root(), &["add", "-f", "out/tracked", "sub/a.log"]);
+
+    let captured = case.capture();
+
+    let kept = [".gitignore", "keep.log", "local", "out/tracked", "sub/.gitignore", "sub/a.log"];
+    assert_eq!(case.paths(&captured), kept);
+    let coverage = &captured.capture.coverage;
+    let names: Vec<String> = coverage.skipped.iter().map(|(path, _)| path.to_string()).collect();
+    assert_eq!(names, ["a.log", "excluded", "out/x", "sub/local"]);
+    assert_eq!(coverage.count(Reason::Ignored), 4);
+}
+
+#[test]
+fn repositories_of_every_kind_are_captured_w10() {
+    let setups: [&[&[&str]]; 3] = [
+        &[&["init", "-q", "--object-format=sha256"]],
+        &[&["init", "-q"], &["add", "."], &["update-index", "--split-index"]],
+        &[
+            &["init", "-q"],
+            &["add", "."],
+            &["commit", "-qm", "x"],
+            &["config", "core.autocrlf", "true"],
+        ],
+    ];
+    for setup in setups {
+        let case = Case::new();
+        case.write("a", "one\r\n");
+        case.write(".gitattributes", "* text eol=lf filter=nothing\n");
+        for args in setup {
+            case.git_in(&case.root(), args);
+        }
+        fs_err::write(case.at(".git/index.lock"), "stale").unwrap();
+        case.write("b", "untracked");
+
+        let captured = case.capture();
+
+        assert_eq!(case.paths(&captured), [".gitattributes", "a", "b"], "{setup:?}");
+        let show = format!("{}:a", captured.capture.tree);
+        assert!(case.git(&["cat-file", "-s", &show]) == "5", "raw bytes, no filter (W7, W8)");
+    }
+}
+
+#[test]
+fn the_users_excludes_file_applies_in_repositories() {
+    let user_excludes = b"*.swp\n".to_vec();
+    let case = Case::with(Selection { user_excludes, ..Selection::default() });
+    case.git_in(&case.root(), &["init", "-q"]);
+    case.write("a.swp", "s");
+    case.write("a", "a");
+
+    assert_eq!(case.paths(&case.capture()), ["a"]);
+}
+
+#[test]
+fn a_nested_repository_is_content_by_its_own_rules_r7() {
+    let case = Case::in_git();
+    case.write(".gitignore", "*.tmp\nvendor/\n");
+    for folder in ["nested", "vendor/lib"] {
+        fs_err::create_dir_all(case.at(folder)).unwrap();
+        case.git_in(&case.at(folder), &["init", "-q"]);
+        case.write(&format!("{folder}/.gitignore"), "own\n");
+        case.write(&format!("{folder}/own"), "o");
+        case.write(&format!("{folder}/x.tmp"), "kept here");
+    }
+    case.write("x.tmp", "not here");
+
+    let captured = case.capture();
+
+    // `vendor` is ignored and no repository, so what it holds stays hidden with it.
+    assert_eq!(case.paths(&captured), [".gitignore", "nested/.gitignore", "nested/x.tmp"]);
+    assert_eq!(captured.capture.coverage.nested, [path("nested")]);
+
+    case.write(".gitignore", "*.tmp\n/vendor/lib\n");
+    let captured = case.capture();
+    assert!(case.paths(&captured).contains(&"vendor/lib/x.tmp".to_owned()));
+    assert_eq!(captured.capture.coverage.nested, [path("nested"), path("vendor/lib")]);
+    case.git(&["fsck"]);
+}
+
+#[test]
+fn a_linked_worktree_uses_the_shared_excludes() {
+    let case = Case::new();
+    let main = case.dir.path().join("main");
+    fs_err::create_dir(&main).unwrap();
+    case.git_in(&main, &["init", "-q"]);
+    case.git_in(&main, &["commit", "-q", "--allow-empty", "-m", "x"]);
+    fs_err::remove_dir(case.root()).unwrap();
+    case.git_in(&main, &["worktree", "add", "-q", "../work"]);
+    fs_err::write(main.join(".git/info/exclude"), "hidden\n").unwrap();
+    let mut case = case;
+    case.reopen();
+    case.write("hidden", "h");
+    case.write("seen", "s");
+
+    assert_eq!(case.paths(&case.capture()), ["seen"]);
+}
+
+#[test]
+fn generated_directories_are_skipped_outside_repositories_only_r7() {
+    let case = Case::new();
+    case.write("node_modules/m/index.js", "m");
+    case.write("src/target/x", "x");
+    case.write("a", "a");
+    let captured = case.capture();
+    assert_eq!(case.paths(&captured), ["a"]);
+    assert_eq!(captured.capture.coverage.count(Reason::Generated), 2);
+
+    case.git_in(&case.root(), &["init", "-q"]);
+    assert_eq!(case.paths(&case.capture()).len(), 3);
+}
+
+#[test]
+fn one_bad_path_never_spoils_the_rest_w9() {
+    let case = Case::with(Selection { max_file_bytes: 10, ..Selection::default() });
+    case.write("good", "g");
+    case.write("large", "more than ten bytes");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        case.at("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    case.write_bytes(b"caf\xe9", "x");
+    fs_err::create_dir(case.at("no-commit")).unwrap();
+    case.git_in(&case.at("no-commit"), &["init", "-q"]);
+    case.write("no-commit/f", "f");
+
+    let captured = case.capture();
+
+    assert_eq!(captured.files, 3);
+    let skipped = &captured.capture.coverage.skipped;
+    assert_eq!(skipped, &[(path("large"), Reason::TooLarge), (path("pipe"), Reason::Special)]);
+}
+
+#[test]
+fn a_path_that_leaves_the_selection_is_uncovered_not_deleted_r1() {
+    let case = Case::in_git();
+    case.write("secret", "s");
+    case.write("gone", "g");
+    let before = case.capture().capture;
+    case.write(".gitignore", "secret\n");
+    case.remove("gone");
+    let after = case.capture().capture;
+
+    let image = |capture, name| case.shadow.image(capture, &path(name)).unwrap();
+    assert!(matches!(image(&before, "secret"), Image::Present { .. }));
+    assert_eq!(image(&after, "secret"), Image::Uncovered { reason: Reason::Ignored });
+    assert_eq!(image(&after, "gone"), Image::Absent);
+    let diff = case.shadow.diff(&before, &after, &Default::default()).unwrap();
+    let names: Vec<String> = diff.files.iter().map(|file| file.path.to_string()).collect();
+    assert_eq!(names, [".gitignore", "gone"]);
+    assert_eq!(diff.not_covered, [(path("secret"), Reason::Ignored)]);
+}
+
+#[test]
+fn named_paths_are_captured_whatever_the_rules_say_and_stay_selected_r1_r6() {
+    let mut case = Case::in_git();
+    case.write(".gitignore", "build/\n");
+    case.write("build/out", "o");
+    case.write("build/other", "x");
+    case.write("a", "a");
+    let group = Group::new("test");
+    let paths = paths_of(&["build/out", "nowhere/at/all", "a"]);
+
+    let named = case.shadow.capture_named(&group, &paths, true, NOW).unwrap().capture;
+
+    assert_eq!(named.coverage.scope, Scope::Named);
+    let image = |name| case.shadow.image(&named, &path(name)).unwrap();
+    assert!(matches!(image("build/out"), Image::Present { .. }));
+    assert_eq!(image("nowhere/at/all"), Image::Absent);
+    assert_eq!(image(".gitignore"), Image::Uncovered { reason: Reason::NotNamed });
+    case.reopen();
+    let whole = case.capture();
+    assert_eq!(case.paths(&whole), [".gitignore", "a", "build/out"]);
+    case.remove("build/out");
+    let whole = case.capture().capture;
+    assert_eq!(case.shadow.image(&whole, &path("build/out")).unwrap(), Image::Absent);
+    let other = case.shadow.image(&whole, &path("build/other")).unwrap();
+    assert_eq!(other, Image::Uncovered { reason: Reason::Ignored });
+}
+
+#[test]
+fn nothing_is_read_through_a_link_s2() {
+    let case = Case::new();
+    let outside = tempfile::tempdir().unwrap();
+    fs_err::write(outside.path().join("secret"), "s").unwrap();
+    case.link("out", outside.path().to_str().unwrap());
+
+    let named = case.capture_named(&["out/secret"]).capture;
+    let image = case.shadow.image(&named, &path("out/secret")).unwrap();
+    assert_eq!(image, Image::Uncovered { reason: Reason::BehindLink });
+    let whole = case.capture();
+    assert_eq!(case.paths(&whole), ["out"]);
+}
+
+#[test]
+fn the_store_is_not_captured_when_it_lies_in_the_worktree() {
+    let mut case = Case::new();
+    case.selection.own_data = Some(path("data"));
+    case.reopen();
+    case.write("data/x", "d");
+    case.write("a", "a");
+
+    assert_eq!(case.paths(&case.capture()), ["a"]);
+}
+
+#[test]
+fn permission_bits_and_modes_are_kept_r18() {
+    let case = Case::new();
+    for (name, perm) in [("a", 0o644), ("b", 0o644), ("secret", 0o600), ("run", 0o711)] {
+        case.write(name, name);
+        case.chmod(name, perm);
+    }
+    let capture = case.capture().capture;
+    let image = |name| case.shadow.image(&capture, &path(name)).unwrap();
+
+    for (name, bits, kind) in [
+        ("a", 0o644, LeafMode::File),
+        ("secret", 0o600, LeafMode::File),
+        ("run", 0o711, LeafMode::Exec),
+    ] {
+        let Image::Present { leaf, perm } = image(name) else { panic!("{name} is there") };
+        assert_eq!((perm, leaf.mode), (bits, kind), "{name}");
+    }
+    let read: Coverage = (*case.shadow.get_capture(&capture.id).unwrap().coverage).clone();
+    assert_eq!(read, *capture.coverage);
+}
+
+#[test]
+fn a_failed_capture_is_an_error_and_not_an_old_id() {
+    let case = Case::new();
+    case.write("a", "1");
+    case.capture();
+    fs_err::rename(case.root(), case.dir.path().join("moved")).unwrap();
+
+    assert!(case.shadow.capture(&Group::new("test"), NOW).is_err());
+    let unknown = "0123456789012345678901234567890123456789".parse().unwrap();
+    assert!(case.shadow.get_capture(&unknown).is_err());
+}
+
+#[test]
+fn files_that_change_while_they_are_read_do_not_make_a_capture_fail() {
+    let case = Case::new();
+    for index in 0..50 {
+        case.write(&format!("f{index}"), "start");
+    }
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut round = 0;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                round += 1;
+                case.write(&format!("f{}", round % 50), "x".repeat(round % 4000));
+                fs_err::remove_file(case.at(&format!("f{}", (round * 7) % 50))).ok();
+            }
+        });
+        for _ in 0..20 {
+            case.capture();
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(case.capture().capture.tree.to_string(), case.oracle());
+    case.git(&["fsck"]);
+}
+
+#[test]
+fn a_named_capture_does_not_wait_for_a_baseline_and_keeps_byte_names_r6() {
+    let case = Case::new();
+    case.write_bytes(b"\xff", "x");
+    let paths = [RelPath::new(&b"\xff"[..]).unwrap()].into();
+    let captured = case.shadow.capture_named(&Group::new("g"), &paths, true, NOW).unwrap();
+    let name = std::ffi::OsStr::from_bytes(b"\xff");
+
+    assert_eq!(captured.files, 1);
+    assert!(case.root().join(name).exists());
+    let again = case.shadow.capture_named(&Group::new("g"), &paths, true, NOW).unwrap();
+    assert!(!again.is_new);
+}

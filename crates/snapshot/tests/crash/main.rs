@@ -1,0 +1,5 @@
+//! Sudden death and pulled plugs: no returned id is lost, no file of the user is lost or truncated.
+
+mod kill;
+mod powerloss;
+mod vault;

@@ -1,0 +1,112 @@
+//! Upkeep: what is pinned stays, what is not goes, and small packs become one.
+
+#[cfg(test)]
+#[expect(dead_code, reason = "shared by several test programs")]
+mod support;
+
+use support::{Case, NOW, path};
+use turnstone_snapshot::{Group, Image};
+
+const HOUR: i64 = 3_600_000;
+
+#[test]
+fn gc_drops_groups_that_are_not_live_and_keeps_the_others_whole_r9() {
+    let mut case = Case::new();
+    let (stays, goes) = (Group::new("stays"), Group::new("goes"));
+    case.write("shared", "in both");
+    case.write("a", "only in the one that goes");
+    let gone = case.shadow.capture(&goes, NOW).unwrap().capture;
+    case.write("a", "kept");
+    let kept = case.shadow.capture(&stays, NOW).unwrap().capture;
+    let live = [stays.clone()].into();
+    let later = NOW.plus(HOUR + 1);
+
+    let plan = case.shadow.gc(&live, later, true).unwrap();
+    assert_eq!(plan.dropped_groups, ["goes"]);
+    assert!(case.shadow.get_capture(&gone.id).is_ok(), "a dry run changes nothing");
+    let report = case.shadow.gc(&live, later, false).unwrap();
+
+    assert_eq!(report.dropped_objects, plan.dropped_objects);
+    assert!(report.bytes_after < report.bytes_before);
+    assert!(case.shadow.get_capture(&gone.id).is_err());
+    assert_eq!(case.shadow.usage().unwrap().groups, 1);
+    for reopened in [false, true] {
+        if reopened {
+            case.reopen();
+        }
+        let capture = case.shadow.get_capture(&kept.id).unwrap();
+        assert!(matches!(case.shadow.image(&capture, &path("a")), Ok(Image::Present { .. })));
+        case.git(&["fsck", "--full"]);
+    }
+}
+
+#[test]
+fn gc_never_drops_a_young_group_r9() {
+    let case = Case::new();
+    case.write("a", "1");
+    let capture = case.capture().capture;
+
+    let report = case.shadow.gc(&[].into(), NOW.plus(HOUR - 1), false).unwrap();
+
+    assert!(report.dropped_groups.is_empty());
+    assert!(case.shadow.get_capture(&capture.id).is_ok());
+}
+
+#[test]
+fn a_file_whose_bytes_were_collected_is_read_again() {
+    let mut case = Case::new();
+    case.write("a", "1");
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    let before = case.shadow.capture(&Group::new("goes"), NOW).unwrap().capture;
+    case.shadow.gc(&[].into(), NOW.plus(2 * HOUR), false).unwrap();
+    assert!(case.shadow.get_capture(&before.id).is_err());
+
+    for _ in 0..2 {
+        let after = case.capture().capture;
+        assert_eq!(after.tree, before.tree);
+        assert!(matches!(case.shadow.image(&after, &path("a")), Ok(Image::Present { .. })));
+        case.git(&["fsck", "--full"]);
+        case.reopen();
+    }
+}
+
+#[test]
+fn many_packs_become_few_and_every_capture_stays_readable() {
+    let case = Case::new();
+    let made: Vec<_> = (0..300)
+        .map(|round| {
+            case.write("a", format!("{round}"));
+            case.capture().capture
+        })
+        .collect();
+
+    assert!(case.shadow.usage().unwrap().packs <= 130);
+    case.shadow.merge_packs().unwrap();
+    assert_eq!(case.shadow.usage().unwrap().packs, 1);
+    for (round, capture) in made.iter().enumerate() {
+        let capture = case.shadow.get_capture(&capture.id).unwrap();
+        let text = case.shadow.image(&capture, &path("a")).unwrap().leaf().unwrap().blob;
+        if round % 100 == 0 {
+            assert_eq!(case.git(&["show", &text.to_string()]), format!("{round}"));
+        }
+    }
+    case.git(&["fsck", "--full"]);
+}
+
+#[test]
+fn gc_after_git_gc_forgets_what_git_wrote_about_it() {
+    let case = Case::new();
+    for round in 0..4 {
+        case.write("a", format!("{round}"));
+        case.shadow.capture(&Group::new(&format!("g{}", round % 2)), NOW).unwrap();
+    }
+    case.git(&["-c", "gc.writeCommitGraph=true", "gc", "-q"]);
+    let live = [Group::new("g1")].into();
+
+    let report = case.shadow.gc(&live, NOW.plus(2 * HOUR), false).unwrap();
+
+    assert_eq!(report.dropped_groups, ["g0"]);
+    assert_eq!(case.shadow.list_captures(&Group::new("g1")).unwrap().len(), 2);
+    assert!(case.shadow.list_captures(&Group::new("g0")).unwrap().is_empty());
+    case.git(&["fsck", "--full"]);
+}

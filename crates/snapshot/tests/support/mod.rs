@@ -1,0 +1,160 @@
+//! A worktree, a store beside it, and git as the judge.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+use turnstone_core::time::Millis;
+use turnstone_snapshot::{Captured, Group, RelPath, RootPolicy, Selection, Shadow, Worktree};
+
+pub(crate) const NOW: Millis = Millis(1_794_728_448_904);
+
+pub(crate) struct Case {
+    pub(crate) dir: TempDir,
+    pub(crate) shadow: Shadow,
+    pub(crate) selection: Selection,
+}
+
+impl Case {
+    pub(crate) fn new() -> Self {
+        Self::with(Selection::default())
+    }
+
+    pub(crate) fn with(selection: Selection) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs_err::create_dir(dir.path().join("work")).unwrap();
+        let shadow = open(dir.path(), &selection);
+        Self { dir, shadow, selection }
+    }
+
+    /// A worktree that is a git checkout.
+    pub(crate) fn in_git() -> Self {
+        let case = Self::new();
+        case.git_in(&case.root(), &["init", "-q"]);
+        case
+    }
+
+    /// Opens the store again, as another process would.
+    pub(crate) fn reopen(&mut self) {
+        // Two keepers of one store cannot be, so the old one goes first.
+        let spare = tempfile::tempdir().unwrap();
+        fs_err::create_dir(spare.path().join("work")).unwrap();
+        self.shadow = open(spare.path(), &self.selection);
+        self.shadow = open(self.dir.path(), &self.selection);
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
+        self.root().join(path)
+    }
+
+    pub(crate) fn write(&self, path: &str, text: impl AsRef<[u8]>) {
+        self.write_bytes(path.as_bytes(), text);
+    }
+
+    pub(crate) fn write_bytes(&self, path: &[u8], text: impl AsRef<[u8]>) {
+        let path = self.root().join(OsStr::from_bytes(path));
+        fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+        fs_err::write(path, text).unwrap();
+    }
+
+    pub(crate) fn link(&self, path: &str, target: &str) {
+        std::os::unix::fs::symlink(target, self.at(path)).unwrap();
+    }
+
+    pub(crate) fn chmod(&self, path: &str, perm: u32) {
+        fs_err::set_permissions(self.at(path), PermissionsExt::from_mode(perm)).unwrap();
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        String::from_utf8(fs_err::read(self.at(path)).unwrap()).unwrap()
+    }
+
+    pub(crate) fn remove(&self, path: &str) {
+        fs_err::remove_file(self.at(path)).unwrap();
+    }
+
+    pub(crate) fn capture(&self) -> Captured {
+        self.shadow.capture(&Group::new("test"), NOW).unwrap()
+    }
+
+    pub(crate) fn capture_named(&self, paths: &[&str]) -> Captured {
+        self.shadow.capture_named(&Group::new("test"), &paths_of(paths), false, NOW).unwrap()
+    }
+
+    /// What git itself says of the worktree, with an index of its own.
+    pub(crate) fn oracle(&self) -> String {
+        let index = tempfile::tempdir().unwrap();
+        let git = |args: &[&str]| {
+            let mut command = scrubbed();
+            command.arg("--git-dir").arg(self.shadow.git_dir()).arg("--work-tree").arg(self.root());
+            command.env("GIT_INDEX_FILE", index.path().join("index"));
+            command.env("GIT_OBJECT_DIRECTORY", index.path());
+            run(command.current_dir(self.root()).args(args))
+        };
+        git(&["add", "-A", "."]);
+        git(&["write-tree"])
+    }
+
+    /// Runs git in the store.
+    pub(crate) fn git(&self, args: &[&str]) -> String {
+        let mut command = scrubbed();
+        run(command.arg("--git-dir").arg(self.shadow.git_dir()).args(args))
+    }
+
+    pub(crate) fn git_in(&self, folder: &Path, args: &[&str]) -> String {
+        run(scrubbed().current_dir(folder).args(args))
+    }
+
+    /// Lists the paths of a tree.
+    pub(crate) fn paths(&self, captured: &Captured) -> Vec<String> {
+        let tree = captured.capture.tree.to_string();
+        let text = self.git(&["ls-tree", "-r", "--name-only", "-z", &tree]);
+        text.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+}
+
+pub(crate) fn open(dir: &Path, selection: &Selection) -> Shadow {
+    let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default()).unwrap();
+    Shadow::open(&dir.join("store"), worktree, selection.clone()).unwrap()
+}
+
+#[expect(clippy::disallowed_methods, reason = "git is the judge of what we write, in tests only")]
+fn scrubbed() -> Command {
+    let mut command = Command::new("git");
+    for (key, value) in [
+        ("GIT_CONFIG_NOSYSTEM", "1"),
+        ("GIT_CONFIG_GLOBAL", "/dev/null"),
+        ("GIT_AUTHOR_NAME", "t"),
+        ("GIT_AUTHOR_EMAIL", "t@t"),
+        ("GIT_COMMITTER_NAME", "t"),
+        ("GIT_COMMITTER_EMAIL", "t@t"),
+    ] {
+        command.env(key, value);
+    }
+    command.args(["-c", "core.excludesFile=/dev/null", "-c", "init.defaultBranch=main"]);
+    command
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().expect("git starts; it is needed for these tests");
+    let text = String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}{text}");
+    text
+}
+
+pub(crate) fn path(text: &str) -> RelPath {
+    text.parse().unwrap()
+}
+
+pub(crate) fn paths_of(texts: &[&str]) -> BTreeSet<RelPath> {
+    texts.iter().map(|text| path(text)).collect()
+}
