@@ -6,7 +6,7 @@ use crate::tree::{self, Source};
 const FILE_LINES: usize = 500;
 const FUNCTION_LINES: usize = 60;
 /// Packages in `Cargo.lock`. Raising it is a decision: say in the commit what the new ones give us.
-const LOCKED_PACKAGES: usize = 260;
+const LOCKED_PACKAGES: usize = 320;
 
 const FILE: Rule = Rule {
     name: "file-length",
@@ -126,6 +126,6 @@ fn a_long_function_is_found() {
 
 #[test]
 fn a_long_lock_file_is_found() {
-    assert_lines(&check_lock(&"[[package]]\n".repeat(260)), &[]);
-    assert_lines(&check_lock(&"[[package]]\n".repeat(261)), &[1]);
+    assert_lines(&check_lock(&"[[package]]\n".repeat(LOCKED_PACKAGES)), &[]);
+    assert_lines(&check_lock(&"[[package]]\n".repeat(LOCKED_PACKAGES + 1)), &[1]);
 }
