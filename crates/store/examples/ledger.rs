@@ -228,7 +228,9 @@ impl<'s> Worker<'s> {
     }
 
     fn tool(&mut self, message: &MessageId) -> Fallible {
-        let output = "line of output\n".repeat(self.rng.below(600) as usize);
+        // Now and then one that becomes a file of its own.
+        let lines = if self.rng.below(12) == 0 { 18_000 } else { self.rng.below(600) };
+        let output = format!("{}\n", self.name("out")).repeat(lines as usize);
         let mut part = self.part(
             message,
             json!({"type": "tool", "callID": "c", "tool": "bash",

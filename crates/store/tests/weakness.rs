@@ -1,6 +1,6 @@
 //! Weaknesses of the system we match that cannot happen here (sessions.md 13), and lines of 12.1
 //! that concern the log. W1, W4, W12, W26 and W34 are in `rules`, W19 and W20 in `pages`, W28 in
-//! `text`, W29 in `open`, W30 in `delete`.
+//! `crash`, W29 in `open`, W30 in `delete`.
 
 mod support;
 

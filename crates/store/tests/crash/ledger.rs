@@ -110,9 +110,19 @@ pub(crate) fn check(dir: &Path, acknowledged: &[Ack]) -> Fallible {
         }
     }
     nothing_is_stuck(&store, &ctx)?;
+    everything_can_be_read(&store, &ctx)?;
     let wrong = store.verify_projections(&ctx)?;
     if !wrong.is_empty() {
         return Err(format!("projections differ from a rebuild: {wrong:?}").into());
+    }
+    Ok(())
+}
+
+/// Every message with its texts and large values; a file cut short or missing is an error (W28).
+fn everything_can_be_read(store: &Store, ctx: &Context) -> Fallible {
+    let page = store.read(ctx, |r| r.list_sessions(&SessionFilter::default(), None, 1000))?;
+    for row in page.items {
+        store.read(ctx, |r| r.list_messages(&row.session.id, None, 100_000))?;
     }
     Ok(())
 }
