@@ -219,16 +219,7 @@ impl Tx<'_> {
              WHERE part.session = ?1 AND open = 1 ORDER BY part.num",
         )?;
         let open: Vec<(FoundPart, String)> = statement
-            .query_map([session], |row| {
-                let found = FoundPart {
-                    num: row.get(0)?,
-                    message: row.get(1)?,
-                    session: row.get(2)?,
-                    image: row.get(3)?,
-                    text_len: row.get(4)?,
-                };
-                Ok((found, row.get(5)?))
-            })?
+            .query_map([session], |row| Ok((FoundPart::from_row(row)?, row.get(5)?)))?
             .collect::<rusqlite::Result<_>>()?;
         for (found, message) in open {
             let message: MessageId =

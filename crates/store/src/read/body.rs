@@ -1,6 +1,6 @@
 //! One thing at a time: sessions, messages, parts by their numbers.
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{Message, Part, PartBody, Project, Session};
@@ -109,19 +109,24 @@ pub(crate) struct FoundPart {
     pub(crate) text_len: Option<i64>,
 }
 
+impl FoundPart {
+    /// Reads the columns `num, message, session, image, text_len`, which a query names first.
+    pub(crate) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            num: row.get(0)?,
+            message: row.get(1)?,
+            session: row.get(2)?,
+            image: row.get(3)?,
+            text_len: row.get(4)?,
+        })
+    }
+}
+
 /// Where a part is.
 pub(crate) fn find_part(conn: &Connection, id: &PartId) -> Result<Option<FoundPart>> {
     Ok(conn
         .prepare_cached("SELECT num, message, session, image, text_len FROM part WHERE id = ?1")?
-        .query_row([id.as_str()], |row| {
-            Ok(FoundPart {
-                num: row.get(0)?,
-                message: row.get(1)?,
-                session: row.get(2)?,
-                image: row.get(3)?,
-                text_len: row.get(4)?,
-            })
-        })
+        .query_row([id.as_str()], FoundPart::from_row)
         .optional()?)
 }
 
@@ -185,15 +190,7 @@ pub(crate) fn parts_of(conn: &Connection, session: i64, message: i64) -> Result<
         "SELECT num, message, session, image, text_len FROM part
          WHERE session = ?1 AND message = ?2 ORDER BY num",
     )?;
-    let rows = statement.query_map([session, message], |row| {
-        Ok(FoundPart {
-            num: row.get(0)?,
-            message: row.get(1)?,
-            session: row.get(2)?,
-            image: row.get(3)?,
-            text_len: row.get(4)?,
-        })
-    })?;
+    let rows = statement.query_map([session, message], FoundPart::from_row)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
