@@ -3,7 +3,7 @@
 //! `ledger DIR load SEED THREADS COUNT` writes turns and prints `ack CURSOR SESSION SEQ` for each
 //! acknowledged mutation. `ledger DIR hold SESSION` takes a lease, begins a turn, prints `held`, and
 //! then writes once for every line it reads. `ledger DIR tail COUNT` prints cursors as they come.
-//! `ledger DIR bulk SEED` deletes, compacts and imports in small steps until it is done.
+//! `ledger DIR bulk` deletes every second session.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -14,7 +14,8 @@ use turnstone_core::model::{Message, Part, Project, Session, Todo};
 use turnstone_core::time::{Cursor, Millis};
 use turnstone_core::turn::{Outcome, TurnEvent};
 use turnstone_store::{
-    Actor, Context, EndTurn, Layout, NewTurn, Options, Store, StoreError, Takeover, Tx,
+    Actor, Context, EndTurn, Layout, NewTurn, Options, SessionFilter, Store, StoreError, Takeover,
+    Tx,
 };
 use turnstone_testkit::fixture::Rng;
 
@@ -50,7 +51,7 @@ fn run() -> Fallible {
         }
         ["hold", session] => hold(&store, &session.parse()?)?,
         ["tail", count, ..] => tail(&store, count.parse()?)?,
-        ["bulk", seed] => bulk(&store, seed.parse()?)?,
+        ["bulk"] => bulk(&store)?,
         _ => return Err("unknown command".into()),
     }
     drop(store);
@@ -310,17 +311,14 @@ fn tail(store: &Store, count: usize) -> Fallible {
     Ok(())
 }
 
-/// Deletes sessions in the small steps that a crash may interrupt.
-fn bulk(store: &Store, seed: u64) -> Fallible {
+/// Deletes every second session, in the small steps that a crash may interrupt.
+fn bulk(store: &Store) -> Fallible {
     let ctx = context()?;
-    let mut rng = Rng::new(seed);
-    let page = store
-        .read(&ctx, |r| r.list_sessions(&turnstone_store::SessionFilter::default(), None, 100))?;
-    for row in page.items {
-        if rng.below(3) == 0 {
-            store.delete_session(&ctx, &row.session.id)?;
-            say(&format!("deleted {}", row.session.id))?;
-        }
+    let all = SessionFilter::default();
+    let page = store.read(&ctx, |r| r.list_sessions(&all, None, 100))?;
+    for row in page.items.into_iter().step_by(2) {
+        store.delete_session(&ctx, &row.session.id)?;
+        say(&format!("deleted {}", row.session.id))?;
     }
     while !store.purge_some(&ctx, 1)? {}
     say("purged")

@@ -68,21 +68,24 @@ impl Store {
     }
 }
 
-/// One kind of row that goes with a session; each statement removes a bounded number.
+/// The rows that go with a session, each statement a bounded number of them. What refers to
+/// something goes before it, so that a purge cut off half way leaves nothing that looks damaged.
 const STEPS: &[&str] = &[
-    "DELETE FROM chunk WHERE num IN
-       (SELECT chunk.num FROM event JOIN chunk ON chunk.part = event.entity
-        WHERE event.session = ?1 AND event.kind = 32 LIMIT 200)",
     "DELETE FROM part WHERE num IN (SELECT num FROM part WHERE session = ?1 LIMIT 400)",
     "DELETE FROM message WHERE num IN (SELECT num FROM message WHERE session = ?1 LIMIT 400)",
     "DELETE FROM turn WHERE num IN (SELECT num FROM turn WHERE session = ?1 LIMIT 400)",
     "DELETE FROM request WHERE num IN (SELECT num FROM request WHERE session = ?1 LIMIT 400)",
     "DELETE FROM input WHERE num IN (SELECT num FROM input WHERE session = ?1 LIMIT 400)",
+    "DELETE FROM session WHERE num = ?1",
+    "DELETE FROM chunk WHERE num IN
+       (SELECT chunk.num FROM event JOIN chunk ON chunk.part = event.entity
+        WHERE event.session = ?1 AND event.kind = 32 LIMIT 200)",
 ];
 
 /// The log of a session but for its first event, which becomes the stub, and its tombstone.
 const EVENTS: &str = "DELETE FROM event WHERE cursor IN
-       (SELECT cursor FROM event WHERE session = ?1 AND kind <> 12 AND cursor <> ?1 LIMIT 400)";
+       (SELECT cursor FROM event WHERE session = ?1 AND kind <> 12 AND cursor <> ?1
+        ORDER BY seq LIMIT 400)";
 
 /// Events whose values are let go in one transaction, and how many of each.
 const RELEASED: (i64, i64) = (40, 3);
@@ -180,9 +183,12 @@ impl Tx<'_> {
                 return Ok(true);
             }
         }
-        if self.release_values(session)?
-            || self.conn.prepare_cached(EVENTS)?.execute([session])? > 0
-        {
+        if self.release_values(session)? {
+            return Ok(true);
+        }
+        let gone = self.conn.prepare_cached(EVENTS)?.execute([session])?;
+        self.extend_stub(session)?;
+        if gone > 0 {
             return Ok(true);
         }
         self.finish_purge(session)?;
@@ -201,27 +207,39 @@ impl Tx<'_> {
             .query_map((session, RELEASED.0), |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?;
         for cursor in &cursors {
+            // The event first: what is left of it refers to nothing any more.
+            self.conn
+                .prepare_cached(
+                    "UPDATE event SET payload = NULL, refs = NULL, text_from = NULL,
+                       text_to = NULL, sum = NULL WHERE cursor = ?1",
+                )?
+                .execute([cursor])?;
             blob::release(self.conn, *cursor, self.now(), RELEASED.1)?;
         }
         Ok(!cursors.is_empty())
     }
 
-    /// The numbers before the tombstone become one stub; the session's own row goes last.
-    fn finish_purge(&self, session: i64) -> Result<()> {
-        let tombstone: i64 = self
+    /// The session's first event becomes the stub of all numbers before the next one that is left,
+    /// so that readers never see a gap.
+    fn extend_stub(&self, session: i64) -> Result<()> {
+        let next: i64 = self
             .conn
-            .prepare_cached("SELECT max(seq) FROM event WHERE session = ?1 AND kind = 12")?
+            .prepare_cached(
+                "SELECT min(seq - span + 1) FROM event WHERE session = ?1 AND cursor <> ?1",
+            )?
             .query_row([session], |row| row.get::<_, Option<i64>>(0))?
             .ok_or_else(|| StoreError::Internal("a deleted session has no tombstone".to_owned()))?;
-        let before = tombstone - 1;
         self.conn
             .prepare_cached(
                 "UPDATE event SET seq = ?2, span = ?2, payload = NULL, refs = NULL,
                    text_from = NULL, text_to = NULL, sum = NULL
-                 WHERE cursor = ?1 AND kind <> 12",
+                 WHERE cursor = ?1",
             )?
-            .execute((session, before))?;
-        self.conn.prepare_cached("DELETE FROM session WHERE num = ?1")?.execute([session])?;
+            .execute((session, next - 1))?;
+        Ok(())
+    }
+
+    fn finish_purge(&self, session: i64) -> Result<()> {
         self.conn.prepare_cached("DELETE FROM purge WHERE session = ?1")?.execute([session])?;
         Ok(())
     }

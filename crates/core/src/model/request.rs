@@ -72,6 +72,9 @@ pub struct PermissionAsk {
     /// The call that waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<ToolCall>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// Which of these?
@@ -82,6 +85,9 @@ pub struct QuestionAsk {
     /// The call that waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<ToolCall>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// One question.
@@ -99,6 +105,9 @@ pub struct Question {
     /// A free answer is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom: Option<bool>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// One answer offered.
@@ -108,6 +117,9 @@ pub struct QuestionOption {
     pub label: String,
     /// What it means.
     pub description: String,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// The tool call that waits for an answer.
@@ -119,6 +131,9 @@ pub struct ToolCall {
     /// The provider's name of the call.
     #[serde(rename = "callID")]
     pub call: String,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// Whether a request was answered.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::Extra;
+
 /// One rule; in a list, the last that matches wins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
@@ -11,6 +13,9 @@ pub struct Rule {
     pub pattern: String,
     /// What follows.
     pub action: Action,
+    /// Fields this version does not know; they decide nothing.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// What a rule decides.
@@ -29,7 +34,8 @@ impl Rule {
     /// A rule of these words.
     #[must_use]
     pub fn new(permission: &str, pattern: &str, action: Action) -> Self {
-        Self { permission: permission.to_owned(), pattern: pattern.to_owned(), action }
+        let (permission, pattern) = (permission.to_owned(), pattern.to_owned());
+        Self { permission, pattern, action, extra: Extra::new() }
     }
 }
 

@@ -226,7 +226,7 @@ impl Reader<'_> {
         rows.map(|row| {
             let (permission, pattern, action) = row?;
             let action = serde_json::from_value(Value::String(action))?;
-            Ok(Rule { permission, pattern, action })
+            Ok(Rule::new(&permission, &pattern, action))
         })
         .collect()
     }

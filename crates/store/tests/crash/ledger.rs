@@ -9,7 +9,7 @@ use turnstone_core::id::SessionId;
 use turnstone_core::model::Status;
 use turnstone_core::time::{Cursor, Millis};
 use turnstone_store::{
-    Actor, Context, Layout, Options, SessionFilter, Store, StoreError, Takeover,
+    Actor, Context, Layout, Options, SessionFilter, Store, StoreError, Takeover, doctor,
 };
 
 pub(crate) type Fallible<T = ()> = Result<T, Box<dyn Error>>;
@@ -114,6 +114,12 @@ pub(crate) fn check(dir: &Path, acknowledged: &[Ack]) -> Fallible {
     let wrong = store.verify_projections(&ctx)?;
     if !wrong.is_empty() {
         return Err(format!("projections differ from a rebuild: {wrong:?}").into());
+    }
+    drop(store);
+    // Integrity, foreign keys (R44), check sums, files, sequences: all of it.
+    let diagnosis = doctor(&Layout::new(dir), ctx.now);
+    if !diagnosis.is_sound() {
+        return Err(format!("the doctor finds {:?}", diagnosis.findings).into());
     }
     Ok(())
 }
