@@ -30,7 +30,8 @@ impl Owner {
         let id = OwnerId(format!("owner-{:016x}", u64::from_le_bytes(random)));
         let path = owner_path(layout, &id);
         let file = private_file(&path)?;
-        if let Err(error) = file.try_lock() {
+        // Waits out somebody who is just looking whether this file is locked.
+        if let Err(error) = file.lock() {
             tracing::warn!(%error, "file locks do not work here; leases rely on heartbeats");
         }
         // Only for people who look; nothing reads it.
@@ -64,7 +65,8 @@ pub(crate) fn is_alive(layout: &Layout, id: &OwnerId, now: Millis) -> Result<boo
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error.into()),
     };
-    match file.file().try_lock() {
+    // Shared, so that two who look at once do not take each other for the owner.
+    match file.file().try_lock_shared() {
         Ok(()) => Ok(false),
         Err(std::fs::TryLockError::WouldBlock) => Ok(true),
         Err(std::fs::TryLockError::Error(_)) => {
@@ -186,5 +188,28 @@ impl Tx<'_> {
             )?
             .execute((self.actor()?, key, result, self.now().0))?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_owner_looks_alive_not_somebody_who_looks_too() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let layout = Layout::new(dir.path());
+        layout.create().expect("made");
+        let now = Millis(0);
+        let owner = Owner::register(&layout).expect("registered");
+        assert!(is_alive(&layout, &owner.id, now).expect("looks"));
+        // R27: a dead owner's file, which another process is just looking at.
+        let dead = OwnerId("owner-dead".to_owned());
+        let looking = private_file(&owner_path(&layout, &dead)).expect("made");
+        looking.lock_shared().expect("locked");
+        assert!(!is_alive(&layout, &dead, now).expect("looks"));
+        sweep(&layout, now).expect("swept");
+        assert!(!owner_path(&layout, &dead).exists());
+        assert!(owner_path(&layout, &owner.id).exists(), "a living owner's file stays");
     }
 }

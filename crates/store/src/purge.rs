@@ -68,6 +68,9 @@ impl Store {
     }
 }
 
+// The statements below name these kinds by their codes, which never change.
+const _: () = assert!(EventKind::PartDelta.code() == 32 && EventKind::SessionDeleted.code() == 12);
+
 /// The rows that go with a session, each statement a bounded number of them. What refers to
 /// something goes before it, so that a purge cut off half way leaves nothing that looks damaged.
 const STEPS: &[&str] = &[
@@ -191,7 +194,7 @@ impl Tx<'_> {
         if gone > 0 {
             return Ok(true);
         }
-        self.finish_purge(session)?;
+        self.conn.prepare_cached("DELETE FROM purge WHERE session = ?1")?.execute([session])?;
         Ok(true)
     }
 
@@ -236,11 +239,6 @@ impl Tx<'_> {
                  WHERE cursor = ?1",
             )?
             .execute((session, next - 1))?;
-        Ok(())
-    }
-
-    fn finish_purge(&self, session: i64) -> Result<()> {
-        self.conn.prepare_cached("DELETE FROM purge WHERE session = ?1")?.execute([session])?;
         Ok(())
     }
 }
