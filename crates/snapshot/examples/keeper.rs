@@ -1,0 +1,93 @@
+//! A program under test: it opens the vault of `DIR/work` beside others and may die anywhere.
+//!
+//! `keeper DIR hold` keeps the store until its input ends and prints `ready`. `keeper DIR track NAME
+//! COUNT` writes files of its own, captures each time and prints `ack ID TREE`. `keeper DIR restore
+//! TREE OPERATION` restores a tree under this id and prints the report; `keeper DIR undo` takes the
+//! newest operation back.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use turnstone_core::time::Millis;
+use turnstone_snapshot::{Action, Group, OperationId, Order, Vault, VaultOptions};
+
+type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+const NOW: Millis = Millis(1_794_728_448_904);
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            drop(writeln!(std::io::stderr(), "error: {error:?}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Fallible {
+    // As after kill -9: no destructor tidies up.
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        usual(info);
+        std::process::abort();
+    }));
+    let scenario = fail::FailScenario::setup();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let dir = Path::new(*words.first().ok_or("usage: keeper DIR COMMAND …")?);
+    let (data, run) = (dir.join("data"), dir.join("run"));
+    let options = VaultOptions::default();
+    let vault = Vault::open(&data, Some(&run), &dir.join("work"), options, NOW)?;
+    match words[1..] {
+        ["hold"] => hold(&vault)?,
+        ["track", name, count] => track(&vault, dir, name, count.parse()?)?,
+        ["restore", tree, id] => {
+            let target = vault.find_capture(tree)?;
+            let plan = vault.plan_restore(&target, None, false, NOW)?;
+            let action = Action::Restore { tree: target.tree, paths: Vec::new() };
+            apply(&vault, Order { id: id.parse()?, action, plan })?;
+        }
+        ["undo"] => {
+            let of = vault.find_operation(None)?.id;
+            let plan = vault.plan_undo(&of, NOW)?;
+            apply(&vault, Order { id: OperationId::mint()?, action: Action::Undo { of }, plan })?;
+        }
+        _ => return Err("unknown command".into()),
+    }
+    drop(vault);
+    scenario.teardown();
+    Ok(())
+}
+
+/// One line in one write, so that a reader never sees half of an acknowledgement.
+fn say(line: &str) -> Fallible {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("{line}\n").as_bytes())?;
+    Ok(out.flush()?)
+}
+
+fn hold(vault: &Vault) -> Fallible {
+    while !vault.try_keep(NOW)? {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    say("ready")?;
+    Ok(drop(std::io::stdin().read_to_end(&mut Vec::new())?))
+}
+
+fn track(vault: &Vault, dir: &Path, name: &str, count: usize) -> Fallible {
+    let group = Group::new(name);
+    for round in 0..count {
+        fs_err::write(dir.join("work").join(name), format!("{name} {round}\n"))?;
+        let capture = vault.track(&group, NOW)?.capture;
+        say(&format!("ack {} {}", capture.id, capture.tree))?;
+    }
+    say(if vault.is_keeper() { "keeper" } else { "client" })
+}
+
+fn apply(vault: &Vault, order: Order) -> Fallible {
+    let report = vault.apply(&order, NOW)?;
+    say(&format!("keeper {}", vault.is_keeper()))?;
+    say(&serde_json::to_string(&report)?)
+}

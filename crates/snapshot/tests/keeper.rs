@@ -1,0 +1,287 @@
+//! Several processes on one store: one keeps it, all are served, and death is survived (R11).
+
+#[cfg(test)]
+#[expect(dead_code, reason = "shared by several test programs")]
+mod support;
+
+#[cfg(test)]
+mod case {
+    use std::io::{BufRead, BufReader};
+    use std::path::{Path, PathBuf};
+    use std::process::{Child, Command, Stdio};
+
+    use tempfile::TempDir;
+    use turnstone_snapshot::{Report, Vault, VaultOptions};
+
+    use crate::support::NOW;
+
+    pub(crate) const OPERATION: &str = "0123456789abcdef01234567";
+
+    pub(crate) struct Case {
+        dir: TempDir,
+    }
+
+    /// What a process said, and whether it ended well.
+    #[derive(Debug)]
+    pub(crate) struct Said {
+        pub(crate) lines: Vec<String>,
+        pub(crate) err: String,
+        pub(crate) ok: bool,
+    }
+
+    impl Said {
+        /// The captures that were acknowledged: id and tree.
+        pub(crate) fn acks(&self) -> Vec<(String, String)> {
+            assert!(self.ok, "{self:?}");
+            let ack = |line: &String| {
+                let (id, tree) = line.strip_prefix("ack ")?.split_once(' ')?;
+                Some((id.to_owned(), tree.to_owned()))
+            };
+            self.lines.iter().filter_map(ack).collect()
+        }
+
+        pub(crate) fn report(&self) -> Report {
+            assert!(self.ok, "{self:?}");
+            serde_json::from_str(self.lines.last().unwrap()).unwrap()
+        }
+
+        pub(crate) fn took_over(&self) -> bool {
+            self.lines.iter().any(|line| line == "keeper" || line == "keeper true")
+        }
+    }
+
+    impl Case {
+        pub(crate) fn new() -> Self {
+            let case = Self { dir: tempfile::tempdir().unwrap() };
+            fs_err::create_dir(case.at("work")).unwrap();
+            case
+        }
+
+        pub(crate) fn at(&self, path: &str) -> PathBuf {
+            self.dir.path().join(path)
+        }
+
+        /// Opens the vault in this process.
+        pub(crate) fn open(&self) -> Vault {
+            let (data, run) = (self.at("data"), self.at("run"));
+            let options = VaultOptions::default();
+            Vault::open(&data, Some(&run), &self.at("work"), options, NOW).unwrap()
+        }
+
+        /// The example beside this test program, started by `wrapper` if there is one.
+        pub(crate) fn start(&self, wrapper: &[&str], args: &[&str], failpoints: &str) -> Child {
+            let test = std::env::current_exe().unwrap();
+            let folder = test.parent().and_then(Path::parent).unwrap();
+            let program = folder.join("examples/keeper").display().to_string();
+            let dir = self.dir.path().display().to_string();
+            let words: Vec<&str> = [wrapper, &[program.as_str(), dir.as_str()], args].concat();
+            #[expect(clippy::disallowed_methods, reason = "the program under test")]
+            let mut command = Command::new(words[0]);
+            command.args(&words[1..]).env("FAILPOINTS", failpoints);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().expect("the example is built by the test command")
+        }
+
+        pub(crate) fn run(&self, args: &[&str]) -> Said {
+            finish(self.start(&[], args, ""))
+        }
+
+        /// A keeper that is ready.
+        pub(crate) fn keeper(&self, wrapper: &[&str], failpoints: &str) -> Child {
+            let mut child = self.start(wrapper, &["hold"], failpoints);
+            let mut line = String::new();
+            let out = child.stdout.as_mut().unwrap();
+            BufReader::new(out).read_line(&mut line).unwrap();
+            assert_eq!(line, "ready\n");
+            child
+        }
+    }
+
+    /// Lets a process end by itself.
+    pub(crate) fn finish(mut child: Child) -> Said {
+        drop(child.stdin.take());
+        let output = child.wait_with_output().unwrap();
+        let lines = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        Said { lines, err, ok: output.status.success() }
+    }
+}
+
+use case::{Case, OPERATION, finish};
+use support::{NOW, git_in, path};
+use turnstone_snapshot::Group;
+
+#[test]
+fn processes_that_capture_at_once_all_succeed_r11() {
+    let case = Case::new();
+    let names = ["one", "two", "three"];
+
+    let children = names.map(|name| case.start(&[], &["track", name, "30"], ""));
+    let said = children.map(finish);
+
+    let vault = case.open();
+    for (name, said) in names.iter().zip(&said) {
+        let acks = said.acks();
+        assert_eq!(acks.len(), 30);
+        for (round, (id, tree)) in acks.iter().enumerate() {
+            let capture = vault.find_capture(id).unwrap();
+            assert_eq!(capture.tree.to_string(), *tree);
+            // What a process wrote before it asked is in what it was answered.
+            let show = format!("{tree}:{name}");
+            let text = git_in(&vault.git_dir().unwrap(), &["show", &show]);
+            assert_eq!(text, format!("{name} {round}"));
+        }
+    }
+    assert!(vault.verify().unwrap().damaged.is_empty());
+    git_in(&vault.git_dir().unwrap(), &["fsck", "--full"]);
+}
+
+#[test]
+fn a_command_beside_a_keeper_is_served_by_it_r11() {
+    let case = Case::new();
+    let keeper = case.keeper(&[], "");
+
+    let said = case.run(&["track", "a", "3"]);
+    assert_eq!(said.lines.last().unwrap(), "client");
+    let first = said.acks()[0].1.clone();
+    assert_eq!(case.run(&["restore", &first, OPERATION]).report().restored, [path("a")]);
+    assert_eq!(fs_err::read_to_string(case.at("work/a")).unwrap(), "a 0\n");
+    assert_eq!(case.run(&["undo"]).report().restored, [path("a")]);
+    assert_eq!(fs_err::read_to_string(case.at("work/a")).unwrap(), "a 2\n");
+
+    assert!(finish(keeper).ok);
+    assert_eq!(case.run(&["track", "a", "1"]).lines.last().unwrap(), "keeper");
+}
+
+#[test]
+fn a_keeper_killed_before_or_after_a_capture_is_survived_r11() {
+    for point in
+        ["keeper::asked", "snapshot::pack_durable", "snapshot::ref_durable", "keeper::served"]
+    {
+        let case = Case::new();
+        let keeper = case.keeper(&[], &format!("{point}=1*off->panic"));
+
+        let said = case.run(&["track", "a", "3"]);
+
+        assert_eq!(said.acks().len(), 3, "{point}: {said:?}");
+        assert!(said.took_over(), "{point}: {said:?}");
+        assert!(!finish(keeper).ok);
+        let vault = case.open();
+        for (id, tree) in said.acks() {
+            assert_eq!(vault.find_capture(&id).unwrap().tree.to_string(), tree, "{point}");
+        }
+        assert!(vault.verify().unwrap().damaged.is_empty(), "{point}");
+    }
+}
+
+#[test]
+fn a_keeper_killed_during_a_restore_is_finished_by_whoever_asked_and_once_r11() {
+    for point in [
+        "snapshot::plan_stored",
+        "snapshot::before_swap",
+        "snapshot::swapped",
+        "snapshot::restored",
+        "snapshot::logged",
+        "keeper::served",
+    ] {
+        let case = Case::new();
+        let acks = case.run(&["track", "a", "2"]).acks();
+        fs_err::write(case.at("work/b"), "new").unwrap();
+        // The plan is the first request of the restore, after the question whether one is there.
+        let after = if point == "keeper::served" { 2 } else { 0 };
+        let keeper = case.keeper(&[], &format!("{point}={after}*off->panic"));
+
+        let said = case.run(&["restore", &acks[0].1, OPERATION]);
+
+        let report = said.report();
+        assert!(!finish(keeper).ok, "{point}");
+        assert!(said.took_over(), "{point}: {said:?}");
+        assert_eq!(report.restored, [path("a")], "{point}: {report:?}");
+        assert_eq!(report.removed, [path("b")], "{point}");
+        assert!(report.conflicts.is_empty() && report.guard.is_some(), "{point}: {report:?}");
+        assert_eq!(fs_err::read_to_string(case.at("work/a")).unwrap(), "a 0\n");
+        let vault = case.open();
+        let operations = vault.list_operations().unwrap();
+        assert_eq!(operations.len(), 1, "{point}");
+        assert_eq!(operations[0].report, report, "{point}");
+        let names = fs_err::read_dir(case.at("work")).unwrap().count();
+        assert_eq!(names, 1, "{point}: nothing of ours is left");
+        assert_eq!(case.run(&["undo"]).report().restored, [path("a"), path("b")]);
+    }
+}
+
+#[test]
+fn a_keeper_in_another_pid_namespace_is_found_and_survived_r11() {
+    let case = Case::new();
+    // Where that is not permitted the keeper only claims to have another number.
+    let wrapper = ["unshare", "-Urp", "--fork"];
+    let allowed = finish(case.start(&wrapper, &["track", "probe", "1"], "")).ok;
+    let mut keeper = case.keeper(if allowed { &wrapper } else { &[] }, "");
+    if !allowed {
+        let store = case.open().place().folder.clone();
+        let text = fs_err::read_to_string(store.join("keeper")).unwrap();
+        let (_, rest) = text.split_once(',').unwrap();
+        fs_err::write(store.join("keeper"), format!("process 1,{rest}")).unwrap();
+    }
+
+    assert_eq!(case.run(&["track", "a", "2"]).lines.last().unwrap(), "client");
+    if allowed {
+        // The namespace dies with its first process.
+        drop(keeper.stdin.take());
+        assert!(keeper.wait().unwrap().success());
+    } else {
+        keeper.kill().unwrap();
+    }
+    assert_eq!(case.run(&["track", "a", "2"]).acks().len(), 2);
+}
+
+#[test]
+fn git_gc_in_the_store_under_load_loses_nothing_r11() {
+    let case = Case::new();
+    let keeper = case.keeper(&[], "");
+    let git_dir = case.open().git_dir().unwrap();
+
+    let names = ["one", "two"];
+    let children = names.map(|name| case.start(&[], &["track", name, "40"], ""));
+    for _ in 0..6 {
+        git_in(&git_dir, &["gc", "-q", "--prune=now"]);
+    }
+    let said = children.map(finish);
+
+    let vault = case.open();
+    for said in &said {
+        let acks = said.acks();
+        assert_eq!(acks.len(), 40);
+        for (id, tree) in acks {
+            assert_eq!(vault.find_capture(&id).unwrap().tree.to_string(), tree);
+        }
+    }
+    assert!(finish(keeper).ok);
+    let vault = case.open();
+    let verified = vault.verify().unwrap();
+    assert!(verified.damaged.is_empty(), "{:?}", verified.damaged);
+    git_in(&git_dir, &["fsck", "--full"]);
+}
+
+#[test]
+fn a_reader_looks_again_when_packs_were_replaced_under_it_r11() {
+    let case = Case::new();
+    let keeper = case.open();
+    let reader = case.open();
+    let group = Group::new("x");
+    let captures: Vec<_> = (0..5)
+        .map(|round| {
+            fs_err::write(case.at("work/a"), format!("{round}")).unwrap();
+            keeper.track(&group, NOW).unwrap().capture
+        })
+        .collect();
+    assert_eq!(reader.list_captures().unwrap().len(), 5);
+
+    git_in(&keeper.git_dir().unwrap(), &["gc", "-q", "--prune=now"]);
+
+    for capture in &captures {
+        let found = reader.find_capture(&capture.id.to_string()).unwrap();
+        assert_eq!(reader.list_files(&found).unwrap().len(), 1);
+    }
+    assert!(reader.verify().unwrap().damaged.is_empty());
+}
