@@ -12,6 +12,7 @@ pub mod id;
 pub mod machine;
 pub mod model;
 pub mod name;
+pub mod operation;
 pub mod path;
 pub mod permission;
 pub mod place;
