@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use crate::cache::Cache;
 use crate::object::Repository;
 use crate::path::RelPath;
+use crate::upkeep::Ledger;
 use crate::walk::Selection;
 use crate::worktree::{RootError, Worktree};
 
@@ -40,6 +41,8 @@ pub struct Shadow {
     pub(crate) baseline: Mutex<()>,
     /// Read by whoever relies on objects being there; written by whoever takes some away.
     pub(crate) objects: RwLock<()>,
+    /// Held by the one upkeep that runs, before any other lock.
+    pub(crate) upkeep: Mutex<Ledger>,
     /// The kernel's lock on the store, freed when this process ends, however it ends.
     _keeper: std::fs::File,
 }
@@ -80,6 +83,7 @@ impl Shadow {
         };
         let cache = Arc::new(Cache::load(&folder.join("stat-cache")));
         let memory = Memory { cache, forced: Arc::new(forced) };
+        let upkeep = Mutex::new(Ledger::load(&folder));
         Ok(Self {
             folder,
             worktree,
@@ -89,6 +93,7 @@ impl Shadow {
             chain: Mutex::default(),
             baseline: Mutex::default(),
             objects: RwLock::default(),
+            upkeep,
             _keeper: keeper,
         })
     }
