@@ -132,8 +132,12 @@ impl Shadow {
             if !report.is_done {
                 self.keep_whole(&packs, &chosen, &mut reach)?;
             }
-            let was_lined_up = chosen.iter().all(|pack| ledger.lined_up.contains(&pack.stem));
-            let name = self.rebuild(&chosen, reach)?;
+            // Packs of which nothing stays go first: that needs no space, which may be short.
+            let (empty, mixed): (Vec<_>, Vec<_>) =
+                chosen.into_iter().partition(|pack| garbage.is_all(pack));
+            self.rebuild(&empty, &mut reach)?;
+            let was_lined_up = mixed.iter().all(|pack| ledger.lined_up.contains(&pack.stem));
+            let name = self.rebuild(&mixed, &mut reach)?;
             ledger.lined_up.extend(name.filter(|_| was_lined_up));
             let packs = self.repository.packs()?;
             report.bytes_after = packs.iter().map(|pack| pack.bytes).sum();
@@ -215,7 +219,10 @@ impl Shadow {
     }
 
     /// Replaces packs by one with what is needed of them; the last look is taken when no capture runs.
-    fn rebuild(&self, old: &[&PackFile], mut reach: Reach) -> Result<Option<String>, ObjectError> {
+    fn rebuild(&self, old: &[&PackFile], reach: &mut Reach) -> Result<Option<String>, ObjectError> {
+        if old.is_empty() {
+            return Ok(None);
+        }
         let rebuild = Rebuild::new(&self.repository, old, &|oid| reach.has(oid))?;
         let (name, _) = rebuild.finish(&|oid| reach.place(oid), 0)?;
         fail_point!("snapshot::repacked", |_| Err(io::Error::other("failpoint").into()));
@@ -236,7 +243,7 @@ impl Shadow {
             |pack: &&PackFile| [&name, &more].into_iter().flatten().any(|stem| *stem == pack.stem);
         let old: Vec<&PackFile> = old.iter().copied().filter(|pack| !stays(pack)).collect();
         self.repository.hide_packs(&old)?;
-        self.forget_dropped(&reach)?;
+        self.forget_dropped(reach)?;
         drop((taken, running));
         self.repository.discard_packs(&old)?;
         Ok(name)
@@ -281,6 +288,11 @@ fn weigh<'p>(packs: &'p [PackFile], reach: &Reach) -> io::Result<Garbage<'p>> {
 }
 
 impl<'p> Garbage<'p> {
+    /// Tells whether nothing of a pack stays.
+    fn is_all(&self, pack: &PackFile) -> bool {
+        self.packs.iter().any(|(it, _, alive)| it.stem == pack.stem && *alive == 0)
+    }
+
     /// Chooses packs of which most is dead, as long as no more than `effort` bytes must be copied.
     fn choose(&self, effort: u64) -> Vec<&'p PackFile> {
         let mut all: Vec<_> = self.packs.iter().collect();

@@ -66,6 +66,22 @@ impl Reach {
         Ok(())
     }
 
+    /// Adds a capture and what it needs, but not the captures before it.
+    pub(crate) fn add_capture(
+        &mut self,
+        repository: &Repository,
+        oid: &Oid,
+        new: &mut dyn FnMut(&Oid),
+    ) -> Result<(), ObjectError> {
+        if self.enter(oid, 0, 0, new) {
+            let commit = repository.read_commit(oid)?;
+            let coverage = commit.parents.last().ok_or(ObjectError::Corrupt(*oid))?;
+            self.add_commit(repository, coverage, new)?;
+            self.add_tree(repository, commit.tree, Vec::new(), new)?;
+        }
+        Ok(())
+    }
+
     /// Adds a tree at a path and everything below.
     fn add_tree(
         &mut self,

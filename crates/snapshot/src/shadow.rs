@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use crate::budget::{Account, Floor, free_space};
 use crate::cache::Cache;
 use crate::object::Repository;
 use crate::path::RelPath;
@@ -41,6 +42,7 @@ pub struct Shadow {
     pub(crate) baseline: Mutex<()>,
     /// Read by whoever relies on objects being there; written by whoever takes some away.
     pub(crate) objects: RwLock<()>,
+    pub(crate) account: Mutex<Account>,
     /// Held by the one upkeep that runs, before any other lock.
     pub(crate) upkeep: Mutex<Ledger>,
     /// The kernel's lock on the store, freed when this process ends, however it ends.
@@ -73,6 +75,7 @@ impl Shadow {
         let folder = fs_err::canonicalize(folder)?;
         let keeper = keep(&folder)?;
         let repository = Repository::open(&folder.join("git"))?;
+        repository.set_floor(free_space(&folder, Floor::Usual)?.1);
         if selection.own_data.is_none() {
             selection.own_data = inside(&worktree, &folder);
         }
@@ -93,6 +96,7 @@ impl Shadow {
             chain: Mutex::default(),
             baseline: Mutex::default(),
             objects: RwLock::default(),
+            account: Mutex::default(),
             upkeep,
             _keeper: keeper,
         })
@@ -121,7 +125,7 @@ impl Shadow {
 }
 
 /// Becomes the keeper of the store: the only writer of its packs, references and stat cache (R11).
-fn keep(folder: &Path) -> Result<std::fs::File, OpenError> {
+pub(crate) fn keep(folder: &Path) -> Result<std::fs::File, OpenError> {
     let path = folder.join("keeper");
     let mut options = fs_err::OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).open(&path)?;

@@ -139,10 +139,14 @@ impl Shadow {
             return Ok(());
         };
         drop(running);
-        if self.repository.packs()?.len() > MANY {
-            self.merge(BRIEF, ledger)?;
+        if self.repository.packs()?.len() <= MANY {
+            return Ok(());
         }
-        Ok(())
+        match self.merge(BRIEF, ledger) {
+            // A full disk is the capture's own to tell: it may need less.
+            Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(error.into()),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Copies the smallest packs into one.

@@ -16,6 +16,8 @@ use super::Oid;
 
 /// Captures wait for this; a later repack may do better.
 const LEVEL: Compression = Compression::BEST_SPEED;
+/// Bytes that are written before the disk is asked how much is free.
+const ASKED: u64 = 32 << 20;
 /// How files that are not yet a pack are called; whatever is left of them is swept.
 pub(super) const TEMP_PREFIX: &str = "tmp_turnstone_";
 
@@ -88,14 +90,19 @@ pub(crate) struct Writer {
     objects: Vec<Indexed>,
     /// Where each object begins.
     known: HashMap<Oid, u64>,
+    /// Bytes that must stay free on the disk.
+    floor: u64,
+    /// Up to where the disk was asked.
+    asked: u64,
 }
 
 impl Writer {
     /// Begins a pack in the folder `objects/pack`.
-    pub(crate) fn create(folder: &Path) -> io::Result<Self> {
+    pub(crate) fn create(folder: &Path, floor: u64) -> io::Result<Self> {
         let temp = folder.join(format!("{TEMP_PREFIX}{}.pack", random()?));
+        let folder = folder.to_owned();
         let (objects, known) = (Vec::new(), HashMap::new());
-        Ok(Self { folder: folder.to_owned(), temp, file: None, offset: 12, objects, known })
+        Ok(Self { folder, temp, file: None, offset: 12, objects, known, floor, asked: 0 })
     }
 
     fn open(&mut self) -> io::Result<&mut BufWriter<fs_err::File>> {
@@ -115,6 +122,7 @@ impl Writer {
         if self.known.contains_key(&packed.oid) {
             return Ok(());
         }
+        self.ask_disk()?;
         self.open()?.write_all(&packed.bytes)?;
         self.enter(packed.oid, packed.crc, packed.bytes.len() as u64);
         Ok(())
@@ -124,6 +132,19 @@ impl Writer {
         self.known.insert(oid, self.offset);
         self.objects.push(Indexed { oid, crc, offset: self.offset });
         self.offset += length;
+    }
+
+    /// Stops before the disk is full: a large pack asks from time to time.
+    fn ask_disk(&mut self) -> io::Result<()> {
+        if self.floor == 0 || self.offset - self.asked < ASKED {
+            return Ok(());
+        }
+        self.asked = self.offset;
+        let disk = rustix::fs::statvfs(&self.folder)?;
+        match disk.f_bavail.saturating_mul(disk.f_frsize) {
+            free if free < self.floor => Err(io::ErrorKind::StorageFull.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Adds an object whose bytes are compressed already; `size` is what they were before.
@@ -139,6 +160,7 @@ impl Writer {
         if self.known.contains_key(&oid) {
             return Ok(());
         }
+        self.ask_disk()?;
         let header = match shape {
             Shape::Whole(kind) => header_of(kind),
             Shape::Delta(base) => {
@@ -164,6 +186,14 @@ impl Writer {
         self.known.contains_key(oid)
     }
 
+    /// How many bytes the pack and its index will have.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self.objects.len() as u64 {
+            0 => 0,
+            count => self.offset + 20 + 1072 + count * 28,
+        }
+    }
+
     /// Adds a blob of exactly `size` bytes without holding it in memory.
     ///
     /// `keep` is asked once the name is known; if it says no, or the reader has another number of
@@ -174,6 +204,7 @@ impl Writer {
         mut reader: impl Read,
         keep: impl FnOnce(&Oid) -> bool,
     ) -> io::Result<Option<Oid>> {
+        self.ask_disk()?;
         let mut header = Vec::new();
         Header::Blob.write_to(size, &mut header)?;
         let sum = Summed { out: self.open()?, crc: crc32fast::Hasher::new(), written: 0 };
@@ -336,7 +367,7 @@ fn read_only() -> std::fs::Permissions {
 }
 
 /// A name nobody else has.
-pub(super) fn random() -> io::Result<String> {
+pub(crate) fn random() -> io::Result<String> {
     let mut bytes = [0_u8; 12];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

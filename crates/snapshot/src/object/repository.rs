@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fail::fail_point;
@@ -45,6 +46,8 @@ pub(crate) struct Repository {
     git_dir: PathBuf,
     /// Replaced when packs go, since it remembers where objects were.
     objects: Mutex<Arc<gix::odb::Store>>,
+    /// Bytes that must stay free on the disk while packs are written.
+    floor: AtomicU64,
 }
 
 impl Repository {
@@ -64,7 +67,7 @@ impl Repository {
         sweep(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("refs/turnstone"))?;
         let objects = Mutex::new(open_objects(git_dir)?);
-        Ok(Self { git_dir: git_dir.to_owned(), objects })
+        Ok(Self { git_dir: git_dir.to_owned(), objects, floor: AtomicU64::new(0) })
     }
 
     fn objects(&self) -> Arc<gix::odb::Store> {
@@ -128,7 +131,17 @@ impl Repository {
 
     /// Begins a pack.
     pub(crate) fn writer(&self) -> io::Result<Writer> {
-        Writer::create(&self.git_dir.join("objects/pack"))
+        Writer::create(&self.git_dir.join("objects/pack"), self.floor.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_floor(&self, floor: u64) {
+        self.floor.store(floor, Ordering::Relaxed);
+    }
+
+    /// Bytes of the packs of a repository that need not be open.
+    pub(crate) fn pack_bytes(git_dir: &Path) -> io::Result<u64> {
+        let packs = file::list(&git_dir.join("objects/pack"))?;
+        Ok(packs.iter().map(|pack| pack.bytes).sum())
     }
 
     /// Makes a pack durable and visible to readers; `sample` is an object in it.
