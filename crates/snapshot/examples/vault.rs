@@ -3,7 +3,9 @@
 //! `vault DIR load SEED COUNT` edits `DIR/work`, captures, and prints `ack ID TREE` for each capture.
 //! `vault DIR swing SEED COUNT` restores the worktree to its first capture and back again, and prints
 //! `done` for each. `vault DIR churn SEED COUNT` captures for a group that stays and one that goes, and
-//! collects and merges in between; only captures that stay are acknowledged. `vault DIR time` prints how long captures of `DIR/work` take.
+//! collects, merges and repacks in between; only captures that stay are acknowledged. `vault DIR time`
+//! prints how long captures of `DIR/work` take, `vault DIR edits SIZE COUNT` what so many edits of one
+//! text of that size take before and after a repack.
 
 use std::io::Write;
 use std::path::Path;
@@ -43,6 +45,7 @@ fn run() -> Fallible {
         ["load", seed, count] => load(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["swing", seed, count] => swing(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["churn", seed, count] => churn(&shadow, dir, seed.parse()?, count.parse()?)?,
+        ["edits", size, count] => edits(&shadow, dir, size.parse()?, count.parse()?)?,
         ["time"] => time(&shadow, dir)?,
         _ => return Err("unknown command".into()),
     }
@@ -91,9 +94,10 @@ fn churn(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
         edit(dir, &mut rng)?;
         let capture = shadow.capture(&stays, NOW)?.capture;
         say(&format!("ack {} {}", capture.id, capture.tree))?;
-        match round % 3 {
+        match round % 4 {
             0 => drop(shadow.gc(&live, NOW.plus(7_200_000), false)?),
             1 => shadow.merge_packs()?,
+            2 => drop(shadow.repack(1 << 30)?),
             _ => {}
         }
     }
@@ -120,6 +124,35 @@ fn swing(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
         say("done")?;
     }
     Ok(())
+}
+
+/// The budget's own example (R13): one line of a text changes, again and again.
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn edits(shadow: &Shadow, dir: &Path, size: usize, count: usize) -> Fallible {
+    let mut rng = Rng::new(1);
+    let mut word = || format!("{:x} {:x}\n", rng.below(u64::MAX), rng.below(u64::MAX));
+    let mut lines: Vec<String> = (0..size / 33).map(|_| word()).collect();
+    let paths = ["big.txt".parse()?].into();
+    let started = std::time::Instant::now();
+    for round in 0..count {
+        let at = (round * 7919) % lines.len();
+        lines[at] = word();
+        fs_err::write(dir.join("work/big.txt"), lines.concat())?;
+        shadow.capture_named(&Group::new("edits"), &paths, false, NOW)?;
+    }
+    let usage = shadow.usage()?;
+    say(&format!("{count} captures: {:.0} ms, {usage:?}", ms(started)))?;
+    loop {
+        let started = std::time::Instant::now();
+        let merged = shadow.repack(256 << 20)?;
+        say(&format!("repack: {:.0} ms, {merged:?}", ms(started)))?;
+        if merged.is_done {
+            break;
+        }
+    }
+    let status = fs_err::read_to_string("/proc/self/status")?;
+    let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
+    say(&format!("{:?}, {peak}", shadow.usage()?))
 }
 
 #[expect(clippy::disallowed_methods, reason = "it measures")]

@@ -10,6 +10,7 @@ use fail::fail_point;
 use serde::{Deserialize, Serialize};
 use turnstone_core::time::Millis;
 
+use crate::budget::OverBudget;
 use crate::cache::{Cache, Cached};
 use crate::coverage::{Coverage, Permissions, Reason, Scope};
 use crate::group::Group;
@@ -29,9 +30,32 @@ pub enum CaptureError {
     /// The store could not be read or written.
     #[error(transparent)]
     Object(#[from] ObjectError),
+    /// It does not fit (R13): make room, or set another budget.
+    #[error(transparent)]
+    OverBudget(#[from] OverBudget),
+    /// The disk has less free space than must stay (R13).
+    #[error("only {free} bytes are free on the disk of the store; {floor} must stay free")]
+    BelowFloor {
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that must stay free.
+        floor: u64,
+        /// Bytes of the capture.
+        needed: u64,
+    },
+    /// The disk is full, or the user's share of it.
+    #[error("there is no space left for the capture")]
+    NoSpace(#[source] io::Error),
     /// The root could not be listed, or the store not be written.
     #[error("the worktree could not be captured")]
-    Io(#[from] io::Error),
+    Io(#[source] io::Error),
+}
+
+impl From<io::Error> for CaptureError {
+    fn from(error: io::Error) -> Self {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        if full.contains(&error.kind()) { Self::NoSpace(error) } else { Self::Io(error) }
+    }
 }
 
 /// How the changed files were found.
@@ -86,6 +110,8 @@ pub(crate) struct Sketch {
     pub(crate) coverage: Coverage,
     pub(crate) changed: usize,
     pub(crate) mode: Mode,
+    /// It is needed for a restore: the budget does not count (R14).
+    pub(crate) is_guard: bool,
 }
 
 impl Shadow {
@@ -125,7 +151,7 @@ impl Shadow {
             reserved: found.reserved,
             permissions: permissions(&files),
         };
-        let seen = Sketch { coverage, changed, mode: Mode::Walk };
+        let seen = Sketch { coverage, changed, mode: Mode::Walk, is_guard: false };
         let captured = self.write(&leaves(&files), &seen, writer, group, now)?;
         if !is_same {
             self.remember(files)?;
@@ -150,12 +176,33 @@ impl Shadow {
         now: Millis,
     ) -> Result<Captured, CaptureError> {
         self.merge_many()?;
+        if keep {
+            self.worktree.check()?;
+            self.force(paths)?;
+        }
+        self.capture_paths(group, paths, false, now)
+    }
+
+    /// Captures what a restore will overwrite, past the budget (R14).
+    pub(crate) fn capture_guard(
+        &self,
+        group: &Group,
+        paths: &BTreeSet<RelPath>,
+        now: Millis,
+    ) -> Result<Captured, CaptureError> {
+        self.capture_paths(group, paths, true, now)
+    }
+
+    fn capture_paths(
+        &self,
+        group: &Group,
+        paths: &BTreeSet<RelPath>,
+        is_guard: bool,
+        now: Millis,
+    ) -> Result<Captured, CaptureError> {
         let _held = self.hold_objects();
         self.worktree.check()?;
         let clock = self.clock()?;
-        if keep {
-            self.force(paths)?;
-        }
         let mut found = Found::default();
         let mut absent = self.add_forced(paths, &mut found);
         let mut writer = self.repository.writer()?;
@@ -171,7 +218,7 @@ impl Shadow {
             ..Coverage::default()
         };
         let changed = files.len();
-        let seen = Sketch { coverage, changed, mode: Mode::Named };
+        let seen = Sketch { coverage, changed, mode: Mode::Named, is_guard };
         self.write(&leaves(&files), &seen, writer, group, now)
     }
 

@@ -12,6 +12,7 @@ use turnstone_core::time::Millis;
 
 use crate::capture::{Capture, CaptureError, Captured, Mode, Sketch};
 use crate::coverage::{Coverage, Scope};
+use crate::expire::ID_TRAILER;
 use crate::group::Group;
 use crate::object::{Commit, Leaf, ObjectError, Oid, Packed, TreeEntry, Writer, build};
 use crate::path::RelPath;
@@ -48,7 +49,7 @@ impl Shadow {
             && last.tree == tree
             && last.parents.last() == Some(&about)
         {
-            return Ok(captured(tip, time_of(last), false));
+            return Ok(captured(id_of(&tip, last), time_of(last), false));
         }
         let commit = Commit {
             tree,
@@ -67,6 +68,7 @@ impl Shadow {
         let id = commit.oid;
         made.push(commit);
         made.iter().try_for_each(|packed| writer.add(packed))?;
+        self.admit(writer.bytes(), seen.is_guard)?;
         self.repository.publish(writer, &id)?;
         self.repository.write_ref(group.reference(), &id)?;
         drop(chain);
@@ -90,7 +92,8 @@ impl Shadow {
                 writer.add(&packed)?;
             }
         }
-        let seen = Sketch { mode: Mode::Named, coverage: named_coverage(), changed: 0 };
+        let seen =
+            Sketch { mode: Mode::Named, coverage: named_coverage(), changed: 0, is_guard: true };
         self.write(files, &seen, writer, group, now)?;
         Ok(())
     }
@@ -121,7 +124,7 @@ impl Shadow {
     ///
     /// [`ObjectError::Missing`] if this store has none of that id.
     pub fn get_capture(&self, id: &Oid) -> Result<Capture, ObjectError> {
-        let commit = self.repository.read_commit(id)?;
+        let commit = self.read_capture(id)?;
         let corrupt = || ObjectError::Corrupt(*id);
         let about = self.repository.read_commit(commit.parents.last().ok_or_else(corrupt)?)?;
         let lines = self.repository.read_tree(&about.tree)?;
@@ -140,14 +143,8 @@ impl Shadow {
     ///
     /// The store cannot be read.
     pub fn list_captures(&self, group: &Group) -> Result<Vec<Oid>, ObjectError> {
-        let mut found = Vec::new();
-        let mut at = self.repository.find_ref(group.reference())?;
-        while let Some(id) = at {
-            found.push(id);
-            let parents = self.repository.read_commit(&id)?.parents;
-            at = (parents.len() > 1).then(|| parents[0]);
-        }
-        Ok(found)
+        let commits = self.read_chain(group)?;
+        Ok(commits.iter().map(|(oid, commit)| id_of(oid, commit)).collect())
     }
 }
 
@@ -158,4 +155,9 @@ fn named_coverage() -> Coverage {
 pub(crate) fn time_of(commit: &Commit) -> Millis {
     let written = commit.trailer("Turnstone-Time").and_then(|text| text.parse().ok());
     Millis(written.unwrap_or(commit.seconds.saturating_mul(1000)))
+}
+
+/// The id of a capture: the name its commit had before any expiry wrote it anew.
+pub(crate) fn id_of(oid: &Oid, commit: &Commit) -> Oid {
+    commit.trailer(ID_TRAILER).and_then(|text| text.parse().ok()).unwrap_or(*oid)
 }

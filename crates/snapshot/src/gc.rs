@@ -1,69 +1,97 @@
-//! Upkeep: expired groups go, what nobody pins goes with them, small packs become one.
+//! Collection: expired groups go, and what nobody pins goes with them.
 //!
 //! References go first and durably, then a new pack becomes durable, and only then old packs go: killed
-//! anywhere, the store holds everything that is pinned.
+//! anywhere, the store holds everything that is pinned. Captures go on while the new pack is built;
+//! what they came to need meanwhile is found before anything goes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
 use std::sync::{Arc, PoisonError};
 
+use fail::fail_point;
 use serde::{Deserialize, Serialize};
 use turnstone_core::time::Millis;
 
 use crate::cache::Cache;
-use crate::capture::CaptureError;
 use crate::group::Group;
-use crate::object::{ObjectError, Oid, PackFile, TreeEntry};
+use crate::object::{ObjectError, Oid, Owner, PackFile, Rebuild};
+use crate::reach::Reach;
 use crate::shadow::Shadow;
 
 /// No group younger than this is dropped: its owner may not have written it down yet (R9).
-const YOUNG: i64 = 3_600_000;
-/// Packs with more bytes are not merged with others; they would be copied again and again.
-const LARGE: u64 = 64 << 20;
-/// So many packs are merged before the next capture.
-const MANY: usize = 128;
+pub(crate) const YOUNG: i64 = 3_600_000;
+
+/// What is to be collected.
+#[derive(Clone, Debug)]
+pub struct Collection<'c> {
+    /// Groups that somebody needs: they pin their captures whatever their age.
+    pub live: &'c BTreeSet<Group>,
+    /// The present.
+    pub now: Millis,
+    /// How long captures that nobody pins are kept, in milliseconds; never less than an hour (R41).
+    pub keep: i64,
+    /// About how many bytes are copied at most; what is left is collected the next time.
+    pub effort: u64,
+    /// Nothing is changed; the report says what would be.
+    pub dry_run: bool,
+}
 
 /// What a collection did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GcReport {
     /// Groups that are not live any more, by name.
     pub dropped_groups: Vec<String>,
+    /// Groups that stay, and why.
+    pub kept_groups: Vec<Kept>,
     /// Objects nobody pins.
     pub dropped_objects: usize,
+    /// Stored bytes of objects nobody pins.
+    pub dropped_bytes: u64,
     /// Objects that stay.
     pub kept_objects: usize,
     /// Bytes of packs before.
     pub bytes_before: u64,
     /// Bytes of packs after; as before if nothing was done.
     pub bytes_after: u64,
+    /// False if the effort did not suffice: the next collection finds more.
+    pub is_done: bool,
 }
 
-/// What takes space.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Usage {
-    /// Number of packs.
-    pub packs: usize,
-    /// Bytes of packs.
-    pub bytes: u64,
-    /// Number of pin groups.
-    pub groups: usize,
+/// A group that stays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Its name.
+    pub group: String,
+    /// Why it stays.
+    pub why: WhyKept,
+    /// When its newest capture was made.
+    pub newest: Millis,
+}
+
+/// Why a group stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhyKept {
+    /// Somebody needs it.
+    Live,
+    /// It is less than an hour old.
+    Young,
+    /// Nobody needs it, and it is not old enough to go.
+    Recent,
+}
+
+/// What stays and what goes.
+struct Verdict {
+    reach: Reach,
+    /// References that go, what they named, and their groups.
+    expired: BTreeMap<String, (Oid, String)>,
+    report: GcReport,
 }
 
 impl Shadow {
-    /// Says what takes space in the store.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
-    pub fn usage(&self) -> io::Result<Usage> {
-        let packs = self.repository.packs()?;
-        let bytes = packs.iter().map(|pack| pack.bytes).sum();
-        Ok(Usage { packs: packs.len(), bytes, groups: self.repository.list_refs()?.len() })
-    }
-
     /// Drops the groups that are not `live`, unless they are young, and every object nobody pins.
     ///
-    /// With `dry_run` nothing is changed and the report says what would be. Captures wait for it.
+    /// With `dry_run` nothing is changed and the report says what would be.
     ///
     /// # Errors
     ///
@@ -74,108 +102,211 @@ impl Shadow {
         now: Millis,
         dry_run: bool,
     ) -> Result<GcReport, ObjectError> {
-        let running = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        let live: BTreeSet<&str> = live.iter().map(Group::reference).collect();
-        let mut expired = BTreeMap::new();
-        let mut kept = BTreeSet::new();
-        for (name, tip) in self.repository.list_refs()? {
-            let capture = self.repository.read_commit(&tip)?;
-            let time = crate::chain::time_of(&capture);
-            if live.contains(name.as_str()) || now.since(time) < YOUNG {
-                self.reach(&tip, &mut kept)?;
-            } else {
-                let group = capture.trailer("Turnstone-Group").unwrap_or(&name).to_owned();
-                expired.insert(name, group);
-            }
-        }
-        let packs = self.repository.packs()?;
-        let mut present = BTreeSet::new();
-        for pack in &packs {
-            present.extend(pack.objects()?);
-        }
-        let bytes = |packs: &[PackFile]| packs.iter().map(|pack| pack.bytes).sum();
-        let mut report = GcReport {
-            dropped_groups: expired.values().cloned().collect(),
-            dropped_objects: present.difference(&kept).count(),
-            kept_objects: kept.len(),
-            bytes_before: bytes(&packs),
-            bytes_after: bytes(&packs),
-        };
-        if !dry_run && report.dropped_objects + report.dropped_groups.len() > 0 {
-            self.repository.remove_refs(&expired.into_keys().collect())?;
-            self.repository.repack(&kept, &packs)?;
-            self.forget_dropped(&kept)?;
-            report.bytes_after = bytes(&self.repository.packs()?);
-        }
-        drop((taken, running));
-        Ok(report)
+        self.collect(&Collection { live, now, keep: YOUNG, effort: u64::MAX, dry_run })
     }
 
-    /// Merges small packs into one, so that reading stays cheap.
+    /// Drops what nobody pins, a bounded part of it; see [`Collection`].
+    ///
+    /// Captures go on meanwhile, and wait only while files are renamed.
     ///
     /// # Errors
     ///
-    /// The store cannot be read or written; nothing is lost then.
-    pub fn merge_packs(&self) -> io::Result<()> {
-        let taken = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        let mut packs = self.repository.packs()?;
-        packs.retain(|pack| pack.bytes <= LARGE);
-        if packs.len() > 1 {
-            let mut objects = BTreeSet::new();
-            for pack in &packs {
-                objects.extend(pack.objects()?);
-            }
-            self.repository.repack(&objects, &packs)?;
+    /// An object that is pinned cannot be read: then nothing is dropped.
+    pub fn collect(&self, wanted: &Collection<'_>) -> Result<GcReport, ObjectError> {
+        let mut ledger = self.upkeep.lock().unwrap_or_else(PoisonError::into_inner);
+        let Verdict { mut reach, expired, mut report } = self.judge(wanted)?;
+        let packs = self.repository.packs()?;
+        report.bytes_before = packs.iter().map(|pack| pack.bytes).sum();
+        report.bytes_after = report.bytes_before;
+        report.kept_objects = reach.len();
+        let garbage = weigh(&packs, &reach)?;
+        report.dropped_objects = garbage.objects.len();
+        report.dropped_bytes = garbage.packs.iter().map(|(_, dead, _)| dead).sum();
+        if wanted.dry_run {
+            return Ok(report);
         }
-        drop(taken);
-        Ok(())
+        self.drop_refs(&expired, &mut reach)?;
+        let chosen = garbage.choose(wanted.effort);
+        report.is_done = chosen.len() == garbage.packs.len();
+        if !chosen.is_empty() {
+            if !report.is_done {
+                self.keep_whole(&packs, &chosen, &mut reach)?;
+            }
+            // Packs of which nothing stays go first: that needs no space, which may be short.
+            let (empty, mixed): (Vec<_>, Vec<_>) =
+                chosen.into_iter().partition(|pack| garbage.is_all(pack));
+            self.rebuild(&empty, &mut reach)?;
+            let was_lined_up = mixed.iter().all(|pack| ledger.lined_up.contains(&pack.stem));
+            let name = self.rebuild(&mixed, &mut reach)?;
+            ledger.lined_up.extend(name.filter(|_| was_lined_up));
+            let packs = self.repository.packs()?;
+            report.bytes_after = packs.iter().map(|pack| pack.bytes).sum();
+        }
+        ledger.last_gc = Some(wanted.now);
+        ledger.save(&self.folder)?;
+        Ok(report)
     }
 
-    /// Merges packs when there are many; a process can see a fixed number of them only.
-    pub(crate) fn merge_many(&self) -> Result<(), CaptureError> {
-        if self.repository.packs()?.len() > MANY {
-            self.merge_packs()?;
+    /// Decides which groups stay, and finds what they need.
+    fn judge(&self, wanted: &Collection<'_>) -> Result<Verdict, ObjectError> {
+        let live: BTreeSet<&str> = wanted.live.iter().map(Group::reference).collect();
+        let mut reach = Reach::default();
+        let mut expired = BTreeMap::new();
+        let mut report = GcReport { is_done: true, ..GcReport::default() };
+        for (name, tip) in self.repository.list_refs()? {
+            let capture = self.repository.read_commit(&tip)?;
+            let newest = crate::chain::time_of(&capture);
+            let group = capture.trailer("Turnstone-Group").unwrap_or(&name).to_owned();
+            let age = wanted.now.since(newest);
+            let why = match age {
+                _ if live.contains(name.as_str()) => WhyKept::Live,
+                ..YOUNG => WhyKept::Young,
+                _ if age < wanted.keep => WhyKept::Recent,
+                _ => {
+                    report.dropped_groups.push(group.clone());
+                    expired.insert(name, (tip, group));
+                    continue;
+                }
+            };
+            reach.add_tip(&self.repository, &name, &tip)?;
+            report.kept_groups.push(Kept { group, why, newest });
         }
-        Ok(())
+        Ok(Verdict { reach, expired, report })
     }
 
-    /// Collects every object that a commit needs.
-    fn reach(&self, tip: &Oid, kept: &mut BTreeSet<Oid>) -> Result<(), ObjectError> {
-        let mut commits = vec![*tip];
-        let mut trees = Vec::new();
-        while let Some(oid) = commits.pop() {
-            if kept.insert(oid) {
-                let commit = self.repository.read_commit(&oid)?;
-                trees.push(commit.tree);
-                commits.extend(commit.parents);
+    /// Forgets the references of expired groups, except of one that got a capture just now.
+    fn drop_refs(
+        &self,
+        expired: &BTreeMap<String, (Oid, String)>,
+        reach: &mut Reach,
+    ) -> Result<(), ObjectError> {
+        if expired.is_empty() {
+            return Ok(());
+        }
+        let chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.repository.list_refs()?;
+        let (mut gone, mut moved) = (BTreeSet::new(), Vec::new());
+        for (name, (tip, _)) in expired {
+            match now.get(name) {
+                Some(found) if found != tip => moved.push((name, *found)),
+                Some(_) | None => {
+                    gone.insert(name.clone());
+                }
             }
         }
-        while let Some(oid) = trees.pop() {
-            if !kept.insert(oid) {
-                continue;
-            }
-            for (_, entry) in self.repository.read_tree(&oid)? {
-                match entry {
-                    TreeEntry::Tree(tree) => trees.push(tree),
-                    TreeEntry::Leaf(leaf) => {
-                        kept.insert(leaf.blob);
-                    }
+        self.repository.remove_refs(&gone)?;
+        drop(chain);
+        fail_point!("snapshot::refs_dropped", |_| Err(io::Error::other("failpoint").into()));
+        moved.into_iter().try_for_each(|(name, tip)| reach.add_tip(&self.repository, name, &tip))
+    }
+
+    /// Garbage that stays keeps what it needs: no object of the store may lack another.
+    fn keep_whole(
+        &self,
+        packs: &[PackFile],
+        chosen: &[&PackFile],
+        reach: &mut Reach,
+    ) -> Result<(), ObjectError> {
+        let is_chosen = |pack: &PackFile| chosen.iter().any(|it| it.stem == pack.stem);
+        for pack in packs.iter().filter(|pack| !is_chosen(pack)) {
+            for entry in pack.entries()? {
+                if !reach.has(&entry.oid) {
+                    reach.add_loosely(&self.repository, &entry.oid)?;
                 }
             }
         }
         Ok(())
     }
 
+    /// Replaces packs by one with what is needed of them; the last look is taken when no capture runs.
+    fn rebuild(&self, old: &[&PackFile], reach: &mut Reach) -> Result<Option<String>, ObjectError> {
+        if old.is_empty() {
+            return Ok(None);
+        }
+        let rebuild = Rebuild::new(&self.repository, old, &|oid| reach.has(oid))?;
+        let (name, _) = rebuild.finish(&|oid| reach.place(oid), 0)?;
+        fail_point!("snapshot::repacked", |_| Err(io::Error::other("failpoint").into()));
+        // A capture of the whole worktree is waited for here, where nobody waits behind us.
+        let running = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut late = HashSet::new();
+        for (reference, tip) in self.repository.list_refs()? {
+            if reach.tips.get(&reference) != Some(&tip) {
+                reach.add_commit(&self.repository, &tip, &mut |oid| {
+                    late.insert(*oid);
+                })?;
+            }
+        }
+        let more = Rebuild::new(&self.repository, old, &|oid| late.contains(oid))?;
+        let more = if more.len() > 0 { more.finish(&|_| None, 0)?.0 } else { None };
+        let stays =
+            |pack: &&PackFile| [&name, &more].into_iter().flatten().any(|stem| *stem == pack.stem);
+        let old: Vec<&PackFile> = old.iter().copied().filter(|pack| !stays(pack)).collect();
+        self.repository.hide_packs(&old)?;
+        self.forget_dropped(reach)?;
+        drop((taken, running));
+        self.repository.discard_packs(&old)?;
+        Ok(name)
+    }
+
     /// Forgets files whose bytes are not in the store any more: they must be read again.
-    fn forget_dropped(&self, kept: &BTreeSet<Oid>) -> io::Result<()> {
+    fn forget_dropped(&self, kept: &Reach) -> io::Result<()> {
         let mut memory = self.memory();
         let all = memory.cache.files.iter();
-        let stay = all.filter(|(_, cached)| kept.contains(&cached.leaf.blob));
+        let stay = all.filter(|(_, cached)| kept.has(&cached.leaf.blob));
         let files = stay.map(|(path, cached)| (path.clone(), *cached)).collect();
         let cache = Arc::new(Cache { files });
         cache.save(&self.folder.join("stat-cache"))?;
         memory.cache = cache;
         Ok(())
+    }
+}
+
+/// Objects nobody pins, and our packs that hold some: their dead and their living bytes.
+struct Garbage<'p> {
+    objects: HashSet<Oid>,
+    packs: Vec<(&'p PackFile, u64, u64)>,
+}
+
+fn weigh<'p>(packs: &'p [PackFile], reach: &Reach) -> io::Result<Garbage<'p>> {
+    let mut garbage = Garbage { objects: HashSet::new(), packs: Vec::new() };
+    for pack in packs.iter().filter(|pack| pack.owner == Owner::Store) {
+        let (mut dead, mut alive) = (0, 0);
+        for entry in pack.entries()? {
+            if reach.has(&entry.oid) {
+                alive += entry.length;
+            } else {
+                dead += entry.length;
+                garbage.objects.insert(entry.oid);
+            }
+        }
+        if dead > 0 {
+            garbage.packs.push((pack, dead, alive));
+        }
+    }
+    Ok(garbage)
+}
+
+impl<'p> Garbage<'p> {
+    /// Tells whether nothing of a pack stays.
+    fn is_all(&self, pack: &PackFile) -> bool {
+        self.packs.iter().any(|(it, _, alive)| it.stem == pack.stem && *alive == 0)
+    }
+
+    /// Chooses packs of which most is dead, as long as no more than `effort` bytes must be copied.
+    fn choose(&self, effort: u64) -> Vec<&'p PackFile> {
+        let mut all: Vec<_> = self.packs.iter().collect();
+        all.sort_by(|(_, dead, alive), (_, other_dead, other_alive)| {
+            let (one, other) = (u128::from(*dead), u128::from(*other_dead));
+            (other * u128::from(*alive + dead)).cmp(&(one * u128::from(*other_alive + other_dead)))
+        });
+        let mut sum = 0_u64;
+        let fits = |alive: u64, sum: &mut u64| {
+            let after = sum.saturating_add(alive);
+            let fits = after <= effort;
+            *sum = if fits { after } else { *sum };
+            fits
+        };
+        all.into_iter().filter(|it| fits(it.2, &mut sum)).map(|it| it.0).collect()
     }
 }

@@ -4,11 +4,13 @@
 //! Knows no sessions, starts no program, follows no links, runs no filter, reads no configuration,
 //! no environment and no clock.
 
+mod budget;
 mod cache;
 mod capture;
 mod chain;
 mod coverage;
 mod diff;
+mod expire;
 mod gc;
 mod group;
 mod hash;
@@ -16,28 +18,37 @@ mod ignore;
 mod image;
 mod object;
 mod path;
+mod reach;
 mod registry;
+mod removal;
 mod restore;
 mod shadow;
+mod upkeep;
+mod usage;
 mod vault;
 mod vcs;
 mod walk;
 mod worktree;
 
+pub use budget::{Budget, Floor, Limit, OverBudget, Relief, Room};
 pub use capture::{Capture, CaptureError, Captured, Mode};
 pub use coverage::{Coverage, Permissions, Reason, Scope};
 pub use diff::{Diff, DiffOptions, FileDiff, Patch, Status};
-pub use gc::{GcReport, Usage};
+pub use expire::{ExpireError, Expired, Expiry};
+pub use gc::{Collection, GcReport, Kept, WhyKept};
 pub use group::Group;
 pub use image::Image;
 pub use object::{Leaf, LeafMode, ObjectError, Oid, OidError};
 pub use path::{PathError, RelPath};
 pub use registry::{Link, ListedStore, Place, Registry, RegistryError, RootFacts, StoreId};
+pub use removal::{RemovalError, remove_store, sweep_stores};
 pub use restore::{
     Action, Conflict, Operation, OperationId, OperationIdError, Order, Plan, Report, RestoreError,
     State, Step, Why, Wish,
 };
 pub use shadow::{OpenError, Shadow};
+pub use upkeep::{Cadence, Merged};
+pub use usage::{DiskUse, GroupUse, PathUse, Usage};
 pub use vault::{
     Damage, Failure, FailureKind, ListedCapture, ListedFile, Vault, VaultError, VaultOptions,
     Verified,

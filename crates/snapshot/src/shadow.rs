@@ -5,9 +5,11 @@ use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use crate::budget::{Account, Floor, free_space};
 use crate::cache::Cache;
 use crate::object::Repository;
 use crate::path::RelPath;
+use crate::upkeep::Ledger;
 use crate::walk::Selection;
 use crate::worktree::{RootError, Worktree};
 
@@ -40,6 +42,9 @@ pub struct Shadow {
     pub(crate) baseline: Mutex<()>,
     /// Read by whoever relies on objects being there; written by whoever takes some away.
     pub(crate) objects: RwLock<()>,
+    pub(crate) account: Mutex<Account>,
+    /// Held by the one upkeep that runs, before any other lock.
+    pub(crate) upkeep: Mutex<Ledger>,
     /// Held while a restore that is logged runs: they are done one after the other.
     pub(crate) applying: Mutex<()>,
     /// The kernel's lock on the store, freed when this process ends, however it ends; nothing for
@@ -73,6 +78,7 @@ impl Shadow {
         let folder = fs_err::canonicalize(folder)?;
         let keeper = keep(&folder)?;
         let repository = Repository::open(&folder.join("git"))?;
+        repository.set_floor(free_space(&folder, Floor::Usual)?.1);
         if selection.own_data.is_none() {
             selection.own_data = worktree.find_below(&folder);
         }
@@ -83,6 +89,7 @@ impl Shadow {
         };
         let cache = Arc::new(Cache::load(&folder.join("stat-cache")));
         let memory = Memory { cache, forced: Arc::new(forced) };
+        let upkeep = Mutex::new(Ledger::load(&folder));
         Ok(Self {
             folder,
             worktree,
@@ -92,6 +99,8 @@ impl Shadow {
             chain: Mutex::default(),
             baseline: Mutex::default(),
             objects: RwLock::default(),
+            account: Mutex::default(),
+            upkeep,
             applying: Mutex::default(),
             keeper: Some(keeper),
         })
@@ -109,6 +118,8 @@ impl Shadow {
             chain: Mutex::default(),
             baseline: Mutex::default(),
             objects: RwLock::default(),
+            account: Mutex::default(),
+            upkeep: Mutex::default(),
             applying: Mutex::default(),
             keeper: None,
         })
@@ -145,7 +156,7 @@ impl Shadow {
 }
 
 /// Becomes the keeper of the store: the only writer of its packs, references and stat cache (R11).
-fn keep(folder: &Path) -> Result<std::fs::File, OpenError> {
+pub(crate) fn keep(folder: &Path) -> Result<std::fs::File, OpenError> {
     let path = folder.join("keeper");
     let mut options = fs_err::OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).open(&path)?;

@@ -4,15 +4,20 @@
 //! packs are written here, one for each capture, durable before anything names them (R9).
 
 mod commit;
+mod delta;
+mod file;
 mod oid;
 mod pack;
+mod rebuild;
 mod reference;
 mod repository;
 mod tree;
 
 pub(crate) use commit::Commit;
+pub(crate) use file::{Entry, OpenPack, Owner, PackFile};
 pub use oid::{Oid, OidError};
-pub(crate) use pack::{PackFile, Packed, Writer};
+pub(crate) use pack::{Packed, Shape, Writer, random};
+pub(crate) use rebuild::{Place, Rebuild};
 pub use repository::ObjectError;
 pub(crate) use repository::Repository;
 pub use tree::{Leaf, LeafMode};

@@ -1,20 +1,23 @@
-//! Packs: version 2, whole objects only, written once and never changed.
+//! Writing packs: version 2, bases before their deltas, written once and never changed.
 //!
 //! A pack becomes durable in this order: its bytes, the bytes of its index, the name of the pack, the
 //! name of the index, the directory. Until the index has its name nobody looks at the pack.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use fail::fail_point;
 use gix::objs::Kind;
+use gix::odb::pack::data::entry::Header;
 use gix::zlib::{Compression, stream::deflate};
 
 use super::Oid;
 
 /// Captures wait for this; a later repack may do better.
 const LEVEL: Compression = Compression::BEST_SPEED;
+/// Bytes that are written before the disk is asked how much is free.
+const ASKED: u64 = 32 << 20;
 /// How files that are not yet a pack are called; whatever is left of them is swept.
 pub(super) const TEMP_PREFIX: &str = "tmp_turnstone_";
 
@@ -36,7 +39,7 @@ impl Packed {
     /// Compresses an object whose name is known.
     pub(crate) fn named(oid: Oid, kind: Kind, data: &[u8]) -> io::Result<Self> {
         let mut bytes = Vec::with_capacity(data.len() / 2 + 32);
-        write_header(&mut bytes, kind, data.len() as u64);
+        header_of(kind).write_to(data.len() as u64, &mut bytes)?;
         let mut deflate = deflate::Write::new(bytes, LEVEL);
         deflate.write_all(data)?;
         deflate.flush()?;
@@ -45,21 +48,30 @@ impl Packed {
     }
 }
 
-fn write_header(out: &mut Vec<u8>, kind: Kind, size: u64) {
-    let kind: u8 = match kind {
-        Kind::Commit => 1,
-        Kind::Tree => 2,
-        Kind::Blob => 3,
-        Kind::Tag => 4,
-    };
-    let mut rest = size >> 4;
-    let mut byte = kind << 4 | (size & 0x0f) as u8;
-    while rest > 0 {
-        out.push(byte | 0x80);
-        byte = (rest & 0x7f) as u8;
-        rest >>= 7;
+fn header_of(kind: Kind) -> Header {
+    match kind {
+        Kind::Commit => Header::Commit,
+        Kind::Tree => Header::Tree,
+        Kind::Blob => Header::Blob,
+        Kind::Tag => Header::Tag,
     }
-    out.push(byte);
+}
+
+/// Compresses bytes better than a capture has time for.
+pub(super) fn squeeze(data: &[u8]) -> io::Result<Vec<u8>> {
+    let mut deflate = deflate::Write::new(Vec::new(), Compression::DEFAULT);
+    deflate.write_all(data)?;
+    deflate.flush()?;
+    Ok(deflate.into_inner())
+}
+
+/// How the bytes of an object are to be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// As they are.
+    Whole(Kind),
+    /// As a change of another object of the same pack.
+    Delta(Oid),
 }
 
 struct Indexed {
@@ -76,15 +88,21 @@ pub(crate) struct Writer {
     file: Option<BufWriter<fs_err::File>>,
     offset: u64,
     objects: Vec<Indexed>,
-    known: HashSet<Oid>,
+    /// Where each object begins.
+    known: HashMap<Oid, u64>,
+    /// Bytes that must stay free on the disk.
+    floor: u64,
+    /// Up to where the disk was asked.
+    asked: u64,
 }
 
 impl Writer {
     /// Begins a pack in the folder `objects/pack`.
-    pub(crate) fn create(folder: &Path) -> io::Result<Self> {
+    pub(crate) fn create(folder: &Path, floor: u64) -> io::Result<Self> {
         let temp = folder.join(format!("{TEMP_PREFIX}{}.pack", random()?));
-        let (objects, known) = (Vec::new(), HashSet::new());
-        Ok(Self { folder: folder.to_owned(), temp, file: None, offset: 12, objects, known })
+        let folder = folder.to_owned();
+        let (objects, known) = (Vec::new(), HashMap::new());
+        Ok(Self { folder, temp, file: None, offset: 12, objects, known, floor, asked: 0 })
     }
 
     fn open(&mut self) -> io::Result<&mut BufWriter<fs_err::File>> {
@@ -101,13 +119,79 @@ impl Writer {
 
     /// Adds an object, once.
     pub(crate) fn add(&mut self, packed: &Packed) -> io::Result<()> {
-        if !self.known.insert(packed.oid) {
+        if self.known.contains_key(&packed.oid) {
             return Ok(());
         }
+        self.ask_disk()?;
         self.open()?.write_all(&packed.bytes)?;
-        self.objects.push(Indexed { oid: packed.oid, crc: packed.crc, offset: self.offset });
-        self.offset += packed.bytes.len() as u64;
+        self.enter(packed.oid, packed.crc, packed.bytes.len() as u64);
         Ok(())
+    }
+
+    fn enter(&mut self, oid: Oid, crc: u32, length: u64) {
+        self.known.insert(oid, self.offset);
+        self.objects.push(Indexed { oid, crc, offset: self.offset });
+        self.offset += length;
+    }
+
+    /// Stops before the disk is full: a large pack asks from time to time.
+    fn ask_disk(&mut self) -> io::Result<()> {
+        if self.floor == 0 || self.offset - self.asked < ASKED {
+            return Ok(());
+        }
+        self.asked = self.offset;
+        let disk = rustix::fs::statvfs(&self.folder)?;
+        match disk.f_bavail.saturating_mul(disk.f_frsize) {
+            free if free < self.floor => Err(io::ErrorKind::StorageFull.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds an object whose bytes are compressed already; `size` is what they were before.
+    ///
+    /// The base of a delta must be in this pack already.
+    pub(crate) fn add_body(
+        &mut self,
+        oid: Oid,
+        shape: Shape,
+        size: u64,
+        body: &[u8],
+    ) -> io::Result<()> {
+        if self.known.contains_key(&oid) {
+            return Ok(());
+        }
+        self.ask_disk()?;
+        let header = match shape {
+            Shape::Whole(kind) => header_of(kind),
+            Shape::Delta(base) => {
+                let base = self.known.get(&base);
+                let base = base.ok_or_else(|| io::Error::other("a delta without its base"))?;
+                Header::OfsDelta { base_distance: self.offset - base }
+            }
+        };
+        let mut head = Vec::with_capacity(16);
+        header.write_to(size, &mut head)?;
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&head);
+        crc.update(body);
+        let file = self.open()?;
+        file.write_all(&head)?;
+        file.write_all(body)?;
+        self.enter(oid, crc.finalize(), (head.len() + body.len()) as u64);
+        Ok(())
+    }
+
+    /// Tells whether an object is in the pack.
+    pub(crate) fn has(&self, oid: &Oid) -> bool {
+        self.known.contains_key(oid)
+    }
+
+    /// How many bytes the pack and its index will have.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self.objects.len() as u64 {
+            0 => 0,
+            count => self.offset + 20 + 1072 + count * 28,
+        }
     }
 
     /// Adds a blob of exactly `size` bytes without holding it in memory.
@@ -120,8 +204,9 @@ impl Writer {
         mut reader: impl Read,
         keep: impl FnOnce(&Oid) -> bool,
     ) -> io::Result<Option<Oid>> {
+        self.ask_disk()?;
         let mut header = Vec::new();
-        write_header(&mut header, Kind::Blob, size);
+        Header::Blob.write_to(size, &mut header)?;
         let sum = Summed { out: self.open()?, crc: crc32fast::Hasher::new(), written: 0 };
         let mut deflate = deflate::Write::new(sum, LEVEL);
         // The header stands before the compressed bytes and is part of the check sum.
@@ -144,7 +229,7 @@ impl Writer {
         let Summed { crc, written, .. } = deflate.into_inner();
         let oid = hasher.try_finalize().map_err(|error| io::Error::other(error.to_string()))?;
         let oid = Oid::from(oid);
-        if total != size || self.known.contains(&oid) || !keep(&oid) {
+        if total != size || self.known.contains_key(&oid) || !keep(&oid) {
             let offset = self.offset;
             let file = self.open()?;
             file.flush()?;
@@ -152,9 +237,7 @@ impl Writer {
             file.seek(SeekFrom::Start(offset))?;
             return Ok((total == size).then_some(oid));
         }
-        self.known.insert(oid);
-        self.objects.push(Indexed { oid, crc: crc.finalize(), offset: self.offset });
-        self.offset += written;
+        self.enter(oid, crc.finalize(), written);
         Ok(Some(oid))
     }
 
@@ -249,55 +332,6 @@ impl Drop for Writer {
     }
 }
 
-/// A pack on disk.
-#[derive(Debug)]
-pub(crate) struct PackFile {
-    folder: PathBuf,
-    /// Its name without an ending.
-    pub(crate) stem: String,
-    pub(crate) bytes: u64,
-}
-
-/// Lists the packs that have an index.
-pub(super) fn list(folder: &Path) -> io::Result<Vec<PackFile>> {
-    let mut found = Vec::new();
-    for entry in fs_err::read_dir(folder)? {
-        let name = entry?.file_name();
-        let stem = name.to_str().and_then(|name| name.strip_suffix(".idx"));
-        let Some(stem) = stem.filter(|stem| stem.starts_with("pack-")) else {
-            continue;
-        };
-        let bytes = fs_err::metadata(folder.join(format!("{stem}.pack")))?.len();
-        found.push(PackFile { folder: folder.to_owned(), stem: stem.to_owned(), bytes });
-    }
-    found.sort_by(|one, other| one.stem.cmp(&other.stem));
-    Ok(found)
-}
-
-impl PackFile {
-    /// The names of the objects in it.
-    pub(crate) fn objects(&self) -> io::Result<Vec<Oid>> {
-        let path = self.folder.join(format!("{}.idx", self.stem));
-        let index = gix::odb::pack::index::File::at(path, gix::hash::Kind::Sha1);
-        let index = index.map_err(|error| io::Error::other(error.to_string()))?;
-        Ok(index.iter().map(|entry| Oid::from(entry.oid)).collect())
-    }
-
-    /// Removes it. After the first step nobody looks at it, and a sweep would finish the rest.
-    pub(crate) fn remove(&self) -> io::Result<()> {
-        let at = |ending: &str| self.folder.join(format!("{}.{ending}", self.stem));
-        let dead = self.folder.join(format!("{TEMP_PREFIX}{}.idx", self.stem));
-        fs_err::rename(at("idx"), &dead)?;
-        for ending in ["pack", "rev", "bitmap", "mtimes", "keep"] {
-            match fs_err::remove_file(at(ending)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                Ok(()) | Err(_) => {}
-            }
-        }
-        fs_err::remove_file(dead)
-    }
-}
-
 /// Passes bytes on and keeps their check sum.
 struct Summed<W> {
     out: W,
@@ -333,7 +367,7 @@ fn read_only() -> std::fs::Permissions {
 }
 
 /// A name nobody else has.
-pub(super) fn random() -> io::Result<String> {
+pub(crate) fn random() -> io::Result<String> {
     let mut bytes = [0_u8; 12];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

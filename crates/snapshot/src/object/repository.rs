@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fail::fail_point;
@@ -11,8 +12,9 @@ use gix::objs::{Exists, Find, Kind};
 use gix::odb::Header as _;
 use gix::odb::store::init::{Options, Slots};
 
-use super::pack::{self, PackFile, TEMP_PREFIX};
-use super::{Commit, Oid, Packed, TreeEntry, Writer, entries, reference};
+use super::file::{self, PackFile};
+use super::pack::TEMP_PREFIX;
+use super::{Commit, Oid, TreeEntry, Writer, entries, reference};
 
 /// Packs one process can see at a time; gitoxide fixes the number when it opens.
 const SLOTS: u16 = 4096;
@@ -45,6 +47,8 @@ pub(crate) struct Repository {
     git_dir: PathBuf,
     /// Replaced when packs go, since it remembers where objects were.
     objects: Mutex<Arc<gix::odb::Store>>,
+    /// Bytes that must stay free on the disk while packs are written.
+    floor: AtomicU64,
 }
 
 impl Repository {
@@ -64,7 +68,7 @@ impl Repository {
         sweep(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("refs/turnstone"))?;
         let objects = Mutex::new(open_objects(git_dir)?);
-        Ok(Self { git_dir: git_dir.to_owned(), objects })
+        Ok(Self { git_dir: git_dir.to_owned(), objects, floor: AtomicU64::new(0) })
     }
 
     /// Opens a repository that another process writes; nothing of it is made or swept.
@@ -155,7 +159,17 @@ impl Repository {
 
     /// Begins a pack.
     pub(crate) fn writer(&self) -> io::Result<Writer> {
-        Writer::create(&self.git_dir.join("objects/pack"))
+        Writer::create(&self.git_dir.join("objects/pack"), self.floor.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_floor(&self, floor: u64) {
+        self.floor.store(floor, Ordering::Relaxed);
+    }
+
+    /// Bytes of the packs of a repository that need not be open.
+    pub(crate) fn pack_bytes(git_dir: &Path) -> io::Result<u64> {
+        let packs = file::list(&git_dir.join("objects/pack"))?;
+        Ok(packs.iter().map(|pack| pack.bytes).sum())
     }
 
     /// Makes a pack durable and visible to readers; `sample` is an object in it.
@@ -185,32 +199,50 @@ impl Repository {
 
     /// The packs, each with its size and its index.
     pub(crate) fn packs(&self) -> io::Result<Vec<PackFile>> {
-        pack::list(&self.git_dir.join("objects/pack"))
+        file::list(&self.git_dir.join("objects/pack"))
     }
 
-    /// Replaces `old` packs by one that holds `objects`; none of them is gone before it is durable.
-    pub(crate) fn repack(&self, objects: &BTreeSet<Oid>, old: &[PackFile]) -> io::Result<()> {
-        let mut writer = self.writer()?;
-        for oid in objects {
-            let (kind, data) =
-                self.read(oid).map_err(|error| io::Error::other(error.to_string()))?;
-            let packed = Packed::new(kind, &data)?;
-            if packed.oid != *oid {
-                return Err(io::Error::other(format!("object {oid} is damaged")));
+    /// Bytes of objects outside of packs.
+    pub(crate) fn loose_bytes(&self) -> io::Result<u64> {
+        let mut sum = 0;
+        for entry in fs_err::read_dir(self.git_dir.join("objects"))? {
+            let entry = entry?;
+            if entry.file_name().len() == 2 {
+                for object in fs_err::read_dir(entry.path())? {
+                    sum += object?.metadata()?.len();
+                }
             }
-            writer.add(&packed)?;
         }
-        let name = writer.finish()?;
-        fail_point!("snapshot::repacked", |_| Err(io::Error::other("failpoint")));
+        Ok(sum)
+    }
+
+    /// Hides packs whose objects are elsewhere or not needed; from now on nobody finds them.
+    pub(crate) fn hide_packs(&self, old: &[&PackFile]) -> io::Result<()> {
         // What git itself may have written about packs and commits that are about to go.
+        let objects = self.git_dir.join("objects");
         for name in ["pack/multi-pack-index", "info/commit-graph"] {
-            remove_file(&self.git_dir.join("objects").join(name))?;
+            remove_file(&objects.join(name))?;
         }
-        for pack in old.iter().filter(|pack| Some(&pack.stem) != name.as_ref()) {
-            pack.remove()?;
-            fail_point!("snapshot::pack_dropped", |_| Err(io::Error::other("failpoint")));
+        match fs_err::remove_dir_all(objects.join("info/commit-graphs")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        for pack in old {
+            pack.hide()?;
+            fail_point!("snapshot::pack_hidden", |_| Err(io::Error::other("failpoint")));
         }
         self.reopen()
+    }
+
+    /// Removes hidden packs.
+    pub(crate) fn discard_packs(&self, old: &[&PackFile]) -> io::Result<()> {
+        // An index must not come back after a power cut when its pack does not.
+        fs_err::File::open(self.git_dir.join("objects/pack"))?.sync_all()?;
+        for pack in old {
+            pack.discard()?;
+            fail_point!("snapshot::pack_dropped", |_| Err(io::Error::other("failpoint")));
+        }
+        Ok(())
     }
 
     /// Lets the reference of a pin group name `oid`, durably.
@@ -272,14 +304,12 @@ fn sweep(folder: &Path) -> io::Result<()> {
         let Some(name) = name.to_str().and_then(|name| name.strip_prefix(TEMP_PREFIX)) else {
             continue;
         };
-        if let Some(stem) = name.strip_suffix(".idx") {
-            let is_half = !folder.join(name).try_exists()?;
-            let pack = folder.join(format!("{stem}.pack"));
-            if is_half && pack.try_exists()? {
-                fs_err::remove_file(pack)?;
-            }
+        if let Some(stem) = name.strip_suffix(".idx")
+            && !folder.join(name).try_exists()?
+        {
+            file::discard(folder, stem)?;
         }
-        fs_err::remove_file(folder.join(format!("{TEMP_PREFIX}{name}")))?;
+        remove_file(&folder.join(format!("{TEMP_PREFIX}{name}")))?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::plan::{Plan, RestoreError, State, Step, leaf_of};
 use super::record::{Entry, Order};
 use super::report::{Conflict, Report, Why};
 use super::stored::{Stored, mint};
-use crate::capture::Capture;
+use crate::capture::{Capture, CaptureError, Captured};
 use crate::coverage::Reason;
 use crate::group::Group;
 use crate::hash::{Look, look};
@@ -76,7 +76,7 @@ impl Shadow {
         }
         self.worktree.check().map_err(|error| RestoreError::Guard(error.into()))?;
         let paths: BTreeSet<RelPath> = plan.steps.iter().map(|step| step.path.clone()).collect();
-        let guard = self.capture_named(group, &paths, false, now)?.capture;
+        let guard = self.guard(group, &paths, now)?.capture;
         let targets =
             plan.steps.iter().filter_map(|step| Some((step.path.clone(), leaf_of(step.target)?)));
         self.pin(&targets.collect::<Vec<_>>(), &plan.merges, group, now)?;
@@ -94,6 +94,34 @@ impl Shadow {
     pub fn resume(&self) -> Result<Vec<Report>, RestoreError> {
         let finish = |stored: &Stored| self.run(stored, &self.get_capture(&stored.guard)?);
         Stored::list(&self.folder)?.iter().map(finish).collect()
+    }
+
+    /// Captures what will be overwritten; on a disk that is nearly full, as much of it as fits (R14).
+    fn guard(
+        &self,
+        group: &Group,
+        paths: &BTreeSet<RelPath>,
+        now: Millis,
+    ) -> Result<Captured, RestoreError> {
+        let whole = self.capture_guard(group, paths, now);
+        let (CaptureError::BelowFloor { .. } | CaptureError::NoSpace(_)) = (match whole {
+            Err(ref error) => error,
+            Ok(captured) => return Ok(captured),
+        }) else {
+            return Ok(whole?);
+        };
+        let room = self.free_bytes()?;
+        let stat = |path: &RelPath| self.worktree.stat(path).ok().flatten();
+        let mut sizes: Vec<(u64, &RelPath)> =
+            paths.iter().map(|path| (stat(path).map_or(0, |stat| stat.size), path)).collect();
+        sizes.sort_unstable();
+        let mut sum = 0;
+        let fits = sizes.iter().take_while(|(size, _)| {
+            sum += size + 1024;
+            sum <= room
+        });
+        let fits: BTreeSet<RelPath> = fits.map(|(_, path)| (*path).clone()).collect();
+        Ok(if fits.is_empty() { whole? } else { self.capture_guard(group, &fits, now)? })
     }
 
     fn unwritten(&self, plan: &Plan) -> Report {

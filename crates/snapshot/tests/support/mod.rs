@@ -9,7 +9,9 @@ use std::process::Command;
 
 use tempfile::TempDir;
 use turnstone_core::time::Millis;
-use turnstone_snapshot::{Captured, Group, RelPath, RootPolicy, Selection, Shadow, Worktree};
+use turnstone_snapshot::{
+    Budget, Captured, Group, RelPath, RootPolicy, Selection, Shadow, Worktree,
+};
 
 pub(crate) const NOW: Millis = Millis(1_794_728_448_904);
 
@@ -45,6 +47,11 @@ impl Case {
         fs_err::create_dir(spare.path().join("work")).unwrap();
         self.shadow = open(spare.path(), &self.selection);
         self.shadow = open(self.dir.path(), &self.selection);
+    }
+
+    pub(crate) fn with_budget(self, budget: Budget) -> Self {
+        let Self { dir, shadow, selection } = self;
+        Self { dir, shadow: shadow.with_budget(budget).unwrap(), selection }
     }
 
     pub(crate) fn root(&self) -> PathBuf {

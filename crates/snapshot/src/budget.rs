@@ -1,0 +1,312 @@
+//! The budget: how much a store may take, asked before a pack gets its name (R13).
+//!
+//! Knows bytes and groups, not sessions: what may expire, and in which order, the caller says.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use serde::Serialize;
+use turnstone_core::time::Millis;
+
+use crate::capture::CaptureError;
+use crate::expire::{ExpireError, Expired, Expiry};
+use crate::gc::{Collection, YOUNG};
+use crate::group::Group;
+use crate::object::Repository;
+use crate::shadow::Shadow;
+
+const GIB: u64 = 1 << 30;
+/// After so many captures what other programs did to the packs is looked at again.
+const LOOKS: u32 = 64;
+/// How often more captures expire because fewer bytes became free than thought.
+const ROUNDS: usize = 4;
+
+/// How many bytes may be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// By the packs of this store.
+    pub store: u64,
+    /// By the packs of all stores in `stores`.
+    pub total: u64,
+    /// The folder of all stores; without it the total is not looked at.
+    pub stores: Option<PathBuf>,
+    /// What stays free on the disk, whatever the others say.
+    pub floor: Floor,
+}
+
+/// What stays free on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Floor {
+    /// 1 GiB or 2 % of the disk, whichever is less.
+    Usual,
+    /// So many bytes.
+    Bytes(u64),
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { store: 2 * GIB, total: 10 * GIB, stores: None, floor: Floor::Usual }
+    }
+}
+
+/// Which limit stands in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// That of this store.
+    Store,
+    /// That of all stores together.
+    Total,
+}
+
+/// A capture that does not fit. Nothing of it is in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("the capture needs {needed} bytes; {used} of {limit} are used")]
+pub struct OverBudget {
+    /// The limit in the way.
+    pub which: Limit,
+    /// Bytes that are used.
+    pub used: u64,
+    /// Of these, bytes of packs on loan, which go at the next idle time.
+    pub lent: u64,
+    /// Bytes that may be used.
+    pub limit: u64,
+    /// Bytes of the capture.
+    pub needed: u64,
+}
+
+/// What is known of the bytes that are used.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    budget: Budget,
+    /// Bytes of this store, of packs on loan in it, and of the other stores.
+    known: Option<(u64, u64, u64)>,
+    looks: u32,
+}
+
+/// What may be done to make room, and for how much.
+#[derive(Clone, Debug)]
+pub struct Room<'r> {
+    /// Bytes that shall fit; what [`OverBudget`] said.
+    pub needed: u64,
+    /// Groups that somebody needs.
+    pub live: &'r BTreeSet<Group>,
+    /// The present.
+    pub now: Millis,
+    /// What may expire, in this order; never the open turn, its guards, or a session's newest turn.
+    pub expiry: &'r [Expiry],
+    /// About how many bytes each repack may copy.
+    pub effort: u64,
+}
+
+/// What was done to make room.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Relief {
+    /// Groups nobody needed, by name.
+    pub dropped_groups: Vec<String>,
+    /// Captures that expired, to be written down by whoever knows their turns.
+    pub expired: Vec<Expired>,
+    /// Bytes of packs before.
+    pub bytes_before: u64,
+    /// Bytes of packs after.
+    pub bytes_after: u64,
+    /// True if what was needed fits now.
+    pub fits: bool,
+}
+
+impl Shadow {
+    /// Sets the budget. Without this the usual one for a single store is in force.
+    ///
+    /// # Errors
+    ///
+    /// The free space of the disk cannot be told.
+    pub fn with_budget(self, budget: Budget) -> io::Result<Self> {
+        let (_, floor) = free_space(self.git_dir(), budget.floor)?;
+        self.repository.set_floor(floor);
+        let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        *account = Account { budget, ..Account::default() };
+        drop(account);
+        Ok(self)
+    }
+
+    /// Asks whether a pack of `needed` bytes may get its name; a guard is asked about the disk only.
+    pub(crate) fn admit(&self, needed: u64, is_guard: bool) -> Result<(), CaptureError> {
+        let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        let (free, floor) = free_space(self.git_dir(), account.budget.floor)?;
+        if free < floor {
+            return Err(CaptureError::BelowFloor { free, floor, needed });
+        }
+        let (own, lent, others) = self.look(&mut account)?;
+        let Budget { store, total, .. } = account.budget;
+        let total = if account.budget.stores.is_some() { total } else { u64::MAX };
+        let over = |which, used: u64, limit| {
+            let over = OverBudget { which, used, lent, limit, needed };
+            (used.saturating_add(needed) > limit && !is_guard).then_some(over)
+        };
+        let over_total = over(Limit::Total, own.saturating_add(others), total);
+        if let Some(over) = over(Limit::Store, own, store).or(over_total) {
+            // Somebody may make room: the next look is a fresh one.
+            account.known = None;
+            return Err(CaptureError::OverBudget(over));
+        }
+        account.known = Some((own + needed, lent, others));
+        Ok(())
+    }
+
+    fn look(&self, account: &mut Account) -> io::Result<(u64, u64, u64)> {
+        account.looks = (account.looks + 1) % LOOKS;
+        if let Some(known) = account.known.filter(|_| account.looks != 0) {
+            return Ok(known);
+        }
+        let usage = self.usage()?;
+        let others = match &account.budget.stores {
+            Some(stores) => stores_bytes(stores, &self.folder)?,
+            None => 0,
+        };
+        let known = (usage.bytes + usage.loose, usage.lent, others);
+        account.known = Some(known);
+        Ok(known)
+    }
+
+    /// Looks anew at what is used; returns the bytes of this store and what it may have.
+    fn allowance(&self) -> io::Result<(u64, u64)> {
+        let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        account.known = None;
+        let (own, _, others) = self.look(&mut account)?;
+        let total = match account.budget.stores {
+            Some(_) => account.budget.total.saturating_sub(others),
+            None => u64::MAX,
+        };
+        Ok((own, account.budget.store.min(total)))
+    }
+
+    /// Bytes that may be written before the floor is reached.
+    pub(crate) fn free_bytes(&self) -> io::Result<u64> {
+        let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        let (free, floor) = free_space(self.git_dir(), account.budget.floor)?;
+        Ok(free.saturating_sub(floor))
+    }
+
+    /// Makes room: drops what nobody pins, repacks, then lets captures expire, until it fits (R13).
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read or written, or a step names a capture its group does not have.
+    pub fn make_room(&self, room: &Room<'_>) -> Result<Relief, ExpireError> {
+        let (before, allowed) = self.allowance()?;
+        let target = allowed.saturating_sub(room.needed);
+        let mut relief = Relief { bytes_before: before, bytes_after: before, ..Relief::default() };
+        let fits = |relief: &mut Relief| -> io::Result<bool> {
+            relief.bytes_after = self.allowance()?.0;
+            relief.fits = room.needed <= allowed && relief.bytes_after <= target;
+            Ok(relief.fits)
+        };
+        if fits(&mut relief)? {
+            return Ok(relief);
+        }
+        relief.dropped_groups = self.collect_for(room)?;
+        if fits(&mut relief)? {
+            return Ok(relief);
+        }
+        for _ in 0..ROUNDS {
+            let merged = self.repack(room.effort)?;
+            if fits(&mut relief)? {
+                return Ok(relief);
+            }
+            if merged.is_done {
+                break;
+            }
+        }
+        let mut rest = room.expiry;
+        for _ in 0..ROUNDS {
+            if rest.is_empty() {
+                break;
+            }
+            let count = self.count_steps(rest, relief.bytes_after.saturating_sub(target))?;
+            let (now, later) = rest.split_at(count);
+            rest = later;
+            self.expire_all(now, &mut relief)?;
+            self.collect_for(room)?;
+            if fits(&mut relief)? {
+                return Ok(relief);
+            }
+        }
+        Ok(relief)
+    }
+
+    /// Lets the captures of all steps expire, each chain written anew once.
+    fn expire_all(&self, steps: &[Expiry], relief: &mut Relief) -> Result<(), ExpireError> {
+        let mut seen = BTreeSet::new();
+        // The last step of a group says the most.
+        let last = steps.iter().rev().filter(|step| seen.insert(step.group.clone()));
+        for step in last.collect::<Vec<_>>().into_iter().rev() {
+            let captures = self.expire(&step.group, &step.keep_from)?;
+            if !captures.is_empty() {
+                let group = step.group.name().to_owned();
+                relief.expired.push(Expired { group, captures });
+            }
+        }
+        Ok(())
+    }
+
+    fn collect_for(&self, room: &Room<'_>) -> Result<Vec<String>, ExpireError> {
+        let Room { live, now, .. } = *room;
+        let wanted = Collection { live, now, keep: YOUNG, effort: u64::MAX, dry_run: false };
+        Ok(self.collect(&wanted)?.dropped_groups)
+    }
+
+    /// Does `capture`, and once more after room was made if it did not fit.
+    ///
+    /// # Errors
+    ///
+    /// What `capture` says; [`CaptureError::OverBudget`] if no room could be made. Captures that
+    /// expired are told in `relief` in any case.
+    pub fn capture_within<T>(
+        &self,
+        room: &Room<'_>,
+        relief: &mut Option<Relief>,
+        capture: impl Fn(&Self) -> Result<T, CaptureError>,
+    ) -> Result<T, CaptureError> {
+        match capture(self) {
+            Err(CaptureError::OverBudget(over)) => {
+                let made = self.make_room(&Room { needed: over.needed, ..room.clone() });
+                let made = relief.insert(made.map_err(io::Error::other)?);
+                if made.fits { capture(self) } else { Err(CaptureError::OverBudget(over)) }
+            }
+            done => done,
+        }
+    }
+}
+
+/// Bytes that are free on the disk of a folder, and how many must stay so.
+pub(crate) fn free_space(folder: &Path, floor: Floor) -> io::Result<(u64, u64)> {
+    let disk = rustix::fs::statvfs(folder)?;
+    let size = disk.f_blocks.saturating_mul(disk.f_frsize);
+    let floor = match floor {
+        Floor::Usual => GIB.min(size / 50),
+        Floor::Bytes(bytes) => bytes,
+    };
+    Ok((disk.f_bavail.saturating_mul(disk.f_frsize), floor))
+}
+
+/// Bytes of the packs of every store in a folder but one.
+fn stores_bytes(stores: &Path, own: &Path) -> io::Result<u64> {
+    let mut sum = 0;
+    for entry in fs_err::read_dir(stores)? {
+        let folder = entry?.path();
+        if own.file_name() == folder.file_name() && own == fs_err::canonicalize(&folder)? {
+            continue;
+        }
+        match Repository::pack_bytes(&folder.join("git")) {
+            Err(error) if is_no_store(&error) => {}
+            found => sum += found?,
+        }
+    }
+    Ok(sum)
+}
+
+fn is_no_store(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}

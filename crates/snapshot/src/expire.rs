@@ -1,0 +1,210 @@
+//! Expiry: the oldest captures of a group go, the others stay and are found as before (R9, R13).
+//!
+//! A commit names the one before it, so those that stay are written anew: same tree, same coverage, same
+//! time, and the id they always had in a trailer. The new chain is durable before the reference moves.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::PoisonError;
+
+use fail::fail_point;
+use gix::objs::Kind;
+use serde::Serialize;
+
+use crate::chain::id_of;
+use crate::group::Group;
+use crate::object::{Commit, ObjectError, Oid, Packed};
+use crate::reach::{Reach, stored_bytes};
+use crate::shadow::Shadow;
+
+/// The trailer that keeps the id of a capture whose commit was written anew.
+pub(crate) const ID_TRAILER: &str = "Turnstone-Capture";
+
+/// Why captures did not expire. The chain is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum ExpireError {
+    /// The capture that should become the oldest is not one of the group.
+    #[error("{capture} is not a capture of {group:?}")]
+    NotInGroup {
+        /// The group.
+        group: String,
+        /// What was looked for.
+        capture: Oid,
+    },
+    /// The store could not be read or written.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+}
+
+impl From<io::Error> for ExpireError {
+    fn from(error: io::Error) -> Self {
+        Self::Object(error.into())
+    }
+}
+
+/// Captures that may go: those of `group` before `keep_from`, which stays with all that follow it.
+///
+/// Whoever knows turns lists such steps, in the order in which they may go (R13).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expiry {
+    /// The group.
+    pub group: Group,
+    /// Its oldest capture that stays.
+    pub keep_from: Oid,
+}
+
+/// Captures that went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Expired {
+    /// Their group, by name.
+    pub group: String,
+    /// Their ids, newest first.
+    pub captures: Vec<Oid>,
+}
+
+impl Shadow {
+    /// Lets the captures of `group` before `keep_from` expire; returns them, newest first.
+    ///
+    /// Those that stay keep their ids. The space is free after the next collection.
+    ///
+    /// # Errors
+    ///
+    /// See [`ExpireError`].
+    pub fn expire(&self, group: &Group, keep_from: &Oid) -> Result<Vec<Oid>, ExpireError> {
+        let _held = self.hold_objects();
+        let chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
+        let commits = self.read_chain(group)?;
+        let cut = cut_of(&commits, group, keep_from)?;
+        let gone: Vec<Oid> = commits[cut + 1..].iter().map(|(oid, it)| id_of(oid, it)).collect();
+        if gone.is_empty() {
+            return Ok(gone);
+        }
+        let mut writer = self.repository.writer()?;
+        let mut above = None;
+        for (oid, commit) in commits[..=cut].iter().rev() {
+            let packed = Packed::new(Kind::Commit, &anew(oid, commit, above)?.encode())?;
+            writer.add(&packed)?;
+            above = Some(packed.oid);
+        }
+        let tip = above.ok_or(ObjectError::Corrupt(*keep_from))?;
+        self.repository.publish(writer, &tip)?;
+        fail_point!("snapshot::expired_packed", |_| Err(io::Error::other("failpoint").into()));
+        self.repository.write_ref(group.reference(), &tip)?;
+        drop(chain);
+        fail_point!("snapshot::expired", |_| Err(io::Error::other("failpoint").into()));
+        Ok(gone)
+    }
+
+    /// The commits of a group, newest first.
+    pub(crate) fn read_chain(&self, group: &Group) -> Result<Vec<(Oid, Commit)>, ObjectError> {
+        match self.repository.find_ref(group.reference())? {
+            Some(tip) => self.read_commits(tip),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn read_commits(&self, tip: Oid) -> Result<Vec<(Oid, Commit)>, ObjectError> {
+        let mut found = Vec::new();
+        let mut at = Some(tip);
+        while let Some(oid) = at {
+            let commit = self.repository.read_commit(&oid)?;
+            at = (commit.parents.len() > 1).then(|| commit.parents[0]);
+            found.push((oid, commit));
+        }
+        Ok(found)
+    }
+
+    /// Reads the commit of a capture, which may have been written anew under its old id.
+    pub(crate) fn read_capture(&self, id: &Oid) -> Result<Commit, ObjectError> {
+        match self.repository.read_commit(id) {
+            Err(ObjectError::Missing(_)) => {}
+            found => return found,
+        }
+        for tip in self.repository.list_refs()?.into_values() {
+            let commits = self.read_commits(tip)?;
+            if let Some((_, commit)) = commits.into_iter().find(|(oid, it)| id_of(oid, it) == *id) {
+                return Ok(commit);
+            }
+        }
+        Err(ObjectError::Missing(*id))
+    }
+
+    /// How many of `steps`, taken in order, free at least `excess` stored bytes; all if none do.
+    ///
+    /// What a step frees is what no capture keeps that stays, and none of a later step.
+    pub(crate) fn count_steps(&self, steps: &[Expiry], excess: u64) -> Result<usize, ExpireError> {
+        let ranges = self.ranges(steps)?;
+        let sizes = stored_bytes(&self.repository)?;
+        let mut reach = Reach::default();
+        let mut expiring = BTreeMap::<&str, &Oid>::new();
+        for step in steps {
+            expiring.insert(step.group.reference(), &step.keep_from);
+        }
+        for (name, tip) in self.repository.list_refs()? {
+            let Some(keep_from) = expiring.get(name.as_str()) else {
+                reach.add_tip(&self.repository, &name, &tip)?;
+                continue;
+            };
+            for (oid, commit) in self.read_commits(tip)? {
+                reach.add_capture(&self.repository, &oid, &mut |_| {})?;
+                if id_of(&oid, &commit) == **keep_from {
+                    break;
+                }
+            }
+        }
+        let mut freed = vec![0; steps.len()];
+        for (range, freed) in ranges.iter().zip(&mut freed).rev() {
+            for oid in range {
+                reach.add_capture(&self.repository, oid, &mut |oid| {
+                    *freed += sizes.get(oid).copied().unwrap_or_default();
+                })?;
+            }
+        }
+        let mut sum = 0;
+        let enough = freed.iter().position(|bytes| {
+            sum += bytes;
+            sum >= excess
+        });
+        Ok(enough.map_or(steps.len(), |index| index + 1))
+    }
+
+    /// The commits each step takes away that no step before it does.
+    fn ranges(&self, steps: &[Expiry]) -> Result<Vec<Vec<Oid>>, ExpireError> {
+        let mut chains = HashMap::new();
+        let mut ranges = Vec::new();
+        for step in steps {
+            let name = step.group.reference();
+            if !chains.contains_key(name) {
+                chains.insert(name, self.read_chain(&step.group)?);
+            }
+            let Some(chain) = chains.get_mut(name) else {
+                continue;
+            };
+            // A step that says no more than one before it takes nothing.
+            let range = match cut_of(chain, &step.group, &step.keep_from) {
+                Ok(cut) => chain.split_off(cut + 1),
+                Err(_) => Vec::new(),
+            };
+            ranges.push(range.into_iter().map(|(oid, _)| oid).collect());
+        }
+        Ok(ranges)
+    }
+}
+
+/// Where in a chain, newest first, the oldest capture that stays is.
+fn cut_of(commits: &[(Oid, Commit)], group: &Group, keep_from: &Oid) -> Result<usize, ExpireError> {
+    let found = commits.iter().position(|(oid, commit)| id_of(oid, commit) == *keep_from);
+    let (name, capture) = (group.name().to_owned(), *keep_from);
+    found.ok_or(ExpireError::NotInGroup { group: name, capture })
+}
+
+/// The same capture after another one, or after none.
+fn anew(oid: &Oid, commit: &Commit, above: Option<Oid>) -> Result<Commit, ObjectError> {
+    let about = commit.parents.last().ok_or(ObjectError::Corrupt(*oid))?;
+    let mut message = commit.message.clone();
+    if commit.trailer(ID_TRAILER).is_none() {
+        message.push_str(&format!("{ID_TRAILER}: {oid}\n"));
+    }
+    let parents = above.into_iter().chain([*about]).collect();
+    Ok(Commit { tree: commit.tree, parents, seconds: commit.seconds, message })
+}
