@@ -33,7 +33,7 @@ mod worktree;
 pub use budget::{Budget, Floor, Limit, OverBudget, Relief, Room};
 pub use capture::{Capture, CaptureError, Captured, Mode};
 pub use coverage::{Coverage, Permissions, Reason, Scope};
-pub use diff::{Diff, DiffOptions, FileDiff, Patch, Status};
+pub use diff::{Diff, DiffError, DiffOptions, FileDiff, Patch, Rename, Status};
 pub use expire::{ExpireError, Expired, Expiry};
 pub use gc::{Collection, GcReport, Kept, WhyKept};
 pub use group::Group;

@@ -21,4 +21,4 @@ pub(crate) use rebuild::{Place, Rebuild};
 pub use repository::ObjectError;
 pub(crate) use repository::Repository;
 pub use tree::{Leaf, LeafMode};
-pub(crate) use tree::{TreeEntry, build, entries};
+pub(crate) use tree::{TreeEntry, build, entries, name_tree};

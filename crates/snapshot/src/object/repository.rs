@@ -75,7 +75,7 @@ impl Repository {
     pub(crate) fn open_to_read(git_dir: &Path) -> io::Result<Self> {
         fs_err::metadata(git_dir.join("HEAD"))?;
         let objects = Mutex::new(open_objects(git_dir)?);
-        Ok(Self { git_dir: git_dir.to_owned(), objects })
+        Ok(Self { git_dir: git_dir.to_owned(), objects, floor: AtomicU64::new(0) })
     }
 
     fn objects(&self) -> Arc<gix::odb::Store> {

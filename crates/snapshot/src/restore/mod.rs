@@ -9,9 +9,11 @@ mod group;
 mod merge;
 mod plan;
 mod record;
+mod recover;
 mod report;
 mod step;
 mod stored;
+mod swap;
 
 pub use plan::{Plan, RestoreError, State, Step, Wish};
 pub(crate) use record::GROUP_PREFIX;

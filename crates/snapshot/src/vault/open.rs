@@ -18,13 +18,14 @@ use super::verify::Verified;
 use super::work::serve;
 use crate::capture::{Capture, Captured};
 use crate::diff::{Diff, DiffOptions};
-use crate::gc::{GcReport, Usage};
+use crate::gc::GcReport;
 use crate::group::Group;
 use crate::object::ObjectError;
 use crate::path::RelPath;
 use crate::registry::{Place, Registry};
 use crate::restore::{Operation, OperationId, Order, Plan, Report};
 use crate::shadow::Shadow;
+use crate::usage::Usage;
 use crate::walk::Selection;
 use crate::worktree::RootPolicy;
 
