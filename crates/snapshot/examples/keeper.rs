@@ -73,7 +73,8 @@ fn hold(vault: &Vault) -> Fallible {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     say("ready")?;
-    Ok(drop(std::io::stdin().read_to_end(&mut Vec::new())?))
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
 }
 
 fn track(vault: &Vault, dir: &Path, name: &str, count: usize) -> Fallible {

@@ -7,6 +7,7 @@
 use std::io;
 use std::sync::{Arc, PoisonError};
 
+use fail::fail_point;
 use gix::objs::Kind as ObjectKind;
 use turnstone_core::time::Millis;
 
@@ -69,9 +70,10 @@ impl Shadow {
         made.push(commit);
         made.iter().try_for_each(|packed| writer.add(packed))?;
         self.admit(writer.bytes(), seen.is_guard)?;
-        self.repository.publish(writer, &id)?;
+        let held = self.repository.publish(writer, &id)?;
+        fail_point!("snapshot::published", |_| Err(io::Error::other("failpoint").into()));
         self.repository.write_ref(group.reference(), &id)?;
-        drop(chain);
+        drop((held, chain));
         Ok(captured(id, now, true))
     }
 

@@ -6,6 +6,7 @@
 mod commit;
 mod delta;
 mod file;
+mod lock;
 mod oid;
 mod pack;
 mod rebuild;

@@ -19,7 +19,20 @@ const LEVEL: Compression = Compression::BEST_SPEED;
 /// Bytes that are written before the disk is asked how much is free.
 const ASKED: u64 = 32 << 20;
 /// How files that are not yet a pack are called; whatever is left of them is swept.
-pub(super) const TEMP_PREFIX: &str = "tmp_turnstone_";
+///
+/// Not `tmp_`: what is called so is removed by `git gc --prune=now`, whoever is writing it.
+pub(super) const TEMP_PREFIX: &str = "turnstone_tmp_";
+/// How the index of a pack is called while nobody is to look at the pack.
+///
+/// Not `.idx`: an index without its pack is removed by `git gc`.
+pub(super) fn hidden_index(stem: &str) -> String {
+    format!("{TEMP_PREFIX}{stem}{HIDDEN}")
+}
+
+pub(super) const HIDDEN: &str = ".index";
+
+/// What a file `.keep` of ours holds; `git gc` leaves the pack beside it alone.
+pub(super) const HELD: &[u8] = b"held by turnstone until a reference names what is in it\n";
 
 /// An object, compressed and ready to be written.
 #[derive(Debug)]
@@ -94,6 +107,8 @@ pub(crate) struct Writer {
     floor: u64,
     /// Up to where the disk was asked.
     asked: u64,
+    /// True if git is to leave the pack alone.
+    held: bool,
 }
 
 impl Writer {
@@ -102,7 +117,8 @@ impl Writer {
         let temp = folder.join(format!("{TEMP_PREFIX}{}.pack", random()?));
         let folder = folder.to_owned();
         let (objects, known) = (Vec::new(), HashMap::new());
-        Ok(Self { folder, temp, file: None, offset: 12, objects, known, floor, asked: 0 })
+        let (file, held) = (None, false);
+        Ok(Self { folder, temp, file, offset: 12, objects, known, floor, asked: 0, held })
     }
 
     fn open(&mut self) -> io::Result<&mut BufWriter<fs_err::File>> {
@@ -241,6 +257,11 @@ impl Writer {
         Ok(Some(oid))
     }
 
+    /// Lets git leave the pack alone until its file `.keep` is removed.
+    pub(crate) fn hold(&mut self) {
+        self.held = true;
+    }
+
     /// Makes the pack durable and gives it its name; an empty one is dropped.
     pub(crate) fn finish(mut self) -> io::Result<Option<String>> {
         if self.objects.is_empty() {
@@ -251,13 +272,16 @@ impl Writer {
         fail_point!("snapshot::pack_synced", |_| Err(io::Error::other("failpoint")));
         let name = format!("pack-{sum}");
         // The index lies ready before the pack has its name: that is how a sweep knows whose it is.
-        let temp = self.folder.join(format!("{TEMP_PREFIX}{name}.idx"));
+        let temp = self.folder.join(hidden_index(&name));
         let index = self.index(&sum)?;
         let mut file = fs_err::File::create(&temp)?;
         file.write_all(&index)?;
         file.sync_all()?;
         fs_err::set_permissions(&temp, read_only())?;
         fs_err::set_permissions(&self.temp, read_only())?;
+        if self.held {
+            fs_err::write(self.folder.join(format!("{name}.keep")), HELD)?;
+        }
         fs_err::rename(&self.temp, self.folder.join(format!("{name}.pack")))?;
         fail_point!("snapshot::pack_named", |_| Err(io::Error::other("failpoint")));
         fs_err::rename(&temp, self.folder.join(format!("{name}.idx")))?;

@@ -1,13 +1,14 @@
 //! References: one for each pin group, loose or packed, written durably.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use fail::fail_point;
 
 use super::Oid;
-use super::pack::{TEMP_PREFIX, random};
+use super::lock::{self, Draft};
+use super::pack::TEMP_PREFIX;
 
 /// Where the references of pin groups live.
 const FOLDER: &str = "refs/turnstone";
@@ -20,7 +21,13 @@ pub(super) fn list(git_dir: &Path) -> io::Result<BTreeMap<String, Oid>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    for entry in fs_err::read_dir(git_dir.join(FOLDER))? {
+    let loose = match fs_err::read_dir(git_dir.join(FOLDER)) {
+        Ok(loose) => loose,
+        // Git removes a folder in which it finds nothing.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        Err(error) => return Err(error),
+    };
+    for entry in loose {
         let name = entry?.file_name();
         let Some(name) = name.to_str().filter(|name| is_group(name)) else {
             continue;
@@ -65,12 +72,10 @@ fn read_loose(git_dir: &Path, name: &str) -> io::Result<Option<Oid>> {
 /// Makes a reference name `oid`, durably, whole or not at all.
 pub(super) fn write(git_dir: &Path, name: &str, oid: &Oid) -> io::Result<()> {
     let folder = git_dir.join(FOLDER);
-    let temp = folder.join(format!("{TEMP_PREFIX}{}", random()?));
-    let mut file = fs_err::File::create_new(&temp)?;
-    file.write_all(format!("{oid}\n").as_bytes())?;
-    file.sync_all()?;
+    let mut draft = Draft::new(git_dir)?;
+    draft.fill(format!("{oid}\n").as_bytes())?;
     fail_point!("snapshot::ref_synced", |_| Err(io::Error::other("failpoint")));
-    fs_err::rename(&temp, folder.join(name))?;
+    draft.lock(&folder.join(name))?.put()?;
     fs_err::File::open(&folder)?.sync_all()?;
     fail_point!("snapshot::ref_durable", |_| Err(io::Error::other("failpoint")));
     Ok(())
@@ -79,22 +84,24 @@ pub(super) fn write(git_dir: &Path, name: &str, oid: &Oid) -> io::Result<()> {
 /// Forgets references, packed ones first, so that a loose one never uncovers an older packed one.
 pub(super) fn remove(git_dir: &Path, names: &BTreeSet<String>) -> io::Result<()> {
     let path = git_dir.join("packed-refs");
-    if let Ok(text) = fs_err::read_to_string(&path) {
+    if path.try_exists()? {
+        let mut lock = Draft::new(git_dir)?.lock(&path)?;
+        let text = fs_err::read_to_string(&path)?;
         let stays = |line: &&str| packed(line).is_none_or(|(name, _)| !names.contains(&name));
         let kept: String = text.lines().filter(stays).map(|line| format!("{line}\n")).collect();
-        let temp = git_dir.join(format!("{TEMP_PREFIX}packed-refs"));
-        let mut file = fs_err::File::create(&temp)?;
-        file.write_all(kept.as_bytes())?;
-        file.sync_all()?;
-        fs_err::rename(&temp, &path)?;
+        lock.fill(kept.as_bytes())?;
+        lock.put()?;
         fs_err::File::open(git_dir)?.sync_all()?;
     }
     let folder = git_dir.join(FOLDER);
     for name in names {
-        match fs_err::remove_file(folder.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
+        Draft::new(git_dir)?.lock(&folder.join(name))?.remove()?;
     }
+    fs_err::create_dir_all(&folder)?;
     fs_err::File::open(&folder)?.sync_all()
+}
+
+/// Removes locks that sudden death left.
+pub(super) fn sweep(git_dir: &Path) -> io::Result<()> {
+    lock::sweep(git_dir, &[git_dir, &git_dir.join(FOLDER)])
 }

@@ -13,7 +13,7 @@ use gix::odb::Header as _;
 use gix::odb::store::init::{Options, Slots};
 
 use super::file::{self, PackFile};
-use super::pack::TEMP_PREFIX;
+use super::pack::{HELD, HIDDEN, TEMP_PREFIX};
 use super::{Commit, Oid, TreeEntry, Writer, entries, reference};
 
 /// Packs one process can see at a time; gitoxide fixes the number when it opens.
@@ -51,6 +51,18 @@ pub(crate) struct Repository {
     floor: AtomicU64,
 }
 
+/// A pack that git leaves alone until this is dropped.
+pub(crate) struct Held {
+    keep: Option<PathBuf>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // What cannot be removed now is swept at the next open.
+        drop(self.keep.as_deref().map(remove_file));
+    }
+}
+
 impl Repository {
     /// Opens the repository, makes what is missing of it, and sweeps what a crash left.
     pub(crate) fn open(git_dir: &Path) -> io::Result<Self> {
@@ -64,7 +76,9 @@ impl Repository {
         }
         // A repository is what has a HEAD: written last.
         write_once(git_dir, "HEAD", "ref: refs/heads/none\n")?;
+        reference::sweep(git_dir)?;
         sweep(git_dir)?;
+        release(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("refs/turnstone"))?;
         let objects = Mutex::new(open_objects(git_dir)?);
@@ -173,13 +187,23 @@ impl Repository {
     }
 
     /// Makes a pack durable and visible to readers; `sample` is an object in it.
-    pub(crate) fn publish(&self, writer: Writer, sample: &Oid) -> io::Result<()> {
-        writer.finish()?;
+    ///
+    /// As long as the answer is held, git leaves the pack alone although no reference names it yet.
+    pub(crate) fn publish(&self, mut writer: Writer, sample: &Oid) -> io::Result<Held> {
+        writer.hold();
+        let name = writer.finish()?;
+        let keep = name.map(|name| self.git_dir.join(format!("objects/pack/{name}.keep")));
+        let held = Held { keep };
         // Finding it makes the shared view of the disk anew.
         if self.objects().to_cache_arc().exists(&sample.gix()) {
-            return Ok(());
+            return Ok(held);
         }
-        Err(io::Error::other("the pack just written cannot be read"))
+        // Unless others took so many packs away that the view is of no use any more.
+        self.reopen()?;
+        match self.objects().to_cache_arc().exists(&sample.gix()) {
+            true => Ok(held),
+            false => Err(io::Error::other("the pack just written cannot be read")),
+        }
     }
 
     /// What the reference of a pin group names.
@@ -294,6 +318,17 @@ fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Lets go of packs that were held when a process died.
+fn release(folder: &Path) -> io::Result<()> {
+    for entry in fs_err::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|it| it == "keep") && fs_err::read(&path)? == HELD {
+            remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
 /// Removes what was being written when a process died.
 ///
 /// A pack without its index is removed only if our index for it still waits: a pack that somebody
@@ -304,8 +339,8 @@ fn sweep(folder: &Path) -> io::Result<()> {
         let Some(name) = name.to_str().and_then(|name| name.strip_prefix(TEMP_PREFIX)) else {
             continue;
         };
-        if let Some(stem) = name.strip_suffix(".idx")
-            && !folder.join(name).try_exists()?
+        if let Some(stem) = name.strip_suffix(HIDDEN)
+            && !folder.join(format!("{stem}.idx")).try_exists()?
         {
             file::discard(folder, stem)?;
         }

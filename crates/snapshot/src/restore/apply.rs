@@ -193,9 +193,9 @@ impl Shadow {
             std::io::Error::other("failpoint")
         )));
         self.log_operation(stored, &report).map_err(RestoreError::Unfinished)?;
-        fail_point!("snapshot::logged", |_| Err(RestoreError::Unfinished(
-            std::io::Error::other("failpoint")
-        )));
+        fail_point!("snapshot::logged", |_| Err(RestoreError::Unfinished(std::io::Error::other(
+            "failpoint"
+        ))));
         self.close(stored, left).map_err(RestoreError::Unfinished)?;
         Ok(report)
     }

@@ -6,7 +6,7 @@ use turnstone_core::time::Millis;
 use super::error::VaultError;
 use super::work::LOOK;
 use crate::capture::Capture;
-use crate::chain::time_of;
+use crate::chain::{id_of, time_of};
 use crate::image::Image;
 use crate::object::{Commit, LeafMode, ObjectError, Oid, TreeEntry};
 use crate::path::RelPath;
@@ -34,7 +34,8 @@ pub struct ListedCapture {
 }
 
 impl ListedCapture {
-    fn new(id: Oid, commit: &Commit) -> Self {
+    fn new(oid: Oid, commit: &Commit) -> Self {
+        let id = id_of(&oid, commit);
         let text = |name: &str| commit.trailer(name).map(str::to_owned);
         Self {
             id,

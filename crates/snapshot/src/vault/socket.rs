@@ -1,12 +1,13 @@
 //! Where the keeper of a store can be asked: the place of its socket, and who may use it.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use gix::objs::Kind;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::fs::{Mode, OFlags};
 
 use crate::object::Oid;
@@ -62,8 +63,8 @@ fn with_short_path<T>(path: &Path, act: impl Fn(&Path) -> io::Result<T>) -> io::
 
 /// Tells whether the process at the other end runs as the same user.
 pub(super) fn is_own(stream: &UnixStream) -> io::Result<bool> {
-    let peer = rustix::net::sockopt::socket_peercred(stream.as_fd())?;
-    Ok(is_allowed(peer.uid.as_raw(), rustix::process::geteuid().as_raw()))
+    let peer = nix::sys::socket::getsockopt(stream, PeerCredentials)?;
+    Ok(is_allowed(peer.uid(), rustix::process::geteuid().as_raw()))
 }
 
 /// A store serves its owner and nobody else, the administrator neither.
