@@ -50,8 +50,8 @@ pub use shadow::{OpenError, Shadow};
 pub use upkeep::{Cadence, Merged};
 pub use usage::{DiskUse, GroupUse, PathUse, Usage};
 pub use vault::{
-    Damage, Failure, FailureKind, ListedCapture, ListedFile, Vault, VaultError, VaultOptions,
-    Verified,
+    Damage, Failure, FailureKind, ListedCapture, ListedFile, Sweep, Swept, Vault, VaultError,
+    VaultOptions, Verified,
 };
 pub use walk::Selection;
 pub use worktree::{RootError, RootPolicy, Worktree};

@@ -60,6 +60,18 @@ pub(crate) struct Memory {
     pub(crate) forced: Arc<BTreeSet<RelPath>>,
 }
 
+impl Memory {
+    fn load(folder: &Path) -> io::Result<Self> {
+        let forced = match fs_err::read(folder.join("forced.json")) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::from)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeSet::new(),
+            Err(error) => return Err(error),
+        };
+        let cache = Arc::new(Cache::load(&folder.join("stat-cache")));
+        Ok(Self { cache, forced: Arc::new(forced) })
+    }
+}
+
 impl Shadow {
     /// Opens the store in `folder`, made if it is not there, for `worktree`.
     ///
@@ -82,13 +94,7 @@ impl Shadow {
         if selection.own_data.is_none() {
             selection.own_data = worktree.find_below(&folder);
         }
-        let forced = match fs_err::read(folder.join("forced.json")) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::from)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeSet::new(),
-            Err(error) => return Err(error.into()),
-        };
-        let cache = Arc::new(Cache::load(&folder.join("stat-cache")));
-        let memory = Memory { cache, forced: Arc::new(forced) };
+        let memory = Memory::load(&folder)?;
         let upkeep = Mutex::new(Ledger::load(&folder));
         Ok(Self {
             folder,
@@ -107,14 +113,18 @@ impl Shadow {
     }
 
     /// Opens a store that somebody else keeps, to read from it; nothing of it is written.
-    pub(crate) fn open_to_read(folder: &Path, worktree: Worktree) -> Result<Self, OpenError> {
+    pub(crate) fn open_to_read(
+        folder: &Path,
+        worktree: Worktree,
+        selection: Selection,
+    ) -> Result<Self, OpenError> {
         let repository = Repository::open_to_read(&folder.join("git"))?;
         Ok(Self {
+            memory: Mutex::new(Memory::load(folder)?),
             folder: folder.to_owned(),
             worktree,
-            selection: Selection::default(),
+            selection,
             repository,
-            memory: Mutex::default(),
             chain: Mutex::default(),
             baseline: Mutex::default(),
             objects: RwLock::default(),
@@ -143,6 +153,11 @@ impl Shadow {
     #[must_use]
     pub fn worktree(&self) -> &Worktree {
         &self.worktree
+    }
+
+    /// How many objects were stored since the store was opened.
+    pub(crate) fn stored_objects(&self) -> u64 {
+        self.repository.stored_objects()
     }
 
     /// Makes sure that no object goes while the answer is held.

@@ -254,3 +254,30 @@ fn two_processes_that_open_a_new_directory_at_once_get_one_store_r12() {
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
     assert_eq!(case.registry.list().unwrap().len(), 1);
 }
+
+#[test]
+fn a_store_whose_directory_is_gone_goes_after_its_time_and_not_at_once_r41() {
+    let case = Case::new();
+    case.make("one");
+    case.make("two");
+    let (one, two) = (case.open("one"), case.open("two"));
+    let vault = |name: &str| {
+        let options = turnstone_snapshot::VaultOptions::default();
+        turnstone_snapshot::Vault::open(&case.at("data"), None, &case.at(name), options, NOW)
+    };
+    drop((vault("one").unwrap(), vault("two").unwrap()));
+    fs_err::remove_dir_all(case.at("two")).unwrap();
+    let day = 86_400_000;
+    let remove = |days: i64, dry_run| {
+        let removed = case.registry.remove_gone(7 * day, NOW.plus(days * day), dry_run).unwrap();
+        removed.into_iter().map(|store| store.id).collect::<Vec<_>>()
+    };
+
+    assert!(remove(30, false).is_empty(), "it was not known to be gone before");
+    assert!(remove(36, false).is_empty());
+    assert_eq!(remove(37, true), [two.id.clone()]);
+    assert!(two.folder.exists(), "a dry run changes nothing");
+    assert_eq!(remove(37, false), [two.id]);
+    assert!(!two.folder.exists() && one.folder.exists());
+    assert_eq!(case.open("one").id, one.id);
+}

@@ -4,13 +4,14 @@
 #[expect(dead_code, reason = "shared by several test programs")]
 mod support;
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use case::{Case, group, restore, undo};
 use support::{NOW, git_in, path, paths_of};
 use turnstone_snapshot::{
-    Action, DiffOptions, Link, OperationId, Order, Registry, Vault, VaultError, VaultOptions,
+    Action, DiffOptions, Link, OperationId, Order, Registry, Sweep, Vault, VaultError, VaultOptions,
 };
 
 #[cfg(test)]
@@ -96,7 +97,9 @@ fn whole_story(case: &Case, vault: &Vault) {
     let options = DiffOptions::default();
     let diff = vault.diff(&first.capture, &second.capture, &options).unwrap();
     assert_eq!(diff.files.len(), 2);
-    assert!(vault.diff_worktree(&second.capture, &options, NOW).unwrap().files.is_empty());
+    assert!(vault.diff_worktree(&second.capture, &options).unwrap().files.is_empty());
+    let changed = vault.diff_worktree(&first.capture, &options).unwrap();
+    assert_eq!(changed.patch(), diff.patch());
 
     let tree = first.capture.tree.to_string();
     assert!(vault.find_capture(&tree[..7]).is_ok());
@@ -113,11 +116,25 @@ fn whole_story(case: &Case, vault: &Vault) {
     let operations = vault.list_operations().unwrap();
     assert_eq!(operations.iter().map(|it| it.number).collect::<Vec<_>>(), [3, 2, 1]);
 
-    let named = vault.capture_named(&group(), &paths_of(&["b", "none"]), false, NOW).unwrap();
+    let late = NOW.plus(2);
+    let named = vault.capture_named(&group(), &paths_of(&["b", "none"]), false, late).unwrap();
     assert_eq!(named.capture.coverage.absent, [path("none")]);
     let verified = vault.verify().unwrap();
     assert!(verified.damaged.is_empty() && verified.objects > 10, "{verified:?}");
-    assert!(vault.gc(0, NOW.plus(1), true).unwrap().dropped_groups.is_empty());
+    let mut sweep = Sweep {
+        live: BTreeSet::new(),
+        keep: 7_200_000,
+        effort: u64::MAX,
+        dry_run: true,
+        now: NOW.plus(7_200_000),
+    };
+    let plan = vault.gc(&sweep).unwrap();
+    assert_eq!((plan.expired, plan.gc.dropped_groups.len()), (1, 4), "{plan:?}");
+    assert_eq!(vault.list_operations().unwrap().len(), 3, "a dry run changes nothing");
+    sweep.dry_run = false;
+    assert_eq!(vault.gc(&sweep).unwrap().gc.dropped_groups, plan.gc.dropped_groups);
+    assert!(vault.list_operations().unwrap().is_empty());
+    assert_eq!(vault.list_captures().unwrap().len(), 2);
     assert!(vault.usage().unwrap().bytes > 0);
     git_in(&vault.git_dir().unwrap(), &["fsck", "--full"]);
 }

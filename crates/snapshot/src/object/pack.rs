@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fail::fail_point;
 use gix::objs::Kind;
@@ -109,16 +111,18 @@ pub(crate) struct Writer {
     asked: u64,
     /// True if git is to leave the pack alone.
     held: bool,
+    /// Counts objects, for whoever wants to see that something happens.
+    stored: Arc<AtomicU64>,
 }
 
 impl Writer {
     /// Begins a pack in the folder `objects/pack`.
-    pub(crate) fn create(folder: &Path, floor: u64) -> io::Result<Self> {
+    pub(crate) fn create(folder: &Path, floor: u64, stored: Arc<AtomicU64>) -> io::Result<Self> {
         let temp = folder.join(format!("{TEMP_PREFIX}{}.pack", random()?));
         let folder = folder.to_owned();
         let (objects, known) = (Vec::new(), HashMap::new());
         let (file, held) = (None, false);
-        Ok(Self { folder, temp, file, offset: 12, objects, known, floor, asked: 0, held })
+        Ok(Self { folder, temp, file, offset: 12, objects, known, floor, asked: 0, held, stored })
     }
 
     fn open(&mut self) -> io::Result<&mut BufWriter<fs_err::File>> {
@@ -148,6 +152,7 @@ impl Writer {
         self.known.insert(oid, self.offset);
         self.objects.push(Indexed { oid, crc, offset: self.offset });
         self.offset += length;
+        self.stored.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Stops before the disk is full: a large pack asks from time to time.

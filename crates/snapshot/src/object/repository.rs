@@ -49,6 +49,8 @@ pub(crate) struct Repository {
     objects: Mutex<Arc<gix::odb::Store>>,
     /// Bytes that must stay free on the disk while packs are written.
     floor: AtomicU64,
+    /// Objects that were put into packs so far.
+    stored: Arc<AtomicU64>,
 }
 
 /// A pack that git leaves alone until this is dropped.
@@ -82,14 +84,24 @@ impl Repository {
         sweep(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("refs/turnstone"))?;
         let objects = Mutex::new(open_objects(git_dir)?);
-        Ok(Self { git_dir: git_dir.to_owned(), objects, floor: AtomicU64::new(0) })
+        Ok(Self {
+            git_dir: git_dir.to_owned(),
+            objects,
+            floor: AtomicU64::new(0),
+            stored: Arc::default(),
+        })
     }
 
     /// Opens a repository that another process writes; nothing of it is made or swept.
     pub(crate) fn open_to_read(git_dir: &Path) -> io::Result<Self> {
         fs_err::metadata(git_dir.join("HEAD"))?;
         let objects = Mutex::new(open_objects(git_dir)?);
-        Ok(Self { git_dir: git_dir.to_owned(), objects, floor: AtomicU64::new(0) })
+        Ok(Self {
+            git_dir: git_dir.to_owned(),
+            objects,
+            floor: AtomicU64::new(0),
+            stored: Arc::default(),
+        })
     }
 
     fn objects(&self) -> Arc<gix::odb::Store> {
@@ -173,7 +185,12 @@ impl Repository {
 
     /// Begins a pack.
     pub(crate) fn writer(&self) -> io::Result<Writer> {
-        Writer::create(&self.git_dir.join("objects/pack"), self.floor.load(Ordering::Relaxed))
+        let floor = self.floor.load(Ordering::Relaxed);
+        Writer::create(&self.git_dir.join("objects/pack"), floor, self.stored.clone())
+    }
+
+    pub(crate) fn stored_objects(&self) -> u64 {
+        self.stored.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_floor(&self, floor: u64) {

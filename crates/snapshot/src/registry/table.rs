@@ -13,6 +13,7 @@ use super::facts::checkout_above;
 use super::file::{Index, Record, RegistryError, StoreId, TEMP_PREFIX, private_folder};
 use super::find::{Found, closest, find};
 use crate::path::RelPath;
+use crate::removal::{RemovalError, remove_store};
 use crate::worktree::{RootError, RootPolicy, Worktree};
 
 /// How a store came to be linked to its directory.
@@ -56,7 +57,12 @@ pub struct ListedStore {
     pub bytes: u64,
     /// When somebody last kept it.
     pub used: Option<Millis>,
+    /// Since when its directory is known to be gone.
+    pub gone_since: Option<Millis>,
 }
+
+/// Where a store remembers since when its directory is gone.
+const GONE: &str = "gone";
 
 /// The stores of one data directory.
 #[derive(Clone, Debug)]
@@ -239,11 +245,15 @@ impl Registry {
         let list = |id: StoreId| {
             let folder = self.stores.join(id.as_str());
             let root = known.get(&id).cloned();
-            let used = fs_err::read_to_string(folder.join("used")).ok();
+            let moment = |name: &str| {
+                let text = fs_err::read_to_string(folder.join(name)).ok()?;
+                text.trim().parse().ok().map(Millis)
+            };
             ListedStore {
                 root_exists: root.as_ref().is_some_and(|root| root.path.is_dir()),
                 bytes: bytes_below(&folder),
-                used: used.and_then(|text| text.trim().parse().ok()).map(Millis),
+                used: moment("used"),
+                gone_since: moment(GONE),
                 id,
                 folder,
                 root,
@@ -252,8 +262,47 @@ impl Registry {
         Ok(self.folders()?.into_iter().map(list).collect())
     }
 
+    /// Removes stores whose directory has been gone for `keep` milliseconds; returns them (R41).
+    ///
+    /// The time counts from when this was first called and the directory was not there, so that a
+    /// disk that is not mounted today costs nothing. With `dry_run` nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// The data directory cannot be read or written. A store that somebody keeps stays.
+    pub fn remove_gone(
+        &self,
+        keep: i64,
+        now: Millis,
+        dry_run: bool,
+    ) -> Result<Vec<ListedStore>, RegistryError> {
+        let mut removed = Vec::new();
+        for store in self.list()?.into_iter().filter(|it| it.root.is_some() && !it.root_exists) {
+            let since = store.gone_since.unwrap_or(now);
+            if store.gone_since.is_none() && !dry_run {
+                fs_err::write(store.folder.join(GONE), now.0.to_string())?;
+            }
+            if now.since(since) < keep {
+                continue;
+            }
+            match dry_run {
+                true => removed.push(store),
+                false => match remove_store(&self.stores, store.id.as_str()) {
+                    Ok(_) => removed.push(store),
+                    Err(RemovalError::Io(error)) => return Err(error.into()),
+                    Err(_) => {}
+                },
+            }
+        }
+        Ok(removed)
+    }
+
     /// Remembers that a store was kept; for people, so it need not be durable.
     pub(crate) fn note_use(folder: &Path, now: Millis) -> io::Result<()> {
+        match fs_err::remove_file(folder.join(GONE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
         let temp = folder.join("used.tmp");
         fs_err::File::create(&temp)?.write_all(now.0.to_string().as_bytes())?;
         fs_err::rename(&temp, folder.join("used"))

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::capture::CaptureError;
+use crate::diff::DiffError;
 use crate::object::{ObjectError, Oid};
 use crate::registry::RegistryError;
 use crate::restore::{OperationId, RestoreError};
@@ -34,6 +35,9 @@ pub enum VaultError {
     /// The store cannot be read.
     #[error(transparent)]
     Object(#[from] ObjectError),
+    /// The worktree could not be compared.
+    #[error(transparent)]
+    Diff(#[from] DiffError),
     /// Neither a tree nor a capture is called that.
     #[error("no capture of {root} is called {text}")]
     NoCapture {
@@ -148,6 +152,7 @@ fn kind_of(error: &VaultError) -> FailureKind {
         | VaultError::Capture(_)
         | VaultError::Restore(_)
         | VaultError::Object(_)
+        | VaultError::Diff(_)
         | VaultError::Ambiguous { .. }
         | VaultError::Unreachable { .. }
         | VaultError::Io(_) => FailureKind::Other,

@@ -9,10 +9,10 @@ use super::error::VaultError;
 use super::open::VaultOptions;
 use super::server::Server;
 use super::socket;
+use crate::budget::Budget;
 use crate::registry::{Place, Registry};
 use crate::restore::Report;
 use crate::shadow::{OpenError, Shadow};
-use crate::walk::Selection;
 use crate::worktree::{RootPolicy, Worktree};
 
 /// The keeper of a store. Dropped, it finishes what it was asked and lets the lock go.
@@ -34,13 +34,15 @@ impl Keeper {
         now: Millis,
     ) -> Result<Option<Self>, VaultError> {
         let worktree = open_root(place)?;
-        let mut selection = options.selection.clone();
-        selection.own_data = selection.own_data.or_else(|| worktree.find_below(data));
-        let shadow = match open(place, worktree, selection) {
-            Ok(shadow) => Arc::new(shadow),
+        let selection = options.selection_in(&worktree, data);
+        let shadow = match Shadow::open(&place.folder, worktree, selection) {
+            Ok(shadow) => shadow,
             Err(OpenError::Kept(_)) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
+        let stores = place.folder.parent().map(Path::to_owned);
+        let budget = Budget { stores, ..options.budget.clone() };
+        let shadow = Arc::new(shadow.with_budget(budget)?);
         let resumed = shadow.resume()?;
         Registry::note_use(&place.folder, now)?;
         // Who cannot be asked keeps the store all the same; others wait until it ends.
@@ -55,10 +57,6 @@ impl Keeper {
     pub(super) fn is_listening(&self) -> bool {
         self.server.is_some()
     }
-}
-
-fn open(place: &Place, worktree: Worktree, selection: Selection) -> Result<Shadow, OpenError> {
-    Shadow::open(&place.folder, worktree, selection)
 }
 
 /// Opens the root again; that it may be one was decided when its store was found.

@@ -76,12 +76,6 @@ pub struct ListedFile {
 }
 
 impl Shadow {
-    /// Lists the newest capture of every group.
-    pub(super) fn list_tips(&self) -> Result<Vec<ListedCapture>, ObjectError> {
-        let tips = self.repository.list_refs()?.into_values();
-        tips.map(|id| Ok(ListedCapture::new(id, &self.repository.read_commit(&id)?))).collect()
-    }
-
     /// Lists the captures of every group, newest first.
     ///
     /// # Errors

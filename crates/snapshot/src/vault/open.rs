@@ -11,23 +11,19 @@ use turnstone_core::time::Millis;
 use super::client::{self, Unanswered};
 use super::error::{Failure, FailureKind, VaultError};
 use super::keeper::{Keeper, open_root};
-use super::listing::{ListedCapture, ListedFile};
-use super::request::{Answer, Envelope, Receipt, Request, VERSION};
+use super::request::{Answer, Envelope, Receipt, Request, Sweep, Swept, VERSION};
 use super::socket;
-use super::verify::Verified;
-use super::work::serve;
+use super::work::{serve, tend};
+use crate::budget::Budget;
 use crate::capture::{Capture, Captured};
-use crate::diff::{Diff, DiffOptions};
-use crate::gc::GcReport;
 use crate::group::Group;
-use crate::object::ObjectError;
 use crate::path::RelPath;
 use crate::registry::{Place, Registry};
-use crate::restore::{Operation, OperationId, Order, Plan, Report};
+use crate::restore::{OperationId, Order, Plan, Report};
 use crate::shadow::Shadow;
-use crate::usage::Usage;
+use crate::upkeep::Cadence;
 use crate::walk::Selection;
-use crate::worktree::RootPolicy;
+use crate::worktree::{RootPolicy, Worktree};
 
 /// How long a kept store is asked for before it is called unreachable: so many times, so long apart.
 const TRIES: u32 = 500;
@@ -42,8 +38,19 @@ pub struct VaultOptions {
     pub policy: RootPolicy,
     /// True to make a store for a directory that has none.
     pub make: bool,
+    /// How much may be stored; the folder of all stores is filled in.
+    pub budget: Budget,
     /// How long a keeper may take for one request.
     pub patience: Duration,
+}
+
+impl VaultOptions {
+    /// What is captured of a worktree: never the data directory, should it lie there.
+    pub(super) fn selection_in(&self, worktree: &Worktree, data: &Path) -> Selection {
+        let mut selection = self.selection.clone();
+        selection.own_data = selection.own_data.or_else(|| worktree.find_below(data));
+        selection
+    }
 }
 
 impl Default for VaultOptions {
@@ -52,6 +59,7 @@ impl Default for VaultOptions {
             selection: Selection::default(),
             policy: RootPolicy::default(),
             make: true,
+            budget: Budget::default(),
             patience: Duration::from_secs(1800),
         }
     }
@@ -171,7 +179,9 @@ impl Vault {
         match &mut *side {
             Side::Keeper(keeper) => Ok(keeper.shadow.clone()),
             Side::Reader(reader) => {
-                let shadow = Shadow::open_to_read(&self.place.folder, open_root(&self.place)?)?;
+                let (folder, worktree) = (&self.place.folder, open_root(&self.place)?);
+                let selection = self.options.selection_in(&worktree, &self.data);
+                let shadow = Shadow::open_to_read(folder, worktree, selection)?;
                 Ok(reader.insert(Arc::new(shadow)).clone())
             }
         }
@@ -296,132 +306,39 @@ impl Vault {
         Ok(*report)
     }
 
-    /// Drops groups whose newest capture is older than `keep` milliseconds, and what nobody pins.
+    /// Lets old captures go, and what nobody pins.
     ///
     /// # Errors
     ///
     /// See [`VaultError`].
-    pub fn gc(&self, keep: i64, now: Millis, dry_run: bool) -> Result<GcReport, VaultError> {
-        let Answer::Collected(report) = self.ask(&Request::Gc { keep, now, dry_run }, now)? else {
+    pub fn gc(&self, sweep: &Sweep) -> Result<Swept, VaultError> {
+        let Answer::Collected(swept) = self.ask(&Request::Gc(sweep.clone()), sweep.now)? else {
             return Err(strange());
         };
-        Ok(report)
+        Ok(*swept)
     }
-}
 
-impl Vault {
-    /// Lists the captures of every group, newest first.
+    /// Does upkeep if this process keeps the store and it is time; nothing otherwise (R41).
     ///
     /// # Errors
     ///
-    /// The store cannot be read.
-    pub fn list_captures(&self) -> Result<Vec<ListedCapture>, VaultError> {
-        let shadow = self.shadow()?;
-        match shadow.list_all() {
-            // A collection dropped a group while it was being followed.
-            Err(ObjectError::Missing(_)) => Ok(shadow.list_all()?),
-            listed => Ok(listed?),
+    /// See [`VaultError`]; nothing is lost then.
+    pub fn tend(&self, cadence: Cadence, sweep: &Sweep) -> Result<Option<Swept>, VaultError> {
+        let side = self.side().clone();
+        match side {
+            Side::Keeper(keeper) if cadence.is_due(keeper.shadow.last_gc(), sweep.now) => {
+                Ok(Some(tend(&keeper.shadow, sweep)?))
+            }
+            Side::Keeper(_) | Side::Reader(_) => Ok(None),
         }
     }
 
-    /// Finds the capture that a tree, a capture's id, or a beginning of either means.
-    ///
-    /// # Errors
-    ///
-    /// As [`Shadow::find_capture`].
-    pub fn find_capture(&self, text: &str) -> Result<Capture, VaultError> {
-        self.shadow()?.find_capture(text)
-    }
-
-    /// Lists the files of a capture.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
-    pub fn list_files(&self, capture: &Capture) -> Result<Vec<ListedFile>, VaultError> {
-        Ok(self.shadow()?.list_files(capture)?)
-    }
-
-    /// Compares two captures.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
-    pub fn diff(
-        &self,
-        one: &Capture,
-        other: &Capture,
-        options: &DiffOptions,
-    ) -> Result<Diff, VaultError> {
-        Ok(self.shadow()?.diff(one, other, options)?)
-    }
-
-    /// Compares a capture with the worktree as it is now.
-    ///
-    /// # Errors
-    ///
-    /// The worktree cannot be captured, or the store not be read.
-    pub fn diff_worktree(
-        &self,
-        one: &Capture,
-        options: &DiffOptions,
-        now: Millis,
-    ) -> Result<Diff, VaultError> {
-        let present = self.track(&Group::new(super::work::LOOK), now)?.capture;
-        self.diff(one, &present, options)
-    }
-
-    /// Lists the operations that were done, newest first.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
-    pub fn list_operations(&self) -> Result<Vec<Operation>, VaultError> {
-        Ok(self.shadow()?.list_operations()?)
-    }
-
-    /// Finds the operation whose id begins so; the newest one for nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`VaultError::NothingToUndo`] and [`VaultError::NoOperation`].
-    pub fn find_operation(&self, text: Option<&str>) -> Result<Operation, VaultError> {
-        let mut all = self.list_operations()?;
-        let Some(text) = text else {
-            let none = || VaultError::NothingToUndo(self.place.root.clone());
-            return all.into_iter().next().ok_or_else(none);
-        };
-        all.retain(|operation| operation.id.as_str().starts_with(text));
-        match all.len() {
-            1 => Ok(all.remove(0)),
-            _ => Err(VaultError::NoOperation(text.to_owned())),
+    /// How many objects this process has stored so far, to show that something happens.
+    #[must_use]
+    pub fn progress(&self) -> u64 {
+        match &*self.side() {
+            Side::Keeper(keeper) => keeper.shadow.stored_objects(),
+            Side::Reader(_) => 0,
         }
-    }
-
-    /// Says what takes space in the store.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
-    pub fn usage(&self) -> Result<Usage, VaultError> {
-        Ok(self.shadow()?.usage()?)
-    }
-
-    /// Reads every object that is pinned and compares it with its name.
-    ///
-    /// # Errors
-    ///
-    /// As [`Shadow::verify`].
-    pub fn verify(&self) -> Result<Verified, VaultError> {
-        Ok(self.shadow()?.verify()?)
-    }
-
-    /// The bare repository, for plain git.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be opened.
-    pub fn git_dir(&self) -> Result<PathBuf, VaultError> {
-        Ok(self.shadow()?.git_dir().to_owned())
     }
 }

@@ -1,5 +1,7 @@
 //! What is asked of a keeper, and what it answers. Both are sent as JSON.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use turnstone_core::time::Millis;
 
@@ -54,11 +56,22 @@ pub(super) enum Request {
         order: Box<Order>,
         now: Millis,
     },
-    Gc {
-        keep: i64,
-        now: Millis,
-        dry_run: bool,
-    },
+    Gc(Sweep),
+}
+
+/// What is to be collected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sweep {
+    /// Groups that somebody needs, by name: their captures stay whatever their age.
+    pub live: BTreeSet<String>,
+    /// How long captures of other groups are kept, in milliseconds (R41).
+    pub keep: i64,
+    /// About how many bytes are copied at most.
+    pub effort: u64,
+    /// Nothing is changed; the report says what would be.
+    pub dry_run: bool,
+    /// The present.
+    pub now: Millis,
 }
 
 /// What a keeper answers.
@@ -69,8 +82,18 @@ pub(super) enum Answer {
     Captured(Receipt),
     Planned(Box<Plan>),
     Applied(Box<Report>),
-    Collected(GcReport),
+    Collected(Box<Swept>),
     Failed(Failure),
+}
+
+/// What a collection did, or would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Swept {
+    /// Captures that were too old, of groups that stay.
+    pub expired: usize,
+    /// What became of the rest.
+    #[serde(flatten)]
+    pub gc: GcReport,
 }
 
 /// A capture, without what the asker can read by itself.

@@ -1,12 +1,14 @@
 //! The work of a keeper: one function for its own requests and for those of others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
 use turnstone_core::time::Millis;
 
 use super::error::VaultError;
-use super::request::{Answer, Request};
-use crate::gc::GcReport;
+use super::listing::ListedCapture;
+use super::request::{Answer, Request, Sweep, Swept};
+use crate::gc::Collection;
 use crate::group::Group;
 use crate::object::Oid;
 use crate::path::RelPath;
@@ -41,9 +43,7 @@ pub(super) fn serve(shadow: &Shadow, request: &Request) -> Result<Answer, VaultE
         Request::Apply { order, now } => {
             Answer::Applied(Box::new(shadow.apply_order(order, *now)?))
         }
-        Request::Gc { keep, now, dry_run } => {
-            Answer::Collected(collect(shadow, *keep, *now, *dry_run)?)
-        }
+        Request::Gc(sweep) => Answer::Collected(Box::new(collect(shadow, sweep)?)),
     })
 }
 
@@ -59,18 +59,44 @@ fn plan_restore(
     Ok(shadow.plan_restore(&target, &present, paths, keep_added)?)
 }
 
-/// Drops the groups whose newest capture is older than `keep`, and the operations they belonged to.
-fn collect(shadow: &Shadow, keep: i64, now: Millis, dry_run: bool) -> Result<GcReport, VaultError> {
-    let mut live = BTreeSet::new();
-    for tip in shadow.list_tips()? {
-        if now.since(tip.time) <= keep {
-            live.insert(Group::new(&tip.group));
-        }
-    }
-    let report = shadow.gc(&live, now, dry_run)?;
+/// Lets old captures of groups that nobody needs expire, and drops what nobody pins then.
+fn collect(shadow: &Shadow, sweep: &Sweep) -> Result<Swept, VaultError> {
+    let live: BTreeSet<Group> = sweep.live.iter().map(|name| Group::new(name)).collect();
+    let expired = expire(shadow, sweep)?;
+    let Sweep { now, keep, effort, dry_run, .. } = *sweep;
+    let wanted = Collection { live: &live, now, keep, effort, dry_run };
+    let gc = shadow.collect(&wanted)?;
     if !dry_run {
-        let gone = |name: &str| report.dropped_groups.iter().any(|group| group == name);
+        let gone = |name: &str| gc.dropped_groups.iter().any(|group| group == name);
         shadow.forget_operations(|operation| gone(&format!("{GROUP_PREFIX}{}", operation.id)))?;
     }
-    Ok(report)
+    Ok(Swept { expired, gc })
+}
+
+/// Lets captures go that are too old while younger ones of their group stay; returns how many.
+fn expire(shadow: &Shadow, sweep: &Sweep) -> Result<usize, VaultError> {
+    let is_old = |capture: &&ListedCapture| sweep.now.since(capture.time) >= sweep.keep;
+    let mut groups = BTreeMap::<String, Vec<ListedCapture>>::new();
+    for capture in shadow.list_all()? {
+        groups.entry(capture.group.clone()).or_default().push(capture);
+    }
+    let mut count = 0;
+    for (name, captures) in groups.iter().filter(|(name, _)| !sweep.live.contains(*name)) {
+        let old = captures.iter().filter(is_old).count();
+        let Some(oldest) = captures.iter().rfind(|capture| !is_old(capture)) else {
+            continue;
+        };
+        count += old;
+        if old > 0 && !sweep.dry_run {
+            shadow.expire(&Group::new(name), &oldest.id).map_err(io::Error::other)?;
+        }
+    }
+    Ok(count)
+}
+
+/// Upkeep of a bounded size: what is old goes, and small packs become one.
+pub(super) fn tend(shadow: &Shadow, sweep: &Sweep) -> Result<Swept, VaultError> {
+    let swept = collect(shadow, sweep)?;
+    shadow.repack(sweep.effort)?;
+    Ok(swept)
 }
