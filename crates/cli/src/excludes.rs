@@ -14,13 +14,13 @@ pub(crate) struct GitHome {
 impl GitHome {
     /// Reads the excludes file: the one that is set, else the usual one; empty if there is none.
     pub(crate) fn excludes(&self) -> Vec<u8> {
+        // The file in the home directory wins.
         let settings = [
-            self.config.as_ref().map(|config| config.join("git/config")),
             self.home.as_ref().map(|home| home.join(".gitconfig")),
+            self.config.as_ref().map(|config| config.join("git/config")),
         ];
         let texts = settings.iter().flatten().filter_map(|path| fs_err::read_to_string(path).ok());
-        // The later file wins, and the later line in it.
-        let set = texts.filter_map(|text| excludes_file(&text)).last();
+        let set = texts.into_iter().find_map(|text| excludes_file(&text));
         let usual = || self.config.as_ref().map(|config| config.join("git/ignore"));
         let file = set.map(|text| self.expand(&text)).or_else(usual);
         file.and_then(|file| fs_err::read(file).ok()).unwrap_or_default()

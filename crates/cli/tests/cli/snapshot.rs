@@ -1,5 +1,6 @@
 //! `turnstone snapshot`: captures, the way back, and the way back from that.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
@@ -50,8 +51,14 @@ fn undated(text: &str) -> String {
     plain(&text.lines().map(cut).collect::<Vec<_>>().join("\n"))
 }
 
+/// A program beside ours.
+#[expect(clippy::disallowed_methods, reason = "programs that tests need, and the one under test")]
+fn program(name: impl AsRef<OsStr>) -> Command {
+    Command::new(name)
+}
+
 fn git(case: &Case, place: &str, args: &[&str]) {
-    let mut git = Command::new("git");
+    let mut git = program("git");
     git.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
     let output = git.current_dir(case.place(place)).args(args).output().expect("git starts");
     assert!(output.status.success(), "{output:?}");
@@ -116,7 +123,7 @@ fn captures_are_listed_shown_and_compared() {
     modified      +1  -1  a.txt
     added     binary      bin
     ");
-    assert_eq!(ran.err, "2 files changed, 1 lines added, 1 removed\n");
+    assert_eq!(ran.err, "2 files changed, 1 line added, 1 line removed\n");
     let value = case.json(&["snapshot", "diff", &first]);
     assert_eq!(
         (&value["files"][1]["binary"], &value["files"][0]["status"]),
@@ -137,10 +144,10 @@ fn a_restore_is_planned_done_taken_back_and_that_is_taken_back() {
     let ran = case.run(&["snapshot", "restore", &first[..7], "--dry-run"]);
     assert_eq!(ran.code, 0);
     assert_snapshot!(ran.out, @r"
-    restored  a.txt
-    removed   new.txt
+    restore   a.txt
+    remove    new.txt
     ");
-    assert_eq!(ran.err, "1 restored, 1 removed, if this were not a dry run\n");
+    assert_eq!(ran.err, "1 to restore, 1 to remove; nothing was changed\n");
     assert_eq!(read(&case.place("p/a.txt")), "two\n");
 
     let ran = case.run(&["snapshot", "restore", &first[..7]]);
@@ -316,7 +323,7 @@ fn settings_come_from_the_configuration_and_typing_errors_are_told() {
 
 /// Starts `snapshot watch` and waits until it is ready.
 fn watch(case: &Case) -> Child {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin("turnstone"));
+    let mut command = program(assert_cmd::cargo::cargo_bin("turnstone"));
     command.env_clear().env("TZ", "UTC").env("TURNSTONE_DATA", case.data());
     command.current_dir(case.place("p")).args(["snapshot", "watch"]);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
@@ -344,7 +351,7 @@ fn commands_beside_a_watch_are_served_by_it_and_go_on_without_it_r11() {
         "{said}"
     );
 
-    let mut kill = Command::new("kill");
+    let mut kill = program("kill");
     assert!(kill.args(["-TERM", &child.id().to_string()]).status().expect("kill").success());
     assert!(child.wait().expect("it ends").success());
     assert_eq!(case.json(&["snapshot", "undo"])["restored"], json!(["a.txt"]));

@@ -102,11 +102,15 @@ fn print_stat(ui: &mut Ui, diff: &Diff) -> Result<(), CliError> {
         grid.row(&[status(file.status).to_owned(), plus, minus, file.path.to_string()]);
     }
     ui.table(&grid)?;
-    let sum =
-        |count: fn(&FileDiff) -> usize| figure::count(diff.files.iter().map(count).sum::<usize>());
+    if diff.files.is_empty() {
+        ui.note("no differences");
+        return Ok(());
+    }
+    let sum = |count: fn(&FileDiff) -> usize| diff.files.iter().map(count).sum::<usize>();
     let files = figure::counted(diff.files.len(), "file");
-    let (plus, minus) = (sum(|file| file.additions), sum(|file| file.deletions));
-    ui.note(&format!("{files} changed, {plus} lines added, {minus} removed"));
+    let plus = figure::counted(sum(|file| file.additions), "line");
+    let minus = figure::counted(sum(|file| file.deletions), "line");
+    ui.note(&format!("{files} changed, {plus} added, {minus} removed"));
     Ok(())
 }
 

@@ -39,24 +39,25 @@ pub(super) fn print(
         ui.json(&json(report, operation, dry_run)?)?;
         return Ok(exit(report));
     }
-    for (words, style, paths) in [
-        ("restored", GOOD, &report.restored),
-        ("removed", GOOD, &report.removed),
-        ("merged", GOOD, &report.merged),
+    for (done, planned, paths) in [
+        ("restored", "restore", &report.restored),
+        ("removed", "remove", &report.removed),
+        ("merged", "merge", &report.merged),
     ] {
+        let words = if dry_run { planned } else { done };
         for path in paths {
             let path = text::clean_line(&path.to_string());
-            ui.line(&format!("{}  {path}", paint(style, &format!("{words:<8}"))))?;
+            ui.line(&format!("{}  {path}", paint(GOOD, format!("{words:<8}"))))?;
         }
     }
     for Conflict { path, why } in &report.conflicts {
         let path = text::clean_line(&path.to_string());
-        let why = paint(DIM, &format!("({})", words::why(*why)));
+        let why = paint(DIM, format!("({})", words::why(*why)));
         ui.line(&format!("{}  {path}  {why}", paint(BAD, "conflict")))?;
     }
     for (path, reason) in &report.not_covered {
         let path = text::clean_line(&path.to_string());
-        let why = paint(DIM, &format!("({})", words::reason(*reason)));
+        let why = paint(DIM, format!("({})", words::reason(*reason)));
         ui.line(&format!("{}  {path}  {why}", paint(WARN, "no cover")))?;
     }
     tell(ui, report, dry_run);
@@ -70,22 +71,24 @@ fn exit(report: &Report) -> Exit {
 
 fn tell(ui: &mut Ui, report: &Report, dry_run: bool) {
     let counts = [
-        (report.restored.len(), "restored"),
-        (report.removed.len(), "removed"),
-        (report.merged.len(), "merged"),
-        (report.conflicts.len(), "left alone"),
-        (report.not_covered.len(), "not covered"),
+        (report.restored.len(), "restored", "to restore"),
+        (report.removed.len(), "removed", "to remove"),
+        (report.merged.len(), "merged", "to merge"),
+        (report.conflicts.len(), "left alone", "to leave alone"),
+        (report.not_covered.len(), "not covered", "not covered"),
     ];
     let list: Vec<String> = counts
         .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{} {what}", figure::count(*count)))
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, done, planned)| {
+            format!("{} {}", figure::count(*count), if dry_run { planned } else { done })
+        })
         .collect();
-    let done = counts[..3].iter().any(|(count, _)| *count > 0);
+    let done = counts[..3].iter().any(|(count, ..)| *count > 0);
     let all = list.join(", ");
     match (list.is_empty(), dry_run) {
         (true, _) => ui.note("nothing to do: the files are as they should be"),
-        (false, true) => ui.note(&format!("{all}, if this were not a dry run")),
+        (false, true) => ui.note(&format!("{all}; nothing was changed")),
         (false, false) => ui.note(&all),
     }
     if !report.in_place.is_empty() {

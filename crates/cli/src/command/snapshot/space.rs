@@ -182,7 +182,11 @@ fn tell(ui: &mut Ui, swept: &Swept, gone: &[ListedStore], dry_run: bool) {
     }
     if dry_run {
         let free = figure::size(gc.dropped_bytes);
-        ui.note(&format!("{free} would become free, more if captures go"));
+        match (*expired, gc.dropped_bytes) {
+            (0, 0) => ui.note("nothing is too old; nothing would go"),
+            (0, _) => ui.note(&format!("{free} would become free")),
+            _ => ui.note(&format!("{free} or more would become free")),
+        }
     } else {
         let (before, after) = (figure::size(gc.bytes_before), figure::size(gc.bytes_after));
         ui.note(&format!("{before} before, {after} now"));

@@ -26,13 +26,12 @@ pub(super) fn run(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
     }
     let captures = figure::counted(verified.captures, "capture");
     let objects = figure::counted(verified.objects, "object");
-    match exit {
-        Exit::Ok => ui.note(&format!("{captures}, {objects}: all sound")),
-        _ => {
-            let bad = figure::counted(verified.damaged.len(), "object");
-            ui.note(&format!("{bad} damaged or missing, {objects} sound"));
-            ui.hint("what is damaged cannot be restored; capture again with `snapshot track`");
-        }
+    if verified.damaged.is_empty() {
+        ui.note(&format!("{captures}, {objects}: all sound"));
+    } else {
+        let bad = figure::counted(verified.damaged.len(), "object");
+        ui.note(&format!("{bad} damaged or missing, {objects} sound"));
+        ui.hint("what is damaged cannot be restored; capture again with `snapshot track`");
     }
     Ok(exit)
 }
