@@ -67,9 +67,9 @@ impl Shadow {
         made.push(commit);
         made.iter().try_for_each(|packed| writer.add(packed))?;
         self.admit(writer.bytes(), seen.is_guard)?;
-        self.repository.publish(writer, &id)?;
+        let kept = self.repository.publish(writer, &id)?;
         self.repository.write_ref(group.reference(), &id)?;
-        drop(chain);
+        drop((kept, chain));
         Ok(captured(id, now, true))
     }
 

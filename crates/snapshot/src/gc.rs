@@ -183,6 +183,8 @@ impl Shadow {
         if expired.is_empty() {
             return Ok(());
         }
+        // From now on git itself may take away what only they needed.
+        self.forget_dropped(reach)?;
         let chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.repository.list_refs()?;
         let (mut gone, mut moved) = (BTreeSet::new(), Vec::new());

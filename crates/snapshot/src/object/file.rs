@@ -7,7 +7,7 @@ use gix::objs::Kind;
 use gix::odb::pack::data::entry::Header;
 
 use super::Oid;
-use super::pack::{Shape, TEMP_PREFIX};
+use super::pack::{Shape, TEMP_PREFIX, hidden_index};
 
 /// A pack on disk.
 #[derive(Debug)]
@@ -111,8 +111,7 @@ impl PackFile {
     /// Hides it: from now on nobody looks at it, and a sweep would finish the rest.
     pub(crate) fn hide(&self) -> io::Result<()> {
         let index = self.folder.join(format!("{}.idx", self.stem));
-        let hidden = self.folder.join(format!("{TEMP_PREFIX}{}.idx", self.stem));
-        match fs_err::rename(index, hidden) {
+        match fs_err::rename(index, hidden_index(&self.folder, &self.stem)) {
             // Git itself may have been faster.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             Ok(()) | Err(_) => Ok(()),
@@ -127,9 +126,10 @@ impl PackFile {
 
 /// Removes the files of a hidden pack; its hidden index goes last, since it tells of the others.
 pub(super) fn discard(folder: &Path, stem: &str) -> io::Result<()> {
-    let others = ["pack", "rev", "bitmap", "mtimes"].map(|ending| format!("{stem}.{ending}"));
-    for name in others.into_iter().chain([format!("{TEMP_PREFIX}{stem}.idx")]) {
-        match fs_err::remove_file(folder.join(name)) {
+    let others = ["pack", "rev", "bitmap", "mtimes"];
+    let others = others.map(|ending| folder.join(format!("{stem}.{ending}")));
+    for path in others.into_iter().chain([hidden_index(folder, stem)]) {
+        match fs_err::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }

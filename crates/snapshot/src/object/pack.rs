@@ -19,7 +19,13 @@ const LEVEL: Compression = Compression::BEST_SPEED;
 /// Bytes that are written before the disk is asked how much is free.
 const ASKED: u64 = 32 << 20;
 /// How files that are not yet a pack are called; whatever is left of them is swept.
-pub(super) const TEMP_PREFIX: &str = "tmp_turnstone_";
+///
+/// The dot hides them from git, which takes every file for a reference or a leftover of its own.
+pub(super) const TEMP_PREFIX: &str = ".turnstone-tmp-";
+/// How a hidden index ends.
+pub(super) const HIDDEN: &str = ".index";
+/// What a file says that keeps git from taking a pack away whose reference is not written yet.
+pub(super) const KEEP: &str = "turnstone: a capture is being written\n";
 
 /// An object, compressed and ready to be written.
 #[derive(Debug)]
@@ -242,7 +248,16 @@ impl Writer {
     }
 
     /// Makes the pack durable and gives it its name; an empty one is dropped.
-    pub(crate) fn finish(mut self) -> io::Result<Option<String>> {
+    pub(crate) fn finish(self) -> io::Result<Option<String>> {
+        Ok(self.name(false)?.map(|(name, _)| name))
+    }
+
+    /// The same for a pack that no reference needs yet: git leaves it alone while the answer is held.
+    pub(crate) fn finish_kept(self) -> io::Result<Option<KeptPack>> {
+        Ok(self.name(true)?.and_then(|(_, keep)| keep))
+    }
+
+    fn name(mut self, keeps: bool) -> io::Result<Option<(String, Option<KeptPack>)>> {
         if self.objects.is_empty() {
             return Ok(None);
         }
@@ -251,20 +266,24 @@ impl Writer {
         fail_point!("snapshot::pack_synced", |_| Err(io::Error::other("failpoint")));
         let name = format!("pack-{sum}");
         // The index lies ready before the pack has its name: that is how a sweep knows whose it is.
-        let temp = self.folder.join(format!("{TEMP_PREFIX}{name}.idx"));
+        let temp = hidden_index(&self.folder, &name);
         let index = self.index(&sum)?;
         let mut file = fs_err::File::create(&temp)?;
         file.write_all(&index)?;
         file.sync_all()?;
         fs_err::set_permissions(&temp, read_only())?;
         fs_err::set_permissions(&self.temp, read_only())?;
+        let keep = keeps.then(|| KeptPack(self.folder.join(format!("{name}.keep"))));
+        if let Some(KeptPack(path)) = &keep {
+            fs_err::write(path, KEEP)?;
+        }
         fs_err::rename(&self.temp, self.folder.join(format!("{name}.pack")))?;
         fail_point!("snapshot::pack_named", |_| Err(io::Error::other("failpoint")));
         fs_err::rename(&temp, self.folder.join(format!("{name}.idx")))?;
         fail_point!("snapshot::index_named", |_| Err(io::Error::other("failpoint")));
         fs_err::File::open(&self.folder)?.sync_all()?;
         fail_point!("snapshot::pack_durable", |_| Err(io::Error::other("failpoint")));
-        Ok(Some(name))
+        Ok(Some((name, keep)))
     }
 
     /// Fills in the number of objects and appends the check sum of everything before it.
@@ -330,6 +349,21 @@ impl Drop for Writer {
         // Absent once the pack has its name; what cannot be removed now is swept at the next open.
         fs_err::remove_file(&self.temp).ok();
     }
+}
+
+/// A pack that git leaves alone until this is dropped; whatever is left of it is swept.
+#[must_use]
+pub(crate) struct KeptPack(PathBuf);
+
+impl Drop for KeptPack {
+    fn drop(&mut self) {
+        fs_err::remove_file(&self.0).ok();
+    }
+}
+
+/// Where the index of a pack lies that nobody shall look at. (Git removes an `.idx` without a pack.)
+pub(super) fn hidden_index(folder: &Path, stem: &str) -> PathBuf {
+    folder.join(format!("{TEMP_PREFIX}{stem}{HIDDEN}"))
 }
 
 /// Passes bytes on and keeps their check sum.

@@ -2,12 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fail::fail_point;
 
 use super::Oid;
 use super::pack::{TEMP_PREFIX, random};
+
+/// A file of the repository that becomes a lock of git's by a second name.
+pub(super) const LOCK: &str = "turnstone-lock";
+/// What it says, so that a lock of a dead process of ours is known.
+pub(super) const LOCK_TEXT: &str = "turnstone: a reference is being written\n";
+/// How often a lock that git holds is tried, and how long is waited in between.
+const TRIES: usize = 600;
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Where the references of pin groups live.
 const FOLDER: &str = "refs/turnstone";
@@ -70,7 +79,10 @@ pub(super) fn write(git_dir: &Path, name: &str, oid: &Oid) -> io::Result<()> {
     file.write_all(format!("{oid}\n").as_bytes())?;
     file.sync_all()?;
     fail_point!("snapshot::ref_synced", |_| Err(io::Error::other("failpoint")));
+    let locked = Lock::take(git_dir, &folder.join(name))?;
     fs_err::rename(&temp, folder.join(name))?;
+    fail_point!("snapshot::ref_locked", |_| Err(io::Error::other("failpoint")));
+    drop(locked);
     fs_err::File::open(&folder)?.sync_all()?;
     fail_point!("snapshot::ref_durable", |_| Err(io::Error::other("failpoint")));
     Ok(())
@@ -79,6 +91,7 @@ pub(super) fn write(git_dir: &Path, name: &str, oid: &Oid) -> io::Result<()> {
 /// Forgets references, packed ones first, so that a loose one never uncovers an older packed one.
 pub(super) fn remove(git_dir: &Path, names: &BTreeSet<String>) -> io::Result<()> {
     let path = git_dir.join("packed-refs");
+    let locked = Lock::take(git_dir, &path)?;
     if let Ok(text) = fs_err::read_to_string(&path) {
         let stays = |line: &&str| packed(line).is_none_or(|(name, _)| !names.contains(&name));
         let kept: String = text.lines().filter(stays).map(|line| format!("{line}\n")).collect();
@@ -89,6 +102,7 @@ pub(super) fn remove(git_dir: &Path, names: &BTreeSet<String>) -> io::Result<()>
         fs_err::rename(&temp, &path)?;
         fs_err::File::open(git_dir)?.sync_all()?;
     }
+    drop(locked);
     let folder = git_dir.join(FOLDER);
     for name in names {
         match fs_err::remove_file(folder.join(name)) {
@@ -97,4 +111,34 @@ pub(super) fn remove(git_dir: &Path, names: &BTreeSet<String>) -> io::Result<()>
         }
     }
     fs_err::File::open(&folder)?.sync_all()
+}
+
+/// The lock git itself takes: `git gc` moves references about, and must not overwrite a newer one.
+struct Lock(PathBuf);
+
+impl Lock {
+    fn take(git_dir: &Path, path: &Path) -> io::Result<Self> {
+        let mut lock = path.as_os_str().to_owned();
+        lock.push(".lock");
+        let lock = PathBuf::from(lock);
+        for _ in 0..TRIES {
+            // A second name for a file is made whole or not at all, with what it says.
+            match fs_err::hard_link(git_dir.join(LOCK), &lock) {
+                Ok(()) => return Ok(Self(lock)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    std::thread::sleep(PAUSE);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let text = format!("{} is locked by git", path.display());
+        Err(io::Error::new(io::ErrorKind::WouldBlock, text))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // What cannot be removed now is swept at the next open.
+        fs_err::remove_file(&self.0).ok();
+    }
 }

@@ -12,7 +12,7 @@ use gix::objs::{Exists, Find, Kind};
 use gix::odb::store::init::{Options, Slots};
 
 use super::file::{self, PackFile};
-use super::pack::TEMP_PREFIX;
+use super::pack::{HIDDEN, KEEP, KeptPack, TEMP_PREFIX};
 use super::{Commit, Oid, TreeEntry, Writer, entries, reference};
 
 /// Packs one process can see at a time; gitoxide fixes the number when it opens.
@@ -66,6 +66,11 @@ impl Repository {
         sweep(git_dir)?;
         sweep(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("refs/turnstone"))?;
+        write_once(git_dir, reference::LOCK, reference::LOCK_TEXT)?;
+        sweep_marks(&git_dir.join("objects/pack"), ".keep", KEEP)?;
+        for folder in [git_dir, &git_dir.join("refs/turnstone")] {
+            sweep_marks(folder, ".lock", reference::LOCK_TEXT)?;
+        }
         let objects = Mutex::new(open_objects(git_dir)?);
         Ok(Self { git_dir: git_dir.to_owned(), objects, floor: AtomicU64::new(0) })
     }
@@ -145,11 +150,13 @@ impl Repository {
     }
 
     /// Makes a pack durable and visible to readers; `sample` is an object in it.
-    pub(crate) fn publish(&self, writer: Writer, sample: &Oid) -> io::Result<()> {
-        writer.finish()?;
+    ///
+    /// The answer is held until a reference needs the pack: git might take it away before.
+    pub(crate) fn publish(&self, writer: Writer, sample: &Oid) -> io::Result<Option<KeptPack>> {
+        let kept = writer.finish_kept()?;
         // Finding it makes the shared view of the disk anew.
         if self.objects().to_cache_arc().exists(&sample.gix()) {
-            return Ok(());
+            return Ok(kept);
         }
         Err(io::Error::other("the pack just written cannot be read"))
     }
@@ -276,12 +283,24 @@ fn sweep(folder: &Path) -> io::Result<()> {
         let Some(name) = name.to_str().and_then(|name| name.strip_prefix(TEMP_PREFIX)) else {
             continue;
         };
-        if let Some(stem) = name.strip_suffix(".idx")
-            && !folder.join(name).try_exists()?
+        if let Some(stem) = name.strip_suffix(HIDDEN)
+            && !folder.join(format!("{stem}.idx")).try_exists()?
         {
             file::discard(folder, stem)?;
         }
         remove_file(&folder.join(format!("{TEMP_PREFIX}{name}")))?;
+    }
+    Ok(())
+}
+
+/// Removes files that say they are ours and stand in somebody's way.
+fn sweep_marks(folder: &Path, ending: &str, text: &str) -> io::Result<()> {
+    for entry in fs_err::read_dir(folder)? {
+        let path = entry?.path();
+        let is_mark = path.to_str().is_some_and(|name| name.ends_with(ending));
+        if is_mark && fs_err::read(&path)? == text.as_bytes() {
+            remove_file(&path)?;
+        }
     }
     Ok(())
 }
