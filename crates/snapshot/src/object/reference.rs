@@ -122,8 +122,7 @@ impl Lock {
         lock.push(".lock");
         let lock = PathBuf::from(lock);
         for _ in 0..TRIES {
-            // A second name for a file is made whole or not at all, with what it says.
-            match fs_err::hard_link(git_dir.join(LOCK), &lock) {
+            match make_lock(&git_dir.join(LOCK), &lock) {
                 Ok(()) => return Ok(Self(lock)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     std::thread::sleep(PAUSE);
@@ -133,6 +132,16 @@ impl Lock {
         }
         let text = format!("{} is locked by git", path.display());
         Err(io::Error::new(io::ErrorKind::WouldBlock, text))
+    }
+}
+
+/// A second name for a file is made whole or not at all, with what it says; not every disk has them.
+fn make_lock(source: &Path, lock: &Path) -> io::Result<()> {
+    match fs_err::hard_link(source, lock) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            fs_err::File::create_new(lock)?.write_all(LOCK_TEXT.as_bytes())
+        }
+        done => done,
     }
 }
 
