@@ -13,6 +13,7 @@ use gix::odb::pack::data::entry::Header;
 use gix::zlib::{Compression, stream::deflate};
 
 use super::Oid;
+use super::reference::{MARK, mark};
 
 /// Captures wait for this; a later repack may do better.
 const LEVEL: Compression = Compression::BEST_SPEED;
@@ -24,8 +25,6 @@ const ASKED: u64 = 32 << 20;
 pub(super) const TEMP_PREFIX: &str = ".turnstone-tmp-";
 /// How a hidden index ends.
 pub(super) const HIDDEN: &str = ".index";
-/// What a file says that keeps git from taking a pack away whose reference is not written yet.
-pub(super) const KEEP: &str = "turnstone: a capture is being written\n";
 
 /// An object, compressed and ready to be written.
 #[derive(Debug)]
@@ -269,10 +268,7 @@ impl Writer {
         file.sync_all()?;
         fs_err::set_permissions(&temp, read_only())?;
         fs_err::set_permissions(&self.temp, read_only())?;
-        let keep = keeps.then(|| KeptPack(self.folder.join(format!("{name}.keep"))));
-        if let Some(KeptPack(path)) = &keep {
-            fs_err::write(path, KEEP)?;
-        }
+        let keep = if keeps { self.keep(&name)? } else { None };
         fs_err::rename(&self.temp, self.folder.join(format!("{name}.pack")))?;
         fail_point!("snapshot::pack_named", |_| Err(io::Error::other("failpoint")));
         fs_err::rename(&temp, self.folder.join(format!("{name}.idx")))?;
@@ -280,6 +276,15 @@ impl Writer {
         fs_err::File::open(&self.folder)?.sync_all()?;
         fail_point!("snapshot::pack_durable", |_| Err(io::Error::other("failpoint")));
         Ok(Some((name, keep)))
+    }
+
+    /// Tells git to leave the pack alone, unless somebody said so already.
+    fn keep(&self, name: &str) -> io::Result<Option<KeptPack>> {
+        let path = self.folder.join(format!("{name}.keep"));
+        match mark(&self.folder.join("../..").join(MARK), &path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            done => done.map(|()| Some(KeptPack(path))),
+        }
     }
 
     /// Fills in the number of objects and appends the check sum of everything before it.

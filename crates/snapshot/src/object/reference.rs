@@ -10,10 +10,10 @@ use fail::fail_point;
 use super::Oid;
 use super::pack::{TEMP_PREFIX, random};
 
-/// A file of the repository that becomes a lock of git's by a second name.
-pub(super) const LOCK: &str = "turnstone-lock";
-/// What it says, so that a lock of a dead process of ours is known.
-pub(super) const LOCK_TEXT: &str = "turnstone: a reference is being written\n";
+/// A durable file of the repository that gets a second name where git is to keep away for a moment.
+pub(super) const MARK: &str = "turnstone-mark";
+/// What it says, so that a mark of a dead process of ours is known.
+pub(super) const MARK_TEXT: &str = "turnstone: a capture is being written\n";
 /// How often a lock that git holds is tried, and how long is waited in between.
 const TRIES: usize = 600;
 const PAUSE: Duration = Duration::from_millis(5);
@@ -122,7 +122,7 @@ impl Lock {
         lock.push(".lock");
         let lock = PathBuf::from(lock);
         for _ in 0..TRIES {
-            match make_lock(&git_dir.join(LOCK), &lock) {
+            match mark(&git_dir.join(MARK), &lock) {
                 Ok(()) => return Ok(Self(lock)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     std::thread::sleep(PAUSE);
@@ -136,10 +136,10 @@ impl Lock {
 }
 
 /// A second name for a file is made whole or not at all, with what it says; not every disk has them.
-fn make_lock(source: &Path, lock: &Path) -> io::Result<()> {
-    match fs_err::hard_link(source, lock) {
+pub(super) fn mark(source: &Path, path: &Path) -> io::Result<()> {
+    match fs_err::hard_link(source, path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            fs_err::File::create_new(lock)?.write_all(LOCK_TEXT.as_bytes())
+            fs_err::File::create_new(path)?.write_all(MARK_TEXT.as_bytes())
         }
         done => done,
     }

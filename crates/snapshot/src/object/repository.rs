@@ -12,7 +12,8 @@ use gix::objs::{Exists, Find, Kind};
 use gix::odb::store::init::{Options, Slots};
 
 use super::file::{self, PackFile};
-use super::pack::{HIDDEN, KEEP, KeptPack, TEMP_PREFIX};
+use super::pack::{HIDDEN, KeptPack, TEMP_PREFIX};
+use super::reference::{MARK, MARK_TEXT};
 use super::{Commit, Oid, TreeEntry, Writer, entries, reference};
 
 /// Packs one process can see at a time; gitoxide fixes the number when it opens.
@@ -66,10 +67,10 @@ impl Repository {
         sweep(git_dir)?;
         sweep(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("refs/turnstone"))?;
-        write_once(git_dir, reference::LOCK, reference::LOCK_TEXT)?;
-        sweep_marks(&git_dir.join("objects/pack"), ".keep", KEEP)?;
+        write_once(git_dir, MARK, MARK_TEXT)?;
+        sweep_marks(&git_dir.join("objects/pack"), ".keep")?;
         for folder in [git_dir, &git_dir.join("refs/turnstone")] {
-            sweep_marks(folder, ".lock", reference::LOCK_TEXT)?;
+            sweep_marks(folder, ".lock")?;
         }
         let objects = Mutex::new(open_objects(git_dir)?);
         Ok(Self { git_dir: git_dir.to_owned(), objects, floor: AtomicU64::new(0) })
@@ -294,11 +295,11 @@ fn sweep(folder: &Path) -> io::Result<()> {
 }
 
 /// Removes files that say they are ours and stand in somebody's way.
-fn sweep_marks(folder: &Path, ending: &str, text: &str) -> io::Result<()> {
+fn sweep_marks(folder: &Path, ending: &str) -> io::Result<()> {
     for entry in fs_err::read_dir(folder)? {
         let path = entry?.path();
         let is_mark = path.to_str().is_some_and(|name| name.ends_with(ending));
-        if is_mark && fs_err::read(&path)? == text.as_bytes() {
+        if is_mark && fs_err::read(&path)? == MARK_TEXT.as_bytes() {
             remove_file(&path)?;
         }
     }
