@@ -3,7 +3,9 @@
 //! `vault DIR load SEED COUNT` edits `DIR/work`, captures, and prints `ack ID TREE` for each capture.
 //! `vault DIR swing SEED COUNT` restores the worktree to its first capture and back again, and prints
 //! `done` for each. `vault DIR churn SEED COUNT` captures for a group that stays and one that goes, and
-//! collects, merges and repacks in between; only captures that stay are acknowledged. `vault DIR time`
+//! collects, merges and repacks in between; only captures that stay are acknowledged. `vault DIR tend
+//! SEED COUNT` does all kinds of upkeep each round and prints `gone ID` before a capture expires. `vault
+//! DIR fill SEED COUNT` captures until it is done, whatever fails on the way. `vault DIR time`
 //! prints how long captures of `DIR/work` take, `vault DIR edits SIZE COUNT` what so many edits of one
 //! text of that size take before and after a repack.
 
@@ -11,7 +13,7 @@ use std::io::Write;
 use std::path::Path;
 
 use turnstone_core::time::Millis;
-use turnstone_snapshot::{Group, RootPolicy, Selection, Shadow, Worktree};
+use turnstone_snapshot::{CaptureError, Group, Room, RootPolicy, Selection, Shadow, Worktree};
 use turnstone_testkit::fixture::Rng;
 
 type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -45,6 +47,8 @@ fn run() -> Fallible {
         ["load", seed, count] => load(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["swing", seed, count] => swing(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["churn", seed, count] => churn(&shadow, dir, seed.parse()?, count.parse()?)?,
+        ["tend", seed, count] => tend(&shadow, dir, seed.parse()?, count.parse()?)?,
+        ["fill", seed, count] => fill(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["edits", size, count] => edits(&shadow, dir, size.parse()?, count.parse()?)?,
         ["time"] => time(&shadow, dir)?,
         _ => return Err("unknown command".into()),
@@ -104,6 +108,42 @@ fn churn(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
     Ok(())
 }
 
+fn tend(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
+    let mut rng = Rng::new(seed);
+    let (stays, goes) = (Group::new("stays"), Group::new("goes"));
+    let live = [stays.clone()].into();
+    for _ in 0..count {
+        for _ in 0..3 {
+            edit(dir, &mut rng)?;
+            shadow.capture(&goes, NOW)?;
+            edit(dir, &mut rng)?;
+            let capture = shadow.capture(&stays, NOW)?.capture;
+            say(&format!("ack {} {}", capture.id, capture.tree))?;
+        }
+        shadow.repack(1 << 30)?;
+        let captures = shadow.list_captures(&stays)?;
+        if let Some(oldest) = captures.get(5) {
+            captures[6..].iter().try_for_each(|id| say(&format!("gone {id}")))?;
+            shadow.expire(&stays, oldest)?;
+        }
+        shadow.gc(&live, NOW.plus(7_200_000), false)?;
+    }
+    Ok(())
+}
+
+fn fill(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
+    let mut rng = Rng::new(seed);
+    for _ in 0..count {
+        edit(dir, &mut rng)?;
+        match shadow.capture(&Group::new("fill"), NOW) {
+            Ok(captured) => say(&format!("ack {} {}", captured.capture.id, captured.capture.tree))?,
+            Err(CaptureError::NoSpace(_)) => say("full")?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
 fn swing(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
     shadow.resume()?;
     let group = Group::new("swing");
@@ -133,15 +173,21 @@ fn edits(shadow: &Shadow, dir: &Path, size: usize, count: usize) -> Fallible {
     let mut word = || format!("{:x} {:x}\n", rng.below(u64::MAX), rng.below(u64::MAX));
     let mut lines: Vec<String> = (0..size / 33).map(|_| word()).collect();
     let paths = ["big.txt".parse()?].into();
+    let (group, live) = (Group::new("edits"), [Group::new("edits")].into());
+    let room = Room { needed: 0, live: &live, now: NOW, expiry: &[], effort: 256 << 20 };
+    let (mut reliefs, mut relief) = (0, None);
     let started = std::time::Instant::now();
     for round in 0..count {
         let at = (round * 7919) % lines.len();
         lines[at] = word();
         fs_err::write(dir.join("work/big.txt"), lines.concat())?;
-        shadow.capture_named(&Group::new("edits"), &paths, false, NOW)?;
+        let capture = |shadow: &Shadow| shadow.capture_named(&group, &paths, false, NOW);
+        shadow.capture_within(&room, &mut relief, capture)?;
+        reliefs += usize::from(relief.take().is_some());
     }
     let usage = shadow.usage()?;
-    say(&format!("{count} captures: {:.0} ms, {usage:?}", ms(started)))?;
+    say(&format!("{count} captures: {:.0} ms, room made {reliefs} times", ms(started)))?;
+    say(&format!("{usage:?}"))?;
     loop {
         let started = std::time::Instant::now();
         let merged = shadow.repack(256 << 20)?;

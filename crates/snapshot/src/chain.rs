@@ -7,7 +7,6 @@
 use std::io;
 use std::sync::{Arc, PoisonError};
 
-use fail::fail_point;
 use gix::objs::Kind as ObjectKind;
 use turnstone_core::time::Millis;
 
@@ -70,10 +69,9 @@ impl Shadow {
         made.push(commit);
         made.iter().try_for_each(|packed| writer.add(packed))?;
         self.admit(writer.bytes(), seen.is_guard)?;
-        let held = self.repository.publish(writer, &id)?;
-        fail_point!("snapshot::published", |_| Err(io::Error::other("failpoint").into()));
+        let kept = self.repository.publish(writer, &id)?;
         self.repository.write_ref(group.reference(), &id)?;
-        drop((held, chain));
+        drop((kept, chain));
         Ok(captured(id, now, true))
     }
 

@@ -183,6 +183,8 @@ impl Shadow {
         if expired.is_empty() {
             return Ok(());
         }
+        // From now on git itself may take away what only they needed.
+        self.forget_dropped(reach)?;
         let chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.repository.list_refs()?;
         let (mut gone, mut moved) = (BTreeSet::new(), Vec::new());
@@ -208,7 +210,8 @@ impl Shadow {
         reach: &mut Reach,
     ) -> Result<(), ObjectError> {
         let is_chosen = |pack: &PackFile| chosen.iter().any(|it| it.stem == pack.stem);
-        for pack in packs.iter().filter(|pack| !is_chosen(pack)) {
+        let others = packs.iter().filter(|pack| !is_chosen(pack) && pack.owner != Owner::Lender);
+        for pack in others {
             for entry in pack.entries()? {
                 if !reach.has(&entry.oid) {
                     reach.add_loosely(&self.repository, &entry.oid)?;
@@ -242,23 +245,26 @@ impl Shadow {
         let stays =
             |pack: &&PackFile| [&name, &more].into_iter().flatten().any(|stem| *stem == pack.stem);
         let old: Vec<&PackFile> = old.iter().copied().filter(|pack| !stays(pack)).collect();
-        self.repository.hide_packs(&old)?;
+        // Were the packs to go first, a crash would leave files that are believed to be in them.
         self.forget_dropped(reach)?;
+        self.repository.hide_packs(&old)?;
         drop((taken, running));
         self.repository.discard_packs(&old)?;
         Ok(name)
     }
 
-    /// Forgets files whose bytes are not in the store any more: they must be read again.
+    /// Forgets files whose bytes will not be in the store any more, durably: they are read again.
     fn forget_dropped(&self, kept: &Reach) -> io::Result<()> {
         let mut memory = self.memory();
         let all = memory.cache.files.iter();
         let stay = all.filter(|(_, cached)| kept.has(&cached.leaf.blob));
         let files = stay.map(|(path, cached)| (path.clone(), *cached)).collect();
         let cache = Arc::new(Cache { files });
-        cache.save(&self.folder.join("stat-cache"))?;
+        let path = self.folder.join("stat-cache");
+        cache.save(&path)?;
         memory.cache = cache;
-        Ok(())
+        fs_err::File::open(path)?.sync_all()?;
+        fs_err::File::open(&self.folder)?.sync_all()
     }
 }
 

@@ -6,7 +6,6 @@
 mod commit;
 mod delta;
 mod file;
-mod lock;
 mod oid;
 mod pack;
 mod rebuild;

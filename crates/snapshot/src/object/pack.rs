@@ -15,6 +15,7 @@ use gix::odb::pack::data::entry::Header;
 use gix::zlib::{Compression, stream::deflate};
 
 use super::Oid;
+use super::reference::{MARK, mark};
 
 /// Captures wait for this; a later repack may do better.
 const LEVEL: Compression = Compression::BEST_SPEED;
@@ -22,19 +23,10 @@ const LEVEL: Compression = Compression::BEST_SPEED;
 const ASKED: u64 = 32 << 20;
 /// How files that are not yet a pack are called; whatever is left of them is swept.
 ///
-/// Not `tmp_`: what is called so is removed by `git gc --prune=now`, whoever is writing it.
-pub(super) const TEMP_PREFIX: &str = "turnstone_tmp_";
-/// How the index of a pack is called while nobody is to look at the pack.
-///
-/// Not `.idx`: an index without its pack is removed by `git gc`.
-pub(super) fn hidden_index(stem: &str) -> String {
-    format!("{TEMP_PREFIX}{stem}{HIDDEN}")
-}
-
+/// The dot hides them from git, which takes every file for a reference or a leftover of its own.
+pub(super) const TEMP_PREFIX: &str = ".turnstone-tmp-";
+/// How a hidden index ends.
 pub(super) const HIDDEN: &str = ".index";
-
-/// What a file `.keep` of ours holds; `git gc` leaves the pack beside it alone.
-pub(super) const HELD: &[u8] = b"held by turnstone until a reference names what is in it\n";
 
 /// An object, compressed and ready to be written.
 #[derive(Debug)]
@@ -109,8 +101,6 @@ pub(crate) struct Writer {
     floor: u64,
     /// Up to where the disk was asked.
     asked: u64,
-    /// True if git is to leave the pack alone.
-    held: bool,
     /// Counts objects, for whoever wants to see that something happens.
     stored: Arc<AtomicU64>,
 }
@@ -121,8 +111,7 @@ impl Writer {
         let temp = folder.join(format!("{TEMP_PREFIX}{}.pack", random()?));
         let folder = folder.to_owned();
         let (objects, known) = (Vec::new(), HashMap::new());
-        let (file, held) = (None, false);
-        Ok(Self { folder, temp, file, offset: 12, objects, known, floor, asked: 0, held, stored })
+        Ok(Self { folder, temp, file: None, offset: 12, objects, known, floor, asked: 0, stored })
     }
 
     fn open(&mut self) -> io::Result<&mut BufWriter<fs_err::File>> {
@@ -168,15 +157,15 @@ impl Writer {
         }
     }
 
-    /// Adds an object whose bytes are compressed already; `size` is what they were before.
+    /// Adds an object whose bytes `fill` writes, compressed already; `size` is what they were before.
     ///
-    /// The base of a delta must be in this pack already.
+    /// The base of a delta must be in this pack already. After an error the pack is of no use.
     pub(crate) fn add_body(
         &mut self,
         oid: Oid,
         shape: Shape,
         size: u64,
-        body: &[u8],
+        fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
         if self.known.contains_key(&oid) {
             return Ok(());
@@ -190,15 +179,11 @@ impl Writer {
                 Header::OfsDelta { base_distance: self.offset - base }
             }
         };
-        let mut head = Vec::with_capacity(16);
-        header.write_to(size, &mut head)?;
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(&head);
-        crc.update(body);
-        let file = self.open()?;
-        file.write_all(&head)?;
-        file.write_all(body)?;
-        self.enter(oid, crc.finalize(), (head.len() + body.len()) as u64);
+        let mut sum = Summed { out: self.open()?, crc: crc32fast::Hasher::new(), written: 0 };
+        header.write_to(size, &mut sum)?;
+        fill(&mut sum)?;
+        let Summed { crc, written, .. } = sum;
+        self.enter(oid, crc.finalize(), written);
         Ok(())
     }
 
@@ -262,13 +247,17 @@ impl Writer {
         Ok(Some(oid))
     }
 
-    /// Lets git leave the pack alone until its file `.keep` is removed.
-    pub(crate) fn hold(&mut self) {
-        self.held = true;
+    /// Makes the pack durable and gives it its name; an empty one is dropped.
+    pub(crate) fn finish(self) -> io::Result<Option<String>> {
+        Ok(self.name(false)?.map(|(name, _)| name))
     }
 
-    /// Makes the pack durable and gives it its name; an empty one is dropped.
-    pub(crate) fn finish(mut self) -> io::Result<Option<String>> {
+    /// The same for a pack that no reference needs yet: git leaves it alone while the answer is held.
+    pub(crate) fn finish_kept(self) -> io::Result<Option<KeptPack>> {
+        Ok(self.name(true)?.and_then(|(_, keep)| keep))
+    }
+
+    fn name(mut self, keeps: bool) -> io::Result<Option<(String, Option<KeptPack>)>> {
         if self.objects.is_empty() {
             return Ok(None);
         }
@@ -277,23 +266,30 @@ impl Writer {
         fail_point!("snapshot::pack_synced", |_| Err(io::Error::other("failpoint")));
         let name = format!("pack-{sum}");
         // The index lies ready before the pack has its name: that is how a sweep knows whose it is.
-        let temp = self.folder.join(hidden_index(&name));
+        let temp = hidden_index(&self.folder, &name);
         let index = self.index(&sum)?;
         let mut file = fs_err::File::create(&temp)?;
         file.write_all(&index)?;
         file.sync_all()?;
         fs_err::set_permissions(&temp, read_only())?;
         fs_err::set_permissions(&self.temp, read_only())?;
-        if self.held {
-            fs_err::write(self.folder.join(format!("{name}.keep")), HELD)?;
-        }
+        let keep = if keeps { self.keep(&name)? } else { None };
         fs_err::rename(&self.temp, self.folder.join(format!("{name}.pack")))?;
         fail_point!("snapshot::pack_named", |_| Err(io::Error::other("failpoint")));
         fs_err::rename(&temp, self.folder.join(format!("{name}.idx")))?;
         fail_point!("snapshot::index_named", |_| Err(io::Error::other("failpoint")));
         fs_err::File::open(&self.folder)?.sync_all()?;
         fail_point!("snapshot::pack_durable", |_| Err(io::Error::other("failpoint")));
-        Ok(Some(name))
+        Ok(Some((name, keep)))
+    }
+
+    /// Tells git to leave the pack alone, unless somebody said so already.
+    fn keep(&self, name: &str) -> io::Result<Option<KeptPack>> {
+        let path = self.folder.join(format!("{name}.keep"));
+        match mark(&self.folder.join("../..").join(MARK), &path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            done => done.map(|()| Some(KeptPack(path))),
+        }
     }
 
     /// Fills in the number of objects and appends the check sum of everything before it.
@@ -359,6 +355,21 @@ impl Drop for Writer {
         // Absent once the pack has its name; what cannot be removed now is swept at the next open.
         fs_err::remove_file(&self.temp).ok();
     }
+}
+
+/// A pack that git leaves alone until this is dropped; whatever is left of it is swept.
+#[must_use]
+pub(crate) struct KeptPack(PathBuf);
+
+impl Drop for KeptPack {
+    fn drop(&mut self) {
+        fs_err::remove_file(&self.0).ok();
+    }
+}
+
+/// Where the index of a pack lies that nobody shall look at. (Git removes an `.idx` without a pack.)
+pub(super) fn hidden_index(folder: &Path, stem: &str) -> PathBuf {
+    folder.join(format!("{TEMP_PREFIX}{stem}{HIDDEN}"))
 }
 
 /// Passes bytes on and keeps their check sum.

@@ -13,7 +13,8 @@ use gix::odb::Header as _;
 use gix::odb::store::init::{Options, Slots};
 
 use super::file::{self, PackFile};
-use super::pack::{HELD, HIDDEN, TEMP_PREFIX};
+use super::pack::{HIDDEN, KeptPack, TEMP_PREFIX};
+use super::reference::{MARK, MARK_TEXT};
 use super::{Commit, Oid, TreeEntry, Writer, entries, reference};
 
 /// Packs one process can see at a time; gitoxide fixes the number when it opens.
@@ -53,18 +54,6 @@ pub(crate) struct Repository {
     stored: Arc<AtomicU64>,
 }
 
-/// A pack that git leaves alone until this is dropped.
-pub(crate) struct Held {
-    keep: Option<PathBuf>,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // What cannot be removed now is swept at the next open.
-        drop(self.keep.as_deref().map(remove_file));
-    }
-}
-
 impl Repository {
     /// Opens the repository, makes what is missing of it, and sweeps what a crash left.
     pub(crate) fn open(git_dir: &Path) -> io::Result<Self> {
@@ -78,11 +67,14 @@ impl Repository {
         }
         // A repository is what has a HEAD: written last.
         write_once(git_dir, "HEAD", "ref: refs/heads/none\n")?;
-        reference::sweep(git_dir)?;
         sweep(git_dir)?;
-        release(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("refs/turnstone"))?;
+        write_once(git_dir, MARK, MARK_TEXT)?;
+        sweep_marks(&git_dir.join("objects/pack"), ".keep")?;
+        for folder in [git_dir, &git_dir.join("refs/turnstone")] {
+            sweep_marks(folder, ".lock")?;
+        }
         let objects = Mutex::new(open_objects(git_dir)?);
         Ok(Self {
             git_dir: git_dir.to_owned(),
@@ -205,22 +197,14 @@ impl Repository {
 
     /// Makes a pack durable and visible to readers; `sample` is an object in it.
     ///
-    /// As long as the answer is held, git leaves the pack alone although no reference names it yet.
-    pub(crate) fn publish(&self, mut writer: Writer, sample: &Oid) -> io::Result<Held> {
-        writer.hold();
-        let name = writer.finish()?;
-        let keep = name.map(|name| self.git_dir.join(format!("objects/pack/{name}.keep")));
-        let held = Held { keep };
+    /// The answer is held until a reference needs the pack: git might take it away before.
+    pub(crate) fn publish(&self, writer: Writer, sample: &Oid) -> io::Result<Option<KeptPack>> {
+        let kept = writer.finish_kept()?;
         // Finding it makes the shared view of the disk anew.
         if self.objects().to_cache_arc().exists(&sample.gix()) {
-            return Ok(held);
+            return Ok(kept);
         }
-        // Unless others took so many packs away that the view is of no use any more.
-        self.reopen()?;
-        match self.objects().to_cache_arc().exists(&sample.gix()) {
-            true => Ok(held),
-            false => Err(io::Error::other("the pack just written cannot be read")),
-        }
+        Err(io::Error::other("the pack just written cannot be read"))
     }
 
     /// What the reference of a pin group names.
@@ -335,17 +319,6 @@ fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Lets go of packs that were held when a process died.
-fn release(folder: &Path) -> io::Result<()> {
-    for entry in fs_err::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|it| it == "keep") && fs_err::read(&path)? == HELD {
-            remove_file(&path)?;
-        }
-    }
-    Ok(())
-}
-
 /// Removes what was being written when a process died.
 ///
 /// A pack without its index is removed only if our index for it still waits: a pack that somebody
@@ -362,6 +335,18 @@ fn sweep(folder: &Path) -> io::Result<()> {
             file::discard(folder, stem)?;
         }
         remove_file(&folder.join(format!("{TEMP_PREFIX}{name}")))?;
+    }
+    Ok(())
+}
+
+/// Removes files that say they are ours and stand in somebody's way.
+fn sweep_marks(folder: &Path, ending: &str) -> io::Result<()> {
+    for entry in fs_err::read_dir(folder)? {
+        let path = entry?.path();
+        let is_mark = path.to_str().is_some_and(|name| name.ends_with(ending));
+        if is_mark && fs_err::read(&path)? == MARK_TEXT.as_bytes() {
+            remove_file(&path)?;
+        }
     }
     Ok(())
 }

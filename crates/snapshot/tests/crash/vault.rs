@@ -46,7 +46,8 @@ pub(crate) fn check(dir: &Path, acks: &[(Oid, Oid)]) -> Fallible<Shadow> {
     }
     for entry in fs_err::read_dir(shadow.git_dir().join("objects/pack"))? {
         let name = entry?.file_name();
-        if name.to_string_lossy().contains("tmp_") {
+        let text = name.to_string_lossy();
+        if text.contains("tmp") || text.ends_with(".keep") {
             return Err(format!("{} is left", name.display()).into());
         }
     }
