@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use rustix::termios::isatty;
 use turnstone_process::{
-    Attend, Environment, Keeper, Limits, Program, StartError, Streams, Supervisor, Terminal,
+    Attend, Environment, Keeper, Limits, Program, Signals, StartError, Streams, Supervisor,
+    Terminal,
 };
 
 #[expect(clippy::disallowed_methods, reason = "an example decides about its own end")]
@@ -52,6 +53,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> Result<i32, Box<dyn Error>> 
     };
     let supervisor =
         Supervisor { program: std::env::current_exe()?, args: vec![OsString::from("supervise")] };
+    let signals = Signals::hear()?;
     let prepared = supervisor.prepare(&program, streams)?;
     fs_err::write(record, serde_json::to_vec(prepared.group())?)?;
     let outcome = prepared.go()?.attend(Attend {
@@ -59,7 +61,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> Result<i32, Box<dyn Error>> 
         stdout: &mut { stdout },
         stderr: &mut { stderr },
         terminal: terminal.as_ref(),
-        signals: true,
+        signals: Some(signals),
     })?;
     Ok(outcome.exit.code())
 }

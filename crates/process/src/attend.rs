@@ -16,7 +16,7 @@ use crate::error::GroupError;
 use crate::exit::Exit;
 use crate::keep::Keeper;
 use crate::output::{Broken, Pump, Takers};
-use crate::signal::{ENDING, Heard};
+use crate::signal::{Heard, Signals};
 use crate::start::{Control, Running};
 use crate::stat::Stat;
 use crate::terminal::{RawMode, Terminal};
@@ -37,8 +37,8 @@ pub struct Attend<'a> {
     pub stderr: &'a mut (dyn Write + Send),
     /// The terminal somebody sits at: raw while the command runs, and followed in size.
     pub terminal: Option<&'a Terminal>,
-    /// Whether signals to this process are the command's business: for a command in the foreground.
-    pub signals: bool,
+    /// The signals to this process, if they are the command's business: it is in the foreground.
+    pub signals: Option<Signals>,
 }
 
 /// How it went.
@@ -86,12 +86,17 @@ impl Running {
         let takers = Takers { keeper, stdout, stderr };
         let (watched, pumped) = std::thread::scope(|scope| {
             let pumping = scope.spawn(move || pump.run(takers));
-            let watched = Foreground::new(&self, terminal, signals).and_then(Foreground::watch);
+            let mut foreground = Foreground::new(&self, terminal, signals);
+            let watched = foreground.watch();
             if watched.is_err() {
                 self.link.incoming.shut_down();
             }
             drop(stopper);
-            (watched, pumping.join())
+            foreground.release();
+            let pumped = pumping.join();
+            // Only now: the last words of the command were still meant for a raw terminal.
+            foreground.leave();
+            (watched, pumped)
         });
         let broken = match pumped {
             Ok(broken) => broken?,
@@ -156,13 +161,8 @@ struct News {
 }
 
 impl<'a> Foreground<'a> {
-    fn new(
-        running: &'a Running,
-        terminal: Option<&'a Terminal>,
-        signals: bool,
-    ) -> io::Result<Self> {
-        let wanted: Vec<i32> = ENDING.into_iter().chain([SIGWINCH, SIGTSTP, SIGCONT]).collect();
-        let heard = if signals { Some(Heard::new(&wanted)?) } else { None };
+    fn new(running: &'a Running, terminal: Option<&'a Terminal>, signals: Option<Signals>) -> Self {
+        let heard = signals.map(|signals| signals.0);
         let screen = terminal.filter(|_| running.ends.pty.is_some()).map(|terminal| Screen {
             terminal,
             raw: None,
@@ -171,10 +171,10 @@ impl<'a> Foreground<'a> {
         });
         let control = running.control();
         let last = Last::default();
-        Ok(Self { running, control, heard, screen, asked_to_stop: false, last })
+        Self { running, control, heard, screen, asked_to_stop: false, last }
     }
 
-    fn watch(mut self) -> io::Result<Last> {
+    fn watch(&mut self) -> io::Result<Last> {
         self.enter()?;
         while self.last.left.is_none() {
             let news = self.wait()?;
@@ -191,8 +191,16 @@ impl<'a> Foreground<'a> {
                 break;
             }
         }
-        self.leave();
         Ok(self.last)
+    }
+
+    /// Gives the signals back once the command has ended: a reader that never reads can be left.
+    ///
+    /// With a terminal they are kept until it is put back.
+    fn release(&mut self) {
+        if self.screen.is_none() {
+            self.heard = None;
+        }
     }
 
     /// Goes raw and takes over the size. Said to the supervisor first, who rescues the terminal.

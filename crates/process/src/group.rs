@@ -81,7 +81,8 @@ impl GroupId {
 
     /// Ends the group: SIGTERM, and SIGKILL for who is left after the grace period.
     ///
-    /// Stopped processes are woken so that they can obey. Each process is signalled through a
+    /// A supervisor that lost its owner does this by itself: [`wait`](Self::wait) for it first, and
+    /// end what is left then. Stopped processes are woken so that they can obey. Each process is signalled through a
     /// descriptor whose identity was checked, so that a number used again is never hit.
     ///
     /// # Errors

@@ -38,6 +38,7 @@ pub use group::{Ended, GroupId};
 pub use keep::{Keeper, Kept, KeptText, Limits, Piece, Source};
 pub use program::{Environment, Leftover, Program};
 pub use pty::{Pty, Size};
+pub use signal::Signals;
 pub use start::{Control, Prepared, Running, Streams, Supervisor};
 pub use supervise::supervise;
 pub use terminal::{RawMode, Terminal};

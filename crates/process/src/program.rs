@@ -55,7 +55,7 @@ pub enum Leftover {
     End,
     /// The supervisor waits until the last one ends by itself.
     Wait,
-    /// They run on without a supervisor.
+    /// They run on without a supervisor, and nobody reads what they still write.
     Leave,
 }
 

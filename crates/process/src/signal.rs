@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use signal_hook::SigId;
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::unregister;
 
 /// The signals that end a process, as far as a user or a system sends them.
@@ -17,7 +18,27 @@ pub(crate) const ENDING: [i32; 4] = [
     signal_hook::consts::SIGTERM,
 ];
 
+/// The signals to this process, heard for a command in the foreground until this is dropped.
+///
+/// Taken before the command goes, so that none is lost in between: interrupt, quit, hangup, the
+/// request to end or to stop, and changes of the terminal's size.
+#[derive(Debug)]
+pub struct Signals(pub(crate) Heard);
+
+impl Signals {
+    /// Begins to hear them.
+    ///
+    /// # Errors
+    ///
+    /// When the handlers cannot be set.
+    pub fn hear() -> io::Result<Self> {
+        let also = [SIGWINCH, SIGTSTP, SIGCONT];
+        Heard::new(&ENDING.into_iter().chain(also).collect::<Vec<_>>()).map(Self)
+    }
+}
+
 /// Signals that are heard instead of obeyed, until this is dropped.
+#[derive(Debug)]
 pub(crate) struct Heard {
     wake: UnixStream,
     flags: Vec<(i32, Arc<AtomicBool>)>,
@@ -31,7 +52,12 @@ impl Heard {
         let mut heard = Self { wake, flags: Vec::new(), ids: Vec::new() };
         LISTENERS.fetch_add(1, Ordering::SeqCst);
         quiet()?.store(false, Ordering::SeqCst);
+        let ignored = ignored()?;
         for signal in signals {
+            // Somebody above wants us and our command not to hear it (`nohup`): so it stays.
+            if *signal != SIGCHLD && ignored >> (signal - 1) & 1 == 1 {
+                continue;
+            }
             let flag = Arc::new(AtomicBool::new(false));
             // The flag first: whoever is woken finds it set.
             heard.ids.push(signal_hook::flag::register(*signal, Arc::clone(&flag))?);
@@ -70,6 +96,14 @@ impl Drop for Heard {
     }
 }
 
+/// The signals this process ignores, one bit each.
+fn ignored() -> io::Result<u64> {
+    let status = fs_err::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no mask of ignored signals"))
+}
+
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
 static QUIET: OnceLock<Result<Arc<AtomicBool>, String>> = OnceLock::new();
 
@@ -77,7 +111,8 @@ static QUIET: OnceLock<Result<Arc<AtomicBool>, String>> = OnceLock::new();
 fn quiet() -> io::Result<&'static AtomicBool> {
     let quiet = QUIET.get_or_init(|| {
         let flag = Arc::new(AtomicBool::new(false));
-        for signal in ENDING {
+        let ignored = ignored().map_err(|error| error.to_string())?;
+        for signal in ENDING.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0) {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
                 .map_err(|error| error.to_string())?;
         }

@@ -93,7 +93,7 @@ pub(crate) fn attend(running: Running, keeper: &mut Keeper) -> Result<Outcome, A
         stdout: &mut std::io::sink(),
         stderr: &mut std::io::sink(),
         terminal: None,
-        signals: false,
+        signals: None,
     })
 }
 

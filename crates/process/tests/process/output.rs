@@ -21,7 +21,7 @@ fn output_and_errors_are_apart_and_in_order_of_arrival_r33() -> Fallible {
         stdout: &mut mark("1"),
         stderr: &mut mark("2"),
         terminal: None,
-        signals: false,
+        signals: None,
     })?;
     let kept = keeper.finish();
     assert_eq!(kept.head.to_bytes(), b"one\ntwo\nthree\n");
@@ -61,7 +61,7 @@ fn a_firehose_is_kept_within_bounds_r33() -> Fallible {
         stdout: &mut counter,
         stderr: &mut io::sink(),
         terminal: None,
-        signals: false,
+        signals: None,
     })?;
     let kept = keeper.finish();
     assert!(outcome.exit.is_success());
@@ -134,7 +134,7 @@ fn a_slow_reader_loses_nothing_r33() -> Fallible {
         stdout: &mut full,
         stderr: &mut io::sink(),
         terminal: None,
-        signals: false,
+        signals: None,
     })?;
     drop(full);
     let all = reader.join().map_err(|_| "the reader failed")?;
@@ -156,7 +156,7 @@ fn a_closed_output_ends_the_command_as_it_would_without_us_r33() -> Fallible {
         stdout: &mut write,
         stderr: &mut io::sink(),
         terminal: None,
-        signals: false,
+        signals: None,
     })?;
     assert_eq!(outcome.exit.code(), 141);
     let error = outcome.stdout_error.ok_or("no error was reported")?;

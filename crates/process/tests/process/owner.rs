@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
+use rustix::io::ioctl_fionread;
 use rustix::process::Signal;
 use turnstone_process::{AttendError, Keeper, Leftover, Limits};
 
@@ -87,6 +88,45 @@ fn a_signal_to_the_owner_reaches_the_command_r33() -> Fallible {
     signal(&owner.id().to_string(), Signal::INT)?;
     assert_eq!(owner.wait()?.code(), Some(9));
     assert_eq!(case.told("told")?, "got");
+    Ok(())
+}
+
+#[test]
+fn a_signal_ignored_above_stays_ignored_below_r33() -> Fallible {
+    let case = Case::new()?;
+    let owner = case.owner(60_000, "kill -HUP $$; echo alive > told")?;
+    let words = owner.get_args().map(|word| format!("'{}'", word.to_string_lossy()));
+    let words: Vec<_> = words.collect();
+    let program = owner.get_program().to_string_lossy();
+    // The shell hands an ignored signal on to what it starts.
+    let script = format!("trap '' HUP; {program} {} & kill -HUP $!; wait $!", words.join(" "));
+    let (outcome, kept) = case.run(&script)?;
+    assert_eq!(outcome.exit.code(), 0, "{}", kept.text().head);
+    assert_eq!(case.told("told")?, "alive");
+    Ok(())
+}
+
+#[test]
+fn a_reader_that_never_reads_can_be_left_r33() -> Fallible {
+    let case = Case::new()?;
+    let mut owner = case.owner(60_000, "echo $$ > leader; exec yes")?;
+    // Held open and never read.
+    let mut owner = owner.stdout(std::process::Stdio::piped()).spawn()?;
+    let group = case.recorded()?;
+    case.told("leader")?;
+    let output = owner.stdout.take().ok_or("no pipe")?;
+    until("the pipe is full", || ioctl_fionread(&output).is_ok_and(|bytes| bytes >= 64 << 10))?;
+    let id = owner.id().to_string();
+    signal(&id, Signal::INT)?;
+    assert!(group.wait(LONG)?);
+    // The command has ended; the owner still tries to pass on its last words.
+    until("the owner obeys again", || {
+        signal(&id, Signal::INT).ok();
+        matches!(owner.try_wait(), Ok(Some(_)))
+    })?;
+    let status = owner.wait()?;
+    // By the second signal; or by itself, if the command was caught before it wrote more.
+    assert!(status.signal() == Some(2) || status.code() == Some(130), "{status}");
     Ok(())
 }
 

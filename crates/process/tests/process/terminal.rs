@@ -36,7 +36,7 @@ impl Screen {
                 stdout: &mut show,
                 stderr: &mut io::sink(),
                 terminal: None,
-                signals: false,
+                signals: None,
             });
             outcome.map_err(|error| error.to_string())
         });
