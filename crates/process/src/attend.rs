@@ -2,12 +2,10 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, read, write};
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGTSTP, SIGWINCH};
 
@@ -15,9 +13,10 @@ use crate::deadline::Deadline;
 use crate::error::GroupError;
 use crate::exit::Exit;
 use crate::keep::Keeper;
-use crate::output::{Broken, Pump, Takers};
+use crate::output::{Broken, Takers};
+use crate::pty::Pty;
 use crate::signal::{Heard, Signals};
-use crate::start::{Control, Running};
+use crate::start::{Control, Ends, Held, Running};
 use crate::stat::Stat;
 use crate::terminal::{RawMode, Terminal};
 use crate::wire::Report;
@@ -77,19 +76,16 @@ impl Running {
     /// # Errors
     ///
     /// See [`AttendError`]: the command's end is not known then. The terminal has been put back.
-    pub fn attend(mut self, attend: Attend<'_>) -> Result<Outcome, AttendError> {
-        let (stop, stopper) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-        let pipes = std::mem::take(&mut self.ends.pipes);
-        let master = self.ends.pty.as_ref().map(|pty| pty.as_fd().try_clone_to_owned());
-        let pump = Pump::new(master.transpose()?, pipes, stop)?;
+    pub fn attend(self, attend: Attend<'_>) -> Result<Outcome, AttendError> {
+        let Self { mut command, ends: Ends { pty, pump, stopper } } = self;
         let Attend { keeper, stdout, stderr, terminal, signals } = attend;
         let takers = Takers { keeper, stdout, stderr };
         let (watched, pumped) = std::thread::scope(|scope| {
             let pumping = scope.spawn(move || pump.run(takers));
-            let mut foreground = Foreground::new(&self, terminal, signals);
+            let mut foreground = Foreground::new(&command, pty.as_ref(), terminal, signals);
             let watched = foreground.watch();
             if watched.is_err() {
-                self.link.incoming.shut_down();
+                command.link.incoming.shut_down();
             }
             drop(stopper);
             foreground.release();
@@ -102,9 +98,11 @@ impl Running {
             Ok(broken) => broken?,
             Err(panic) => std::panic::resume_unwind(panic),
         };
-        self.conclude(watched?, broken)
+        command.conclude(watched?, broken)
     }
+}
 
+impl Held {
     fn conclude(&mut self, last: Last, broken: Broken) -> Result<Outcome, AttendError> {
         let Last { exit, left } = last;
         let (Some(exit), Some(left)) = (exit, left) else {
@@ -134,7 +132,8 @@ struct Last {
 
 /// The loop beside the pump.
 struct Foreground<'a> {
-    running: &'a Running,
+    command: &'a Held,
+    pty: Option<&'a Pty>,
     control: Control,
     heard: Option<Heard>,
     screen: Option<Screen<'a>>,
@@ -161,17 +160,22 @@ struct News {
 }
 
 impl<'a> Foreground<'a> {
-    fn new(running: &'a Running, terminal: Option<&'a Terminal>, signals: Option<Signals>) -> Self {
+    fn new(
+        command: &'a Held,
+        pty: Option<&'a Pty>,
+        terminal: Option<&'a Terminal>,
+        signals: Option<Signals>,
+    ) -> Self {
         let heard = signals.map(|signals| signals.0);
-        let screen = terminal.filter(|_| running.ends.pty.is_some()).map(|terminal| Screen {
+        let screen = terminal.filter(|_| pty.is_some()).map(|terminal| Screen {
             terminal,
             raw: None,
             pending: VecDeque::new(),
             open: true,
         });
-        let control = running.control();
+        let control = command.control();
         let last = Last::default();
-        Self { running, control, heard, screen, asked_to_stop: false, last }
+        Self { command, pty, control, heard, screen, asked_to_stop: false, last }
     }
 
     fn watch(&mut self) -> io::Result<Last> {
@@ -223,7 +227,7 @@ impl<'a> Foreground<'a> {
     }
 
     fn follow_size(&self) {
-        if let (Some(screen), Some(pty)) = (&self.screen, &self.running.ends.pty)
+        if let (Some(screen), Some(pty)) = (&self.screen, self.pty)
             && let Ok(size) = screen.terminal.size()
         {
             pty.resize(size).ok();
@@ -231,14 +235,14 @@ impl<'a> Foreground<'a> {
     }
 
     fn wait(&self) -> io::Result<News> {
-        let mut fds = vec![PollFd::new(&self.running.link.incoming, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&self.command.link.incoming, PollFlags::IN)];
         let signal = self.heard.as_ref().map(|heard| PollFd::new(heard, PollFlags::IN));
         let screen = self.screen.as_ref().filter(|screen| screen.open);
         let input = screen
             .filter(|screen| screen.pending.len() < MAX_PENDING)
             .map(|screen| PollFd::new(screen.terminal, PollFlags::IN));
-        let pty = self.running.ends.pty.as_ref();
-        let room = pty
+        let room = self
+            .pty
             .filter(|_| screen.is_some_and(|screen| !screen.pending.is_empty()))
             .map(|pty| PollFd::new(pty, PollFlags::OUT));
         let present = [true, signal.is_some(), input.is_some(), room.is_some()];
@@ -288,7 +292,7 @@ impl<'a> Foreground<'a> {
     }
 
     fn pass_input(&mut self) {
-        let (Some(screen), Some(pty)) = (&mut self.screen, &self.running.ends.pty) else { return };
+        let (Some(screen), Some(pty)) = (&mut self.screen, self.pty) else { return };
         while !screen.pending.is_empty() {
             match write(pty, screen.pending.as_slices().0) {
                 Ok(count @ 1..) => drop(screen.pending.drain(..count)),
@@ -303,7 +307,7 @@ impl<'a> Foreground<'a> {
     /// Takes one report; says whether more can come.
     fn follow_report(&mut self) -> io::Result<bool> {
         // A frame cut off is a supervisor that died.
-        let Ok(Some(report)) = self.running.link.report() else { return Ok(false) };
+        let Ok(Some(report)) = self.command.link.report() else { return Ok(false) };
         match report {
             Report::Stopped(_) => self.suspend()?,
             Report::Exited(exit) => self.last.exit = Some(exit),

@@ -14,6 +14,7 @@ const BUFFER: usize = 64 << 10;
 const REST: usize = 1 << 20;
 
 /// Where one stream of the command comes from.
+#[derive(Debug)]
 struct Inlet {
     source: Source,
     fd: OwnedFd,
@@ -22,6 +23,7 @@ struct Inlet {
 }
 
 /// Reads all streams of one command in the order in which they have something.
+#[derive(Debug)]
 pub(crate) struct Pump {
     inlets: Vec<Inlet>,
     /// Ends when the command has ended; what is there already is still read.

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -13,6 +14,7 @@ use crate::channel::Channel;
 use crate::error::StartError;
 use crate::group::GroupId;
 use crate::keep::Source;
+use crate::output::Pump;
 use crate::program::Program;
 use crate::pty::{Pty, Size};
 use crate::terminal::Terminal;
@@ -56,10 +58,13 @@ pub enum Streams<'a> {
 }
 
 /// The owner's ends of the command's streams.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ends {
     pub(crate) pty: Option<Pty>,
-    pub(crate) pipes: Vec<(Source, OwnedFd)>,
+    /// Reads what the command writes. Complete before it runs: nothing can fail in between.
+    pub(crate) pump: Pump,
+    /// Closing it stops the pump.
+    pub(crate) stopper: OwnedFd,
 }
 
 impl Supervisor {
@@ -94,8 +99,8 @@ impl Supervisor {
         drop(theirs);
         match link.report() {
             Ok(Some(Report::Prepared(group))) => {
-                let running = Running { link, group, ends, grace: program.grace };
-                Ok(Prepared { running, exec })
+                let command = Held { link, group, grace: program.grace };
+                Ok(Prepared { running: Running { command, ends }, exec })
             }
             Ok(Some(Report::Failed(failure))) => Err(failure.into_error(&exec)),
             Ok(Some(other)) => Err(StartError::Reported(format!("unexpected {other:?}"))),
@@ -123,7 +128,8 @@ impl Supervisor {
 
 fn open(streams: Streams<'_>) -> io::Result<(Ends, Vec<OwnedFd>)> {
     let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from);
-    let mut ends = Ends::default();
+    let mut screen = None;
+    let mut pipes = Vec::new();
     let theirs = match streams {
         Streams::Given { stdin, stdout, stderr } => vec![stdin, stdout, stderr],
         Streams::Pipes { stdin } => {
@@ -133,15 +139,15 @@ fn open(streams: Streams<'_>) -> io::Result<(Ends, Vec<OwnedFd>)> {
             };
             let (out, their_out) = pipe()?;
             let (err, their_err) = pipe()?;
-            ends.pipes = vec![(Source::Stdout, out), (Source::Stderr, err)];
+            pipes = vec![(Source::Stdout, out), (Source::Stderr, err)];
             vec![stdin, their_out, their_err]
         }
         Streams::Terminal { size, outside, errors_apart } => {
             let (pty, slave) = Pty::open(size, outside)?;
-            ends.pty = Some(pty);
+            screen = Some(pty);
             let theirs = if errors_apart {
                 let (err, their_err) = pipe()?;
-                ends.pipes = vec![(Source::Stderr, err)];
+                pipes = vec![(Source::Stderr, err)];
                 their_err
             } else {
                 slave.try_clone()?
@@ -149,7 +155,10 @@ fn open(streams: Streams<'_>) -> io::Result<(Ends, Vec<OwnedFd>)> {
             vec![slave.try_clone()?, slave, theirs]
         }
     };
-    Ok((ends, theirs))
+    let (stop, stopper) = pipe()?;
+    let master = screen.as_ref().map(|pty| pty.as_fd().try_clone_to_owned()).transpose()?;
+    let pump = Pump::new(master, pipes, stop)?;
+    Ok((Ends { pty: screen, pump, stopper }, theirs))
 }
 
 /// The connection to a supervisor. Dropping it ends the group.
@@ -169,7 +178,6 @@ impl Link {
         Ok(self.incoming.receive::<Report>()?.map(|(report, _)| report))
     }
 
-    /// Waits until the supervisor itself is gone.
     fn finish(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.wait().ok();
@@ -231,7 +239,7 @@ pub struct Prepared {
 impl Prepared {
     /// The identity it will have, to be recorded before it runs (R32).
     pub fn group(&self) -> &GroupId {
-        &self.running.group
+        &self.running.command.group
     }
 
     /// Lets the command run.
@@ -241,8 +249,8 @@ impl Prepared {
     /// [`StartError::NotFound`] or [`StartError::NotExecutable`] if there is nothing to run.
     pub fn go(self) -> Result<Running, StartError> {
         let failed = StartError::supervisor;
-        self.running.link.order(&Order::Go, &[]).map_err(failed("be told to go"))?;
-        match self.running.link.report() {
+        self.running.command.link.order(&Order::Go, &[]).map_err(failed("be told to go"))?;
+        match self.running.command.link.report() {
             Ok(Some(Report::Started)) => Ok(self.running),
             Ok(Some(Report::Failed(failure))) => Err(failure.into_error(&self.exec)),
             Ok(Some(other)) => Err(StartError::Reported(format!("unexpected {other:?}"))),
@@ -255,29 +263,42 @@ impl Prepared {
 /// A command that runs. Dropping this ends its group.
 #[derive(Debug)]
 pub struct Running {
+    pub(crate) command: Held,
+    pub(crate) ends: Ends,
+}
+
+/// The hold on a command: its supervisor and its identity.
+#[derive(Debug)]
+pub(crate) struct Held {
     pub(crate) link: Link,
     pub(crate) group: GroupId,
-    pub(crate) ends: Ends,
-    pub(crate) grace: std::time::Duration,
+    pub(crate) grace: Duration,
+}
+
+impl Held {
+    pub(crate) fn control(&self) -> Control {
+        self.link.control.clone()
+    }
+
+    /// Waits until the supervisor itself is gone.
+    pub(crate) fn finish(&mut self) {
+        self.link.finish();
+    }
 }
 
 impl Running {
     /// The identity of its group.
     pub fn group(&self) -> &GroupId {
-        &self.group
+        &self.command.group
     }
 
     /// A handle for other threads.
     pub fn control(&self) -> Control {
-        self.link.control.clone()
+        self.command.control()
     }
 
     /// The owner's end of its terminal, if it has one.
     pub fn pty(&self) -> Option<&Pty> {
         self.ends.pty.as_ref()
-    }
-
-    pub(crate) fn finish(&mut self) {
-        self.link.finish();
     }
 }

@@ -2,6 +2,7 @@
 
 mod case;
 mod exit;
+mod fault;
 mod group;
 mod keeper;
 mod output;
