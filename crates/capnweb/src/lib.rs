@@ -43,6 +43,7 @@
 
 pub mod app;
 pub mod error;
+mod hash;
 pub mod json;
 #[cfg(feature = "socket")]
 pub mod net;

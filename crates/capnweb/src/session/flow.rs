@@ -1,5 +1,6 @@
 //! Moving chunks: to the peer within a window, or into a blob.
 
+use super::cell::Cell;
 use super::hook::RemoteRef;
 use super::pipe::{Chunk, Consumer, Flow, Outflow, Pipe};
 use super::table::Unanswered;
@@ -31,11 +32,12 @@ impl Session {
             let next = next(&mut pipe.lock(), self.options.limits.stream_window);
             match next {
                 Next::Send(remote, chunk) => {
-                    let sent = self.send_chunk(pipe, remote.id(), "write", Some(&chunk.value));
+                    let Chunk { value, taken } = chunk;
+                    let sent = self.send_chunk(pipe, remote.id(), "write", Some(value));
                     if let Err(error) = &sent {
                         pipe.fail(error);
                     }
-                    self.took(chunk, sent.map(|()| Value::Undefined));
+                    self.took(taken, sent.map(|()| Value::Undefined));
                     pipe.wake();
                 }
                 Next::End(remote, Ok(())) => {
@@ -43,7 +45,7 @@ impl Session {
                 }
                 Next::End(remote, Err(reason)) => {
                     let reason = Value::Error(Box::new(reason));
-                    let sent = self.send_chunk(pipe, remote.id(), "abort", Some(&reason));
+                    let sent = self.send_chunk(pipe, remote.id(), "abort", Some(reason));
                     if sent.is_err() {
                         self.send_chunk(pipe, remote.id(), "abort", None).ok();
                     }
@@ -58,8 +60,8 @@ impl Session {
         }
     }
 
-    fn took(&mut self, chunk: Chunk, outcome: Result<Value, RpcError>) {
-        if let Some(taken) = chunk.taken {
+    fn took(&mut self, taken: Option<Cell>, outcome: Result<Value, RpcError>) {
+        if let Some(taken) = taken {
             self.work.push_back(Work::Settle(taken, outcome));
         }
     }
@@ -69,12 +71,12 @@ impl Session {
         pipe: &Pipe,
         stream: i64,
         method: &str,
-        value: Option<&Value>,
+        value: Option<Value>,
     ) -> Result<(), RpcError> {
         let call = |args: Vec<Expr>| {
             Message::Stream(Expr::Pipeline(Box::new(RefExpr {
                 id: stream,
-                path: Some(vec![Key::Name(method.to_owned())]),
+                path: Some(vec![Key::Name(method.into())]),
                 args: Some(args),
             })))
         };
@@ -135,7 +137,7 @@ impl Session {
         if let Err(error) = &taken {
             pipe.fail(error);
         }
-        self.took(chunk, taken);
+        self.took(chunk.taken, taken);
     }
 
     fn whole_blob(&mut self, pipe: &Pipe) {

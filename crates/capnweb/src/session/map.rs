@@ -90,9 +90,9 @@ impl Session {
             budget: mapper.budget.clone(),
         };
         for instruction in first {
-            let value = self.evaluate(instruction, Some(&frame))?;
+            let value = self.evaluate(instruction.clone(), Some(&frame))?;
             frame.variables.push(Hook::Cell(Cell::done(Ok(value))));
         }
-        self.evaluate(last, Some(&frame))
+        self.evaluate(last.clone(), Some(&frame))
     }
 }

@@ -27,5 +27,5 @@ pub use hook::{Later, Member, MemberKind, Reply, Target};
 pub use limits::{Options, SessionLimits};
 pub use map::Mapping;
 pub use pipe::{Readable, Writable, stream};
-pub use stub::{Promise, Stub};
+pub use stub::{Promise, PromiseFuture, Stub};
 pub use turn::Session;

@@ -4,11 +4,12 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use super::cell::Cell;
 use super::hook::{Hook, Target};
 use super::mailbox::{Command, Mailbox};
-use super::slot;
+use super::slot::{self, Answered};
 use super::work::{Access, Mapper, Op, Waiter, gone};
 use crate::error::RpcError;
 use crate::value::Value;
@@ -118,7 +119,7 @@ fn start(hook: &Hook, home: Option<&Arc<Mailbox>>, path: &[&str], op: Op) -> Pro
         promise.cell.clear(&RpcError::coded("disconnected", message));
         return promise;
     };
-    let path = path.iter().map(|part| Key::Name((*part).to_owned()));
+    let path = path.iter().map(|part| Key::Name((*part).into()));
     mailbox.push(Command::Access(Box::new(Access {
         hook: hook.clone(),
         path: path.collect(),
@@ -130,11 +131,31 @@ fn start(hook: &Hook, home: Option<&Arc<Mailbox>>, path: &[&str], op: Op) -> Pro
     promise
 }
 
+/// Waits for a promise that was pulled.
+#[must_use = "nothing is waited for until it is awaited"]
+pub struct PromiseFuture {
+    answered: Answered,
+    /// Held until it settles: given back, the peer would not answer.
+    promise: Option<Promise>,
+}
+
+impl Future for PromiseFuture {
+    type Output = Result<Value, RpcError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.answered).poll(context);
+        if polled.is_ready() {
+            self.promise = None;
+        }
+        polled
+    }
+}
+
 impl IntoFuture for Promise {
     type Output = Result<Value, RpcError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+    type IntoFuture = PromiseFuture;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn into_future(self) -> PromiseFuture {
         let (answer, answered) = slot::answer();
         // The wait begins here, so that a promise can be awaited later than it is pulled.
         match &self.home {
@@ -143,11 +164,7 @@ impl IntoFuture for Promise {
             }
             None => answer.give(self.cell.settled().unwrap_or_else(|| Err(gone()))),
         }
-        Box::pin(async move {
-            let outcome = answered.await;
-            drop(self);
-            outcome
-        })
+        PromiseFuture { answered, promise: Some(self) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! One turn of a session: a message or a wish comes in, and everything it causes is done.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -12,11 +12,15 @@ use super::mailbox::{Command, Mailbox};
 use super::pipe::{Consumer, Pipe, WeakPipe};
 use super::settle;
 use super::stub::{MainGuard, Stub};
-use super::table::{Export, Tables};
+use super::table::{Debt, Export, Tables};
 use super::work::{Waiter, Work, gone};
 use crate::error::{Failure, RpcError};
+use crate::hash::IdMap;
 use crate::value::Value;
 use crate::wire::{Expr, Message};
+
+/// Bytes that a session keeps for printing its messages.
+const MOST_SCRATCH: usize = 512;
 
 /// One end of a session.
 pub struct Session {
@@ -32,6 +36,10 @@ pub struct Session {
 #[derive(Default)]
 pub(super) struct Out {
     texts: VecDeque<String>,
+    /// Among the texts is one that the peer may be waiting for.
+    urgent: bool,
+    /// Where messages are printed before their length is known.
+    scratch: String,
     events: VecDeque<Event>,
     incidents: u64,
 }
@@ -39,12 +47,8 @@ pub(super) struct Out {
 /// What is under way.
 #[derive(Default)]
 pub(super) struct Running {
-    calls: HashMap<CallId, Cell>,
+    calls: IdMap<CallId, Cell>,
     next_call: u64,
-    /// Exports whose outcome the peer asked for and does not have.
-    pub(super) pulled: HashSet<i64>,
-    /// Promises of ours whose outcome we owe the peer.
-    pub(super) promised: HashSet<i64>,
     /// Promises of the peer; it can tie them into rings, which are cut when the session ends.
     promises: Vec<WeakCell>,
     /// Streams of the peer, for the same reason.
@@ -132,7 +136,16 @@ impl Session {
 
     /// Returns the next message for the peer.
     pub fn poll_text(&mut self) -> Option<String> {
-        self.out.texts.pop_front()
+        let text = self.out.texts.pop_front();
+        self.out.urgent &= !self.out.texts.is_empty();
+        text
+    }
+
+    /// Tells whether one of the messages does more than give things back.
+    ///
+    /// Nobody waits for those that do not: they can travel with whatever is said next.
+    pub fn is_urgent(&self) -> bool {
+        self.out.urgent
     }
 
     /// Tells whether there is no message for the peer.
@@ -165,14 +178,12 @@ impl Session {
 
     /// Counts the outcomes that the peer still waits for.
     pub fn pending_pulls(&self) -> usize {
-        self.running.pulled.len() + self.running.promised.len()
+        self.tables.owed(Debt::Pull) + self.tables.owed(Debt::Promise)
     }
 
     /// Rejects everything that the peer still waits for.
     pub fn reject_pulls(&mut self, reason: &RpcError) {
-        let running = &self.running;
-        let ids: Vec<_> = running.pulled.iter().chain(&running.promised).copied().collect();
-        for id in ids {
+        for id in self.tables.unpaid() {
             self.answer(id, Err(reason.clone()));
         }
     }
@@ -226,7 +237,7 @@ impl Session {
         for pipe in pipes.iter().filter_map(WeakPipe::upgrade) {
             pipe.fail(reason);
         }
-        let exports = std::mem::take(&mut self.tables.exports);
+        let exports = self.tables.take_exports();
         for export in exports.values() {
             if let Hook::Sink(sink) = &export.hook {
                 sink.pipe().fail(reason);
@@ -242,9 +253,9 @@ impl Session {
 
     fn handle(&mut self, message: Message) -> Result<(), RpcError> {
         match message {
-            Message::Push(expr) => self.push(&expr).map(|_| ()),
+            Message::Push(expr) => self.push(expr).map(|_| ()),
             Message::Stream(expr) => {
-                let id = self.push(&expr)?;
+                let id = self.push(expr)?;
                 if let Some(export) = self.tables.exports.get_mut(&id) {
                     export.once = true;
                 }
@@ -253,31 +264,28 @@ impl Session {
             Message::Pipe => self.open_pipe(),
             Message::Pull(id) => self.pull(id),
             Message::Resolve(id, expr) => {
-                let value = self.evaluate(&expr, None)?;
+                let value = self.evaluate(expr, None)?;
                 self.resolved(id, Ok(value));
                 Ok(())
             }
             Message::Reject(id, expr) => {
-                let reason = self.evaluate(&expr, None)?;
+                let reason = self.evaluate(expr, None)?;
                 self.resolved(id, Err(RpcError::from_reason(reason)));
                 Ok(())
             }
             Message::Release(id, count) => {
-                if self.tables.release(id, count)?.is_some() {
-                    self.running.pulled.remove(&id);
-                    self.running.promised.remove(&id);
-                }
+                self.tables.release(id, count)?;
                 Ok(())
             }
             Message::Abort(expr) => {
-                let reason = self.evaluate(&expr, None)?;
+                let reason = self.evaluate(expr, None)?;
                 self.close(&RpcError::from_reason(reason));
                 Ok(())
             }
         }
     }
 
-    fn push(&mut self, expr: &Expr) -> Result<i64, RpcError> {
+    fn push(&mut self, expr: Expr) -> Result<i64, RpcError> {
         self.room_for_export()?;
         let value = self.evaluate(expr, None)?;
         // A pushed `import` is what it leads to; only inside a value it stays a stub.
@@ -290,17 +298,17 @@ impl Session {
     }
 
     fn pull(&mut self, id: i64) -> Result<(), RpcError> {
-        let Some(export) = self.tables.exports.get_mut(&id) else {
+        let Some(export) = self.tables.exports.get(&id) else {
             return Err(RpcError::new("Error", format!("no such export ID: {id}")));
         };
-        if std::mem::replace(&mut export.pulled, true) {
+        if export.pulled {
             return Ok(());
         }
         let hook = export.hook.clone();
-        if self.running.pulled.len() >= self.options.limits.pending_pulls {
+        if self.tables.owed(Debt::Pull) >= self.options.limits.pending_pulls {
             return Err(limit("too many results are waited for"));
         }
-        self.running.pulled.insert(id);
+        self.tables.owe(id, Debt::Pull);
         match hook {
             Hook::Cell(cell) => self.wait(&cell, Waiter::Resolve(id)),
             Hook::Sink(_) => {
@@ -414,11 +422,17 @@ impl Session {
         if self.running.closed.is_some() {
             return Ok(0);
         }
-        let text = message
-            .encode(self.options.profile, &self.options.limits.wire)
+        let out = &mut self.out;
+        let limits = &self.options.limits.wire;
+        message
+            .encode_into(self.options.profile, limits, &mut out.scratch)
             .map_err(|error| RpcError::type_error(error.to_string()))?;
-        let bytes = text.len();
-        self.out.texts.push_back(text);
+        let bytes = out.scratch.len();
+        // Short texts are copied at their size; a long one takes the buffer with it.
+        let short = out.scratch.capacity() <= MOST_SCRATCH;
+        let text = if short { out.scratch.clone() } else { std::mem::take(&mut out.scratch) };
+        out.urgent |= !matches!(message, Message::Release(..));
+        out.texts.push_back(text);
         Ok(bytes)
     }
 

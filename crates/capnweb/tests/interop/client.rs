@@ -81,7 +81,7 @@ async fn map(main: &Stub) -> TestResult {
     let element = Expr::Pipeline(Box::new(RefExpr { id: 0, path: None, args: None }));
     let name = Expr::Pipeline(Box::new(RefExpr {
         id: -1,
-        path: Some(vec![Key::Name("name".to_owned())]),
+        path: Some(vec![Key::Name("name".into())]),
         args: Some(vec![element]),
     }));
     let mapping = Mapping { captures: vec![main.clone()], instructions: vec![name] };

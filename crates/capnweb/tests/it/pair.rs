@@ -98,7 +98,7 @@ fn a_map_runs_where_its_input_is() {
     let element = Expr::Pipeline(Box::new(RefExpr { id: 0, path: None, args: None }));
     let name = Expr::Pipeline(Box::new(RefExpr {
         id: -1,
-        path: Some(vec![Key::Name("name".to_owned())]),
+        path: Some(vec![Key::Name("name".into())]),
         args: Some(vec![element]),
     }));
     let mapping = Mapping { captures: vec![main.clone()], instructions: vec![name] };
