@@ -6,10 +6,10 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::args::IntoArgs;
+use super::args::{Fits, IntoArgs};
 use super::convert::{FromValue, IntoValue};
 use crate::error::RpcError;
-use crate::session::{Mapping, Promise, PromiseFuture, Stub};
+use crate::session::{Promise, PromiseFuture, Stub};
 use crate::value::Value;
 
 /// A method: its name, the tuple of its arguments, and its result.
@@ -82,10 +82,14 @@ impl<T> Typed<T> {
     pub fn get<P>(&self, property: Property<P>) -> Typed<P> {
         Typed::new(self.promise.get_path(&[property.name]))
     }
+}
 
-    /// Applies a function to every element, where the elements are.
-    pub fn map<R>(&self, mapping: Mapping) -> Typed<Vec<R>> {
-        Typed::new(self.promise.map(mapping))
+impl<T> Typed<Vec<T>> {
+    /// Applies a function to every element, where the elements are; see [`Promise::map`].
+    ///
+    /// The function returns a `U`, or the promise of one.
+    pub fn map<U, R: Fits<U>>(&self, body: impl FnOnce(Typed<T>) -> R) -> Typed<Vec<U>> {
+        Typed::new(self.promise.map(|element| body(Typed::new(element)).into_fitting()))
     }
 }
 

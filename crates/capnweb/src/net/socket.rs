@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{Sink, Stream};
-use tokio::time::{Interval, MissedTickBehavior, Sleep};
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 
 use super::frame::{Frame, Incoming, close_reason};
 use crate::error::RpcError;
@@ -39,6 +39,7 @@ struct Connection<S> {
     socket: S,
     runner: Runner,
     ping: Interval,
+    begun: Instant,
     age: Option<Pin<Box<Sleep>>>,
     on_incident: Option<OnIncident>,
     /// What gives things back has waited for other messages once.
@@ -65,6 +66,7 @@ where
         socket,
         runner,
         ping,
+        begun: Instant::now(),
         age: care.age.map(|age| Box::pin(tokio::time::sleep(age))),
         on_incident: care.on_incident,
         waited: false,
@@ -87,6 +89,7 @@ where
     /// What has arrived is taken together and answered together: one write for many messages.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
+            self.runner.session().tick(self.begun.elapsed());
             let more = self.poll_receive(context);
             self.runner.poll(context);
             self.report();
@@ -183,7 +186,7 @@ where
         let old = self.age.as_mut().is_some_and(|age| age.as_mut().poll(context).is_ready());
         if old {
             self.age = None;
-            self.runner.session().tick(u64::MAX);
+            self.runner.session().tick(Duration::MAX);
         }
     }
 

@@ -251,7 +251,7 @@ impl Session {
                 let args = args.collect::<Result<Vec<_>, _>>();
                 args.map(|args| pipeline(remote.id(), path, Some(args)))
             }
-            Op::Map(mapper) => Ok(self.export_map(remote.id(), path, &mapper)),
+            Op::Map(mapper) => Ok(self.export_map(remote.id(), path, &mapper, &mut made)),
         };
         let pushed = expr.and_then(|expr| self.push_out(expr));
         let outcome = match pushed {
@@ -266,12 +266,14 @@ impl Session {
         self.settle(&access.result, outcome);
     }
 
-    fn export_map(&mut self, id: i64, path: Vec<Key>, mapper: &Mapper) -> Expr {
+    fn export_map(&mut self, id: i64, path: Vec<Key>, mapper: &Mapper, made: &mut Made) -> Expr {
         let capture = |hook: &Hook| {
-            if let Hook::Remote(remote) = hook {
-                return whole(remote.id());
+            if let Some(id) = peer_id(hook) {
+                return whole(id);
             }
-            Expr::Export(self.tables.add_export(hook.clone()))
+            let id = self.tables.add_export(hook.clone());
+            made.ids.push(id);
+            Expr::Export(id)
         };
         let captures = mapper.captures.iter().map(capture).collect();
         Expr::Remap(Box::new(RemapExpr {
@@ -303,6 +305,21 @@ impl Session {
         };
         home.push(Command::Access(Box::new(access)));
         home.push(Command::Wait(there, bridge));
+    }
+}
+
+/// Returns what the peer calls something of its own, even if it is only promised yet.
+fn peer_id(hook: &Hook) -> Option<i64> {
+    if let Hook::Remote(remote) = hook {
+        return Some(remote.id());
+    }
+    let Hook::Cell(cell) = hook else {
+        return None;
+    };
+    match &*cell.root().lock() {
+        State::Pending(pending) => pending.remote.as_ref().map(RemoteRef::id),
+        State::Done(Ok(Value::Stub(Stub { hook: Hook::Remote(remote), .. }))) => Some(remote.id()),
+        State::Done(_) | State::Forward(_) => None,
     }
 }
 

@@ -226,7 +226,8 @@ impl Session {
         self.room_for_import()?;
         let remote = RemoteRef::new(id, &self.mailbox);
         self.tables.add_import(&remote, None);
-        let pipe = Pipe::new(Consumer::Peer(Outflow::to(remote)), Some(Arc::clone(&self.mailbox)));
+        let outflow = Outflow::to(remote, self.options.limits.stream_window);
+        let pipe = Pipe::new(Consumer::Peer(outflow), Some(Arc::clone(&self.mailbox)));
         let (write, _) = pipe.ends();
         Ok(Value::Writable(Writable(write)))
     }

@@ -224,7 +224,10 @@ impl Session {
         let remote = RemoteRef::new(self.tables.next_push(), &self.mailbox);
         let id = remote.id();
         self.tables.add_import(&remote, None);
-        pipe.attach(Some(Consumer::Peer(Outflow::to(remote))), &self.mailbox);
+        pipe.attach(
+            Some(Consumer::Peer(Outflow::to(remote, self.options.limits.stream_window))),
+            &self.mailbox,
+        );
         self.work.push_back(Work::Pump(pipe.clone()));
         Ok(id)
     }

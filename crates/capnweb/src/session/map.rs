@@ -58,12 +58,11 @@ impl Frame {
 ///
 /// Inside, id 0 is the element, k the result of instruction k, and −k capture k. The last
 /// instruction is the result.
-#[derive(Clone, Debug, Default)]
-pub struct Mapping {
+pub(crate) struct Mapping {
     /// Stubs that the function uses.
-    pub captures: Vec<Stub>,
+    pub(crate) captures: Vec<Stub>,
     /// The instructions.
-    pub instructions: Vec<Expr>,
+    pub(crate) instructions: Vec<Expr>,
 }
 
 impl Session {

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use super::cell::Cell;
 use super::hook::{Hook, Target};
 use super::mailbox::{Command, Mailbox};
+use super::record;
 use super::slot::{self, Answered};
 use super::work::{Access, Mapper, Op, Waiter, gone};
 use crate::error::RpcError;
@@ -95,13 +96,30 @@ impl Promise {
     }
 
     /// Applies a function to every element of what this will be, where that is.
-    pub fn map(&self, mapping: super::map::Mapping) -> Promise {
-        let hook = Hook::Cell(self.cell.clone());
+    ///
+    /// The function runs once, now, with a placeholder for the element: calls made inside it, on the
+    /// placeholder or on any other stub or promise, are written down and sent to be made over there.
+    /// So it must have no other effects, and cannot look at the element. Its result may hold the
+    /// placeholder and the promises of its calls. What is no array is passed to it whole; `null` and
+    /// `undefined` stay what they are.
+    pub fn map(&self, body: impl FnOnce(Promise) -> Value) -> Promise {
+        let mapping = match record::record(body) {
+            Ok(mapping) => mapping,
+            Err(error) => {
+                return Promise { cell: Cell::done(Err(error)), home: self.home.clone() };
+            }
+        };
+        let captures = mapping.captures.into_iter().map(|stub| match (&stub.home, &self.home) {
+            (Some(home), Some(own)) if home.is(own) => stub.hook,
+            (None, _) => stub.hook,
+            (Some(_), _) => Hook::Foreign(Box::new(stub)),
+        });
         let mapper = Mapper {
-            captures: mapping.captures.into_iter().map(|stub| stub.hook).collect(),
+            captures: captures.collect(),
             instructions: mapping.instructions.into(),
             budget: super::map::Budget::unlimited(),
         };
+        let hook = Hook::Cell(self.cell.clone());
         start(&hook, self.home.as_ref(), &[], Op::Map(Box::new(mapper)))
     }
 
@@ -112,6 +130,10 @@ impl Promise {
 }
 
 fn start(hook: &Hook, home: Option<&Arc<Mailbox>>, path: &[&str], op: Op) -> Promise {
+    let op = match record::intercept(hook, home, path, op) {
+        Ok(recorded) => return recorded,
+        Err(op) => op,
+    };
     let result = Cell::pending();
     let promise = Promise { cell: result.clone(), home: home.cloned() };
     let Some(mailbox) = home else {

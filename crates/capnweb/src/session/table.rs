@@ -3,6 +3,7 @@
 use super::cell::{Cell, WeakCell};
 use super::hook::{Hook, RemoteRef, WeakRemote};
 use super::pipe::{Pipe, ReadEnd};
+use super::window::Sent;
 use crate::error::RpcError;
 use crate::hash::IdMap;
 
@@ -47,7 +48,7 @@ pub(super) struct Import {
 /// A chunk that the peer has not answered yet.
 pub(super) struct Unanswered {
     pub(super) pipe: Pipe,
-    pub(super) bytes: usize,
+    pub(super) sent: Sent,
     pub(super) is_end: bool,
 }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use super::cell::{Cell, Outcome, WeakCell};
 use super::event::{Call, CallId, Event};
@@ -55,6 +56,8 @@ pub(super) struct Running {
     pipes: Vec<WeakPipe>,
     /// Nothing more comes from the peer: what depends on it cannot settle.
     pub(super) input_ended: bool,
+    /// How long the session has lasted, as its owner told it last.
+    pub(super) now: Duration,
     pub(super) closed: Option<RpcError>,
 }
 
@@ -199,9 +202,12 @@ impl Session {
     }
 
     /// Tells how old the session is; beyond the limit it is closed in the normal way.
-    pub fn tick(&mut self, age_millis: u64) {
-        let limit = self.options.limits.age_millis;
-        if limit.is_some_and(|limit| age_millis > limit) {
+    ///
+    /// Streams learn from it how fast the connection is. Without it they run less far ahead.
+    pub fn tick(&mut self, age: Duration) {
+        self.running.now = age;
+        let limit = self.options.limits.age;
+        if limit.is_some_and(|limit| age > limit) {
             self.close(&RpcError::coded("age", "the session reached its age limit"));
         }
     }
