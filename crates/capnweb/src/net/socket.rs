@@ -110,7 +110,7 @@ where
         for _ in 0..FRAMES_AT_ONCE {
             match Pin::new(&mut self.socket).poll_next(context) {
                 Poll::Pending => return false,
-                Poll::Ready(frame) => self.take(frame),
+                Poll::Ready(frame) => self.take(frame.as_ref()),
             }
             if self.runner.closed().is_some() {
                 return false;
@@ -119,9 +119,9 @@ where
         true
     }
 
-    fn take(&mut self, frame: Option<Result<M, E>>) {
+    fn take(&mut self, frame: Option<&Result<M, E>>) {
         self.unheard = 0;
-        let incoming = match &frame {
+        let incoming = match frame {
             Some(Ok(frame)) => frame.read(),
             Some(Err(_)) | None => Incoming::Close(1006, ""),
         };

@@ -129,10 +129,8 @@ impl Recorder {
             Op::Map(mapper) => {
                 // What the function inside captures, this one captures too.
                 let captures = mapper.captures.into_iter().map(|hook| {
-                    let stub = match hook {
-                        Hook::Foreign(stub) => *stub,
-                        hook => Stub::of(hook, None),
-                    };
+                    let stub =
+                        if let Hook::Foreign(stub) = hook { *stub } else { Stub::of(hook, None) };
                     Expr::Import(Box::new(whole(self.id_of(&stub))))
                 });
                 let captures = captures.collect();

@@ -18,7 +18,7 @@ use super::work::{Waiter, Work, gone};
 use crate::error::{Failure, RpcError};
 use crate::hash::IdMap;
 use crate::value::Value;
-use crate::wire::{Expr, Message};
+use crate::wire::{DecodeError, Expr, Message};
 
 /// Bytes that a session keeps for printing its messages.
 const MOST_SCRATCH: usize = 512;
@@ -103,7 +103,7 @@ impl Session {
         let decoded = Message::decode(text, &self.options.limits.wire);
         let handled = match decoded {
             Ok(message) => self.handle(message),
-            Err(error) => Err(RpcError::coded("protocol", error.to_string())),
+            Err(error) => Err(refusal(&error)),
         };
         match handled {
             Ok(()) => self.advance(),
@@ -462,6 +462,20 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.close(&gone());
     }
+}
+
+/// Tells the peer what is wrong with its message, in the class that npm throws.
+fn refusal(error: &DecodeError) -> RpcError {
+    let class = match error {
+        DecodeError::Json(_) => "SyntaxError",
+        DecodeError::Form(_) | DecodeError::Body(_) => "TypeError",
+        DecodeError::TooLong(_)
+        | DecodeError::Message(_)
+        | DecodeError::TooDeep(_)
+        | DecodeError::TooManyDigits(_) => "Error",
+    };
+    let told = RpcError::new(class, error.to_string());
+    told.with("code", Value::String("protocol".to_owned()))
 }
 
 /// The peer went beyond a limit.
