@@ -18,12 +18,11 @@ async fn end_of(url: &str, line: &str) -> TestResult<(String, u16, String)> {
     socket.send(Message::text(line)).await?;
     let mut words = String::new();
     loop {
-        match socket.next().await.ok_or("no close frame")?? {
-            Message::Text(text) => words = text.to_string(),
-            Message::Close(Some(frame)) => {
-                return Ok((words, frame.code.into(), frame.reason.to_string()));
-            }
-            _ => {}
+        let frame = socket.next().await.ok_or("no close frame")??;
+        if let Message::Text(text) = frame {
+            words = text.to_string();
+        } else if let Message::Close(Some(frame)) = frame {
+            return Ok((words, frame.code.into(), frame.reason.to_string()));
         }
     }
 }
@@ -64,14 +63,12 @@ async fn closed_by(listener: tokio::net::TcpListener) -> TestResult<(u16, String
     let (stream, _) = listener.accept().await?;
     let mut socket = tokio_tungstenite::accept_async(stream).await?;
     while let Some(frame) = socket.next().await {
-        match frame? {
-            Message::Text(text) if text.starts_with("[\"pull\"") => {
-                socket.send(Message::text(r#"["resolve",1,"hi x"]"#)).await?;
-            }
-            Message::Close(Some(frame)) => {
-                return Ok((frame.code.into(), frame.reason.to_string()));
-            }
-            _ => {}
+        let frame = frame?;
+        if let Message::Close(Some(frame)) = frame {
+            return Ok((frame.code.into(), frame.reason.to_string()));
+        }
+        if frame.is_text() && frame.to_text()?.starts_with("[\"pull\"") {
+            socket.send(Message::text(r#"["resolve",1,"hi x"]"#)).await?;
         }
     }
     Err("the client went without a close frame".into())

@@ -42,12 +42,11 @@ async fn until_closed(address: &str, say: &str) -> TestResult<(usize, u16, Strin
     }
     let mut pings = 0;
     loop {
-        match tokio::time::timeout(PATIENCE, socket.next()).await?.ok_or("no close frame")?? {
-            Message::Ping(_) => pings += 1,
-            Message::Close(Some(frame)) => {
-                return Ok((pings, frame.code.into(), frame.reason.to_string()));
-            }
-            _ => {}
+        let next = tokio::time::timeout(PATIENCE, socket.next());
+        let frame = next.await?.ok_or("no close frame")??;
+        pings += usize::from(frame.is_ping());
+        if let Message::Close(Some(frame)) = frame {
+            return Ok((pings, frame.code.into(), frame.reason.to_string()));
         }
     }
 }
