@@ -1,7 +1,9 @@
 //! Ours against the limit and against OpenCode's settings, measured in one run (R36).
 //!
-//! `ledger` measures acknowledged writes and reads, `growth` the bytes one turn adds.
+//! `ledger` measures acknowledged writes and reads, `growth` the bytes one turn adds, `capnweb` calls
+//! over Cap'n Web.
 
+mod capnweb;
 mod data;
 mod growth;
 mod limit;
@@ -21,8 +23,11 @@ fn main() -> ExitCode {
     let done = match what {
         Some("ledger") => ledger(quick),
         Some("growth") => growth::run(),
+        Some("capnweb") => crate::capnweb::run(quick),
+        // The other end of `capnweb`, in a process of its own.
+        Some("capnweb-server") => crate::capnweb::serve(),
         _ => {
-            eprintln!("usage: turnstone-bench ledger [--quick] | growth");
+            eprintln!("usage: turnstone-bench ledger [--quick] | growth | capnweb [--quick]");
             return ExitCode::from(2);
         }
     };
