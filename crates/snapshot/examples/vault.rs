@@ -3,7 +3,9 @@
 //! `vault DIR load SEED COUNT` edits `DIR/work`, captures, and prints `ack ID TREE` for each capture.
 //! `vault DIR swing SEED COUNT` restores the worktree to its first capture and back again, and prints
 //! `done` for each. `vault DIR churn SEED COUNT` captures for a group that stays and one that goes, and
-//! collects, merges and repacks in between; only captures that stay are acknowledged. `vault DIR time`
+//! collects, merges and repacks in between; only captures that stay are acknowledged. `vault DIR tend
+//! SEED COUNT` does all kinds of upkeep each round and prints `gone ID` before a capture expires. `vault
+//! DIR fill SEED COUNT` captures until it is done, whatever fails on the way. `vault DIR time`
 //! prints how long captures of `DIR/work` take, `vault DIR edits SIZE COUNT` what so many edits of one
 //! text of that size take before and after a repack.
 
@@ -11,7 +13,7 @@ use std::io::Write;
 use std::path::Path;
 
 use turnstone_core::time::Millis;
-use turnstone_snapshot::{Group, RootPolicy, Selection, Shadow, Worktree};
+use turnstone_snapshot::{CaptureError, Group, RootPolicy, Selection, Shadow, Worktree};
 use turnstone_testkit::fixture::Rng;
 
 type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -45,6 +47,8 @@ fn run() -> Fallible {
         ["load", seed, count] => load(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["swing", seed, count] => swing(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["churn", seed, count] => churn(&shadow, dir, seed.parse()?, count.parse()?)?,
+        ["tend", seed, count] => tend(&shadow, dir, seed.parse()?, count.parse()?)?,
+        ["fill", seed, count] => fill(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["edits", size, count] => edits(&shadow, dir, size.parse()?, count.parse()?)?,
         ["time"] => time(&shadow, dir)?,
         _ => return Err("unknown command".into()),
@@ -99,6 +103,42 @@ fn churn(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
             1 => shadow.merge_packs()?,
             2 => drop(shadow.repack(1 << 30)?),
             _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn tend(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
+    let mut rng = Rng::new(seed);
+    let (stays, goes) = (Group::new("stays"), Group::new("goes"));
+    let live = [stays.clone()].into();
+    for _ in 0..count {
+        for _ in 0..3 {
+            edit(dir, &mut rng)?;
+            shadow.capture(&goes, NOW)?;
+            edit(dir, &mut rng)?;
+            let capture = shadow.capture(&stays, NOW)?.capture;
+            say(&format!("ack {} {}", capture.id, capture.tree))?;
+        }
+        shadow.repack(1 << 30)?;
+        let captures = shadow.list_captures(&stays)?;
+        if let Some(oldest) = captures.get(5) {
+            captures[6..].iter().try_for_each(|id| say(&format!("gone {id}")))?;
+            shadow.expire(&stays, oldest)?;
+        }
+        shadow.gc(&live, NOW.plus(7_200_000), false)?;
+    }
+    Ok(())
+}
+
+fn fill(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
+    let mut rng = Rng::new(seed);
+    for _ in 0..count {
+        edit(dir, &mut rng)?;
+        match shadow.capture(&Group::new("fill"), NOW) {
+            Ok(captured) => say(&format!("ack {} {}", captured.capture.id, captured.capture.tree))?,
+            Err(CaptureError::NoSpace(_)) => say("full")?,
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())

@@ -242,23 +242,26 @@ impl Shadow {
         let stays =
             |pack: &&PackFile| [&name, &more].into_iter().flatten().any(|stem| *stem == pack.stem);
         let old: Vec<&PackFile> = old.iter().copied().filter(|pack| !stays(pack)).collect();
-        self.repository.hide_packs(&old)?;
+        // Were the packs to go first, a crash would leave files that are believed to be in them.
         self.forget_dropped(reach)?;
+        self.repository.hide_packs(&old)?;
         drop((taken, running));
         self.repository.discard_packs(&old)?;
         Ok(name)
     }
 
-    /// Forgets files whose bytes are not in the store any more: they must be read again.
+    /// Forgets files whose bytes will not be in the store any more, durably: they are read again.
     fn forget_dropped(&self, kept: &Reach) -> io::Result<()> {
         let mut memory = self.memory();
         let all = memory.cache.files.iter();
         let stay = all.filter(|(_, cached)| kept.has(&cached.leaf.blob));
         let files = stay.map(|(path, cached)| (path.clone(), *cached)).collect();
         let cache = Arc::new(Cache { files });
-        cache.save(&self.folder.join("stat-cache"))?;
+        let path = self.folder.join("stat-cache");
+        cache.save(&path)?;
         memory.cache = cache;
-        Ok(())
+        fs_err::File::open(path)?.sync_all()?;
+        fs_err::File::open(&self.folder)?.sync_all()
     }
 }
 

@@ -110,3 +110,96 @@ fn gc_after_git_gc_forgets_what_git_wrote_about_it() {
     assert!(case.shadow.list_captures(&Group::new("g0")).unwrap().is_empty());
     case.git(&["fsck", "--full"]);
 }
+
+#[test]
+fn a_collection_cut_off_leaves_no_file_believed_to_be_stored() {
+    let mut case = Case::new();
+    case.write("a", "1");
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    case.shadow.capture(&Group::new("goes"), NOW).unwrap();
+    let scenario = fail::FailScenario::setup();
+    fail::cfg("snapshot::pack_hidden", "return").unwrap();
+    case.shadow.gc(&[].into(), NOW.plus(2 * HOUR), false).unwrap_err();
+    scenario.teardown();
+
+    case.reopen();
+    let after = case.capture();
+
+    assert!(matches!(case.shadow.image(&after.capture, &path("a")), Ok(Image::Present { .. })));
+    case.git(&["fsck", "--full"]);
+}
+
+/// Captures, collections, repacks and git's own gc, all at once.
+#[test]
+fn nothing_pinned_is_lost_while_everybody_tidies_up_at_once_r9() {
+    let case = Case::new();
+    let (live, goes) = (Group::new("live"), Group::new("goes"));
+    let pinned = [live.clone()].into();
+    let later = NOW.plus(2 * HOUR);
+    let rounds = std::sync::atomic::AtomicUsize::new(0);
+    let is_over = || rounds.load(std::sync::atomic::Ordering::SeqCst) >= 40;
+
+    let made = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut made = Vec::new();
+            for round in 0..40 {
+                case.write(&format!("d{}/f", round % 5), format!("{}\n", round / 2).repeat(300));
+                made.push(case.shadow.capture(&live, NOW).unwrap().capture);
+                rounds.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            }
+            made
+        });
+        let named = scope.spawn(|| {
+            let mut made = Vec::new();
+            while !is_over() {
+                case.write("named", format!("{}", made.len() % 7));
+                let paths = [path("named")].into();
+                case.shadow.capture_named(&goes, &paths, false, NOW).unwrap();
+                made.push(case.shadow.capture_named(&live, &paths, false, NOW).unwrap().capture);
+            }
+            made
+        });
+        scope.spawn(|| {
+            while !is_over() {
+                case.shadow.gc(&pinned, later, false).unwrap();
+                case.shadow.repack(64 << 20).unwrap();
+            }
+        });
+        let mut made = writer.join().unwrap();
+        made.extend(named.join().unwrap());
+        made
+    });
+
+    case.git(&["gc", "-q", "--prune=now"]);
+    for capture in &made {
+        let found = case.shadow.get_capture(&capture.id).unwrap();
+        assert_eq!(found.tree, capture.tree);
+        case.shadow.image(&found, &path("d0/f")).unwrap();
+    }
+    case.git(&["fsck", "--full"]);
+}
+
+#[test]
+fn captures_while_git_itself_collects_lose_nothing_r11() {
+    let case = Case::new();
+    let group = Group::new("live");
+    let made = std::thread::scope(|scope| {
+        let git = scope.spawn(|| (0..4).for_each(|_| drop(case.git(&["gc", "-q", "--prune=now"]))));
+        let mut made = Vec::new();
+        while !git.is_finished() {
+            case.write("a", format!("{}", made.len()).repeat(100));
+            let paths = [path("a")].into();
+            made.push(case.shadow.capture_named(&group, &paths, false, NOW));
+        }
+        git.join().unwrap();
+        made
+    });
+
+    let made: Vec<_> = made.into_iter().map(|it| it.unwrap().capture).collect();
+    for capture in &made {
+        let found = case.shadow.get_capture(&capture.id).unwrap();
+        assert!(matches!(case.shadow.image(&found, &path("a")), Ok(Image::Present { .. })));
+    }
+    case.shadow.repack(64 << 20).unwrap();
+    case.git(&["fsck", "--full"]);
+}

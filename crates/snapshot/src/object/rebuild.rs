@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
+use fail::fail_point;
 use gix::objs::Kind;
 
 use super::pack::squeeze;
@@ -113,6 +114,7 @@ impl<'r> Rebuild<'r> {
             line.place = place;
             self.add_version(&oid, &mut line)?;
         }
+        fail_point!("snapshot::lined_up", |_| Err(io::Error::other("failpoint")));
         for number in 0..self.packs.len() {
             for index in 0..self.packs[number].entries.len() {
                 let oid = self.packs[number].entries[index].oid;

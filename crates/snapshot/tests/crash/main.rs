@@ -2,4 +2,5 @@
 
 mod kill;
 mod powerloss;
+mod upkeep;
 mod vault;
