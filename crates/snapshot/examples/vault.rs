@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::Path;
 
 use turnstone_core::time::Millis;
-use turnstone_snapshot::{CaptureError, Group, RootPolicy, Selection, Shadow, Worktree};
+use turnstone_snapshot::{CaptureError, Group, Room, RootPolicy, Selection, Shadow, Worktree};
 use turnstone_testkit::fixture::Rng;
 
 type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -173,15 +173,21 @@ fn edits(shadow: &Shadow, dir: &Path, size: usize, count: usize) -> Fallible {
     let mut word = || format!("{:x} {:x}\n", rng.below(u64::MAX), rng.below(u64::MAX));
     let mut lines: Vec<String> = (0..size / 33).map(|_| word()).collect();
     let paths = ["big.txt".parse()?].into();
+    let (group, live) = (Group::new("edits"), [Group::new("edits")].into());
+    let room = Room { needed: 0, live: &live, now: NOW, expiry: &[], effort: 256 << 20 };
+    let (mut reliefs, mut relief) = (0, None);
     let started = std::time::Instant::now();
     for round in 0..count {
         let at = (round * 7919) % lines.len();
         lines[at] = word();
         fs_err::write(dir.join("work/big.txt"), lines.concat())?;
-        shadow.capture_named(&Group::new("edits"), &paths, false, NOW)?;
+        let capture = |shadow: &Shadow| shadow.capture_named(&group, &paths, false, NOW);
+        shadow.capture_within(&room, &mut relief, capture)?;
+        reliefs += usize::from(relief.take().is_some());
     }
     let usage = shadow.usage()?;
-    say(&format!("{count} captures: {:.0} ms, {usage:?}", ms(started)))?;
+    say(&format!("{count} captures: {:.0} ms, room made {reliefs} times", ms(started)))?;
+    say(&format!("{usage:?}"))?;
     loop {
         let started = std::time::Instant::now();
         let merged = shadow.repack(256 << 20)?;

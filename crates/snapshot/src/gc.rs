@@ -208,7 +208,8 @@ impl Shadow {
         reach: &mut Reach,
     ) -> Result<(), ObjectError> {
         let is_chosen = |pack: &PackFile| chosen.iter().any(|it| it.stem == pack.stem);
-        for pack in packs.iter().filter(|pack| !is_chosen(pack)) {
+        let others = packs.iter().filter(|pack| !is_chosen(pack) && pack.owner != Owner::Lender);
+        for pack in others {
             for entry in pack.entries()? {
                 if !reach.has(&entry.oid) {
                     reach.add_loosely(&self.repository, &entry.oid)?;

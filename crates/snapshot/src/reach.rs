@@ -119,10 +119,15 @@ impl Reach {
         repository: &Repository,
         oid: &Oid,
     ) -> Result<(), ObjectError> {
-        match repository.read(oid)?.0 {
+        let done = match repository.read(oid)?.0 {
             gix::objs::Kind::Commit => self.add_commit(repository, oid, &mut |_| {}),
             gix::objs::Kind::Tree => self.add_tree(repository, *oid, b"\x01".to_vec(), &mut |_| {}),
             gix::objs::Kind::Blob | gix::objs::Kind::Tag => Ok(()),
+        };
+        match done {
+            // Garbage that is not whole cannot be kept whole.
+            Err(ObjectError::Missing(_)) => Ok(()),
+            done => done,
         }
     }
 

@@ -111,8 +111,12 @@ impl Shadow {
             let (name, was_enough) = done;
             self.swap(&chosen, name.as_deref())?;
             merged.packs = chosen.len();
-            let lined_up = name.filter(|_| was_enough || chosen.len() == 1);
-            ledger.lined_up.extend(lined_up);
+            let before: u64 = chosen.iter().map(|pack| pack.bytes).sum();
+            let packs = self.repository.packs()?;
+            // Unfinished work that gains nothing is not taken up again.
+            let made = packs.iter().find(|pack| Some(&pack.stem) == name.as_ref());
+            let is_done = |pack: &&PackFile| was_enough || pack.bytes > before - before / 50;
+            ledger.lined_up.extend(made.filter(is_done).map(|pack| pack.stem.clone()));
         }
         let packs = self.repository.packs()?;
         ledger.lined_up.retain(|stem| packs.iter().any(|pack| pack.stem == *stem));

@@ -203,3 +203,42 @@ fn captures_while_git_itself_collects_lose_nothing_r11() {
     case.shadow.repack(64 << 20).unwrap();
     case.git(&["fsck", "--full"]);
 }
+
+#[test]
+fn captures_go_on_during_a_collection_and_keep_what_they_come_to_need_r6() {
+    let case = Case::new();
+    let (stays, goes) = (Group::new("stays"), Group::new("goes"));
+    case.write("a", "only the group that goes needs it, so far");
+    case.shadow.capture(&goes, NOW).unwrap();
+    case.write("b", "of a group that stays");
+    case.remove("a");
+    case.shadow.capture(&stays, NOW).unwrap();
+    case.shadow.merge_packs().unwrap();
+    let live = [stays.clone()].into();
+    let scenario = fail::FailScenario::setup();
+    fail::cfg("snapshot::repacked", "pause").unwrap();
+
+    let made = std::thread::scope(|scope| {
+        let gc = scope.spawn(|| case.shadow.gc(&live, NOW.plus(2 * HOUR), false).unwrap());
+        while case.shadow.usage().unwrap().packs < 2 {
+            std::thread::yield_now();
+        }
+        // The new pack is there, without these bytes; the old one still has them.
+        case.write("a", "only the group that goes needs it, so far");
+        let whole = case.shadow.capture(&stays, NOW).unwrap().capture;
+        let paths = [path("a")].into();
+        let named = case.shadow.capture_named(&stays, &paths, false, NOW).unwrap().capture;
+        assert!(!gc.is_finished());
+        fail::remove("snapshot::repacked");
+        assert_eq!(gc.join().unwrap().dropped_groups, ["goes"]);
+        [whole, named]
+    });
+
+    scenario.teardown();
+    for capture in made {
+        let blob = case.shadow.image(&capture, &path("a")).unwrap().leaf().unwrap().blob;
+        let text = case.git(&["cat-file", "blob", &blob.to_string()]);
+        assert_eq!(text, "only the group that goes needs it, so far");
+    }
+    case.git(&["fsck", "--full"]);
+}

@@ -74,12 +74,12 @@ mod edits {
     }
 }
 
-/// The rule's figure at a tenth of its size: 200 edits, 512 KB; a tenth of the bytes as well.
+/// The rule's figure on a small scale; the example `vault` measures it in full.
 #[test]
 fn many_edits_of_one_large_text_take_little_after_maintenance_r13() {
     let mut case = Case::new();
     let mut rng = Rng::new(1);
-    let mut lines = text(&mut rng, 512 << 10);
+    let mut lines = text(&mut rng, 128 << 10);
     let made = edit(&case, &mut rng, &mut lines, 200);
     let blobs: Vec<Oid> = made.iter().map(|it| blob(&case.shadow, it, "big.txt")).collect();
     let before = case.shadow.usage().unwrap().bytes;
@@ -87,8 +87,8 @@ fn many_edits_of_one_large_text_take_little_after_maintenance_r13() {
     repack(&case);
 
     let after = case.shadow.usage().unwrap().bytes;
-    assert!(before > 40 << 20, "{before}");
-    assert!(after < 2 << 20, "{before} became {after}");
+    assert!(before > 12 << 20, "{before}");
+    assert!(after < 700 << 10, "{before} became {after}");
     assert!((2..=50).contains(&depths(&case)));
     case.git(&["fsck", "--full", "--strict"]);
     for reopened in [false, true] {
@@ -100,7 +100,7 @@ fn many_edits_of_one_large_text_take_little_after_maintenance_r13() {
             assert_eq!(capture.tree, captured.capture.tree);
             assert_eq!(blob(&case.shadow, captured, "big.txt"), *expected);
             let bytes = case.git(&["cat-file", "blob", &expected.to_string()]);
-            assert!(bytes.starts_with(lines[0].trim_end()) || bytes.len() > 400_000);
+            assert!(bytes.starts_with(lines[0].trim_end()) || bytes.len() > 100_000);
         }
     }
     assert!(case.shadow.repack(EFFORT).unwrap().is_done);

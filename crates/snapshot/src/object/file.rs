@@ -1,6 +1,7 @@
 //! Packs on disk: what is in them, how it is stored, and who may take them away.
 
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use gix::objs::Kind;
@@ -8,6 +9,11 @@ use gix::odb::pack::data::entry::Header;
 
 use super::Oid;
 use super::pack::{Shape, TEMP_PREFIX, hidden_index};
+
+/// Bytes a head has at most: a size, and the name or the distance of a base.
+const LONGEST_HEAD: usize = 32;
+/// Bytes that are copied at a time.
+const PIECE: usize = 1 << 18;
 
 /// A pack on disk.
 #[derive(Debug)]
@@ -102,10 +108,8 @@ impl PackFile {
 
     /// Opens it to read objects as they are stored.
     pub(crate) fn open(&self) -> io::Result<OpenPack> {
-        let path = self.folder.join(format!("{}.pack", self.stem));
-        let data = gix::odb::pack::data::File::at(path, gix::hash::Kind::Sha1);
-        let data = data.map_err(|error| io::Error::other(error.to_string()))?;
-        Ok(OpenPack { data, entries: self.entries()? })
+        let file = fs_err::File::open(self.folder.join(format!("{}.pack", self.stem)))?;
+        Ok(OpenPack { file: file.into_parts().0, entries: self.entries()? })
     }
 
     /// Hides it: from now on nobody looks at it, and a sweep would finish the rest.
@@ -137,41 +141,40 @@ pub(super) fn discard(folder: &Path, stem: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A pack that is being read.
+/// A pack that is being read, piece by piece: a mapped one would count as memory.
 pub(crate) struct OpenPack {
-    data: gix::odb::pack::data::File,
+    file: std::fs::File,
+    /// Its objects, in the order of their places.
     pub(crate) entries: Vec<Entry>,
 }
 
-/// An object as it is stored.
-pub(crate) struct Raw<'p> {
+/// How an object is stored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
     pub(crate) shape: Shape,
     /// Its bytes before they were compressed.
     pub(crate) size: u64,
-    pub(crate) body: &'p [u8],
+    /// Bytes of the head itself.
+    length: u64,
+}
+
+impl Head {
+    /// Bytes of the object after they were compressed.
+    pub(crate) fn stored(&self, entry: &Entry) -> u64 {
+        entry.length - self.length
+    }
 }
 
 impl OpenPack {
     /// How an object is stored, without a look at its bytes.
-    pub(crate) fn shape(&self, entry: &Entry) -> io::Result<Shape> {
-        Ok(self.parse(entry)?.shape)
-    }
-
-    /// An object as it is stored; its bytes are what they were when they were written.
-    pub(crate) fn raw(&self, entry: &Entry) -> io::Result<Raw<'_>> {
-        let all = self.data.entry_slice(entry.offset..entry.offset + entry.length);
-        let found = all.map(crc32fast::hash);
-        match entry.crc {
-            Some(crc) if Some(crc) != found => Err(damaged(&entry.oid)),
-            Some(_) | None => self.parse(entry),
-        }
-    }
-
-    fn parse(&self, entry: &Entry) -> io::Result<Raw<'_>> {
+    pub(crate) fn head(&self, entry: &Entry) -> io::Result<Head> {
         let broken = || damaged(&entry.oid);
-        let end = entry.offset + entry.length;
-        let head = self.data.entry(entry.offset).map_err(|_| broken())?;
-        let body = self.data.entry_slice(head.data_offset..end).ok_or_else(broken)?;
+        let mut bytes = [0; LONGEST_HEAD];
+        let bytes = &mut bytes[..LONGEST_HEAD.min(entry.length as usize)];
+        self.file.read_exact_at(bytes, entry.offset)?;
+        let kind = gix::hash::Kind::Sha1;
+        let head = gix::odb::pack::data::Entry::from_bytes(bytes, entry.offset, kind);
+        let head = head.map_err(|_| broken())?;
         let shape = match head.header {
             Header::RefDelta { base_id } => Shape::Delta(Oid::from(base_id)),
             Header::OfsDelta { base_distance } => {
@@ -184,7 +187,46 @@ impl OpenPack {
             Header::Blob => Shape::Whole(Kind::Blob),
             Header::Tag => Shape::Whole(Kind::Tag),
         };
-        Ok(Raw { shape, size: head.decompressed_size, body })
+        let length = head.data_offset - entry.offset;
+        Ok(Head { shape, size: head.decompressed_size, length })
+    }
+
+    /// Passes the compressed bytes of an object on; they are what they were when they were written.
+    pub(crate) fn copy_body(&self, entry: &Entry, out: &mut dyn Write) -> io::Result<()> {
+        let mut skip = self.head(entry)?.length as usize;
+        let mut crc = crc32fast::Hasher::new();
+        let mut buffer = vec![0; PIECE.min(entry.length as usize)];
+        let (mut at, end) = (entry.offset, entry.offset + entry.length);
+        while at < end {
+            let piece = &mut buffer[..PIECE.min((end - at) as usize)];
+            self.file.read_exact_at(piece, at)?;
+            crc.update(piece);
+            at += piece.len() as u64;
+            out.write_all(&piece[skip..])?;
+            skip = 0;
+        }
+        match entry.crc {
+            Some(known) if known != crc.finalize() => Err(damaged(&entry.oid)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Reads a whole object; nothing if it is a change of another one.
+    pub(crate) fn read_whole(&self, entry: &Entry) -> io::Result<Option<(Kind, Vec<u8>)>> {
+        let head = self.head(entry)?;
+        let Shape::Whole(kind) = head.shape else {
+            return Ok(None);
+        };
+        let mut body = Vec::with_capacity(entry.length as usize);
+        self.copy_body(entry, &mut body)?;
+        let mut data = vec![0; usize::try_from(head.size).map_err(|_| damaged(&entry.oid))?];
+        let done = gix::zlib::Inflate::default().once(&body, &mut data);
+        match done {
+            Ok((gix::zlib::Status::StreamEnd, _, length)) if length == data.len() => {
+                Ok(Some((kind, data)))
+            }
+            Ok(_) | Err(_) => Err(damaged(&entry.oid)),
+        }
     }
 }
 

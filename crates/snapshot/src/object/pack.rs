@@ -168,15 +168,15 @@ impl Writer {
         }
     }
 
-    /// Adds an object whose bytes are compressed already; `size` is what they were before.
+    /// Adds an object whose bytes `fill` writes, compressed already; `size` is what they were before.
     ///
-    /// The base of a delta must be in this pack already.
+    /// The base of a delta must be in this pack already. After an error the pack is of no use.
     pub(crate) fn add_body(
         &mut self,
         oid: Oid,
         shape: Shape,
         size: u64,
-        body: &[u8],
+        fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
         if self.known.contains_key(&oid) {
             return Ok(());
@@ -190,15 +190,11 @@ impl Writer {
                 Header::OfsDelta { base_distance: self.offset - base }
             }
         };
-        let mut head = Vec::with_capacity(16);
-        header.write_to(size, &mut head)?;
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(&head);
-        crc.update(body);
-        let file = self.open()?;
-        file.write_all(&head)?;
-        file.write_all(body)?;
-        self.enter(oid, crc.finalize(), (head.len() + body.len()) as u64);
+        let mut sum = Summed { out: self.open()?, crc: crc32fast::Hasher::new(), written: 0 };
+        header.write_to(size, &mut sum)?;
+        fill(&mut sum)?;
+        let Summed { crc, written, .. } = sum;
+        self.enter(oid, crc.finalize(), written);
         Ok(())
     }
 

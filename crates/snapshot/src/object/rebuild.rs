@@ -156,7 +156,7 @@ impl<'r> Rebuild<'r> {
     /// The object that this one is stored as a change of, if that one stays as well.
     fn base(&self, oid: &Oid) -> io::Result<Option<Oid>> {
         let (pack, entry) = self.source(oid)?;
-        match pack.shape(entry)? {
+        match pack.head(entry)?.shape {
             Shape::Delta(base) if self.sources.contains_key(&base) => Ok(Some(base)),
             Shape::Delta(_) | Shape::Whole(_) => Ok(None),
         }
@@ -180,8 +180,8 @@ impl<'r> Rebuild<'r> {
 
     fn copy_one(&mut self, oid: &Oid) -> io::Result<()> {
         let (pack, entry) = self.source(oid)?;
-        let raw = pack.raw(entry)?;
-        let depth = match raw.shape {
+        let head = pack.head(entry)?;
+        let depth = match head.shape {
             Shape::Whole(_) => Some(0),
             Shape::Delta(base) if !self.writer.has(&base) => None,
             Shape::Delta(base) => Some(self.depth(&base) + 1).filter(|depth| *depth <= DEPTH),
@@ -192,15 +192,20 @@ impl<'r> Rebuild<'r> {
         };
         // The pack is borrowed from the same struct as the writer, so the parts are named.
         let (number, index) = self.sources[oid];
-        let raw = self.packs[number].raw(&self.packs[number].entries[index])?;
-        self.writer.add_body(*oid, raw.shape, raw.size, raw.body)?;
+        let pack = &self.packs[number];
+        let body = |out: &mut dyn io::Write| pack.copy_body(&pack.entries[index], out);
+        self.writer.add_body(*oid, head.shape, head.size, body)?;
         self.depths.insert(*oid, depth);
         Ok(())
     }
 
     /// Reads an object that is what its name says.
     fn read(&self, oid: &Oid) -> io::Result<(Kind, Vec<u8>)> {
-        let (kind, data) = self.repository.read(oid).map_err(io::Error::other)?;
+        let (pack, entry) = self.source(oid)?;
+        let (kind, data) = match pack.read_whole(entry)? {
+            Some(found) => found,
+            None => self.repository.read(oid).map_err(io::Error::other)?,
+        };
         if Oid::of(kind, &data)? != *oid {
             let text = format!("object {oid} is damaged");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
@@ -213,13 +218,13 @@ impl<'r> Rebuild<'r> {
         let mut data = None;
         if !self.writer.has(oid) {
             let (pack, entry) = self.source(oid)?;
-            let raw = pack.raw(entry)?;
-            let (stored, is_orphan) = match raw.shape {
+            let head = pack.head(entry)?;
+            let (stored, is_orphan) = match head.shape {
                 Shape::Delta(base) if self.sources.contains_key(&base) => (None, false),
                 Shape::Delta(_) => (Some(u64::MAX), true),
                 Shape::Whole(_) => {
-                    let fits = raw.size >= SMALL && raw.size <= LARGE;
-                    (fits.then_some(raw.body.len() as u64), false)
+                    let fits = head.size >= SMALL && head.size <= LARGE;
+                    (fits.then_some(head.stored(entry)), false)
                 }
             };
             let tries = line.last.is_some() && (is_orphan || self.effort > 0);
@@ -283,7 +288,8 @@ impl<'r> Rebuild<'r> {
             let is_good = delta::decode(&base, &delta).as_deref() == Some(data.as_slice());
             if is_good && (body.len() as u64) < stored {
                 let base = version.oid;
-                self.writer.add_body(*oid, Shape::Delta(base), delta.len() as u64, &body)?;
+                let fill = |out: &mut dyn io::Write| out.write_all(&body);
+                self.writer.add_body(*oid, Shape::Delta(base), delta.len() as u64, fill)?;
                 self.depths.insert(*oid, self.depth(&base) + 1);
                 return Ok(true);
             }
