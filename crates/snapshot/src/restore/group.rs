@@ -5,7 +5,7 @@ use std::io;
 
 use super::plan::{State, Step, leaf_of};
 use super::report::Why;
-use super::swap::{is_obstacle, leaf_at, put_back, spare_name, swap_back};
+use super::swap::{is_directory, is_obstacle, leaf_at, put_back, spare_name, swap_back};
 use crate::hash::{Look, look};
 use crate::object::Leaf;
 use crate::path::{RelPath, temp_name};
@@ -71,7 +71,8 @@ impl<'s> Operation<'s> {
             self.is_stuck |= cleared == Err(Why::Refused);
             recovered = recovered.and(cleared);
         }
-        let result = recovered.and_then(|()| self.check(steps)).and_then(|todo| self.act(&todo));
+        let result =
+            recovered.and_then(|()| self.check(steps)).and_then(|todo| self.act(&todo, steps));
         match result {
             Ok(()) => {
                 self.drop_displaced();
@@ -114,8 +115,10 @@ impl<'s> Operation<'s> {
                 Look::Uncovered(_) => return Err(Why::Refused),
             };
             let is_done = match (disk, step.target) {
+                // Bits alone count only where nothing else is to change: ours came with its file.
                 (Some((leaf, perm)), State::Present { leaf: wanted, perm: bits }) => {
-                    leaf == wanted && (bits == 0 || perm == bits)
+                    let is_bits = leaf_of(step.expected) == Some(wanted);
+                    leaf == wanted && (bits == 0 || perm == bits || !is_bits)
                 }
                 (None, State::Absent) => true,
                 _ => false,
@@ -144,7 +147,7 @@ impl<'s> Operation<'s> {
         let leads = removed.iter().any(|gone| path.is_above(gone));
         let names = worktree.open_dir(Some(path)).and_then(|dir| dir.list());
         let names = names.map_err(|_| Why::InTheWay)?;
-        if !leads || names.is_empty() {
+        if !leads {
             return Err(Why::InTheWay);
         }
         for entry in names {
@@ -158,7 +161,7 @@ impl<'s> Operation<'s> {
         Ok(())
     }
 
-    fn act(&mut self, todo: &Steps<'_>) -> Result<(), Why> {
+    fn act(&mut self, todo: &Steps<'_>, all: &Steps<'_>) -> Result<(), Why> {
         let is_removal = |step: &Step| step.target == State::Absent;
         let mut removals: Vec<_> = todo.iter().filter(|(_, step)| is_removal(step)).collect();
         removals.sort_by_key(|(_, step)| std::cmp::Reverse(step.path.parts().count()));
@@ -167,7 +170,7 @@ impl<'s> Operation<'s> {
             self.done.push(Done::Moved(*index, step.path.clone()));
         }
         for (index, step) in todo.iter().filter(|(_, step)| !is_removal(step)) {
-            self.clear_way(&step.path)?;
+            self.clear_way(&step.path, all)?;
             if step.expected == State::Absent {
                 if let Some(folder) = step.path.parent() {
                     self.make_dirs(&folder)?;
@@ -182,17 +185,18 @@ impl<'s> Operation<'s> {
     }
 
     /// Removes the directories, empty by now, that stand where a file must go.
-    fn clear_way(&self, path: &RelPath) -> Result<(), Why> {
-        let moved = self.done.iter().filter_map(|done| match done {
-            Done::Moved(_, gone) if path.is_above(gone) => Some(gone),
-            Done::Moved(..) | Done::Placed(..) | Done::Swapped(..) | Done::MadeDir(_) => None,
-        });
+    fn clear_way(&self, path: &RelPath, all: &Steps<'_>) -> Result<(), Why> {
+        let removed = all.iter().filter(|(_, step)| step.target == State::Absent);
+        let moved = removed.map(|(_, step)| &step.path).filter(|gone| path.is_above(gone));
         let mut folders: BTreeSet<RelPath> = moved.flat_map(RelPath::ancestors).collect();
         folders.retain(|folder| folder == path || path.is_above(folder));
         for folder in folders.iter().rev() {
-            let parent = self.parent(folder)?;
-            let gone = Name { dir: &parent, name: folder.name() }.remove_empty_dir();
-            if !matches!(gone, Ok(true)) {
+            let place = match self.shadow.worktree.open_parent(folder) {
+                Err(error) if is_obstacle(&error) => continue,
+                opened => opened.map_err(|_| Why::Refused)?,
+            };
+            let place = Name { dir: &place, name: folder.name() };
+            if is_directory(place) && !matches!(place.remove_empty_dir(), Ok(true)) {
                 return Err(Why::InTheWay);
             }
         }

@@ -134,10 +134,13 @@ fn is_mixed(found: &[u8], old: &[u8], new: &[u8]) -> bool {
     if found.len() > over.len() || found.len() < old.len().min(new.len()) {
         return false;
     }
-    // Where the old file had no bytes, a power cut leaves zeros.
-    let mut under = old.to_vec();
-    under.resize(over.len(), 0);
-    let sources = [&under[..], new, &over[..]];
+    // Where one of the files has no bytes, a power cut may leave zeros.
+    let padded = |bytes: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        bytes.resize(over.len(), 0);
+        bytes
+    };
+    let sources = [padded(old), padded(new), over.clone()];
     found.chunks(SECTOR).enumerate().all(|(index, part)| {
         let start = index * SECTOR;
         sources.iter().any(|source| source.get(start..start + part.len()) == Some(part))
