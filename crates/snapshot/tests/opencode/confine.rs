@@ -57,44 +57,81 @@ fn a_hostile_stored_plan_is_refused_and_nothing_is_written_s1() {
     assert_eq!(contents(&case.root()), start);
 }
 
-/// S2, R16: while a restore runs, a thread swaps its directory for a link that leads outside.
-#[test]
-fn a_directory_swapped_for_a_link_during_a_restore_leads_nowhere_s2_r16() {
+/// Files in `d`, and a directory outside that has files of the same names.
+fn beside() -> (Case, PathBuf) {
     let case = Case::in_memory();
     let outside = case.dir.path().join("outside");
     fs_err::create_dir(&outside).unwrap();
-    for index in 0..12 {
-        fs_err::write(outside.join(format!("f{index}")), "untouched").unwrap();
-        case.write(&format!("d/f{index}"), "old");
+    for name in ["a", "b", "c"] {
+        fs_err::write(outside.join(name), "new").unwrap();
+        case.write(&format!("d/{name}"), "old");
     }
-    let inside = contents(&outside);
-    let (dir, aside) = (case.at("d"), case.dir.path().join("aside"));
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                fs_err::rename(&dir, &aside).ok();
-                std::os::unix::fs::symlink(&outside, &dir).ok();
-                std::thread::yield_now();
-                fs_err::remove_file(&dir).ok();
-                fs_err::rename(&aside, &dir).ok();
-                std::thread::yield_now();
+    (case, outside)
+}
+
+/// Changes, removes and adds a file of `d`, and plans to take that back.
+fn planned(case: &Case) -> Plan {
+    let before = track(&case.shadow);
+    case.write("d/a", "new");
+    case.remove("d/b");
+    case.write("d/added", "new");
+    let now = track(&case.shadow);
+    case.shadow.plan_restore(&before, &now, None, false).unwrap()
+}
+
+/// S2, R16: before any one of its writes, the directory is swapped for a link that leads outside.
+#[test]
+fn a_directory_swapped_for_a_link_before_any_write_leads_nowhere_s2_r16() {
+    let scenario = fail::FailScenario::setup();
+    let mut swapped = 0;
+    for nth in 0..20 {
+        let (case, outside) = beside();
+        let plan = planned(&case);
+        let kept = contents(&outside);
+        let (dir, aside, target) = (case.at("d"), case.dir.path().join("aside"), outside.clone());
+        let count = std::sync::atomic::AtomicUsize::new(0);
+        fail::cfg_callback("snapshot::touch", move || {
+            if count.fetch_add(1, Ordering::Relaxed) == nth {
+                fs_err::rename(&dir, &aside).unwrap();
+                std::os::unix::fs::symlink(&target, &dir).unwrap();
             }
+        })
+        .unwrap();
+
+        case.shadow.apply(&plan, &Group::new("guard"), NOW).ok();
+
+        fail::remove("snapshot::touch");
+        swapped += usize::from(case.at("d").is_symlink());
+        assert_eq!(contents(&outside), kept, "write {nth}");
+    }
+    assert!(swapped > 8, "{swapped}");
+    scenario.teardown();
+}
+
+/// The same by a thread that swaps all the time.
+#[test]
+fn a_directory_swapped_for_a_link_during_a_restore_leads_nowhere_s2_r16() {
+    for _ in 0..25 {
+        let (case, outside) = beside();
+        let plan = planned(&case);
+        let kept = contents(&outside);
+        let (dir, aside) = (case.at("d"), case.dir.path().join("aside"));
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    fs_err::rename(&dir, &aside).ok();
+                    std::os::unix::fs::symlink(&outside, &dir).ok();
+                    fs_err::remove_file(&dir).ok();
+                    fs_err::rename(&aside, &dir).ok();
+                }
+            });
+            case.shadow.apply(&plan, &Group::new("guard"), NOW).ok();
+            case.shadow.resume().ok();
+            stop.store(true, Ordering::Relaxed);
         });
-        for round in 0..60 {
-            let target = track(&case.shadow);
-            for index in 0..12 {
-                fs_err::write(aside.join(format!("f{index}")), format!("new {round}")).ok();
-            }
-            let now = track(&case.shadow);
-            if let Ok(plan) = case.shadow.plan_restore(&target, &now, None, false) {
-                case.shadow.apply(&plan, &Group::new("guard"), NOW).ok();
-                case.shadow.resume().ok();
-            }
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
-    assert_eq!(contents(&outside), inside);
+        assert_eq!(contents(&outside), kept);
+    }
 }
 
 /// R16: a path behind a link is not covered, absolute targets included.

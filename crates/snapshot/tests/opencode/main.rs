@@ -7,6 +7,8 @@ mod compare;
 #[cfg(test)]
 mod confine;
 #[cfg(test)]
+mod index;
+#[cfg(test)]
 mod revert;
 #[cfg(test)]
 mod select;
