@@ -262,6 +262,20 @@ impl Shadow {
             };
             found.skipped.insert(path, reason);
         }
+        // Below a link that is captured itself there is no file.
+        let links: BTreeSet<&RelPath> = found
+            .files
+            .iter()
+            .filter_map(|(path, stat)| (stat.kind == Kind::Link).then_some(path))
+            .collect();
+        found.skipped.retain(|path, reason| {
+            let is_absent = *reason == Reason::BehindLink
+                && path.ancestors().any(|above| links.contains(&above));
+            if is_absent {
+                absent.insert(path.clone());
+            }
+            !is_absent
+        });
         found.files.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         absent
     }
