@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 
 use turnstone_core::time::Millis;
-use turnstone_snapshot::{Group, RootPolicy, Selection, Shadow, Worktree};
+use turnstone_snapshot::{Group, RootPolicy, Selection, Shadow, UserGit, Worktree};
 use turnstone_testkit::fixture::Rng;
 
 type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -38,7 +38,9 @@ fn run() -> Fallible {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let dir = Path::new(*words.first().ok_or("usage: vault DIR COMMAND …")?);
     let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default())?;
-    let shadow = Shadow::open(&dir.join("store"), worktree, Selection::default())?;
+    // No user, no settings: an index of the worktree's repository is believed.
+    let selection = Selection { user_git: Some(UserGit::default()), ..Selection::default() };
+    let shadow = Shadow::open(&dir.join("store"), worktree, selection)?;
     match words[1..] {
         ["load", seed, count] => load(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["swing", seed, count] => swing(&shadow, dir, seed.parse()?, count.parse()?)?,
@@ -130,8 +132,8 @@ fn time(shadow: &Shadow, dir: &Path) -> Fallible {
         let captured = shadow.capture(&group, NOW)?;
         let took = started.elapsed().as_secs_f64() * 1000.0;
         say(&format!(
-            "{what}: {took:.1} ms, {} files, {} changed",
-            captured.files, captured.changed
+            "{what}: {took:.1} ms, {} files, {} changed, {} reused",
+            captured.files, captured.changed, captured.reused
         ))
     };
     timed("first")?;
@@ -149,6 +151,9 @@ fn time(shadow: &Shadow, dir: &Path) -> Fallible {
         shadow.capture_named(&group, &[path].into(), false, NOW)?;
         say(&format!("named: {:.2} ms", started.elapsed().as_secs_f64() * 1000.0))?;
     }
+    let started = std::time::Instant::now();
+    let settled = shadow.settle()?;
+    say(&format!("settled: {:.1} ms, {} copied", ms(started), settled.copied))?;
     revert(shadow, dir)
 }
 

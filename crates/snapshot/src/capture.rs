@@ -14,11 +14,15 @@ use crate::cache::{Cache, Cached};
 use crate::coverage::{Coverage, Permissions, Reason, Scope};
 use crate::group::Group;
 use crate::hash::{Hashed, hash};
+use crate::loan::Ground;
 use crate::object::{Leaf, ObjectError, Oid};
 use crate::path::RelPath;
 use crate::shadow::Shadow;
 use crate::walk::{Found, walk};
 use crate::worktree::{Kind, RootError, Stat};
+
+/// So many files to be read are worth asking the user's index, not only at the first capture.
+const MANY: usize = 1000;
 
 /// Why nothing was captured. No id exists, and every capture before is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +79,8 @@ pub struct Captured {
     pub files: usize,
     /// Files that were added, changed or removed since this store last looked.
     pub changed: usize,
+    /// Files that were not read because the user's own index proved them unchanged (R10).
+    pub reused: usize,
     /// How they were found.
     pub mode: Mode,
     /// False if it equals the group's last capture, which was returned; then nothing was written.
@@ -107,9 +113,16 @@ impl Shadow {
         let mut found = walk(&self.worktree, &self.selection)?;
         let mut absent = self.add_forced(&forced, &mut found);
         fail_point!("snapshot::walked", |_| Err(io::Error::other("failpoint").into()));
+        let ground = Ground::survey(&found.files, &found.skipped, &found.nested);
         let (mut files, stale) = sort_out(std::mem::take(&mut found.files), &cache);
+        let (lent, stale) = match cache.files.is_empty() || stale.len() >= MANY {
+            true => self.borrow(&ground, stale, clock)?,
+            false => (Vec::new(), stale),
+        };
+        let reused = lent.len();
         let mut writer = self.repository.writer()?;
-        let hashed = hash(&self.worktree, &self.repository, &stale, &mut writer, clock)?;
+        let mut hashed = hash(&self.worktree, &self.repository, &stale, &mut writer, clock)?;
+        hashed.read.extend(lent);
         let changed = count_changes(&cache, files.len(), &hashed);
         let Hashed { read, skipped, absent: gone } = hashed;
         absent.extend(gone.into_iter().filter(|path| forced.contains(path)));
@@ -127,6 +140,7 @@ impl Shadow {
         };
         let seen = Sketch { coverage, changed, mode: Mode::Walk };
         let captured = self.write(&leaves(&files), &seen, writer, group, now)?;
+        let captured = Captured { reused, ..captured };
         if !is_same {
             self.remember(files)?;
         }

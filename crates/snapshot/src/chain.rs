@@ -41,6 +41,7 @@ impl Shadow {
             capture: Capture { id, tree, coverage, time },
             files: leaves.len(),
             changed: seen.changed,
+            reused: 0,
             mode: seen.mode,
             is_new,
         };

@@ -11,7 +11,7 @@ use rayon::Scope;
 use crate::coverage::Reason;
 use crate::ignore::Rules;
 use crate::path::{RelPath, is_temp};
-use crate::vcs::Repo;
+use crate::vcs::{Repo, Tracked, UserGit};
 use crate::worktree::{Dir, Kind, Stat, Worktree};
 
 /// What of a worktree is captured.
@@ -23,6 +23,8 @@ pub struct Selection {
     pub generated: Vec<String>,
     /// The text of the user's excludes file; it applies in every repository.
     pub user_excludes: Vec<u8>,
+    /// What the user's git settings say; without it every file of a checkout is read (R10).
+    pub user_git: Option<UserGit>,
     /// The data directory, if it lies in the worktree.
     pub own_data: Option<RelPath>,
 }
@@ -50,6 +52,7 @@ impl Default for Selection {
             max_file_bytes: 50_000_000,
             generated: generated.map(str::to_owned).to_vec(),
             user_excludes: Vec::new(),
+            user_git: None,
             own_data: None,
         }
     }
@@ -192,9 +195,9 @@ impl<'w> Walker<'w> {
         if hidden && is_repository() {
             hidden = false;
         }
-        let tracked = || repo.as_ref().is_some_and(|repo| repo.tracks_below(&path));
-        if hidden && !tracked() {
-            found.skipped.insert(path, Reason::Ignored);
+        let tracked = || repo.as_ref().map_or(Tracked::No, |repo| repo.tracks_below(&path));
+        if let Some(reason) = hidden.then(tracked).and_then(hidden_for) {
+            found.skipped.insert(path, reason);
             return;
         }
         let (rules, repo) = (rules.clone(), repo.clone());
@@ -203,8 +206,9 @@ impl<'w> Walker<'w> {
 
     fn file(&self, place: &Place, dir: &Dir, path: RelPath, found: &mut Found) {
         let hidden = place.hidden || place.rules.hide(path.as_bytes(), false);
-        if hidden && !place.repo.as_ref().is_some_and(|repo| repo.tracks(&path)) {
-            found.skipped.insert(path, Reason::Ignored);
+        let tracked = || place.repo.as_ref().map_or(Tracked::No, |repo| repo.tracks(&path));
+        if let Some(reason) = hidden.then(tracked).and_then(hidden_for) {
+            found.skipped.insert(path, reason);
             return;
         }
         let reason = match dir.stat(path.name()) {
@@ -228,6 +232,15 @@ impl<'w> Walker<'w> {
         all.skipped.extend(found.skipped);
         all.nested.extend(found.nested);
         all.reserved += found.reserved;
+    }
+}
+
+/// Why a path that a rule names is not captured; nothing if the user tracks it all the same.
+fn hidden_for(tracked: Tracked) -> Option<Reason> {
+    match tracked {
+        Tracked::Yes => None,
+        Tracked::No => Some(Reason::Ignored),
+        Tracked::Unknown => Some(Reason::IndexUnreadable),
     }
 }
 
