@@ -234,3 +234,98 @@ impl<'b> Reader<'b> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &[u8], flags: u16, suffix: Option<u8>) -> Vec<u8> {
+        let mut out: Vec<u8> = (1_u32..=10).flat_map(u32::to_be_bytes).collect();
+        out.extend_from_slice(&[7; 20]);
+        out.extend_from_slice(&flags.to_be_bytes());
+        if let Some(cut) = suffix {
+            out.push(cut);
+        }
+        out.extend_from_slice(path);
+        let full = out.len() + 1;
+        let end = if suffix.is_some() { full } else { full.next_multiple_of(8) };
+        out.resize(end, 0);
+        out
+    }
+
+    fn index(version: u32, entries: &[Vec<u8>], extension: &[u8]) -> Vec<u8> {
+        let mut out = b"DIRC".to_vec();
+        out.extend_from_slice(&version.to_be_bytes());
+        out.extend_from_slice(&(entries.len() as u32).to_be_bytes());
+        entries.iter().for_each(|entry| out.extend_from_slice(entry));
+        out.extend_from_slice(extension);
+        // Without a check sum, as git writes it on request, so that nothing else catches a mistake.
+        out.resize(out.len() + 20, 0);
+        out
+    }
+
+    fn paths(index: &Index) -> Vec<&[u8]> {
+        index.entries.iter().map(|entry| index.path(entry)).collect()
+    }
+
+    #[test]
+    fn both_ways_to_write_paths_are_read() {
+        let plain = index(2, &[entry(b"a/b", 3, None), entry(b"a/cc", 4, None)], b"");
+        let short = index(4, &[entry(b"a/b", 3, Some(0)), entry(b"cc", 4, Some(1))], b"");
+
+        for bytes in [plain, short] {
+            let (index, link) = parse(&bytes, 20).unwrap();
+            assert_eq!(paths(&index), [&b"a/b"[..], b"a/cc"]);
+            assert!(link.is_none() && index.entries[0].is_plain());
+            assert!(index.holds(b"a/cc") && !index.holds(b"a") && !index.holds(b"a/c"));
+            assert!(index.holds_below(b"a") && !index.holds_below(b"a/b"));
+        }
+    }
+
+    #[test]
+    fn an_index_that_is_not_as_git_writes_it_is_refused() {
+        let good = [entry(b"a", 1, None), entry(b"b", 1, None)];
+        for bytes in [
+            index(2, &[good[1].clone(), good[0].clone()], b""),
+            index(5, &good, b""),
+            index(2, &good, b"evil\0\0\0\0"),
+            index(2, &good, b"TREE\0\0\0\x09"),
+            index(4, &[entry(b"a", 1, Some(1))], b""),
+            b"DIRC".to_vec(),
+        ] {
+            assert!(parse(&bytes, 20).is_err());
+        }
+        let mut summed = index(2, &good, b"");
+        *summed.last_mut().unwrap() = 1;
+        assert!(parse(&summed, 20).is_err());
+    }
+
+    #[test]
+    fn bytes_of_any_kind_are_read_or_refused_but_never_believed_beyond_their_end() {
+        let mut link = b"link\0\0\0\x38".to_vec();
+        link.extend_from_slice(&[9; 20]);
+        for _ in 0..2 {
+            link.extend_from_slice(&[0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]);
+        }
+        let entries = [entry(b"a", 1, None), entry(b"bb", 0x4002, None), entry(b"c", 1, None)];
+        let short = [entry(b"a", 1, Some(0)), entry(b"b", 1, Some(1))];
+        let mut state = 7_u64;
+        for seed in [index(2, &entries, &link), index(3, &entries, b""), index(4, &short, &link)] {
+            for _ in 0..30_000 {
+                let mut bytes = seed.clone();
+                for _ in 0..3 {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let at = (state >> 33) as usize % (bytes.len() - 20);
+                    bytes[at] = (state >> 16) as u8;
+                }
+                bytes.truncate(bytes.len() - (state >> 60) as usize);
+                for width in [20, 32] {
+                    if let Ok((index, Some(link))) = parse(&bytes, width) {
+                        link.join(&Index::default(), &index).ok();
+                        link.join(&index, &index).ok();
+                    }
+                }
+            }
+        }
+    }
+}
