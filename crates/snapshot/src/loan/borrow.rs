@@ -2,15 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::lend::{Wanted, lend};
 use super::{belief, terms};
 use crate::cache::{Cached, mode_of};
-use crate::coverage::Reason;
 use crate::object::{Leaf, Oid};
 use crate::path::RelPath;
+use crate::picture::Picture;
 use crate::shadow::Shadow;
 use crate::vcs::{Index, Repo, UserGit};
+use crate::walk::{Found, Listing};
 use crate::worktree::Stat;
 
 /// A file and what the kernel said of it.
@@ -19,24 +22,35 @@ pub(crate) type Seen = (RelPath, Stat);
 /// Files whose bytes are known, and files that must be read.
 pub(crate) type Sorted = (Vec<(RelPath, Cached)>, Vec<Seen>);
 
-/// What a walk found that matters to a loan.
+/// What of a worktree matters to a loan.
 pub(crate) struct Ground {
     /// Files called `.gitattributes`, captured or not.
     attributes: BTreeSet<RelPath>,
-    nested: Vec<RelPath>,
+    /// The repositories, by the folder they begin in.
+    repos: BTreeMap<Vec<u8>, Arc<Repo>>,
 }
 
 impl Ground {
-    /// Looks through the results of a walk.
-    pub(crate) fn survey(
-        files: &[Seen],
-        skipped: &BTreeMap<RelPath, Reason>,
-        nested: &[RelPath],
-    ) -> Self {
-        let all = files.iter().map(|(path, _)| path).chain(skipped.keys());
+    /// Looks through what is known and what was found now.
+    pub(crate) fn survey(picture: &Picture, found: &Found) -> Self {
+        let mut repos: BTreeMap<Vec<u8>, Arc<Repo>> =
+            picture.repos().map(|(folder, repo)| (folder.to_vec(), repo.clone())).collect();
+        let mut attributes = BTreeSet::new();
         // Where case does not matter, another spelling is the same file.
-        let named = all.filter(|path| path.name().eq_ignore_ascii_case(terms::ATTRIBUTES));
-        Self { attributes: named.cloned().collect(), nested: nested.to_vec() }
+        let mut note = |folder: &[u8], name: &[u8]| {
+            if name.eq_ignore_ascii_case(terms::ATTRIBUTES) {
+                attributes.extend(RelPath::below(folder, name).ok());
+            }
+        };
+        picture.names().for_each(|(folder, name)| note(folder, name));
+        for Listing { folder, place, is_repo, names, .. } in &found.listings {
+            names.iter().for_each(|(name, _)| note(folder, name));
+            if let (true, Some(repo)) = (is_repo, &place.repo) {
+                repos.insert(folder.clone(), repo.clone());
+            }
+        }
+        found.glances.iter().for_each(|it| note(&it.folder, &it.name));
+        Self { attributes, repos }
     }
 }
 
@@ -58,12 +72,12 @@ impl Shadow {
         let mut claimed = vec![false; files.len()];
         let mut is_lent = false;
         // The deepest first: a file belongs to the innermost repository around it.
-        for path in ground.nested.iter().rev().map(Some).chain([None]) {
-            let (first, count) = below(&files, path);
+        for repo in ground.repos.values().rev() {
+            let (first, count) = below(&files, repo.lead());
             let fresh: Vec<usize> = (first..first + count)
                 .filter(|at| !std::mem::replace(&mut claimed[*at], true))
                 .collect();
-            let claims = self.claims(path, ground, user, &files, &fresh);
+            let claims = self.claims(repo, ground, user, &files, &fresh);
             let Some((folder, claims)) = claims else {
                 continue;
             };
@@ -88,36 +102,29 @@ impl Shadow {
         Ok((proven, rest))
     }
 
-    /// What the index of the repository at `path` says of its files, and where its packs are.
+    /// What the index of a repository says of its files, and where its packs are.
     fn claims(
         &self,
-        path: Option<&RelPath>,
+        repo: &Repo,
         ground: &Ground,
         user: &UserGit,
         files: &[Seen],
         fresh: &[usize],
-    ) -> Option<(std::path::PathBuf, Vec<Wanted>)> {
-        let dir = self.worktree.open_dir(path).ok()?;
-        let repo = Repo::find(&self.worktree, path, &dir)?;
-        let index = repo.index()?;
-        let inside =
-            ground.attributes.iter().filter(|it| path.is_none_or(|path| path.is_above(it)));
+    ) -> Option<(PathBuf, Vec<Wanted>)> {
+        let (index, lead) = (repo.index()?, repo.lead());
+        let inside = ground.attributes.iter().filter(|it| it.as_bytes().starts_with(lead));
         let conversions =
-            terms::read(&self.worktree, &repo, index, user, &inside.collect()).ok()??;
-        let mut claims = matches(index, files, fresh, repo.prefix());
-        claims.retain(|it| !conversions.touch(&files[it.at].0.as_bytes()[repo.prefix()..]));
+            terms::read(&self.worktree, repo, &index, user, &inside.collect()).ok()??;
+        let mut claims = matches(&index, files, fresh, lead.len());
+        claims.retain(|it| !conversions.touch(&files[it.at].0.as_bytes()[lead.len()..]));
         Some((repo.common_dir().ok()?.join("objects/pack"), claims))
     }
 }
 
 /// Where the files below a directory are: the first, and how many.
-fn below(files: &[Seen], path: Option<&RelPath>) -> (usize, usize) {
-    let Some(path) = path else {
-        return (0, files.len());
-    };
-    let folder = [path.as_bytes(), b"/"].concat();
-    let first = files.partition_point(|(path, _)| path.as_bytes() < &folder[..]);
-    let inside = files[first..].partition_point(|(path, _)| path.as_bytes().starts_with(&folder));
+fn below(files: &[Seen], lead: &[u8]) -> (usize, usize) {
+    let first = files.partition_point(|(path, _)| path.as_bytes() < lead);
+    let inside = files[first..].partition_point(|(path, _)| path.as_bytes().starts_with(lead));
     (first, inside)
 }
 

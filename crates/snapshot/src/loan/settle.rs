@@ -2,14 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use fail::fail_point;
 use gix::objs::Kind;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::cache::Cache;
 use crate::hash::{Look, look};
 use crate::object::{Commit, Leaf, ObjectError, Oid, PackFile, Packed, TreeEntry, build, entries};
 use crate::path::RelPath;
@@ -53,6 +52,8 @@ impl Shadow {
         {
             let _held = self.hold_objects();
             self.copy_needed(&mut settled)?;
+            // While captures run, what is known of the worktree may be in use: judged at the end.
+            settled.lost.clear();
         }
         fail_point!("snapshot::settling", |_| Err(io::Error::other("failpoint").into()));
         let running = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,12 +61,12 @@ impl Shadow {
         // What captures began to rely on meanwhile: little, if anything.
         self.copy_needed(&mut settled)?;
         settled.lost.sort_unstable();
-        settled.lost.dedup();
         let lent: Vec<PackFile> =
             self.repository.packs()?.into_iter().filter(PackFile::is_lent).collect();
         settled.returned = lent.len();
         self.repository.drop_packs(&lent)?;
-        self.forget_blobs(&settled.lost.iter().copied().collect())?;
+        // What no capture holds went with them, though it may be remembered.
+        self.forget_dropped(&self.repository.known())?;
         drop((taken, running));
         Ok(settled)
     }
@@ -205,7 +206,7 @@ impl Repairs<'_> {
     fn blob(&mut self, oid: &Oid) -> Option<Vec<u8>> {
         let shadow = self.shadow;
         let blobs = self.blobs.get_or_insert_with(|| {
-            let files = shadow.known_files();
+            let files = shadow.picture().leaves();
             files.into_iter().map(|(path, leaf)| (leaf.blob, path)).collect()
         });
         match look(&shadow.worktree, blobs.get(oid)?) {
@@ -216,38 +217,12 @@ impl Repairs<'_> {
 
     fn tree(&mut self, oid: &Oid) -> io::Result<Option<Vec<u8>>> {
         if self.trees.is_none() {
-            let files: Vec<(RelPath, Leaf)> = self.shadow.known_files();
+            let files: Vec<(RelPath, Leaf)> = self.shadow.picture().leaves();
             let mut made = Vec::new();
             build(&files, &mut |_| false, &mut made)?;
             let trees = made.iter().map(|packed| Ok((packed.oid, packed.data()?)));
             self.trees = Some(trees.collect::<io::Result<_>>()?);
         }
         Ok(self.trees.as_ref().and_then(|trees| trees.get(oid).cloned()))
-    }
-}
-
-impl Shadow {
-    /// What is remembered of the files of the worktree, sorted by path.
-    fn known_files(&self) -> Vec<(RelPath, Leaf)> {
-        let cache = self.memory().cache.clone();
-        let mut files: Vec<(RelPath, Leaf)> =
-            cache.files.iter().map(|(path, cached)| (path.clone(), cached.leaf)).collect();
-        files.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        files
-    }
-
-    /// Forgets files whose bytes turned out not to be in the store: they must be read again.
-    fn forget_blobs(&self, lost: &HashSet<Oid>) -> io::Result<()> {
-        if lost.is_empty() {
-            return Ok(());
-        }
-        let mut memory = self.memory();
-        let all = memory.cache.files.iter();
-        let stay = all.filter(|(_, cached)| !lost.contains(&cached.leaf.blob));
-        let files = stay.map(|(path, cached)| (path.clone(), *cached)).collect();
-        let cache = Arc::new(Cache { files });
-        cache.save(&self.folder.join("stat-cache"))?;
-        memory.cache = cache;
-        Ok(())
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn read(
     texts.extend(user.attributes.iter().map(|text| (text.clone(), Vec::new())));
     let mut unread = Vec::new();
     for path in files {
-        let folder = folder_of(&path.as_bytes()[repo.prefix()..]).to_vec();
+        let folder = folder_of(&path.as_bytes()[repo.lead().len()..]).to_vec();
         match read_attributes(worktree, path) {
             Ok(text) => texts.push((text, folder)),
             Err(_) => unread.push(folder),
@@ -45,7 +45,7 @@ pub(super) fn read(
     }
     // Git falls back to the index where the file itself is gone.
     for path in index.entries().iter().map(|entry| index.path(entry)) {
-        if path.ends_with(ATTRIBUTES) && !is_among(path, repo.prefix(), files) {
+        if path.ends_with(ATTRIBUTES) && !is_among(path, repo.lead().len(), files) {
             unread.push(folder_of(path).to_vec());
         }
     }

@@ -86,6 +86,22 @@ impl Index {
         next.is_some_and(|entry| self.path(entry).starts_with(&from)) || self.holds_above(&from)
     }
 
+    /// The paths that are in one of both only.
+    pub(crate) fn differing(&self, other: &Self) -> Vec<Vec<u8>> {
+        let mut here = self.entries.iter().map(|entry| self.path(entry)).peekable();
+        let mut there = other.entries.iter().map(|entry| other.path(entry)).peekable();
+        let mut found = Vec::new();
+        loop {
+            match (here.peek(), there.peek()) {
+                (Some(one), Some(two)) if one == two => drop((here.next(), there.next())),
+                (Some(one), two) if two.is_none_or(|two| one < two) => found.extend(here.next()),
+                (_, Some(_)) => found.extend(there.next()),
+                (_, None) => break,
+            }
+        }
+        found.into_iter().map(<[u8]>::to_vec).collect()
+    }
+
     /// Adds an entry of another index under a path.
     pub(super) fn push(&mut self, entry: &Entry, path: &[u8]) -> Result<()> {
         let start = u32::try_from(self.paths.len()).map_err(|_| Damaged("too large"))?;
@@ -280,6 +296,22 @@ mod tests {
             assert!(index.holds(b"a/cc") && !index.holds(b"a") && !index.holds(b"a/c"));
             assert!(index.holds_below(b"a") && !index.holds_below(b"a/b"));
         }
+    }
+
+    #[test]
+    fn what_changed_between_two_is_told() {
+        let of = |paths: &[&str]| {
+            let mut index = Index::default();
+            let (plain, _) =
+                parse(&super::tests::index(2, &[entry(b"x", 1, None)], b""), 20).unwrap();
+            paths.iter().for_each(|path| index.push(&plain.entries[0], path.as_bytes()).unwrap());
+            index
+        };
+        let (one, two) = (of(&["a", "a-b", "a/x", "b"]), of(&["a-b", "a/x", "a/y", "c"]));
+
+        assert_eq!(one.differing(&two), [&b"a"[..], b"a/y", b"b", b"c"]);
+        assert!(one.differing(&one).is_empty());
+        assert_eq!(of(&[]).differing(&of(&["a"])), [b"a"]);
     }
 
     #[test]

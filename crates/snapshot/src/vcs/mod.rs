@@ -14,5 +14,5 @@ mod user;
 pub(crate) use attributes::Conversions;
 pub(crate) use config::Config;
 pub(crate) use index::{Entry, Index};
-pub(crate) use repo::{Repo, Tracked};
+pub(crate) use repo::{Moved, Repo, Tracked};
 pub use user::{UserGit, find_excludes_file};
