@@ -3,7 +3,8 @@
 //! `vault DIR load SEED COUNT` edits `DIR/work`, captures, and prints `ack ID TREE` for each capture.
 //! `vault DIR swing SEED COUNT` restores the worktree to its first capture and back again, and prints
 //! `done` for each. `vault DIR churn SEED COUNT` captures for a group that stays and one that goes, and
-//! collects and merges in between; only captures that stay are acknowledged. `vault DIR time` prints how long captures of `DIR/work` take.
+//! collects and merges in between; only captures that stay are acknowledged. `vault DIR grow FOLDERS`
+//! makes a worktree of fifty files in each folder; `vault DIR time` prints how long captures of it take.
 
 use std::io::Write;
 use std::path::Path;
@@ -44,6 +45,7 @@ fn run() -> Fallible {
         ["swing", seed, count] => swing(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["churn", seed, count] => churn(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["time"] => time(&shadow, dir)?,
+        ["grow", folders] => grow(dir, folders.parse()?)?,
         _ => return Err("unknown command".into()),
     }
     scenario.teardown();
@@ -122,6 +124,20 @@ fn swing(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
     Ok(())
 }
 
+/// Makes folders of fifty files each.
+fn grow(dir: &Path, folders: usize) -> Fallible {
+    let mut rng = Rng::new(7);
+    for folder in 0..folders {
+        let at = dir.join(format!("work/d{folder}"));
+        fs_err::create_dir_all(&at)?;
+        for file in 0..50 {
+            let lines = rng.within(1..=60) as usize;
+            fs_err::write(at.join(format!("f{file}")), format!("{folder} {file}\n").repeat(lines))?;
+        }
+    }
+    Ok(())
+}
+
 #[expect(clippy::disallowed_methods, reason = "it measures")]
 fn time(shadow: &Shadow, dir: &Path) -> Fallible {
     let group = Group::new("time");
@@ -130,18 +146,38 @@ fn time(shadow: &Shadow, dir: &Path) -> Fallible {
         let captured = shadow.capture(&group, NOW)?;
         let took = started.elapsed().as_secs_f64() * 1000.0;
         say(&format!(
-            "{what}: {took:.1} ms, {} files, {} changed",
-            captured.files, captured.changed
+            "{what}: {took:.2} ms, {} files, {} changed, {:?}",
+            captured.files, captured.changed, captured.mode
         ))
     };
     timed("first")?;
-    for _ in 0..5 {
-        timed("unchanged")?;
+    for _ in 0..7 {
+        timed("unchanged, walked")?;
     }
-    for round in 0..5 {
-        fs_err::write(dir.join("work/one-changed"), format!("{round}"))?;
+    shadow.watch();
+    timed("journal starts")?;
+    for _ in 0..7 {
+        timed("unchanged, told")?;
+    }
+    for round in 0..7 {
+        fs_err::write(dir.join("work/d7/one-changed"), format!("{round}"))?;
         timed("one changed")?;
     }
+    for round in 0..3 {
+        for index in 0..10_000 {
+            let path = format!("work/d{}/f{}", index % 200, index / 200);
+            fs_err::write(dir.join(path), format!("{round} {index}\n").repeat(20))?;
+        }
+        timed("10,000 changed")?;
+    }
+    let started = std::time::Instant::now();
+    let audit = shadow.audit(NOW)?;
+    say(&format!(
+        "audit of {}: {:.1} ms, {} missed",
+        audit.files,
+        ms(started),
+        audit.missed.len()
+    ))?;
     for round in 0..5 {
         let path = "one-changed".parse()?;
         fs_err::write(dir.join("work/one-changed"), format!("named {round}"))?;
