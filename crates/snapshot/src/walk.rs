@@ -18,6 +18,9 @@ use crate::vcs::Repo;
 use crate::watch::{Names, Watch};
 use crate::worktree::{self, Dir, Stat, Worktree};
 
+/// How often a folder that is moved under our eyes is opened again.
+const TRIES: usize = 3;
+
 /// What a name turned out to be.
 #[derive(Clone, Debug)]
 pub(crate) enum Sight {
@@ -100,7 +103,8 @@ impl<'w> Walker<'w> {
     /// Walks the whole worktree.
     pub(crate) fn walk(self) -> io::Result<Found> {
         let root = self.worktree.open_dir(None)?;
-        self.watch.inspect(|watch| watch.add(&root, b""));
+        // One that is not at its path tells so by itself.
+        let _at_its_path = self.watch.is_none_or(|watch| watch.add(&root, b""));
         let names = root.names()?;
         rayon::scope(|scope| self.visit(scope, Vec::new(), Place::default(), &root, &names));
         Ok(self.found.into_inner().unwrap_or_else(PoisonError::into_inner))
@@ -110,8 +114,16 @@ impl<'w> Walker<'w> {
     ///
     /// A folder that cannot be reached any more is passed over: who told of its names told of it too.
     pub(crate) fn look_at(self, names: &Names) -> io::Result<Found> {
+        // Folders that are walked; what is below them is seen there, by the rules of now. A folder
+        // sorts before all that is in it.
+        let mut walked = BTreeSet::new();
         rayon::in_place_scope(|scope| {
-            names.iter().try_for_each(|(folder, names)| self.look_in(scope, folder, names))
+            names.iter().try_for_each(|(folder, names)| {
+                if is_in(&walked, folder) {
+                    return Ok(());
+                }
+                self.look_in(scope, folder, names, &mut walked)
+            })
         })?;
         Ok(self.found.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
@@ -121,6 +133,7 @@ impl<'w> Walker<'w> {
         scope: &Scope<'s>,
         folder: &[u8],
         names: &BTreeSet<Name>,
+        walked: &mut BTreeSet<Vec<u8>>,
     ) -> io::Result<()> {
         let Some(known) = self.picture.node(folder) else {
             return Ok(());
@@ -145,7 +158,9 @@ impl<'w> Walker<'w> {
             glances.push(Glance { folder: folder.to_vec(), name: name.clone(), sight });
             if let Some(hidden) = hidden {
                 let place = Place { hidden, ..known.place.clone() };
-                self.enter(scope, join(folder, name), place);
+                let below = join(folder, name);
+                walked.insert(below.clone());
+                self.enter(scope, below, place);
             }
         }
         self.found.lock().unwrap_or_else(PoisonError::into_inner).glances.extend(glances);
@@ -155,12 +170,7 @@ impl<'w> Walker<'w> {
     /// Enters a folder; `place` is what applies in the one above.
     fn enter<'s>(&'s self, scope: &Scope<'s>, folder: Vec<u8>, place: Place) {
         scope.spawn(move |scope| {
-            let opened = RelPath::new(&folder[..]).map_err(io::Error::other);
-            let opened = opened.and_then(|path| self.worktree.open_dir(Some(&path)));
-            let listed = opened.and_then(|dir| {
-                self.watch.inspect(|watch| watch.add(&dir, &folder));
-                Ok((dir.names()?, dir))
-            });
+            let listed = self.open(&folder).and_then(|dir| Ok((dir.names()?, dir)));
             match listed {
                 Ok((names, dir)) => self.visit(scope, folder, place, &dir, &names),
                 // It was there when its parent was listed; now it is not, which is no skip.
@@ -168,6 +178,18 @@ impl<'w> Walker<'w> {
                 Err(_) => self.note(&folder, Some(Sight::Skipped(Reason::Unreadable))),
             }
         });
+    }
+
+    /// Opens a folder and watches it. One that is moved meanwhile is looked for at its path again.
+    fn open(&self, folder: &[u8]) -> io::Result<Dir> {
+        let path = RelPath::new(folder).map_err(io::Error::other)?;
+        for _ in 0..TRIES {
+            let dir = self.worktree.open_dir(Some(&path))?;
+            if self.watch.is_none_or(|watch| watch.add(&dir, folder)) {
+                return Ok(dir);
+            }
+        }
+        Err(io::ErrorKind::NotFound.into())
     }
 
     /// Looks at every name of a folder; `above` is what applies in the folder that holds it.
@@ -266,4 +288,16 @@ fn is_unreachable(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let code = Errno::from_io_error(error);
     matches!(code, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS))
+}
+
+/// Tells whether a folder or one above it is among `folders`.
+fn is_in(folders: &BTreeSet<Vec<u8>>, folder: &[u8]) -> bool {
+    let mut at = Some(folder);
+    while let Some(folder) = at.filter(|_| !folders.is_empty()) {
+        if folders.contains(folder) {
+            return true;
+        }
+        at = split(folder).map(|(above, _)| above);
+    }
+    false
 }

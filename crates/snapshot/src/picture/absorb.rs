@@ -52,7 +52,7 @@ impl Picture {
         let mut dropped = Vec::new();
         glances.into_iter().for_each(|it| self.correct(it, &outcomes, &mut dropped));
         // Folders before what is in them.
-        listings.sort_unstable_by(|one, other| one.folder.cmp(&other.folder));
+        listings.sort_by(|one, other| one.folder.cmp(&other.folder));
         listings.into_iter().for_each(|it| self.replace(it, &outcomes, &mut dropped));
         notes.into_iter().for_each(|it| self.correct(it, &outcomes, &mut dropped));
         if whole {

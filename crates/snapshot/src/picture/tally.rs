@@ -24,7 +24,8 @@ pub(super) struct Tally {
     pub(super) usual: [u32; 2],
     /// The files that have others.
     pub(super) odd: BTreeMap<RelPath, u32>,
-    /// Paths that must be looked at again whatever the journal says: they could not be read.
+    /// Paths that must be looked at again whatever the journal says: nobody knows what they hold, or
+    /// by which other name they may change.
     pub(super) restless: BTreeSet<RelPath>,
     /// Files that have another name, through which they may change unseen.
     pub(super) linked: BTreeSet<RelPath>,
@@ -152,7 +153,7 @@ impl Tally {
             }
             Item::Skipped(reason) => {
                 self.stale = true;
-                if matches!(reason, Reason::Unreadable | Reason::Changing) {
+                if matches!(reason, Reason::Unreadable | Reason::Changing | Reason::TooLarge) {
                     self.restless.insert(path.clone());
                 }
                 self.skipped.insert(path, *reason);

@@ -19,7 +19,13 @@ struct Actor {
 
 impl Actor {
     fn new(seed: u64, site: &Site, sly: bool) -> Self {
-        Self { rng: Rng::new(seed), root: site.root(), outside: site.outside(""), sly }
+        Self {
+            rng: Rng::new(seed),
+            root: site.root(),
+            outside: site.outside(""),
+            sly,
+            log: Vec::new(),
+        }
     }
 
     fn folder(&mut self) -> PathBuf {
