@@ -10,12 +10,16 @@
 //! text of that size take before and after a repack. `vault DIR states COUNT` makes worktrees of every
 //! kind of file, durably, and prints `ack ID TREE` for the capture of each; `vault DIR step FIRST COUNT`
 //! restores them from the `FIRST` on, one after the other, and prints `done INDEX CONFLICTS` for each.
+//! `vault DIR grow FOLDERS` makes a worktree of fifty files in each folder; `vault DIR loan SEED COUNT`
+//! captures a committed checkout and ends the loan each time.
 
 use std::io::Write;
 use std::path::Path;
 
 use turnstone_core::time::Millis;
-use turnstone_snapshot::{CaptureError, Group, Room, RootPolicy, Selection, Shadow, Worktree};
+use turnstone_snapshot::{
+    CaptureError, Group, Room, RootPolicy, Selection, Shadow, UserGit, Worktree,
+};
 use turnstone_testkit::fixture::Rng;
 
 type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -43,8 +47,10 @@ fn run() -> Fallible {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let dir = Path::new(*words.first().ok_or("usage: vault DIR COMMAND …")?);
-    let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default())?;
-    let shadow = Shadow::open(&dir.join("store"), worktree, Selection::default())?;
+    if let ["loan", seed, count] = words[1..] {
+        return loan(dir, seed.parse()?, count.parse()?);
+    }
+    let shadow = open(dir)?;
     match words[1..] {
         ["load", seed, count] => load(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["swing", seed, count] => swing(&shadow, dir, seed.parse()?, count.parse()?)?,
@@ -55,10 +61,18 @@ fn run() -> Fallible {
         ["states", count] => states(&shadow, dir, count.parse()?)?,
         ["step", first, count] => step(&shadow, first.parse()?, count.parse()?)?,
         ["time"] => time(&shadow, dir)?,
+        ["grow", folders] => grow(dir, folders.parse()?)?,
         _ => return Err("unknown command".into()),
     }
     scenario.teardown();
     Ok(())
+}
+
+fn open(dir: &Path) -> Fallible<Shadow> {
+    let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default())?;
+    // No user, no settings: an index of the worktree's repository is believed.
+    let selection = Selection { user_git: Some(UserGit::default()), ..Selection::default() };
+    Ok(Shadow::open(&dir.join("store"), worktree, selection)?)
 }
 
 /// One line in one write, so that a reader never sees half of an acknowledgement.
@@ -88,6 +102,27 @@ fn load(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
         let group = Group::new(&format!("group {}", rng.below(3)));
         let capture = shadow.capture(&group, NOW)?.capture;
         say(&format!("ack {} {}", capture.id, capture.tree))?;
+    }
+    Ok(())
+}
+
+/// Borrows from the repository of the worktree again and again, and settles each time.
+fn loan(dir: &Path, seed: u64, count: usize) -> Fallible {
+    let mut rng = Rng::new(seed);
+    let group = Group::new("loan");
+    for _ in 0..count {
+        let shadow = open(dir)?;
+        for _ in 0..2 {
+            let captured = shadow.capture(&group, NOW)?;
+            let capture = captured.capture;
+            say(&format!("ack {} {}", capture.id, capture.tree))?;
+            say(&format!("reused {}", captured.reused))?;
+            edit(dir, &mut rng)?;
+        }
+        shadow.settle()?;
+        drop(shadow);
+        // Nothing is remembered of the worktree: the next capture borrows again.
+        fs_err::remove_file(dir.join("store/stat-cache"))?;
     }
     Ok(())
 }
@@ -281,6 +316,20 @@ fn step(shadow: &Shadow, first: usize, count: usize) -> Fallible {
     Ok(())
 }
 
+/// Makes folders of fifty files each.
+fn grow(dir: &Path, folders: usize) -> Fallible {
+    let mut rng = Rng::new(7);
+    for folder in 0..folders {
+        let at = dir.join(format!("work/d{folder}"));
+        fs_err::create_dir_all(&at)?;
+        for file in 0..50 {
+            let lines = rng.within(1..=60) as usize;
+            fs_err::write(at.join(format!("f{file}")), format!("{folder} {file}\n").repeat(lines))?;
+        }
+    }
+    Ok(())
+}
+
 #[expect(clippy::disallowed_methods, reason = "it measures")]
 fn time(shadow: &Shadow, dir: &Path) -> Fallible {
     let group = Group::new("time");
@@ -289,18 +338,38 @@ fn time(shadow: &Shadow, dir: &Path) -> Fallible {
         let captured = shadow.capture(&group, NOW)?;
         let took = started.elapsed().as_secs_f64() * 1000.0;
         say(&format!(
-            "{what}: {took:.1} ms, {} files, {} changed",
-            captured.files, captured.changed
+            "{what}: {took:.2} ms, {} files, {} changed, {} reused, {:?}",
+            captured.files, captured.changed, captured.reused, captured.mode
         ))
     };
     timed("first")?;
-    for _ in 0..5 {
-        timed("unchanged")?;
+    for _ in 0..7 {
+        timed("unchanged, walked")?;
     }
-    for round in 0..5 {
-        fs_err::write(dir.join("work/one-changed"), format!("{round}"))?;
+    shadow.watch();
+    timed("journal starts")?;
+    for _ in 0..7 {
+        timed("unchanged, told")?;
+    }
+    for round in 0..7 {
+        fs_err::write(dir.join("work/d7/one-changed"), format!("{round}"))?;
         timed("one changed")?;
     }
+    for round in 0..3 {
+        for index in 0..10_000 {
+            let path = format!("work/d{}/f{}", index % 200, index / 200);
+            fs_err::write(dir.join(path), format!("{round} {index}\n").repeat(20))?;
+        }
+        timed("10,000 changed")?;
+    }
+    let started = std::time::Instant::now();
+    let audit = shadow.audit(NOW)?;
+    say(&format!(
+        "audit of {}: {:.1} ms, {} missed",
+        audit.files,
+        ms(started),
+        audit.missed.len()
+    ))?;
     for round in 0..5 {
         let path = "one-changed".parse()?;
         fs_err::write(dir.join("work/one-changed"), format!("named {round}"))?;
@@ -308,6 +377,9 @@ fn time(shadow: &Shadow, dir: &Path) -> Fallible {
         shadow.capture_named(&group, &[path].into(), false, NOW)?;
         say(&format!("named: {:.2} ms", started.elapsed().as_secs_f64() * 1000.0))?;
     }
+    let started = std::time::Instant::now();
+    let settled = shadow.settle()?;
+    say(&format!("settled: {:.1} ms, {} copied", ms(started), settled.copied))?;
     revert(shadow, dir)
 }
 

@@ -4,6 +4,7 @@
 //! Knows no sessions, starts no program, follows no links, runs no filter, reads no configuration,
 //! no environment and no clock.
 
+mod audit;
 mod budget;
 mod cache;
 mod capture;
@@ -16,20 +17,26 @@ mod group;
 mod hash;
 mod ignore;
 mod image;
+mod journal;
+mod loan;
 mod object;
 mod path;
+mod picture;
 mod reach;
 mod registry;
 mod removal;
 mod restore;
+mod selection;
 mod shadow;
 mod upkeep;
 mod usage;
 mod vault;
 mod vcs;
 mod walk;
+mod watch;
 mod worktree;
 
+pub use audit::Audit;
 pub use budget::{Budget, Floor, Limit, OverBudget, Relief, Room};
 pub use capture::{Capture, CaptureError, Captured, Mode};
 pub use coverage::{Coverage, Permissions, Reason, Scope};
@@ -38,6 +45,8 @@ pub use expire::{ExpireError, Expired, Expiry};
 pub use gc::{Collection, GcReport, Kept, WhyKept};
 pub use group::Group;
 pub use image::Image;
+pub use journal::JournalStatus;
+pub use loan::Settled;
 pub use object::{Leaf, LeafMode, ObjectError, Oid, OidError};
 pub use path::{PathError, RelPath};
 pub use registry::{Link, ListedStore, Place, Registry, RegistryError, RootFacts, StoreId};
@@ -46,6 +55,7 @@ pub use restore::{
     Action, Conflict, Operation, OperationId, OperationIdError, Order, Plan, Report, RestoreError,
     State, Step, Why, Wish,
 };
+pub use selection::Selection;
 pub use shadow::{OpenError, Shadow};
 pub use upkeep::{Cadence, Merged};
 pub use usage::{DiskUse, GroupUse, PathUse, Usage};
@@ -53,5 +63,6 @@ pub use vault::{
     Damage, Failure, FailureKind, ListedCapture, ListedFile, Sweep, Swept, Vault, VaultError,
     VaultOptions, Verified,
 };
-pub use walk::Selection;
+pub use vcs::{UserGit, find_excludes_file};
+pub use watch::JournalState;
 pub use worktree::{RootError, RootPolicy, Worktree};

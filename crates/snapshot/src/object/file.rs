@@ -8,7 +8,7 @@ use gix::objs::Kind;
 use gix::odb::pack::data::entry::Header;
 
 use super::Oid;
-use super::pack::{Shape, TEMP_PREFIX, hidden_index};
+use super::pack::{LENT_PREFIX, Shape, TEMP_PREFIX, hidden_index};
 
 /// Bytes a head has at most: a size, and the name or the distance of a base.
 const LONGEST_HEAD: usize = 32;
@@ -73,10 +73,10 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<PackFile>> {
     Ok(found)
 }
 
-/// A pack whose name begins with `lent-`, or that has a file `.loan` beside it, is not ours.
+/// A pack whose name says that it is lent, or that has a file `.loan` beside it, is not ours.
 fn owner_of(folder: &Path, stem: &str) -> io::Result<Owner> {
     let has = |ending: &str| folder.join(format!("{stem}.{ending}")).try_exists();
-    if stem.starts_with("lent-") || has("loan")? {
+    if stem.starts_with(LENT_PREFIX) || has("loan")? {
         return Ok(Owner::Lender);
     }
     let ours = stem.starts_with("pack-") && !has("keep")? && !has("promisor")?;
@@ -84,6 +84,11 @@ fn owner_of(folder: &Path, stem: &str) -> io::Result<Owner> {
 }
 
 impl PackFile {
+    /// Tells whether it is on loan.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.owner == Owner::Lender
+    }
+
     /// Its objects, in the order of their places.
     pub(crate) fn entries(&self) -> io::Result<Vec<Entry>> {
         let path = self.folder.join(format!("{}.idx", self.stem));

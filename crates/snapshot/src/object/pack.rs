@@ -24,6 +24,8 @@ const ASKED: u64 = 32 << 20;
 ///
 /// Not `tmp_`: what is called so is removed by `git gc --prune=now`, whoever is writing it.
 pub(super) const TEMP_PREFIX: &str = "turnstone_tmp_";
+/// How packs of somebody else are called that are here for a while (R10).
+pub(crate) const LENT_PREFIX: &str = "pack-lent-";
 /// How the index of a pack is called while nobody is to look at the pack.
 ///
 /// Not `.idx`: an index without its pack is removed by `git gc`.
@@ -60,6 +62,19 @@ impl Packed {
         deflate.flush()?;
         let bytes = deflate.into_inner();
         Ok(Self { oid, crc: crc32fast::hash(&bytes), bytes })
+    }
+
+    /// The bytes of the object, as they were before.
+    pub(crate) fn data(&self) -> io::Result<Vec<u8>> {
+        let header = self.bytes.iter().position(|byte| byte & 0x80 == 0).map_or(0, |at| at + 1);
+        let (header, body) = self.bytes.split_at(header);
+        let more = header.iter().skip(1).rev();
+        let high = more.fold(0_usize, |size, byte| size << 7 | usize::from(byte & 0x7f));
+        let low = header.first().map_or(0, |byte| usize::from(byte & 0x0f));
+        let mut data = vec![0; high << 4 | low];
+        let done = gix::zlib::Inflate::default().once(body, &mut data);
+        done.map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(data)
     }
 }
 
