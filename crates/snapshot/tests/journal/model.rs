@@ -19,13 +19,7 @@ struct Actor {
 
 impl Actor {
     fn new(seed: u64, site: &Site, sly: bool) -> Self {
-        Self {
-            rng: Rng::new(seed),
-            root: site.root(),
-            outside: site.outside(""),
-            sly,
-            log: Vec::new(),
-        }
+        Self { rng: Rng::new(seed), root: site.root(), outside: site.outside(""), sly }
     }
 
     fn folder(&mut self) -> PathBuf {
