@@ -132,7 +132,7 @@ impl Actor {
 }
 
 fn play(seed: u64, sly: bool, captures: usize) {
-    let mut site = Site::new();
+    let mut site = site(seed);
     let mut actor = Actor::new(seed, &site, sly);
     for round in 0..captures {
         let what = format!("seed {seed}, round {round}");
@@ -157,25 +157,30 @@ fn play(seed: u64, sly: bool, captures: usize) {
     }
 }
 
+/// Some on the disk, most in memory.
+fn site(seed: u64) -> Site {
+    if seed % 5 == 0 { Site::new() } else { Site::in_memory() }
+}
+
 #[test]
 fn captures_by_the_journal_equal_walks_after_random_operations_row_1() {
-    (1..=3).for_each(|seed| play(seed, false, 130));
+    (1..=5).for_each(|seed| play(seed, false, 100));
 }
 
 #[test]
 fn captures_by_the_journal_equal_walks_after_random_operations_row_2() {
-    (11..=13).for_each(|seed| play(seed, false, 130));
+    (11..=15).for_each(|seed| play(seed, false, 100));
 }
 
 #[test]
 fn with_sly_writers_the_capture_is_right_or_the_journal_distrusted_r8() {
-    (21..=23).for_each(|seed| play(seed, true, 130));
+    (21..=25).for_each(|seed| play(seed, true, 100));
 }
 
 #[test]
 fn captures_beside_busy_writers_end_in_the_right_tree() {
-    for seed in 31..=36 {
-        let site = Site::new();
+    for seed in 31..=40 {
+        let site = site(seed);
         std::thread::scope(|scope| {
             let writers: Vec<_> = (0..2)
                 .map(|index| {
