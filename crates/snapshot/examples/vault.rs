@@ -11,7 +11,8 @@
 //! kind of file, durably, and prints `ack ID TREE` for the capture of each; `vault DIR step FIRST COUNT`
 //! restores them from the `FIRST` on, one after the other, and prints `done INDEX CONFLICTS` for each.
 //! `vault DIR grow FOLDERS` makes a worktree of fifty files in each folder; `vault DIR loan SEED COUNT`
-//! captures a committed checkout and ends the loan each time.
+//! captures a committed checkout and ends the loan each time; `vault DIR walk` prints how long walks
+//! take that find nothing changed.
 
 use std::io::Write;
 use std::path::Path;
@@ -61,6 +62,7 @@ fn run() -> Fallible {
         ["states", count] => states(&shadow, dir, count.parse()?)?,
         ["step", first, count] => step(&shadow, first.parse()?, count.parse()?)?,
         ["time"] => time(&shadow, dir)?,
+        ["walk"] => walk(&shadow)?,
         ["grow", folders] => grow(dir, folders.parse()?)?,
         _ => return Err("unknown command".into()),
     }
@@ -97,6 +99,10 @@ fn edit(dir: &Path, rng: &mut Rng) -> Fallible {
 
 fn load(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
     let mut rng = Rng::new(seed);
+    // Every other run captures by the journal.
+    if seed % 2 == 0 {
+        shadow.watch();
+    }
     for _ in 0..count {
         edit(dir, &mut rng)?;
         let group = Group::new(&format!("group {}", rng.below(3)));
@@ -312,6 +318,18 @@ fn step(shadow: &Shadow, first: usize, count: usize) -> Fallible {
         let plan = shadow.plan_restore(&target, &now, None, false)?;
         let report = shadow.apply(&plan, &Group::new("guard"), NOW)?;
         say(&format!("done {} {}", index % ids.len(), report.conflicts.len()))?;
+    }
+    Ok(())
+}
+
+/// Prints how long walks take when nothing changed.
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn walk(shadow: &Shadow) -> Fallible {
+    shadow.capture(&Group::new("time"), NOW)?;
+    for _ in 0..7 {
+        let started = std::time::Instant::now();
+        shadow.capture(&Group::new("time"), NOW)?;
+        say(&format!("unchanged, walked: {:.1} ms", ms(started)))?;
     }
     Ok(())
 }
