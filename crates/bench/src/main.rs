@@ -1,12 +1,14 @@
 //! Ours against the limit and against OpenCode's settings, measured in one run (R36).
 //!
-//! `ledger` measures acknowledged writes and reads, `growth` the bytes one turn adds.
+//! `ledger` measures acknowledged writes and reads, `growth` the bytes one turn adds, `snapshot`
+//! captures, diffs and restores.
 
 mod data;
 mod growth;
 mod limit;
 mod opencode;
 mod read;
+mod snapshot;
 mod table;
 mod write;
 
@@ -21,8 +23,11 @@ fn main() -> ExitCode {
     let done = match what {
         Some("ledger") => ledger(quick),
         Some("growth") => growth::run(),
+        Some("snapshot") => snapshot::run(&words[1..]),
+        Some("snapshot-memory") => snapshot::measure_memory(&words[1..]),
         _ => {
             eprintln!("usage: turnstone-bench ledger [--quick] | growth");
+            eprintln!("       turnstone-bench snapshot [--quick] [--files N] [--limit SECONDS]");
             return ExitCode::from(2);
         }
     };
