@@ -176,7 +176,11 @@ impl Shadow {
     }
 
     /// Looks at paths that are captured whatever the rules say; returns those that are not there.
-    fn add_forced(&self, paths: &BTreeSet<RelPath>, found: &mut Found) -> BTreeSet<RelPath> {
+    pub(crate) fn add_forced(
+        &self,
+        paths: &BTreeSet<RelPath>,
+        found: &mut Found,
+    ) -> BTreeSet<RelPath> {
         let mut absent = BTreeSet::new();
         let known: BTreeSet<&RelPath> = match paths.is_empty() {
             true => BTreeSet::new(),
@@ -249,7 +253,7 @@ impl Shadow {
 
 /// Parts the files the cache vouches for from those that must be read.
 #[expect(clippy::type_complexity, reason = "two lists of pairs, taken apart at once")]
-fn sort_out(
+pub(crate) fn sort_out(
     found: Vec<(RelPath, Stat)>,
     cache: &Cache,
 ) -> (Vec<(RelPath, Cached)>, Vec<(RelPath, Stat)>) {

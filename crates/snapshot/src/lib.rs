@@ -24,7 +24,7 @@ mod worktree;
 
 pub use capture::{Capture, CaptureError, Captured, Mode};
 pub use coverage::{Coverage, Permissions, Reason, Scope};
-pub use diff::{Diff, DiffOptions, FileDiff, Patch, Status};
+pub use diff::{Diff, DiffError, DiffOptions, FileDiff, Patch, Rename, Status};
 pub use gc::{GcReport, Usage};
 pub use group::Group;
 pub use image::Image;

@@ -5,7 +5,8 @@
 mod support;
 
 use support::{Case, path};
-use turnstone_snapshot::{Diff, DiffOptions, Patch, Status};
+use turnstone_snapshot::{Capture, Diff, DiffOptions, Patch, Reason, Status};
+use turnstone_testkit::fixture::Rng;
 
 fn diff(case: &Case, edit: impl FnOnce()) -> Diff {
     let before = case.capture().capture;
@@ -14,7 +15,10 @@ fn diff(case: &Case, edit: impl FnOnce()) -> Diff {
     case.shadow.diff(&before, &after, &DiffOptions::default()).expect("both captures are readable")
 }
 
-fn rows(diff: &Diff) -> Vec<(String, Status, usize, usize)> {
+/// Path, status, lines added and deleted.
+type Row = (String, Status, usize, usize);
+
+fn rows(diff: &Diff) -> Vec<Row> {
     let row = |file: &turnstone_snapshot::FileDiff| {
         (file.path.to_string(), file.status, file.additions, file.deletions)
     };
@@ -141,4 +145,315 @@ fn an_unknown_tree_is_an_error_and_not_an_empty_difference_w1() {
 
     assert!(case.shadow.diff(&bad, &good, &DiffOptions::default()).is_err());
     assert!(case.shadow.image(&bad, &path("a")).is_err());
+}
+
+fn on_disk(case: &Case, capture: &Capture, options: &DiffOptions) -> Diff {
+    case.shadow.diff_worktree(capture, options).expect("the worktree is readable")
+}
+
+/// Everything a difference says, for comparison.
+fn all(diff: &Diff) -> (Vec<Row>, Vec<Patch>, String) {
+    let patches = diff.files.iter().map(|file| file.patch.clone()).collect();
+    (rows(diff), patches, format!("{:?}", diff.not_covered))
+}
+
+#[test]
+fn the_worktree_differs_as_a_capture_of_it_would_and_nothing_is_stored() {
+    for seed in 0..25 {
+        let mut rng = Rng::new(seed);
+        let case = Case::in_git();
+        case.write(".gitignore", "*.log\n");
+        for _ in 0..rng.within(3..=20) {
+            change(&case, &mut rng);
+        }
+        let before = case.capture().capture;
+        for _ in 0..rng.within(0..=12) {
+            change(&case, &mut rng);
+        }
+        let stored = files_below(&case.dir.path().join("store"));
+        let scope = (rng.below(2) == 0).then(|| path(&format!("n{}", rng.below(3))));
+        let options = DiffOptions { scope, ..DiffOptions::default() };
+
+        let disk = on_disk(&case, &before, &options);
+
+        assert_eq!(files_below(&case.dir.path().join("store")), stored, "seed {seed}");
+        let after = case.capture().capture;
+        let captured = case.shadow.diff(&before, &after, &options).unwrap();
+        assert_eq!(all(&disk), all(&captured), "seed {seed} {options:?}");
+    }
+}
+
+/// Names, sizes and times of all files below.
+fn files_below(folder: &std::path::Path) -> Vec<(String, u64, std::time::SystemTime)> {
+    let mut found = Vec::new();
+    for entry in fs_err::read_dir(folder).expect("listed") {
+        let entry = entry.expect("entry");
+        let meta = entry.metadata().expect("there");
+        match meta.is_dir() {
+            true => found.extend(files_below(&entry.path())),
+            false => found.push((
+                entry.path().display().to_string(),
+                meta.len(),
+                meta.modified().expect("a time"),
+            )),
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Writes, links, moves or removes a file somewhere; kinds change places.
+fn change(case: &Case, rng: &mut Rng) {
+    let parts: Vec<String> = (0..rng.within(1..=3)).map(|_| format!("n{}", rng.below(3))).collect();
+    let mut name = parts.join("/");
+    if rng.below(6) == 0 {
+        name.push_str(".log");
+    }
+    let at = case.at(&name);
+    for above in at.ancestors().skip(1).take(parts.len() - 1) {
+        if fs_err::symlink_metadata(above).is_ok_and(|meta| !meta.is_dir()) {
+            fs_err::remove_file(above).expect("removed");
+        }
+    }
+    if fs_err::symlink_metadata(&at).is_ok_and(|meta| meta.is_dir()) {
+        fs_err::remove_dir_all(&at).expect("removed");
+    }
+    fs_err::remove_file(&at).ok();
+    fs_err::create_dir_all(at.parent().expect("a parent")).expect("made");
+    match rng.below(5) {
+        0 => {}
+        1 => case.link(&name, "somewhere"),
+        2 => case.write(&name, [0, rng.below(9) as u8]),
+        _ => case.write(&name, text(rng, 30, 8)),
+    }
+}
+
+fn text(rng: &mut Rng, lines: u64, words: u64) -> String {
+    let end = if rng.below(4) == 0 { "" } else { "\n" };
+    let lines: Vec<String> =
+        (0..rng.within(0..=lines)).map(|_| format!("word {}", rng.below(words))).collect();
+    if lines.is_empty() { String::new() } else { lines.join("\n") + end }
+}
+
+/// W13: one engine; a path that one side does not cover is never shown as added or deleted (R1).
+#[test]
+fn a_side_the_worktree_does_not_cover_is_neither_added_nor_deleted_r1() {
+    let case = Case::in_git();
+    case.write("leaves", "was captured\n");
+    case.write("comes", "was ignored\n");
+    case.write(".gitignore", "comes\n");
+    case.write("locked/file", "l\n");
+    case.write("stays", "s\n");
+    let before = case.capture().capture;
+    case.write(".gitignore", "leaves\n");
+    case.chmod("locked", 0o000);
+    let readable = fs_err::read_dir(case.at("locked")).is_ok();
+
+    let diff = on_disk(&case, &before, &DiffOptions::default());
+
+    case.chmod("locked", 0o755);
+    let names: Vec<_> = diff.files.iter().map(|file| file.path.to_string()).collect();
+    assert_eq!(names, [".gitignore"]);
+    let mut uncovered = vec![(path("comes"), Reason::Ignored), (path("leaves"), Reason::Ignored)];
+    if !readable {
+        uncovered.push((path("locked/file"), Reason::Unreadable));
+    }
+    assert_eq!(diff.not_covered, uncovered);
+}
+
+#[test]
+fn of_a_capture_of_named_paths_only_these_are_compared_with_the_worktree() {
+    let case = Case::new();
+    case.write("named", "1\n");
+    case.write("other", "1\n");
+    let before = case.capture_named(&["named", "made", "still-absent"]).capture;
+    case.write("named", "2\n");
+    case.write("other", "2\n");
+    case.write("made", "m\n");
+
+    let diff = on_disk(&case, &before, &DiffOptions::default());
+
+    assert_eq!(
+        rows(&diff),
+        [("made".to_owned(), Status::Added, 1, 0), ("named".to_owned(), Status::Modified, 1, 1)]
+    );
+    assert!(diff.not_covered.is_empty());
+}
+
+#[test]
+fn lines_are_counted_as_git_counts_them() {
+    let case = Case::new();
+    let mut rng = Rng::new(7);
+    let name = |index: usize| format!("f{index:03}");
+    for index in 0..300 {
+        let words = [3, 10, 1000][index % 3];
+        case.write(&name(index), text(&mut rng, 60, words));
+    }
+    let before = case.capture().capture;
+    for index in 0..300 {
+        let old = case.read(&name(index));
+        let words = [3, 10, 1000][index % 3];
+        let mut lines: Vec<String> = old.split_inclusive('\n').map(str::to_owned).collect();
+        for _ in 0..rng.within(0..=8) {
+            let at = rng.below(lines.len() as u64 + 1) as usize;
+            match rng.below(3) {
+                0 => lines.insert(at, format!("word {}\n", rng.below(words))),
+                1 if at < lines.len() => drop(lines.remove(at)),
+                _ if at < lines.len() => lines[at] = format!("word {}\r\n", rng.below(words)),
+                _ => {}
+            }
+        }
+        case.write(&name(index), lines.concat());
+    }
+
+    let disk = on_disk(&case, &before, &DiffOptions::default());
+
+    let after = case.capture().capture;
+    let trees = [before.tree.to_string(), after.tree.to_string()];
+    let git = case.git(&["diff", "--no-renames", "--numstat", &trees[0], &trees[1]]);
+    let ours: Vec<String> = disk
+        .files
+        .iter()
+        .map(|file| format!("{}\t{}\t{}", file.additions, file.deletions, file.path))
+        .collect();
+    let git: Vec<&str> = git.lines().collect();
+    let wrong: Vec<_> = ours.iter().zip(&git).filter(|(ours, git)| ours != *git).collect();
+    assert_eq!(ours.len(), git.len());
+    assert!(wrong.is_empty(), "{} of {}: {:?}", wrong.len(), git.len(), wrong);
+}
+
+#[test]
+fn patches_of_any_names_and_kinds_apply_with_git_apply_w4() {
+    for seed in 0..16 {
+        let mut rng = Rng::new(seed);
+        let case = Case::new();
+        let names: [&[u8]; 12] = [
+            b"tab\there",
+            b"new\nline",
+            b"quote\"s",
+            b"back\\slash",
+            b"\xff\xfe/\x80",
+            b" lead",
+            b"trail ",
+            b"-dash",
+            b":colon",
+            "文件/ж".as_bytes(),
+            b"bell\x07\x7f",
+            b"a\rb",
+        ];
+        let put = |rng: &mut Rng, name: &[u8]| {
+            use std::os::unix::ffi::OsStrExt;
+            let at = case.root().join(std::ffi::OsStr::from_bytes(name));
+            fs_err::remove_file(&at).ok();
+            match rng.below(6) {
+                0 => {}
+                1 => {
+                    fs_err::create_dir_all(at.parent().expect("a parent")).expect("made");
+                    std::os::unix::fs::symlink(format!("to {}", rng.below(3)), at).expect("linked");
+                }
+                kind => {
+                    case.write_bytes(
+                        name,
+                        text(rng, 12, 5).replace('\n', ["\n", "\r\n"][seed as usize % 2]),
+                    );
+                    if kind == 2 {
+                        use std::os::unix::fs::PermissionsExt;
+                        fs_err::set_permissions(at, PermissionsExt::from_mode(0o755)).expect("set");
+                    }
+                }
+            }
+        };
+        names.iter().for_each(|name| put(&mut rng, name));
+        let before = case.capture().capture;
+        names.iter().for_each(|name| put(&mut rng, name));
+        let options = DiffOptions { context: rng.below(4) as usize, ..DiffOptions::default() };
+
+        let diff = on_disk(&case, &before, &options);
+
+        let after = case.capture().capture;
+        if diff.patch().is_empty() {
+            assert_eq!(before.tree, after.tree);
+            continue;
+        }
+        let file = case.dir.path().join("patch");
+        fs_err::write(&file, diff.patch()).unwrap();
+        let text = file.to_str().unwrap();
+        case.git(&["read-tree", &before.tree.to_string()]);
+        case.git(&["apply", "--cached", "--unidiff-zero", text]);
+        assert_eq!(case.git(&["write-tree"]), after.tree.to_string(), "seed {seed}");
+    }
+}
+
+/// W19: no input makes a difference slow or large; what is left out is marked.
+#[test]
+fn hostile_texts_are_bounded_in_time_and_all_patches_together_in_size_w19() {
+    let case = Case::new();
+    let mut rng = Rng::new(1);
+    let mut noise =
+        |lines: u64| -> String { (0..lines).map(|_| format!("{}\n", rng.below(2))).collect() };
+    case.write("hostile", noise(150_000));
+    case.write("few", noise(2000));
+    let long: String = (0..120_000).map(|n| format!("{n}\n")).collect();
+    case.write("long", format!("{long}old"));
+    let before = case.capture().capture;
+    case.write("hostile", noise(150_000));
+    case.write("few", noise(2000));
+    case.write("long", format!("{long}new"));
+
+    let diff = on_disk(&case, &before, &DiffOptions::default());
+
+    let is_cut = |diff: &Diff| -> Vec<bool> {
+        diff.files.iter().map(|file| file.patch == Patch::TooLarge).collect()
+    };
+    assert_eq!(is_cut(&diff), [false, true, false], "few, hostile, long");
+    assert_eq!(rows(&diff)[2], ("long".to_owned(), Status::Modified, 1, 1));
+    let options = DiffOptions { max_total_bytes: 1000, ..DiffOptions::default() };
+    let diff = on_disk(&case, &before, &options);
+    assert_eq!(is_cut(&diff), [true, true, false]);
+    assert!(diff.files[0].additions > 0 && diff.patch().len() <= 1000);
+    let options = DiffOptions { max_lines: 100, ..DiffOptions::default() };
+    assert_eq!(is_cut(&on_disk(&case, &before, &options)), [true, true, false]);
+    let options = DiffOptions { max_file_bytes: 1000, ..DiffOptions::default() };
+    assert_eq!(is_cut(&on_disk(&case, &before, &options)), [true, true, true]);
+}
+
+/// W3: renames are words for people; what happened to each file stays in the list.
+#[test]
+fn renames_are_found_for_display_and_every_file_stays_listed_w3() {
+    let case = Case::new();
+    let body = |mark: &str| -> String { (0..40).map(|n| format!("{mark} {n}\n")).collect() };
+    case.write("exact", body("exact"));
+    case.write("edited", body("edited"));
+    case.write("unlike", body("unlike"));
+    let before = case.capture().capture;
+    fs_err::create_dir(case.at("moved")).unwrap();
+    fs_err::rename(case.at("exact"), case.at("moved/exact")).unwrap();
+    case.remove("edited");
+    case.write("moved/edited", body("edited").replace("edited 7\n", "seven\n"));
+    case.remove("unlike");
+    case.write("new", "nothing in common\n");
+    let options = DiffOptions { renames: true, ..DiffOptions::default() };
+
+    let diff = on_disk(&case, &before, &options);
+
+    let found: Vec<_> = diff
+        .renames
+        .iter()
+        .map(|it| (it.from.to_string(), it.to.to_string(), it.similarity == 100))
+        .collect();
+    let pair = |from: &str, to: &str, exact| (from.to_owned(), to.to_owned(), exact);
+    assert_eq!(found, [pair("edited", "moved/edited", false), pair("exact", "moved/exact", true)]);
+    assert_eq!(diff.files.len(), 6);
+    assert!(!diff.renames_cut);
+    assert!(on_disk(&case, &before, &DiffOptions::default()).renames.is_empty());
+}
+
+#[test]
+fn an_unknown_tree_is_no_empty_difference_with_the_worktree_w1() {
+    let case = Case::new();
+    case.write("a", "1");
+    let mut lost = case.capture().capture;
+    lost.tree = "0123456789012345678901234567890123456789".parse().unwrap();
+
+    assert!(case.shadow.diff_worktree(&lost, &DiffOptions::default()).is_err());
 }

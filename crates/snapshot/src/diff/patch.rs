@@ -1,8 +1,9 @@
 //! One file's change as a unified patch.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
-use gix::diff::blob::{Algorithm, InternedInput, diff_with_slider_heuristics, sources};
+use gix::diff::blob::{Algorithm, InternedInput, Token, diff_with_slider_heuristics, sources};
 
 use super::DiffOptions;
 use super::quote::quote;
@@ -19,7 +20,7 @@ pub enum Patch {
     Text(Vec<u8>),
     /// One of the sides is no text.
     Binary,
-    /// The files, or the patch, have more bytes than was asked for.
+    /// The files, or the patch, are larger than was asked for.
     TooLarge,
 }
 
@@ -37,6 +38,10 @@ pub(super) fn make(
         return (Patch::Binary, 0, 0);
     }
     if old.len().max(new.len()) > options.max_file_bytes {
+        return (Patch::TooLarge, 0, 0);
+    }
+    let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
+    if lines(old) + lines(new) > options.max_lines && contested(old, new) > options.max_lines {
         return (Patch::TooLarge, 0, 0);
     }
     let is_link = |side: Side<'_>| side.is_some_and(|(leaf, _)| leaf.mode == LeafMode::Link);
@@ -61,6 +66,23 @@ fn bytes<'a>(side: Side<'a>) -> &'a [u8] {
 /// Tells whether bytes are no text.
 fn is_binary(bytes: &[u8]) -> bool {
     bytes.iter().take(SNIFFED).any(|byte| *byte == 0)
+}
+
+/// How many lines are neither at an equal end of both sides nor on one side only: where there are
+/// many of them, finding the fewest changes takes long.
+fn contested(old: &[u8], new: &[u8]) -> usize {
+    let input = InternedInput::new(sources::byte_lines(old), sources::byte_lines(new));
+    let equal = |(one, other): &(&Token, &Token)| one == other;
+    let lead = input.before.iter().zip(&input.after).take_while(equal).count();
+    let (before, after) = (&input.before[lead..], &input.after[lead..]);
+    let trail = before.iter().rev().zip(after.iter().rev()).take_while(equal).count();
+    let (before, after) = (&before[..before.len() - trail], &after[..after.len() - trail]);
+    let here = |tokens: &[Token]| tokens.iter().copied().collect::<HashSet<Token>>();
+    let (olds, news) = (here(before), here(after));
+    let shared = |tokens: &[Token], others: &HashSet<Token>| {
+        tokens.iter().filter(|token| others.contains(token)).count()
+    };
+    shared(before, &news) + shared(after, &olds)
 }
 
 /// Writes header and hunks of one file.
@@ -122,10 +144,11 @@ fn file_line(out: &mut Vec<u8>, sign: &str, name: Option<&Vec<u8>>) {
 /// Writes the hunks; returns how many lines were added and deleted.
 fn hunks(out: &mut Vec<u8>, old: &[u8], new: &[u8], context: usize) -> (usize, usize) {
     let input = InternedInput::new(sources::byte_lines(old), sources::byte_lines(new));
-    let diff = diff_with_slider_heuristics(Algorithm::Histogram, &input);
+    // Git's own default, so that git counts the same lines.
+    let diff = diff_with_slider_heuristics(Algorithm::Myers, &input);
     let changes: Vec<(Range<usize>, Range<usize>)> =
         diff.hunks().map(|hunk| (wide(hunk.before), wide(hunk.after))).collect();
-    let line = |tokens: &[gix::diff::blob::Token], index: usize| input.interner[tokens[index]];
+    let line = |tokens: &[Token], index: usize| input.interner[tokens[index]];
     let mut rest = &changes[..];
     while !rest.is_empty() {
         let near =

@@ -16,4 +16,4 @@ pub(crate) use pack::{PackFile, Packed, Writer};
 pub use repository::ObjectError;
 pub(crate) use repository::Repository;
 pub use tree::{Leaf, LeafMode};
-pub(crate) use tree::{TreeEntry, build, entries};
+pub(crate) use tree::{TreeEntry, build, entries, name_tree};

@@ -59,6 +59,11 @@ pub(crate) fn build(
     build_below(files, 0, is_known, made)
 }
 
+/// Names the tree of sorted `files` that share their first `prefix` bytes; nothing is kept.
+pub(crate) fn name_tree(files: &[(RelPath, Leaf)], prefix: usize) -> io::Result<Oid> {
+    build_below(files, prefix, &mut |_| true, &mut Vec::new())
+}
+
 fn build_below(
     files: &[(RelPath, Leaf)],
     prefix: usize,

@@ -7,7 +7,7 @@ use gix::objs::Kind;
 use rayon::prelude::*;
 use turnstone_core::time::Millis;
 
-use super::group::Operation;
+use super::group::{Left, Operation};
 use super::plan::{Plan, RestoreError, State, Step, leaf_of};
 use super::report::{Conflict, Report, Why};
 use super::stored::Stored;
@@ -16,7 +16,7 @@ use crate::coverage::Reason;
 use crate::group::Group;
 use crate::hash::{Look, look};
 use crate::image::Image;
-use crate::path::RelPath;
+use crate::path::{RelPath, temp_name};
 use crate::shadow::Shadow;
 use crate::worktree::{Name, sync_file_system};
 
@@ -35,7 +35,7 @@ impl Shadow {
     ///
     /// # Errors
     ///
-    /// See [`RestoreError`]; no file has changed.
+    /// See [`RestoreError`]; no file has changed, except under [`RestoreError::Unfinished`].
     pub fn apply(&self, plan: &Plan, group: &Group, now: Millis) -> Result<Report, RestoreError> {
         if plan.steps.is_empty() {
             return Ok(self.unwritten(plan));
@@ -46,7 +46,8 @@ impl Shadow {
         let targets =
             plan.steps.iter().filter_map(|step| Some((step.path.clone(), leaf_of(step.target)?)));
         self.pin(&targets.collect::<Vec<_>>(), &plan.merges, group, now)?;
-        let stored = Stored { id: Stored::mint()?, guard: guard.id, plan: plan.clone() };
+        let (id, plan) = (Stored::mint()?, plan.clone());
+        let stored = Stored { id, guard: guard.id, plan, left: None };
         stored.save(&self.folder)?;
         fail_point!("snapshot::plan_stored", |_| Err(std::io::Error::other("failpoint").into()));
         self.run(&stored, &guard)
@@ -58,8 +59,38 @@ impl Shadow {
     ///
     /// See [`RestoreError`].
     pub fn resume(&self) -> Result<Vec<Report>, RestoreError> {
-        let finish = |stored: &Stored| self.run(stored, &self.get_capture(&stored.guard)?);
-        Stored::list(&self.folder)?.iter().map(finish).collect()
+        let mut reports = Vec::new();
+        for mut stored in Stored::list(&self.folder)? {
+            match stored.left.take() {
+                None => reports.push(self.run(&stored, &self.get_capture(&stored.guard)?)?),
+                Some(left) => self.close(&stored, self.sweep_left(&stored, left))?,
+            }
+        }
+        Ok(reports)
+    }
+
+    /// Clears the temporary names a finished operation had to leave; returns those it still must.
+    fn sweep_left(&self, stored: &Stored, left: Left) -> Left {
+        let mut rest = left;
+        for (root, steps) in groups(&stored.plan.steps) {
+            for (index, step) in steps {
+                if let Some(back) = rest.get(&index).copied()
+                    && self.sweep(&root, &temp_name(&stored.id, index), step, back)
+                {
+                    rest.remove(&index);
+                }
+            }
+        }
+        rest
+    }
+
+    /// Ends an operation: its plan is forgotten, or only what is left to be cleared is kept.
+    fn close(&self, stored: &Stored, left: Left) -> std::io::Result<()> {
+        if left.is_empty() {
+            return stored.remove(&self.folder);
+        }
+        let (id, guard, plan) = (stored.id.clone(), stored.guard, stored.plan.clone());
+        Stored { id, guard, plan, left: Some(left) }.save(&self.folder)
     }
 
     fn unwritten(&self, plan: &Plan) -> Report {
@@ -84,7 +115,9 @@ impl Shadow {
                 Some(Err(why)) => conflict(&mut report, &steps, why),
             }
         }
-        for part in self.run_groups(stored, &ready)? {
+        let mut left = Left::new();
+        for (part, kept) in self.run_groups(stored, &ready)? {
+            left.extend(kept);
             report.restored.extend(part.restored);
             report.removed.extend(part.removed);
             report.merged.extend(part.merged);
@@ -92,9 +125,12 @@ impl Shadow {
             report.in_place.extend(part.in_place);
         }
         self.prune(&report.removed);
-        sync_file_system(&self.worktree.open_dir(None)?)?;
-        fail_point!("snapshot::restored", |_| Err(std::io::Error::other("failpoint").into()));
-        stored.remove(&self.folder)?;
+        let sync = || sync_file_system(&self.worktree.open_dir(None)?);
+        sync().map_err(RestoreError::Unfinished)?;
+        fail_point!("snapshot::restored", |_| Err(RestoreError::Unfinished(
+            std::io::Error::other("failpoint")
+        )));
+        self.close(stored, left).map_err(RestoreError::Unfinished)?;
         Ok(report)
     }
 
@@ -123,12 +159,12 @@ impl Shadow {
         &self,
         stored: &Stored,
         ready: &[(RelPath, Steps<'_>)],
-    ) -> Result<Vec<Report>, RestoreError> {
+    ) -> Result<Vec<(Report, Left)>, RestoreError> {
         let run = |(root, steps): &(RelPath, Steps<'_>)| {
             let mut part = Report::default();
-            self.run_group(stored, root, steps, &mut part);
-            fail_point!("snapshot::group_done", |_| part.clone());
-            part
+            let left = self.run_group(stored, root, steps, &mut part);
+            fail_point!("snapshot::group_done");
+            (part, left)
         };
         if ready.len() < 2 {
             return Ok(ready.iter().map(run).collect());
@@ -138,14 +174,25 @@ impl Shadow {
         Ok(pool.install(|| ready.par_iter().map(run).collect()))
     }
 
-    fn run_group(&self, stored: &Stored, root: &RelPath, steps: &Steps<'_>, report: &mut Report) {
+    /// Does a group; returns the steps whose temporary names could not be cleared.
+    fn run_group(
+        &self,
+        stored: &Stored,
+        root: &RelPath,
+        steps: &Steps<'_>,
+        report: &mut Report,
+    ) -> Left {
         let operation = Operation::open(self, &stored.id, root, &stored.plan.merges);
         let mut operation = match operation {
             Ok(operation) => operation,
-            Err(why) => return conflict(report, steps, why),
+            Err(why) => {
+                conflict(report, steps, why);
+                return Left::new();
+            }
         };
         if let Err(why) = operation.run(steps) {
-            return conflict(report, steps, why);
+            conflict(report, steps, why);
+            return operation.left;
         }
         report.in_place.append(&mut operation.in_place);
         for (_, step) in steps {
@@ -161,6 +208,7 @@ impl Shadow {
                 report.restored.push(path);
             }
         }
+        operation.left
     }
 
     /// Compares a path on disk, byte by byte, with what it should hold.

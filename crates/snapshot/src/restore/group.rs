@@ -1,11 +1,13 @@
 //! A group of steps that is done whole or not at all: removals, directories, writes, or all undone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use super::plan::{State, Step, leaf_of};
 use super::report::Why;
+use super::swap::{leaf_at, put_back, swap_back};
 use crate::hash::{Look, look};
+use crate::object::Leaf;
 use crate::path::{RelPath, temp_name};
 use crate::shadow::Shadow;
 use crate::worktree::{Dir, Kind, Name};
@@ -14,13 +16,16 @@ use crate::worktree::{Dir, Kind, Name};
 enum Done {
     /// A file was moved aside.
     Moved(usize, RelPath),
-    /// A file was put where none was.
-    Placed(usize, RelPath),
-    /// A file changed places with the one that was there.
-    Swapped(usize, RelPath),
+    /// A file, this one, was put where none was.
+    Placed(usize, RelPath, Option<Leaf>),
+    /// A file, this one, changed places with the one that was there.
+    Swapped(usize, RelPath, Option<Leaf>),
     /// A directory was made.
     MadeDir(RelPath),
 }
+
+/// Steps whose temporary name could not be cleared; true if its file belongs in its place.
+pub(super) type Left = BTreeMap<usize, bool>;
 
 /// A group being worked on. Temporary names lie in the directory that holds the whole group.
 pub(super) struct Operation<'s> {
@@ -30,6 +35,7 @@ pub(super) struct Operation<'s> {
     anchor: Dir,
     done: Vec<Done>,
     pub(super) in_place: Vec<RelPath>,
+    pub(super) left: Left,
 }
 
 type Steps<'p> = [(usize, &'p Step)];
@@ -43,8 +49,8 @@ impl<'s> Operation<'s> {
         merges: &'s [Vec<u8>],
     ) -> Result<Self, Why> {
         let above = shadow.worktree.open_dir(None).map_err(|_| Why::Refused)?;
-        let (done, in_place) = (Vec::new(), Vec::new());
-        let mut operation = Self { shadow, id, merges, anchor: above, done, in_place };
+        let (done, in_place, left) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let mut operation = Self { shadow, id, merges, anchor: above, done, in_place, left };
         if let Some(folder) = root.parent() {
             operation.make_dirs(&folder)?;
             let dir = shadow.worktree.open_dir(Some(&folder));
@@ -57,7 +63,11 @@ impl<'s> Operation<'s> {
     pub(super) fn run(&mut self, steps: &Steps<'_>) -> Result<(), Why> {
         let mut recovered = Ok(());
         for (index, step) in steps {
-            recovered = recovered.and(self.recover(*index, step));
+            let cleared = self.recover(*index, step);
+            let name = self.temp(*index);
+            let is_left = cleared.is_err() && !matches!(self.anchor.stat(&name), Ok(None));
+            self.leave(*index, is_left, true);
+            recovered = recovered.and(cleared);
         }
         let result = recovered.and_then(|()| self.check(steps)).and_then(|todo| self.act(&todo));
         match result {
@@ -97,7 +107,7 @@ impl<'s> Operation<'s> {
             if is_done {
                 continue;
             }
-            if disk.map(|(leaf, _)| leaf) != leaf_of(step.expected) {
+            if disk.map(|(leaf, _)| leaf) != leaf_of(step.expected) && !self.is_half_written(step) {
                 return Err(Why::Changed);
             }
             if step.target != State::Absent {
@@ -147,9 +157,9 @@ impl<'s> Operation<'s> {
                     self.make_dirs(&folder)?;
                 }
                 self.place(*index, step)?;
-                self.done.push(Done::Placed(*index, step.path.clone()));
+                self.done.push(Done::Placed(*index, step.path.clone(), leaf_of(step.target)));
             } else if self.replace(*index, step)? {
-                self.done.push(Done::Swapped(*index, step.path.clone()));
+                self.done.push(Done::Swapped(*index, step.path.clone(), leaf_of(step.target)));
             }
         }
         Ok(())
@@ -203,10 +213,10 @@ impl<'s> Operation<'s> {
     /// Unlinks what made way: its bytes were judged and are in the guard.
     fn drop_displaced(&mut self) {
         for done in std::mem::take(&mut self.done) {
-            if let Done::Moved(index, _) | Done::Swapped(index, _) = done {
+            if let Done::Moved(index, _) | Done::Swapped(index, ..) = done {
                 let name = self.temp(index);
-                // What cannot be removed now is swept with the stored plan.
-                Name { dir: &self.anchor, name: &name }.unlink().ok();
+                let gone = Name { dir: &self.anchor, name: &name }.unlink();
+                self.leave(index, gone.is_err(), false);
             }
         }
     }
@@ -214,15 +224,18 @@ impl<'s> Operation<'s> {
     /// Takes back what was done, newest first.
     fn take_back(&mut self) {
         for done in std::mem::take(&mut self.done).into_iter().rev() {
-            // A failure here leaves the path for the report to find: nothing is claimed of it.
-            self.take_one_back(&done).ok();
+            let taken = self.take_one_back(&done);
+            if let Done::Moved(index, _) | Done::Placed(index, ..) | Done::Swapped(index, ..) = done
+            {
+                self.leave(index, taken.is_err(), true);
+            }
         }
     }
 
     fn take_one_back(&mut self, done: &Done) -> io::Result<()> {
         let path = match done {
-            Done::Moved(_, path) | Done::Placed(_, path) => path,
-            Done::Swapped(_, path) | Done::MadeDir(path) => path,
+            Done::Moved(_, path) | Done::Placed(_, path, _) => path,
+            Done::Swapped(_, path, _) | Done::MadeDir(path) => path,
         };
         if let (Done::Moved(..), Some(folder)) = (done, path.parent()) {
             self.make_dirs(&folder).map_err(|_| io::Error::other("in the way"))?;
@@ -232,21 +245,21 @@ impl<'s> Operation<'s> {
         match done {
             Done::Moved(index, _) => {
                 let name = self.temp(*index);
-                Name { dir: &self.anchor, name: &name }.rename_new(place)
+                put_back(Name { dir: &self.anchor, name: &name }, place)
             }
-            Done::Placed(index, _) => {
+            Done::Placed(index, _, ours) => {
                 let name = self.temp(*index);
                 let temp = Name { dir: &self.anchor, name: &name };
                 place.rename_new(temp)?;
-                temp.unlink()
-            }
-            Done::Swapped(index, _) => {
-                let name = self.temp(*index);
-                let temp = Name { dir: &self.anchor, name: &name };
-                if !temp.exchange(place)? {
-                    return temp.replace(place);
+                // Ours goes; what was saved over it since stays.
+                match leaf_at(temp.dir, temp.name) == *ours {
+                    true => temp.unlink(),
+                    false => put_back(temp, place),
                 }
-                temp.unlink()
+            }
+            Done::Swapped(index, _, ours) => {
+                let name = self.temp(*index);
+                swap_back(Name { dir: &self.anchor, name: &name }, place, *ours)
             }
             Done::MadeDir(_) => place.remove_empty_dir().map(|_| ()),
         }

@@ -8,9 +8,11 @@ mod apply;
 mod group;
 mod merge;
 mod plan;
+mod recover;
 mod report;
 mod step;
 mod stored;
+mod swap;
 
 pub use plan::{Plan, RestoreError, State, Step, Wish};
 pub use report::{Conflict, Report, Why};

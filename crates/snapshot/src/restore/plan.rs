@@ -17,7 +17,7 @@ use crate::object::{Leaf, LeafMode, ObjectError, Oid};
 use crate::path::RelPath;
 use crate::shadow::Shadow;
 
-/// Why nothing was restored. No file has changed.
+/// Why nothing was restored. No file has changed, except under [`Self::Unfinished`].
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// A tree or a file that is needed cannot be read: nothing is deleted on that account.
@@ -29,6 +29,10 @@ pub enum RestoreError {
     /// The plan could not be stored, or not be read.
     #[error("the plan could not be stored")]
     Io(#[from] io::Error),
+    /// The files were written, and it could not be made sure that they stay so: the plan is kept, and
+    /// [`Shadow::resume`] finishes it.
+    #[error("the files were written but not made durable; resume to finish")]
+    Unfinished(#[source] io::Error),
 }
 
 /// What is wanted of one path.

@@ -10,10 +10,9 @@ use fail::fail_point;
 use super::group::Operation;
 use super::plan::{State, Step, leaf_of};
 use super::report::Why;
-use crate::cache::mode_of;
-use crate::hash::attempt_in;
-use crate::object::{Leaf, LeafMode, Oid};
-use crate::worktree::{Dir, Kind, Name, copy_metadata, set_perm};
+use super::swap::{leaf_at, put_back, swap, swap_back};
+use crate::object::{Leaf, LeafMode};
+use crate::worktree::{Name, copy_metadata, set_perm};
 
 impl Operation<'_> {
     /// Moves a file aside, if it is what the plan saw.
@@ -29,9 +28,8 @@ impl Operation<'_> {
             return Ok(());
         }
         // Somebody saved in between: back it goes, unless there is a newer save already.
-        if temp.rename_new(place).is_err() {
-            temp.unlink().ok();
-        }
+        let is_left = put_back(temp, place).is_err();
+        self.leave(index, is_left, true);
         Err(Why::Changed)
     }
 
@@ -85,12 +83,16 @@ impl Operation<'_> {
             return Ok(true);
         }
         // Somebody saved in between: back it goes, unless our file was saved over by now.
-        let ours = |name: Name<'_>| leaf_at(name.dir, name.name) == new;
-        if swap(temp, place).is_ok() && !ours(temp) {
-            swap(temp, place).ok();
-        }
-        temp.unlink().ok();
+        let is_left = swap_back(temp, place, new).is_err();
+        self.leave(index, is_left, true);
         Err(Why::Changed)
+    }
+
+    /// Remembers a temporary name that could not be cleared; `back` if its file belongs in its place.
+    pub(super) fn leave(&mut self, index: usize, is_left: bool, back: bool) {
+        if is_left {
+            self.left.insert(index, back);
+        }
     }
 
     /// Writes the new file beside its place, durably; `present` lends owner and attributes.
@@ -123,7 +125,8 @@ impl Operation<'_> {
     /// Writes into the present file, whose bytes are in the guard.
     fn overwrite(&mut self, place: Name<'_>, step: &Step) -> Result<(), Why> {
         let bytes = self.shadow.target_bytes(step, self.merges).map_err(|_| Why::Refused)?;
-        if leaf_at(place.dir, place.name) != leaf_of(step.expected) {
+        let present = leaf_at(place.dir, place.name);
+        if present != leaf_of(step.expected) && !self.is_half_written(step) {
             return Err(Why::Changed);
         }
         let (mut file, _) = place.open_to_write().map_err(|_| Why::Refused)?;
@@ -138,47 +141,6 @@ impl Operation<'_> {
         self.in_place.push(step.path.clone());
         Ok(())
     }
-
-    /// Clears the temporary name that a killed apply may have left.
-    ///
-    /// It holds our unfinished file, the guarded one that made way, or somebody's save.
-    pub(super) fn recover(&mut self, index: usize, step: &Step) -> Result<(), Why> {
-        let name = self.temp(index);
-        let Ok(Some(_)) = self.anchor().stat(&name) else {
-            return Ok(());
-        };
-        let (old, new) = (leaf_of(step.expected), leaf_of(step.target));
-        let found = leaf_at(self.anchor(), &name);
-        let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        let mut opened = self.shadow.worktree.open_parent(&step.path);
-        if opened.as_ref().is_err_and(is_missing)
-            && let Some(folder) = step.path.parent()
-        {
-            self.make_dirs(&folder)?;
-            opened = self.shadow.worktree.open_parent(&step.path);
-        }
-        let temp = Name { dir: self.anchor(), name: &name };
-        let Ok(dir) = opened else {
-            // The file that took the place of its directory stands: this one had made way for it.
-            let made_way = new.is_none() && found == old;
-            let gone = made_way.then(|| temp.unlink().ok()).flatten();
-            return gone.ok_or(Why::InTheWay);
-        };
-        let place = Name { dir: &dir, name: step.path.name() };
-        let present = leaf_at(place.dir, place.name);
-        let is_ours = present == old && (old.is_some() || found == new || new.is_some());
-        if is_ours || (found == old && present == new && present.is_some()) {
-            return temp.unlink().map_err(|_| Why::Refused);
-        }
-        let back = match present {
-            None => temp.rename_new(place),
-            Some(_) if present == new => swap(temp, place).and_then(|()| temp.unlink()),
-            // Both were saved: the newer one stays, the older one is kept beside it.
-            Some(_) => return Err(Why::Changed),
-        };
-        back.map_err(|_| Why::Refused)?;
-        if found == old { Ok(()) } else { Err(Why::Changed) }
-    }
 }
 
 fn perm_of(step: &Step) -> u32 {
@@ -186,26 +148,4 @@ fn perm_of(step: &Step) -> u32 {
         State::Present { perm, .. } if perm != 0 => perm,
         State::Present { .. } | State::Absent => 0o600,
     }
-}
-
-/// Lets two names change places, or does what comes nearest where that is not possible.
-fn swap(temp: Name<'_>, place: Name<'_>) -> io::Result<()> {
-    if temp.exchange(place)? {
-        return Ok(());
-    }
-    // The present file keeps a name throughout; a save by rename in between would be lost.
-    let spare = [temp.name, b"-old"].concat();
-    let spare = Name { dir: temp.dir, name: &spare };
-    place.link(spare)?;
-    temp.replace(place)?;
-    spare.replace(temp)
-}
-
-/// What a name holds right now.
-fn leaf_at(dir: &Dir, name: &[u8]) -> Option<Leaf> {
-    let mut data = Vec::new();
-    let stat = attempt_in(dir, name, &mut data).ok()???;
-    debug_assert_ne!(stat.kind, Kind::Directory);
-    let blob = Oid::of(gix::objs::Kind::Blob, &data).ok()?;
-    Some(Leaf { blob, mode: mode_of(&stat) })
 }

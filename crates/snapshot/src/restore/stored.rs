@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::group::Left;
 use super::plan::Plan;
 use crate::object::Oid;
 
@@ -16,6 +17,10 @@ pub(super) struct Stored {
     /// The capture of what will be overwritten.
     pub(super) guard: Oid,
     pub(super) plan: Plan,
+    /// Set once everything was done that could be: the steps whose temporary names are left, and
+    /// whether what they hold belongs in its place. Nothing else of the plan is done again then.
+    #[serde(default)]
+    pub(super) left: Option<Left>,
 }
 
 impl Stored {
@@ -52,13 +57,23 @@ impl Stored {
         }
         paths.retain(|path| path.extension().is_some_and(|it| it == "json"));
         paths.sort();
-        let read = |path: &PathBuf| Ok(serde_json::from_slice(&fs_err::read(path)?)?);
-        paths.iter().map(read).collect()
+        paths.iter().map(|path| Self::read(path)).collect()
     }
 
-    /// Forgets the plan: everything it says is done and durable.
+    /// Reads one plan; its name must be one we made, since it becomes part of file names.
+    fn read(path: &Path) -> io::Result<Self> {
+        let stored: Self = serde_json::from_slice(&fs_err::read(path)?)?;
+        let is_minted = stored.id.len() == 24 && stored.id.bytes().all(|it| it.is_ascii_hexdigit());
+        if !is_minted || path.file_stem().is_none_or(|stem| stem != stored.id.as_str()) {
+            return Err(io::Error::other(format!("{} is not a plan of ours", path.display())));
+        }
+        Ok(stored)
+    }
+
+    /// Forgets the plan, durably: it must not come back and be done again after a power cut.
     pub(super) fn remove(&self, folder: &Path) -> io::Result<()> {
-        fs_err::remove_file(plans(folder).join(format!("{}.json", self.id)))
+        fs_err::remove_file(plans(folder).join(format!("{}.json", self.id)))?;
+        fs_err::File::open(plans(folder))?.sync_all()
     }
 }
 

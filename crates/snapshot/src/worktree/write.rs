@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
+use fail::fail_point;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags};
 use rustix::io::Errno;
 
@@ -27,28 +28,30 @@ impl Name<'_> {
 
     /// Moves this name to one that must not exist.
     pub(crate) fn rename_new(self, to: Name<'_>) -> io::Result<()> {
+        fail_point!("snapshot::no_flags", |_| self.link_new(to));
         match self.rename(to, RenameFlags::NOREPLACE) {
-            // File systems without the flag: a second name never replaces one that exists.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                self.link(to)?;
-                self.unlink()
-            }
+            Err(Errno::INVAL | Errno::NOSYS) => self.link_new(to),
             done => Ok(done?),
         }
     }
 
+    /// The same for file systems without the flag: a second name never replaces one that exists.
+    fn link_new(self, to: Name<'_>) -> io::Result<()> {
+        self.link(to)?;
+        self.unlink().inspect_err(|_| {
+            to.unlink().ok();
+        })
+    }
+
     /// Lets two names change places; false if the file system cannot do that.
     pub(crate) fn exchange(self, other: Name<'_>) -> io::Result<bool> {
+        fail_point!("snapshot::no_exchange", |_| Ok(false));
+        fail_point!("snapshot::no_flags", |_| Ok(false));
         match self.rename(other, RenameFlags::EXCHANGE) {
             Ok(()) => Ok(true),
             Err(Errno::INVAL | Errno::NOSYS) => Ok(false),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Moves this name onto another, which it replaces.
-    pub(crate) fn replace(self, to: Name<'_>) -> io::Result<()> {
-        Ok(self.rename(to, RenameFlags::empty())?)
     }
 
     /// Gives the file a second name that must not exist.
