@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+use super::apply::Merges;
 use super::plan::{State, Step, leaf_of};
 use super::report::Why;
 use super::swap::{leaf_at, put_back, swap_back};
@@ -31,7 +32,7 @@ pub(super) type Left = BTreeMap<usize, bool>;
 pub(super) struct Operation<'s> {
     pub(super) shadow: &'s Shadow,
     id: &'s str,
-    pub(super) merges: &'s [Vec<u8>],
+    pub(super) merges: &'s Merges<'s>,
     anchor: Dir,
     done: Vec<Done>,
     pub(super) in_place: Vec<RelPath>,
@@ -46,7 +47,7 @@ impl<'s> Operation<'s> {
         shadow: &'s Shadow,
         id: &'s str,
         root: &RelPath,
-        merges: &'s [Vec<u8>],
+        merges: &'s Merges<'s>,
     ) -> Result<Self, Why> {
         let above = shadow.worktree.open_dir(None).map_err(|_| Why::Refused)?;
         let (done, in_place, left) = (Vec::new(), Vec::new(), BTreeMap::new());

@@ -79,6 +79,11 @@ impl Dir {
         Ok(rustix::fs::readlinkat(&self.0, OsStr::from_bytes(name), Vec::new())?.into_bytes())
     }
 
+    /// Waits until the names in this directory are durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.0)?)
+    }
+
     /// Opens a directory in this one; a link is refused.
     pub(crate) fn open_dir(&self, name: &[u8]) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
