@@ -10,49 +10,66 @@ use std::sync::{Arc, PoisonError};
 use gix::objs::Kind as ObjectKind;
 use turnstone_core::time::Millis;
 
-use crate::capture::{Capture, CaptureError, Captured, Mode, Sketch};
+use crate::capture::{Capture, CaptureError, Captured, Content, Mode, Seen};
 use crate::coverage::{Coverage, Scope};
 use crate::group::Group;
 use crate::object::{Commit, Leaf, ObjectError, Oid, Packed, TreeEntry, Writer, build};
 use crate::path::RelPath;
 use crate::shadow::Shadow;
+use crate::watch::JournalState;
 
 const COVERAGE_FILE: &str = "coverage.json";
 
 impl Shadow {
-    /// Writes a capture down: pack, then reference; or finds that it is the group's last one.
+    /// Writes the capture of some files down.
     pub(crate) fn write(
         &self,
         leaves: &[(RelPath, Leaf)],
-        seen: &Sketch,
-        mut writer: Writer,
+        coverage: Coverage,
+        writer: Writer,
         group: &Group,
         now: Millis,
     ) -> Result<Captured, CaptureError> {
         let known = self.repository.known();
         let mut made = Vec::new();
         let tree = build(leaves, &mut |oid| known(oid), &mut made)?;
-        let about = self.describe(&seen.coverage, &known, &mut made)?;
+        let about = self.describe(&coverage, &known, &mut made)?;
+        let content = Content { tree, coverage: Arc::new(coverage), about, files: leaves.len() };
+        let seen = Seen { changed: leaves.len(), mode: Mode::Named, journal: JournalState::Off };
+        self.record(&content, &made, seen, writer, group, now)
+    }
+
+    /// Writes a capture down: pack, then reference; or finds that it is the group's last one.
+    pub(crate) fn record(
+        &self,
+        content: &Content,
+        made: &[Packed],
+        seen: Seen,
+        mut writer: Writer,
+        group: &Group,
+        now: Millis,
+    ) -> Result<Captured, CaptureError> {
         let chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
         let tip = self.repository.find_ref(group.reference())?;
         let last = tip.map(|tip| self.repository.read_commit(&tip)).transpose()?;
-        let coverage = Arc::new(seen.coverage.clone());
+        let Content { tree, coverage, about, files } = content;
         let captured = |id, time, is_new| Captured {
-            capture: Capture { id, tree, coverage, time },
-            files: leaves.len(),
+            capture: Capture { id, tree: *tree, coverage: coverage.clone(), time },
+            files: *files,
             changed: seen.changed,
             mode: seen.mode,
+            journal: seen.journal,
             is_new,
         };
         if let (Some(tip), Some(last)) = (tip, &last)
-            && last.tree == tree
-            && last.parents.last() == Some(&about)
+            && last.tree == *tree
+            && last.parents.last() == Some(about)
         {
             return Ok(captured(tip, time_of(last), false));
         }
         let commit = Commit {
-            tree,
-            parents: tip.into_iter().chain([about]).collect(),
+            tree: *tree,
+            parents: tip.into_iter().chain([*about]).collect(),
             seconds: now.0.div_euclid(1000),
             message: format!(
                 "capture\n\nTurnstone-Group: {}\nTurnstone-Mode: {}\nTurnstone-Time: {}\n",
@@ -63,8 +80,7 @@ impl Shadow {
         };
         let commit = Packed::new(ObjectKind::Commit, &commit.encode())?;
         let id = commit.oid;
-        made.push(commit);
-        made.iter().try_for_each(|packed| writer.add(packed))?;
+        made.iter().chain([&commit]).try_for_each(|packed| writer.add(packed))?;
         self.repository.publish(writer, &id)?;
         self.repository.write_ref(group.reference(), &id)?;
         drop(chain);
@@ -88,13 +104,12 @@ impl Shadow {
                 writer.add(&packed)?;
             }
         }
-        let seen = Sketch { mode: Mode::Named, coverage: named_coverage(), changed: 0 };
-        self.write(files, &seen, writer, group, now)?;
+        self.write(files, named_coverage(), writer, group, now)?;
         Ok(())
     }
 
     /// Makes the commit of a coverage, which is the same for equal coverages.
-    fn describe(
+    pub(crate) fn describe(
         &self,
         coverage: &Coverage,
         known: &dyn Fn(&Oid) -> bool,

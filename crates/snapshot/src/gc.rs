@@ -5,12 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use serde::Serialize;
 use turnstone_core::time::Millis;
 
-use crate::cache::Cache;
 use crate::capture::CaptureError;
 use crate::group::Group;
 use crate::object::{ObjectError, Oid, PackFile, TreeEntry};
@@ -164,18 +163,6 @@ impl Shadow {
                 }
             }
         }
-        Ok(())
-    }
-
-    /// Forgets files whose bytes are not in the store any more: they must be read again.
-    fn forget_dropped(&self, kept: &BTreeSet<Oid>) -> io::Result<()> {
-        let mut memory = self.memory();
-        let all = memory.cache.files.iter();
-        let stay = all.filter(|(_, cached)| kept.contains(&cached.leaf.blob));
-        let files = stay.map(|(path, cached)| (path.clone(), *cached)).collect();
-        let cache = Arc::new(Cache { files });
-        cache.save(&self.folder.join("stat-cache"))?;
-        memory.cache = cache;
         Ok(())
     }
 }

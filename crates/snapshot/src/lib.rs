@@ -4,6 +4,7 @@
 //! Knows no sessions, starts no program, follows no links, runs no filter, reads no configuration,
 //! no environment and no clock.
 
+mod audit;
 mod cache;
 mod capture;
 mod chain;
@@ -14,23 +15,30 @@ mod group;
 mod hash;
 mod ignore;
 mod image;
+mod journal;
 mod object;
 mod path;
+mod picture;
 mod restore;
+mod selection;
 mod shadow;
 mod vcs;
 mod walk;
+mod watch;
 mod worktree;
 
+pub use audit::Audit;
 pub use capture::{Capture, CaptureError, Captured, Mode};
 pub use coverage::{Coverage, Permissions, Reason, Scope};
 pub use diff::{Diff, DiffError, DiffOptions, FileDiff, Patch, Rename, Status};
 pub use gc::{GcReport, Usage};
 pub use group::Group;
 pub use image::Image;
+pub use journal::JournalStatus;
 pub use object::{Leaf, LeafMode, ObjectError, Oid, OidError};
 pub use path::{PathError, RelPath};
 pub use restore::{Conflict, Plan, Report, RestoreError, State, Step, Why, Wish};
+pub use selection::Selection;
 pub use shadow::{OpenError, Shadow};
-pub use walk::Selection;
+pub use watch::JournalState;
 pub use worktree::{RootError, RootPolicy, Worktree};

@@ -70,6 +70,14 @@ impl RelPath {
         Ok(Self(bytes))
     }
 
+    /// A name in a folder, both as bytes; the root is the empty folder.
+    pub(crate) fn below(folder: &[u8], name: &[u8]) -> Result<Self, PathError> {
+        match folder.is_empty() {
+            true => Self::new(name),
+            false => Self::new([folder, b"/", name].concat()),
+        }
+    }
+
     /// The path as it is stored in trees and given to the kernel.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -125,7 +133,7 @@ fn check_name(name: &[u8]) -> Result<(), PathError> {
 }
 
 /// Tells whether a name is a git directory's, also where the file system ignores case.
-fn is_git_directory(name: &[u8]) -> bool {
+pub(crate) fn is_git_directory(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b".git")
 }
 
@@ -137,6 +145,13 @@ pub(crate) fn is_temp(name: &[u8]) -> bool {
 /// The name of a file on its way to its place: of this operation, and of this step of it.
 pub(crate) fn temp_name(operation: &str, step: usize) -> Vec<u8> {
     [TEMP_PREFIX, format!("{operation}-{step}").as_bytes()].concat()
+}
+
+/// Lets sets of paths be asked about bytes.
+impl std::borrow::Borrow<[u8]> for RelPath {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl fmt::Display for RelPath {

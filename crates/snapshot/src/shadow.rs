@@ -5,10 +5,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use crate::cache::Cache;
-use crate::object::Repository;
+use crate::journal::Journal;
+use crate::object::{Oid, Repository};
 use crate::path::RelPath;
-use crate::walk::Selection;
+use crate::picture::Picture;
+use crate::selection::Selection;
 use crate::worktree::{RootError, Worktree};
 
 /// Why a store could not be opened.
@@ -38,6 +39,9 @@ pub struct Shadow {
     pub(crate) chain: Mutex<()>,
     /// Held by the one capture of the whole worktree that runs.
     pub(crate) baseline: Mutex<()>,
+    /// What the last one saw; taken out by the one that runs.
+    picture: Mutex<Picture>,
+    pub(crate) journal: Mutex<Journal>,
     /// Read by whoever relies on objects being there; written by whoever takes some away.
     pub(crate) objects: RwLock<()>,
     /// The kernel's lock on the store, freed when this process ends, however it ends.
@@ -47,7 +51,6 @@ pub struct Shadow {
 /// What is known from captures before.
 #[derive(Default)]
 pub(crate) struct Memory {
-    pub(crate) cache: Arc<Cache>,
     /// Paths a caller forced, for ever (R1).
     pub(crate) forced: Arc<BTreeSet<RelPath>>,
 }
@@ -78,8 +81,8 @@ impl Shadow {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeSet::new(),
             Err(error) => return Err(error.into()),
         };
-        let cache = Arc::new(Cache::load(&folder.join("stat-cache")));
-        let memory = Memory { cache, forced: Arc::new(forced) };
+        let picture = Picture::load(&folder.join("stat-cache"));
+        let memory = Memory { forced: Arc::new(forced) };
         Ok(Self {
             folder,
             worktree,
@@ -88,6 +91,8 @@ impl Shadow {
             memory: Mutex::new(memory),
             chain: Mutex::default(),
             baseline: Mutex::default(),
+            picture: Mutex::new(picture),
+            journal: Mutex::default(),
             objects: RwLock::default(),
             _keeper: keeper,
         })
@@ -110,8 +115,34 @@ impl Shadow {
         self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn picture(&self) -> MutexGuard<'_, Picture> {
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the picture out, so that nobody meets a half-changed one; the caller puts it back.
+    pub(crate) fn take_picture(&self) -> Picture {
+        std::mem::take(&mut *self.picture())
+    }
+
+    /// Forgets whatever is remembered of objects that are not `kept`: they left the store.
+    pub(crate) fn forget_dropped(&self, kept: &BTreeSet<Oid>) -> io::Result<()> {
+        let mut picture = self.picture();
+        if picture.is_kept(kept) {
+            return Ok(());
+        }
+        picture.shrink(|_, _, cached| kept.contains(&cached.leaf.blob));
+        picture.save(&self.folder.join("stat-cache"), true)
+    }
+
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shadow {
+    fn drop(&mut self) {
+        // A hint for the next process; without it files are read again.
+        self.picture().save(&self.folder.join("stat-cache"), true).ok();
     }
 }
 
