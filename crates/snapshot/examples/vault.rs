@@ -122,34 +122,6 @@ fn swing(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
     Ok(())
 }
 
-/// One restore in a worktree whose files are durable, so that a power cut can be blamed on us.
-fn back(shadow: &Shadow, dir: &Path, seed: u64) -> Fallible {
-    let group = Group::new("back");
-    let mut rng = Rng::new(seed);
-    let mut capture = |what: &str| -> Fallible<turnstone_snapshot::Capture> {
-        (0..6).try_for_each(|_| edit(dir, &mut rng))?;
-        sync(&dir.join("work"))?;
-        let capture = shadow.capture(&group, NOW)?.capture;
-        say(&format!("{what} {}", capture.tree))?;
-        Ok(capture)
-    };
-    let (was, now) = (capture("was")?, capture("now")?);
-    shadow.apply(&shadow.plan_restore(&was, &now, None, false)?, &group, NOW)?;
-    say("done")
-}
-
-/// Makes everything below a directory durable.
-fn sync(folder: &Path) -> Fallible {
-    for entry in fs_err::read_dir(folder)? {
-        let path = entry?.path();
-        match path.is_dir() {
-            true => sync(&path)?,
-            false => fs_err::File::open(&path)?.sync_all()?,
-        }
-    }
-    Ok(fs_err::File::open(folder)?.sync_all()?)
-}
-
 #[expect(clippy::disallowed_methods, reason = "it measures")]
 fn time(shadow: &Shadow, dir: &Path) -> Fallible {
     let group = Group::new("time");

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use turnstone_core::time::Millis;
 use turnstone_snapshot::{
-    Capture, Captured, DiffOptions, Group, Plan, RelPath, Report, RootPolicy, Selection, Shadow,
-    Wish, Worktree,
+    Capture, Captured, DiffOptions, Group, Mode, Plan, RelPath, Report, RootPolicy, Selection,
+    Shadow, Wish, Worktree,
 };
 
 use crate::Fallible;
@@ -25,6 +25,21 @@ impl Ours {
         let worktree = Worktree::open(tree, &RootPolicy::default())?;
         let shadow = Shadow::open(folder, worktree, Selection::default())?;
         Ok(Self { shadow, group: Group::new("bench"), time: Cell::new(1_794_728_448_904) })
+    }
+
+    /// The same, and the kernel tells it what changes.
+    pub(crate) fn open_watching(folder: &Path, tree: &Path) -> Fallible<Self> {
+        let ours = Self::open(folder, tree)?;
+        ours.shadow.watch();
+        Ok(ours)
+    }
+
+    /// Refuses to pass a walk off as the watcher's work.
+    pub(crate) fn must_watch(&self, captured: &Captured) -> Fallible {
+        if captured.mode == Mode::Journal {
+            return Ok(());
+        }
+        Err(format!("the watcher was not used: {:?}", captured.journal).into())
     }
 
     fn now(&self) -> Millis {

@@ -51,6 +51,7 @@ pub(crate) fn run(words: &[String]) -> Fallible {
         "slow operations of the peer run once from 50,000 files on, each command at most {} s",
         limit.as_secs()
     );
+    println!("diff, revert and unrevert of ours use the watched store");
     println!("load of the machine at the start: {}", load()?);
     let mut outcomes = Vec::new();
     for files in sizes {
@@ -112,7 +113,7 @@ fn measure(case: &Case) -> Fallible<Outcome> {
         case,
         tree: &tree,
         walking: Ours::open(&case.dir.join("walking"), &tree.path)?,
-        watching: None,
+        watching: Ours::open_watching(&case.dir.join("watching"), &tree.path)?,
         peer: case.peer("shadow", &tree.path),
     };
     sides.follow()?;
@@ -127,12 +128,11 @@ fn measure(case: &Case) -> Fallible<Outcome> {
     rows.extend(sides.unrevert()?);
     let after = Stored {
         what: "all operations, committed checkout",
-        ours: disk_usage(&case.dir.join("walking"))?,
+        ours: disk_usage(&case.dir.join("watching"))?,
         peer: Some(disk_usage(&case.dir.join("shadow"))?),
     };
     print(case.files, &rows, &[never, committed, after], memory);
     println!("{command}");
-    println!("watcher: {}", if sides.watching.is_some() { "on" } else { "not in this build" });
     println!("took {} s; load {}", begun.elapsed().as_secs(), load()?);
     Ok(Outcome { files: case.files, rows, memory })
 }

@@ -13,8 +13,8 @@ pub(crate) struct Sides<'c> {
     pub(crate) tree: &'c Tree,
     /// Finds changes by a stat walk.
     pub(crate) walking: Ours,
-    /// Is told of changes by the kernel, where that is possible.
-    pub(crate) watching: Option<Ours>,
+    /// Is told of changes by the kernel.
+    pub(crate) watching: Ours,
     pub(crate) peer: Peer,
 }
 
@@ -22,6 +22,16 @@ pub(crate) struct Sides<'c> {
 struct Trio {
     walking: Row,
     watching: Row,
+}
+
+impl Trio {
+    fn rows(self) -> Vec<Row> {
+        let Self { walking, mut watching } = self;
+        watching.peer = walking.peer.clone();
+        watching.stopped = walking.stopped;
+        watching.spawned = walking.spawned;
+        vec![walking, watching]
+    }
 }
 
 impl Sides<'_> {
@@ -35,7 +45,7 @@ impl Sides<'_> {
         for round in 0..self.case.rounds {
             self.round(&mut trio, round, true)?;
         }
-        Ok(self.rows(trio))
+        Ok(trio.rows())
     }
 
     /// `count` files changed since the last capture.
@@ -58,7 +68,7 @@ impl Sides<'_> {
             // The slow peer sees the last rounds only; then it has the same files to read.
             self.round(&mut trio, round, round + slow >= self.case.rounds)?;
         }
-        Ok(self.rows(trio))
+        Ok(trio.rows())
     }
 
     /// Measures each side once; who begins changes with the round.
@@ -71,9 +81,9 @@ impl Sides<'_> {
                     trio.walking.ours.push(time);
                     trees.push(captured.capture.tree.to_string());
                 }
-                1 if self.watching.is_some() => {
-                    let watching = self.watching.as_ref().ok_or("it was just there")?;
-                    let (time, captured) = timed(|| watching.capture())?;
+                1 => {
+                    let (time, captured) = timed(|| self.watching.capture())?;
+                    self.watching.must_watch(&captured)?;
                     trio.watching.ours.push(time);
                     trees.push(captured.capture.tree.to_string());
                 }
@@ -89,29 +99,13 @@ impl Sides<'_> {
         Ok(())
     }
 
-    fn rows(&self, trio: Trio) -> Vec<Row> {
-        let Trio { walking, mut watching } = trio;
-        watching.peer = walking.peer.clone();
-        watching.stopped = walking.stopped;
-        watching.spawned = walking.spawned;
-        let is_measured = |row: &Row| !row.ours.is_empty();
-        [walking, watching].into_iter().filter(is_measured).collect()
-    }
-
     /// Lets every side capture the present state, unmeasured.
     pub(crate) fn follow(&self) -> Fallible<String> {
         self.case.settle();
         self.walking.capture()?;
-        if let Some(watching) = &self.watching {
-            watching.capture()?;
-        }
+        self.watching.capture()?;
         let tree = self.peer.track()?;
         self.case.settle();
         Ok(tree)
-    }
-
-    /// The store that a user has: watched, where that is possible.
-    pub(crate) fn ours(&self) -> &Ours {
-        self.watching.as_ref().unwrap_or(&self.walking)
     }
 }

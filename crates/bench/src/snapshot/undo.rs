@@ -15,14 +15,14 @@ impl Sides<'_> {
         let mut row = Row::new(format!("diff of {FILES} files"), Goal::Faster(5.0));
         let chosen = self.tree.spread(FILES);
         let from = self.put(&chosen, 200)?;
-        let before = self.ours().capture()?.capture;
+        let before = self.watching.capture()?.capture;
         let to = self.put(&chosen, 201)?;
-        let after = self.ours().capture()?.capture;
+        let after = self.watching.capture()?.capture;
         for round in 0..self.case.rounds {
             for turn in 0..2 {
                 let found = match (turn + round) % 2 {
                     0 => {
-                        let (time, found) = timed(|| self.ours().diff(&before, &after))?;
+                        let (time, found) = timed(|| self.watching.diff(&before, &after))?;
                         row.ours.push(time);
                         Some(found)
                     }
@@ -42,14 +42,14 @@ impl Sides<'_> {
         let chosen = self.tree.spread(FILES);
         let paths: Vec<String> = chosen.iter().map(|n| self.tree.file(*n)).collect();
         let from = self.put(&chosen, 300)?;
-        let before = self.ours().capture()?.capture;
+        let before = self.watching.capture()?.capture;
         for round in 0..self.case.rounds {
             for turn in 0..2 {
                 let to = self.put(&chosen, 301)?;
-                let after = self.ours().capture()?.capture;
+                let after = self.watching.capture()?.capture;
                 if (turn + round) % 2 == 0 {
-                    let wishes = self.ours().wishes(&before, &after, &paths)?;
-                    row.ours.push(timed(|| self.ours().revert(&wishes))?.0);
+                    let wishes = self.watching.wishes(&before, &after, &paths)?;
+                    row.ours.push(timed(|| self.watching.revert(&wishes))?.0);
                 } else {
                     let work = |peer: &Peer| -> Fallible {
                         let snapshot = peer.track()?;
@@ -71,14 +71,14 @@ impl Sides<'_> {
         let mut row = Row::new("unrevert, one file differs", Goal::Faster(50.0));
         let mut next = Row::new("capture after an unrevert", Goal::None);
         let tree = self.put(&[0], 400)?;
-        let target = self.ours().capture()?.capture;
+        let target = self.watching.capture()?.capture;
         let rounds = self.case.slow_rounds().max(self.case.rounds.min(3));
         for round in 0..rounds {
             self.tree.write(0, 401)?;
             self.case.settle();
-            row.ours.push(timed(|| self.ours().restore(&target))?.0);
+            row.ours.push(timed(|| self.watching.restore(&target))?.0);
             self.must_hold(&[0], 400)?;
-            next.ours.push(timed(|| self.ours().capture())?.0);
+            next.ours.push(timed(|| self.watching.capture())?.0);
             self.tree.write(0, 401)?;
             self.case.settle();
             time_peer(&mut row, &self.peer, |peer| peer.restore(&tree))?;
@@ -88,7 +88,7 @@ impl Sides<'_> {
                 // Every file was written anew, so its next capture reads them all.
                 time_peer(&mut next, &self.peer, Peer::track)?;
             } else {
-                self.ours().capture()?;
+                self.watching.capture()?;
             }
         }
         Ok(vec![row, next])

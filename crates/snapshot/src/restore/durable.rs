@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use rayon::prelude::*;
+use rustix::io::Errno;
 
 use super::plan::Step;
 use crate::path::RelPath;
@@ -36,24 +37,30 @@ pub(super) fn sync_names(worktree: &Worktree, steps: &[Step]) -> io::Result<()> 
     }
     let folders: Vec<Option<RelPath>> = folders.into_iter().map(Some).chain([None]).collect();
     let sync = |folder: &Option<RelPath>| sync_folder(worktree, folder.as_ref());
-    let synced: io::Result<()> = match folders.len() {
-        0..=2 => folders.iter().try_for_each(sync),
-        count => waiting(count)?.install(|| folders.par_iter().try_for_each(sync)),
+    let synced: io::Result<Vec<bool>> = match folders.len() {
+        0..=2 => folders.iter().map(sync).collect(),
+        count => waiting(count)?.install(|| folders.par_iter().map(sync).collect()),
     };
-    // Some file systems sync no directories, and a path may have become odd meanwhile.
-    synced.or_else(|_| sync_file_system(&worktree.open_dir(None)?))
+    match synced?.into_iter().all(|is_synced| is_synced) {
+        true => Ok(()),
+        false => sync_file_system(&worktree.open_dir(None)?),
+    }
 }
 
-fn sync_folder(worktree: &Worktree, folder: Option<&RelPath>) -> io::Result<()> {
-    match worktree.open_dir(folder) {
-        Ok(dir) => dir.sync(),
-        // It was removed with the last file in it, or stands for a file by now: that is a matter of
-        // the directory above.
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-        {
-            Ok(())
+/// Syncs a folder; false if that is not possible. A disk that fails is an error, never a no.
+fn sync_folder(worktree: &Worktree, folder: Option<&RelPath>) -> io::Result<bool> {
+    let dir = match worktree.open_dir(folder) {
+        Ok(dir) => dir,
+        // It was removed with the last file in it, or is a file by now: the folder above tells.
+        Err(error) => {
+            let kind = error.kind();
+            return Ok(matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory));
         }
-        Err(error) => Err(error),
+    };
+    match dir.sync().map_err(|error| (Errno::from_io_error(&error), error)) {
+        Ok(()) => Ok(true),
+        // Some file systems sync no directories.
+        Err((Some(Errno::INVAL | Errno::NOTSUP | Errno::BADF), _)) => Ok(false),
+        Err((_, error)) => Err(error),
     }
 }
