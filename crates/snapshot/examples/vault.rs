@@ -4,6 +4,9 @@
 //! `vault DIR swing SEED COUNT` restores the worktree to its first capture and back again, and prints
 //! `done` for each. `vault DIR churn SEED COUNT` captures for a group that stays and one that goes, and
 //! collects and merges in between; only captures that stay are acknowledged. `vault DIR time` prints how long captures of `DIR/work` take.
+//! `vault DIR states COUNT` makes worktrees of every kind of file, durably, and prints `ack ID TREE` for
+//! the capture of each; `vault DIR step FIRST COUNT` restores them from the `FIRST` on, one after the
+//! other, and prints `done INDEX CONFLICTS` for each.
 
 use std::io::Write;
 use std::path::Path;
@@ -43,6 +46,8 @@ fn run() -> Fallible {
         ["load", seed, count] => load(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["swing", seed, count] => swing(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["churn", seed, count] => churn(&shadow, dir, seed.parse()?, count.parse()?)?,
+        ["states", count] => states(&shadow, dir, count.parse()?)?,
+        ["step", first, count] => step(&shadow, first.parse()?, count.parse()?)?,
         ["time"] => time(&shadow, dir)?,
         _ => return Err("unknown command".into()),
     }
@@ -118,6 +123,82 @@ fn swing(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
         say("done")?;
         shadow.apply(&shadow.plan(&plan.inverse())?, &Group::new("guard"), NOW)?;
         say("done")?;
+    }
+    Ok(())
+}
+
+fn states(shadow: &Shadow, dir: &Path, count: usize) -> Fallible {
+    let work = dir.join("work");
+    for index in 0..count {
+        for entry in fs_err::read_dir(&work)? {
+            let path = entry?.path();
+            match path.is_dir() && !path.is_symlink() {
+                true => fs_err::remove_dir_all(path)?,
+                false if !path.ends_with("two") => fs_err::remove_file(path)?,
+                false => {}
+            }
+        }
+        make_state(dir, index)?;
+        sync(&work)?;
+        let capture = shadow.capture(&Group::new("states"), NOW)?.capture;
+        say(&format!("ack {} {}", capture.id, capture.tree))?;
+    }
+    Ok(())
+}
+
+/// Files that stay, come and go, links, a name that is a file, a directory or a link in turn, a file
+/// with two names.
+fn make_state(dir: &Path, index: usize) -> Fallible {
+    let work = dir.join("work");
+    let text = |lines: usize| format!("state {index}\n").repeat(lines);
+    for name in ["a", "deep/er/b", &format!("d{}/c", index % 2)] {
+        let path = work.join(name);
+        fs_err::create_dir_all(path.parent().ok_or("no parent")?)?;
+        fs_err::write(path, text(300))?;
+    }
+    std::os::unix::fs::symlink(format!("state {index}"), work.join("link"))?;
+    let kind = work.join("kind");
+    match index % 3 {
+        0 => fs_err::write(kind, text(2))?,
+        1 => {
+            fs_err::create_dir(&kind)?;
+            fs_err::write(kind.join("x"), text(2))?;
+            fs_err::write(kind.join("y"), text(3))?;
+        }
+        _ => std::os::unix::fs::symlink(format!("state {index}"), kind)?,
+    }
+    fs_err::write(work.join("two"), text(500 - 70 * index))?;
+    fs_err::hard_link(work.join("two"), dir.join("second")).or_else(|error| {
+        let is_there = error.kind() == std::io::ErrorKind::AlreadyExists;
+        if is_there { Ok(()) } else { Err(error) }
+    })?;
+    Ok(())
+}
+
+/// Makes everything below a directory durable, as a careful editor would have.
+fn sync(folder: &Path) -> Fallible {
+    for entry in fs_err::read_dir(folder)? {
+        let path = entry?.path();
+        match fs_err::symlink_metadata(&path)? {
+            meta if meta.is_dir() => sync(&path)?,
+            meta if meta.is_file() => fs_err::File::open(path)?.sync_all()?,
+            _ => {}
+        }
+    }
+    Ok(fs_err::File::open(folder)?.sync_all()?)
+}
+
+fn step(shadow: &Shadow, first: usize, count: usize) -> Fallible {
+    shadow.resume()?;
+    let mut ids = shadow.list_captures(&Group::new("states"))?;
+    ids.reverse();
+    say("open")?;
+    for index in first..first + count {
+        let target = shadow.get_capture(&ids[index % ids.len()])?;
+        let now = shadow.capture(&Group::new("now"), NOW)?.capture;
+        let plan = shadow.plan_restore(&target, &now, None, false)?;
+        let report = shadow.apply(&plan, &Group::new("guard"), NOW)?;
+        say(&format!("done {} {}", index % ids.len(), report.conflicts.len()))?;
     }
     Ok(())
 }

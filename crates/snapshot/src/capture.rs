@@ -247,6 +247,20 @@ impl Shadow {
             };
             named.skipped.insert(path.clone(), reason);
         }
+        // Below a link that is captured itself there is no file.
+        let links: BTreeSet<&RelPath> = named
+            .files
+            .iter()
+            .filter_map(|(path, stat)| (stat.kind == Kind::Link).then_some(path))
+            .collect();
+        named.skipped.retain(|path, reason| {
+            let is_absent = *reason == Reason::BehindLink
+                && path.ancestors().any(|above| links.contains(&above));
+            if is_absent {
+                named.absent.insert(path.clone());
+            }
+            !is_absent
+        });
         named
     }
 

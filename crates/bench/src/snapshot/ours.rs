@@ -84,9 +84,7 @@ impl Ours {
         let plan = self.shadow.plan(wishes)?;
         let report = self.apply(&plan)?;
         let guard = self.shadow.get_capture(&report.guard.ok_or("there is no guard")?)?;
-        let paths: BTreeSet<RelPath> = plan.steps.iter().map(|step| step.path.clone()).collect();
-        let disk = self.shadow.capture_named(&self.group, &paths, false, self.now())?.capture;
-        let differ = self.diff(&guard, &disk)?;
+        let differ = self.shadow.diff_worktree(&guard, &DiffOptions::default())?.files.len();
         if differ != plan.steps.len() || report.restored.len() != differ {
             return Err(format!("{differ} of {} files were taken back", wishes.len()).into());
         }

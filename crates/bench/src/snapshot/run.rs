@@ -1,10 +1,11 @@
 //! The run: sizes, tables, and a summary of what was not reached.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::case::{Case, disk_usage};
+use super::case::{Case, disk_usage, timed};
 use super::first::{self, Stored};
 use super::ours::Ours;
 use super::row::{GOAL_FILES, Row};
@@ -12,6 +13,7 @@ use super::steady::Sides;
 use super::tree::Tree;
 use super::{cli, memory};
 use crate::Fallible;
+use crate::table::median;
 
 /// How much memory ours may take at 100,000 files.
 const MEMORY_MIB: u64 = 286;
@@ -84,6 +86,22 @@ fn refuse_cheating(temp: &Path) -> Fallible {
     Ok(())
 }
 
+/// What waiting for this disk costs just now: a new file of 2 KiB, written and synced.
+fn sync_ms(dir: &Path) -> Fallible<f64> {
+    let path = dir.join("synced");
+    let mut times = Vec::new();
+    for _ in 0..20 {
+        let write = || -> Fallible {
+            let mut file = fs_err::File::create(&path)?;
+            file.write_all(&[b'x'; 2048])?;
+            Ok(file.sync_all()?)
+        };
+        times.push(timed(write)?.0);
+        fs_err::remove_file(&path)?;
+    }
+    Ok(median(times))
+}
+
 fn load() -> Fallible<String> {
     let text = fs_err::read_to_string("/proc/loadavg")?;
     let cores = std::thread::available_parallelism()?;
@@ -134,6 +152,7 @@ fn measure(case: &Case) -> Fallible<Outcome> {
     print(case.files, &rows, &[never, committed, after], memory);
     println!("{command}");
     println!("took {} s; load {}", begun.elapsed().as_secs(), load()?);
+    println!("writing and syncing a file of 2 KiB takes {:.1} ms", sync_ms(&case.dir)?);
     Ok(Outcome { files: case.files, rows, memory })
 }
 

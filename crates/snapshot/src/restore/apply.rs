@@ -28,6 +28,15 @@ pub(super) type Merges<'p> = BTreeMap<Oid, &'p [u8]>;
 /// Steps that must be done together, by their place in the plan.
 type Steps<'p> = Vec<(usize, &'p Step)>;
 
+/// What is left of a group.
+#[derive(Default)]
+struct Outcome {
+    /// Steps whose temporary names must be swept.
+    left: Left,
+    /// True if it is neither done nor taken back.
+    is_stuck: bool,
+}
+
 impl Shadow {
     /// Brings the paths of `plan` to what it says, and nothing else.
     ///
@@ -75,10 +84,8 @@ impl Shadow {
     fn sweep_left(&self, stored: &Stored, left: Left) -> Left {
         let mut rest = left;
         for (root, steps) in groups(&stored.plan.steps) {
-            for (index, step) in steps {
-                if let Some(back) = rest.get(&index).copied()
-                    && self.sweep(&root, &temp_name(&stored.id, index), step, back)
-                {
+            for (index, _) in steps {
+                if rest.contains(&index) && self.sweep(&root, &temp_name(&stored.id, index)) {
                     rest.remove(&index);
                 }
             }
@@ -119,13 +126,19 @@ impl Shadow {
             }
         }
         let mut left = Left::new();
-        for (part, kept) in self.run_groups(stored, &ready)? {
-            left.extend(kept);
+        let mut is_stuck = false;
+        for (part, outcome) in self.run_groups(stored, &ready)? {
+            left.extend(outcome.left);
+            is_stuck |= outcome.is_stuck;
             report.restored.extend(part.restored);
             report.removed.extend(part.removed);
             report.merged.extend(part.merged);
             report.conflicts.extend(part.conflicts);
             report.in_place.extend(part.in_place);
+        }
+        if is_stuck {
+            let refused = std::io::Error::other("the disk refused to take back what was begun");
+            return Err(RestoreError::Unfinished(refused));
         }
         self.prune(&report.removed);
         sync_names(&self.worktree, &stored.plan.steps).map_err(RestoreError::Unfinished)?;
@@ -141,13 +154,13 @@ impl Shadow {
         &self,
         stored: &Stored,
         ready: &[(RelPath, Steps<'_>)],
-    ) -> Result<Vec<(Report, Left)>, RestoreError> {
+    ) -> Result<Vec<(Report, Outcome)>, RestoreError> {
         let merges = by_name(&stored.plan.merges)?;
         let run = |(root, steps): &(RelPath, Steps<'_>)| {
             let mut part = Report::default();
-            let left = self.run_group(&stored.id, &merges, (root, steps), &mut part);
+            let outcome = self.run_group(&stored.id, &merges, (root, steps), &mut part);
             fail_point!("snapshot::group_done");
-            (part, left)
+            (part, outcome)
         };
         if ready.len() < 2 {
             return Ok(ready.iter().map(run).collect());
@@ -155,25 +168,25 @@ impl Shadow {
         Ok(waiting(ready.len())?.install(|| ready.par_iter().map(run).collect()))
     }
 
-    /// Does a group; returns the steps whose temporary names could not be cleared.
+    /// Does a group; tells what is left of it.
     fn run_group(
         &self,
         id: &str,
         merges: &Merges<'_>,
         (root, steps): (&RelPath, &Steps<'_>),
         report: &mut Report,
-    ) -> Left {
+    ) -> Outcome {
         let operation = Operation::open(self, id, root, merges);
         let mut operation = match operation {
             Ok(operation) => operation,
             Err(why) => {
                 conflict(report, steps, why);
-                return Left::new();
+                return Outcome::default();
             }
         };
         if let Err(why) = operation.run(steps) {
             conflict(report, steps, why);
-            return operation.left;
+            return Outcome { left: operation.left, is_stuck: operation.is_stuck };
         }
         report.in_place.append(&mut operation.in_place);
         for (_, step) in steps {
@@ -189,7 +202,7 @@ impl Shadow {
                 report.restored.push(path);
             }
         }
-        operation.left
+        Outcome { left: operation.left, is_stuck: operation.is_stuck }
     }
 
     /// Compares a path on disk, byte by byte, with what it should hold.

@@ -29,9 +29,9 @@ pub enum RestoreError {
     /// The plan could not be stored, or not be read.
     #[error("the plan could not be stored")]
     Io(#[from] io::Error),
-    /// The files were written, and it could not be made sure that they stay so: the plan is kept, and
-    /// [`Shadow::resume`] finishes it.
-    #[error("the files were written but not made durable; resume to finish")]
+    /// The disk refused half way: files were written that could neither be taken back nor made
+    /// durable. The plan is kept, and [`Shadow::resume`] finishes it.
+    #[error("the restore stopped half way; resume to finish")]
     Unfinished(#[source] io::Error),
 }
 

@@ -17,8 +17,8 @@ pub(super) struct Stored {
     /// The capture of what will be overwritten.
     pub(super) guard: Oid,
     pub(super) plan: Plan,
-    /// Set once everything was done that could be: the steps whose temporary names are left, and
-    /// whether what they hold belongs in its place. Nothing else of the plan is done again then.
+    /// Set once everything was done that could be: the steps whose temporary names are left. Nothing
+    /// else of the plan is done again then.
     #[serde(default)]
     pub(super) left: Option<Left>,
 }
