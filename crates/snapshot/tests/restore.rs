@@ -462,3 +462,24 @@ fn edit(case: &Case, rng: &mut Rng) {
         }
     }
 }
+
+#[test]
+fn a_restore_brings_back_bits_that_most_files_lost_r18() {
+    let case = Case::new();
+    let chmod = |name: &str, mode: u32| {
+        fs_err::set_permissions(case.at(name), PermissionsExt::from_mode(mode)).expect("chmod");
+    };
+    let names = ["a", "b", "sub/c", "sub/d"];
+    names.iter().for_each(|name| case.write(name, name));
+    names.iter().for_each(|name| chmod(name, 0o644));
+    chmod("sub/d", 0o600);
+    let before = case.capture().capture;
+    // What is usual is another now: no file is listed as unusual in both.
+    names.iter().for_each(|name| chmod(name, 0o664));
+
+    let report = restore(&case, &before);
+
+    assert_eq!(report.restored.len(), 4, "{report:?}");
+    let bits = |name: &str| fs_err::metadata(case.at(name)).expect("there").mode() & 0o7777;
+    assert_eq!(names.map(bits), [0o644, 0o644, 0o644, 0o600]);
+}

@@ -10,6 +10,7 @@ use crate::object::{LeafMode, Oid};
 use crate::path::RelPath;
 
 /// A coverage, and its commit in the store once it is there.
+#[derive(Clone)]
 pub(super) struct Described {
     coverage: Arc<Coverage>,
     pub(super) commit: Option<Oid>,

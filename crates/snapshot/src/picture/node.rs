@@ -81,7 +81,7 @@ impl Node {
 }
 
 /// Everything known of one worktree. Folders are named by their path; the root is empty.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Picture {
     pub(super) nodes: BTreeMap<Vec<u8>, Node>,
     pub(super) tally: Tally,
@@ -152,6 +152,14 @@ impl Picture {
     /// How many files there are.
     pub(crate) fn files(&self) -> usize {
         self.tally.files
+    }
+
+    /// The files in it, in no order.
+    pub(crate) fn leaves(&self) -> impl Iterator<Item = (RelPath, Leaf)> {
+        self.nodes.iter().flat_map(|(folder, node)| {
+            let files = node.items.iter().filter_map(file);
+            files.filter_map(|(name, it)| Some((RelPath::below(folder, name).ok()?, it.leaf)))
+        })
     }
 
     /// Forgets everything but what may spare reading files again; `keep` says which files may.

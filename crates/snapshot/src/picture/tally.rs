@@ -11,6 +11,7 @@ use crate::vcs::Repo;
 use crate::worktree::Kind;
 
 /// Sums over a picture.
+#[derive(Clone)]
 pub(super) struct Tally {
     pub(super) files: usize,
     /// Files added, changed or removed since it was last asked.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use super::apply::Merges;
 use super::plan::{State, Step, leaf_of};
 use super::report::Why;
 use super::swap::{is_directory, is_obstacle, leaf_at, put_back, spare_name, swap_back};
@@ -31,7 +32,7 @@ pub(super) type Left = BTreeSet<usize>;
 pub(super) struct Operation<'s> {
     pub(super) shadow: &'s Shadow,
     id: &'s str,
-    pub(super) merges: &'s [Vec<u8>],
+    pub(super) merges: &'s Merges<'s>,
     anchor: Dir,
     done: Vec<Done>,
     pub(super) in_place: Vec<RelPath>,
@@ -48,7 +49,7 @@ impl<'s> Operation<'s> {
         shadow: &'s Shadow,
         id: &'s str,
         root: &RelPath,
-        merges: &'s [Vec<u8>],
+        merges: &'s Merges<'s>,
     ) -> Result<Self, Why> {
         let above = shadow.worktree.open_dir(None).map_err(|_| Why::Refused)?;
         let (done, in_place, left) = (Vec::new(), Vec::new(), Left::new());

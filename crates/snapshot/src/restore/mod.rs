@@ -5,6 +5,7 @@
 //! plan is written, and none whose present bytes are not what the plan saw.
 
 mod apply;
+mod durable;
 mod group;
 mod merge;
 mod plan;

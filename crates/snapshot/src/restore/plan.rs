@@ -247,20 +247,40 @@ impl Shadow {
 }
 
 impl Shadow {
-    /// Lists files whose bytes are the same and whose unusual permission bits are not (R18).
+    /// Lists files whose bytes are the same and whose permission bits are not (R18).
     fn permission_changes(
         &self,
         one: &Capture,
         other: &Capture,
     ) -> Result<Vec<Change>, ObjectError> {
-        let unusual = |capture: &'_ Capture| capture.coverage.permissions.other.clone();
-        let paths: BTreeSet<RelPath> =
-            unusual(one).into_iter().chain(unusual(other)).map(|(path, _)| path).collect();
+        let (before, after) = (&one.coverage.permissions, &other.coverage.permissions);
+        if before == after {
+            return Ok(Vec::new());
+        }
+        let images = |(path, leaf): (RelPath, Leaf), also: Option<Leaf>| {
+            let before = Image::present(one, &path, leaf);
+            let after = Image::present(other, &path, leaf);
+            (also == Some(leaf) && before != after).then_some(Change { path, before, after })
+        };
+        if (before.file, before.exec) != (after.file, after.exec) {
+            // What is usual is another now, so any file may differ.
+            let mut also = self.leaves(&other.tree)?;
+            let leaves = self.leaves(&one.tree)?.into_iter();
+            let change = |found: (RelPath, Leaf)| {
+                let also = also.remove(&found.0);
+                images(found, also)
+            };
+            return Ok(leaves.filter_map(change).collect());
+        }
+        let listed: BTreeSet<&(RelPath, u32)> = before.other.iter().collect();
+        let relisted: BTreeSet<&(RelPath, u32)> = after.other.iter().collect();
+        let paths: BTreeSet<&RelPath> =
+            listed.symmetric_difference(&relisted).map(|(path, _)| path).collect();
         let mut found = Vec::new();
         for path in paths {
-            let (before, after) = (self.image(one, &path)?, self.image(other, &path)?);
-            if before != after && before.leaf().is_some() && before.leaf() == after.leaf() {
-                found.push(Change { path, before, after });
+            if let Some(leaf) = self.image(one, path)?.leaf() {
+                let also = self.image(other, path)?.leaf();
+                found.extend(images((path.clone(), leaf), also));
             }
         }
         Ok(found)

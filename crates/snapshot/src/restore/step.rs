@@ -58,8 +58,8 @@ impl Operation<'_> {
         if is_file(old) && is_file(new) {
             let (file, stat) = dir.open_file(place.name).map_err(|_| Why::Changed)?;
             if old.map(|leaf| leaf.blob) == new.map(|leaf| leaf.blob) {
-                set_perm(&file, perm_of(step.target)).map_err(|_| Why::Refused)?;
-                return Ok(false);
+                let set = set_perm(&file, perm_of(step.target)).and_then(|()| file.sync_all());
+                return set.map(|()| false).map_err(|_| Why::Refused);
             }
             if stat.nlink > 1 {
                 return self.overwrite(place, step).map(|()| false);

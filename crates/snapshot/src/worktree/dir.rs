@@ -108,6 +108,11 @@ impl Dir {
         Ok(rustix::fs::readlinkat(&self.0, OsStr::from_bytes(name), Vec::new())?.into_bytes())
     }
 
+    /// Waits until the names in this directory are durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.0)?)
+    }
+
     /// The handle, to be watched.
     #[cfg(target_os = "linux")]
     pub(crate) fn handle(&self) -> &OwnedFd {
