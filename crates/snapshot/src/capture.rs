@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, PoisonError};
 
 use fail::fail_point;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use turnstone_core::time::Millis;
 
 use crate::cache::{Cache, Cached};
@@ -35,7 +35,7 @@ pub enum CaptureError {
 }
 
 /// How the changed files were found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Every file was looked at.

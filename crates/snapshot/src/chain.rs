@@ -55,9 +55,11 @@ impl Shadow {
             parents: tip.into_iter().chain([about]).collect(),
             seconds: now.0.div_euclid(1000),
             message: format!(
-                "capture\n\nTurnstone-Group: {}\nTurnstone-Mode: {}\nTurnstone-Time: {}\n",
+                "capture\n\nTurnstone-Group: {}\nTurnstone-Mode: {}\nTurnstone-Files: {}\n\
+                 Turnstone-Time: {}\n",
                 group.name(),
                 seen.mode.name(),
+                leaves.len(),
                 now.0
             ),
         };

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, PoisonError};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use turnstone_core::time::Millis;
 
 use crate::cache::Cache;
@@ -24,7 +24,7 @@ const LARGE: u64 = 64 << 20;
 const MANY: usize = 128;
 
 /// What a collection did, or would do.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GcReport {
     /// Groups that are not live any more, by name.
     pub dropped_groups: Vec<String>,

@@ -16,8 +16,10 @@ mod ignore;
 mod image;
 mod object;
 mod path;
+mod registry;
 mod restore;
 mod shadow;
+mod vault;
 mod vcs;
 mod walk;
 mod worktree;
@@ -30,7 +32,15 @@ pub use group::Group;
 pub use image::Image;
 pub use object::{Leaf, LeafMode, ObjectError, Oid, OidError};
 pub use path::{PathError, RelPath};
-pub use restore::{Conflict, Plan, Report, RestoreError, State, Step, Why, Wish};
+pub use registry::{Link, ListedStore, Place, Registry, RegistryError, RootFacts, StoreId};
+pub use restore::{
+    Action, Conflict, Operation, OperationId, OperationIdError, Order, Plan, Report, RestoreError,
+    State, Step, Why, Wish,
+};
 pub use shadow::{OpenError, Shadow};
+pub use vault::{
+    Damage, Failure, FailureKind, ListedCapture, ListedFile, Vault, VaultError, VaultOptions,
+    Verified,
+};
 pub use walk::Selection;
 pub use worktree::{RootError, RootPolicy, Worktree};

@@ -1,7 +1,7 @@
 //! A store of one worktree, open: the repository, what is remembered of the files, and the locks.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
@@ -40,8 +40,11 @@ pub struct Shadow {
     pub(crate) baseline: Mutex<()>,
     /// Read by whoever relies on objects being there; written by whoever takes some away.
     pub(crate) objects: RwLock<()>,
-    /// The kernel's lock on the store, freed when this process ends, however it ends.
-    _keeper: std::fs::File,
+    /// Held while a restore that is logged runs: they are done one after the other.
+    pub(crate) applying: Mutex<()>,
+    /// The kernel's lock on the store, freed when this process ends, however it ends; nothing for
+    /// one who only reads.
+    keeper: Option<std::fs::File>,
 }
 
 /// What is known from captures before.
@@ -71,7 +74,7 @@ impl Shadow {
         let keeper = keep(&folder)?;
         let repository = Repository::open(&folder.join("git"))?;
         if selection.own_data.is_none() {
-            selection.own_data = inside(&worktree, &folder);
+            selection.own_data = worktree.find_below(&folder);
         }
         let forced = match fs_err::read(folder.join("forced.json")) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::from)?,
@@ -89,8 +92,34 @@ impl Shadow {
             chain: Mutex::default(),
             baseline: Mutex::default(),
             objects: RwLock::default(),
-            _keeper: keeper,
+            applying: Mutex::default(),
+            keeper: Some(keeper),
         })
+    }
+
+    /// Opens a store that somebody else keeps, to read from it; nothing of it is written.
+    pub(crate) fn open_to_read(folder: &Path, worktree: Worktree) -> Result<Self, OpenError> {
+        let repository = Repository::open_to_read(&folder.join("git"))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            worktree,
+            selection: Selection::default(),
+            repository,
+            memory: Mutex::default(),
+            chain: Mutex::default(),
+            baseline: Mutex::default(),
+            objects: RwLock::default(),
+            applying: Mutex::default(),
+            keeper: None,
+        })
+    }
+
+    /// Tells others where the keeper can be asked; for those who find the store kept.
+    pub(crate) fn announce(&self, text: &str) -> io::Result<()> {
+        match &self.keeper {
+            Some(file) => note(file, text),
+            None => Ok(()),
+        }
     }
 
     /// The bare repository, for plain git.
@@ -120,7 +149,7 @@ fn keep(folder: &Path) -> Result<std::fs::File, OpenError> {
     let path = folder.join("keeper");
     let mut options = fs_err::OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).open(&path)?;
-    let (mut file, _) = file.into_parts();
+    let (file, _) = file.into_parts();
     match file.try_lock() {
         Ok(()) => {}
         Err(std::fs::TryLockError::WouldBlock) => {
@@ -128,14 +157,13 @@ fn keep(folder: &Path) -> Result<std::fs::File, OpenError> {
         }
         Err(std::fs::TryLockError::Error(error)) => return Err(error.into()),
     }
-    file.set_len(0)?;
-    // For messages only: who holds the lock is the kernel's to say.
-    write!(file, "process {}", std::process::id())?;
+    note(&file, "")?;
     Ok(file)
 }
 
-fn inside(worktree: &Worktree, folder: &Path) -> Option<RelPath> {
-    use std::os::unix::ffi::OsStrExt;
-    let relative = folder.strip_prefix(worktree.path()).ok()?;
-    RelPath::new(relative.as_os_str().as_bytes()).ok()
+/// Writes into the lock file who holds it, for messages only: that is the kernel's to say.
+fn note(mut file: &std::fs::File, more: &str) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(format!("process {}{more}", std::process::id()).as_bytes())
 }

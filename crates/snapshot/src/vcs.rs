@@ -43,11 +43,20 @@ impl Repo {
 
     /// The patterns of `info/exclude`, which linked worktrees share.
     pub(crate) fn excludes(&self) -> Vec<u8> {
-        let common = match fs_err::read(self.git_dir.join("commondir")) {
+        fs_err::read(self.common_dir().join("info/exclude")).unwrap_or_default()
+    }
+
+    /// Its own directory.
+    pub(crate) fn git_dir(&self) -> &Path {
+        &self.git_dir
+    }
+
+    /// The directory that linked worktrees share.
+    pub(crate) fn common_dir(&self) -> PathBuf {
+        match fs_err::read(self.git_dir.join("commondir")) {
             Ok(text) => self.git_dir.join(path_of(&text)),
             Err(_) => self.git_dir.clone(),
-        };
-        fs_err::read(common.join("info/exclude")).unwrap_or_default()
+        }
     }
 
     /// Tells whether the user's index holds this file: then no rule hides it.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fail::fail_point;
 use gix::objs::{Exists, Find, Kind};
+use gix::odb::Header as _;
 use gix::odb::store::init::{Options, Slots};
 
 use super::pack::{self, PackFile, TEMP_PREFIX};
@@ -66,6 +67,13 @@ impl Repository {
         Ok(Self { git_dir: git_dir.to_owned(), objects })
     }
 
+    /// Opens a repository that another process writes; nothing of it is made or swept.
+    pub(crate) fn open_to_read(git_dir: &Path) -> io::Result<Self> {
+        fs_err::metadata(git_dir.join("HEAD"))?;
+        let objects = Mutex::new(open_objects(git_dir)?);
+        Ok(Self { git_dir: git_dir.to_owned(), objects })
+    }
+
     fn objects(&self) -> Arc<gix::odb::Store> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -81,13 +89,33 @@ impl Repository {
         &self.git_dir
     }
 
-    /// Reads an object; the disk is looked at again before it is called missing (R11).
+    /// Reads an object; the store is opened again, once, before it is called missing (R11).
+    ///
+    /// Packs may have been replaced by others since they were looked at, here or by another process.
     pub(crate) fn read(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
+        if let Ok(found) = self.read_once(oid) {
+            return Ok(found);
+        }
+        self.reopen()?;
+        self.read_once(oid)
+    }
+
+    fn read_once(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
         let mut data = Vec::new();
         let found = self.objects().to_cache_arc().try_find(&oid.gix(), &mut data);
         let found = found.map_err(|error| io::Error::other(error.to_string()))?;
         let kind = found.map(|object| object.kind).ok_or(ObjectError::Missing(*oid))?;
         Ok((kind, data))
+    }
+
+    /// Tells how many bytes an object has.
+    pub(crate) fn size(&self, oid: &Oid) -> Result<u64, ObjectError> {
+        let header = self.objects().to_cache_arc().try_header(&oid.gix());
+        match header {
+            Ok(Some(header)) => Ok(header.size()),
+            // The slow way says what is wrong with it.
+            Ok(None) | Err(_) => self.read(oid).map(|(_, data)| data.len() as u64),
+        }
     }
 
     /// Reads an object of one kind and makes sure its bytes are what its name says.

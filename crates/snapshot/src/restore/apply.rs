@@ -1,6 +1,7 @@
 //! Applying a plan: guard, store, group by group, verify, report.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::PoisonError;
 
 use fail::fail_point;
 use gix::objs::Kind;
@@ -9,8 +10,9 @@ use turnstone_core::time::Millis;
 
 use super::group::Operation;
 use super::plan::{Plan, RestoreError, State, Step, leaf_of};
+use super::record::{Entry, Order};
 use super::report::{Conflict, Report, Why};
-use super::stored::Stored;
+use super::stored::{Stored, mint};
 use crate::capture::Capture;
 use crate::coverage::Reason;
 use crate::group::Group;
@@ -37,6 +39,38 @@ impl Shadow {
     ///
     /// See [`RestoreError`]; no file has changed.
     pub fn apply(&self, plan: &Plan, group: &Group, now: Millis) -> Result<Report, RestoreError> {
+        self.apply_stored(mint()?, plan, None, group, now)
+    }
+
+    /// Brings the paths of an order's plan to what it says, once, and writes that into the log.
+    ///
+    /// An order that was carried out before is not carried out again: its report is returned.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shadow::apply`].
+    pub fn apply_order(&self, order: &Order, now: Millis) -> Result<Report, RestoreError> {
+        let running = self.applying.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(done) = self.find_operation(&order.id)? {
+            return Ok(done.report);
+        }
+        let group = order.id.group();
+        let number = self.list_operations()?.first().map_or(1, |last| last.number + 1);
+        let entry = Entry { number, time: now, action: order.action.clone() };
+        let id = order.id.as_str().to_owned();
+        let report = self.apply_stored(id, &order.plan, Some(entry), &group, now)?;
+        drop(running);
+        Ok(report)
+    }
+
+    fn apply_stored(
+        &self,
+        id: String,
+        plan: &Plan,
+        entry: Option<Entry>,
+        group: &Group,
+        now: Millis,
+    ) -> Result<Report, RestoreError> {
         if plan.steps.is_empty() {
             return Ok(self.unwritten(plan));
         }
@@ -46,7 +80,7 @@ impl Shadow {
         let targets =
             plan.steps.iter().filter_map(|step| Some((step.path.clone(), leaf_of(step.target)?)));
         self.pin(&targets.collect::<Vec<_>>(), &plan.merges, group, now)?;
-        let stored = Stored { id: Stored::mint()?, guard: guard.id, plan: plan.clone() };
+        let stored = Stored { id, guard: guard.id, plan: plan.clone(), entry };
         stored.save(&self.folder)?;
         fail_point!("snapshot::plan_stored", |_| Err(std::io::Error::other("failpoint").into()));
         self.run(&stored, &guard)
@@ -94,6 +128,8 @@ impl Shadow {
         self.prune(&report.removed);
         sync_file_system(&self.worktree.open_dir(None)?)?;
         fail_point!("snapshot::restored", |_| Err(std::io::Error::other("failpoint").into()));
+        self.log_operation(stored, &report)?;
+        fail_point!("snapshot::logged", |_| Err(std::io::Error::other("failpoint").into()));
         stored.remove(&self.folder)?;
         Ok(report)
     }

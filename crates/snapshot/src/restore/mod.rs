@@ -8,9 +8,13 @@ mod apply;
 mod group;
 mod merge;
 mod plan;
+mod record;
 mod report;
 mod step;
 mod stored;
 
 pub use plan::{Plan, RestoreError, State, Step, Wish};
+pub(crate) use record::GROUP_PREFIX;
+pub use record::{Action, Operation, OperationId, OperationIdError, Order};
 pub use report::{Conflict, Report, Why};
+pub(crate) use stored::mint;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::plan::Plan;
+use super::record::Entry;
 use crate::object::Oid;
 
 /// A plan that is being applied.
@@ -16,16 +17,19 @@ pub(super) struct Stored {
     /// The capture of what will be overwritten.
     pub(super) guard: Oid,
     pub(super) plan: Plan,
+    /// What is written into the log of operations when it is done; nothing if nobody asked for that.
+    #[serde(default)]
+    pub(super) entry: Option<Entry>,
+}
+
+/// Makes a name that nobody else has: 24 hexadecimal digits.
+pub(crate) fn mint() -> io::Result<String> {
+    let mut bytes = [0_u8; 12];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl Stored {
-    /// Makes a name for an operation.
-    pub(super) fn mint() -> io::Result<String> {
-        let mut bytes = [0_u8; 12];
-        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-        Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-    }
-
     /// Writes the plan, durably.
     pub(super) fn save(&self, folder: &Path) -> io::Result<()> {
         let plans = plans(folder);

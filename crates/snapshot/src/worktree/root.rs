@@ -22,6 +22,15 @@ pub struct RootPolicy {
     pub by_name: bool,
 }
 
+impl RootPolicy {
+    /// Tells whether a real path is refused.
+    pub(crate) fn refuses(&self, real: &Path) -> bool {
+        let home = self.home.as_ref().map(fs_err::canonicalize);
+        let is_home = matches!(&home, Some(Ok(home)) if *home == real);
+        !self.by_name && (is_home || real.parent().is_none())
+    }
+}
+
 /// Why a directory is not the root of a worktree. Nothing has been read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
@@ -60,9 +69,7 @@ impl Worktree {
     pub fn open(path: &Path, policy: &RootPolicy) -> Result<Self, RootError> {
         let unusable = |source| RootError::Unusable { path: path.to_owned(), source };
         let real = fs_err::canonicalize(path).map_err(unusable)?;
-        let home = policy.home.as_ref().map(fs_err::canonicalize);
-        let is_home = matches!(&home, Some(Ok(home)) if *home == real);
-        if !policy.by_name && (is_home || real.parent().is_none()) {
+        if policy.refuses(&real) {
             return Err(RootError::Refused(real));
         }
         let (root, stat) = open_root(&real).map_err(unusable)?;
@@ -92,6 +99,11 @@ impl Worktree {
             return Ok(());
         }
         Err(RootError::Replaced(self.path.clone()))
+    }
+
+    /// Tells where in the worktree a real path lies, if it does.
+    pub(crate) fn find_below(&self, real: &Path) -> Option<RelPath> {
+        RelPath::new(real.strip_prefix(&self.path).ok()?.as_os_str().as_bytes()).ok()
     }
 
     /// Opens a directory, or the root for nothing.

@@ -110,7 +110,7 @@ impl Case {
     }
 
     pub(crate) fn git_in(&self, folder: &Path, args: &[&str]) -> String {
-        run(scrubbed().current_dir(folder).args(args))
+        git_in(folder, args)
     }
 
     /// Lists the paths of a tree.
@@ -124,6 +124,11 @@ impl Case {
 pub(crate) fn open(dir: &Path, selection: &Selection) -> Shadow {
     let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default()).unwrap();
     Shadow::open(&dir.join("store"), worktree, selection.clone()).unwrap()
+}
+
+/// Runs git in a folder.
+pub(crate) fn git_in(folder: &Path, args: &[&str]) -> String {
+    run(scrubbed().current_dir(folder).args(args))
 }
 
 #[expect(clippy::disallowed_methods, reason = "git is the judge of what we write, in tests only")]

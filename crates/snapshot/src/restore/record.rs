@@ -1,0 +1,231 @@
+//! The log of operations: what each restore was for, what it did, and how it is taken back.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use turnstone_core::time::Millis;
+
+use super::plan::{Plan, RestoreError, Wish};
+use super::report::Report;
+use super::stored::{Stored, mint};
+use crate::group::Group;
+use crate::object::Oid;
+use crate::path::RelPath;
+use crate::registry::write_json;
+use crate::shadow::Shadow;
+
+/// Text that does not name an operation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not the id of an operation: 24 hexadecimal digits are expected")]
+pub struct OperationIdError(String);
+
+/// Names an operation; minted by whoever asks for it, so that asking twice does it once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OperationId(String);
+
+impl OperationId {
+    /// Makes an id that nobody else has.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no random bytes.
+    pub fn mint() -> io::Result<Self> {
+        mint().map(Self)
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The pin group that keeps what the operation displaced.
+    #[must_use]
+    pub fn group(&self) -> Group {
+        Group::new(&format!("{GROUP_PREFIX}{}", self.0))
+    }
+}
+
+/// How the pin groups of operations begin.
+pub(crate) const GROUP_PREFIX: &str = "restore ";
+
+impl FromStr for OperationId {
+    type Err = OperationIdError;
+
+    fn from_str(text: &str) -> Result<Self, OperationIdError> {
+        let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        match text.len() == 24 && text.bytes().all(is_hex) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(OperationIdError(text.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for OperationId {
+    type Error = OperationIdError;
+
+    fn try_from(text: String) -> Result<Self, OperationIdError> {
+        text.parse()
+    }
+}
+
+impl From<OperationId> for String {
+    fn from(id: OperationId) -> Self {
+        id.0
+    }
+}
+
+impl std::fmt::Display for OperationId {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// What an operation is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Files are made equal to a capture.
+    Restore {
+        /// The capture's content.
+        tree: Oid,
+        /// Which paths; empty for all.
+        paths: Vec<RelPath>,
+    },
+    /// An operation is taken back.
+    Undo {
+        /// Which.
+        of: OperationId,
+    },
+}
+
+/// A plan that is to be carried out, once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Names the operation.
+    pub id: OperationId,
+    /// What it is for.
+    pub action: Action,
+    /// What it does.
+    pub plan: Plan,
+}
+
+/// What the log says of an operation besides its plan and its report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) number: u64,
+    pub(super) time: Millis,
+    pub(super) action: Action,
+}
+
+/// An operation that was done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation {
+    /// Its name.
+    pub id: OperationId,
+    /// Its place in the log, from one.
+    pub number: u64,
+    /// When it was asked for.
+    pub time: Millis,
+    /// What it was for.
+    pub action: Action,
+    /// What it was to do.
+    pub plan: Plan,
+    /// What it did.
+    pub report: Report,
+}
+
+impl Operation {
+    /// What takes this operation back: what it did as it was before, changes made since kept.
+    #[must_use]
+    pub fn inverse(&self) -> Vec<Wish> {
+        let Report { restored, removed, merged, .. } = &self.report;
+        let done: std::collections::BTreeSet<&RelPath> =
+            restored.iter().chain(removed).chain(merged).collect();
+        let mut wishes = self.plan.inverse();
+        wishes.retain(|wish| done.contains(&wish.path));
+        wishes
+    }
+}
+
+impl Shadow {
+    /// Lists the operations that were done, newest first.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read.
+    pub fn list_operations(&self) -> io::Result<Vec<Operation>> {
+        let entries = match fs_err::read_dir(folder(&self.folder)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let path = entry?.path();
+            if path.extension().is_some_and(|it| it == "json") {
+                found.push(read(&path)?);
+            }
+        }
+        found.sort_by_key(|operation: &Operation| std::cmp::Reverse(operation.number));
+        Ok(found)
+    }
+
+    /// Finds an operation that was done.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read.
+    pub fn find_operation(&self, id: &OperationId) -> io::Result<Option<Operation>> {
+        match read(&file(&self.folder, id.as_str())) {
+            Ok(operation) => Ok(Some(operation)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Plans to take an operation back, keeping what was changed since.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shadow::plan`].
+    pub fn plan_undo(&self, operation: &Operation) -> Result<Plan, RestoreError> {
+        self.plan(&operation.inverse())
+    }
+
+    /// Writes an operation into the log, durably, if that was asked for.
+    pub(super) fn log_operation(&self, stored: &Stored, report: &Report) -> io::Result<()> {
+        let Some(Entry { number, time, action }) = stored.entry.clone() else {
+            return Ok(());
+        };
+        let id = stored.id.parse().map_err(io::Error::other)?;
+        let (plan, report) = (stored.plan.clone(), report.clone());
+        let operation = Operation { id, number, time, action, plan, report };
+        fs_err::create_dir_all(folder(&self.folder))?;
+        fs_err::File::open(&self.folder)?.sync_all()?;
+        write_json(&file(&self.folder, operation.id.as_str()), &operation)
+    }
+
+    /// Forgets operations, whose captures are gone.
+    pub(crate) fn forget_operations(&self, gone: impl Fn(&Operation) -> bool) -> io::Result<()> {
+        for operation in self.list_operations()?.iter().filter(|operation| gone(operation)) {
+            fs_err::remove_file(file(&self.folder, operation.id.as_str()))?;
+        }
+        Ok(())
+    }
+}
+
+fn read(path: &Path) -> io::Result<Operation> {
+    Ok(serde_json::from_slice(&fs_err::read(path)?)?)
+}
+
+fn folder(store: &Path) -> PathBuf {
+    store.join("operation")
+}
+
+fn file(store: &Path, id: &str) -> PathBuf {
+    folder(store).join(format!("{id}.json"))
+}

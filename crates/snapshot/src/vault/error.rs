@@ -1,0 +1,161 @@
+//! What can go wrong, here or at the keeper.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::capture::CaptureError;
+use crate::object::{ObjectError, Oid};
+use crate::registry::RegistryError;
+use crate::restore::{OperationId, RestoreError};
+use crate::shadow::OpenError;
+use crate::worktree::RootError;
+
+/// Why a store did not do what it was asked. Unless it says otherwise, nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum VaultError {
+    /// Whose store it is cannot be told.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The directory has no store yet.
+    #[error("nothing of {0} has been captured yet")]
+    Untracked(PathBuf),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Nothing was captured.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// Nothing was restored.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+    /// The store cannot be read.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// Neither a tree nor a capture is called that.
+    #[error("no capture of {root} is called {text}")]
+    NoCapture {
+        /// What was asked for.
+        text: String,
+        /// The worktree.
+        root: PathBuf,
+    },
+    /// Several are.
+    #[error("several captures begin with {text}: {}", shorten(candidates))]
+    Ambiguous {
+        /// What was asked for.
+        text: String,
+        /// What it could be.
+        candidates: Vec<Oid>,
+    },
+    /// No operation is called that, or several are.
+    #[error("no single operation is called {0}")]
+    NoOperation(String),
+    /// Nothing was restored yet, so nothing can be taken back.
+    #[error("nothing has been restored in {0} yet")]
+    NothingToUndo(PathBuf),
+    /// The keeper of the store was asked and refused.
+    #[error(transparent)]
+    Keeper(#[from] Failure),
+    /// Another process keeps the store and cannot be asked.
+    #[error("the snapshot store is kept by another process ({who}) that does not answer")]
+    Unreachable {
+        /// Who, as it says itself.
+        who: String,
+        /// What came of asking it.
+        source: io::Error,
+    },
+    /// The disk said no.
+    #[error("the snapshot store could not be read or written")]
+    Io(#[from] io::Error),
+}
+
+fn shorten(candidates: &[Oid]) -> String {
+    let short = |oid: &Oid| oid.to_string()[..12].to_owned();
+    let mut text = candidates.iter().take(5).map(short).collect::<Vec<_>>().join(", ");
+    if candidates.len() > 5 {
+        text.push_str(", …");
+    }
+    text
+}
+
+/// What kind of failure a keeper met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// It has too much to do: ask again.
+    Busy,
+    /// The request was no request.
+    Malformed,
+    /// The request had too many bytes.
+    TooLarge,
+    /// Another user asked.
+    Foreign,
+    /// It is another version of the program.
+    Version,
+    /// The worktree is not the one that was opened.
+    Root,
+    /// Something that was asked for is not there.
+    Missing,
+    /// Anything else; the words say what.
+    Other,
+}
+
+/// What a keeper answers when it could not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// What kind.
+    pub kind: FailureKind,
+    /// In words, causes included.
+    pub message: String,
+}
+
+impl Failure {
+    pub(super) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// Puts an error into words that can be sent.
+    pub(super) fn of(error: &VaultError) -> Self {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            message.push_str(": ");
+            message.push_str(&inner.to_string());
+            cause = inner.source();
+        }
+        Self { kind: kind_of(error), message }
+    }
+}
+
+fn kind_of(error: &VaultError) -> FailureKind {
+    match error {
+        VaultError::Keeper(failure) => failure.kind,
+        VaultError::Capture(CaptureError::Root(_))
+        | VaultError::Restore(RestoreError::Guard(CaptureError::Root(_)))
+        | VaultError::Registry(RegistryError::Root(_))
+        | VaultError::Open(OpenError::Root(RootError::Replaced(_))) => FailureKind::Root,
+        VaultError::Object(ObjectError::Missing(_))
+        | VaultError::NoCapture { .. }
+        | VaultError::NoOperation(_)
+        | VaultError::NothingToUndo(_)
+        | VaultError::Untracked(_) => FailureKind::Missing,
+        VaultError::Registry(_)
+        | VaultError::Open(_)
+        | VaultError::Capture(_)
+        | VaultError::Restore(_)
+        | VaultError::Object(_)
+        | VaultError::Ambiguous { .. }
+        | VaultError::Unreachable { .. }
+        | VaultError::Io(_) => FailureKind::Other,
+    }
+}
+
+impl VaultError {
+    pub(super) fn no_operation(id: &OperationId) -> Self {
+        Self::NoOperation(id.to_string())
+    }
+}

@@ -1,0 +1,330 @@
+//! The vault: the same answers for the keeper of a store and for everybody else (R11).
+
+#[cfg(test)]
+#[expect(dead_code, reason = "shared by several test programs")]
+mod support;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use case::{Case, group, restore, undo};
+use support::{NOW, git_in, path, paths_of};
+use turnstone_snapshot::{
+    Action, DiffOptions, Link, OperationId, Order, Registry, Vault, VaultError, VaultOptions,
+};
+
+#[cfg(test)]
+mod case {
+    use std::path::PathBuf;
+
+    use tempfile::TempDir;
+    use turnstone_snapshot::{Action, Group, OperationId, Order, Report, Vault, VaultOptions};
+
+    use crate::support::NOW;
+
+    pub(crate) struct Case {
+        pub(crate) dir: TempDir,
+    }
+
+    impl Case {
+        pub(crate) fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            fs_err::create_dir_all(dir.path().join("work")).unwrap();
+            Self { dir }
+        }
+
+        pub(crate) fn at(&self, path: &str) -> PathBuf {
+            self.dir.path().join(path)
+        }
+
+        pub(crate) fn open(&self) -> Vault {
+            self.open_in("work")
+        }
+
+        pub(crate) fn open_in(&self, folder: &str) -> Vault {
+            let (data, run) = (self.at("data"), self.at("run"));
+            let options = VaultOptions::default();
+            Vault::open(&data, Some(&run), &self.at(folder), options, NOW).unwrap()
+        }
+
+        pub(crate) fn write(&self, name: &str, text: &str) {
+            fs_err::write(self.at("work").join(name), text).unwrap();
+        }
+
+        pub(crate) fn read(&self, name: &str) -> String {
+            fs_err::read_to_string(self.at("work").join(name)).unwrap()
+        }
+    }
+
+    pub(crate) fn group() -> Group {
+        Group::new("test")
+    }
+
+    pub(crate) fn restore(vault: &Vault, text: &str) -> Report {
+        let target = vault.find_capture(text).unwrap();
+        let plan = vault.plan_restore(&target, None, false, NOW).unwrap();
+        let action = Action::Restore { tree: target.tree, paths: Vec::new() };
+        vault.apply(&Order { id: OperationId::mint().unwrap(), action, plan }, NOW).unwrap()
+    }
+
+    pub(crate) fn undo(vault: &Vault) -> Report {
+        let last = vault.find_operation(None).unwrap();
+        let plan = vault.plan_undo(&last.id, NOW).unwrap();
+        let action = Action::Undo { of: last.id };
+        vault.apply(&Order { id: OperationId::mint().unwrap(), action, plan }, NOW).unwrap()
+    }
+}
+
+/// Captures, lists, shows, compares, restores, takes back, takes that back, verifies.
+#[cfg(test)]
+fn whole_story(case: &Case, vault: &Vault) {
+    case.write("a", "one\n");
+    case.write("b", "stays\n");
+    let first = vault.track(&group(), NOW).unwrap();
+    assert_eq!((first.files, first.changed, first.is_new), (2, 2, true));
+    case.write("a", "two\n");
+    case.write("c", "new\n");
+    let second = vault.track(&group(), NOW.plus(1)).unwrap();
+
+    let listed = vault.list_captures().unwrap();
+    let ids: Vec<_> = listed.iter().map(|it| (it.id, it.files, it.mode.as_str())).collect();
+    assert_eq!(ids[0], (second.capture.id, Some(3), "walk"));
+    assert_eq!(ids[1], (first.capture.id, Some(2), "walk"));
+    let files = vault.list_files(&first.capture).unwrap();
+    let files: Vec<_> = files.iter().map(|it| (it.path.to_string(), it.size, it.perm)).collect();
+    assert_eq!(files, [("a".to_owned(), 4, 0o644), ("b".to_owned(), 6, 0o644)]);
+    let options = DiffOptions::default();
+    let diff = vault.diff(&first.capture, &second.capture, &options).unwrap();
+    assert_eq!(diff.files.len(), 2);
+    assert!(vault.diff_worktree(&second.capture, &options, NOW).unwrap().files.is_empty());
+
+    let tree = first.capture.tree.to_string();
+    assert!(vault.find_capture(&tree[..7]).is_ok());
+    assert!(vault.find_capture(&first.capture.id.to_string()[..9]).is_ok());
+    assert!(matches!(vault.find_capture("abc"), Err(VaultError::NoCapture { .. })));
+    assert!(matches!(vault.find_operation(None), Err(VaultError::NothingToUndo(_))));
+    let report = restore(vault, &tree);
+    assert_eq!((&report.restored[..], &report.removed[..]), (&[path("a")][..], &[path("c")][..]));
+    assert_eq!(case.read("a"), "one\n");
+    assert_eq!(undo(vault).restored, [path("a"), path("c")]);
+    assert_eq!((case.read("a"), case.read("c")), ("two\n".to_owned(), "new\n".to_owned()));
+    assert_eq!(undo(vault).removed, [path("c")], "the undo is taken back");
+    assert_eq!(case.read("a"), "one\n");
+    let operations = vault.list_operations().unwrap();
+    assert_eq!(operations.iter().map(|it| it.number).collect::<Vec<_>>(), [3, 2, 1]);
+
+    let named = vault.capture_named(&group(), &paths_of(&["b", "none"]), false, NOW).unwrap();
+    assert_eq!(named.capture.coverage.absent, [path("none")]);
+    let verified = vault.verify().unwrap();
+    assert!(verified.damaged.is_empty() && verified.objects > 10, "{verified:?}");
+    assert!(vault.gc(0, NOW.plus(1), true).unwrap().dropped_groups.is_empty());
+    assert!(vault.usage().unwrap().bytes > 0);
+    git_in(&vault.git_dir().unwrap(), &["fsck", "--full"]);
+}
+
+#[test]
+fn a_keeper_does_it_itself_r11() {
+    let case = Case::new();
+    let vault = case.open();
+    assert!(vault.is_keeper() && vault.is_listening());
+    whole_story(&case, &vault);
+}
+
+#[test]
+fn somebody_else_gets_the_same_answers_from_the_keeper_r11() {
+    let case = Case::new();
+    let keeper = case.open();
+    let other = case.open();
+    assert!(keeper.is_keeper() && !other.is_keeper());
+    whole_story(&case, &other);
+    assert!(!other.is_keeper());
+}
+
+#[test]
+fn when_the_keeper_ends_the_next_who_asks_takes_over_r11() {
+    let case = Case::new();
+    let keeper = case.open();
+    let other = case.open();
+    case.write("a", "1");
+    let first = other.track(&group(), NOW).unwrap();
+    assert!(!other.is_keeper());
+
+    drop(keeper);
+    assert!(!other.track(&group(), NOW).unwrap().is_new);
+    assert!(other.is_keeper());
+    assert_eq!(other.find_capture(&first.capture.tree.to_string()).unwrap().id, first.capture.id);
+    let third = case.open();
+    assert!(!third.is_keeper());
+    assert_eq!(third.list_captures().unwrap().len(), 1);
+}
+
+#[test]
+fn an_order_is_carried_out_once_r17() {
+    let case = Case::new();
+    let (keeper, other) = (case.open(), case.open());
+    case.write("a", "old");
+    let target = other.track(&group(), NOW).unwrap().capture;
+    case.write("a", "new");
+    let plan = other.plan_restore(&target, None, false, NOW).unwrap();
+    let action = Action::Restore { tree: target.tree, paths: Vec::new() };
+    let order = Order { id: OperationId::mint().unwrap(), action, plan };
+
+    let report = other.apply(&order, NOW).unwrap();
+    case.write("a", "a human was here");
+    assert_eq!(other.apply(&order, NOW).unwrap(), report);
+    assert_eq!(keeper.apply(&order, NOW).unwrap(), report);
+    assert_eq!(case.read("a"), "a human was here");
+    assert_eq!(other.list_operations().unwrap().len(), 1);
+}
+
+#[test]
+fn an_undo_keeps_what_was_changed_since_and_leaves_conflicts_alone_r14() {
+    let case = Case::new();
+    let vault = case.open();
+    let text = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n{last}\n");
+    case.write("a", &text("old", "8"));
+    case.write("b", "old");
+    let tree = vault.track(&group(), NOW).unwrap().capture.tree.to_string();
+    case.write("a", &text("new", "8"));
+    case.write("b", "new");
+    restore(&vault, &tree);
+    case.write("a", &text("old", "human"));
+    case.write("b", "human");
+
+    let report = undo(&vault);
+
+    assert_eq!(report.merged, [path("a")]);
+    assert_eq!(case.read("a"), text("new", "human"));
+    assert_eq!(report.conflicts.len(), 1);
+    assert_eq!(case.read("b"), "human");
+    let again = undo(&vault);
+    assert!(again.conflicts.is_empty(), "what was not done is not taken back: {again:?}");
+    assert_eq!((case.read("a"), case.read("b")), (text("old", "human"), "human".to_owned()));
+}
+
+#[test]
+fn garbage_from_a_connection_is_refused_and_the_keeper_lives_on_r11() {
+    let case = Case::new();
+    let keeper = case.open();
+    let socket = fs_err::read_dir(case.at("run")).unwrap().next().unwrap().unwrap().path();
+    let ask = |bytes: &[u8]| {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.write_all(bytes).unwrap();
+        drop(stream.shutdown(std::net::Shutdown::Write));
+        let mut answer = Vec::new();
+        // A keeper that did not want the rest closes without having read it.
+        drop(stream.read_to_end(&mut answer));
+        String::from_utf8_lossy(answer.get(4..).unwrap_or_default()).into_owned()
+    };
+    let frame = |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
+
+    assert_eq!(ask(b""), "");
+    assert_eq!(ask(b"\0\0"), "");
+    assert_eq!(ask(b"\0\0\0\x09half"), "");
+    assert!(ask(b"GET / HTTP/1.1\r\n\r\n").contains("too_large"));
+    assert!(ask(&frame("{}")).contains("malformed"));
+    assert!(ask(&frame("not json")).contains("malformed"));
+    let id = keeper.place().id.to_string();
+    let text = format!(r#"{{"version":99,"store":"{id}","request":"hello"}}"#);
+    assert!(ask(&frame(&text)).contains("version"));
+    let hello = |store: &str| format!(r#"{{"version":1,"store":"{store}","request":"hello"}}"#);
+    assert!(ask(&frame(&hello("another"))).contains("missing"));
+    assert!(ask(&frame(&hello(&id))).contains("hello"));
+    let hostile =
+        r#"{"capture_named":{"group":"x","paths":["../../etc/passwd"],"keep":false,"now":1}}"#;
+    let text = format!(r#"{{"version":1,"store":"{id}","request":{hostile}}}"#);
+    assert!(ask(&frame(&text)).contains("malformed"));
+
+    let other = case.open();
+    case.write("a", "1");
+    assert!(!other.is_keeper() && other.track(&group(), NOW).unwrap().is_new);
+}
+
+#[test]
+fn more_connections_than_a_keeper_takes_wait_for_their_turn_r11() {
+    let case = Case::new();
+    let keeper = case.open();
+    case.write("a", "1");
+    let socket = fs_err::read_dir(case.at("run")).unwrap().next().unwrap().unwrap().path();
+    let idle: Vec<_> = (0..40).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+
+    std::thread::scope(|scope| {
+        let asks: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| case.open().track(&group(), NOW).unwrap().capture.tree))
+            .collect();
+        drop(idle);
+        let trees: Vec<_> = asks.into_iter().map(|it| it.join().unwrap()).collect();
+        assert!(trees.iter().all(|tree| *tree == trees[0]));
+    });
+    assert!(keeper.is_keeper());
+}
+
+#[test]
+fn a_stale_socket_and_a_lying_lock_file_are_in_nobodys_way_r11() {
+    let case = Case::new();
+    drop(case.open());
+    let store = Registry::new(&case.at("data")).list().unwrap().remove(0);
+    // As after sudden death: the pid is for messages only, and nobody listens.
+    let text = format!("process 1, socket {}", case.at("run/gone.sock").display());
+    fs_err::write(store.folder.join("keeper"), text).unwrap();
+    fs_err::write(case.at("run/gone.sock"), "no socket").unwrap();
+
+    let vault = case.open();
+    assert!(vault.is_keeper() && vault.is_listening());
+    case.write("a", "1");
+    assert!(case.open().track(&group(), NOW).unwrap().is_new);
+}
+
+#[test]
+fn a_moved_project_keeps_its_captures_r12() {
+    let case = Case::new();
+    case.write("a", "1");
+    let first = case.open().track(&group(), NOW).unwrap().capture;
+    fs_err::rename(case.at("work"), case.at("moved")).unwrap();
+
+    let vault = case.open_in("moved");
+
+    assert!(matches!(vault.place().link, Link::Moved(_)));
+    assert_eq!(vault.find_capture(&first.tree.to_string()).unwrap().id, first.id);
+    assert!(!vault.track(&group(), NOW).unwrap().is_new);
+}
+
+#[test]
+fn reading_makes_no_store_and_the_data_directory_is_never_captured_r7() {
+    let case = Case::new();
+    let options = VaultOptions { make: false, ..VaultOptions::default() };
+    let opened = Vault::open(&case.at("data"), None, &case.at("work"), options, NOW);
+    assert!(matches!(opened, Err(VaultError::Untracked(_))));
+    assert!(!case.at("data").exists());
+
+    case.write("a", "1");
+    let data = case.at("work/deep/data");
+    let options = VaultOptions::default();
+    let vault = Vault::open(&data, None, &case.at("work"), options, NOW).unwrap();
+    let captured = vault.track(&group(), NOW).unwrap();
+    assert_eq!(captured.files, 1);
+    assert!(vault.is_listening(), "without a runtime directory the socket is with the data");
+}
+
+#[test]
+fn verification_finds_a_flipped_byte_and_a_missing_pack() {
+    let case = Case::new();
+    case.write("a", &"some text\n".repeat(100));
+    let vault = case.open();
+    vault.track(&group(), NOW).unwrap();
+    let packs = vault.git_dir().unwrap().join("objects/pack");
+    let pack = fs_err::read_dir(packs).unwrap().map(|entry| entry.unwrap().path());
+    let pack = pack.filter(|path| path.extension().is_some_and(|it| it == "pack")).last().unwrap();
+    drop(vault);
+    let mut bytes = fs_err::read(&pack).unwrap();
+    bytes[30] ^= 0x40;
+    fs_err::remove_file(&pack).unwrap();
+    fs_err::write(&pack, bytes).unwrap();
+
+    let verified = case.open().verify().unwrap();
+    assert!(!verified.damaged.is_empty(), "{verified:?}");
+
+    fs_err::remove_file(&pack).unwrap();
+    let verified = case.open().verify().unwrap();
+    assert!(!verified.damaged.is_empty(), "{verified:?}");
+}
