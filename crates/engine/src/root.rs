@@ -95,7 +95,9 @@ fn resolve(path: &Path) -> std::io::Result<Option<PathBuf>> {
     loop {
         match fs_err::canonicalize(at) {
             Ok(real) => {
-                return Ok(Some(missing.into_iter().rev().fold(real, |path, name| path.join(name))));
+                return Ok(Some(
+                    missing.into_iter().rev().fold(real, |path, name| path.join(name)),
+                ));
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),

@@ -16,6 +16,7 @@ mod ignore;
 mod image;
 mod object;
 mod path;
+mod point;
 mod registry;
 mod restore;
 mod shadow;
@@ -32,15 +33,16 @@ pub use group::Group;
 pub use image::Image;
 pub use object::{Leaf, LeafMode, ObjectError, Oid, OidError};
 pub use path::{PathError, RelPath};
+pub use point::git_point;
 pub use registry::{Link, ListedStore, Place, Registry, RegistryError, RootFacts, StoreId};
 pub use restore::{
     Action, Conflict, Operation, OperationId, OperationIdError, Order, Plan, Report, RestoreError,
-    State, Step, Why, Wish,
+    State, Step, Why, Wish, WishLink,
 };
 pub use shadow::{OpenError, Shadow};
 pub use vault::{
-    Damage, Failure, FailureKind, ListedCapture, ListedFile, Vault, VaultError, VaultOptions,
-    Verified,
+    Damage, Failure, FailureKind, ListedCapture, ListedFile, PathChange, Vault, VaultError,
+    VaultOptions, Verified,
 };
 pub use walk::Selection;
 pub use worktree::{RootError, RootPolicy, Worktree};

@@ -34,11 +34,7 @@ fn wishes(case: &Case, names: &[&str], edit: impl FnOnce()) -> Vec<Wish> {
     edit();
     let after = case.capture_named(names).capture;
     let image = |capture, name: &str| case.shadow.image(capture, &path(name)).expect("readable");
-    let wish = |name: &&str| Wish {
-        path: path(name),
-        target: image(&before, name),
-        base: Some(image(&after, name)),
-    };
+    let wish = |name: &&str| Wish::new(path(name), Some(image(&after, name)), image(&before, name));
     names.iter().map(wish).collect()
 }
 

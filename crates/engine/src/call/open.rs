@@ -55,7 +55,7 @@ impl Engine {
     ) -> Result<Call> {
         let session = self.store.read(ctx, |r| r.get_session(&turn.session))?;
         let Cover::Vault(vault) = self.cover(&session, ctx.now)? else {
-            return self.open(ctx, turn, part, &session, None, Some(BTreeSet::new()), None);
+            return self.announce(ctx, turn, part, &session, None, Some(BTreeSet::new()), None);
         };
         let (mut inside, mut outside) = (BTreeSet::new(), Vec::new());
         for path in paths {
@@ -66,7 +66,7 @@ impl Engine {
         }
         let before = vault.capture_named(&group_of(&turn.session), &inside, true, ctx.now)?;
         let before = Some(before.capture);
-        let call = self.open(ctx, turn, part, &session, Some(vault), Some(inside), before)?;
+        let call = self.announce(ctx, turn, part, &session, Some(vault), Some(inside), before)?;
         Ok(Call { outside, ..call })
     }
 
@@ -84,11 +84,11 @@ impl Engine {
             }
             Cover::Refused(_) => (None, None),
         };
-        self.open(ctx, turn, part, &session, vault, None, before)
+        self.announce(ctx, turn, part, &session, vault, None, before)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the two ways to open meet here")]
-    fn open(
+    fn announce(
         &self,
         ctx: &Context,
         turn: &Turn,

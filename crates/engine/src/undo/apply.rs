@@ -33,7 +33,10 @@ impl Engine {
         };
         let session = plan.session.clone();
         self.store.write(ctx, move |tx| tx.plan_operation(&session, &new)).wait()?;
-        fail_point!("engine::operation_planned", |_| Err(std::io::Error::other("failpoint").into()));
+        fail_point!(
+            "engine::operation_planned",
+            |_| Err(std::io::Error::other("failpoint").into())
+        );
         self.finish(ctx, plan)
     }
 
@@ -110,13 +113,12 @@ fn taken(plan: &UndoPlan, part: &Part, report: &OperationReport) -> Taken {
         })
         .collect();
     let before: BTreeSet<&RelPath> = part.taken.iter().collect();
-    let own = part.paths.iter();
-    let after: Vec<RelPath> = match plan.kind {
-        OperationKind::Redo => {
-            own.filter(|path| before.contains(path) && !reached.contains(path)).cloned().collect()
-        }
-        _ => own.filter(|path| before.contains(path) || reached.contains(path)).cloned().collect(),
+    let is_redo = plan.kind == OperationKind::Redo;
+    let is_taken = |path: &&RelPath| match is_redo {
+        true => before.contains(path) && !reached.contains(path),
+        false => before.contains(path) || reached.contains(path),
     };
+    let after: Vec<RelPath> = part.paths.iter().filter(is_taken).cloned().collect();
     let extent = match after.len() {
         0 => Extent::Nothing,
         all if all == part.paths.len() => Extent::All,

@@ -37,11 +37,10 @@ impl Engine {
         which: &Which,
         scope: Scope,
     ) -> Result<Gathered> {
-        let (turns, head) =
-            self.store.read(ctx, |r| Ok((r.turns(session)?, r.head(session)?)))?;
+        let (turns, head) = self.store.read(ctx, |r| Ok((r.turns(session)?, r.head(session)?)))?;
         let visible = visible(&turns, head.as_ref());
         let chosen: Vec<&TurnRow> = match which {
-            Which::Last => visible.last().into_iter().collect(),
+            Which::Last => visible.last().copied().into_iter().collect(),
             Which::Turn(id) => vec![find(&turns, session, id)?],
             Which::From(id) => {
                 let from = find(&turns, session, id)?.span.0;
@@ -77,9 +76,9 @@ impl Engine {
         which: &Which,
         scope: Scope,
     ) -> Result<Gathered> {
-        let (turns, operations, head) = self.store.read(ctx, |r| {
-            Ok((r.turns(session)?, r.operations(session)?, r.head(session)?))
-        })?;
+        let (turns, operations, head) = self
+            .store
+            .read(ctx, |r| Ok((r.turns(session)?, r.operations(session)?, r.head(session)?)))?;
         let chosen: Vec<&TurnRow> = match which {
             Which::Last => match last_undone(&turns, &operations, head.as_ref()) {
                 found if found.is_empty() => {

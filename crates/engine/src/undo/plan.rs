@@ -39,7 +39,7 @@ impl Engine {
     ) -> Result<UndoPlan> {
         self.recover_session(ctx, session)?;
         let gathered = self.gather_undo(ctx, session, which, options.scope)?;
-        self.plan(ctx, session, OperationKind::Undo, gathered, options)
+        self.plan(ctx, session, Direction::Back, gathered, options)
     }
 
     /// Plans to bring back what was taken back; changes nothing.
@@ -56,21 +56,21 @@ impl Engine {
     ) -> Result<UndoPlan> {
         self.recover_session(ctx, session)?;
         let gathered = self.gather_redo(ctx, session, which, options.scope)?;
-        self.plan(ctx, session, OperationKind::Redo, gathered, options)
+        self.plan(ctx, session, Direction::Forth, gathered, options)
     }
 
     fn plan(
         &self,
         ctx: &Context,
         session: &SessionId,
-        kind: OperationKind,
+        direction: Direction,
         gathered: Gathered,
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
-        let contended = match kind {
-            OperationKind::Undo => self.contended(ctx, &gathered.changes)?,
+        let (kind, contended) = match direction {
+            Direction::Back => (OperationKind::Undo, self.contended(ctx, &gathered.changes)?),
             // What was taken back was told apart then.
-            _ => Vec::new(),
+            Direction::Forth => (OperationKind::Redo, Vec::new()),
         };
         let mut plan = UndoPlan {
             operation: self.mint.operation(ctx.now)?,
@@ -93,7 +93,7 @@ impl Engine {
             plan.contended.iter().map(|it| (it.root.clone(), it.path.clone())).collect();
         for (root, mut walk) in walks {
             walk.paths.retain(|path, _| !shared.contains(&(root.clone(), path.clone())));
-            plan.roots.push(self.plan_root(ctx, kind, root, walk)?);
+            plan.roots.push(self.plan_root(ctx, direction, root, walk)?);
         }
         plan.git = moves(&gathered.changes);
         Ok(plan)
@@ -102,14 +102,10 @@ impl Engine {
     fn plan_root(
         &self,
         ctx: &Context,
-        kind: OperationKind,
+        direction: Direction,
         root: Root,
         walk: Walk,
     ) -> Result<RootPlan> {
-        let direction = match kind {
-            OperationKind::Undo => Direction::Back,
-            _ => Direction::Forth,
-        };
         let wish = |(path, history): (RelPath, Vec<(FileImage, FileImage)>)| Wish {
             path,
             links: links(&history, direction)

@@ -13,7 +13,7 @@ mod report;
 mod step;
 mod stored;
 
-pub use plan::{Plan, RestoreError, State, Step, Wish};
+pub use plan::{Plan, RestoreError, State, Step, Wish, WishLink};
 pub(crate) use record::GROUP_PREFIX;
 pub use record::{Action, Operation, OperationId, OperationIdError, Order};
 pub use report::{Conflict, Report, Why};

@@ -23,7 +23,7 @@ use crate::group::Group;
 use crate::object::ObjectError;
 use crate::path::RelPath;
 use crate::registry::{Place, Registry};
-use crate::restore::{Operation, OperationId, Order, Plan, Report};
+use crate::restore::{Operation, OperationId, Order, Plan, Report, Wish};
 use crate::shadow::Shadow;
 use crate::walk::Selection;
 use crate::worktree::RootPolicy;
@@ -264,6 +264,15 @@ impl Vault {
         let paths = paths.map(|paths| paths.iter().cloned().collect());
         let request = Request::PlanRestore { target: target.id, paths, keep_added, now };
         self.planned(&request, now)
+    }
+
+    /// Plans to bring paths to what is wished, keeping what was changed since.
+    ///
+    /// # Errors
+    ///
+    /// See [`VaultError`].
+    pub fn plan(&self, wishes: &[Wish], now: Millis) -> Result<Plan, VaultError> {
+        self.planned(&Request::Plan { wishes: wishes.to_vec() }, now)
     }
 
     /// Plans to take an operation back, keeping what was changed since.

@@ -8,7 +8,7 @@ use crate::capture::{Captured, Mode};
 use crate::gc::GcReport;
 use crate::object::Oid;
 use crate::path::RelPath;
-use crate::restore::{OperationId, Order, Plan, Report};
+use crate::restore::{OperationId, Order, Plan, Report, Wish};
 
 /// The form of requests and answers; the keeper refuses any other.
 pub(super) const VERSION: u32 = 1;
@@ -46,6 +46,9 @@ pub(super) enum Request {
         paths: Option<Vec<RelPath>>,
         keep_added: bool,
         now: Millis,
+    },
+    Plan {
+        wishes: Vec<Wish>,
     },
     PlanUndo {
         operation: OperationId,
