@@ -39,12 +39,15 @@ impl Turn {
 impl Engine {
     /// Begins a turn: its prompt is durable when this returns; nothing is captured yet (R6).
     ///
+    /// If the head is before the end, what is behind it is hidden first (R19).
+    ///
     /// # Errors
     ///
     /// [`turnstone_store::StoreError::Busy`] while a turn or an operation of the session is open.
     pub fn begin_turn(&self, ctx: &Context, prompt: Prompt) -> Result<Turn> {
         let session = prompt.message.session.clone();
         self.recover_session(ctx, &session)?;
+        self.branch(ctx, &session)?;
         let id = self.mint.turn(ctx.now)?;
         let lease = self.store.lease(ctx, &session, Takeover::IfDead)?;
         let turn = Turn { session: session.clone(), id: id.clone(), lease };

@@ -257,7 +257,6 @@ fn an_ignored_and_a_large_file_named_by_a_tool_are_covered_and_a_path_outside_is
     case.put("secret", Some("before"));
     let outside = case.dir.path().join("outside");
     fs_err::write(&outside, "theirs").expect("written");
-    #[expect(clippy::disallowed_methods, reason = "tests make links behind the engine's back")]
     std::os::unix::fs::symlink(&outside, case.root().join("link")).expect("linked");
 
     let turn = case.begin(&session);
@@ -313,11 +312,67 @@ fn an_undo_that_was_cut_off_is_finished_once() {
 
         let done = case.engine.recover(&ctx()).expect("recovers");
 
-        assert_eq!(done.finished, [plan.operation.clone()], "{point}");
+        assert_eq!(done.finished, std::slice::from_ref(&plan.operation), "{point}");
         assert_eq!(case.read("f").as_deref(), Some("before"), "{point}");
         assert!(head(&case, &session).is_some());
         case.redo(&session);
         assert_eq!(case.read("f").as_deref(), Some("after"), "{point}");
         scenario.teardown();
     }
+}
+
+#[test]
+fn a_prompt_before_the_end_hides_what_is_behind_and_destroys_nothing_r19() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.turn(&session, "f", Some("one"));
+    let lost = case.turn(&session, "f", Some("two"));
+    case.undo(&session, &Which::Last);
+    let messages = || {
+        let outline = case.engine.store().read(&ctx(), |r| r.outline(&session)).expect("reads");
+        outline.iter().map(|it| it.message.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(messages(), ["msg_1", "msg_2"], "what is taken back is still shown");
+
+    case.turn(&session, "f", Some("three"));
+
+    assert_eq!(messages(), ["msg_1", "msg_3"]);
+    assert_eq!(head(&case, &session), None);
+    let more = case.engine.plan_redo(&ctx(), &session, &Which::Last, &UndoOptions::default());
+    assert!(matches!(more, Err(EngineError::NothingToRedo(_))), "{more:?}");
+    let changes = case.engine.store().read(&ctx(), |r| r.turn_changes(&session, &lost));
+    assert_eq!(changes.expect("reads").len(), 1, "its change set stays");
+    for content in [Some("one"), None] {
+        case.undo(&session, &Which::Last);
+        assert_eq!(case.read("f").as_deref(), content);
+    }
+}
+
+#[test]
+fn a_branch_that_was_cut_off_is_finished() {
+    let scenario = fail::FailScenario::setup();
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.turn(&session, "f", Some("one"));
+    case.turn(&session, "f", Some("two"));
+    case.undo(&session, &Which::Last);
+    fail::cfg("engine::branch_hides", "return").expect("set");
+    let body = serde_json::json!({"role": "user", "time": {"created": 9}, "agent": "build",
+        "model": {"providerID": "p", "modelID": "m"}});
+    let message = turnstone_core::model::Message {
+        id: "msg_9".parse().expect("an id"),
+        session: session.clone(),
+        body: serde_json::from_value(body).expect("user"),
+    };
+    let prompt = turnstone_engine::Prompt { message, parts: Vec::new() };
+    case.engine.begin_turn(&ctx(), prompt.clone()).expect_err("cut off");
+    fail::remove("engine::branch_hides");
+    let case = case.reopen();
+
+    case.engine.begin_turn(&ctx(), prompt).expect("begins");
+
+    let outline = case.engine.store().read(&ctx(), |r| r.outline(&session)).expect("reads");
+    let names: Vec<String> = outline.iter().map(|it| it.message.to_string()).collect();
+    assert_eq!(names, ["msg_1", "msg_9"]);
+    scenario.teardown();
 }

@@ -92,6 +92,11 @@ impl Engine {
         let Some(open) = operations.into_iter().find(|operation| operation.done.is_none()) else {
             return Ok(None);
         };
+        if open.kind == OperationKind::Branch {
+            let plan = serde_json::from_value(open.plan).map_err(std::io::Error::from)?;
+            self.finish_branch(ctx, session, &open.id, &plan)?;
+            return Ok(Some(open.id));
+        }
         let whole = open.plan.get("whole").and_then(serde_json::Value::as_str).unwrap_or_default();
         let plan: UndoPlan = serde_json::from_str(whole).map_err(std::io::Error::from)?;
         self.finish(ctx, &plan)?;

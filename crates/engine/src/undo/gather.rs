@@ -165,15 +165,16 @@ fn find<'t>(turns: &'t [TurnRow], session: &SessionId, id: &TurnId) -> Result<&'
     turns.iter().find(|turn| turn.id == *id).ok_or_else(missing)
 }
 
-/// The turns before the head.
+/// The turns before the head; those a branch has hidden are nowhere.
 fn visible<'t>(turns: &'t [TurnRow], head: Option<&Head>) -> Vec<&'t TurnRow> {
-    let behind = |turn: &&TurnRow| head.is_none_or(|head| head.message != turn.message);
-    turns.iter().take_while(behind).collect()
+    let before = |turn: &&TurnRow| head.is_none_or(|head| head.message != turn.message);
+    turns.iter().filter(|turn| !turn.hidden).take_while(before).collect()
 }
 
 /// The turns from the head on.
 fn hidden<'t>(turns: &'t [TurnRow], head: Option<&Head>) -> Vec<&'t TurnRow> {
-    turns[visible(turns, head).len()..].iter().collect()
+    let shown = visible(turns, head).len();
+    turns.iter().filter(|turn| !turn.hidden).skip(shown).collect()
 }
 
 /// The turns of the newest undo that no redo has brought back.
