@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use turnstone_core::time::Millis;
+use turnstone_process::GitEnvironment;
 use turnstone_snapshot::{Vault, VaultError, VaultOptions};
 use turnstone_store::{Layout, Options, Store};
 
@@ -20,13 +21,20 @@ pub struct Settings {
     pub runtime: Option<PathBuf>,
     /// How worktrees are captured.
     pub vault: VaultOptions,
+    /// What `git` is told of its surroundings.
+    pub git: GitEnvironment,
 }
 
 impl Settings {
     /// The usual settings for a data directory.
     #[must_use]
     pub fn new(data: &Path) -> Self {
-        Self { data: data.to_owned(), runtime: None, vault: VaultOptions::default() }
+        Self {
+            data: data.to_owned(),
+            runtime: None,
+            vault: VaultOptions::default(),
+            git: GitEnvironment::default(),
+        }
     }
 }
 
@@ -34,7 +42,7 @@ impl Settings {
 pub struct Engine {
     pub(crate) store: Store,
     pub(crate) mint: Mint,
-    settings: Settings,
+    pub(crate) settings: Settings,
     /// By the real path of their root.
     vaults: Mutex<BTreeMap<PathBuf, Arc<Vault>>>,
 }
@@ -68,7 +76,7 @@ impl Engine {
         if let Some(vault) = vaults.get(&real) {
             return Ok(vault.clone());
         }
-        let Settings { data, runtime, vault: options } = &self.settings;
+        let Settings { data, runtime, vault: options, .. } = &self.settings;
         let opened = Vault::open(data, runtime.as_deref(), &real, options.clone(), now)?;
         let root = opened.place().root.clone();
         // A directory below a root that is open already has the same store.

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use turnstone_core::id::{ChangeId, OperationId, Tick, Ticker, TurnId};
+use turnstone_core::id::{ChangeId, OperationId, ProjectId, SessionId, Tick, Ticker, TurnId};
 use turnstone_core::time::Millis;
 
 use crate::error::Result;
@@ -27,6 +27,18 @@ impl Mint {
 
     pub(crate) fn change(&self, now: Millis) -> Result<ChangeId> {
         self.next(now).map(|(tick, random)| ChangeId::mint(tick, random))
+    }
+
+    pub(crate) fn session(&self, now: Millis) -> Result<(SessionId, [u8; 2])> {
+        let (tick, random) = self.next(now)?;
+        Ok((SessionId::mint(tick, random), [random[0], random[1]]))
+    }
+
+    /// An id for a project that has no root commit to be named after.
+    pub(crate) fn project(&self, now: Millis) -> Result<ProjectId> {
+        let (_, random) = self.next(now)?;
+        let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(ProjectId::try_from(text).map_err(std::io::Error::other)?)
     }
 
     pub(crate) fn operation(&self, now: Millis) -> Result<OperationId> {

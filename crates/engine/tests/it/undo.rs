@@ -1,8 +1,6 @@
 //! Undo takes back exactly its own: files of the turn, nothing of anybody else.
 
-mod support;
-
-use support::{Case, ctx};
+use crate::support::{Case, ctx};
 use turnstone_core::change::Evidence;
 use turnstone_core::operation::Head;
 use turnstone_core::path::RelPath;

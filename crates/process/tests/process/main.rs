@@ -1,0 +1,9 @@
+//! Real processes under a real supervisor.
+
+mod case;
+mod exit;
+mod group;
+mod keeper;
+mod output;
+mod owner;
+mod terminal;
