@@ -22,6 +22,7 @@ mod loan;
 mod object;
 mod path;
 mod picture;
+mod point;
 mod reach;
 mod registry;
 mod removal;
@@ -49,19 +50,20 @@ pub use journal::JournalStatus;
 pub use loan::Settled;
 pub use object::{Leaf, LeafMode, ObjectError, Oid, OidError};
 pub use path::{PathError, RelPath};
+pub use point::git_point;
 pub use registry::{Link, ListedStore, Place, Registry, RegistryError, RootFacts, StoreId};
 pub use removal::{RemovalError, remove_store, sweep_stores};
 pub use restore::{
     Action, Conflict, Operation, OperationId, OperationIdError, Order, Plan, Report, RestoreError,
-    State, Step, Why, Wish,
+    State, Step, Why, Wish, WishLink,
 };
 pub use selection::Selection;
 pub use shadow::{OpenError, Shadow};
 pub use upkeep::{Cadence, Merged};
 pub use usage::{DiskUse, GroupUse, PathUse, Usage};
 pub use vault::{
-    Damage, Failure, FailureKind, ListedCapture, ListedFile, Sweep, Swept, Vault, VaultError,
-    VaultOptions, Verified,
+    Damage, Failure, FailureKind, ListedCapture, ListedFile, PathChange, Sweep, Swept, Vault,
+    VaultError, VaultOptions, Verified,
 };
 pub use vcs::{UserGit, find_excludes_file};
 pub use watch::JournalState;

@@ -34,11 +34,7 @@ fn wishes(case: &Case, names: &[&str], edit: impl FnOnce()) -> Vec<Wish> {
     edit();
     let after = case.capture_named(names).capture;
     let image = |capture, name: &str| case.shadow.image(capture, &path(name)).expect("readable");
-    let wish = |name: &&str| Wish {
-        path: path(name),
-        target: image(&before, name),
-        base: Some(image(&after, name)),
-    };
+    let wish = |name: &&str| Wish::new(path(name), Some(image(&after, name)), image(&before, name));
     names.iter().map(wish).collect()
 }
 
@@ -149,7 +145,7 @@ fn an_unreadable_tree_is_an_error_and_nothing_is_deleted_w1() {
 
     assert!(matches!(plan, Err(RestoreError::Object(_))));
     let mut wish = wishes(&case, &["a"], || case.write("a", "2")).remove(0);
-    if let Image::Present { leaf, .. } = &mut wish.target {
+    if let Image::Present { leaf, .. } = &mut wish.links[0].target {
         leaf.blob = lost.tree;
     }
     assert!(case.shadow.plan(&[wish]).is_err());

@@ -226,6 +226,49 @@ impl Git {
         parse::lines("rev-list", &self.run(&args)?)
     }
 
+    /// The commits without a parent that the present commit descends from, sorted; none before the
+    /// first commit.
+    ///
+    /// # Errors
+    ///
+    /// When `git` cannot tell.
+    pub fn list_root_commits(&self) -> Result<Vec<String>, GitError> {
+        if self.find_commit("HEAD")?.is_none() {
+            return Ok(Vec::new());
+        }
+        let answer = self.run(&["rev-list", "--max-parents=0", "HEAD", "--"])?;
+        let mut roots = parse::lines("rev-list", &answer)?;
+        roots.sort_unstable();
+        Ok(roots)
+    }
+
+    /// True if the history is cut off.
+    ///
+    /// # Errors
+    ///
+    /// When `git` cannot tell.
+    pub fn is_shallow(&self) -> Result<bool, GitError> {
+        let answer = self.run(&["rev-parse", "--is-shallow-repository"])?;
+        Ok(parse::line("rev-parse", &answer)? == "true")
+    }
+
+    /// Where a remote is, or nothing if there is none of that name.
+    ///
+    /// # Errors
+    ///
+    /// When `git` cannot tell.
+    pub fn find_remote(&self, name: &str) -> Result<Option<String>, GitError> {
+        check(name)?;
+        let key = format!("remote.{name}.url");
+        let args = ["config", "--local", "--get", &key];
+        let answer = self.ask(&args)?;
+        match answer.exit {
+            Exit::Code(0) => parse::line("config", &answer.stdout).map(Some),
+            Exit::Code(1) if answer.stderr.is_empty() => Ok(None),
+            Exit::Code(_) | Exit::Signal(_) => Err(answer.refusal(&args)),
+        }
+    }
+
     /// Puts a worktree and its branch to a commit; every change in tracked files is gone then.
     ///
     /// # Errors

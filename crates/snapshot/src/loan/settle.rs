@@ -105,8 +105,11 @@ impl Shadow {
         }
         match sample {
             // Captures need what is in it, so git leaves it alone from the beginning.
-            Some(sample) => drop(self.repository.publish(writer, &sample)?),
-            None => {}
+            Some(sample) => {
+                drop(self.repository.publish(writer, &sample)?);
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 

@@ -154,14 +154,6 @@ impl Picture {
         self.tally.files
     }
 
-    /// The files in it, in no order.
-    pub(crate) fn leaves(&self) -> impl Iterator<Item = (RelPath, Leaf)> {
-        self.nodes.iter().flat_map(|(folder, node)| {
-            let files = node.items.iter().filter_map(file);
-            files.filter_map(|(name, it)| Some((RelPath::below(folder, name).ok()?, it.leaf)))
-        })
-    }
-
     /// Forgets everything but what may spare reading files again; `keep` says which files may.
     ///
     /// Whatever was made from the rest, trees and descriptions, may not be in the store.

@@ -36,15 +36,30 @@ pub enum RestoreError {
 }
 
 /// What is wanted of one path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wish {
     /// Where.
     pub path: RelPath,
+    /// The steps to what it should hold, each from where the one before led.
+    pub links: Vec<WishLink>,
+}
+
+/// One step of a wish.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WishLink {
+    /// What the path held when whatever is to be taken back had been done: changes since then are
+    /// kept (three-way). Nothing: whatever is there makes way.
+    pub base: Option<Image>,
     /// What it should hold.
     pub target: Image,
-    /// What it held when whatever is to be taken back had been done: changes since then are kept
-    /// (three-way). Nothing: whatever is on disk makes way.
-    pub base: Option<Image>,
+}
+
+impl Wish {
+    /// A wish of one step.
+    #[must_use]
+    pub fn new(path: RelPath, base: Option<Image>, target: Image) -> Self {
+        Self { path, links: vec![WishLink { base, target }] }
+    }
 }
 
 /// What a path holds.
@@ -98,10 +113,8 @@ impl Plan {
             State::Absent => Image::Absent,
             State::Present { leaf, perm } => Image::Present { leaf: *leaf, perm: *perm },
         };
-        let wish = |step: &Step| Wish {
-            path: step.path.clone(),
-            target: image(&step.expected),
-            base: Some(image(&step.target)),
+        let wish = |step: &Step| {
+            Wish::new(step.path.clone(), Some(image(&step.target)), image(&step.expected))
         };
         self.steps.iter().map(wish).collect()
     }
@@ -119,7 +132,7 @@ impl Shadow {
             wishes.iter().map(|wish| (&wish.path, wish)).collect();
         let mut plan = Plan::default();
         for wish in by_path.values() {
-            if let Some(leaf) = wish.target.leaf() {
+            for leaf in wish.links.iter().filter_map(|link| link.target.leaf()) {
                 self.repository.read_verified(&leaf.blob, Kind::Blob)?;
             }
             let disk = match look(&self.worktree, &wish.path) {
@@ -136,6 +149,7 @@ impl Shadow {
         Ok(plan)
     }
 
+    /// Walks the steps of a wish in memory; the path is written once, or not at all (R4).
     fn decide(&self, plan: &mut Plan, wish: &Wish, disk: Look) -> Result<(), RestoreError> {
         let path = wish.path.clone();
         let (expected, data) = match disk {
@@ -149,35 +163,63 @@ impl Shadow {
                 return Ok(());
             }
         };
-        let state = |image: &Image| match image {
-            Image::Present { leaf, perm } => Ok(State::Present { leaf: *leaf, perm: *perm }),
-            Image::Absent => Ok(State::Absent),
-            Image::Uncovered { reason } => Err(*reason),
-        };
-        let base = wish.base.as_ref().map(&state).transpose();
-        let (target, base) = match (state(&wish.target), base) {
-            (Ok(target), Ok(base)) => (target, base),
-            (Err(reason), _) | (_, Err(reason)) => {
-                plan.not_covered.push((path, reason));
+        let mut at = Walked { state: expected, data: Some(data), merged: false };
+        for link in &wish.links {
+            let base = link.base.as_ref().map(known).transpose();
+            let (base, target) = match (base, known(&link.target)) {
+                (Ok(base), Ok(target)) => (base, target),
+                (Err(reason), _) | (_, Err(reason)) => {
+                    plan.not_covered.push((path, reason));
+                    return Ok(());
+                }
+            };
+            if let Err(why) = self.walk_link(&mut at, base, target)? {
+                plan.conflicts.push(Conflict { path, why });
                 return Ok(());
             }
-        };
-        if expected == target {
+        }
+        if at.state == expected {
             plan.unchanged.push(path);
-        } else if base.is_none_or(|base| leaf_of(base) == leaf_of(expected)) {
-            plan.steps.push(Step { path, expected, target, merged: false });
-        } else if leaf_of(expected) == leaf_of(target) {
-            plan.unchanged.push(path);
-        } else {
-            match self.join(base, expected, target, &data)? {
-                Ok((target, bytes)) => {
-                    plan.merges.push(bytes);
-                    plan.steps.push(Step { path, expected, target, merged: true });
-                }
-                Err(why) => plan.conflicts.push(Conflict { path, why }),
+            return Ok(());
+        }
+        let Walked { state: target, data, merged } = at;
+        if merged {
+            plan.merges.extend(data);
+        }
+        plan.steps.push(Step { path, expected, target, merged });
+        Ok(())
+    }
+
+    /// Goes one step: restores, merges, finds it done already, or says why it cannot be gone.
+    fn walk_link(
+        &self,
+        at: &mut Walked,
+        base: Option<State>,
+        target: State,
+    ) -> Result<Result<(), Why>, RestoreError> {
+        if at.state == target {
+            return Ok(Ok(()));
+        }
+        if base.is_none_or(|base| leaf_of(base) == leaf_of(at.state)) {
+            *at = Walked { state: target, data: None, merged: false };
+        } else if leaf_of(at.state) != leaf_of(target) {
+            let data = match &at.data {
+                Some(data) => data.clone(),
+                None => self.stored_bytes(at.state)?,
+            };
+            match self.join(base, at.state, target, &data)? {
+                Ok((state, bytes)) => *at = Walked { state, data: Some(bytes), merged: true },
+                Err(why) => return Ok(Err(why)),
             }
         }
-        Ok(())
+        Ok(Ok(()))
+    }
+
+    fn stored_bytes(&self, state: State) -> Result<Vec<u8>, RestoreError> {
+        match leaf_of(state) {
+            Some(leaf) => Ok(self.repository.read_verified(&leaf.blob, Kind::Blob)?),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Merges what is on disk with what is wanted, if both are text.
@@ -236,10 +278,9 @@ impl Shadow {
             .into_iter()
             .filter(|change| chosen(&change.path))
             .filter(|change| !(keep_added && change.after == Image::Absent))
-            .map(|change| Wish {
-                path: change.path,
-                target: change.after,
-                base: matches!(change.before, Image::Uncovered { .. }).then_some(change.before),
+            .map(|change| {
+                let base = matches!(change.before, Image::Uncovered { .. });
+                Wish::new(change.path, base.then_some(change.before), change.after)
             })
             .collect();
         self.plan(&wishes)
@@ -248,7 +289,7 @@ impl Shadow {
 
 impl Shadow {
     /// Lists files whose bytes are the same and whose permission bits are not (R18).
-    fn permission_changes(
+    pub(crate) fn permission_changes(
         &self,
         one: &Capture,
         other: &Capture,
@@ -284,6 +325,23 @@ impl Shadow {
             }
         }
         Ok(found)
+    }
+}
+
+/// Where the walk along the steps of a wish has come.
+struct Walked {
+    state: State,
+    /// The bytes, unless the store has them.
+    data: Option<Vec<u8>>,
+    merged: bool,
+}
+
+/// An image on which something may be built; otherwise the reason.
+fn known(image: &Image) -> Result<State, Reason> {
+    match image {
+        Image::Present { leaf, perm } => Ok(State::Present { leaf: *leaf, perm: *perm }),
+        Image::Absent => Ok(State::Absent),
+        Image::Uncovered { reason } => Err(*reason),
     }
 }
 
