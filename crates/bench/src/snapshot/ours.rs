@@ -74,7 +74,7 @@ impl Ours {
             let path: RelPath = path.parse()?;
             let target = self.shadow.image(before, &path)?;
             let base = Some(self.shadow.image(after, &path)?);
-            Ok(Wish { path, target, base })
+            Ok(Wish::new(path, base, target))
         };
         paths.iter().map(wish).collect()
     }
