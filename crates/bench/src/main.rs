@@ -1,12 +1,15 @@
 //! Ours against the limit and against OpenCode's settings, measured in one run (R36).
 //!
-//! `ledger` measures acknowledged writes and reads, `growth` the bytes one turn adds.
+//! `ledger` measures acknowledged writes and reads, `growth` the bytes one turn adds, `snapshot`
+//! captures, diffs and restores, `capnweb` calls over Cap'n Web.
 
+mod capnweb;
 mod data;
 mod growth;
 mod limit;
 mod opencode;
 mod read;
+mod snapshot;
 mod table;
 mod write;
 
@@ -21,8 +24,15 @@ fn main() -> ExitCode {
     let done = match what {
         Some("ledger") => ledger(quick),
         Some("growth") => growth::run(),
+        Some("capnweb") => crate::capnweb::run(quick),
+        // The other end of `capnweb`, in a process of its own.
+        Some("capnweb-server") => crate::capnweb::serve(),
+        Some("snapshot") => snapshot::run(&words[1..]),
+        // One size in a process of its own.
+        Some("snapshot-memory") => snapshot::measure_memory(&words[1..]),
         _ => {
-            eprintln!("usage: turnstone-bench ledger [--quick] | growth");
+            eprintln!("usage: turnstone-bench ledger [--quick] | growth | capnweb [--quick]");
+            eprintln!("       turnstone-bench snapshot [--quick] [--files N] [--limit SECONDS]");
             return ExitCode::from(2);
         }
     };

@@ -24,11 +24,17 @@ pub(crate) fn ms(time: Duration) -> f64 {
 
 /// The resident set of this process, as the kernel says.
 pub(crate) fn resident() -> Fallible<String> {
+    Ok(format!("{} MiB (peak {} MiB)", of_status("VmRSS:")?, peak_mib()?))
+}
+
+/// The most memory this process ever had, in MiB.
+pub(crate) fn peak_mib() -> Fallible<u64> {
+    of_status("VmHWM:")
+}
+
+fn of_status(name: &str) -> Fallible<u64> {
     let status = fs_err::read_to_string("/proc/self/status")?;
-    let find = |name: &str| {
-        let line = status.lines().find(|l| l.starts_with(name))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    };
-    let (now, peak) = (find("VmRSS:").unwrap_or(0), find("VmHWM:").unwrap_or(0));
-    Ok(format!("{} MiB (peak {} MiB)", now / 1024, peak / 1024))
+    let line = status.lines().find(|line| line.starts_with(name));
+    let word = line.and_then(|line| line.split_whitespace().nth(1));
+    Ok(word.ok_or("the kernel does not say")?.parse::<u64>()? / 1024)
 }

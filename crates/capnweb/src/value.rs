@@ -91,6 +91,32 @@ impl Value {
         matches!(self, Self::Undefined | Self::Null)
     }
 
+    /// Tells whether it holds neither values nor capabilities.
+    pub(crate) fn is_plain(&self) -> bool {
+        match self {
+            Self::Undefined
+            | Self::Null
+            | Self::Bool(_)
+            | Self::Number(_)
+            | Self::String(_)
+            | Self::BigInt(_)
+            | Self::Date(_)
+            | Self::Bytes(_)
+            | Self::Url(_)
+            | Self::Headers(_)
+            | Self::Blob(..) => true,
+            Self::Array(_)
+            | Self::Object(_)
+            | Self::Error(_)
+            | Self::Request(..)
+            | Self::Response(_)
+            | Self::Stub(_)
+            | Self::Promise(_)
+            | Self::Readable(_)
+            | Self::Writable(_) => false,
+        }
+    }
+
     /// Names the kind of value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {

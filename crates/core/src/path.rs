@@ -68,6 +68,18 @@ impl RelPath {
         Ok(Self(bytes))
     }
 
+    /// A name in a folder, both as bytes; the root is the empty folder.
+    ///
+    /// # Errors
+    ///
+    /// As [`RelPath::new`].
+    pub fn below(folder: &[u8], name: &[u8]) -> Result<Self, PathError> {
+        match folder.is_empty() {
+            true => Self::new(name),
+            false => Self::new([folder, b"/", name].concat()),
+        }
+    }
+
     /// The path as it is stored in trees and given to the kernel.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -123,8 +135,16 @@ fn check_name(name: &[u8]) -> Result<(), PathError> {
 }
 
 /// Tells whether a name is a git directory's, also where the file system ignores case.
-fn is_git_directory(name: &[u8]) -> bool {
+#[must_use]
+pub fn is_git_directory(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b".git")
+}
+
+/// Lets sets of paths be asked about bytes.
+impl std::borrow::Borrow<[u8]> for RelPath {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl fmt::Display for RelPath {

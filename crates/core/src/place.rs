@@ -140,6 +140,34 @@ pub fn new_project_id(projects: &[Known], facts: &Facts) -> Option<ProjectId> {
     (!projects.iter().any(|project| project.id == id)).then_some(id)
 }
 
+/// A remote as `host/path`: the same for every way to reach one repository.
+///
+/// User, port and protocol do not count, nor does `.git` at the end; the case of the path does. A
+/// remote on the same machine names no repository that others could have too.
+#[must_use]
+pub fn origin_of(url: &str) -> Option<String> {
+    let url = url.trim();
+    let (host, path) = match url.split_once("://") {
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case("file") => return None,
+        Some((_, rest)) => rest.split_once('/')?,
+        // `user@host:path`; what has a slash before the colon is a path.
+        None => url.split_once(':').filter(|(host, _)| !host.contains('/'))?,
+    };
+    let host = host.rsplit('@').next().unwrap_or(host);
+    // An address in brackets has colons of its own.
+    let host = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?.0,
+        None => host.split(':').next().unwrap_or(host),
+    };
+    let path = path.trim_matches('/');
+    let path = path.strip_suffix(".git").unwrap_or(path).trim_end_matches('/');
+    // One letter before a colon is a drive.
+    if host.len() < 2 || path.is_empty() {
+        return None;
+    }
+    Some(format!("{}/{path}", host.to_lowercase()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,6 +190,32 @@ mod tests {
 
     fn id(text: &str) -> ProjectId {
         text.parse().expect("a project id")
+    }
+
+    #[test]
+    fn r31_every_way_to_reach_a_remote_is_the_same_origin() {
+        let same = [
+            "https://Host.example/Team/app.git",
+            "https://user:secret@host.example:8443/Team/app/",
+            "ssh://git@host.example:22/Team/app.git",
+            "git@host.example:Team/app.git",
+            "host.example:/Team/app",
+        ];
+        for url in same {
+            assert_eq!(origin_of(url).as_deref(), Some("host.example/Team/app"), "{url}");
+        }
+        assert_eq!(origin_of("https://[::1]:80/a").as_deref(), Some("::1/a"));
+        for none in [
+            "file:///srv/app.git",
+            "/srv/app.git",
+            "../app",
+            "C:/app",
+            "",
+            "https://host/",
+            "./a:b",
+        ] {
+            assert_eq!(origin_of(none), None, "{none}");
+        }
     }
 
     #[test]

@@ -7,13 +7,20 @@
 //! SEED COUNT` does all kinds of upkeep each round and prints `gone ID` before a capture expires. `vault
 //! DIR fill SEED COUNT` captures until it is done, whatever fails on the way. `vault DIR time`
 //! prints how long captures of `DIR/work` take, `vault DIR edits SIZE COUNT` what so many edits of one
-//! text of that size take before and after a repack.
+//! text of that size take before and after a repack. `vault DIR states COUNT` makes worktrees of every
+//! kind of file, durably, and prints `ack ID TREE` for the capture of each; `vault DIR step FIRST COUNT`
+//! restores them from the `FIRST` on, one after the other, and prints `done INDEX CONFLICTS` for each.
+//! `vault DIR grow FOLDERS` makes a worktree of fifty files in each folder; `vault DIR loan SEED COUNT`
+//! captures a committed checkout and ends the loan each time; `vault DIR walk` prints how long walks
+//! take that find nothing changed.
 
 use std::io::Write;
 use std::path::Path;
 
 use turnstone_core::time::Millis;
-use turnstone_snapshot::{CaptureError, Group, Room, RootPolicy, Selection, Shadow, Worktree};
+use turnstone_snapshot::{
+    CaptureError, Group, Room, RootPolicy, Selection, Shadow, UserGit, Worktree,
+};
 use turnstone_testkit::fixture::Rng;
 
 type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -41,8 +48,10 @@ fn run() -> Fallible {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let dir = Path::new(*words.first().ok_or("usage: vault DIR COMMAND …")?);
-    let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default())?;
-    let shadow = Shadow::open(&dir.join("store"), worktree, Selection::default())?;
+    if let ["loan", seed, count] = words[1..] {
+        return loan(dir, seed.parse()?, count.parse()?);
+    }
+    let shadow = open(dir)?;
     match words[1..] {
         ["load", seed, count] => load(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["swing", seed, count] => swing(&shadow, dir, seed.parse()?, count.parse()?)?,
@@ -50,11 +59,22 @@ fn run() -> Fallible {
         ["tend", seed, count] => tend(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["fill", seed, count] => fill(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["edits", size, count] => edits(&shadow, dir, size.parse()?, count.parse()?)?,
+        ["states", count] => states(&shadow, dir, count.parse()?)?,
+        ["step", first, count] => step(&shadow, first.parse()?, count.parse()?)?,
         ["time"] => time(&shadow, dir)?,
+        ["walk"] => walk(&shadow)?,
+        ["grow", folders] => grow(dir, folders.parse()?)?,
         _ => return Err("unknown command".into()),
     }
     scenario.teardown();
     Ok(())
+}
+
+fn open(dir: &Path) -> Fallible<Shadow> {
+    let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default())?;
+    // No user, no settings: an index of the worktree's repository is believed.
+    let selection = Selection { user_git: Some(UserGit::default()), ..Selection::default() };
+    Ok(Shadow::open(&dir.join("store"), worktree, selection)?)
 }
 
 /// One line in one write, so that a reader never sees half of an acknowledgement.
@@ -79,11 +99,36 @@ fn edit(dir: &Path, rng: &mut Rng) -> Fallible {
 
 fn load(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
     let mut rng = Rng::new(seed);
+    // Every other run captures by the journal.
+    if seed % 2 == 0 {
+        shadow.watch();
+    }
     for _ in 0..count {
         edit(dir, &mut rng)?;
         let group = Group::new(&format!("group {}", rng.below(3)));
         let capture = shadow.capture(&group, NOW)?.capture;
         say(&format!("ack {} {}", capture.id, capture.tree))?;
+    }
+    Ok(())
+}
+
+/// Borrows from the repository of the worktree again and again, and settles each time.
+fn loan(dir: &Path, seed: u64, count: usize) -> Fallible {
+    let mut rng = Rng::new(seed);
+    let group = Group::new("loan");
+    for _ in 0..count {
+        let shadow = open(dir)?;
+        for _ in 0..2 {
+            let captured = shadow.capture(&group, NOW)?;
+            let capture = captured.capture;
+            say(&format!("ack {} {}", capture.id, capture.tree))?;
+            say(&format!("reused {}", captured.reused))?;
+            edit(dir, &mut rng)?;
+        }
+        shadow.settle()?;
+        drop(shadow);
+        // Nothing is remembered of the worktree: the next capture borrows again.
+        fs_err::remove_file(dir.join("store/stat-cache"))?;
     }
     Ok(())
 }
@@ -201,6 +246,108 @@ fn edits(shadow: &Shadow, dir: &Path, size: usize, count: usize) -> Fallible {
     say(&format!("{:?}, {peak}", shadow.usage()?))
 }
 
+fn states(shadow: &Shadow, dir: &Path, count: usize) -> Fallible {
+    let work = dir.join("work");
+    for index in 0..count {
+        for entry in fs_err::read_dir(&work)? {
+            let path = entry?.path();
+            match path.is_dir() && !path.is_symlink() {
+                true => fs_err::remove_dir_all(path)?,
+                false if !path.ends_with("two") => fs_err::remove_file(path)?,
+                false => {}
+            }
+        }
+        make_state(dir, index)?;
+        sync(&work)?;
+        let capture = shadow.capture(&Group::new("states"), NOW)?.capture;
+        say(&format!("ack {} {}", capture.id, capture.tree))?;
+    }
+    Ok(())
+}
+
+/// Files that stay, come and go, links, a name that is a file, a directory or a link in turn, a file
+/// with two names.
+fn make_state(dir: &Path, index: usize) -> Fallible {
+    let work = dir.join("work");
+    let text = |lines: usize| format!("state {index}\n").repeat(lines);
+    for name in ["a", "deep/er/b", &format!("d{}/c", index % 2)] {
+        let path = work.join(name);
+        fs_err::create_dir_all(path.parent().ok_or("no parent")?)?;
+        fs_err::write(path, text(300))?;
+    }
+    std::os::unix::fs::symlink(format!("state {index}"), work.join("link"))?;
+    let kind = work.join("kind");
+    match index % 3 {
+        0 => fs_err::write(kind, text(2))?,
+        1 => {
+            fs_err::create_dir(&kind)?;
+            fs_err::write(kind.join("x"), text(2))?;
+            fs_err::write(kind.join("y"), text(3))?;
+        }
+        _ => std::os::unix::fs::symlink(format!("state {index}"), kind)?,
+    }
+    fs_err::write(work.join("two"), text(500 - 70 * index))?;
+    fs_err::hard_link(work.join("two"), dir.join("second")).or_else(|error| {
+        let is_there = error.kind() == std::io::ErrorKind::AlreadyExists;
+        if is_there { Ok(()) } else { Err(error) }
+    })?;
+    Ok(())
+}
+
+/// Makes everything below a directory durable, as a careful editor would have.
+fn sync(folder: &Path) -> Fallible {
+    for entry in fs_err::read_dir(folder)? {
+        let path = entry?.path();
+        match fs_err::symlink_metadata(&path)? {
+            meta if meta.is_dir() => sync(&path)?,
+            meta if meta.is_file() => fs_err::File::open(path)?.sync_all()?,
+            _ => {}
+        }
+    }
+    Ok(fs_err::File::open(folder)?.sync_all()?)
+}
+
+fn step(shadow: &Shadow, first: usize, count: usize) -> Fallible {
+    shadow.resume()?;
+    let mut ids = shadow.list_captures(&Group::new("states"))?;
+    ids.reverse();
+    say("open")?;
+    for index in first..first + count {
+        let target = shadow.get_capture(&ids[index % ids.len()])?;
+        let now = shadow.capture(&Group::new("now"), NOW)?.capture;
+        let plan = shadow.plan_restore(&target, &now, None, false)?;
+        let report = shadow.apply(&plan, &Group::new("guard"), NOW)?;
+        say(&format!("done {} {}", index % ids.len(), report.conflicts.len()))?;
+    }
+    Ok(())
+}
+
+/// Prints how long walks take when nothing changed.
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn walk(shadow: &Shadow) -> Fallible {
+    shadow.capture(&Group::new("time"), NOW)?;
+    for _ in 0..7 {
+        let started = std::time::Instant::now();
+        shadow.capture(&Group::new("time"), NOW)?;
+        say(&format!("unchanged, walked: {:.1} ms", ms(started)))?;
+    }
+    Ok(())
+}
+
+/// Makes folders of fifty files each.
+fn grow(dir: &Path, folders: usize) -> Fallible {
+    let mut rng = Rng::new(7);
+    for folder in 0..folders {
+        let at = dir.join(format!("work/d{folder}"));
+        fs_err::create_dir_all(&at)?;
+        for file in 0..50 {
+            let lines = rng.within(1..=60) as usize;
+            fs_err::write(at.join(format!("f{file}")), format!("{folder} {file}\n").repeat(lines))?;
+        }
+    }
+    Ok(())
+}
+
 #[expect(clippy::disallowed_methods, reason = "it measures")]
 fn time(shadow: &Shadow, dir: &Path) -> Fallible {
     let group = Group::new("time");
@@ -209,18 +356,38 @@ fn time(shadow: &Shadow, dir: &Path) -> Fallible {
         let captured = shadow.capture(&group, NOW)?;
         let took = started.elapsed().as_secs_f64() * 1000.0;
         say(&format!(
-            "{what}: {took:.1} ms, {} files, {} changed",
-            captured.files, captured.changed
+            "{what}: {took:.2} ms, {} files, {} changed, {} reused, {:?}",
+            captured.files, captured.changed, captured.reused, captured.mode
         ))
     };
     timed("first")?;
-    for _ in 0..5 {
-        timed("unchanged")?;
+    for _ in 0..7 {
+        timed("unchanged, walked")?;
     }
-    for round in 0..5 {
-        fs_err::write(dir.join("work/one-changed"), format!("{round}"))?;
+    shadow.watch();
+    timed("journal starts")?;
+    for _ in 0..7 {
+        timed("unchanged, told")?;
+    }
+    for round in 0..7 {
+        fs_err::write(dir.join("work/d7/one-changed"), format!("{round}"))?;
         timed("one changed")?;
     }
+    for round in 0..3 {
+        for index in 0..10_000 {
+            let path = format!("work/d{}/f{}", index % 200, index / 200);
+            fs_err::write(dir.join(path), format!("{round} {index}\n").repeat(20))?;
+        }
+        timed("10,000 changed")?;
+    }
+    let started = std::time::Instant::now();
+    let audit = shadow.audit(NOW)?;
+    say(&format!(
+        "audit of {}: {:.1} ms, {} missed",
+        audit.files,
+        ms(started),
+        audit.missed.len()
+    ))?;
     for round in 0..5 {
         let path = "one-changed".parse()?;
         fs_err::write(dir.join("work/one-changed"), format!("named {round}"))?;
@@ -228,6 +395,9 @@ fn time(shadow: &Shadow, dir: &Path) -> Fallible {
         shadow.capture_named(&group, &[path].into(), false, NOW)?;
         say(&format!("named: {:.2} ms", started.elapsed().as_secs_f64() * 1000.0))?;
     }
+    let started = std::time::Instant::now();
+    let settled = shadow.settle()?;
+    say(&format!("settled: {:.1} ms, {} copied", ms(started), settled.copied))?;
     revert(shadow, dir)
 }
 

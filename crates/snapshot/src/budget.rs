@@ -138,7 +138,7 @@ impl Shadow {
         if free < floor {
             return Err(CaptureError::BelowFloor { free, floor, needed });
         }
-        let (own, lent, others) = self.look(&mut account)?;
+        let (own, lent, others) = self.look_up(&mut account)?;
         let Budget { store, total, .. } = account.budget;
         let total = if account.budget.stores.is_some() { total } else { u64::MAX };
         let over = |which, used: u64, limit| {
@@ -155,7 +155,7 @@ impl Shadow {
         Ok(())
     }
 
-    fn look(&self, account: &mut Account) -> io::Result<(u64, u64, u64)> {
+    fn look_up(&self, account: &mut Account) -> io::Result<(u64, u64, u64)> {
         account.looks = (account.looks + 1) % LOOKS;
         if let Some(known) = account.known.filter(|_| account.looks != 0) {
             return Ok(known);
@@ -174,7 +174,7 @@ impl Shadow {
     fn allowance(&self) -> io::Result<(u64, u64)> {
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         account.known = None;
-        let (own, _, others) = self.look(&mut account)?;
+        let (own, _, others) = self.look_up(&mut account)?;
         let total = match account.budget.stores {
             Some(_) => account.budget.total.saturating_sub(others),
             None => u64::MAX,

@@ -3,7 +3,6 @@
 //! A hint that is checked at every use and may be lost at any time: then files are read again. An
 //! entry made within the clock's grain of the file's last change proves nothing and is not believed.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -11,7 +10,7 @@ use crate::object::{Leaf, LeafMode, Oid};
 use crate::path::RelPath;
 use crate::worktree::{Kind, Stat};
 
-const MAGIC: &[u8; 8] = b"TSSTAT01";
+const MAGIC: &[u8; 8] = b"TSSTAT02";
 /// Grain of the kernel's file clock, generously.
 const GRAIN: i64 = 100_000_000;
 /// The same where times have no fraction: whole or even seconds only.
@@ -40,28 +39,48 @@ impl Cached {
     }
 }
 
-/// Everything remembered of one worktree.
-#[derive(Debug, Default)]
-pub(crate) struct Cache {
-    pub(crate) files: HashMap<RelPath, Cached>,
+/// One name in a folder.
+pub(crate) type Name = Box<[u8]>;
+
+/// Files of one folder, sorted by name.
+pub(crate) type Files = Vec<(Name, Cached)>;
+
+/// Reads the cache, folder by folder; a missing, torn or foreign file is an empty cache.
+pub(crate) fn load(path: &Path) -> Vec<(Vec<u8>, Files)> {
+    let Ok(bytes) = fs_err::read(path) else {
+        return Vec::new();
+    };
+    decode(&bytes).unwrap_or_default()
 }
 
-impl Cache {
-    /// Reads the cache; a missing, torn or foreign file is an empty cache.
-    pub(crate) fn load(path: &Path) -> Self {
-        let Ok(bytes) = fs_err::read(path) else {
-            return Self::default();
-        };
-        decode(&bytes).unwrap_or_default()
+/// A cache on its way to the next process.
+pub(crate) struct Saver(Vec<u8>);
+
+impl Saver {
+    pub(crate) fn new(files: usize) -> Self {
+        let mut out = Vec::with_capacity(files * 112 + 16);
+        out.extend_from_slice(MAGIC);
+        Self(out)
     }
 
-    /// Writes the cache for the next process. It is not synced: its check sum tells a torn one.
-    pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
-        let mut out = Vec::with_capacity(self.files.len() * 128 + 16);
-        out.extend_from_slice(MAGIC);
-        for (path, cached) in &self.files {
-            encode(&mut out, path, cached);
+    /// Adds a folder and its files.
+    pub(crate) fn add<'a>(
+        &mut self,
+        folder: &[u8],
+        files: impl Iterator<Item = (&'a Name, &'a Cached)> + Clone,
+    ) {
+        let count = files.clone().count();
+        if count == 0 {
+            return;
         }
+        put(&mut self.0, folder);
+        self.0.extend_from_slice(&(count as u32).to_le_bytes());
+        files.for_each(|(name, cached)| encode(&mut self.0, name, cached));
+    }
+
+    /// Writes it. It is not synced: its check sum tells a torn one.
+    pub(crate) fn finish(self, path: &Path) -> io::Result<()> {
+        let Self(mut out) = self;
         let sum = crc32fast::hash(&out);
         out.extend_from_slice(&sum.to_le_bytes());
         let temp = path.with_extension("tmp");
@@ -70,13 +89,17 @@ impl Cache {
     }
 }
 
-fn encode(out: &mut Vec<u8>, path: &RelPath, cached: &Cached) {
+fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn encode(out: &mut Vec<u8>, name: &[u8], cached: &Cached) {
     let Cached { stat, leaf, racy } = cached;
-    out.extend_from_slice(&(path.as_bytes().len() as u32).to_le_bytes());
-    out.extend_from_slice(path.as_bytes());
+    put(out, name);
     out.push(u8::from(*racy) | u8::from(leaf.mode == LeafMode::Link) << 1);
     out.extend_from_slice(&stat.perm.to_le_bytes());
-    for number in [stat.size, stat.ino, stat.dev] {
+    for number in [stat.size, stat.ino, stat.dev, stat.nlink] {
         out.extend_from_slice(&number.to_le_bytes());
     }
     for time in [stat.mtime, stat.ctime] {
@@ -85,32 +108,51 @@ fn encode(out: &mut Vec<u8>, path: &RelPath, cached: &Cached) {
     out.extend_from_slice(&leaf.blob.0);
 }
 
-fn decode(bytes: &[u8]) -> Option<Cache> {
+fn decode(bytes: &[u8]) -> Option<Vec<(Vec<u8>, Files)>> {
     let (body, sum) = bytes.split_last_chunk::<4>()?;
     if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
         return None;
     }
     let mut rest = body.strip_prefix(MAGIC)?;
-    let mut files = HashMap::new();
+    let mut folders = Vec::new();
     while !rest.is_empty() {
-        let length = u32::from_le_bytes(take(&mut rest)?) as usize;
-        let (path, after) = rest.split_at_checked(length)?;
-        rest = after;
-        let [flags] = take(&mut rest)?;
-        let perm = u32::from_le_bytes(take(&mut rest)?);
-        let size = u64::from_le_bytes(take(&mut rest)?);
-        let ino = u64::from_le_bytes(take(&mut rest)?);
-        let dev = u64::from_le_bytes(take(&mut rest)?);
-        let mtime = i64::from_le_bytes(take(&mut rest)?);
-        let ctime = i64::from_le_bytes(take(&mut rest)?);
-        let blob = Oid(take(&mut rest)?);
-        let link = flags & 2 != 0;
-        let kind = if link { Kind::Link } else { Kind::File };
-        let stat = Stat { kind, perm, size, mtime, ctime, ino, dev, nlink: 1 };
-        let leaf = Leaf { blob, mode: mode_of(&stat) };
-        files.insert(RelPath::new(path).ok()?, Cached { stat, leaf, racy: flags & 1 != 0 });
+        let folder = take_bytes(&mut rest)?;
+        if !folder.is_empty() {
+            RelPath::new(folder).ok()?;
+        }
+        let count = u32::from_le_bytes(take(&mut rest)?);
+        let mut files = Files::new();
+        for _ in 0..count {
+            let name = take_bytes(&mut rest)?;
+            RelPath::below(folder, name).ok()?;
+            files.push((name.into(), decode_one(&mut rest)?));
+        }
+        folders.push((folder.to_vec(), files));
     }
-    Some(Cache { files })
+    Some(folders)
+}
+
+fn decode_one(rest: &mut &[u8]) -> Option<Cached> {
+    let [flags] = take(rest)?;
+    let perm = u32::from_le_bytes(take(rest)?);
+    let size = u64::from_le_bytes(take(rest)?);
+    let ino = u64::from_le_bytes(take(rest)?);
+    let dev = u64::from_le_bytes(take(rest)?);
+    let nlink = u64::from_le_bytes(take(rest)?);
+    let mtime = i64::from_le_bytes(take(rest)?);
+    let ctime = i64::from_le_bytes(take(rest)?);
+    let blob = Oid(take(rest)?);
+    let kind = if flags & 2 != 0 { Kind::Link } else { Kind::File };
+    let stat = Stat { kind, perm, size, mtime, ctime, ino, dev, nlink };
+    let leaf = Leaf { blob, mode: mode_of(&stat) };
+    Some(Cached { stat, leaf, racy: flags & 1 != 0 })
+}
+
+fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = u32::from_le_bytes(take(rest)?) as usize;
+    let (bytes, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(bytes)
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
@@ -132,7 +174,7 @@ pub(crate) fn mode_of(stat: &Stat) -> LeafMode {
 mod tests {
     use super::*;
 
-    fn sample() -> Cache {
+    fn sample() -> Cached {
         let stat = Stat {
             kind: Kind::File,
             perm: 0o755,
@@ -144,30 +186,31 @@ mod tests {
             nlink: 1,
         };
         let leaf = Leaf { blob: Oid([9; 20]), mode: LeafMode::Exec };
-        let path = RelPath::new(&b"a/\xff"[..]).unwrap();
-        let cached = Cached::new(stat, leaf, 9_000_000_000);
-        Cache { files: HashMap::from([(path, cached)]) }
+        Cached::new(stat, leaf, 9_000_000_000)
     }
 
     #[test]
     fn a_cache_is_read_back_and_a_torn_one_is_empty() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("stat");
-        let cache = sample();
-        cache.save(&path).unwrap();
+        let files: Files = vec![(b"\xff"[..].into(), sample())];
+        let mut saver = Saver::new(1);
+        for folder in [&b""[..], b"a"] {
+            saver.add(folder, files.iter().map(|(name, cached)| (name, cached)));
+        }
+        saver.finish(&path).unwrap();
 
-        assert_eq!(Cache::load(&path).files, cache.files);
+        assert_eq!(load(&path), [(b"".to_vec(), files.clone()), (b"a".to_vec(), files)]);
         let bytes = fs_err::read(&path).unwrap();
         for cut in 0..bytes.len() {
             fs_err::write(&path, &bytes[..cut]).unwrap();
-            assert!(Cache::load(&path).files.is_empty(), "cut at {cut}");
+            assert!(load(&path).is_empty(), "cut at {cut}");
         }
     }
 
     #[test]
     fn a_file_changed_within_the_clocks_grain_is_not_believed() {
-        let cache = sample();
-        let Cached { stat, leaf, .. } = cache.files.values().next().copied().unwrap();
+        let Cached { stat, leaf, .. } = sample();
 
         assert!(Cached::new(stat, leaf, stat.ctime + GRAIN + 1).proves(&stat));
         assert!(!Cached::new(stat, leaf, stat.ctime + GRAIN).proves(&stat));

@@ -2,7 +2,7 @@
 //!
 //! Decides what is read; how it is written down is the chain's.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::sync::{Arc, PoisonError};
 
@@ -11,15 +11,22 @@ use serde::{Deserialize, Serialize};
 use turnstone_core::time::Millis;
 
 use crate::budget::OverBudget;
-use crate::cache::{Cache, Cached};
+use crate::cache::Cached;
 use crate::coverage::{Coverage, Permissions, Reason, Scope};
 use crate::group::Group;
 use crate::hash::{Hashed, hash};
-use crate::object::{Leaf, ObjectError, Oid};
+use crate::journal::Looked;
+use crate::loan::Ground;
+use crate::object::{Leaf, ObjectError, Oid, Writer};
 use crate::path::RelPath;
+use crate::picture::{Absorbed, Picture, join};
 use crate::shadow::Shadow;
-use crate::walk::{Found, walk};
+use crate::walk::Found;
+use crate::watch::JournalState;
 use crate::worktree::{Kind, RootError, Stat};
+
+/// So many files to be read are worth asking the user's index, not only at the first capture.
+const MANY: usize = 1000;
 
 /// Why nothing was captured. No id exists, and every capture before is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +69,8 @@ impl From<io::Error> for CaptureError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
+    /// Only what the journal named was looked at.
+    Journal,
     /// Every file was looked at.
     Walk,
     /// Only the named paths were looked at.
@@ -71,6 +80,7 @@ pub enum Mode {
 impl Mode {
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Journal => "journal",
             Self::Walk => "walk",
             Self::Named => "named",
         }
@@ -99,17 +109,32 @@ pub struct Captured {
     pub files: usize,
     /// Files that were added, changed or removed since this store last looked.
     pub changed: usize,
+    /// Files that were not read because the user's own index proved them unchanged (R10).
+    pub reused: usize,
     /// How they were found.
     pub mode: Mode,
+    /// What the journal was worth, and why it was not used if it was not.
+    pub journal: JournalState,
     /// False if it equals the group's last capture, which was returned; then nothing was written.
     pub is_new: bool,
 }
 
-/// What a capture saw besides files, before it is written down.
-pub(crate) struct Sketch {
-    pub(crate) coverage: Coverage,
+/// What a capture holds, before it is written down.
+pub(crate) struct Content {
+    pub(crate) tree: Oid,
+    pub(crate) coverage: Arc<Coverage>,
+    /// The commit of the coverage.
+    pub(crate) about: Oid,
+    pub(crate) files: usize,
+}
+
+/// How the content was found.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
     pub(crate) changed: usize,
+    pub(crate) reused: usize,
     pub(crate) mode: Mode,
+    pub(crate) journal: JournalState,
     /// It is needed for a restore: the budget does not count (R14).
     pub(crate) is_guard: bool,
 }
@@ -121,43 +146,81 @@ impl Shadow {
     ///
     /// See [`CaptureError`]. A path that cannot be captured is no error: it is in the coverage.
     pub fn capture(&self, group: &Group, now: Millis) -> Result<Captured, CaptureError> {
-        self.merge_many()?;
         let running = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
         let held = self.hold_objects();
         self.worktree.check()?;
-        let clock = self.clock()?;
-        let (cache, forced) = {
-            let memory = self.memory();
-            (memory.cache.clone(), memory.forced.clone())
-        };
-        let mut found = walk(&self.worktree, &self.selection)?;
-        let mut absent = self.add_forced(&forced, &mut found);
-        fail_point!("snapshot::walked", |_| Err(io::Error::other("failpoint").into()));
-        let (mut files, stale) = sort_out(std::mem::take(&mut found.files), &cache);
-        let mut writer = self.repository.writer()?;
-        let hashed = hash(&self.worktree, &self.repository, &stale, &mut writer, clock)?;
-        let changed = count_changes(&cache, files.len(), &hashed);
-        let Hashed { read, skipped, absent: gone } = hashed;
-        absent.extend(gone.into_iter().filter(|path| forced.contains(path)));
-        let is_same = read.is_empty() && files.len() == cache.files.len();
-        files.extend(read);
-        files.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        found.skipped.extend(skipped);
-        let coverage = Coverage {
-            scope: Scope::Whole,
-            skipped: found.skipped.into_iter().collect(),
-            absent: absent.into_iter().collect(),
-            nested: found.nested,
-            reserved: found.reserved,
-            permissions: permissions(&files),
-        };
-        let seen = Sketch { coverage, changed, mode: Mode::Walk, is_guard: false };
-        let captured = self.write(&leaves(&files), &seen, writer, group, now)?;
-        if !is_same {
-            self.remember(files)?;
+        let mut picture = self.take_picture();
+        let mut fresh = Vec::new();
+        let outcome = self.capture_whole(&mut picture, &mut fresh, group, now);
+        if outcome.is_err() {
+            // What was read is not in the store, nor are trees made of it.
+            let fresh: BTreeSet<RelPath> = fresh.into_iter().collect();
+            picture.shrink(|folder, name, _| !fresh.contains(&join(folder, name)[..]));
         }
+        // A hint: a capture that is durable does not fail for it.
+        picture.save(&self.folder.join("stat-cache"), false).ok();
+        *self.picture() = picture;
         drop((held, running));
+        let captured = outcome?;
+        if captured.is_new {
+            // Upkeep: what fails now is tried again after the next one.
+            self.merge_many().ok();
+        }
         Ok(captured)
+    }
+
+    fn capture_whole(
+        &self,
+        picture: &mut Picture,
+        fresh: &mut Vec<RelPath>,
+        group: &Group,
+        now: Millis,
+    ) -> Result<Captured, CaptureError> {
+        let forced = self.memory().forced.clone();
+        let Looked { found, whole, mode, journal } = self.look(picture, &forced, now)?;
+        fail_point!("snapshot::walked", |_| Err(io::Error::other("failpoint").into()));
+        let mut writer = self.repository.writer()?;
+        let (hashed, reused) = self.read_stale(picture, &found, &mut writer)?;
+        fresh.extend(hashed.read.iter().map(|(path, _)| path.clone()));
+        let Absorbed { changed, dropped } = picture.absorb(found, hashed, whole);
+        if let Some(watch) = self.journal_lock().watch.clone() {
+            dropped.iter().for_each(|folder| watch.forget(folder));
+        }
+        let known = self.repository.known();
+        let mut made = Vec::new();
+        let tree = picture.build(&known, &mut made)?;
+        let (coverage, about) = picture.cover(&forced);
+        let about = match about {
+            Some(about) => about,
+            None => self.describe(&coverage, &known, &mut made)?,
+        };
+        let content = Content { tree, coverage, about, files: picture.files() };
+        let seen = Seen { changed, reused, mode, journal, is_guard: false };
+        let captured = self.record(&content, &made, seen, writer, group, now)?;
+        picture.describe(about);
+        Ok(captured)
+    }
+
+    /// Reads the files that nothing proves unchanged; says of how many the user's index did (R10).
+    fn read_stale(
+        &self,
+        picture: &Picture,
+        found: &Found,
+        writer: &mut Writer,
+    ) -> Result<(Hashed, usize), CaptureError> {
+        let stale = found.stale();
+        if stale.is_empty() {
+            return Ok((Hashed::default(), 0));
+        }
+        let clock = self.clock()?;
+        let (lent, stale) = match picture.files() == 0 || stale.len() >= MANY {
+            true => self.borrow(&Ground::survey(picture, found), stale, clock)?,
+            false => (Vec::new(), stale),
+        };
+        let reused = lent.len();
+        let mut hashed = hash(&self.worktree, &self.repository, &stale, writer, clock)?;
+        hashed.read.extend(lent);
+        Ok((hashed, reused))
     }
 
     /// Captures `paths` and nothing else, whatever the rules say of them (R6).
@@ -203,56 +266,41 @@ impl Shadow {
         let _held = self.hold_objects();
         self.worktree.check()?;
         let clock = self.clock()?;
-        let mut found = Found::default();
-        let mut absent = self.add_forced(paths, &mut found);
+        let mut named = self.look_at(paths);
         let mut writer = self.repository.writer()?;
-        let hashed = hash(&self.worktree, &self.repository, &found.files, &mut writer, clock)?;
+        let hashed = hash(&self.worktree, &self.repository, &named.files, &mut writer, clock)?;
         let Hashed { read: files, skipped, absent: gone } = hashed;
-        absent.extend(gone);
-        found.skipped.extend(skipped);
+        named.absent.extend(gone);
+        named.skipped.extend(skipped);
         let coverage = Coverage {
             scope: Scope::Named,
-            skipped: found.skipped.into_iter().collect(),
-            absent: absent.into_iter().collect(),
+            skipped: named.skipped.into_iter().collect(),
+            absent: named.absent.into_iter().collect(),
             permissions: permissions(&files),
             ..Coverage::default()
         };
-        let changed = files.len();
-        let seen = Sketch { coverage, changed, mode: Mode::Named, is_guard };
-        self.write(&leaves(&files), &seen, writer, group, now)
+        self.write(&leaves(&files), coverage, is_guard, writer, group, now)
     }
 
-    /// Looks at paths that are captured whatever the rules say; returns those that are not there.
-    pub(crate) fn add_forced(
-        &self,
-        paths: &BTreeSet<RelPath>,
-        found: &mut Found,
-    ) -> BTreeSet<RelPath> {
-        let mut absent = BTreeSet::new();
-        let known: BTreeSet<&RelPath> = match paths.is_empty() {
-            true => BTreeSet::new(),
-            false => found.files.iter().map(|(path, _)| path).collect(),
-        };
-        let missing: Vec<&RelPath> = paths.iter().filter(|path| !known.contains(path)).collect();
-        let looked: Vec<(RelPath, io::Result<Option<Stat>>)> =
-            missing.into_iter().map(|path| (path.clone(), self.worktree.stat(path))).collect();
-        for (path, stat) in looked {
-            let reason = match stat {
+    /// Looks at paths that are captured whatever the rules say.
+    fn look_at(&self, paths: &BTreeSet<RelPath>) -> Named {
+        let mut named = Named::default();
+        for path in paths {
+            let reason = match self.worktree.stat(path) {
                 Ok(Some(stat)) => match stat.kind {
                     Kind::File | Kind::Link => {
-                        found.skipped.remove(&path);
-                        found.files.push((path, stat));
+                        named.files.push((path.clone(), stat));
                         continue;
                     }
                     // There is no file of this name; what is below has names of its own.
                     Kind::Directory => {
-                        absent.insert(path);
+                        named.absent.insert(path.clone());
                         continue;
                     }
                     Kind::Special => Reason::Special,
                 },
                 Ok(None) => {
-                    absent.insert(path);
+                    named.absent.insert(path.clone());
                     continue;
                 }
                 Err(error) => match rustix::io::Errno::from_io_error(&error) {
@@ -260,25 +308,17 @@ impl Shadow {
                     _ => Reason::Unreadable,
                 },
             };
-            found.skipped.insert(path, reason);
+            named.skipped.insert(path.clone(), reason);
         }
-        found.files.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        absent
+        named.find_behind_links();
+        named
     }
 
     /// The time of the file system, which is not quite the time of the clock.
-    fn clock(&self) -> io::Result<i64> {
+    pub(crate) fn clock(&self) -> io::Result<i64> {
         let mut file = fs_err::File::create(self.folder.join("clock"))?;
         file.write_all(b".")?;
         Ok(Stat::of(file.file())?.mtime)
-    }
-
-    fn remember(&self, files: Vec<(RelPath, Cached)>) -> io::Result<()> {
-        let files: HashMap<RelPath, Cached> = files.into_iter().collect();
-        let cache = Arc::new(Cache { files });
-        cache.save(&self.folder.join("stat-cache"))?;
-        self.memory().cache = cache;
-        Ok(())
     }
 
     /// Selects paths for ever, durably.
@@ -298,32 +338,31 @@ impl Shadow {
     }
 }
 
-/// Parts the files the cache vouches for from those that must be read.
-#[expect(clippy::type_complexity, reason = "two lists of pairs, taken apart at once")]
-pub(crate) fn sort_out(
-    found: Vec<(RelPath, Stat)>,
-    cache: &Cache,
-) -> (Vec<(RelPath, Cached)>, Vec<(RelPath, Stat)>) {
-    let (mut proven, mut stale) = (Vec::with_capacity(found.len()), Vec::new());
-    for (path, stat) in found {
-        match cache.files.get(&path).filter(|cached| cached.proves(&stat)) {
-            Some(cached) => proven.push((path, *cached)),
-            None => stale.push((path, stat)),
-        }
-    }
-    (proven, stale)
+/// What named paths are.
+#[derive(Default)]
+struct Named {
+    files: Vec<(RelPath, Stat)>,
+    skipped: BTreeMap<RelPath, Reason>,
+    absent: BTreeSet<RelPath>,
 }
 
-fn count_changes(cache: &Cache, unchanged: usize, hashed: &Hashed) -> usize {
-    let before: BTreeMap<&RelPath, Option<&Cached>> =
-        hashed.read.iter().map(|(path, _)| (path, cache.files.get(path))).collect();
-    let equal = hashed.read.iter().filter(|(path, now)| {
-        before.get(path).copied().flatten().is_some_and(|before| before.leaf == now.leaf)
-    });
-    let equal = equal.count();
-    let known = before.values().flatten().count();
-    let removed = cache.files.len().saturating_sub(unchanged + known);
-    hashed.read.len() - equal + removed
+impl Named {
+    /// Below a link that is captured itself there is no file.
+    fn find_behind_links(&mut self) {
+        let Self { files, skipped, absent } = self;
+        let links: BTreeSet<&RelPath> = files
+            .iter()
+            .filter_map(|(path, stat)| (stat.kind == Kind::Link).then_some(path))
+            .collect();
+        skipped.retain(|path, reason| {
+            let is_absent = *reason == Reason::BehindLink
+                && path.ancestors().any(|above| links.contains(&above));
+            if is_absent {
+                absent.insert(path.clone());
+            }
+            !is_absent
+        });
+    }
 }
 
 fn leaves(files: &[(RelPath, Cached)]) -> Vec<(RelPath, Leaf)> {

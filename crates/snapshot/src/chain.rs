@@ -7,71 +7,96 @@
 use std::io;
 use std::sync::{Arc, PoisonError};
 
+use fail::fail_point;
 use gix::objs::Kind as ObjectKind;
 use turnstone_core::time::Millis;
 
-use crate::capture::{Capture, CaptureError, Captured, Mode, Sketch};
+use crate::capture::{Capture, CaptureError, Captured, Content, Mode, Seen};
 use crate::coverage::{Coverage, Scope};
 use crate::expire::ID_TRAILER;
 use crate::group::Group;
 use crate::object::{Commit, Leaf, ObjectError, Oid, Packed, TreeEntry, Writer, build};
 use crate::path::RelPath;
 use crate::shadow::Shadow;
+use crate::watch::JournalState;
 
 const COVERAGE_FILE: &str = "coverage.json";
 
 impl Shadow {
-    /// Writes a capture down: pack, then reference; or finds that it is the group's last one.
+    /// Writes the capture of some files down.
     pub(crate) fn write(
         &self,
         leaves: &[(RelPath, Leaf)],
-        seen: &Sketch,
-        mut writer: Writer,
+        coverage: Coverage,
+        is_guard: bool,
+        writer: Writer,
         group: &Group,
         now: Millis,
     ) -> Result<Captured, CaptureError> {
         let known = self.repository.known();
         let mut made = Vec::new();
         let tree = build(leaves, &mut |oid| known(oid), &mut made)?;
-        let about = self.describe(&seen.coverage, &known, &mut made)?;
+        let about = self.describe(&coverage, &known, &mut made)?;
+        let content = Content { tree, coverage: Arc::new(coverage), about, files: leaves.len() };
+        let seen = Seen {
+            changed: leaves.len(),
+            reused: 0,
+            mode: Mode::Named,
+            journal: JournalState::Off,
+            is_guard,
+        };
+        self.record(&content, &made, seen, writer, group, now)
+    }
+
+    /// Writes a capture down: pack, then reference; or finds that it is the group's last one.
+    pub(crate) fn record(
+        &self,
+        content: &Content,
+        made: &[Packed],
+        seen: Seen,
+        mut writer: Writer,
+        group: &Group,
+        now: Millis,
+    ) -> Result<Captured, CaptureError> {
         let chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
         let tip = self.repository.find_ref(group.reference())?;
         let last = tip.map(|tip| self.repository.read_commit(&tip)).transpose()?;
-        let coverage = Arc::new(seen.coverage.clone());
+        let Content { tree, coverage, about, files } = content;
         let captured = |id, time, is_new| Captured {
-            capture: Capture { id, tree, coverage, time },
-            files: leaves.len(),
+            capture: Capture { id, tree: *tree, coverage: coverage.clone(), time },
+            files: *files,
             changed: seen.changed,
+            reused: seen.reused,
             mode: seen.mode,
+            journal: seen.journal,
             is_new,
         };
         if let (Some(tip), Some(last)) = (tip, &last)
-            && last.tree == tree
-            && last.parents.last() == Some(&about)
+            && last.tree == *tree
+            && last.parents.last() == Some(about)
         {
             return Ok(captured(id_of(&tip, last), time_of(last), false));
         }
         let commit = Commit {
-            tree,
-            parents: tip.into_iter().chain([about]).collect(),
+            tree: *tree,
+            parents: tip.into_iter().chain([*about]).collect(),
             seconds: now.0.div_euclid(1000),
             message: format!(
-                "capture\n\nTurnstone-Group: {}\nTurnstone-Mode: {}\nTurnstone-Files: {}\n\
+                "capture\n\nTurnstone-Group: {}\nTurnstone-Mode: {}\nTurnstone-Files: {files}\n\
                  Turnstone-Time: {}\n",
                 group.name(),
                 seen.mode.name(),
-                leaves.len(),
                 now.0
             ),
         };
         let commit = Packed::new(ObjectKind::Commit, &commit.encode())?;
         let id = commit.oid;
-        made.push(commit);
-        made.iter().try_for_each(|packed| writer.add(packed))?;
+        made.iter().chain([&commit]).try_for_each(|packed| writer.add(packed))?;
         self.admit(writer.bytes(), seen.is_guard)?;
-        let kept = self.repository.publish(writer, &id)?;
+        let held = self.repository.publish(writer, &id)?;
+        fail_point!("snapshot::published", |_| Err(io::Error::other("failpoint").into()));
         self.repository.write_ref(group.reference(), &id)?;
-        drop((kept, chain));
+        drop((held, chain));
         Ok(captured(id, now, true))
     }
 
@@ -92,14 +117,12 @@ impl Shadow {
                 writer.add(&packed)?;
             }
         }
-        let seen =
-            Sketch { mode: Mode::Named, coverage: named_coverage(), changed: 0, is_guard: true };
-        self.write(files, &seen, writer, group, now)?;
+        self.write(files, named_coverage(), true, writer, group, now)?;
         Ok(())
     }
 
     /// Makes the commit of a coverage, which is the same for equal coverages.
-    fn describe(
+    pub(crate) fn describe(
         &self,
         coverage: &Coverage,
         known: &dyn Fn(&Oid) -> bool,

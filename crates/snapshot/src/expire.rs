@@ -87,10 +87,10 @@ impl Shadow {
             above = Some(packed.oid);
         }
         let tip = above.ok_or(ObjectError::Corrupt(*keep_from))?;
-        let kept = self.repository.publish(writer, &tip)?;
+        let held = self.repository.publish(writer, &tip)?;
         fail_point!("snapshot::expired_packed", |_| Err(io::Error::other("failpoint").into()));
         self.repository.write_ref(group.reference(), &tip)?;
-        drop((kept, chain));
+        drop((held, chain));
         fail_point!("snapshot::expired", |_| Err(io::Error::other("failpoint").into()));
         Ok(gone)
     }

@@ -6,13 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use fail::fail_point;
 use serde::{Deserialize, Serialize};
 use turnstone_core::time::Millis;
 
-use crate::cache::Cache;
 use crate::group::Group;
 use crate::object::{ObjectError, Oid, Owner, PackFile, Rebuild};
 use crate::reach::Reach;
@@ -113,6 +112,10 @@ impl Shadow {
     ///
     /// An object that is pinned cannot be read: then nothing is dropped.
     pub fn collect(&self, wanted: &Collection<'_>) -> Result<GcReport, ObjectError> {
+        if !wanted.dry_run {
+            // Of a loan, only what is needed will ever be ours.
+            self.settle()?;
+        }
         let mut ledger = self.upkeep.lock().unwrap_or_else(PoisonError::into_inner);
         let Verdict { mut reach, expired, mut report } = self.judge(wanted)?;
         let packs = self.repository.packs()?;
@@ -183,8 +186,6 @@ impl Shadow {
         if expired.is_empty() {
             return Ok(());
         }
-        // From now on git itself may take away what only they needed.
-        self.forget_dropped(reach)?;
         let chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.repository.list_refs()?;
         let (mut gone, mut moved) = (BTreeSet::new(), Vec::new());
@@ -246,25 +247,11 @@ impl Shadow {
             |pack: &&PackFile| [&name, &more].into_iter().flatten().any(|stem| *stem == pack.stem);
         let old: Vec<&PackFile> = old.iter().copied().filter(|pack| !stays(pack)).collect();
         // Were the packs to go first, a crash would leave files that are believed to be in them.
-        self.forget_dropped(reach)?;
+        self.forget_dropped(&|oid| reach.has(oid))?;
         self.repository.hide_packs(&old)?;
         drop((taken, running));
         self.repository.discard_packs(&old)?;
         Ok(name)
-    }
-
-    /// Forgets files whose bytes will not be in the store any more, durably: they are read again.
-    fn forget_dropped(&self, kept: &Reach) -> io::Result<()> {
-        let mut memory = self.memory();
-        let all = memory.cache.files.iter();
-        let stay = all.filter(|(_, cached)| kept.has(&cached.leaf.blob));
-        let files = stay.map(|(path, cached)| (path.clone(), *cached)).collect();
-        let cache = Arc::new(Cache { files });
-        let path = self.folder.join("stat-cache");
-        cache.save(&path)?;
-        memory.cache = cache;
-        fs_err::File::open(path)?.sync_all()?;
-        fs_err::File::open(&self.folder)?.sync_all()
     }
 }
 

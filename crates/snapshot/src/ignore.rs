@@ -36,6 +36,15 @@ impl Rules {
         Self(Some(Arc::new(Node { list, prefix, above: self.0.clone() })))
     }
 
+    /// Tells whether both are the very same rules, not only equal ones.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
     /// Tells whether the rules hide `path`, given from the root of the worktree.
     pub(crate) fn hide(&self, path: &[u8], is_dir: bool) -> bool {
         let mut node = self.0.as_ref();

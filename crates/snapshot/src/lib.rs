@@ -4,6 +4,7 @@
 //! Knows no sessions, starts no program, follows no links, runs no filter, reads no configuration,
 //! no environment and no clock.
 
+mod audit;
 mod budget;
 mod cache;
 mod capture;
@@ -16,20 +17,27 @@ mod group;
 mod hash;
 mod ignore;
 mod image;
+mod journal;
+mod loan;
 mod object;
 mod path;
+mod picture;
+mod point;
 mod reach;
 mod registry;
 mod removal;
 mod restore;
+mod selection;
 mod shadow;
 mod upkeep;
 mod usage;
 mod vault;
 mod vcs;
 mod walk;
+mod watch;
 mod worktree;
 
+pub use audit::Audit;
 pub use budget::{Budget, Floor, Limit, OverBudget, Relief, Room};
 pub use capture::{Capture, CaptureError, Captured, Mode};
 pub use coverage::{Coverage, Permissions, Reason, Scope};
@@ -38,20 +46,25 @@ pub use expire::{ExpireError, Expired, Expiry};
 pub use gc::{Collection, GcReport, Kept, WhyKept};
 pub use group::Group;
 pub use image::Image;
+pub use journal::JournalStatus;
+pub use loan::Settled;
 pub use object::{Leaf, LeafMode, ObjectError, Oid, OidError};
 pub use path::{PathError, RelPath};
+pub use point::git_point;
 pub use registry::{Link, ListedStore, Place, Registry, RegistryError, RootFacts, StoreId};
 pub use removal::{RemovalError, remove_store, sweep_stores};
 pub use restore::{
     Action, Conflict, Operation, OperationId, OperationIdError, Order, Plan, Report, RestoreError,
-    State, Step, Why, Wish,
+    State, Step, Why, Wish, WishLink,
 };
+pub use selection::Selection;
 pub use shadow::{OpenError, Shadow};
 pub use upkeep::{Cadence, Merged};
 pub use usage::{DiskUse, GroupUse, PathUse, Usage};
 pub use vault::{
-    Damage, Failure, FailureKind, ListedCapture, ListedFile, Sweep, Swept, Vault, VaultError,
-    VaultOptions, Verified,
+    Damage, Failure, FailureKind, ListedCapture, ListedFile, PathChange, Sweep, Swept, Vault,
+    VaultError, VaultOptions, Verified,
 };
-pub use walk::Selection;
+pub use vcs::{UserGit, find_excludes_file};
+pub use watch::JournalState;
 pub use worktree::{RootError, RootPolicy, Worktree};

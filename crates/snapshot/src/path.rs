@@ -1,5 +1,6 @@
 //! Paths inside a worktree, and the names of our own files while they are being swapped in.
 
+pub(crate) use turnstone_core::path::is_git_directory;
 pub use turnstone_core::path::{PathError, RelPath};
 
 /// What a name below the root may not be called: our own files while they are being swapped in.

@@ -10,7 +10,7 @@ use crate::object::random;
 use crate::shadow::{OpenError, keep};
 
 /// How a store is called that is being removed; whatever is left of it is swept.
-const PREFIX: &str = ".turnstone-tmp-removed-";
+const PREFIX: &str = "tmp_turnstone_removed-";
 
 /// Why a store was not removed. It is as it was.
 #[derive(Debug, thiserror::Error)]

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::budget::{Account, Floor, free_space};
-use crate::cache::Cache;
-use crate::object::Repository;
+use crate::journal::Journal;
+use crate::object::{Oid, Repository};
 use crate::path::RelPath;
+use crate::picture::Picture;
+use crate::selection::Selection;
 use crate::upkeep::Ledger;
-use crate::walk::Selection;
 use crate::worktree::{RootError, Worktree};
 
 /// Why a store could not be opened.
@@ -40,6 +41,9 @@ pub struct Shadow {
     pub(crate) chain: Mutex<()>,
     /// Held by the one capture of the whole worktree that runs.
     pub(crate) baseline: Mutex<()>,
+    /// What the last one saw; taken out by the one that runs.
+    picture: Mutex<Picture>,
+    pub(crate) journal: Mutex<Journal>,
     /// Read by whoever relies on objects being there; written by whoever takes some away.
     pub(crate) objects: RwLock<()>,
     pub(crate) account: Mutex<Account>,
@@ -55,7 +59,6 @@ pub struct Shadow {
 /// What is known from captures before.
 #[derive(Default)]
 pub(crate) struct Memory {
-    pub(crate) cache: Arc<Cache>,
     /// Paths a caller forced, for ever (R1).
     pub(crate) forced: Arc<BTreeSet<RelPath>>,
 }
@@ -67,8 +70,7 @@ impl Memory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeSet::new(),
             Err(error) => return Err(error),
         };
-        let cache = Arc::new(Cache::load(&folder.join("stat-cache")));
-        Ok(Self { cache, forced: Arc::new(forced) })
+        Ok(Self { forced: Arc::new(forced) })
     }
 }
 
@@ -94,6 +96,7 @@ impl Shadow {
         if selection.own_data.is_none() {
             selection.own_data = worktree.find_below(&folder);
         }
+        let picture = Picture::load(&folder.join("stat-cache"));
         let memory = Memory::load(&folder)?;
         let upkeep = Mutex::new(Ledger::load(&folder));
         Ok(Self {
@@ -104,6 +107,8 @@ impl Shadow {
             memory: Mutex::new(memory),
             chain: Mutex::default(),
             baseline: Mutex::default(),
+            picture: Mutex::new(picture),
+            journal: Mutex::default(),
             objects: RwLock::default(),
             account: Mutex::default(),
             upkeep,
@@ -121,12 +126,14 @@ impl Shadow {
         let repository = Repository::open_to_read(&folder.join("git"))?;
         Ok(Self {
             memory: Mutex::new(Memory::load(folder)?),
+            picture: Mutex::new(Picture::load(&folder.join("stat-cache"))),
             folder: folder.to_owned(),
             worktree,
             selection,
             repository,
             chain: Mutex::default(),
             baseline: Mutex::default(),
+            journal: Mutex::default(),
             objects: RwLock::default(),
             account: Mutex::default(),
             upkeep: Mutex::default(),
@@ -165,8 +172,42 @@ impl Shadow {
         self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn picture(&self) -> MutexGuard<'_, Picture> {
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the picture out, so that nobody meets a half-changed one; the caller puts it back.
+    pub(crate) fn take_picture(&self) -> Picture {
+        std::mem::take(&mut *self.picture())
+    }
+
+    /// Forgets whatever is remembered of objects that are not `kept`: they left the store.
+    pub(crate) fn forget_dropped(&self, kept: &dyn Fn(&Oid) -> bool) -> io::Result<()> {
+        let mut picture = self.picture();
+        if picture.is_kept(kept) {
+            return Ok(());
+        }
+        picture.shrink(|_, _, cached| kept(&cached.leaf.blob));
+        let path = self.folder.join("stat-cache");
+        picture.save(&path, true)?;
+        // Were the objects to go first, a crash would leave files that are believed to be in them.
+        fs_err::File::open(path)?.sync_all()?;
+        fs_err::File::open(&self.folder)?.sync_all()
+    }
+
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shadow {
+    fn drop(&mut self) {
+        // One who only reads has nothing to leave.
+        if self.keeper.is_none() {
+            return;
+        }
+        // A hint for the next process; without it files are read again.
+        self.picture().save(&self.folder.join("stat-cache"), true).ok();
     }
 }
 

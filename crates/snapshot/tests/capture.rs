@@ -148,8 +148,8 @@ fn what_a_crash_left_is_swept_at_the_next_open() {
     case.write("a", "1");
     let kept = case.capture();
     let folder = case.shadow.git_dir().join("objects/pack");
-    fs_err::write(folder.join(".turnstone-tmp-0011.pack"), "half").unwrap();
-    fs_err::write(folder.join(".turnstone-tmp-pack-aa.index"), "index").unwrap();
+    fs_err::write(folder.join("turnstone_tmp_0011.pack"), "half").unwrap();
+    fs_err::write(folder.join("turnstone_tmp_pack-aa.index"), "index").unwrap();
     fs_err::write(folder.join("pack-aa.pack"), "named, not indexed").unwrap();
     fs_err::write(folder.join("pack-bb.pack"), "somebody else's, not finished").unwrap();
 

@@ -326,7 +326,7 @@ fn lines_are_counted_as_git_counts_them() {
 fn patches_of_any_names_and_kinds_apply_with_git_apply_w4() {
     for seed in 0..16 {
         let mut rng = Rng::new(seed);
-        let case = Case::new();
+        let case = Case::in_memory();
         let names: [&[u8]; 12] = [
             b"tab\there",
             b"new\nline",

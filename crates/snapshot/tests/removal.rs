@@ -39,7 +39,7 @@ fn a_removal_that_was_cut_off_is_finished_later() {
     case.capture();
     let Case { dir, shadow, .. } = case;
     drop(shadow);
-    let dead = dir.path().join(".turnstone-tmp-removed-1");
+    let dead = dir.path().join("tmp_turnstone_removed-1");
     fs_err::rename(dir.path().join("store"), dead).unwrap();
 
     assert_eq!(sweep_stores(dir.path()).unwrap(), 1);

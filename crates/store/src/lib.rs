@@ -53,9 +53,9 @@ pub use mutate::{
 pub use owner::Takeover;
 pub use purge::Deleted;
 pub use read::{
-    Boundary, ChangeRow, Delta, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow, Reader,
-    SessionAt, SessionFilter, SessionPage, SessionRow, SyncBody, SyncEvent, Tail, TurnRow,
-    WithParts,
+    Boundary, ChangeRow, Delta, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow,
+    Outline, Reader, SessionAt, SessionFilter, SessionPage, SessionRow, SyncBody, SyncEvent, Tail,
+    TurnRow, WithParts,
 };
 pub use rebuild::{RebuildProgress, Rebuilt};
 pub use recover::Recovered;

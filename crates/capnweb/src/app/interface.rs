@@ -1,6 +1,6 @@
 //! Objects that peers may call, put together from typed methods.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ type Dispose<S> = Box<dyn Fn(&S) + Send + Sync>;
 
 /// What objects of one kind can do. Made once, bound to as many states as there are objects.
 pub struct Interface<S> {
-    members: HashMap<&'static str, (MemberKind, Handler<S>)>,
+    members: BTreeMap<&'static str, (MemberKind, Handler<S>)>,
     dispose: Option<Dispose<S>>,
 }
 
 impl<S> Default for Interface<S> {
     fn default() -> Self {
-        Self { members: HashMap::new(), dispose: None }
+        Self { members: BTreeMap::new(), dispose: None }
     }
 }
 

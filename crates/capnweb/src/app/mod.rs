@@ -11,4 +11,4 @@ mod typed;
 pub use args::{Fits, FromArgs, IntoArgs};
 pub use convert::{FromValue, IntoValue, Mismatch};
 pub use interface::{Interface, Object, function};
-pub use typed::{Method, Property, Typed};
+pub use typed::{Method, Property, Typed, TypedFuture};

@@ -4,11 +4,12 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use super::args::IntoArgs;
+use super::args::{Fits, IntoArgs};
 use super::convert::{FromValue, IntoValue};
 use crate::error::RpcError;
-use crate::session::{Mapping, Promise, Stub};
+use crate::session::{Promise, PromiseFuture, Stub};
 use crate::value::Value;
 
 /// A method: its name, the tuple of its arguments, and its result.
@@ -81,10 +82,14 @@ impl<T> Typed<T> {
     pub fn get<P>(&self, property: Property<P>) -> Typed<P> {
         Typed::new(self.promise.get_path(&[property.name]))
     }
+}
 
-    /// Applies a function to every element, where the elements are.
-    pub fn map<R>(&self, mapping: Mapping) -> Typed<Vec<R>> {
-        Typed::new(self.promise.map(mapping))
+impl<T> Typed<Vec<T>> {
+    /// Applies a function to every element, where the elements are; see [`Promise::map`].
+    ///
+    /// The function returns a `U`, or the promise of one.
+    pub fn map<U, R: Fits<U>>(&self, body: impl FnOnce(Typed<T>) -> R) -> Typed<Vec<U>> {
+        Typed::new(self.promise.map(|element| body(Typed::new(element)).into_fitting()))
     }
 }
 
@@ -94,13 +99,29 @@ impl<T> Clone for Typed<T> {
     }
 }
 
-impl<T: FromValue + 'static> IntoFuture for Typed<T> {
-    type Output = Result<T, RpcError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+/// Waits for a [`Typed`] promise that was pulled.
+#[must_use = "nothing is waited for until it is awaited"]
+pub struct TypedFuture<T> {
+    value: PromiseFuture,
+    types: PhantomData<fn() -> T>,
+}
 
-    fn into_future(self) -> Self::IntoFuture {
+impl<T: FromValue> Future for TypedFuture<T> {
+    type Output = Result<T, RpcError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let value = std::task::ready!(Pin::new(&mut self.value).poll(context))?;
+        Poll::Ready(Ok(T::from_value(value)?))
+    }
+}
+
+impl<T: FromValue> IntoFuture for Typed<T> {
+    type Output = Result<T, RpcError>;
+    type IntoFuture = TypedFuture<T>;
+
+    fn into_future(self) -> TypedFuture<T> {
         let value = self.promise.into_future();
-        Box::pin(async move { Ok(T::from_value(value.await?)?) })
+        TypedFuture { value, types: PhantomData }
     }
 }
 

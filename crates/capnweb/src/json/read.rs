@@ -1,8 +1,10 @@
 //! Reading what `JSON.parse` reads, within a depth.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::Json;
+use super::raw::Raw;
 
 /// Why a text is not JSON that we accept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +26,11 @@ pub enum JsonError {
 ///
 /// [`JsonError`]; nothing of the text is kept.
 pub fn read(text: &str, depth: usize) -> Result<Json, JsonError> {
+    Ok(read_raw(text, depth)?.to_json())
+}
+
+/// Reads as [`read`] does, without copying what stands in the text.
+pub(crate) fn read_raw(text: &str, depth: usize) -> Result<Raw<'_>, JsonError> {
     let mut reader = Reader { text, bytes: text.as_bytes(), at: 0 };
     let value = reader.value(depth)?;
     reader.skip_space();
@@ -39,7 +46,7 @@ struct Reader<'a> {
     at: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn syntax(&self) -> JsonError {
         JsonError::Syntax { at: self.at }
     }
@@ -68,7 +75,7 @@ impl Reader<'_> {
         Err(self.syntax())
     }
 
-    fn word(&mut self, word: &str, value: Json) -> Result<Json, JsonError> {
+    fn word(&mut self, word: &str, value: Raw<'a>) -> Result<Raw<'a>, JsonError> {
         if self.bytes[self.at..].starts_with(word.as_bytes()) {
             self.at += word.len();
             return Ok(value);
@@ -76,45 +83,45 @@ impl Reader<'_> {
         Err(self.syntax())
     }
 
-    fn value(&mut self, depth: usize) -> Result<Json, JsonError> {
+    fn value(&mut self, depth: usize) -> Result<Raw<'a>, JsonError> {
         self.skip_space();
         match self.peek() {
-            Some(b'"') => self.string().map(Json::String),
+            Some(b'"') => self.string().map(Raw::String),
             Some(b'[') => self.array(depth),
             Some(b'{') => self.object(depth),
             Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(b't') => self.word("true", Json::Bool(true)),
-            Some(b'f') => self.word("false", Json::Bool(false)),
-            Some(b'n') => self.word("null", Json::Null),
+            Some(b't') => self.word("true", Raw::Bool(true)),
+            Some(b'f') => self.word("false", Raw::Bool(false)),
+            Some(b'n') => self.word("null", Raw::Null),
             _ => Err(self.syntax()),
         }
     }
 
-    fn array(&mut self, depth: usize) -> Result<Json, JsonError> {
+    fn array(&mut self, depth: usize) -> Result<Raw<'a>, JsonError> {
         let depth = depth.checked_sub(1).ok_or(JsonError::TooDeep)?;
         self.expect(b'[')?;
         let mut items = Vec::new();
         self.skip_space();
         if self.take(b']') {
-            return Ok(Json::Array(items));
+            return Ok(Raw::Array(items));
         }
         loop {
             items.push(self.value(depth)?);
             self.skip_space();
             if self.take(b']') {
-                return Ok(Json::Array(items));
+                return Ok(Raw::Array(items));
             }
             self.expect(b',')?;
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<Json, JsonError> {
+    fn object(&mut self, depth: usize) -> Result<Raw<'a>, JsonError> {
         let depth = depth.checked_sub(1).ok_or(JsonError::TooDeep)?;
         self.expect(b'{')?;
         let mut fields = Vec::new();
         self.skip_space();
         if self.take(b'}') {
-            return Ok(Json::Object(fields));
+            return Ok(Raw::Object(fields));
         }
         loop {
             self.skip_space();
@@ -124,7 +131,7 @@ impl Reader<'_> {
             fields.push((key, self.value(depth)?));
             self.skip_space();
             if self.take(b'}') {
-                return Ok(Json::Object(last_wins(fields)));
+                return Ok(Raw::Object(last_wins(fields)));
             }
             self.expect(b',')?;
         }
@@ -141,7 +148,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn number(&mut self) -> Result<Json, JsonError> {
+    fn number(&mut self) -> Result<Raw<'a>, JsonError> {
         let start = self.at;
         self.take(b'-');
         if !self.take(b'0') {
@@ -154,20 +161,37 @@ impl Reader<'_> {
             let _signed = self.take(b'+') || self.take(b'-');
             self.digits()?;
         }
+        let text = &self.text[start..self.at];
+        if let Some(number) = small_integer(text) {
+            return Ok(Raw::Number(number));
+        }
         // Too large for a double is infinite, as in JavaScript.
-        let number = self.text[start..self.at].parse();
-        number.map(Json::Number).map_err(|_| self.syntax())
+        let number = text.parse();
+        number.map(Raw::Number).map_err(|_| self.syntax())
     }
 
-    fn string(&mut self) -> Result<String, JsonError> {
+    fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         self.expect(b'"')?;
-        let mut out = String::new();
+        let plain = self.plain();
+        if self.take(b'"') {
+            return Ok(Cow::Borrowed(plain));
+        }
+        self.escaped(plain.to_owned()).map(Cow::Owned)
+    }
+
+    /// Takes characters that stand for themselves.
+    fn plain(&mut self) -> &'a str {
+        let rest = &self.bytes[self.at..];
+        let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+        let start = self.at;
+        self.at += rest.iter().position(special).unwrap_or(rest.len());
+        &self.text[start..self.at]
+    }
+
+    /// Reads the rest of a string that has escapes.
+    fn escaped(&mut self, mut out: String) -> Result<String, JsonError> {
         loop {
-            let start = self.at;
-            while self.peek().is_some_and(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\') {
-                self.at += 1;
-            }
-            out.push_str(&self.text[start..self.at]);
+            out.push_str(self.plain());
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -230,15 +254,31 @@ impl Reader<'_> {
     }
 }
 
+type Field<'a> = (Cow<'a, str>, Raw<'a>);
+
+/// Returns the number if it is a few digits: those need no rounding.
+fn small_integer(text: &str) -> Option<f64> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text),
+    };
+    if digits.len() > 9 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let whole = digits.bytes().fold(0, |whole, digit| whole * 10 + u32::from(digit - b'0'));
+    let number = f64::from(whole);
+    Some(if negative { -number } else { number })
+}
+
 /// Keeps the last value of a key at the place of its first.
-fn last_wins(fields: Vec<(String, Json)>) -> Vec<(String, Json)> {
+fn last_wins<'a>(fields: Vec<Field<'a>>) -> Vec<Field<'a>> {
     let few = fields.len() <= 8;
     let twice = |index: usize| fields[..index].iter().any(|(key, _)| *key == fields[index].0);
     if few && !(1..fields.len()).any(twice) {
         return fields;
     }
     let mut places = HashMap::with_capacity(fields.len());
-    let mut kept: Vec<(String, Json)> = Vec::with_capacity(fields.len());
+    let mut kept: Vec<Field<'a>> = Vec::with_capacity(fields.len());
     for (key, value) in fields {
         let place = *places.entry(key.clone()).or_insert(kept.len());
         match kept.get_mut(place) {

@@ -4,11 +4,30 @@ use std::fmt::Write as _;
 
 use super::value::integer;
 
+/// Appends an integer.
+pub(crate) fn write_integer(number: i64, out: &mut String) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut left = number.unsigned_abs();
+    loop {
+        at -= 1;
+        // Less than ten: it fits.
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        out.push('-');
+    }
+    out.push_str(std::str::from_utf8(&digits[at..]).unwrap_or_default());
+}
+
 /// Appends a finite number as JavaScript prints it: shortest digits, `1e+21`, never `-0`.
 pub fn write_number(number: f64, out: &mut String) {
     if let Some(integer) = integer(number) {
-        let written = write!(out, "{integer}");
-        debug_assert!(written.is_ok(), "a string takes everything");
+        write_integer(integer, out);
         return;
     }
     let shortest = format!("{number:e}");

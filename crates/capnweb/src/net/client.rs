@@ -10,6 +10,7 @@ use hyper::Request;
 use hyper::body::Bytes;
 use hyper::http::Uri;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite;
 
@@ -24,9 +25,14 @@ pub enum ConnectError {
     /// The WebSocket could not be opened.
     #[error("WebSocket connection failed.")]
     WebSocket(#[from] Box<tungstenite::Error>),
-    /// The address is not one that can be called: `http://host:port/path`.
-    #[error("not an http address: {0}")]
+    /// The address is not one that can be called: `ws://host:port/path`, or `http` for a batch.
+    #[error("not an address that can be called: {0}")]
     Address(String),
+    /// The address asks for TLS, which is not built in: nothing was sent.
+    #[error(
+        "{0} asks for TLS: open the stream with a TLS library and pass it to connect_over or send_over"
+    )]
+    Tls(String),
     /// The connection broke.
     #[error("the connection failed")]
     Io(#[from] std::io::Error),
@@ -47,21 +53,41 @@ const PING: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 ///
-/// [`ConnectError::WebSocket`]
+/// [`ConnectError::Tls`] for `wss` addresses; see [`connect_over`].
 pub async fn connect(
     url: &str,
     main: Option<Arc<dyn Target>>,
     options: Options,
 ) -> Result<Stub, ConnectError> {
+    let stream = open(url, "ws").await?;
+    connect_over(stream, url, main, options).await
+}
+
+/// Opens a WebSocket session as [`connect`] does, over a stream that is open already.
+///
+/// For what this crate does not bring along: TLS, proxies, Unix sockets. The stream leads to the host
+/// of `url`, which may be a `wss` address.
+///
+/// # Errors
+///
+/// [`ConnectError::WebSocket`] if the server does not take the session.
+pub async fn connect_over<S>(
+    stream: S,
+    url: &str,
+    main: Option<Arc<dyn Target>>,
+    options: Options,
+) -> Result<Stub, ConnectError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let limits = &options.limits;
     let config = tungstenite::protocol::WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
         .max_message_size(Some(limits.wire.message_bytes))
         .max_frame_size(Some(limits.wire.message_bytes));
-    let connected = tokio_tungstenite::connect_async_with_config(url, Some(config), true).await;
+    let connected = tokio_tungstenite::client_async_with_config(url, stream, Some(config)).await;
     let (socket, _) = connected.map_err(Box::new)?;
-    let care =
-        Care { ping: PING, age: limits.age_millis.map(Duration::from_millis), on_incident: None };
+    let care = Care { ping: PING, age: limits.age, on_incident: None };
     let mut runner = Runner::new(main, options);
     let stub = runner.main();
     tokio::spawn(carry(socket, runner, care));
@@ -116,29 +142,70 @@ impl Batch {
     /// # Errors
     ///
     /// [`ConnectError`]; every call of the batch fails with the same words.
-    pub async fn send(mut self, url: &str) -> Result<(), ConnectError> {
+    pub async fn send(self, url: &str) -> Result<(), ConnectError> {
+        match open(url, "http").await {
+            Ok(stream) => self.send_over(stream, url).await,
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Sends the batch as [`send`](Self::send) does, over a stream that is open already.
+    ///
+    /// The stream leads to the host of `url`, which may be an `https` address.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]; every call of the batch fails with the same words.
+    pub async fn send_over<S>(mut self, stream: S, url: &str) -> Result<(), ConnectError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let body = self.take_request().await;
-        match post(url, body).await {
+        match post(stream, url, body).await {
             Ok(response) => {
                 self.finish(&response);
                 Ok(())
             }
-            Err(error) => {
-                let told = RpcError::new("Error", error.to_string());
-                self.runner.session().close(&told);
-                Err(error)
-            }
+            Err(error) => self.fail(error),
         }
+    }
+
+    fn fail(mut self, error: ConnectError) -> Result<(), ConnectError> {
+        let told = RpcError::new("Error", error.to_string());
+        self.runner.session().close(&told);
+        Err(error)
     }
 }
 
-async fn post(url: &str, body: String) -> Result<String, ConnectError> {
+/// Reads an address whose scheme is `plain`; one that asks for TLS is refused.
+fn read_address(url: &str, plain: &str) -> Result<Uri, ConnectError> {
     let address = || ConnectError::Address(url.to_owned());
     let uri: Uri = url.parse().map_err(|_| address())?;
-    let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http"));
-    let authority = authority.ok_or_else(address)?;
-    let stream = TcpStream::connect((authority.host(), authority.port_u16().unwrap_or(80))).await?;
+    match uri.scheme_str() {
+        Some(scheme) if scheme == plain && uri.authority().is_some() => Ok(uri),
+        Some("wss" | "https") => Err(ConnectError::Tls(url.to_owned())),
+        _ => Err(address()),
+    }
+}
+
+/// Opens a stream to an address whose scheme is `plain`.
+async fn open(url: &str, plain: &str) -> Result<TcpStream, ConnectError> {
+    let uri = read_address(url, plain)?;
+    let host = uri.host().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let stream = TcpStream::connect((host, uri.port_u16().unwrap_or(80))).await?;
+    // Messages are small and wanted at once.
     stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+async fn post<S>(stream: S, url: &str, body: String) -> Result<String, ConnectError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let address = || ConnectError::Address(url.to_owned());
+    let uri: Uri = url.parse().map_err(|_| address())?;
+    let authority = uri.authority().ok_or_else(address)?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);

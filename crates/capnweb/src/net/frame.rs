@@ -1,11 +1,11 @@
 //! Frames of either WebSocket library.
 
 /// What a frame of the peer's says.
-pub(super) enum Incoming {
-    Text(String),
+pub(super) enum Incoming<'a> {
+    Text(&'a str),
     /// Not usable: the protocol is text.
     Binary,
-    Close(u16, String),
+    Close(u16, &'a str),
     /// Pings and their answers.
     Other,
 }
@@ -15,7 +15,7 @@ pub(super) trait Frame {
     fn text(text: String) -> Self;
     fn ping() -> Self;
     fn close(code: u16, reason: String) -> Self;
-    fn read(self) -> Incoming;
+    fn read(&self) -> Incoming<'_>;
 }
 
 /// What the peer is told when it closes without a code.
@@ -36,12 +36,12 @@ impl Frame for axum::extract::ws::Message {
         Self::Close(Some(axum::extract::ws::CloseFrame { code, reason }))
     }
 
-    fn read(self) -> Incoming {
+    fn read(&self) -> Incoming<'_> {
         match self {
-            Self::Text(text) => Incoming::Text(text.as_str().to_owned()),
+            Self::Text(text) => Incoming::Text(text.as_str()),
             Self::Binary(_) => Incoming::Binary,
-            Self::Close(Some(frame)) => Incoming::Close(frame.code, frame.reason.to_string()),
-            Self::Close(None) => Incoming::Close(NO_STATUS, String::new()),
+            Self::Close(Some(frame)) => Incoming::Close(frame.code, frame.reason.as_str()),
+            Self::Close(None) => Incoming::Close(NO_STATUS, ""),
             Self::Ping(_) | Self::Pong(_) => Incoming::Other,
         }
     }
@@ -65,14 +65,12 @@ impl Frame for tokio_tungstenite::tungstenite::Message {
         Self::Close(Some(CloseFrame { code, reason }))
     }
 
-    fn read(self) -> Incoming {
+    fn read(&self) -> Incoming<'_> {
         match self {
-            Self::Text(text) => Incoming::Text(text.as_str().to_owned()),
+            Self::Text(text) => Incoming::Text(text.as_str()),
             Self::Binary(_) => Incoming::Binary,
-            Self::Close(Some(frame)) => {
-                Incoming::Close(frame.code.into(), frame.reason.to_string())
-            }
-            Self::Close(None) => Incoming::Close(NO_STATUS, String::new()),
+            Self::Close(Some(frame)) => Incoming::Close(frame.code.into(), frame.reason.as_str()),
+            Self::Close(None) => Incoming::Close(NO_STATUS, ""),
             Self::Ping(_) | Self::Pong(_) | Self::Frame(_) => Incoming::Other,
         }
     }

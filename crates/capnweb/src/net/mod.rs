@@ -8,6 +8,6 @@ mod server;
 mod socket;
 
 #[cfg(feature = "client")]
-pub use client::{Batch, ConnectError, connect};
+pub use client::{Batch, ConnectError, connect, connect_over};
 #[cfg(feature = "server")]
 pub use server::{Server, ServerOptions, router, serve_batch};

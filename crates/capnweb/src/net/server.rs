@@ -108,7 +108,7 @@ async fn socket(
         let limits = &server.options.session.limits;
         let care = Care {
             ping: server.options.ping,
-            age: limits.age_millis.map(Duration::from_millis),
+            age: limits.age,
             on_incident: server.on_incident.clone(),
         };
         let runner = server.runner();

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{Sink, Stream};
-use tokio::time::{Interval, MissedTickBehavior, Sleep};
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 
 use super::frame::{Frame, Incoming, close_reason};
 use crate::error::RpcError;
@@ -39,16 +39,19 @@ struct Connection<S> {
     socket: S,
     runner: Runner,
     ping: Interval,
+    begun: Instant,
     age: Option<Pin<Box<Sleep>>>,
     on_incident: Option<OnIncident>,
-    /// Pings since the peer was last heard.
+    /// What gives things back has waited for other messages once.
+    waited: bool,
+    /// Ticks of `ping` since the peer was last heard.
     unheard: u8,
     /// The peer, or the network, ended it: nothing can be sent.
     gone: bool,
 }
 
 /// How many pings may stay without any sign of life.
-const MOST_UNHEARD: u8 = 2;
+const MOST_PINGS: u8 = 2;
 
 /// Carries a session until it is over.
 pub(super) async fn carry<S, M, E>(socket: S, runner: Runner, care: Care)
@@ -63,8 +66,10 @@ where
         socket,
         runner,
         ping,
+        begun: Instant::now(),
         age: care.age.map(|age| Box::pin(tokio::time::sleep(age))),
         on_incident: care.on_incident,
+        waited: false,
         unheard: 0,
         gone: false,
     };
@@ -84,6 +89,7 @@ where
     /// What has arrived is taken together and answered together: one write for many messages.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
+            self.runner.session().tick(self.begun.elapsed());
             let more = self.poll_receive(context);
             self.runner.poll(context);
             self.report();
@@ -104,7 +110,7 @@ where
         for _ in 0..FRAMES_AT_ONCE {
             match Pin::new(&mut self.socket).poll_next(context) {
                 Poll::Pending => return false,
-                Poll::Ready(frame) => self.take(frame),
+                Poll::Ready(frame) => self.take(frame.as_ref()),
             }
             if self.runner.closed().is_some() {
                 return false;
@@ -113,14 +119,14 @@ where
         true
     }
 
-    fn take(&mut self, frame: Option<Result<M, E>>) {
+    fn take(&mut self, frame: Option<&Result<M, E>>) {
         self.unheard = 0;
         let incoming = match frame {
             Some(Ok(frame)) => frame.read(),
-            Some(Err(_)) | None => Incoming::Close(1006, String::new()),
+            Some(Err(_)) | None => Incoming::Close(1006, ""),
         };
         match incoming {
-            Incoming::Text(text) => self.runner.receive(&text),
+            Incoming::Text(text) => self.runner.receive(text),
             Incoming::Binary => {
                 let error = RpcError::coded("protocol", "binary frames carry no messages");
                 self.runner.session().abort(&error);
@@ -136,7 +142,14 @@ where
 
     /// Hands over messages while the socket takes them.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let mut sent = false;
+        let session = self.runner.session();
+        let unhurried = !session.is_silent() && !session.is_urgent();
+        if unhurried && !std::mem::replace(&mut self.waited, true) {
+            // Whoever was answered runs first: what it says next goes into the same write.
+            context.waker().wake_by_ref();
+            return Poll::Ready(());
+        }
+        self.waited = false;
         while !self.runner.session().is_silent() {
             match Pin::new(&mut self.socket).poll_ready(context) {
                 Poll::Ready(Ok(())) => {}
@@ -149,13 +162,11 @@ where
             let Some(text) = self.runner.poll_text() else {
                 break;
             };
-            sent |= Pin::new(&mut self.socket).start_send(M::text(text)).is_ok();
+            Pin::new(&mut self.socket).start_send(M::text(text)).ok();
         }
         let flushed = Pin::new(&mut self.socket).poll_flush(context);
         if matches!(flushed, Poll::Ready(Err(_))) {
             self.lost();
-        } else if sent {
-            self.ping.reset();
         }
         Poll::Ready(())
     }
@@ -168,21 +179,28 @@ where
 
     fn poll_times(&mut self, context: &mut Context<'_>) {
         if self.ping.poll_tick(context).is_ready() {
-            if self.unheard == MOST_UNHEARD {
-                self.lost();
-            }
-            self.unheard += 1;
+            // Polled again, so that the next tick wakes the task.
+            context.waker().wake_by_ref();
+            self.ask_for_a_sign(context);
+        }
+        let old = self.age.as_mut().is_some_and(|age| age.as_mut().poll(context).is_ready());
+        if old {
+            self.age = None;
+            self.runner.session().tick(Duration::MAX);
+        }
+    }
+
+    /// Pings a peer that was not heard since the last tick; gives it up if pings do not help.
+    fn ask_for_a_sign(&mut self, context: &mut Context<'_>) {
+        self.unheard += 1;
+        if self.unheard > MOST_PINGS + 1 {
+            self.lost();
+        } else if self.unheard > 1 {
             let socket = Pin::new(&mut self.socket);
             // The next flush sends it; a socket that is full needs no sign of life.
             if matches!(Sink::poll_ready(socket, context), Poll::Ready(Ok(()))) {
                 Pin::new(&mut self.socket).start_send(M::ping()).ok();
             }
-            context.waker().wake_by_ref();
-        }
-        let old = self.age.as_mut().is_some_and(|age| age.as_mut().poll(context).is_ready());
-        if old {
-            self.age = None;
-            self.runner.session().tick(u64::MAX);
         }
     }
 

@@ -1,11 +1,11 @@
 //! The calls under way: each is polled only when it was woken.
 
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::error::Failure;
+use crate::hash::IdMap;
 use crate::session::{CallId, Later};
 use crate::value::Value;
 
@@ -44,7 +44,7 @@ impl Wake for CallWaker {
 
 #[derive(Default)]
 pub(super) struct Tasks {
-    futures: HashMap<CallId, (Later, Waker)>,
+    futures: IdMap<CallId, (Later, Waker)>,
     ready: Arc<Ready>,
 }
 

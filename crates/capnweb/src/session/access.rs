@@ -33,7 +33,7 @@ impl Session {
                 }
                 self.at_function(target, Member::Method(name), access);
             }
-            Hook::Remote(remote) => self.access_remote(&remote, &access),
+            Hook::Remote(remote) => self.access_remote(&remote, access),
             Hook::Cell(cell) => self.access_cell(&cell, access),
             Hook::Sink(sink) => self.access_sink(sink, access),
             Hook::Foreign(stub) => self.access_foreign(&stub, access),
@@ -54,7 +54,7 @@ impl Session {
                         let value = self.promise(cell);
                         self.work.push_back(Work::Settle(access.result, Ok(value)));
                     } else {
-                        self.access_remote(&remote, &access);
+                        self.access_remote(&remote, access);
                     }
                 } else {
                     pending.waiters.push(Waiter::Access(Box::new(access)));
@@ -164,7 +164,7 @@ impl Session {
             }
             return;
         };
-        let name: Arc<str> = shown(key).into();
+        let name = shown(key);
         let kind = if is_inherited(&name) { None } else { target.member(&name) };
         let last = access.at + 1 == access.path.len();
         match kind {
@@ -211,15 +211,15 @@ impl Session {
 
     fn access_sink(&mut self, sink: WriteEnd, access: Access) {
         let refuse = |message: String| Err(RpcError::new("Error", message));
-        let name = match &access.path[access.at.min(access.path.len())..] {
-            [Key::Name(name)] => name.clone(),
-            _ => String::new(),
+        let name: Arc<str> = match &access.path[access.at.min(access.path.len())..] {
+            [Key::Name(name)] => Arc::clone(name),
+            _ => "".into(),
         };
         let result = access.result;
-        let (values, then) = match (access.op, name.as_str()) {
+        let (values, then) = match (access.op, name.as_ref()) {
             (Op::Call(args), "write") => (args, Then::Write { sink, result }),
             (Op::Call(args), "close" | "abort") => {
-                let good = name == "close";
+                let good = *name == *"close";
                 (args, Then::End { sink, good, result })
             }
             (Op::Call(_), _) => {
@@ -237,21 +237,21 @@ impl Session {
     }
 
     /// Sends the access to the peer; the result becomes a promise of its.
-    fn access_remote(&mut self, remote: &RemoteRef, access: &Access) {
+    fn access_remote(&mut self, remote: &RemoteRef, access: Access) {
         if let Some(reason) = self.running.closed.clone() {
             self.settle(&access.result, Err(reason));
             return;
         }
         let path = access.path[access.at..].to_vec();
         let mut made = Made::default();
-        let expr = match &access.op {
+        let expr = match access.op {
             Op::Get => Ok(pipeline(remote.id(), path, None)),
             Op::Call(args) => {
-                let args = args.iter().map(|arg| self.export(arg, &mut made, 1));
+                let args = args.into_iter().map(|arg| self.export(arg, &mut made, 1));
                 let args = args.collect::<Result<Vec<_>, _>>();
                 args.map(|args| pipeline(remote.id(), path, Some(args)))
             }
-            Op::Map(mapper) => Ok(self.export_map(remote.id(), path, mapper)),
+            Op::Map(mapper) => Ok(self.export_map(remote.id(), path, &mapper, &mut made)),
         };
         let pushed = expr.and_then(|expr| self.push_out(expr));
         let outcome = match pushed {
@@ -266,12 +266,14 @@ impl Session {
         self.settle(&access.result, outcome);
     }
 
-    fn export_map(&mut self, id: i64, path: Vec<Key>, mapper: &Mapper) -> Expr {
+    fn export_map(&mut self, id: i64, path: Vec<Key>, mapper: &Mapper, made: &mut Made) -> Expr {
         let capture = |hook: &Hook| {
-            if let Hook::Remote(remote) = hook {
-                return whole(remote.id());
+            if let Some(id) = peer_id(hook) {
+                return whole(id);
             }
-            Expr::Export(self.tables.add_export(hook.clone()))
+            let id = self.tables.add_export(hook.clone());
+            made.ids.push(id);
+            Expr::Export(id)
         };
         let captures = mapper.captures.iter().map(capture).collect();
         Expr::Remap(Box::new(RemapExpr {
@@ -306,6 +308,21 @@ impl Session {
     }
 }
 
+/// Returns what the peer calls something of its own, even if it is only promised yet.
+fn peer_id(hook: &Hook) -> Option<i64> {
+    if let Hook::Remote(remote) = hook {
+        return Some(remote.id());
+    }
+    let Hook::Cell(cell) = hook else {
+        return None;
+    };
+    match &*cell.root().lock() {
+        State::Pending(pending) => pending.remote.as_ref().map(RemoteRef::id),
+        State::Done(Ok(Value::Stub(Stub { hook: Hook::Remote(remote), .. }))) => Some(remote.id()),
+        State::Done(_) | State::Forward(_) => None,
+    }
+}
+
 fn pipeline(id: i64, path: Vec<Key>, args: Option<Vec<Expr>>) -> Expr {
     let path = Some(path);
     Expr::Pipeline(Box::new(RefExpr { id, path, args }))
@@ -321,13 +338,13 @@ fn element(items: &[Value], index: f64) -> Option<&Value> {
     items.get(usize::try_from(index).ok()?)
 }
 
-fn shown(key: &Key) -> String {
+fn shown(key: &Key) -> Arc<str> {
     match key {
-        Key::Name(name) => name.clone(),
+        Key::Name(name) => Arc::clone(name),
         Key::Index(number) => {
             let mut text = String::new();
             crate::json::write_number(*number, &mut text);
-            text
+            text.into()
         }
     }
 }

@@ -115,33 +115,57 @@ impl WeakCell {
     }
 }
 
+/// What is being dropped on one thread.
+struct Dropping {
+    /// Something is: whatever is dropped meanwhile waits in the list.
+    busy: bool,
+    list: Vec<State>,
+}
+
 thread_local! {
-    /// What is being dropped on this thread, while something is.
-    static DROPPING: RefCell<Option<Vec<State>>> = const { RefCell::new(None) };
+    static DROPPING: RefCell<Dropping> =
+        const { RefCell::new(Dropping { busy: false, list: Vec::new() }) };
+}
+
+/// States for which a thread keeps room.
+const MOST_ROOM: usize = 64;
+
+impl State {
+    /// Tells whether dropping it drops no other cell.
+    fn is_flat(&self) -> bool {
+        match self {
+            Self::Pending(pending) => pending.waiters.is_empty(),
+            Self::Forward(_) => false,
+            Self::Done(Ok(value)) => value.is_plain(),
+            Self::Done(Err(error)) => error.props.iter().all(|(_, value)| value.is_plain()),
+        }
+    }
 }
 
 impl Drop for Slot {
     /// Hands the contents to the outermost drop, so that a chain needs no deep stack.
     fn drop(&mut self) {
         let state = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.is_flat() {
+            return;
+        }
         let state = std::mem::replace(state, State::Done(Ok(Value::Undefined)));
-        let outermost = DROPPING.try_with(|list| match &mut *list.borrow_mut() {
-            Some(list) => {
-                list.push(state);
-                false
-            }
-            empty @ None => {
-                *empty = Some(vec![state]);
-                true
-            }
+        let outermost = DROPPING.try_with(|dropping| {
+            let mut dropping = dropping.borrow_mut();
+            dropping.list.push(state);
+            !std::mem::replace(&mut dropping.busy, true)
         });
         if !outermost.unwrap_or(false) {
             return;
         }
-        let pop = || DROPPING.with(|list| list.borrow_mut().as_mut().and_then(Vec::pop));
+        let pop = || DROPPING.with(|dropping| dropping.borrow_mut().list.pop());
         while let Some(state) = pop() {
             drop(state);
         }
-        DROPPING.with(|list| list.borrow_mut().take());
+        DROPPING.with(|dropping| {
+            let mut dropping = dropping.borrow_mut();
+            dropping.busy = false;
+            dropping.list.shrink_to(MOST_ROOM);
+        });
     }
 }

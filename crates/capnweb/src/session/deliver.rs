@@ -58,7 +58,7 @@ impl Session {
     /// Stubs that belong to no session yet belong to this one.
     fn promises(&mut self, values: &mut [Value]) -> Vec<Cell> {
         let mut found = Vec::new();
-        let mut left: Vec<&mut Value> = values.iter_mut().collect();
+        let mut left: Vec<_> = values.iter_mut().filter(|value| !value.is_plain()).collect();
         while let Some(value) = left.pop() {
             if let Value::Promise(promise) = value {
                 promise.cell = self.local(promise);

@@ -17,67 +17,67 @@ type Evaluated = Result<Value, RpcError>;
 
 impl Session {
     /// Evaluates an expression of the peer's; inside a map, ids mean what the frame says.
-    pub(super) fn evaluate(&mut self, expr: &Expr, frame: Option<&Frame>) -> Evaluated {
+    pub(super) fn evaluate(&mut self, expr: Expr, frame: Option<&Frame>) -> Evaluated {
         Ok(match expr {
             Expr::Undefined => Value::Undefined,
             Expr::Null => Value::Null,
-            Expr::Bool(value) => Value::Bool(*value),
-            Expr::Number(number) => Value::Number(*number),
-            Expr::String(text) => Value::String(text.clone()),
+            Expr::Bool(value) => Value::Bool(value),
+            Expr::Number(number) => Value::Number(number),
+            Expr::String(text) => Value::String(text),
             Expr::Array(items) => Value::Array(self.evaluate_all(items, frame)?),
             Expr::Object(fields) => {
                 Value::Object(self.evaluate_fields(fields, frame, &["toJSON"])?)
             }
-            Expr::BigInt(number) => Value::BigInt(number.clone()),
-            Expr::Date(time) => Value::Date(*time),
-            Expr::Bytes(bytes) => Value::Bytes(bytes.clone()),
-            Expr::Error(error) => Value::Error(Box::new(self.evaluate_error(error, frame)?)),
-            Expr::Url(href) => Value::Url(href.clone()),
-            Expr::Headers(pairs) => Value::Headers(pairs.clone()),
+            Expr::BigInt(number) => Value::BigInt(number),
+            Expr::Date(time) => Value::Date(time),
+            Expr::Bytes(bytes) => Value::Bytes(bytes),
+            Expr::Error(error) => Value::Error(Box::new(self.evaluate_error(*error, frame)?)),
+            Expr::Url(href) => Value::Url(href),
+            Expr::Headers(pairs) => Value::Headers(pairs),
             Expr::Request(url, init) => {
-                Value::Request(url.clone(), Box::new(self.evaluate_http(init, frame)?))
+                Value::Request(url, Box::new(self.evaluate_http(*init, frame)?))
             }
-            Expr::Response(init) => Value::Response(Box::new(self.evaluate_http(init, frame)?)),
-            Expr::Blob(kind, pipe) => self.import_blob(kind, *pipe, frame)?,
-            Expr::Import(reference) => self.refer(reference, false, frame)?,
-            Expr::Pipeline(reference) => self.refer(reference, true, frame)?,
-            Expr::Remap(remap) => self.remap(remap, frame)?,
+            Expr::Response(init) => Value::Response(Box::new(self.evaluate_http(*init, frame)?)),
+            Expr::Blob(kind, pipe) => self.import_blob(kind, pipe, frame)?,
+            Expr::Import(reference) => self.refer(*reference, false, frame)?,
+            Expr::Pipeline(reference) => self.refer(*reference, true, frame)?,
+            Expr::Remap(remap) => self.remap(*remap, frame)?,
             Expr::Export(id) => {
                 outside(frame)?;
-                Value::Stub(self.import_stub(*id)?)
+                Value::Stub(self.import_stub(id)?)
             }
             Expr::Promise(id) => {
                 outside(frame)?;
-                Value::Promise(self.import_promise(*id)?)
+                Value::Promise(self.import_promise(id)?)
             }
             Expr::Writable(id) => {
                 outside(frame)?;
-                self.import_writable(*id)?
+                self.import_writable(id)?
             }
-            Expr::Readable(id) => Value::Readable(Readable(self.claim(*id, frame)?)),
+            Expr::Readable(id) => Value::Readable(Readable(self.claim(id, frame)?)),
         })
     }
 
     fn evaluate_all(
         &mut self,
-        items: &[Expr],
+        items: Vec<Expr>,
         frame: Option<&Frame>,
     ) -> Result<Vec<Value>, RpcError> {
-        items.iter().map(|item| self.evaluate(item, frame)).collect()
+        items.into_iter().map(|item| self.evaluate(item, frame)).collect()
     }
 
     /// Evaluates every field, so that capabilities inside are given back, and keeps the good ones.
     fn evaluate_fields(
         &mut self,
-        fields: &[(String, Expr)],
+        fields: Vec<(String, Expr)>,
         frame: Option<&Frame>,
         skipped: &[&str],
     ) -> Result<Vec<(String, Value)>, RpcError> {
         let mut kept = Vec::with_capacity(fields.len());
         for (key, expr) in fields {
             let value = self.evaluate(expr, frame)?;
-            if !is_inherited(key) && !skipped.contains(&key.as_str()) {
-                kept.push((key.clone(), value));
+            if !is_inherited(&key) && !skipped.contains(&key.as_str()) {
+                kept.push((key, value));
             }
         }
         Ok(kept)
@@ -85,24 +85,23 @@ impl Session {
 
     fn evaluate_error(
         &mut self,
-        error: &ErrorExpr,
+        error: ErrorExpr,
         frame: Option<&Frame>,
     ) -> Result<RpcError, RpcError> {
         let skipped = ["name", "message", "stack", "toJSON"];
         Ok(RpcError {
-            name: error.name.clone(),
-            message: error.message.clone(),
-            stack: error.stack.clone(),
-            props: self.evaluate_fields(&error.props, frame, &skipped)?,
+            name: error.name,
+            message: error.message,
+            stack: error.stack,
+            props: self.evaluate_fields(error.props, frame, &skipped)?,
         })
     }
 
-    fn evaluate_http(&mut self, init: &HttpInit, frame: Option<&Frame>) -> Result<Http, RpcError> {
-        let body = init.body.as_ref();
+    fn evaluate_http(&mut self, init: HttpInit, frame: Option<&Frame>) -> Result<Http, RpcError> {
         Ok(Http {
-            headers: init.headers.clone(),
-            body: body.map(|body| self.evaluate(body, frame)).transpose()?,
-            fields: init.fields.clone(),
+            headers: init.headers,
+            body: init.body.map(|body| self.evaluate(body, frame)).transpose()?,
+            fields: init.fields,
         })
     }
 
@@ -114,10 +113,10 @@ impl Session {
         found.ok_or_else(|| RpcError::new("Error", format!("no such entry on exports table: {id}")))
     }
 
-    fn refer(&mut self, reference: &RefExpr, promise: bool, frame: Option<&Frame>) -> Evaluated {
+    fn refer(&mut self, reference: RefExpr, promise: bool, frame: Option<&Frame>) -> Evaluated {
         let hook = self.find_hook(reference.id, frame)?;
-        let path = reference.path.as_deref().unwrap_or_default();
-        let op = match &reference.args {
+        let path = reference.path.unwrap_or_default();
+        let op = match reference.args {
             Some(args) => Op::Call(self.evaluate_all(args, frame)?),
             None if path.is_empty() => return Ok(self.whole(hook, promise)),
             None => Op::Get,
@@ -134,7 +133,7 @@ impl Session {
         Value::Stub(Stub::of(hook, Some(&self.mailbox)))
     }
 
-    fn begin(&mut self, hook: Hook, path: &[Key], op: Op) -> Cell {
+    fn begin(&mut self, hook: Hook, path: Vec<Key>, op: Op) -> Cell {
         let result = Cell::pending();
         self.work.push_back(Work::Access(Box::new(Access {
             hook,
@@ -147,7 +146,7 @@ impl Session {
         result
     }
 
-    fn remap(&mut self, remap: &RemapExpr, frame: Option<&Frame>) -> Evaluated {
+    fn remap(&mut self, remap: RemapExpr, frame: Option<&Frame>) -> Evaluated {
         let hook = self.find_hook(remap.id, frame)?;
         let mut captures = Vec::with_capacity(remap.captures.len());
         for capture in &remap.captures {
@@ -162,9 +161,8 @@ impl Session {
         }
         let steps = self.options.limits.map_steps;
         let budget = frame.map_or_else(|| Budget::of(steps), |frame| frame.budget.clone());
-        let mapper =
-            Mapper { captures, instructions: remap.instructions.as_slice().into(), budget };
-        let cell = self.begin(hook, &remap.path, Op::Map(Box::new(mapper)));
+        let mapper = Mapper { captures, instructions: remap.instructions.into(), budget };
+        let cell = self.begin(hook, remap.path, Op::Map(Box::new(mapper)));
         Ok(self.whole(Hook::Cell(cell), true))
     }
 
@@ -228,7 +226,8 @@ impl Session {
         self.room_for_import()?;
         let remote = RemoteRef::new(id, &self.mailbox);
         self.tables.add_import(&remote, None);
-        let pipe = Pipe::new(Consumer::Peer(Outflow::to(remote)), Some(Arc::clone(&self.mailbox)));
+        let outflow = Outflow::to(remote, self.options.limits.stream_window);
+        let pipe = Pipe::new(Consumer::Peer(outflow), Some(Arc::clone(&self.mailbox)));
         let (write, _) = pipe.ends();
         Ok(Value::Writable(Writable(write)))
     }
@@ -243,11 +242,10 @@ impl Session {
         })
     }
 
-    fn import_blob(&mut self, kind: &str, id: i64, frame: Option<&Frame>) -> Evaluated {
+    fn import_blob(&mut self, kind: String, id: i64, frame: Option<&Frame>) -> Evaluated {
         let end = self.claim(id, frame)?;
         let whole = Cell::pending();
-        let consumer =
-            Consumer::Blob { kind: kind.to_owned(), data: Vec::new(), whole: whole.clone() };
+        let consumer = Consumer::Blob { kind, data: Vec::new(), whole: whole.clone() };
         let pipe = end.pipe().clone();
         pipe.attach(Some(consumer), &self.mailbox);
         self.work.push_back(Work::Pump(pipe));

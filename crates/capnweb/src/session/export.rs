@@ -7,6 +7,7 @@ use super::deliver;
 use super::hook::{Hook, RemoteRef};
 use super::pipe::{Chunk, Consumer, Outflow, Pipe};
 use super::stub::{Promise, Stub};
+use super::table::Debt;
 use super::turn::{Session, limit};
 use super::work::{Waiter, Work};
 use crate::error::RpcError;
@@ -25,24 +26,20 @@ pub(super) struct Made {
 impl Session {
     /// Sends how an export settled, unless the peer gave it back meanwhile.
     pub(super) fn answer(&mut self, id: i64, outcome: Outcome) {
-        let pulled = self.running.pulled.remove(&id);
-        if !pulled && !self.running.promised.remove(&id) {
-            return;
-        }
-        let Some(export) = self.tables.exports.get(&id) else {
+        let Some(export) = self.tables.pay(id) else {
             return;
         };
         let once = export.once;
         let outcome = match outcome {
-            Ok(value) => self.send_value(&value, |expr| Message::Resolve(id, expr)).map(drop),
+            Ok(value) => self.send_value(value, |expr| Message::Resolve(id, expr)).map(drop),
             Err(error) => Err(error),
         };
         if let Err(error) = outcome {
+            let plain = Expr::Error(Box::new(plain_error(&error)));
             let value = Value::Error(Box::new(error));
-            let sent = self.send_value(&value, |expr| Message::Reject(id, expr));
+            let sent = self.send_value(value, |expr| Message::Reject(id, expr));
             // What cannot be told whole is told in part.
-            if let (Err(_), Value::Error(error)) = (sent, value) {
-                let plain = Expr::Error(Box::new(plain_error(&error)));
+            if sent.is_err() {
                 self.send(&Message::Reject(id, plain)).ok();
             }
         }
@@ -54,7 +51,7 @@ impl Session {
     /// Sends a message around a value; if it cannot be sent, nothing stays introduced.
     pub(super) fn send_value(
         &mut self,
-        value: &Value,
+        value: Value,
         message: impl FnOnce(Expr) -> Message,
     ) -> Result<usize, RpcError> {
         let mut made = Made::default();
@@ -73,7 +70,7 @@ impl Session {
     /// Makes an expression of a value; `made` collects the exports it introduced.
     pub(super) fn export(
         &mut self,
-        value: &Value,
+        value: Value,
         made: &mut Made,
         depth: usize,
     ) -> Result<Expr, RpcError> {
@@ -85,35 +82,35 @@ impl Session {
         Ok(match value {
             Value::Undefined => Expr::Undefined,
             Value::Null => Expr::Null,
-            Value::Bool(value) => Expr::Bool(*value),
-            Value::Number(number) => Expr::Number(*number),
-            Value::String(text) => Expr::String(text.clone()),
+            Value::Bool(value) => Expr::Bool(value),
+            Value::Number(number) => Expr::Number(number),
+            Value::String(text) => Expr::String(text),
             Value::Array(items) => {
-                let items = items.iter().map(|item| self.export(item, made, deeper));
+                let items = items.into_iter().map(|item| self.export(item, made, deeper));
                 Expr::Array(items.collect::<Result<_, _>>()?)
             }
             Value::Object(fields) => Expr::Object(self.export_fields(fields, made, deeper)?),
-            Value::BigInt(number) => Expr::BigInt(number.clone()),
-            Value::Date(time) => Expr::Date(*time),
-            Value::Bytes(bytes) => Expr::Bytes(bytes.clone()),
+            Value::BigInt(number) => Expr::BigInt(number),
+            Value::Date(time) => Expr::Date(time),
+            Value::Bytes(bytes) => Expr::Bytes(bytes),
             Value::Error(error) => Expr::Error(Box::new(ErrorExpr {
-                name: error.name.clone(),
-                message: error.message.clone(),
+                name: error.name,
+                message: error.message,
                 stack: None,
-                props: self.export_fields(&error.props, made, deeper)?,
+                props: self.export_fields(error.props, made, deeper)?,
             })),
-            Value::Url(href) => Expr::Url(href.clone()),
-            Value::Headers(pairs) => Expr::Headers(pairs.clone()),
+            Value::Url(href) => Expr::Url(href),
+            Value::Headers(pairs) => Expr::Headers(pairs),
             Value::Request(url, http) => {
-                let init = self.export_http(http, made, deeper)?;
-                Expr::Request(url.clone(), Box::new(init))
+                let init = self.export_http(*http, made, deeper)?;
+                Expr::Request(url, Box::new(init))
             }
             Value::Response(http) => {
-                Expr::Response(Box::new(self.export_http(http, made, deeper)?))
+                Expr::Response(Box::new(self.export_http(*http, made, deeper)?))
             }
-            Value::Blob(kind, data) => self.export_blob(kind, data)?,
-            Value::Stub(stub) => self.export_stub(stub, made),
-            Value::Promise(promise) => self.export_promise(promise, made, depth)?,
+            Value::Blob(kind, data) => self.export_blob(kind, &data)?,
+            Value::Stub(stub) => self.export_stub(&stub, made),
+            Value::Promise(promise) => self.export_promise(&promise, made, depth)?,
             Value::Readable(readable) => self.export_pipe(readable.0.pipe()).map(Expr::Readable)?,
             Value::Writable(writable) => {
                 self.knows_streams()?;
@@ -127,28 +124,27 @@ impl Session {
 
     fn export_fields(
         &mut self,
-        fields: &[(String, Value)],
+        fields: Vec<(String, Value)>,
         made: &mut Made,
         depth: usize,
     ) -> Result<Vec<(String, Expr)>, RpcError> {
         let mut exported = Vec::with_capacity(fields.len());
         for (key, value) in fields {
-            exported.push((key.clone(), self.export(value, made, depth)?));
+            exported.push((key, self.export(value, made, depth)?));
         }
         Ok(exported)
     }
 
     fn export_http(
         &mut self,
-        http: &Http,
+        http: Http,
         made: &mut Made,
         depth: usize,
     ) -> Result<HttpInit, RpcError> {
-        let body = http.body.as_ref();
         Ok(HttpInit {
-            headers: http.headers.clone(),
-            body: body.map(|body| self.export(body, made, depth)).transpose()?,
-            fields: http.fields.clone(),
+            headers: http.headers,
+            body: http.body.map(|body| self.export(body, made, depth)).transpose()?,
+            fields: http.fields,
         })
     }
 
@@ -199,17 +195,14 @@ impl Session {
             if made.substituted > most {
                 return Err(limit("promises made a value too large"));
             }
-            return self.export(&value, made, depth);
+            return self.export(value, made, depth);
         }
-        if self.running.promised.len() >= self.options.limits.exports {
+        if self.tables.owed(Debt::Promise) >= self.options.limits.exports {
             return Err(limit("too many promises are owed to the peer"));
         }
         let id = self.tables.add_export(Hook::Cell(cell.clone()));
         made.ids.push(id);
-        if let Some(export) = self.tables.exports.get_mut(&id) {
-            export.pulled = true;
-        }
-        self.running.promised.insert(id);
+        self.tables.owe(id, Debt::Promise);
         self.wait(&cell, Waiter::Resolve(id));
         Ok(Expr::Promise(id))
     }
@@ -231,12 +224,15 @@ impl Session {
         let remote = RemoteRef::new(self.tables.next_push(), &self.mailbox);
         let id = remote.id();
         self.tables.add_import(&remote, None);
-        pipe.attach(Some(Consumer::Peer(Outflow::to(remote))), &self.mailbox);
+        pipe.attach(
+            Some(Consumer::Peer(Outflow::to(remote, self.options.limits.stream_window))),
+            &self.mailbox,
+        );
         self.work.push_back(Work::Pump(pipe.clone()));
         Ok(id)
     }
 
-    fn export_blob(&mut self, kind: &str, data: &[u8]) -> Result<Expr, RpcError> {
+    fn export_blob(&mut self, kind: String, data: &[u8]) -> Result<Expr, RpcError> {
         let pipe = Pipe::new(Consumer::Reader, Some(Arc::clone(&self.mailbox)));
         let mut flow = pipe.lock();
         for part in data.chunks(64 * 1024) {
@@ -246,7 +242,7 @@ impl Session {
         flow.end = Some(Ok(()));
         drop(flow);
         let id = self.export_pipe(&pipe)?;
-        Ok(Expr::Blob(kind.to_owned(), id))
+        Ok(Expr::Blob(kind, id))
     }
 
     /// Sends an expression as a push; the result is a promise of the peer's.

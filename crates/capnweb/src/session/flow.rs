@@ -1,17 +1,20 @@
 //! Moving chunks: to the peer within a window, or into a blob.
 
+use super::cell::Cell;
 use super::hook::RemoteRef;
 use super::pipe::{Chunk, Consumer, Flow, Outflow, Pipe};
 use super::table::Unanswered;
 use super::turn::{Session, limit};
+use super::window::Window;
 use super::work::Work;
 use crate::error::RpcError;
 use crate::value::Value;
 use crate::wire::{Expr, Key, Message, RefExpr};
 
 impl Outflow {
-    pub(crate) fn to(remote: RemoteRef) -> Self {
-        Self { remote: Some(remote), in_flight: 0, end_sent: false }
+    /// Lets chunks go to that import, at most `window` bytes ahead.
+    pub(crate) fn to(remote: RemoteRef, window: usize) -> Self {
+        Self { remote: Some(remote), window: Window::new(window), end_sent: false }
     }
 }
 
@@ -28,14 +31,15 @@ impl Session {
     /// Moves what can be moved.
     pub(super) fn pump(&mut self, pipe: &Pipe) {
         loop {
-            let next = next(&mut pipe.lock(), self.options.limits.stream_window);
+            let next = next(&mut pipe.lock());
             match next {
                 Next::Send(remote, chunk) => {
-                    let sent = self.send_chunk(pipe, remote.id(), "write", Some(&chunk.value));
+                    let Chunk { value, taken } = chunk;
+                    let sent = self.send_chunk(pipe, remote.id(), "write", Some(value));
                     if let Err(error) = &sent {
                         pipe.fail(error);
                     }
-                    self.took(chunk, sent.map(|()| Value::Undefined));
+                    self.took(taken, sent.map(|()| Value::Undefined));
                     pipe.wake();
                 }
                 Next::End(remote, Ok(())) => {
@@ -43,7 +47,7 @@ impl Session {
                 }
                 Next::End(remote, Err(reason)) => {
                     let reason = Value::Error(Box::new(reason));
-                    let sent = self.send_chunk(pipe, remote.id(), "abort", Some(&reason));
+                    let sent = self.send_chunk(pipe, remote.id(), "abort", Some(reason));
                     if sent.is_err() {
                         self.send_chunk(pipe, remote.id(), "abort", None).ok();
                     }
@@ -58,8 +62,8 @@ impl Session {
         }
     }
 
-    fn took(&mut self, chunk: Chunk, outcome: Result<Value, RpcError>) {
-        if let Some(taken) = chunk.taken {
+    fn took(&mut self, taken: Option<Cell>, outcome: Result<Value, RpcError>) {
+        if let Some(taken) = taken {
             self.work.push_back(Work::Settle(taken, outcome));
         }
     }
@@ -69,12 +73,12 @@ impl Session {
         pipe: &Pipe,
         stream: i64,
         method: &str,
-        value: Option<&Value>,
+        value: Option<Value>,
     ) -> Result<(), RpcError> {
         let call = |args: Vec<Expr>| {
             Message::Stream(Expr::Pipeline(Box::new(RefExpr {
                 id: stream,
-                path: Some(vec![Key::Name(method.to_owned())]),
+                path: Some(vec![Key::Name(method.into())]),
                 args: Some(args),
             })))
         };
@@ -85,11 +89,10 @@ impl Session {
         let is_end = method != "write";
         let id = self.tables.next_push();
         if let Consumer::Peer(outflow) = &mut pipe.lock().consumer {
-            outflow.in_flight += bytes;
+            let sent = outflow.window.sent(bytes, self.running.now);
+            let pipe = pipe.clone();
+            self.tables.unanswered.insert(id, Unanswered { pipe, sent, is_end });
         }
-        let pipe = pipe.clone();
-        let unanswered = Unanswered { pipe, bytes, is_end };
-        self.tables.unanswered.insert(id, unanswered);
         Ok(())
     }
 
@@ -99,7 +102,10 @@ impl Session {
         let mut flow = pipe.lock();
         let mut done = None;
         if let Consumer::Peer(outflow) = &mut flow.consumer {
-            outflow.in_flight = outflow.in_flight.saturating_sub(unanswered.bytes);
+            match refused {
+                Some(_) => outflow.window.refused(&unanswered.sent),
+                None => outflow.window.taken(&unanswered.sent, self.running.now),
+            }
             if unanswered.is_end || refused.is_some() {
                 outflow.end_sent = true;
                 done = outflow.remote.take();
@@ -135,7 +141,7 @@ impl Session {
         if let Err(error) = &taken {
             pipe.fail(error);
         }
-        self.took(chunk, taken);
+        self.took(chunk.taken, taken);
     }
 
     fn whole_blob(&mut self, pipe: &Pipe) {
@@ -155,7 +161,7 @@ impl Session {
 }
 
 /// Decides what to do next; takes the chunk off the queue.
-fn next(flow: &mut Flow, window: usize) -> Next {
+fn next(flow: &mut Flow) -> Next {
     match &mut flow.consumer {
         Consumer::Reader => Next::Nothing,
         Consumer::Blob { .. } => match (flow.chunks.pop_front(), &flow.end) {
@@ -167,7 +173,7 @@ fn next(flow: &mut Flow, window: usize) -> Next {
             let Some(remote) = outflow.remote.clone() else {
                 return Next::Nothing;
             };
-            if outflow.end_sent || outflow.in_flight >= window {
+            if outflow.end_sent || outflow.window.is_full() {
                 return Next::Nothing;
             }
             match (flow.chunks.pop_front(), &flow.end) {

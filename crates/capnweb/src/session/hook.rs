@@ -84,6 +84,10 @@ impl RemoteRef {
         self.0.id
     }
 
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(crate) fn downgrade(&self) -> WeakRemote {
         WeakRemote(Arc::downgrade(&self.0))
     }

@@ -1,5 +1,7 @@
 //! How much one session may cost, and how it talks.
 
+use std::time::Duration;
+
 use crate::wire::{Profile, WireLimits};
 
 /// What one peer may make a session hold or do. A peer that goes beyond is cut off.
@@ -25,10 +27,11 @@ pub struct SessionLimits {
     pub streams: usize,
     /// Bytes of one blob.
     pub blob_bytes: usize,
-    /// Bytes sent into one stream ahead of the peer's answers.
+    /// Bytes sent into one stream ahead of the peer's answers, at most. Within it the window follows
+    /// what the connection carries: it starts at 256 KiB and is never less than 64 KiB.
     pub stream_window: usize,
-    /// Milliseconds after which the session is closed in the normal way.
-    pub age_millis: Option<u64>,
+    /// How long the session may last; then it is closed in the normal way.
+    pub age: Option<Duration>,
 }
 
 impl Default for SessionLimits {
@@ -44,8 +47,8 @@ impl Default for SessionLimits {
             substituted_values: 100_000,
             streams: 1_000,
             blob_bytes: 8 * 1024 * 1024,
-            stream_window: 256 * 1024,
-            age_millis: None,
+            stream_window: 16 * 1024 * 1024,
+            age: None,
         }
     }
 }

@@ -58,12 +58,11 @@ impl Frame {
 ///
 /// Inside, id 0 is the element, k the result of instruction k, and −k capture k. The last
 /// instruction is the result.
-#[derive(Clone, Debug, Default)]
-pub struct Mapping {
+pub(crate) struct Mapping {
     /// Stubs that the function uses.
-    pub captures: Vec<Stub>,
+    pub(crate) captures: Vec<Stub>,
     /// The instructions.
-    pub instructions: Vec<Expr>,
+    pub(crate) instructions: Vec<Expr>,
 }
 
 impl Session {
@@ -90,9 +89,9 @@ impl Session {
             budget: mapper.budget.clone(),
         };
         for instruction in first {
-            let value = self.evaluate(instruction, Some(&frame))?;
+            let value = self.evaluate(instruction.clone(), Some(&frame))?;
             frame.variables.push(Hook::Cell(Cell::done(Ok(value))));
         }
-        self.evaluate(last, Some(&frame))
+        self.evaluate(last.clone(), Some(&frame))
     }
 }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use super::cell::Cell;
 use super::hook::RemoteRef;
 use super::mailbox::{Command, Mailbox};
+use super::window::Window;
 use crate::error::RpcError;
 use crate::value::Value;
 
@@ -36,11 +37,11 @@ pub(crate) enum Consumer {
     Blob { kind: String, data: Vec<u8>, whole: Cell },
 }
 
-/// How far ahead of the peer's answers we send.
+/// Where chunks go, and how far ahead of the peer's answers we send.
 pub(crate) struct Outflow {
     /// Let go when the end of the stream was answered.
     pub(crate) remote: Option<RemoteRef>,
-    pub(crate) in_flight: usize,
+    pub(crate) window: Window,
     pub(crate) end_sent: bool,
 }
 

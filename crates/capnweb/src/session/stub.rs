@@ -4,11 +4,13 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use super::cell::Cell;
 use super::hook::{Hook, Target};
 use super::mailbox::{Command, Mailbox};
-use super::slot;
+use super::record;
+use super::slot::{self, Answered};
 use super::work::{Access, Mapper, Op, Waiter, gone};
 use crate::error::RpcError;
 use crate::value::Value;
@@ -94,13 +96,30 @@ impl Promise {
     }
 
     /// Applies a function to every element of what this will be, where that is.
-    pub fn map(&self, mapping: super::map::Mapping) -> Promise {
-        let hook = Hook::Cell(self.cell.clone());
+    ///
+    /// The function runs once, now, with a placeholder for the element: calls made inside it, on the
+    /// placeholder or on any other stub or promise, are written down and sent to be made over there.
+    /// So it must have no other effects, and cannot look at the element. Its result may hold the
+    /// placeholder and the promises of its calls. What is no array is passed to it whole; `null` and
+    /// `undefined` stay what they are.
+    pub fn map(&self, body: impl FnOnce(Promise) -> Value) -> Promise {
+        let mapping = match record::record(body) {
+            Ok(mapping) => mapping,
+            Err(error) => {
+                return Promise { cell: Cell::done(Err(error)), home: self.home.clone() };
+            }
+        };
+        let captures = mapping.captures.into_iter().map(|stub| match (&stub.home, &self.home) {
+            (Some(home), Some(own)) if home.is(own) => stub.hook,
+            (None, _) => stub.hook,
+            (Some(_), _) => Hook::Foreign(Box::new(stub)),
+        });
         let mapper = Mapper {
-            captures: mapping.captures.into_iter().map(|stub| stub.hook).collect(),
+            captures: captures.collect(),
             instructions: mapping.instructions.into(),
             budget: super::map::Budget::unlimited(),
         };
+        let hook = Hook::Cell(self.cell.clone());
         start(&hook, self.home.as_ref(), &[], Op::Map(Box::new(mapper)))
     }
 
@@ -111,6 +130,10 @@ impl Promise {
 }
 
 fn start(hook: &Hook, home: Option<&Arc<Mailbox>>, path: &[&str], op: Op) -> Promise {
+    let op = match record::intercept(hook, home, path, op) {
+        Ok(recorded) => return recorded,
+        Err(op) => op,
+    };
     let result = Cell::pending();
     let promise = Promise { cell: result.clone(), home: home.cloned() };
     let Some(mailbox) = home else {
@@ -118,7 +141,7 @@ fn start(hook: &Hook, home: Option<&Arc<Mailbox>>, path: &[&str], op: Op) -> Pro
         promise.cell.clear(&RpcError::coded("disconnected", message));
         return promise;
     };
-    let path = path.iter().map(|part| Key::Name((*part).to_owned()));
+    let path = path.iter().map(|part| Key::Name((*part).into()));
     mailbox.push(Command::Access(Box::new(Access {
         hook: hook.clone(),
         path: path.collect(),
@@ -130,11 +153,31 @@ fn start(hook: &Hook, home: Option<&Arc<Mailbox>>, path: &[&str], op: Op) -> Pro
     promise
 }
 
+/// Waits for a promise that was pulled.
+#[must_use = "nothing is waited for until it is awaited"]
+pub struct PromiseFuture {
+    answered: Answered,
+    /// Held until it settles: given back, the peer would not answer.
+    promise: Option<Promise>,
+}
+
+impl Future for PromiseFuture {
+    type Output = Result<Value, RpcError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.answered).poll(context);
+        if polled.is_ready() {
+            self.promise = None;
+        }
+        polled
+    }
+}
+
 impl IntoFuture for Promise {
     type Output = Result<Value, RpcError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+    type IntoFuture = PromiseFuture;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn into_future(self) -> PromiseFuture {
         let (answer, answered) = slot::answer();
         // The wait begins here, so that a promise can be awaited later than it is pulled.
         match &self.home {
@@ -143,11 +186,7 @@ impl IntoFuture for Promise {
             }
             None => answer.give(self.cell.settled().unwrap_or_else(|| Err(gone()))),
         }
-        Box::pin(async move {
-            let outcome = answered.await;
-            drop(self);
-            outcome
-        })
+        PromiseFuture { answered, promise: Some(self) }
     }
 }
 

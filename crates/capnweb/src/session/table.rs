@@ -1,17 +1,20 @@
 //! The tables of a session and the rules of their ids.
 
-use std::collections::HashMap;
-
 use super::cell::{Cell, WeakCell};
 use super::hook::{Hook, RemoteRef, WeakRemote};
 use super::pipe::{Pipe, ReadEnd};
+use super::window::Sent;
 use crate::error::RpcError;
+use crate::hash::IdMap;
 
 /// Something the peer may refer to.
 pub(super) struct Export {
     pub(super) hook: Hook,
     pub(super) count: u64,
+    /// The peer was told, or will be told, how it settled.
     pub(super) pulled: bool,
+    /// What the peer waits for, until it is told.
+    owed: Option<Debt>,
     /// Released by itself once its outcome is sent: it came as a `stream`.
     pub(super) once: bool,
     /// The other end of a pipe, until it is claimed.
@@ -20,8 +23,17 @@ pub(super) struct Export {
 
 impl Export {
     pub(super) fn new(hook: Hook) -> Self {
-        Self { hook, count: 1, pulled: false, once: false, readable: None }
+        Self { hook, count: 1, pulled: false, owed: None, once: false, readable: None }
     }
+}
+
+/// Why the peer waits for an outcome.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Debt {
+    /// It asked for it.
+    Pull,
+    /// It was promised.
+    Promise,
 }
 
 /// Something of the peer's.
@@ -36,22 +48,26 @@ pub(super) struct Import {
 /// A chunk that the peer has not answered yet.
 pub(super) struct Unanswered {
     pub(super) pipe: Pipe,
-    pub(super) bytes: usize,
+    pub(super) sent: Sent,
     pub(super) is_end: bool,
 }
 
 /// Both tables, and the counters behind the ids.
 #[derive(Default)]
 pub(super) struct Tables {
-    pub(super) exports: HashMap<i64, Export>,
-    pub(super) imports: HashMap<i64, Import>,
-    pub(super) unanswered: HashMap<i64, Unanswered>,
+    pub(super) exports: IdMap<i64, Export>,
+    pub(super) imports: IdMap<i64, Import>,
+    pub(super) unanswered: IdMap<i64, Unanswered>,
     /// Pushes, streams and pipes of the peer so far.
     pushed: i64,
     /// Our own so far.
     pushes: i64,
     /// Exports that we introduced so far.
     introduced: i64,
+    /// Outcomes that the peer asked for and does not have.
+    pulls: usize,
+    /// Outcomes that the peer was promised and does not have.
+    promises: usize,
 }
 
 impl Tables {
@@ -94,6 +110,60 @@ impl Tables {
             return Err(RpcError::new("Error", message));
         };
         export.count = left;
-        Ok(if left == 0 { self.exports.remove(&id) } else { None })
+        if left > 0 {
+            return Ok(None);
+        }
+        // Nobody waits for it any more.
+        let debt = export.owed.take();
+        self.settle_debt(debt);
+        Ok(self.exports.remove(&id))
+    }
+
+    /// Notes that the peer waits for the outcome of an export.
+    pub(super) fn owe(&mut self, id: i64, debt: Debt) {
+        let Some(export) = self.exports.get_mut(&id) else {
+            return;
+        };
+        export.pulled = true;
+        export.owed = Some(debt);
+        match debt {
+            Debt::Pull => self.pulls += 1,
+            Debt::Promise => self.promises += 1,
+        }
+    }
+
+    /// Notes that the peer is being told; returns the export if it waits at all.
+    pub(super) fn pay(&mut self, id: i64) -> Option<&Export> {
+        let debt = self.exports.get_mut(&id)?.owed.take()?;
+        self.settle_debt(Some(debt));
+        self.exports.get(&id)
+    }
+
+    fn settle_debt(&mut self, debt: Option<Debt>) {
+        match debt {
+            Some(Debt::Pull) => self.pulls -= 1,
+            Some(Debt::Promise) => self.promises -= 1,
+            None => {}
+        }
+    }
+
+    /// Counts the outcomes that the peer waits for, for that reason.
+    pub(super) fn owed(&self, debt: Debt) -> usize {
+        match debt {
+            Debt::Pull => self.pulls,
+            Debt::Promise => self.promises,
+        }
+    }
+
+    /// Returns the exports whose outcomes the peer waits for.
+    pub(super) fn unpaid(&self) -> Vec<i64> {
+        let waited = self.exports.iter().filter(|(_, export)| export.owed.is_some());
+        waited.map(|(id, _)| *id).collect()
+    }
+
+    /// Takes all exports: the session is over.
+    pub(super) fn take_exports(&mut self) -> IdMap<i64, Export> {
+        (self.pulls, self.promises) = (0, 0);
+        std::mem::take(&mut self.exports)
     }
 }

@@ -1,8 +1,9 @@
 //! One turn of a session: a message or a wish comes in, and everything it causes is done.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use super::cell::{Cell, Outcome, WeakCell};
 use super::event::{Call, CallId, Event};
@@ -12,11 +13,15 @@ use super::mailbox::{Command, Mailbox};
 use super::pipe::{Consumer, Pipe, WeakPipe};
 use super::settle;
 use super::stub::{MainGuard, Stub};
-use super::table::{Export, Tables};
+use super::table::{Debt, Export, Tables};
 use super::work::{Waiter, Work, gone};
 use crate::error::{Failure, RpcError};
+use crate::hash::IdMap;
 use crate::value::Value;
-use crate::wire::{Expr, Message};
+use crate::wire::{DecodeError, Expr, Message};
+
+/// Bytes that a session keeps for printing its messages.
+const MOST_SCRATCH: usize = 512;
 
 /// One end of a session.
 pub struct Session {
@@ -32,6 +37,10 @@ pub struct Session {
 #[derive(Default)]
 pub(super) struct Out {
     texts: VecDeque<String>,
+    /// Among the texts is one that the peer may be waiting for.
+    urgent: bool,
+    /// Where messages are printed before their length is known.
+    scratch: String,
     events: VecDeque<Event>,
     incidents: u64,
 }
@@ -39,18 +48,16 @@ pub(super) struct Out {
 /// What is under way.
 #[derive(Default)]
 pub(super) struct Running {
-    calls: HashMap<CallId, Cell>,
+    calls: IdMap<CallId, Cell>,
     next_call: u64,
-    /// Exports whose outcome the peer asked for and does not have.
-    pub(super) pulled: HashSet<i64>,
-    /// Promises of ours whose outcome we owe the peer.
-    pub(super) promised: HashSet<i64>,
     /// Promises of the peer; it can tie them into rings, which are cut when the session ends.
     promises: Vec<WeakCell>,
     /// Streams of the peer, for the same reason.
     pipes: Vec<WeakPipe>,
     /// Nothing more comes from the peer: what depends on it cannot settle.
     pub(super) input_ended: bool,
+    /// How long the session has lasted, as its owner told it last.
+    pub(super) now: Duration,
     pub(super) closed: Option<RpcError>,
 }
 
@@ -96,7 +103,7 @@ impl Session {
         let decoded = Message::decode(text, &self.options.limits.wire);
         let handled = match decoded {
             Ok(message) => self.handle(message),
-            Err(error) => Err(RpcError::coded("protocol", error.to_string())),
+            Err(error) => Err(refusal(&error)),
         };
         match handled {
             Ok(()) => self.advance(),
@@ -132,7 +139,16 @@ impl Session {
 
     /// Returns the next message for the peer.
     pub fn poll_text(&mut self) -> Option<String> {
-        self.out.texts.pop_front()
+        let text = self.out.texts.pop_front();
+        self.out.urgent &= !self.out.texts.is_empty();
+        text
+    }
+
+    /// Tells whether one of the messages does more than give things back.
+    ///
+    /// Nobody waits for those that do not: they can travel with whatever is said next.
+    pub fn is_urgent(&self) -> bool {
+        self.out.urgent
     }
 
     /// Tells whether there is no message for the peer.
@@ -165,14 +181,12 @@ impl Session {
 
     /// Counts the outcomes that the peer still waits for.
     pub fn pending_pulls(&self) -> usize {
-        self.running.pulled.len() + self.running.promised.len()
+        self.tables.owed(Debt::Pull) + self.tables.owed(Debt::Promise)
     }
 
     /// Rejects everything that the peer still waits for.
     pub fn reject_pulls(&mut self, reason: &RpcError) {
-        let running = &self.running;
-        let ids: Vec<_> = running.pulled.iter().chain(&running.promised).copied().collect();
-        for id in ids {
+        for id in self.tables.unpaid() {
             self.answer(id, Err(reason.clone()));
         }
     }
@@ -188,9 +202,12 @@ impl Session {
     }
 
     /// Tells how old the session is; beyond the limit it is closed in the normal way.
-    pub fn tick(&mut self, age_millis: u64) {
-        let limit = self.options.limits.age_millis;
-        if limit.is_some_and(|limit| age_millis > limit) {
+    ///
+    /// Streams learn from it how fast the connection is. Without it they run less far ahead.
+    pub fn tick(&mut self, age: Duration) {
+        self.running.now = age;
+        let limit = self.options.limits.age;
+        if limit.is_some_and(|limit| age > limit) {
             self.close(&RpcError::coded("age", "the session reached its age limit"));
         }
     }
@@ -226,7 +243,7 @@ impl Session {
         for pipe in pipes.iter().filter_map(WeakPipe::upgrade) {
             pipe.fail(reason);
         }
-        let exports = std::mem::take(&mut self.tables.exports);
+        let exports = self.tables.take_exports();
         for export in exports.values() {
             if let Hook::Sink(sink) = &export.hook {
                 sink.pipe().fail(reason);
@@ -242,9 +259,9 @@ impl Session {
 
     fn handle(&mut self, message: Message) -> Result<(), RpcError> {
         match message {
-            Message::Push(expr) => self.push(&expr).map(|_| ()),
+            Message::Push(expr) => self.push(expr).map(|_| ()),
             Message::Stream(expr) => {
-                let id = self.push(&expr)?;
+                let id = self.push(expr)?;
                 if let Some(export) = self.tables.exports.get_mut(&id) {
                     export.once = true;
                 }
@@ -253,31 +270,28 @@ impl Session {
             Message::Pipe => self.open_pipe(),
             Message::Pull(id) => self.pull(id),
             Message::Resolve(id, expr) => {
-                let value = self.evaluate(&expr, None)?;
+                let value = self.evaluate(expr, None)?;
                 self.resolved(id, Ok(value));
                 Ok(())
             }
             Message::Reject(id, expr) => {
-                let reason = self.evaluate(&expr, None)?;
+                let reason = self.evaluate(expr, None)?;
                 self.resolved(id, Err(RpcError::from_reason(reason)));
                 Ok(())
             }
             Message::Release(id, count) => {
-                if self.tables.release(id, count)?.is_some() {
-                    self.running.pulled.remove(&id);
-                    self.running.promised.remove(&id);
-                }
+                self.tables.release(id, count)?;
                 Ok(())
             }
             Message::Abort(expr) => {
-                let reason = self.evaluate(&expr, None)?;
+                let reason = self.evaluate(expr, None)?;
                 self.close(&RpcError::from_reason(reason));
                 Ok(())
             }
         }
     }
 
-    fn push(&mut self, expr: &Expr) -> Result<i64, RpcError> {
+    fn push(&mut self, expr: Expr) -> Result<i64, RpcError> {
         self.room_for_export()?;
         let value = self.evaluate(expr, None)?;
         // A pushed `import` is what it leads to; only inside a value it stays a stub.
@@ -290,17 +304,17 @@ impl Session {
     }
 
     fn pull(&mut self, id: i64) -> Result<(), RpcError> {
-        let Some(export) = self.tables.exports.get_mut(&id) else {
+        let Some(export) = self.tables.exports.get(&id) else {
             return Err(RpcError::new("Error", format!("no such export ID: {id}")));
         };
-        if std::mem::replace(&mut export.pulled, true) {
+        if export.pulled {
             return Ok(());
         }
         let hook = export.hook.clone();
-        if self.running.pulled.len() >= self.options.limits.pending_pulls {
+        if self.tables.owed(Debt::Pull) >= self.options.limits.pending_pulls {
             return Err(limit("too many results are waited for"));
         }
-        self.running.pulled.insert(id);
+        self.tables.owe(id, Debt::Pull);
         match hook {
             Hook::Cell(cell) => self.wait(&cell, Waiter::Resolve(id)),
             Hook::Sink(_) => {
@@ -414,11 +428,17 @@ impl Session {
         if self.running.closed.is_some() {
             return Ok(0);
         }
-        let text = message
-            .encode(self.options.profile, &self.options.limits.wire)
+        let out = &mut self.out;
+        let limits = &self.options.limits.wire;
+        message
+            .encode_into(self.options.profile, limits, &mut out.scratch)
             .map_err(|error| RpcError::type_error(error.to_string()))?;
-        let bytes = text.len();
-        self.out.texts.push_back(text);
+        let bytes = out.scratch.len();
+        // Short texts are copied at their size; a long one takes the buffer with it.
+        let short = out.scratch.capacity() <= MOST_SCRATCH;
+        let text = if short { out.scratch.clone() } else { std::mem::take(&mut out.scratch) };
+        out.urgent |= !matches!(message, Message::Release(..));
+        out.texts.push_back(text);
         Ok(bytes)
     }
 
@@ -442,6 +462,20 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.close(&gone());
     }
+}
+
+/// Tells the peer what is wrong with its message, in the class that npm throws.
+fn refusal(error: &DecodeError) -> RpcError {
+    let class = match error {
+        DecodeError::Json(_) => "SyntaxError",
+        DecodeError::Form(_) | DecodeError::Body(_) => "TypeError",
+        DecodeError::TooLong(_)
+        | DecodeError::Message(_)
+        | DecodeError::TooDeep(_)
+        | DecodeError::TooManyDigits(_) => "Error",
+    };
+    let told = RpcError::new(class, error.to_string());
+    told.with("code", Value::String("protocol".to_owned()))
 }
 
 /// The peer went beyond a limit.

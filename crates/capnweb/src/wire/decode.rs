@@ -1,8 +1,10 @@
 //! Reading messages, and refusing what is not one.
 
+use std::borrow::Cow;
+
 use super::{Bytes, BytesKind, ErrorExpr, Expr, HttpInit, Key, Message, RefExpr, RemapExpr};
 use super::{WireLimits, binary};
-use crate::json::{self, Json, JsonError};
+use crate::json::{self, JsonError, Raw};
 
 /// Why a message was refused. The session that received it is over.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,15 +35,15 @@ pub enum DecodeError {
 /// How much of a refused text is repeated to the peer.
 const QUOTED_CHARS: usize = 96;
 
-fn quote(json: &Json) -> String {
-    let text = json.to_string();
+fn quote(json: &Raw<'_>) -> String {
+    let text = json.to_json().to_string();
     match text.char_indices().nth(QUOTED_CHARS) {
         Some((place, _)) => format!("{}…", &text[..place]),
         None => text,
     }
 }
 
-fn form(json: &Json) -> DecodeError {
+fn form(json: &Raw<'_>) -> DecodeError {
     DecodeError::Form(quote(json))
 }
 
@@ -50,7 +52,7 @@ pub(super) fn message(text: &str, limits: &WireLimits) -> Result<Message, Decode
         return Err(DecodeError::TooLong(limits.message_bytes));
     }
     // One value within another takes at most two brackets.
-    let json = json::read(text, 2 * limits.depth + 4)?;
+    let json = json::read_raw(text, 2 * limits.depth + 4)?;
     let reader = Reader { limits };
     match reader.message(&json) {
         Ok(Some(message)) => Ok(message),
@@ -63,16 +65,17 @@ struct Reader<'a> {
     limits: &'a WireLimits,
 }
 
+type Field<'a> = (Cow<'a, str>, Raw<'a>);
 type Read = Result<Option<Expr>, DecodeError>;
 
 impl Reader<'_> {
-    fn message(&self, json: &Json) -> Result<Option<Message>, DecodeError> {
-        let Json::Array(items) = json else {
+    fn message(&self, json: &Raw<'_>) -> Result<Option<Message>, DecodeError> {
+        let Raw::Array(items) = json else {
             return Ok(None);
         };
-        let id = || items.get(1).and_then(Json::as_integer);
+        let id = || items.get(1).and_then(Raw::as_integer);
         let expr = |place: usize| items.get(place).map(|item| self.expr(item, 0)).transpose();
-        Ok(match items.first().and_then(Json::as_str) {
+        Ok(match items.first().and_then(Raw::as_str) {
             Some("push") => expr(1)?.map(Message::Push),
             Some("stream") => expr(1)?.map(Message::Stream),
             Some("pipe") => Some(Message::Pipe),
@@ -80,7 +83,7 @@ impl Reader<'_> {
             Some("resolve") => id().zip(expr(2)?).map(|(id, e)| Message::Resolve(id, e)),
             Some("reject") => id().zip(expr(2)?).map(|(id, e)| Message::Reject(id, e)),
             Some("release") => {
-                let count = items.get(2).and_then(Json::as_integer);
+                let count = items.get(2).and_then(Raw::as_integer);
                 let count = count.and_then(|count| u64::try_from(count).ok());
                 let count = count.filter(|count| *count > 0);
                 id().zip(count).map(|(id, n)| Message::Release(id, n))
@@ -90,41 +93,41 @@ impl Reader<'_> {
         })
     }
 
-    fn expr(&self, json: &Json, depth: usize) -> Result<Expr, DecodeError> {
+    fn expr(&self, json: &Raw<'_>, depth: usize) -> Result<Expr, DecodeError> {
         if depth >= self.limits.depth {
             return Err(DecodeError::TooDeep(self.limits.depth));
         }
         Ok(match json {
-            Json::Null => Expr::Null,
-            Json::Bool(value) => Expr::Bool(*value),
-            Json::Number(number) => Expr::Number(*number),
-            Json::String(text) => Expr::String(text.clone()),
-            Json::Object(fields) => Expr::Object(self.fields(fields, depth + 1)?),
-            Json::Array(items) => match items.as_slice() {
-                [Json::Array(inner)] => Expr::Array(self.list(inner, depth + 1)?),
+            Raw::Null => Expr::Null,
+            Raw::Bool(value) => Expr::Bool(*value),
+            Raw::Number(number) => Expr::Number(*number),
+            Raw::String(text) => Expr::String(text.to_string()),
+            Raw::Object(fields) => Expr::Object(self.fields(fields, depth + 1)?),
+            Raw::Array(items) => match items.as_slice() {
+                [Raw::Array(inner)] => Expr::Array(self.list(inner, depth + 1)?),
                 items => self.form(items, depth)?.ok_or_else(|| form(json))?,
             },
         })
     }
 
-    fn list(&self, items: &[Json], depth: usize) -> Result<Vec<Expr>, DecodeError> {
+    fn list(&self, items: &[Raw<'_>], depth: usize) -> Result<Vec<Expr>, DecodeError> {
         items.iter().map(|item| self.expr(item, depth)).collect()
     }
 
     fn fields(
         &self,
-        fields: &[(String, Json)],
+        fields: &[Field<'_>],
         depth: usize,
     ) -> Result<Vec<(String, Expr)>, DecodeError> {
-        let read = |(key, value): &(String, Json)| Ok((key.clone(), self.expr(value, depth)?));
+        let read = |(key, value): &Field<'_>| Ok((key.to_string(), self.expr(value, depth)?));
         fields.iter().map(read).collect()
     }
 
     /// Reads a tagged array; `None` if it is no form of the protocol.
-    fn form(&self, items: &[Json], depth: usize) -> Read {
-        let tag = items.first().and_then(Json::as_str);
-        let text = || items.get(1).and_then(Json::as_str);
-        let negative = || items.get(1).and_then(Json::as_integer).filter(|id| *id < 0);
+    fn form(&self, items: &[Raw<'_>], depth: usize) -> Read {
+        let tag = items.first().and_then(Raw::as_str);
+        let text = || items.get(1).and_then(Raw::as_str);
+        let negative = || items.get(1).and_then(Raw::as_integer).filter(|id| *id < 0);
         match tag {
             Some("undefined") => Ok((items.len() == 1).then_some(Expr::Undefined)),
             Some("inf") => Ok(Some(Expr::Number(f64::INFINITY))),
@@ -132,8 +135,8 @@ impl Reader<'_> {
             Some("nan") => Ok(Some(Expr::Number(f64::NAN))),
             Some("bigint") => self.bigint(text()),
             Some("date") => Ok(match items.get(1) {
-                Some(Json::Null) => Some(Expr::Date(None)),
-                Some(Json::Number(time)) => Some(Expr::Date(Some(*time).filter(|t| t.is_finite()))),
+                Some(Raw::Null) => Some(Expr::Date(None)),
+                Some(Raw::Number(time)) => Some(Expr::Date(Some(*time).filter(|t| t.is_finite()))),
                 _ => None,
             }),
             Some("bytes") => Ok(bytes(items)),
@@ -162,25 +165,25 @@ impl Reader<'_> {
         Ok(text.and_then(|text| text.parse().ok()).map(Expr::BigInt))
     }
 
-    fn error(&self, items: &[Json], depth: usize) -> Read {
-        let [_, Json::String(name), Json::String(message), rest @ ..] = items else {
+    fn error(&self, items: &[Raw<'_>], depth: usize) -> Read {
+        let [_, Raw::String(name), Raw::String(message), rest @ ..] = items else {
             return Ok(None);
         };
         let props = match rest.get(1) {
             None => Vec::new(),
-            Some(Json::Object(fields)) => self.fields(fields, depth + 1)?,
+            Some(Raw::Object(fields)) => self.fields(fields, depth + 1)?,
             Some(_) => return Ok(None),
         };
         Ok(Some(Expr::Error(Box::new(ErrorExpr {
-            name: name.clone(),
-            message: message.clone(),
-            stack: rest.first().and_then(Json::as_str).map(str::to_owned),
+            name: name.to_string(),
+            message: message.to_string(),
+            stack: rest.first().and_then(Raw::as_str).map(str::to_owned),
             props,
         }))))
     }
 
-    fn request(&self, items: &[Json], depth: usize) -> Read {
-        let [_, Json::String(url), Json::Object(fields)] = items else {
+    fn request(&self, items: &[Raw<'_>], depth: usize) -> Read {
+        let [_, Raw::String(url), Raw::Object(fields)] = items else {
             return Ok(None);
         };
         let Some(mut init) = http_init(fields) else {
@@ -189,11 +192,11 @@ impl Reader<'_> {
         if let Some((_, json)) = fields.iter().find(|(key, _)| key == "body") {
             init.body = self.body(json, "Request", depth)?;
         }
-        Ok(Some(Expr::Request(url.clone(), Box::new(init))))
+        Ok(Some(Expr::Request(url.to_string(), Box::new(init))))
     }
 
-    fn response(&self, items: &[Json], depth: usize) -> Read {
-        let [_, body, Json::Object(fields)] = items else {
+    fn response(&self, items: &[Raw<'_>], depth: usize) -> Read {
+        let [_, body, Raw::Object(fields)] = items else {
             return Ok(None);
         };
         let Some(mut init) = http_init(fields) else {
@@ -203,7 +206,7 @@ impl Reader<'_> {
         Ok(Some(Expr::Response(Box::new(init))))
     }
 
-    fn body(&self, json: &Json, of: &'static str, depth: usize) -> Read {
+    fn body(&self, json: &Raw<'_>, of: &'static str, depth: usize) -> Read {
         let body = self.expr(json, depth + 1)?;
         if matches!(body, Expr::Null) {
             return Ok(None);
@@ -215,14 +218,18 @@ impl Reader<'_> {
         Err(DecodeError::Body(of))
     }
 
-    fn reference(&self, items: &[Json], depth: usize) -> Result<Option<Box<RefExpr>>, DecodeError> {
-        let Some(id) = items.get(1).and_then(Json::as_integer) else {
+    fn reference(
+        &self,
+        items: &[Raw<'_>],
+        depth: usize,
+    ) -> Result<Option<Box<RefExpr>>, DecodeError> {
+        let Some(id) = items.get(1).and_then(Raw::as_integer) else {
             return Ok(None);
         };
         let (keys, args) = match items {
             [_, _] => (None, None),
-            [_, _, Json::Array(keys)] => (Some(keys), None),
-            [_, _, Json::Array(keys), Json::Array(args)] => (Some(keys), Some(args)),
+            [_, _, Raw::Array(keys)] => (Some(keys), None),
+            [_, _, Raw::Array(keys), Raw::Array(args)] => (Some(keys), Some(args)),
             _ => return Ok(None),
         };
         let path = match keys.map(|keys| path(keys)) {
@@ -234,8 +241,8 @@ impl Reader<'_> {
         Ok(Some(Box::new(RefExpr { id, path, args })))
     }
 
-    fn remap(&self, items: &[Json], depth: usize) -> Read {
-        let [_, id, Json::Array(keys), Json::Array(captures), Json::Array(instructions)] = items
+    fn remap(&self, items: &[Raw<'_>], depth: usize) -> Read {
+        let [_, id, Raw::Array(keys), Raw::Array(captures), Raw::Array(instructions)] = items
         else {
             return Ok(None);
         };
@@ -251,8 +258,8 @@ impl Reader<'_> {
     }
 }
 
-fn capture(json: &Json) -> Option<Expr> {
-    let Json::Array(items) = json else {
+fn capture(json: &Raw<'_>) -> Option<Expr> {
+    let Raw::Array(items) = json else {
         return None;
     };
     let [tag, id] = items.as_slice() else {
@@ -266,20 +273,20 @@ fn capture(json: &Json) -> Option<Expr> {
     }
 }
 
-fn path(keys: &[Json]) -> Option<Vec<Key>> {
-    let key = |json: &Json| match json {
-        Json::String(name) => Some(Key::Name(name.clone())),
-        Json::Number(number) if number.is_finite() => Some(Key::Index(*number)),
-        Json::Null | Json::Bool(_) | Json::Number(_) | Json::Array(_) | Json::Object(_) => None,
+fn path(keys: &[Raw<'_>]) -> Option<Vec<Key>> {
+    let key = |json: &Raw<'_>| match json {
+        Raw::String(name) => Some(Key::Name(name.as_ref().into())),
+        Raw::Number(number) if number.is_finite() => Some(Key::Index(*number)),
+        Raw::Null | Raw::Bool(_) | Raw::Number(_) | Raw::Array(_) | Raw::Object(_) => None,
     };
     keys.iter().map(key).collect()
 }
 
-fn positive(json: Option<&Json>) -> Option<i64> {
-    json.and_then(Json::as_integer).filter(|id| *id > 0)
+fn positive(json: Option<&Raw<'_>>) -> Option<i64> {
+    json.and_then(Raw::as_integer).filter(|id| *id > 0)
 }
 
-fn bytes(items: &[Json]) -> Option<Expr> {
+fn bytes(items: &[Raw<'_>]) -> Option<Expr> {
     let data = binary::from_base64(items.get(1)?.as_str()?)?;
     let kind = match items.get(2) {
         None => BytesKind::Uint8Array,
@@ -289,27 +296,27 @@ fn bytes(items: &[Json]) -> Option<Expr> {
     whole.then_some(Expr::Bytes(Bytes { data, kind }))
 }
 
-fn blob(items: &[Json]) -> Option<Expr> {
-    let [_, Json::String(kind), Json::Array(content)] = items else {
+fn blob(items: &[Raw<'_>]) -> Option<Expr> {
+    let [_, Raw::String(kind), Raw::Array(content)] = items else {
         return None;
     };
-    let [Json::String(tag), id, ..] = content.as_slice() else {
+    let [Raw::String(tag), id, ..] = content.as_slice() else {
         return None;
     };
     let id = positive(Some(id)).filter(|_| tag == "readable")?;
-    Some(Expr::Blob(kind.clone(), id))
+    Some(Expr::Blob(kind.to_string(), id))
 }
 
-fn pairs(json: &Json) -> Option<Vec<(String, String)>> {
-    let Json::Array(items) = json else {
+fn pairs(json: &Raw<'_>) -> Option<Vec<(String, String)>> {
+    let Raw::Array(items) = json else {
         return None;
     };
-    let pair = |item: &Json| {
-        let Json::Array(pair) = item else {
+    let pair = |item: &Raw<'_>| {
+        let Raw::Array(pair) = item else {
             return None;
         };
         match pair.as_slice() {
-            [Json::String(name), Json::String(value)] => Some((name.clone(), value.clone())),
+            [Raw::String(name), Raw::String(value)] => Some((name.to_string(), value.to_string())),
             _ => None,
         }
     };
@@ -317,14 +324,14 @@ fn pairs(json: &Json) -> Option<Vec<(String, String)>> {
 }
 
 /// Reads everything but the body; signals and sockets cannot be sent.
-fn http_init(fields: &[(String, Json)]) -> Option<HttpInit> {
+fn http_init(fields: &[Field<'_>]) -> Option<HttpInit> {
     let mut init = HttpInit::default();
     for (key, value) in fields {
-        match key.as_str() {
+        match key.as_ref() {
             "body" => {}
             "headers" => init.headers = pairs(value)?,
-            "signal" | "webSocket" if *value != Json::Null => return None,
-            _ => init.fields.push((key.clone(), value.clone())),
+            "signal" | "webSocket" if *value != Raw::Null => return None,
+            _ => init.fields.push((key.to_string(), value.to_json())),
         }
     }
     Some(init)

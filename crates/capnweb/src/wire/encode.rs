@@ -2,7 +2,7 @@
 
 use super::{Bytes, BytesKind, ErrorExpr, Expr, HttpInit, Key, Message, Profile, RefExpr};
 use super::{RemapExpr, WireLimits, binary};
-use crate::json::{Json, write_number, write_string};
+use crate::json::{Json, write_integer, write_number, write_string};
 
 /// Why a message cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,8 +17,8 @@ pub enum EncodeError {
 
 type Written = Result<(), EncodeError>;
 
-pub(super) struct Writer {
-    out: String,
+pub(super) struct Writer<'a> {
+    out: &'a mut String,
     profile: Profile,
     max_depth: usize,
 }
@@ -26,15 +26,10 @@ pub(super) struct Writer {
 /// Fields that npm prints before headers and body.
 const FIRST_FIELDS: [&str; 3] = ["method", "status", "statusText"];
 
-impl Writer {
-    pub(super) fn new(profile: Profile, limits: &WireLimits) -> Self {
+impl<'a> Writer<'a> {
+    pub(super) fn new(profile: Profile, limits: &WireLimits, out: &'a mut String) -> Self {
         let max_depth = limits.depth;
-        let out = String::with_capacity(64);
         Self { out, profile, max_depth }
-    }
-
-    pub(super) fn into_text(self) -> String {
-        self.out
     }
 
     pub(super) fn message(&mut self, message: &Message) -> Written {
@@ -55,14 +50,14 @@ impl Writer {
             }
             Message::Release(id, count) => {
                 self.out.push_str("[\"release\",");
-                self.out.push_str(&id.to_string());
+                write_integer(*id, self.out);
                 self.out.push(',');
-                self.out.push_str(&count.to_string());
+                write_integer(i64::try_from(*count).unwrap_or(i64::MAX), self.out);
                 self.out.push(']');
                 Ok(())
             }
-            Message::Resolve(id, expr) => self.tagged(&format!("[\"resolve\",{id},"), expr),
-            Message::Reject(id, expr) => self.tagged(&format!("[\"reject\",{id},"), expr),
+            Message::Resolve(id, expr) => self.settled("[\"resolve\",", *id, expr),
+            Message::Reject(id, expr) => self.settled("[\"reject\",", *id, expr),
             Message::Abort(expr) => self.tagged("[\"abort\",", expr),
         }
     }
@@ -72,6 +67,12 @@ impl Writer {
         self.expr(expr, 0)?;
         self.out.push(']');
         Ok(())
+    }
+
+    fn settled(&mut self, open: &str, id: i64, expr: &Expr) -> Written {
+        self.out.push_str(open);
+        write_integer(id, self.out);
+        self.tagged(",", expr)
     }
 
     /// Refuses a form that an older peer does not know.
@@ -86,7 +87,7 @@ impl Writer {
         self.out.push_str("[\"");
         self.out.push_str(tag);
         self.out.push_str("\",");
-        self.out.push_str(&id.to_string());
+        write_integer(id, self.out);
         self.out.push(']');
     }
 
@@ -94,7 +95,7 @@ impl Writer {
         self.out.push_str("[\"");
         self.out.push_str(tag);
         self.out.push_str("\",");
-        write_string(text, &mut self.out);
+        write_string(text, self.out);
     }
 
     fn expr(&mut self, expr: &Expr, depth: usize) -> Written {
@@ -106,7 +107,7 @@ impl Writer {
             Expr::Null => self.out.push_str("null"),
             Expr::Bool(value) => self.out.push_str(if *value { "true" } else { "false" }),
             Expr::Number(number) => self.number(*number),
-            Expr::String(text) => write_string(text, &mut self.out),
+            Expr::String(text) => write_string(text, self.out),
             Expr::Array(items) => {
                 self.out.push('[');
                 self.list(items, depth + 1)?;
@@ -174,7 +175,7 @@ impl Writer {
 
     fn number(&mut self, number: f64) {
         if number.is_finite() {
-            write_number(number, &mut self.out);
+            write_number(number, self.out);
         } else if number.is_nan() {
             self.out.push_str("[\"nan\"]");
         } else if number > 0.0 {
@@ -188,7 +189,7 @@ impl Writer {
         match time.filter(|time| time.is_finite()) {
             Some(time) => {
                 self.out.push_str("[\"date\",");
-                write_number(time, &mut self.out);
+                write_number(time, self.out);
                 self.out.push(']');
             }
             None => {
@@ -201,7 +202,7 @@ impl Writer {
 
     fn bytes(&mut self, bytes: &Bytes) {
         self.out.push_str("[\"bytes\",\"");
-        binary::write_base64(&bytes.data, &mut self.out);
+        binary::write_base64(&bytes.data, self.out);
         self.out.push('"');
         // 0.4 ignores the mark and makes a Uint8Array of everything.
         if bytes.kind != BytesKind::Uint8Array && self.profile == Profile::Current {
@@ -215,10 +216,10 @@ impl Writer {
     fn error(&mut self, error: &ErrorExpr, depth: usize) -> Written {
         self.tag_text("error", &error.name);
         self.out.push(',');
-        write_string(&error.message, &mut self.out);
+        write_string(&error.message, self.out);
         if let Some(stack) = &error.stack {
             self.out.push(',');
-            write_string(stack, &mut self.out);
+            write_string(stack, self.out);
         } else if !error.props.is_empty() {
             self.out.push_str(",null");
         }
@@ -234,7 +235,7 @@ impl Writer {
         self.out.push('{');
         for (index, (key, value)) in fields.iter().enumerate() {
             self.comma(index);
-            write_string(key, &mut self.out);
+            write_string(key, self.out);
             self.out.push(':');
             self.expr(value, depth)?;
         }
@@ -264,8 +265,8 @@ impl Writer {
         for (index, key) in path.iter().enumerate() {
             self.comma(index);
             match key {
-                Key::Name(name) => write_string(name, &mut self.out),
-                Key::Index(number) => write_number(*number, &mut self.out),
+                Key::Name(name) => write_string(name, self.out),
+                Key::Index(number) => write_number(*number, self.out),
             }
         }
         self.out.push(']');
@@ -275,7 +276,7 @@ impl Writer {
         self.out.push_str("[\"");
         self.out.push_str(tag);
         self.out.push_str("\",");
-        self.out.push_str(&reference.id.to_string());
+        write_integer(reference.id, self.out);
         if reference.path.is_some() || reference.args.is_some() {
             self.out.push(',');
             self.path(reference.path.as_deref().unwrap_or_default());
@@ -290,7 +291,7 @@ impl Writer {
 
     fn remap(&mut self, remap: &RemapExpr, depth: usize) -> Written {
         self.out.push_str("[\"remap\",");
-        self.out.push_str(&remap.id.to_string());
+        write_integer(remap.id, self.out);
         self.out.push(',');
         self.path(&remap.path);
         self.out.push(',');
@@ -306,9 +307,9 @@ impl Writer {
         for (index, (name, value)) in pairs.iter().enumerate() {
             self.comma(index);
             self.out.push('[');
-            write_string(name, &mut self.out);
+            write_string(name, self.out);
             self.out.push(',');
-            write_string(value, &mut self.out);
+            write_string(value, self.out);
             self.out.push(']');
         }
         self.out.push(']');
@@ -343,8 +344,8 @@ impl Writer {
     fn init_field(&mut self, count: &mut usize, key: &str, value: &Json) {
         self.comma(*count);
         *count += 1;
-        write_string(key, &mut self.out);
+        write_string(key, self.out);
         self.out.push(':');
-        value.write(&mut self.out);
+        value.write(self.out);
     }
 }

@@ -1,5 +1,7 @@
 //! Expressions: values, and references to what lives on either side.
 
+use std::sync::Arc;
+
 use super::{BigInt, Bytes};
 use crate::json::Json;
 
@@ -7,7 +9,7 @@ use crate::json::Json;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Key {
     /// The name of a property or method.
-    Name(String),
+    Name(Arc<str>),
     /// A number; only a non-negative integer reaches an element of an array.
     Index(f64),
 }

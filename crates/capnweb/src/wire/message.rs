@@ -40,8 +40,19 @@ impl Message {
     ///
     /// [`EncodeError`] if the peer of that profile would not understand it or refuse it.
     pub fn encode(&self, profile: Profile, limits: &WireLimits) -> Result<String, EncodeError> {
-        let mut writer = Writer::new(profile, limits);
-        writer.message(self)?;
-        Ok(writer.into_text())
+        let mut text = String::with_capacity(64);
+        self.encode_into(profile, limits, &mut text)?;
+        Ok(text)
+    }
+
+    /// Prints the message in place of what `text` holds.
+    pub(crate) fn encode_into(
+        &self,
+        profile: Profile,
+        limits: &WireLimits,
+        text: &mut String,
+    ) -> Result<(), EncodeError> {
+        text.clear();
+        Writer::new(profile, limits, text).message(self)
     }
 }

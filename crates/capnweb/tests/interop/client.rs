@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use capnweb::app::{Method, Property, function};
 use capnweb::net::{Batch, connect};
-use capnweb::session::{Mapping, Options, Stub, stream};
+use capnweb::session::{Options, Stub, stream};
 use capnweb::value::Value;
-use capnweb::wire::{Expr, Key, Profile, RefExpr};
+use capnweb::wire::Profile;
 
 use crate::node::{NpmServer, TestResult};
 use crate::service::{CONSUME, DISPOSED, ECHO, FAIL_WITH_PROPS, GREET, IDS, INCREMENT};
 use crate::service::{MAKE_COUNTER, READABLE, USER, VALUE, WITH_CALLBACK, WRITE_TO};
 
 const NAME: Property<String> = Property::new("name");
+const NAME_OF: Method<(f64,), String> = Method::new("name");
 const INCREMENT_COUNTER: Method<(Stub, Option<f64>), f64> = Method::new("incrementCounter");
 
 fn options(profile: Profile) -> Options {
@@ -78,14 +79,7 @@ async fn values(main: &Stub) -> TestResult {
 }
 
 async fn map(main: &Stub) -> TestResult {
-    let element = Expr::Pipeline(Box::new(RefExpr { id: 0, path: None, args: None }));
-    let name = Expr::Pipeline(Box::new(RefExpr {
-        id: -1,
-        path: Some(vec![Key::Name("name".to_owned())]),
-        args: Some(vec![element]),
-    }));
-    let mapping = Mapping { captures: vec![main.clone()], instructions: vec![name] };
-    let names = main.call(IDS, ()).map::<String>(mapping).await?;
+    let names = main.call(IDS, ()).map::<String, _>(|id| main.call(NAME_OF, (id,))).await?;
     assert_eq!(names, ["n1", "n2", "n3"]);
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! use a network.
 
 mod client;
+mod close;
 mod golden;
 mod node;
 mod server;

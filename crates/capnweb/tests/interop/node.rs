@@ -13,10 +13,11 @@ pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 /// The directory with the packages, installed once per state of the recipe.
 pub(crate) fn install() -> TestResult<PathBuf> {
     let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/capnweb");
-    let files =
-        ["package.json", "package-lock.json", ".npmrc", "client.mjs", "server.mjs", "vectors.mjs"];
+    let recipes = ["package.json", "package-lock.json", ".npmrc"];
+    let scripts = ["client.mjs", "leave.mjs", "server.mjs", "vectors.mjs"];
+    let files = recipes.into_iter().chain(scripts);
     let mut hasher = DefaultHasher::new();
-    for file in files {
+    for file in files.clone() {
         fs::read(recipe.join(file))?.hash(&mut hasher);
     }
     let name = format!("capnweb-{:016x}", hasher.finish());

@@ -6,7 +6,7 @@ use capnweb::wire::Profile;
 use crate::node::{TestResult, script};
 use crate::service;
 
-async fn serve(profile: Profile) -> TestResult<String> {
+pub(crate) async fn serve(profile: Profile) -> TestResult<String> {
     let mut options = ServerOptions::default();
     options.session.profile = profile;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;

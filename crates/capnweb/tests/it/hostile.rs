@@ -1,5 +1,7 @@
 //! Peers that mean harm: they are refused or cut off, and nobody else notices.
 
+use std::time::Duration;
+
 use capnweb::session::Options;
 use capnweb::wire::Profile;
 
@@ -232,6 +234,24 @@ fn tables_pulls_and_maps_have_limits() {
 }
 
 #[test]
+fn depth_digits_and_substitution_have_limits() {
+    let mut server = limited(|options| options.limits.wire.depth = 4);
+    server.say(&["[\"push\",[[[[[[1]]]]]]]"]);
+    assert!(abort_of(&mut server, "[\"push\",[[[[[[[[1]]]]]]]]]").contains("depth of 4"));
+
+    let mut server = limited(|options| options.limits.wire.bigint_digits = 3);
+    server.say(&["[\"push\",[\"bigint\",\"123\"]]"]);
+    assert!(abort_of(&mut server, "[\"push\",[\"bigint\",\"-123\"]]").contains("3 digits"));
+
+    let mut server = limited(|options| options.limits.substituted_values = 5);
+    let echo = |id: u8| format!("[\"push\",[\"pipeline\",0,[\"echo\"],[[\"pipeline\",{id}]]]]");
+    let said = server.say(&["[\"push\",[[1,2]]]", &echo(1), "[\"pull\",2]"]);
+    assert_eq!(said, ["[\"resolve\",2,[[1,2]]]"]);
+    let said = server.say(&["[\"push\",[[1,2,3,4,5,6]]]", &echo(3), "[\"pull\",4]"]);
+    assert!(said[0].contains("\"limit\""), "{said:?}");
+}
+
+#[test]
 fn a_blob_has_a_limit() {
     let mut server = limited(|options| options.limits.blob_bytes = 3);
     let said = server.say(&[
@@ -245,10 +265,10 @@ fn a_blob_has_a_limit() {
 
 #[test]
 fn a_session_has_an_age() {
-    let mut server = limited(|options| options.limits.age_millis = Some(1_000));
-    server.runner.session().tick(1_000);
+    let mut server = limited(|options| options.limits.age = Some(Duration::from_secs(1)));
+    server.runner.session().tick(Duration::from_millis(1_000));
     assert!(server.runner.closed().is_none());
-    server.runner.session().tick(1_001);
+    server.runner.session().tick(Duration::from_millis(1_001));
     assert_eq!(server.runner.closed().and_then(|error| error.code()), Some("age"));
 }
 

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use capnweb::app::{Method, Property, function};
-use capnweb::session::{Mapping, Options, stream};
+use capnweb::session::{Options, stream};
 use capnweb::value::Value;
-use capnweb::wire::{Expr, Key, RefExpr};
 
 use crate::peer::Pair;
 use crate::service::{self, CONSUME, DISPOSED, ECHO, GREET, INCREMENT, MAKE_COUNTER, USER};
 use crate::service::{FAIL_WITH_PROPS, IDS, READABLE, VALUE, WITH_CALLBACK, WRITE_TO};
 
 const NAME: Property<String> = Property::new("name");
+const NAME_OF: Method<(f64,), String> = Method::new("name");
 
 #[test]
 fn typed_calls_are_pipelined() {
@@ -95,15 +95,9 @@ fn a_stub_handed_back_is_the_object_itself() {
 #[test]
 fn a_map_runs_where_its_input_is() {
     let (mut pair, main) = Pair::new(Options::default());
-    let element = Expr::Pipeline(Box::new(RefExpr { id: 0, path: None, args: None }));
-    let name = Expr::Pipeline(Box::new(RefExpr {
-        id: -1,
-        path: Some(vec![Key::Name("name".to_owned())]),
-        args: Some(vec![element]),
-    }));
-    let mapping = Mapping { captures: vec![main.clone()], instructions: vec![name] };
-
-    let names = pair.wait(main.call(IDS, ()).map::<String>(mapping)).expect("mapped");
+    let names = pair
+        .wait(main.call(IDS, ()).map::<String, _>(|id| main.call(NAME_OF, (id,))))
+        .expect("mapped");
 
     assert_eq!(names, ["n1", "n2", "n3"]);
 }

@@ -65,7 +65,7 @@ async fn a_wrong_message_ends_the_answer_with_an_abort() {
     let said = serve_batch(&server, "[\"push\",1]\n[\"pull\",1]\nnonsense\n[\"push\",2]").await;
     let lines: Vec<_> = said.lines().collect();
     assert_eq!(lines[0], r#"["resolve",1,1]"#);
-    assert!(lines[1].starts_with(r#"["abort",["error","Error","bad RPC message"#), "{said}");
+    assert!(lines[1].starts_with(r#"["abort",["error","SyntaxError","bad RPC message"#), "{said}");
     assert!(lines[1].contains(r#"{"code":"protocol"}"#), "{said}");
     assert_eq!(lines.len(), 2);
 }

@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
 use turnstone_core::time::Millis;
 
 use super::show::{Bytes, Diff, DiffOptions, Unread};
 use super::trees::{Change, Leaves, images};
-use crate::capture::{Capture, sort_out};
+use crate::cache::Cached;
+use crate::capture::Capture;
 use crate::coverage::{Coverage, Reason, Scope};
-use crate::hash::{Look, look};
+use crate::hash::{Hashed, Look, look};
 use crate::object::{Leaf, ObjectError, Oid, TreeEntry, name_tree};
 use crate::path::RelPath;
 use crate::shadow::Shadow;
-use crate::walk::walk;
+use crate::walk::{Found, Walker};
 use crate::worktree::RootError;
 
 /// Why the files on disk could not be compared. There is no difference then, not an empty one.
@@ -62,40 +63,53 @@ impl Shadow {
         capture: &Capture,
         options: &DiffOptions,
     ) -> Result<Vec<Change>, DiffError> {
-        let (cache, forced) = {
-            let memory = self.memory();
-            (memory.cache.clone(), memory.forced.clone())
+        let forced = self.memory().forced.clone();
+        // Only what spares reading files: rules and repositories are looked at anew, and nothing that
+        // a capture relies on is touched.
+        let mut picture = self.picture().clone();
+        picture.shrink(|_, _, _| true);
+        let walker = Walker {
+            worktree: &self.worktree,
+            selection: &self.selection,
+            forced: &forced,
+            picture: &picture,
+            shortcut: false,
+            watch: None,
+            found: Mutex::default(),
         };
-        let mut found = walk(&self.worktree, &self.selection)?;
-        let absent = self.add_forced(&forced, &mut found);
-        found.files.retain(|(path, _)| options.covers(path));
-        let (proven, stale) = sort_out(std::mem::take(&mut found.files), &cache);
+        let found = walker.walk()?;
+        let hashed = self.look_at_stale(&found);
+        picture.absorb(found, hashed, true);
+        let mut files: Vec<(RelPath, Leaf)> = picture.leaves();
+        files.retain(|(path, _)| options.covers(path));
+        let mut leaves = Vec::new();
+        self.compare_files((None, Some(&capture.tree)), &files, options, &mut leaves)?;
+        leaves.retain(|(path, ..)| options.covers(path));
+        let (coverage, _) = picture.cover(&forced);
+        Ok(images(capture, &now(coverage), leaves))
+    }
+
+    /// Looks at the files that nothing proves unchanged, and keeps what they are, not their bytes.
+    fn look_at_stale(&self, found: &Found) -> Hashed {
+        let stale: Vec<RelPath> = found.stale().into_iter().map(|(path, _)| path).collect();
         let looked: Vec<(RelPath, Look)> = stale
             .into_par_iter()
-            .map(|(path, _)| match look(&self.worktree, &path) {
+            .map(|path| match look(&self.worktree, &path) {
                 Look::Present(stat, leaf, _) => (path, Look::Present(stat, leaf, Vec::new())),
                 other @ (Look::Absent | Look::Uncovered(_)) => (path, other),
             })
             .collect();
-        let mut files: Vec<(RelPath, Leaf)> =
-            proven.into_iter().map(|(path, cached)| (path, cached.leaf)).collect();
+        let mut hashed = Hashed::default();
         for (path, look) in looked {
             match look {
-                Look::Present(_, leaf, _) => files.push((path, leaf)),
-                Look::Absent => {}
-                Look::Uncovered(reason) => drop(found.skipped.insert(path, reason)),
+                Look::Present(stat, leaf, _) => {
+                    hashed.read.push((path, Cached { stat, leaf, racy: true }));
+                }
+                Look::Absent => hashed.absent.push(path),
+                Look::Uncovered(reason) => drop(hashed.skipped.insert(path, reason)),
             }
         }
-        files.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        let mut leaves = Vec::new();
-        self.compare_files((None, Some(&capture.tree)), &files, options, &mut leaves)?;
-        leaves.retain(|(path, ..)| options.covers(path));
-        let coverage = Coverage {
-            skipped: found.skipped.into_iter().collect(),
-            absent: absent.into_iter().collect(),
-            ..Coverage::default()
-        };
-        Ok(images(capture, &now(coverage), leaves))
+        hashed
     }
 
     /// Looks at the paths a capture was asked to take, and at no other.
@@ -118,7 +132,7 @@ impl Shadow {
         }
         leaves.retain(|(_, before, after)| before != after);
         coverage.skipped.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        Ok(images(capture, &now(coverage), leaves))
+        Ok(images(capture, &now(Arc::new(coverage)), leaves))
     }
 
     /// Finds the files that differ between a tree and sorted files; equal directories are not opened.
@@ -204,9 +218,9 @@ impl Shadow {
 }
 
 /// The worktree as if it had been captured.
-fn now(coverage: Coverage) -> Capture {
+fn now(coverage: Arc<Coverage>) -> Capture {
     let nothing = Oid([0; 20]);
-    Capture { id: nothing, tree: nothing, coverage: Arc::new(coverage), time: Millis(0) }
+    Capture { id: nothing, tree: nothing, coverage, time: Millis(0) }
 }
 
 /// What is at a name on disk.

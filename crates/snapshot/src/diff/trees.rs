@@ -1,5 +1,7 @@
 //! Two trees, side by side.
 
+use std::collections::{BTreeMap, HashMap};
+
 use crate::capture::Capture;
 use crate::image::Image;
 use crate::object::{Leaf, ObjectError, Oid, TreeEntry};
@@ -44,6 +46,13 @@ impl Shadow {
         Ok(images(one, other, leaves))
     }
 
+    /// Lists all files of a tree.
+    pub(crate) fn leaves(&self, tree: &Oid) -> Result<BTreeMap<RelPath, Leaf>, ObjectError> {
+        let mut found = Vec::new();
+        self.compare(None, None, Some(tree), &mut found)?;
+        Ok(found.into_iter().filter_map(|(path, _, leaf)| Some((path, leaf?))).collect())
+    }
+
     /// Finds the files that differ below two trees; equal trees are not opened.
     pub(super) fn compare(
         &self,
@@ -59,12 +68,12 @@ impl Shadow {
             Some(tree) => self.repository.read_tree(tree),
             None => Ok(Vec::new()),
         };
-        let (mut old, new) = (read(before)?, read(after)?);
-        old.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let mut old: HashMap<Vec<u8>, TreeEntry> = read(before)?.into_iter().collect();
+        let new = read(after)?;
         let mut pairs: Vec<(Vec<u8>, Option<TreeEntry>, Option<TreeEntry>)> = Vec::new();
         for (name, entry) in new {
-            let index = old.binary_search_by(|(other, _)| other.cmp(&name)).ok();
-            pairs.push((name, index.map(|index| old.remove(index).1), Some(entry)));
+            let before = old.remove(&name);
+            pairs.push((name, before, Some(entry)));
         }
         pairs.extend(old.into_iter().map(|(name, entry)| (name, Some(entry), None)));
         let broken = || ObjectError::Corrupt(*before.or(after).unwrap_or(&Oid([0; 20])));

@@ -8,7 +8,7 @@ use gix::objs::Kind;
 use gix::odb::pack::data::entry::Header;
 
 use super::Oid;
-use super::pack::{Shape, TEMP_PREFIX, hidden_index};
+use super::pack::{LENT_PREFIX, Shape, TEMP_PREFIX, hidden_index};
 
 /// Bytes a head has at most: a size, and the name or the distance of a base.
 const LONGEST_HEAD: usize = 32;
@@ -73,10 +73,10 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<PackFile>> {
     Ok(found)
 }
 
-/// A pack whose name begins with `lent-`, or that has a file `.loan` beside it, is not ours.
+/// A pack whose name says that it is lent, or that has a file `.loan` beside it, is not ours.
 fn owner_of(folder: &Path, stem: &str) -> io::Result<Owner> {
     let has = |ending: &str| folder.join(format!("{stem}.{ending}")).try_exists();
-    if stem.starts_with("lent-") || has("loan")? {
+    if stem.starts_with(LENT_PREFIX) || has("loan")? {
         return Ok(Owner::Lender);
     }
     let ours = stem.starts_with("pack-") && !has("keep")? && !has("promisor")?;
@@ -84,6 +84,11 @@ fn owner_of(folder: &Path, stem: &str) -> io::Result<Owner> {
 }
 
 impl PackFile {
+    /// Tells whether it is on loan.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.owner == Owner::Lender
+    }
+
     /// Its objects, in the order of their places.
     pub(crate) fn entries(&self) -> io::Result<Vec<Entry>> {
         let path = self.folder.join(format!("{}.idx", self.stem));
@@ -115,7 +120,8 @@ impl PackFile {
     /// Hides it: from now on nobody looks at it, and a sweep would finish the rest.
     pub(crate) fn hide(&self) -> io::Result<()> {
         let index = self.folder.join(format!("{}.idx", self.stem));
-        match fs_err::rename(index, hidden_index(&self.folder, &self.stem)) {
+        let hidden = self.folder.join(hidden_index(&self.stem));
+        match fs_err::rename(index, hidden) {
             // Git itself may have been faster.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             Ok(()) | Err(_) => Ok(()),
@@ -130,10 +136,9 @@ impl PackFile {
 
 /// Removes the files of a hidden pack; its hidden index goes last, since it tells of the others.
 pub(super) fn discard(folder: &Path, stem: &str) -> io::Result<()> {
-    let others = ["pack", "rev", "bitmap", "mtimes"];
-    let others = others.map(|ending| folder.join(format!("{stem}.{ending}")));
-    for path in others.into_iter().chain([hidden_index(folder, stem)]) {
-        match fs_err::remove_file(path) {
+    let others = ["pack", "rev", "bitmap", "mtimes"].map(|ending| format!("{stem}.{ending}"));
+    for name in others.into_iter().chain([hidden_index(stem)]) {
+        match fs_err::remove_file(folder.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }

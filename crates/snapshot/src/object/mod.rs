@@ -6,6 +6,7 @@
 mod commit;
 mod delta;
 mod file;
+mod lock;
 mod oid;
 mod pack;
 mod rebuild;
@@ -16,7 +17,7 @@ mod tree;
 pub(crate) use commit::Commit;
 pub(crate) use file::{Entry, OpenPack, Owner, PackFile};
 pub use oid::{Oid, OidError};
-pub(crate) use pack::{Packed, Shape, Writer, random};
+pub(crate) use pack::{LENT_PREFIX, Packed, Shape, Writer, random};
 pub(crate) use rebuild::{Place, Rebuild};
 pub use repository::ObjectError;
 pub(crate) use repository::Repository;

@@ -15,7 +15,6 @@ use gix::odb::pack::data::entry::Header;
 use gix::zlib::{Compression, stream::deflate};
 
 use super::Oid;
-use super::reference::{MARK, mark};
 
 /// Captures wait for this; a later repack may do better.
 const LEVEL: Compression = Compression::BEST_SPEED;
@@ -23,10 +22,21 @@ const LEVEL: Compression = Compression::BEST_SPEED;
 const ASKED: u64 = 32 << 20;
 /// How files that are not yet a pack are called; whatever is left of them is swept.
 ///
-/// The dot hides them from git, which takes every file for a reference or a leftover of its own.
-pub(super) const TEMP_PREFIX: &str = ".turnstone-tmp-";
-/// How a hidden index ends.
+/// Not `tmp_`: what is called so is removed by `git gc --prune=now`, whoever is writing it.
+pub(super) const TEMP_PREFIX: &str = "turnstone_tmp_";
+/// How packs of somebody else are called that are here for a while (R10).
+pub(crate) const LENT_PREFIX: &str = "pack-lent-";
+/// How the index of a pack is called while nobody is to look at the pack.
+///
+/// Not `.idx`: an index without its pack is removed by `git gc`.
+pub(super) fn hidden_index(stem: &str) -> String {
+    format!("{TEMP_PREFIX}{stem}{HIDDEN}")
+}
+
 pub(super) const HIDDEN: &str = ".index";
+
+/// What a file `.keep` of ours holds; `git gc` leaves the pack beside it alone.
+pub(super) const HELD: &[u8] = b"held by turnstone until a reference names what is in it\n";
 
 /// An object, compressed and ready to be written.
 #[derive(Debug)]
@@ -52,6 +62,19 @@ impl Packed {
         deflate.flush()?;
         let bytes = deflate.into_inner();
         Ok(Self { oid, crc: crc32fast::hash(&bytes), bytes })
+    }
+
+    /// The bytes of the object, as they were before.
+    pub(crate) fn data(&self) -> io::Result<Vec<u8>> {
+        let header = self.bytes.iter().position(|byte| byte & 0x80 == 0).map_or(0, |at| at + 1);
+        let (header, body) = self.bytes.split_at(header);
+        let more = header.iter().skip(1).rev();
+        let high = more.fold(0_usize, |size, byte| size << 7 | usize::from(byte & 0x7f));
+        let low = header.first().map_or(0, |byte| usize::from(byte & 0x0f));
+        let mut data = vec![0; high << 4 | low];
+        let done = gix::zlib::Inflate::default().once(body, &mut data);
+        done.map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(data)
     }
 }
 
@@ -101,6 +124,8 @@ pub(crate) struct Writer {
     floor: u64,
     /// Up to where the disk was asked.
     asked: u64,
+    /// True if git is to leave the pack alone.
+    held: bool,
     /// Counts objects, for whoever wants to see that something happens.
     stored: Arc<AtomicU64>,
 }
@@ -111,7 +136,8 @@ impl Writer {
         let temp = folder.join(format!("{TEMP_PREFIX}{}.pack", random()?));
         let folder = folder.to_owned();
         let (objects, known) = (Vec::new(), HashMap::new());
-        Ok(Self { folder, temp, file: None, offset: 12, objects, known, floor, asked: 0, stored })
+        let (file, held) = (None, false);
+        Ok(Self { folder, temp, file, offset: 12, objects, known, floor, asked: 0, held, stored })
     }
 
     fn open(&mut self) -> io::Result<&mut BufWriter<fs_err::File>> {
@@ -247,17 +273,13 @@ impl Writer {
         Ok(Some(oid))
     }
 
+    /// Lets git leave the pack alone until its file `.keep` is removed.
+    pub(crate) fn hold(&mut self) {
+        self.held = true;
+    }
+
     /// Makes the pack durable and gives it its name; an empty one is dropped.
-    pub(crate) fn finish(self) -> io::Result<Option<String>> {
-        Ok(self.name(false)?.map(|(name, _)| name))
-    }
-
-    /// The same for a pack that no reference needs yet: git leaves it alone while the answer is held.
-    pub(crate) fn finish_kept(self) -> io::Result<Option<KeptPack>> {
-        Ok(self.name(true)?.and_then(|(_, keep)| keep))
-    }
-
-    fn name(mut self, keeps: bool) -> io::Result<Option<(String, Option<KeptPack>)>> {
+    pub(crate) fn finish(mut self) -> io::Result<Option<String>> {
         if self.objects.is_empty() {
             return Ok(None);
         }
@@ -266,30 +288,23 @@ impl Writer {
         fail_point!("snapshot::pack_synced", |_| Err(io::Error::other("failpoint")));
         let name = format!("pack-{sum}");
         // The index lies ready before the pack has its name: that is how a sweep knows whose it is.
-        let temp = hidden_index(&self.folder, &name);
+        let temp = self.folder.join(hidden_index(&name));
         let index = self.index(&sum)?;
         let mut file = fs_err::File::create(&temp)?;
         file.write_all(&index)?;
         file.sync_all()?;
         fs_err::set_permissions(&temp, read_only())?;
         fs_err::set_permissions(&self.temp, read_only())?;
-        let keep = if keeps { self.keep(&name)? } else { None };
+        if self.held {
+            fs_err::write(self.folder.join(format!("{name}.keep")), HELD)?;
+        }
         fs_err::rename(&self.temp, self.folder.join(format!("{name}.pack")))?;
         fail_point!("snapshot::pack_named", |_| Err(io::Error::other("failpoint")));
         fs_err::rename(&temp, self.folder.join(format!("{name}.idx")))?;
         fail_point!("snapshot::index_named", |_| Err(io::Error::other("failpoint")));
         fs_err::File::open(&self.folder)?.sync_all()?;
         fail_point!("snapshot::pack_durable", |_| Err(io::Error::other("failpoint")));
-        Ok(Some((name, keep)))
-    }
-
-    /// Tells git to leave the pack alone, unless somebody said so already.
-    fn keep(&self, name: &str) -> io::Result<Option<KeptPack>> {
-        let path = self.folder.join(format!("{name}.keep"));
-        match mark(&self.folder.join("../..").join(MARK), &path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
-            done => done.map(|()| Some(KeptPack(path))),
-        }
+        Ok(Some(name))
     }
 
     /// Fills in the number of objects and appends the check sum of everything before it.
@@ -355,21 +370,6 @@ impl Drop for Writer {
         // Absent once the pack has its name; what cannot be removed now is swept at the next open.
         fs_err::remove_file(&self.temp).ok();
     }
-}
-
-/// A pack that git leaves alone until this is dropped; whatever is left of it is swept.
-#[must_use]
-pub(crate) struct KeptPack(PathBuf);
-
-impl Drop for KeptPack {
-    fn drop(&mut self) {
-        fs_err::remove_file(&self.0).ok();
-    }
-}
-
-/// Where the index of a pack lies that nobody shall look at. (Git removes an `.idx` without a pack.)
-pub(super) fn hidden_index(folder: &Path, stem: &str) -> PathBuf {
-    folder.join(format!("{TEMP_PREFIX}{stem}{HIDDEN}"))
 }
 
 /// Passes bytes on and keeps their check sum.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fail::fail_point;
@@ -13,8 +13,7 @@ use gix::odb::Header as _;
 use gix::odb::store::init::{Options, Slots};
 
 use super::file::{self, PackFile};
-use super::pack::{HIDDEN, KeptPack, TEMP_PREFIX};
-use super::reference::{MARK, MARK_TEXT};
+use super::pack::{HELD, HIDDEN, LENT_PREFIX, TEMP_PREFIX};
 use super::{Commit, Oid, TreeEntry, Writer, entries, reference};
 
 /// Packs one process can see at a time; gitoxide fixes the number when it opens.
@@ -52,6 +51,20 @@ pub(crate) struct Repository {
     floor: AtomicU64,
     /// Objects that were put into packs so far.
     stored: Arc<AtomicU64>,
+    /// True while some packs are on loan: then no object is believed unseen (R10).
+    lent: AtomicBool,
+}
+
+/// A pack that git leaves alone until this is dropped.
+pub(crate) struct Held {
+    keep: Option<PathBuf>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // What cannot be removed now is swept at the next open.
+        drop(self.keep.as_deref().map(remove_file));
+    }
 }
 
 impl Repository {
@@ -67,33 +80,47 @@ impl Repository {
         }
         // A repository is what has a HEAD: written last.
         write_once(git_dir, "HEAD", "ref: refs/heads/none\n")?;
+        reference::sweep(git_dir)?;
         sweep(git_dir)?;
+        release(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("refs/turnstone"))?;
-        write_once(git_dir, MARK, MARK_TEXT)?;
-        sweep_marks(&git_dir.join("objects/pack"), ".keep")?;
-        for folder in [git_dir, &git_dir.join("refs/turnstone")] {
-            sweep_marks(folder, ".lock")?;
-        }
-        let objects = Mutex::new(open_objects(git_dir)?);
-        Ok(Self {
+        sweep_loans(&git_dir.join("objects/pack"))?;
+        Self::view(git_dir)
+    }
+
+    fn view(git_dir: &Path) -> io::Result<Self> {
+        let repository = Self {
             git_dir: git_dir.to_owned(),
-            objects,
+            objects: Mutex::new(open_objects(git_dir)?),
             floor: AtomicU64::new(0),
             stored: Arc::default(),
-        })
+            lent: AtomicBool::default(),
+        };
+        repository.look_for_loans()?;
+        Ok(repository)
+    }
+
+    fn look_for_loans(&self) -> io::Result<()> {
+        let lent = self.packs()?.iter().any(PackFile::is_lent);
+        self.lent.store(lent, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Tells whether some packs are on loan.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lent.load(Ordering::SeqCst)
+    }
+
+    /// Where packs are.
+    pub(crate) fn pack_folder(&self) -> PathBuf {
+        self.git_dir.join("objects/pack")
     }
 
     /// Opens a repository that another process writes; nothing of it is made or swept.
     pub(crate) fn open_to_read(git_dir: &Path) -> io::Result<Self> {
         fs_err::metadata(git_dir.join("HEAD"))?;
-        let objects = Mutex::new(open_objects(git_dir)?);
-        Ok(Self {
-            git_dir: git_dir.to_owned(),
-            objects,
-            floor: AtomicU64::new(0),
-            stored: Arc::default(),
-        })
+        Self::view(git_dir)
     }
 
     fn objects(&self) -> Arc<gix::odb::Store> {
@@ -101,10 +128,12 @@ impl Repository {
     }
 
     /// Looks at the packs as if for the first time.
-    fn reopen(&self) -> io::Result<()> {
+    pub(crate) fn reopen(&self) -> io::Result<()> {
+        // Before anything of a new loan can be read, and after everything of an old one could.
+        self.lent.store(true, Ordering::SeqCst);
         let objects = open_objects(&self.git_dir)?;
         *self.objects.lock().unwrap_or_else(PoisonError::into_inner) = objects;
-        Ok(())
+        self.look_for_loans()
     }
 
     pub(crate) fn git_dir(&self) -> &Path {
@@ -127,6 +156,9 @@ impl Repository {
         let found = self.objects().to_cache_arc().try_find(&oid.gix(), &mut data);
         let found = found.map_err(|error| io::Error::other(error.to_string()))?;
         let kind = found.map(|object| object.kind).ok_or(ObjectError::Missing(*oid))?;
+        if self.is_lent() && Oid::of(kind, &data)? != *oid {
+            return Err(ObjectError::Corrupt(*oid));
+        }
         Ok((kind, data))
     }
 
@@ -175,6 +207,12 @@ impl Repository {
         move |oid| handle.exists(&oid.gix())
     }
 
+    /// A question to be asked many times: how large is an object?
+    pub(crate) fn sizes(&self) -> impl Fn(&Oid) -> Option<u64> + use<> {
+        let handle = self.objects().to_cache_arc();
+        move |oid| Some(handle.try_header(&oid.gix()).ok()??.size())
+    }
+
     /// Begins a pack.
     pub(crate) fn writer(&self) -> io::Result<Writer> {
         let floor = self.floor.load(Ordering::Relaxed);
@@ -197,14 +235,22 @@ impl Repository {
 
     /// Makes a pack durable and visible to readers; `sample` is an object in it.
     ///
-    /// The answer is held until a reference needs the pack: git might take it away before.
-    pub(crate) fn publish(&self, writer: Writer, sample: &Oid) -> io::Result<Option<KeptPack>> {
-        let kept = writer.finish_kept()?;
+    /// As long as the answer is held, git leaves the pack alone although no reference names it yet.
+    pub(crate) fn publish(&self, mut writer: Writer, sample: &Oid) -> io::Result<Held> {
+        writer.hold();
+        let name = writer.finish()?;
+        let keep = name.map(|name| self.git_dir.join(format!("objects/pack/{name}.keep")));
+        let held = Held { keep };
         // Finding it makes the shared view of the disk anew.
         if self.objects().to_cache_arc().exists(&sample.gix()) {
-            return Ok(kept);
+            return Ok(held);
         }
-        Err(io::Error::other("the pack just written cannot be read"))
+        // Unless others took so many packs away that the view is of no use any more.
+        self.reopen()?;
+        match self.objects().to_cache_arc().exists(&sample.gix()) {
+            true => Ok(held),
+            false => Err(io::Error::other("the pack just written cannot be read")),
+        }
     }
 
     /// What the reference of a pin group names.
@@ -319,6 +365,30 @@ fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Lets go of packs that were held when a process died.
+fn release(folder: &Path) -> io::Result<()> {
+    for entry in fs_err::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|it| it == "keep") && fs_err::read(&path)? == HELD {
+            remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes packs whose loan was not finished: they have no index, and nobody else names them so.
+fn sweep_loans(folder: &Path) -> io::Result<()> {
+    for entry in fs_err::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let is_pack = name.starts_with(LENT_PREFIX) && name.ends_with(".pack");
+        if is_pack && !path.with_extension("idx").try_exists()? {
+            fs_err::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
 /// Removes what was being written when a process died.
 ///
 /// A pack without its index is removed only if our index for it still waits: a pack that somebody
@@ -335,18 +405,6 @@ fn sweep(folder: &Path) -> io::Result<()> {
             file::discard(folder, stem)?;
         }
         remove_file(&folder.join(format!("{TEMP_PREFIX}{name}")))?;
-    }
-    Ok(())
-}
-
-/// Removes files that say they are ours and stand in somebody's way.
-fn sweep_marks(folder: &Path, ending: &str) -> io::Result<()> {
-    for entry in fs_err::read_dir(folder)? {
-        let path = entry?.path();
-        let is_mark = path.to_str().is_some_and(|name| name.ends_with(ending));
-        if is_mark && fs_err::read(&path)? == MARK_TEXT.as_bytes() {
-            remove_file(&path)?;
-        }
     }
     Ok(())
 }

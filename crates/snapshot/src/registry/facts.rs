@@ -34,9 +34,10 @@ impl RootFacts {
     /// Gathers the facts about an open root.
     pub(super) fn of(worktree: &Worktree) -> Self {
         let (dev, ino) = worktree.identity();
-        let repo = worktree.open_dir(None).ok().and_then(|dir| Repo::find(worktree, None, &dir));
+        let dir = worktree.open_dir(None).ok();
+        let repo = dir.and_then(|dir| Repo::find(worktree, b"", &dir, b""));
         let real = |path: PathBuf| fs_err::canonicalize(&path).unwrap_or(path);
-        let common_dir = repo.as_ref().map(|repo| real(repo.common_dir()));
+        let common_dir = repo.as_ref().and_then(|repo| repo.common_dir().ok()).map(real);
         let git_dir = repo.map(|repo| real(repo.git_dir().to_owned()));
         let path = worktree.path().to_owned();
         Self { born: born(&path), path, dev, ino, git_dir, common_dir }

@@ -8,6 +8,7 @@ use gix::objs::Kind;
 use rayon::prelude::*;
 use turnstone_core::time::Millis;
 
+use super::durable::{sync_names, waiting};
 use super::group::{Left, Operation};
 use super::plan::{Plan, RestoreError, State, Step, leaf_of};
 use super::record::{Entry, Order};
@@ -18,15 +19,25 @@ use crate::coverage::Reason;
 use crate::group::Group;
 use crate::hash::{Look, look};
 use crate::image::Image;
+use crate::object::{Leaf, Oid};
 use crate::path::{RelPath, temp_name};
 use crate::shadow::Shadow;
-use crate::worktree::{Name, sync_file_system};
+use crate::worktree::Name;
 
-/// Groups that wait for the disk at the same time; it commits them together.
-const WAITING: usize = 16;
+/// The merges of a plan, by name.
+pub(super) type Merges<'p> = BTreeMap<Oid, &'p [u8]>;
 
 /// Steps that must be done together, by their place in the plan.
 type Steps<'p> = Vec<(usize, &'p Step)>;
+
+/// What is left of a group.
+#[derive(Default)]
+struct Outcome {
+    /// Steps whose temporary names must be swept.
+    left: Left,
+    /// True if it is neither done nor taken back.
+    is_stuck: bool,
+}
 
 impl Shadow {
     /// Brings the paths of `plan` to what it says, and nothing else.
@@ -107,10 +118,8 @@ impl Shadow {
     fn sweep_left(&self, stored: &Stored, left: Left) -> Left {
         let mut rest = left;
         for (root, steps) in groups(&stored.plan.steps) {
-            for (index, step) in steps {
-                if let Some(back) = rest.get(&index).copied()
-                    && self.sweep(&root, &temp_name(&stored.id, index), step, back)
-                {
+            for (index, _) in steps {
+                if rest.contains(&index) && self.sweep(&root, &temp_name(&stored.id, index)) {
                     rest.remove(&index);
                 }
             }
@@ -168,8 +177,9 @@ impl Shadow {
         let mut report = self.unwritten(&stored.plan);
         report.guard = Some(guard.id);
         let mut ready = Vec::new();
+        let guarded = self.leaves(&guard.tree)?;
         for (root, steps) in groups(&stored.plan.steps) {
-            match self.unguarded(guard, &steps)? {
+            match unguarded(guard, &guarded, &steps) {
                 None => ready.push((root, steps)),
                 Some(Ok(reason)) => report
                     .not_covered
@@ -178,17 +188,22 @@ impl Shadow {
             }
         }
         let mut left = Left::new();
-        for (part, kept) in self.run_groups(stored, &ready)? {
-            left.extend(kept);
+        let mut is_stuck = false;
+        for (part, outcome) in self.run_groups(stored, &ready)? {
+            left.extend(outcome.left);
+            is_stuck |= outcome.is_stuck;
             report.restored.extend(part.restored);
             report.removed.extend(part.removed);
             report.merged.extend(part.merged);
             report.conflicts.extend(part.conflicts);
             report.in_place.extend(part.in_place);
         }
+        if is_stuck {
+            let refused = std::io::Error::other("the disk refused to take back what was begun");
+            return Err(RestoreError::Unfinished(refused));
+        }
         self.prune(&report.removed);
-        let sync = || sync_file_system(&self.worktree.open_dir(None)?);
-        sync().map_err(RestoreError::Unfinished)?;
+        sync_names(&self.worktree, &stored.plan.steps).map_err(RestoreError::Unfinished)?;
         fail_point!("snapshot::restored", |_| Err(RestoreError::Unfinished(
             std::io::Error::other("failpoint")
         )));
@@ -200,65 +215,44 @@ impl Shadow {
         Ok(report)
     }
 
-    /// Tells why steps may not be done: their present bytes are not kept, or not what was planned.
-    fn unguarded(
-        &self,
-        guard: &Capture,
-        steps: &Steps<'_>,
-    ) -> Result<Option<Result<Reason, Why>>, RestoreError> {
-        for (_, step) in steps {
-            match self.image(guard, &step.path)? {
-                Image::Uncovered { reason: Reason::BehindLink }
-                    if leaf_of(step.expected).is_none() => {}
-                Image::Uncovered { .. } => return Ok(Some(Ok(Reason::NoGuard))),
-                image if image.leaf() != leaf_of(step.expected) => {
-                    return Ok(Some(Err(Why::Changed)));
-                }
-                Image::Present { .. } | Image::Absent => {}
-            }
-        }
-        Ok(None)
-    }
-
     /// Runs groups beside each other: they do not touch, and each waits for the disk.
     fn run_groups(
         &self,
         stored: &Stored,
         ready: &[(RelPath, Steps<'_>)],
-    ) -> Result<Vec<(Report, Left)>, RestoreError> {
+    ) -> Result<Vec<(Report, Outcome)>, RestoreError> {
+        let merges = by_name(&stored.plan.merges)?;
         let run = |(root, steps): &(RelPath, Steps<'_>)| {
             let mut part = Report::default();
-            let left = self.run_group(stored, root, steps, &mut part);
+            let outcome = self.run_group(&stored.id, &merges, (root, steps), &mut part);
             fail_point!("snapshot::group_done");
-            (part, left)
+            (part, outcome)
         };
         if ready.len() < 2 {
             return Ok(ready.iter().map(run).collect());
         }
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(ready.len().min(WAITING));
-        let pool = pool.build().map_err(std::io::Error::other)?;
-        Ok(pool.install(|| ready.par_iter().map(run).collect()))
+        Ok(waiting(ready.len())?.install(|| ready.par_iter().map(run).collect()))
     }
 
-    /// Does a group; returns the steps whose temporary names could not be cleared.
+    /// Does a group; tells what is left of it.
     fn run_group(
         &self,
-        stored: &Stored,
-        root: &RelPath,
-        steps: &Steps<'_>,
+        id: &str,
+        merges: &Merges<'_>,
+        (root, steps): (&RelPath, &Steps<'_>),
         report: &mut Report,
-    ) -> Left {
-        let operation = Operation::open(self, &stored.id, root, &stored.plan.merges);
+    ) -> Outcome {
+        let operation = Operation::open(self, id, root, merges);
         let mut operation = match operation {
             Ok(operation) => operation,
             Err(why) => {
                 conflict(report, steps, why);
-                return Left::new();
+                return Outcome::default();
             }
         };
         if let Err(why) = operation.run(steps) {
             conflict(report, steps, why);
-            return operation.left;
+            return Outcome { left: operation.left, is_stuck: operation.is_stuck };
         }
         report.in_place.append(&mut operation.in_place);
         for (_, step) in steps {
@@ -274,7 +268,7 @@ impl Shadow {
                 report.restored.push(path);
             }
         }
-        operation.left
+        Outcome { left: operation.left, is_stuck: operation.is_stuck }
     }
 
     /// Compares a path on disk, byte by byte, with what it should hold.
@@ -306,19 +300,42 @@ impl Shadow {
     pub(super) fn target_bytes(
         &self,
         step: &Step,
-        merges: &[Vec<u8>],
+        merges: &Merges<'_>,
     ) -> Result<Vec<u8>, RestoreError> {
         let Some(leaf) = leaf_of(step.target) else {
             return Ok(Vec::new());
         };
-        let is_it = |bytes: &&Vec<u8>| {
-            crate::object::Oid::of(Kind::Blob, bytes).is_ok_and(|oid| oid == leaf.blob)
-        };
-        match merges.iter().find(is_it).filter(|_| step.merged) {
-            Some(bytes) => Ok(bytes.clone()),
+        match merges.get(&leaf.blob).filter(|_| step.merged) {
+            Some(bytes) => Ok(bytes.to_vec()),
             None => Ok(self.repository.read_verified(&leaf.blob, Kind::Blob)?),
         }
     }
+}
+
+/// Tells why steps may not be done: their present bytes are not kept, or not what was planned.
+fn unguarded(
+    guard: &Capture,
+    guarded: &BTreeMap<RelPath, Leaf>,
+    steps: &Steps<'_>,
+) -> Option<Result<Reason, Why>> {
+    steps.iter().find_map(|(_, step)| {
+        let image = match guarded.get(&step.path) {
+            Some(leaf) => Image::present(guard, &step.path, *leaf),
+            None => Image::missing(guard, &step.path),
+        };
+        match image {
+            Image::Uncovered { reason: Reason::BehindLink } if leaf_of(step.expected).is_none() => {
+                None
+            }
+            Image::Uncovered { .. } => Some(Ok(Reason::NoGuard)),
+            image if image.leaf() != leaf_of(step.expected) => Some(Err(Why::Changed)),
+            Image::Present { .. } | Image::Absent => None,
+        }
+    })
+}
+
+fn by_name(merges: &[Vec<u8>]) -> std::io::Result<Merges<'_>> {
+    merges.iter().map(|bytes| Ok((Oid::of(Kind::Blob, bytes)?, &bytes[..]))).collect()
 }
 
 fn conflict(report: &mut Report, steps: &Steps<'_>, why: Why) {

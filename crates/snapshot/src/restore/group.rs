@@ -1,11 +1,12 @@
 //! A group of steps that is done whole or not at all: removals, directories, writes, or all undone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 
+use super::apply::Merges;
 use super::plan::{State, Step, leaf_of};
 use super::report::Why;
-use super::swap::{leaf_at, put_back, swap_back};
+use super::swap::{is_directory, is_obstacle, leaf_at, put_back, spare_name, swap_back};
 use crate::hash::{Look, look};
 use crate::object::Leaf;
 use crate::path::{RelPath, temp_name};
@@ -24,18 +25,20 @@ enum Done {
     MadeDir(RelPath),
 }
 
-/// Steps whose temporary name could not be cleared; true if its file belongs in its place.
-pub(super) type Left = BTreeMap<usize, bool>;
+/// Steps whose temporary name could not be cleared: it holds our own file, or guarded bytes.
+pub(super) type Left = BTreeSet<usize>;
 
 /// A group being worked on. Temporary names lie in the directory that holds the whole group.
 pub(super) struct Operation<'s> {
     pub(super) shadow: &'s Shadow,
     id: &'s str,
-    pub(super) merges: &'s [Vec<u8>],
+    pub(super) merges: &'s Merges<'s>,
     anchor: Dir,
     done: Vec<Done>,
     pub(super) in_place: Vec<RelPath>,
     pub(super) left: Left,
+    /// True if the disk refused to take back what was done: then it must be finished later.
+    pub(super) is_stuck: bool,
 }
 
 type Steps<'p> = [(usize, &'p Step)];
@@ -46,11 +49,13 @@ impl<'s> Operation<'s> {
         shadow: &'s Shadow,
         id: &'s str,
         root: &RelPath,
-        merges: &'s [Vec<u8>],
+        merges: &'s Merges<'s>,
     ) -> Result<Self, Why> {
         let above = shadow.worktree.open_dir(None).map_err(|_| Why::Refused)?;
-        let (done, in_place, left) = (Vec::new(), Vec::new(), BTreeMap::new());
-        let mut operation = Self { shadow, id, merges, anchor: above, done, in_place, left };
+        let (done, in_place, left) = (Vec::new(), Vec::new(), Left::new());
+        let is_stuck = false;
+        let mut operation =
+            Self { shadow, id, merges, anchor: above, done, in_place, left, is_stuck };
         if let Some(folder) = root.parent() {
             operation.make_dirs(&folder)?;
             let dir = shadow.worktree.open_dir(Some(&folder));
@@ -64,12 +69,11 @@ impl<'s> Operation<'s> {
         let mut recovered = Ok(());
         for (index, step) in steps {
             let cleared = self.recover(*index, step);
-            let name = self.temp(*index);
-            let is_left = cleared.is_err() && !matches!(self.anchor.stat(&name), Ok(None));
-            self.leave(*index, is_left, true);
+            self.is_stuck |= cleared == Err(Why::Refused);
             recovered = recovered.and(cleared);
         }
-        let result = recovered.and_then(|()| self.check(steps)).and_then(|todo| self.act(&todo));
+        let result =
+            recovered.and_then(|()| self.check(steps)).and_then(|todo| self.act(&todo, steps));
         match result {
             Ok(()) => {
                 self.drop_displaced();
@@ -77,13 +81,26 @@ impl<'s> Operation<'s> {
             }
             Err(why) => {
                 self.take_back();
+                steps.iter().for_each(|(index, step)| self.look_for_left(*index, step));
                 Err(why)
             }
         }
     }
 
+    /// Remembers a temporary name that is still there, if it holds our file or what is in the store.
+    fn look_for_left(&mut self, index: usize, step: &Step) {
+        let name = self.temp(index);
+        self.is_stuck |= !matches!(self.anchor.stat(&spare_name(&name)), Ok(None));
+        let is_kept = |leaf: Leaf| self.shadow.repository.known()(&leaf.blob);
+        let temp = Name { dir: &self.anchor, name: &name };
+        if leaf_at(temp.dir, temp.name).is_some_and(is_kept) || self.is_unfinished(temp, step) {
+            self.left.insert(index);
+        }
+    }
+
     /// Looks at every path before anything is done; returns the steps that are not done yet.
     fn check<'p>(&self, steps: &Steps<'p>) -> Result<Vec<(usize, &'p Step)>, Why> {
+        let all: BTreeSet<&RelPath> = steps.iter().map(|(_, step)| &step.path).collect();
         let removed: BTreeSet<&RelPath> = steps
             .iter()
             .filter(|(_, step)| step.target == State::Absent)
@@ -94,12 +111,15 @@ impl<'s> Operation<'s> {
             let disk = match look(&self.shadow.worktree, &step.path) {
                 Look::Present(stat, leaf, _) => Some((leaf, stat.perm)),
                 Look::Absent => None,
-                Look::Uncovered(_) if step.path.ancestors().any(|it| removed.contains(&it)) => None,
+                // The link above it belongs to the group: it is to go, or came in its place.
+                Look::Uncovered(_) if step.path.ancestors().any(|it| all.contains(&it)) => None,
                 Look::Uncovered(_) => return Err(Why::Refused),
             };
             let is_done = match (disk, step.target) {
+                // Bits alone count only where nothing else is to change: ours came with its file.
                 (Some((leaf, perm)), State::Present { leaf: wanted, perm: bits }) => {
-                    leaf == wanted && (bits == 0 || perm == bits)
+                    let is_bits = leaf_of(step.expected) == Some(wanted);
+                    leaf == wanted && (bits == 0 || perm == bits || !is_bits)
                 }
                 (None, State::Absent) => true,
                 _ => false,
@@ -128,7 +148,7 @@ impl<'s> Operation<'s> {
         let leads = removed.iter().any(|gone| path.is_above(gone));
         let names = worktree.open_dir(Some(path)).and_then(|dir| dir.list());
         let names = names.map_err(|_| Why::InTheWay)?;
-        if !leads || names.is_empty() {
+        if !leads {
             return Err(Why::InTheWay);
         }
         for entry in names {
@@ -142,7 +162,7 @@ impl<'s> Operation<'s> {
         Ok(())
     }
 
-    fn act(&mut self, todo: &Steps<'_>) -> Result<(), Why> {
+    fn act(&mut self, todo: &Steps<'_>, all: &Steps<'_>) -> Result<(), Why> {
         let is_removal = |step: &Step| step.target == State::Absent;
         let mut removals: Vec<_> = todo.iter().filter(|(_, step)| is_removal(step)).collect();
         removals.sort_by_key(|(_, step)| std::cmp::Reverse(step.path.parts().count()));
@@ -151,7 +171,7 @@ impl<'s> Operation<'s> {
             self.done.push(Done::Moved(*index, step.path.clone()));
         }
         for (index, step) in todo.iter().filter(|(_, step)| !is_removal(step)) {
-            self.clear_way(&step.path)?;
+            self.clear_way(&step.path, all)?;
             if step.expected == State::Absent {
                 if let Some(folder) = step.path.parent() {
                     self.make_dirs(&folder)?;
@@ -166,17 +186,18 @@ impl<'s> Operation<'s> {
     }
 
     /// Removes the directories, empty by now, that stand where a file must go.
-    fn clear_way(&self, path: &RelPath) -> Result<(), Why> {
-        let moved = self.done.iter().filter_map(|done| match done {
-            Done::Moved(_, gone) if path.is_above(gone) => Some(gone),
-            Done::Moved(..) | Done::Placed(..) | Done::Swapped(..) | Done::MadeDir(_) => None,
-        });
+    fn clear_way(&self, path: &RelPath, all: &Steps<'_>) -> Result<(), Why> {
+        let removed = all.iter().filter(|(_, step)| step.target == State::Absent);
+        let moved = removed.map(|(_, step)| &step.path).filter(|gone| path.is_above(gone));
         let mut folders: BTreeSet<RelPath> = moved.flat_map(RelPath::ancestors).collect();
         folders.retain(|folder| folder == path || path.is_above(folder));
         for folder in folders.iter().rev() {
-            let parent = self.parent(folder)?;
-            let gone = Name { dir: &parent, name: folder.name() }.remove_empty_dir();
-            if !matches!(gone, Ok(true)) {
+            let place = match self.shadow.worktree.open_parent(folder) {
+                Err(error) if is_obstacle(&error) => continue,
+                opened => opened.map_err(|_| Why::Refused)?,
+            };
+            let place = Name { dir: &place, name: folder.name() };
+            if is_directory(place) && !matches!(place.remove_empty_dir(), Ok(true)) {
                 return Err(Why::InTheWay);
             }
         }
@@ -216,7 +237,10 @@ impl<'s> Operation<'s> {
             if let Done::Moved(index, _) | Done::Swapped(index, ..) = done {
                 let name = self.temp(index);
                 let gone = Name { dir: &self.anchor, name: &name }.unlink();
-                self.leave(index, gone.is_err(), false);
+                // What cannot be removed now is swept later.
+                if gone.is_err() {
+                    self.left.insert(index);
+                }
             }
         }
     }
@@ -224,11 +248,9 @@ impl<'s> Operation<'s> {
     /// Takes back what was done, newest first.
     fn take_back(&mut self) {
         for done in std::mem::take(&mut self.done).into_iter().rev() {
+            // Where somebody else's files stand by now there is nothing to take back.
             let taken = self.take_one_back(&done);
-            if let Done::Moved(index, _) | Done::Placed(index, ..) | Done::Swapped(index, ..) = done
-            {
-                self.leave(index, taken.is_err(), true);
-            }
+            self.is_stuck |= taken.is_err_and(|error| !is_obstacle(&error));
         }
     }
 
@@ -238,7 +260,12 @@ impl<'s> Operation<'s> {
             Done::Swapped(_, path, _) | Done::MadeDir(path) => path,
         };
         if let (Done::Moved(..), Some(folder)) = (done, path.parent()) {
-            self.make_dirs(&folder).map_err(|_| io::Error::other("in the way"))?;
+            self.make_dirs(&folder).map_err(|why| match why {
+                Why::InTheWay => io::ErrorKind::NotADirectory.into(),
+                Why::Refused | Why::Changed | Why::Overlap | Why::NotMergeable => {
+                    io::Error::other("refused")
+                }
+            })?;
         }
         let parent = self.shadow.worktree.open_parent(path)?;
         let place = Name { dir: &parent, name: path.name() };

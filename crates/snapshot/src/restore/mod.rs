@@ -5,6 +5,7 @@
 //! plan is written, and none whose present bytes are not what the plan saw.
 
 mod apply;
+mod durable;
 mod group;
 mod merge;
 mod plan;
@@ -15,7 +16,7 @@ mod step;
 mod stored;
 mod swap;
 
-pub use plan::{Plan, RestoreError, State, Step, Wish};
+pub use plan::{Plan, RestoreError, State, Step, Wish, WishLink};
 pub(crate) use record::GROUP_PREFIX;
 pub use record::{Action, Operation, OperationId, OperationIdError, Order};
 pub use report::{Conflict, Report, Why};

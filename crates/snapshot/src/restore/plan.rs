@@ -29,22 +29,37 @@ pub enum RestoreError {
     /// The plan could not be stored, or not be read.
     #[error("the plan could not be stored")]
     Io(#[from] io::Error),
-    /// The files were written, and it could not be made sure that they stay so: the plan is kept, and
-    /// [`Shadow::resume`] finishes it.
-    #[error("the files were written but not made durable; resume to finish")]
+    /// The disk refused half way: files were written that could neither be taken back nor made
+    /// durable. The plan is kept, and [`Shadow::resume`] finishes it.
+    #[error("the restore stopped half way; resume to finish")]
     Unfinished(#[source] io::Error),
 }
 
 /// What is wanted of one path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wish {
     /// Where.
     pub path: RelPath,
+    /// The steps to what it should hold, each from where the one before led.
+    pub links: Vec<WishLink>,
+}
+
+/// One step of a wish.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WishLink {
+    /// What the path held when whatever is to be taken back had been done: changes since then are
+    /// kept (three-way). Nothing: whatever is there makes way.
+    pub base: Option<Image>,
     /// What it should hold.
     pub target: Image,
-    /// What it held when whatever is to be taken back had been done: changes since then are kept
-    /// (three-way). Nothing: whatever is on disk makes way.
-    pub base: Option<Image>,
+}
+
+impl Wish {
+    /// A wish of one step.
+    #[must_use]
+    pub fn new(path: RelPath, base: Option<Image>, target: Image) -> Self {
+        Self { path, links: vec![WishLink { base, target }] }
+    }
 }
 
 /// What a path holds.
@@ -98,10 +113,8 @@ impl Plan {
             State::Absent => Image::Absent,
             State::Present { leaf, perm } => Image::Present { leaf: *leaf, perm: *perm },
         };
-        let wish = |step: &Step| Wish {
-            path: step.path.clone(),
-            target: image(&step.expected),
-            base: Some(image(&step.target)),
+        let wish = |step: &Step| {
+            Wish::new(step.path.clone(), Some(image(&step.target)), image(&step.expected))
         };
         self.steps.iter().map(wish).collect()
     }
@@ -119,7 +132,7 @@ impl Shadow {
             wishes.iter().map(|wish| (&wish.path, wish)).collect();
         let mut plan = Plan::default();
         for wish in by_path.values() {
-            if let Some(leaf) = wish.target.leaf() {
+            for leaf in wish.links.iter().filter_map(|link| link.target.leaf()) {
                 self.repository.read_verified(&leaf.blob, Kind::Blob)?;
             }
             let disk = match look(&self.worktree, &wish.path) {
@@ -136,6 +149,7 @@ impl Shadow {
         Ok(plan)
     }
 
+    /// Walks the steps of a wish in memory; the path is written once, or not at all (R4).
     fn decide(&self, plan: &mut Plan, wish: &Wish, disk: Look) -> Result<(), RestoreError> {
         let path = wish.path.clone();
         let (expected, data) = match disk {
@@ -149,35 +163,63 @@ impl Shadow {
                 return Ok(());
             }
         };
-        let state = |image: &Image| match image {
-            Image::Present { leaf, perm } => Ok(State::Present { leaf: *leaf, perm: *perm }),
-            Image::Absent => Ok(State::Absent),
-            Image::Uncovered { reason } => Err(*reason),
-        };
-        let base = wish.base.as_ref().map(&state).transpose();
-        let (target, base) = match (state(&wish.target), base) {
-            (Ok(target), Ok(base)) => (target, base),
-            (Err(reason), _) | (_, Err(reason)) => {
-                plan.not_covered.push((path, reason));
+        let mut at = Walked { state: expected, data: Some(data), merged: false };
+        for link in &wish.links {
+            let base = link.base.as_ref().map(known).transpose();
+            let (base, target) = match (base, known(&link.target)) {
+                (Ok(base), Ok(target)) => (base, target),
+                (Err(reason), _) | (_, Err(reason)) => {
+                    plan.not_covered.push((path, reason));
+                    return Ok(());
+                }
+            };
+            if let Err(why) = self.walk_link(&mut at, base, target)? {
+                plan.conflicts.push(Conflict { path, why });
                 return Ok(());
             }
-        };
-        if expected == target {
+        }
+        if at.state == expected {
             plan.unchanged.push(path);
-        } else if base.is_none_or(|base| leaf_of(base) == leaf_of(expected)) {
-            plan.steps.push(Step { path, expected, target, merged: false });
-        } else if leaf_of(expected) == leaf_of(target) {
-            plan.unchanged.push(path);
-        } else {
-            match self.join(base, expected, target, &data)? {
-                Ok((target, bytes)) => {
-                    plan.merges.push(bytes);
-                    plan.steps.push(Step { path, expected, target, merged: true });
-                }
-                Err(why) => plan.conflicts.push(Conflict { path, why }),
+            return Ok(());
+        }
+        let Walked { state: target, data, merged } = at;
+        if merged {
+            plan.merges.extend(data);
+        }
+        plan.steps.push(Step { path, expected, target, merged });
+        Ok(())
+    }
+
+    /// Goes one step: restores, merges, finds it done already, or says why it cannot be gone.
+    fn walk_link(
+        &self,
+        at: &mut Walked,
+        base: Option<State>,
+        target: State,
+    ) -> Result<Result<(), Why>, RestoreError> {
+        if at.state == target {
+            return Ok(Ok(()));
+        }
+        if base.is_none_or(|base| leaf_of(base) == leaf_of(at.state)) {
+            *at = Walked { state: target, data: None, merged: false };
+        } else if leaf_of(at.state) != leaf_of(target) {
+            let data = match &at.data {
+                Some(data) => data.clone(),
+                None => self.stored_bytes(at.state)?,
+            };
+            match self.join(base, at.state, target, &data)? {
+                Ok((state, bytes)) => *at = Walked { state, data: Some(bytes), merged: true },
+                Err(why) => return Ok(Err(why)),
             }
         }
-        Ok(())
+        Ok(Ok(()))
+    }
+
+    fn stored_bytes(&self, state: State) -> Result<Vec<u8>, RestoreError> {
+        match leaf_of(state) {
+            Some(leaf) => Ok(self.repository.read_verified(&leaf.blob, Kind::Blob)?),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Merges what is on disk with what is wanted, if both are text.
@@ -236,10 +278,9 @@ impl Shadow {
             .into_iter()
             .filter(|change| chosen(&change.path))
             .filter(|change| !(keep_added && change.after == Image::Absent))
-            .map(|change| Wish {
-                path: change.path,
-                target: change.after,
-                base: matches!(change.before, Image::Uncovered { .. }).then_some(change.before),
+            .map(|change| {
+                let base = matches!(change.before, Image::Uncovered { .. });
+                Wish::new(change.path, base.then_some(change.before), change.after)
             })
             .collect();
         self.plan(&wishes)
@@ -247,23 +288,60 @@ impl Shadow {
 }
 
 impl Shadow {
-    /// Lists files whose bytes are the same and whose unusual permission bits are not (R18).
-    fn permission_changes(
+    /// Lists files whose bytes are the same and whose permission bits are not (R18).
+    pub(crate) fn permission_changes(
         &self,
         one: &Capture,
         other: &Capture,
     ) -> Result<Vec<Change>, ObjectError> {
-        let unusual = |capture: &'_ Capture| capture.coverage.permissions.other.clone();
-        let paths: BTreeSet<RelPath> =
-            unusual(one).into_iter().chain(unusual(other)).map(|(path, _)| path).collect();
+        let (before, after) = (&one.coverage.permissions, &other.coverage.permissions);
+        if before == after {
+            return Ok(Vec::new());
+        }
+        let images = |(path, leaf): (RelPath, Leaf), also: Option<Leaf>| {
+            let before = Image::present(one, &path, leaf);
+            let after = Image::present(other, &path, leaf);
+            (also == Some(leaf) && before != after).then_some(Change { path, before, after })
+        };
+        if (before.file, before.exec) != (after.file, after.exec) {
+            // What is usual is another now, so any file may differ.
+            let mut also = self.leaves(&other.tree)?;
+            let leaves = self.leaves(&one.tree)?.into_iter();
+            let change = |found: (RelPath, Leaf)| {
+                let also = also.remove(&found.0);
+                images(found, also)
+            };
+            return Ok(leaves.filter_map(change).collect());
+        }
+        let listed: BTreeSet<&(RelPath, u32)> = before.other.iter().collect();
+        let relisted: BTreeSet<&(RelPath, u32)> = after.other.iter().collect();
+        let paths: BTreeSet<&RelPath> =
+            listed.symmetric_difference(&relisted).map(|(path, _)| path).collect();
         let mut found = Vec::new();
         for path in paths {
-            let (before, after) = (self.image(one, &path)?, self.image(other, &path)?);
-            if before != after && before.leaf().is_some() && before.leaf() == after.leaf() {
-                found.push(Change { path, before, after });
+            if let Some(leaf) = self.image(one, path)?.leaf() {
+                let also = self.image(other, path)?.leaf();
+                found.extend(images((path.clone(), leaf), also));
             }
         }
         Ok(found)
+    }
+}
+
+/// Where the walk along the steps of a wish has come.
+struct Walked {
+    state: State,
+    /// The bytes, unless the store has them.
+    data: Option<Vec<u8>>,
+    merged: bool,
+}
+
+/// An image on which something may be built; otherwise the reason.
+fn known(image: &Image) -> Result<State, Reason> {
+    match image {
+        Image::Present { leaf, perm } => Ok(State::Present { leaf: *leaf, perm: *perm }),
+        Image::Absent => Ok(State::Absent),
+        Image::Uncovered { reason } => Err(*reason),
     }
 }
 

@@ -95,6 +95,11 @@ pub enum Action {
         /// Which paths; empty for all.
         paths: Vec<RelPath>,
     },
+    /// Files are brought to where somebody else decided.
+    Decided {
+        /// Their name for it.
+        by: String,
+    },
     /// An operation is taken back.
     Undo {
         /// Which.

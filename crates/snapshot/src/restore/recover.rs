@@ -5,7 +5,7 @@ use std::io;
 use super::group::Operation;
 use super::plan::{Step, leaf_of};
 use super::report::Why;
-use super::swap::{leaf_at, put_back, spare_name, swap, swap_back};
+use super::swap::{is_directory, is_obstacle, leaf_at, put_back, spare_name, swap};
 use crate::hash::{Look, attempt_in, look};
 use crate::object::LeafMode;
 use crate::path::RelPath;
@@ -45,21 +45,23 @@ impl Operation<'_> {
         let place = Name { dir: &dir, name: step.path.name() };
         let present = leaf_at(place.dir, place.name);
         let is_ours = present == old && (old.is_some() || self.is_unfinished(temp, step));
-        if is_ours || (found == old && present == new && present.is_some()) {
+        let is_kept = found.is_some() && found == old;
+        let is_done = present == new && (present.is_some() || is_directory(place));
+        if is_ours || (is_done && (is_kept || found == new)) {
             return temp.unlink().map_err(|_| Why::Refused);
         }
         let back = match present {
-            None => temp.rename_new(place),
+            None => put_back(temp, place),
             Some(_) if present == new => swap(temp, place).and_then(|()| temp.unlink()),
             // Saved over since: the newer one stays.
-            Some(_) => put_back(temp, place).and(Err(io::Error::other("saved over"))),
+            Some(_) => put_back(temp, place).and(Err(io::ErrorKind::AlreadyExists.into())),
         };
-        back.map_err(|_| Why::Changed)?;
+        back.map_err(|error| if is_obstacle(&error) { Why::Changed } else { Why::Refused })?;
         if found == old { Ok(()) } else { Err(Why::Changed) }
     }
 
     /// Tells whether a temporary name holds our new file, or as much of it as was written.
-    fn is_unfinished(&self, temp: Name<'_>, step: &Step) -> bool {
+    pub(super) fn is_unfinished(&self, temp: Name<'_>, step: &Step) -> bool {
         let Some(target) = leaf_of(step.target) else {
             return false;
         };
@@ -132,10 +134,13 @@ fn is_mixed(found: &[u8], old: &[u8], new: &[u8]) -> bool {
     if found.len() > over.len() || found.len() < old.len().min(new.len()) {
         return false;
     }
-    // Where the old file had no bytes, a power cut leaves zeros.
-    let mut under = old.to_vec();
-    under.resize(over.len(), 0);
-    let sources = [&under[..], new, &over[..]];
+    // Where one of the files has no bytes, a power cut may leave zeros.
+    let padded = |bytes: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        bytes.resize(over.len(), 0);
+        bytes
+    };
+    let sources = [padded(old), padded(new), over.clone()];
     found.chunks(SECTOR).enumerate().all(|(index, part)| {
         let start = index * SECTOR;
         sources.iter().any(|source| source.get(start..start + part.len()) == Some(part))
@@ -143,33 +148,11 @@ fn is_mixed(found: &[u8], old: &[u8], new: &[u8]) -> bool {
 }
 
 impl Shadow {
-    /// Clears a temporary name of a finished operation; `back` if its file belongs in its place.
-    ///
-    /// False if it could not be cleared.
-    pub(super) fn sweep(&self, root: &RelPath, name: &[u8], step: &Step, back: bool) -> bool {
-        let clear = || -> io::Result<()> {
-            let anchor = self.worktree.open_dir(root.parent().as_ref())?;
-            let temp = Name { dir: &anchor, name };
-            let spare = spare_name(name);
-            let spare = Name { dir: &anchor, name: &spare };
-            if temp.dir.stat(name)?.is_none() {
-                if spare.dir.stat(spare.name)?.is_none() {
-                    return Ok(());
-                }
-                spare.rename_new(temp)?;
-            }
-            if !back {
-                return temp.unlink();
-            }
-            let dir = self.worktree.open_parent(&step.path)?;
-            let place = Name { dir: &dir, name: step.path.name() };
-            let ours = leaf_of(step.target);
-            if ours.is_some() && leaf_at(place.dir, place.name) == ours {
-                return swap_back(temp, place, ours);
-            }
-            put_back(temp, place)
-        };
-        clear().is_ok()
+    /// Removes a temporary name that a finished operation had to leave; false if it is still there.
+    pub(super) fn sweep(&self, root: &RelPath, name: &[u8]) -> bool {
+        let anchor = self.worktree.open_dir(root.parent().as_ref());
+        let gone = anchor.and_then(|anchor| Name { dir: &anchor, name }.unlink());
+        gone.map_or_else(|error| is_obstacle(&error), |()| true)
     }
 }
 

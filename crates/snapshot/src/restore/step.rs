@@ -10,9 +10,9 @@ use fail::fail_point;
 use super::group::Operation;
 use super::plan::{State, Step, leaf_of};
 use super::report::Why;
-use super::swap::{leaf_at, put_back, swap, swap_back};
+use super::swap::{is_obstacle, leaf_at, put_back, swap, swap_back};
 use crate::object::{Leaf, LeafMode};
-use crate::worktree::{Name, copy_metadata, set_perm};
+use crate::worktree::{Name, copy_metadata, set_perm, touch};
 
 impl Operation<'_> {
     /// Moves a file aside, if it is what the plan saw.
@@ -28,8 +28,7 @@ impl Operation<'_> {
             return Ok(());
         }
         // Somebody saved in between: back it goes, unless there is a newer save already.
-        let is_left = put_back(temp, place).is_err();
-        self.leave(index, is_left, true);
+        self.is_stuck |= put_back(temp, place).is_err_and(|error| !is_obstacle(&error));
         Err(Why::Changed)
     }
 
@@ -59,8 +58,8 @@ impl Operation<'_> {
         if is_file(old) && is_file(new) {
             let (file, stat) = dir.open_file(place.name).map_err(|_| Why::Changed)?;
             if old.map(|leaf| leaf.blob) == new.map(|leaf| leaf.blob) {
-                set_perm(&file, perm_of(step)).map_err(|_| Why::Refused)?;
-                return Ok(false);
+                let set = set_perm(&file, perm_of(step.target)).and_then(|()| file.sync_all());
+                return set.map(|()| false).map_err(|_| Why::Refused);
             }
             if stat.nlink > 1 {
                 return self.overwrite(place, step).map(|()| false);
@@ -83,16 +82,8 @@ impl Operation<'_> {
             return Ok(true);
         }
         // Somebody saved in between: back it goes, unless our file was saved over by now.
-        let is_left = swap_back(temp, place, new).is_err();
-        self.leave(index, is_left, true);
+        self.is_stuck |= swap_back(temp, place, new).is_err_and(|error| !is_obstacle(&error));
         Err(Why::Changed)
-    }
-
-    /// Remembers a temporary name that could not be cleared; `back` if its file belongs in its place.
-    pub(super) fn leave(&mut self, index: usize, is_left: bool, back: bool) {
-        if is_left {
-            self.left.insert(index, back);
-        }
     }
 
     /// Writes the new file beside its place, durably; `present` lends owner and attributes.
@@ -107,14 +98,15 @@ impl Operation<'_> {
             return temp.create_link(&bytes).map_err(|_| Why::Refused);
         }
         let made = temp.create_file().and_then(|mut file| {
+            touch()?;
             file.write_all(&bytes)?;
             Ok(file)
         });
         let done = made.map_err(|_| Why::Refused).and_then(|file| {
             let copied = present.map_or(Ok(()), |present| copy_metadata(present, &file));
             copied.map_err(|_| Why::NotMergeable)?;
-            set_perm(&file, perm_of(step)).map_err(|_| Why::Refused)?;
-            file.sync_all().map_err(|_| Why::Refused)
+            set_perm(&file, perm_of(step.target)).map_err(|_| Why::Refused)?;
+            touch().and_then(|()| file.sync_all()).map_err(|_| Why::Refused)
         });
         if done.is_err() {
             temp.unlink().ok();
@@ -130,21 +122,30 @@ impl Operation<'_> {
             return Err(Why::Changed);
         }
         let (mut file, _) = place.open_to_write().map_err(|_| Why::Refused)?;
-        let write = |file: &mut std::fs::File| -> io::Result<()> {
+        let write = |file: &mut std::fs::File, bytes: &[u8], perm: u32| -> io::Result<()> {
             file.seek(SeekFrom::Start(0))?;
-            file.write_all(&bytes)?;
+            touch()?;
+            file.write_all(bytes)?;
+            touch()?;
             file.set_len(bytes.len() as u64)?;
-            set_perm(file, perm_of(step))?;
+            set_perm(file, perm)?;
+            touch()?;
             file.sync_all()
         };
-        write(&mut file).map_err(|_| Why::Refused)?;
+        if write(&mut file, &bytes, perm_of(step.target)).is_err() {
+            // Half of it may be written: the file gets its bytes back, which are in the guard.
+            let kept = leaf_of(step.expected).ok_or(Why::Refused)?;
+            let kept = self.shadow.repository.read_verified(&kept.blob, gix::objs::Kind::Blob);
+            write(&mut file, &kept.map_err(|_| Why::Refused)?, perm_of(step.expected)).ok();
+            return Err(Why::Refused);
+        }
         self.in_place.push(step.path.clone());
         Ok(())
     }
 }
 
-fn perm_of(step: &Step) -> u32 {
-    match step.target {
+fn perm_of(state: State) -> u32 {
+    match state {
         State::Present { perm, .. } if perm != 0 => perm,
         State::Present { .. } | State::Absent => 0o600,
     }

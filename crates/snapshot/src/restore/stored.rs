@@ -18,8 +18,8 @@ pub(super) struct Stored {
     /// The capture of what will be overwritten.
     pub(super) guard: Oid,
     pub(super) plan: Plan,
-    /// Set once everything was done that could be: the steps whose temporary names are left, and
-    /// whether what they hold belongs in its place. Nothing else of the plan is done again then.
+    /// Set once everything was done that could be: the steps whose temporary names are left. Nothing
+    /// else of the plan is done again then.
     #[serde(default)]
     pub(super) left: Option<Left>,
     /// What is written into the log of operations when it is done; nothing if nobody asked for that.
@@ -38,14 +38,17 @@ impl Stored {
     /// Writes the plan, durably.
     pub(super) fn save(&self, folder: &Path) -> io::Result<()> {
         let plans = plans(folder);
+        let is_new = !plans.try_exists()?;
         fs_err::create_dir_all(&plans)?;
+        if is_new {
+            fs_err::File::open(folder)?.sync_all()?;
+        }
         let temp = plans.join("tmp");
         let mut file = fs_err::File::create(&temp)?;
         file.write_all(&serde_json::to_vec(self)?)?;
         file.sync_all()?;
         fs_err::rename(&temp, plans.join(format!("{}.json", self.id)))?;
-        fs_err::File::open(&plans)?.sync_all()?;
-        fs_err::File::open(folder)?.sync_all()
+        fs_err::File::open(&plans)?.sync_all()
     }
 
     /// Reads the plans that were not finished, oldest name first.

@@ -41,11 +41,33 @@ pub(super) fn swap(temp: Name<'_>, place: Name<'_>) -> io::Result<()> {
 }
 
 /// Moves a file to the place it came from; if there is a newer one, that stays and this one goes.
+///
+/// A directory that stands there makes way if it is empty.
 pub(super) fn put_back(from: Name<'_>, place: Name<'_>) -> io::Result<()> {
     match from.rename_new(place) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => from.unlink(),
-        done => done,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        done => return done,
     }
+    if !is_directory(place) {
+        return from.unlink();
+    }
+    if !place.remove_empty_dir()? {
+        return Err(io::ErrorKind::DirectoryNotEmpty.into());
+    }
+    from.rename_new(place)
+}
+
+/// Tells whether a directory stands at a name.
+pub(super) fn is_directory(name: Name<'_>) -> bool {
+    matches!(name.dir.stat(name.name), Ok(Some(stat)) if stat.kind == Kind::Directory)
+}
+
+/// Tells a name that is taken, or gone, from a disk that refuses.
+pub(super) fn is_obstacle(error: &io::Error) -> bool {
+    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, IsADirectory, NotADirectory, NotFound};
+    let kinds = [AlreadyExists, DirectoryNotEmpty, IsADirectory, NotADirectory, NotFound];
+    kinds.contains(&error.kind())
+        || rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::LOOP)
 }
 
 /// Takes a swap back: `place` gets its file again and `ours` goes, unless it was saved over.

@@ -160,6 +160,16 @@ fn kind_of(error: &VaultError) -> FailureKind {
 }
 
 impl VaultError {
+    /// True if the directory is too large to be captured unasked: a home, the whole disk.
+    #[must_use]
+    pub fn is_refused_root(&self) -> bool {
+        matches!(
+            self,
+            Self::Registry(RegistryError::Root(RootError::Refused(_)))
+                | Self::Open(OpenError::Root(RootError::Refused(_)))
+        )
+    }
+
     pub(super) fn no_operation(id: &OperationId) -> Self {
         Self::NoOperation(id.to_string())
     }

@@ -5,6 +5,7 @@
 //! ends, the next one who asks takes over. The same methods, the same answers, both ways.
 
 mod client;
+mod compare;
 mod error;
 mod frame;
 mod keeper;
@@ -17,6 +18,7 @@ mod socket;
 mod verify;
 mod work;
 
+pub use compare::PathChange;
 pub use error::{Failure, FailureKind, VaultError};
 pub use listing::{ListedCapture, ListedFile};
 pub use open::{Vault, VaultOptions};

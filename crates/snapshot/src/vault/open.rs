@@ -19,10 +19,10 @@ use crate::capture::{Capture, Captured};
 use crate::group::Group;
 use crate::path::RelPath;
 use crate::registry::{Place, Registry};
-use crate::restore::{OperationId, Order, Plan, Report};
+use crate::restore::{OperationId, Order, Plan, Report, Wish};
+use crate::selection::Selection;
 use crate::shadow::Shadow;
 use crate::upkeep::Cadence;
-use crate::walk::Selection;
 use crate::worktree::{RootPolicy, Worktree};
 
 /// How long a kept store is asked for before it is called unreachable: so many times, so long apart.
@@ -261,9 +261,9 @@ impl Vault {
         let Answer::Captured(receipt) = self.ask(request, now)? else {
             return Err(strange());
         };
-        let Receipt { id, files, changed, mode, is_new } = receipt;
+        let Receipt { id, files, changed, reused, mode, journal, is_new } = receipt;
         let capture = self.shadow()?.get_capture(&id)?;
-        Ok(Captured { capture, files, changed, mode, is_new })
+        Ok(Captured { capture, files, changed, reused, mode, journal, is_new })
     }
 
     /// Plans to make the worktree, or some paths of it, equal to a capture.
@@ -281,6 +281,15 @@ impl Vault {
         let paths = paths.map(|paths| paths.iter().cloned().collect());
         let request = Request::PlanRestore { target: target.id, paths, keep_added, now };
         self.planned(&request, now)
+    }
+
+    /// Plans to bring paths to what is wished, keeping what was changed since.
+    ///
+    /// # Errors
+    ///
+    /// See [`VaultError`].
+    pub fn plan(&self, wishes: &[Wish], now: Millis) -> Result<Plan, VaultError> {
+        self.planned(&Request::Plan { wishes: wishes.to_vec() }, now)
     }
 
     /// Plans to take an operation back, keeping what was changed since.

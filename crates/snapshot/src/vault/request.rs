@@ -10,7 +10,8 @@ use crate::capture::{Captured, Mode};
 use crate::gc::GcReport;
 use crate::object::Oid;
 use crate::path::RelPath;
-use crate::restore::{OperationId, Order, Plan, Report};
+use crate::restore::{OperationId, Order, Plan, Report, Wish};
+use crate::watch::JournalState;
 
 /// The form of requests and answers; the keeper refuses any other.
 pub(super) const VERSION: u32 = 1;
@@ -48,6 +49,9 @@ pub(super) enum Request {
         paths: Option<Vec<RelPath>>,
         keep_added: bool,
         now: Millis,
+    },
+    Plan {
+        wishes: Vec<Wish>,
     },
     PlanUndo {
         operation: OperationId,
@@ -102,13 +106,22 @@ pub(super) struct Receipt {
     pub(super) id: Oid,
     pub(super) files: usize,
     pub(super) changed: usize,
+    pub(super) reused: usize,
     pub(super) mode: Mode,
+    pub(super) journal: JournalState,
     pub(super) is_new: bool,
 }
 
 impl From<&Captured> for Receipt {
     fn from(captured: &Captured) -> Self {
-        let Captured { capture, files, changed, mode, is_new } = captured;
-        Self { id: capture.id, files: *files, changed: *changed, mode: *mode, is_new: *is_new }
+        Self {
+            id: captured.capture.id,
+            files: captured.files,
+            changed: captured.changed,
+            reused: captured.reused,
+            mode: captured.mode,
+            journal: captured.journal,
+            is_new: captured.is_new,
+        }
     }
 }

@@ -35,6 +35,7 @@ pub(super) fn serve(shadow: &Shadow, request: &Request) -> Result<Answer, VaultE
             let plan = plan_restore(shadow, target, paths.as_ref(), *keep_added, *now)?;
             Answer::Planned(Box::new(plan))
         }
+        Request::Plan { wishes } => Answer::Planned(Box::new(shadow.plan(wishes)?)),
         Request::PlanUndo { operation } => {
             let found = shadow.find_operation(operation)?;
             let found = found.ok_or_else(|| VaultError::no_operation(operation))?;

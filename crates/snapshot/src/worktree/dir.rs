@@ -15,8 +15,31 @@ use super::{Kind, Stat};
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) name: Vec<u8>,
-    /// What the listing said it is; unknown on file systems that do not say.
-    pub(crate) kind: Option<Kind>,
+}
+
+/// The names of a directory, in one piece of memory.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    bytes: Vec<u8>,
+    spans: Vec<(u32, u32, Option<Kind>)>,
+}
+
+impl Names {
+    fn push(&mut self, name: &[u8], kind: rustix::fs::FileType) {
+        if matches!(name, b"." | b"..") {
+            return;
+        }
+        // No directory's names fill four gigabytes.
+        let from = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(name);
+        self.spans.push((from, self.bytes.len() as u32, kind_of(kind)));
+    }
+
+    /// The names, in no order, and what the listing said they are.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], Option<Kind>)> {
+        let name = |&(from, to, kind)| (&self.bytes[from as usize..to as usize], kind);
+        self.spans.iter().map(name)
+    }
 }
 
 /// A directory that was reached without following a link.
@@ -37,26 +60,32 @@ impl Dir {
 
     /// Lists the names, in no order.
     pub(crate) fn list(&self) -> io::Result<Vec<Entry>> {
-        let mut entries = Vec::new();
+        let names = self.names()?;
+        Ok(names.iter().map(|(name, _)| Entry { name: name.to_vec() }).collect())
+    }
+
+    /// Lists the names of a directory just opened, without a piece of memory for each.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn names(&self) -> io::Result<Names> {
+        let mut names = Names::default();
+        let mut buffer = vec![std::mem::MaybeUninit::uninit(); 1 << 15];
+        let mut listing = rustix::fs::RawDir::new(&self.0, &mut buffer);
+        while let Some(entry) = listing.next() {
+            let entry = entry?;
+            names.push(entry.file_name().to_bytes(), entry.file_type());
+        }
+        Ok(names)
+    }
+
+    /// Lists the names of a directory just opened.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn names(&self) -> io::Result<Names> {
+        let mut names = Names::default();
         for entry in rustix::fs::Dir::read_from(&self.0)? {
             let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if matches!(name, b"." | b"..") {
-                continue;
-            }
-            let kind = match entry.file_type() {
-                rustix::fs::FileType::RegularFile => Some(Kind::File),
-                rustix::fs::FileType::Symlink => Some(Kind::Link),
-                rustix::fs::FileType::Directory => Some(Kind::Directory),
-                rustix::fs::FileType::Unknown => None,
-                rustix::fs::FileType::Fifo
-                | rustix::fs::FileType::Socket
-                | rustix::fs::FileType::CharacterDevice
-                | rustix::fs::FileType::BlockDevice => Some(Kind::Special),
-            };
-            entries.push(Entry { name: name.to_vec(), kind });
+            names.push(entry.file_name().to_bytes(), entry.file_type());
         }
-        Ok(entries)
+        Ok(names)
     }
 
     /// Opens a file for reading; a link is refused, and a pipe does not make it wait.
@@ -79,10 +108,47 @@ impl Dir {
         Ok(rustix::fs::readlinkat(&self.0, OsStr::from_bytes(name), Vec::new())?.into_bytes())
     }
 
+    /// Waits until the names in this directory are durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.0)?)
+    }
+
+    /// The handle, to be watched.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn handle(&self) -> &OwnedFd {
+        &self.0
+    }
+
+    /// Tells whether it lies on this device.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_device(&self, device: u64) -> bool {
+        rustix::fs::fstat(&self.0).is_ok_and(|stat| stat.st_dev == device)
+    }
+
+    /// Tells whether its file system is one of these kinds.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_on(&self, kinds: &[u64]) -> bool {
+        let kind = rustix::fs::fstatfs(&self.0).ok().and_then(|it| u64::try_from(it.f_type).ok());
+        kind.is_some_and(|kind| kinds.contains(&kind))
+    }
+
     /// Opens a directory in this one; a link is refused.
     pub(crate) fn open_dir(&self, name: &[u8]) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.0, OsStr::from_bytes(name), flags, Mode::empty())?;
         Ok(Self(fd))
+    }
+}
+
+fn kind_of(kind: rustix::fs::FileType) -> Option<Kind> {
+    match kind {
+        rustix::fs::FileType::RegularFile => Some(Kind::File),
+        rustix::fs::FileType::Symlink => Some(Kind::Link),
+        rustix::fs::FileType::Directory => Some(Kind::Directory),
+        rustix::fs::FileType::Unknown => None,
+        rustix::fs::FileType::Fifo
+        | rustix::fs::FileType::Socket
+        | rustix::fs::FileType::CharacterDevice
+        | rustix::fs::FileType::BlockDevice => Some(Kind::Special),
     }
 }

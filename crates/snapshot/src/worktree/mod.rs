@@ -9,7 +9,7 @@ mod root;
 mod stat;
 mod write;
 
-pub(crate) use dir::{Dir, Entry};
+pub(crate) use dir::{Dir, Names};
 pub use root::{RootError, RootPolicy, Worktree};
 pub(crate) use stat::{Kind, Stat};
-pub(crate) use write::{Name, copy_metadata, set_perm, sync_file_system};
+pub(crate) use write::{Name, copy_metadata, set_perm, sync_file_system, touch};

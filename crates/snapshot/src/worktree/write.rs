@@ -21,6 +21,12 @@ pub(crate) struct Name<'d> {
     pub(crate) name: &'d [u8],
 }
 
+/// Comes before every change of the worktree, so that tests can stop or fail each of them.
+pub(crate) fn touch() -> io::Result<()> {
+    fail_point!("snapshot::touch", |_| Err(Errno::IO.into()));
+    Ok(())
+}
+
 impl Name<'_> {
     fn os(&self) -> &OsStr {
         OsStr::from_bytes(self.name)
@@ -28,6 +34,7 @@ impl Name<'_> {
 
     /// Moves this name to one that must not exist.
     pub(crate) fn rename_new(self, to: Name<'_>) -> io::Result<()> {
+        touch()?;
         fail_point!("snapshot::no_flags", |_| self.link_new(to));
         match self.rename(to, RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS) => self.link_new(to),
@@ -45,6 +52,7 @@ impl Name<'_> {
 
     /// Lets two names change places; false if the file system cannot do that.
     pub(crate) fn exchange(self, other: Name<'_>) -> io::Result<bool> {
+        touch()?;
         fail_point!("snapshot::no_exchange", |_| Ok(false));
         fail_point!("snapshot::no_flags", |_| Ok(false));
         match self.rename(other, RenameFlags::EXCHANGE) {
@@ -56,6 +64,7 @@ impl Name<'_> {
 
     /// Gives the file a second name that must not exist.
     pub(crate) fn link(self, to: Name<'_>) -> io::Result<()> {
+        touch()?;
         let (old, new) = (&self.dir.0, &to.dir.0);
         Ok(rustix::fs::linkat(old, self.os(), new, to.os(), AtFlags::empty())?)
     }
@@ -66,11 +75,13 @@ impl Name<'_> {
 
     /// Removes a file or a link.
     pub(crate) fn unlink(self) -> io::Result<()> {
+        touch()?;
         Ok(rustix::fs::unlinkat(&self.dir.0, self.os(), AtFlags::empty())?)
     }
 
     /// Makes a file that did not exist, open to its owner only.
     pub(crate) fn create_file(self) -> io::Result<File> {
+        touch()?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::RUSR | Mode::WUSR;
         let fd = rustix::fs::openat(&self.dir.0, self.os(), flags | OFlags::CLOEXEC, mode)?;
@@ -79,11 +90,13 @@ impl Name<'_> {
 
     /// Makes a link that did not exist.
     pub(crate) fn create_link(self, target: &[u8]) -> io::Result<()> {
+        touch()?;
         Ok(rustix::fs::symlinkat(OsStr::from_bytes(target), &self.dir.0, self.os())?)
     }
 
     /// Makes a directory; one that exists is good enough. True if it was made.
     pub(crate) fn create_dir(self) -> io::Result<bool> {
+        touch()?;
         match rustix::fs::mkdirat(&self.dir.0, self.os(), Mode::from_raw_mode(0o777)) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
@@ -93,6 +106,7 @@ impl Name<'_> {
 
     /// Removes a directory if it is empty; false if it is not.
     pub(crate) fn remove_empty_dir(self) -> io::Result<bool> {
+        touch()?;
         match rustix::fs::unlinkat(&self.dir.0, self.os(), AtFlags::REMOVEDIR) {
             Ok(()) => Ok(true),
             Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
@@ -108,11 +122,13 @@ impl Name<'_> {
 
 /// Sets the permission bits of an open file.
 pub(crate) fn set_perm(file: &File, perm: u32) -> io::Result<()> {
+    touch()?;
     Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(perm & 0o7777))?)
 }
 
 /// Gives `to` the owner, group and extended attributes of `from`, access lists among them (R18).
 pub(crate) fn copy_metadata(from: &File, to: &File) -> io::Result<()> {
+    touch()?;
     let (old, new) = (rustix::fs::fstat(from)?, rustix::fs::fstat(to)?);
     if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid) {
         let (uid, gid) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));

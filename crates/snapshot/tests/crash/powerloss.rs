@@ -5,7 +5,7 @@ use std::path::Path;
 use turnstone_testkit::fixture::TempData;
 use turnstone_testkit::powerloss::{Policy, Recorder, Recording};
 
-use crate::vault::{Fallible, acks, check, vault};
+use crate::vault::{Fallible, States, acks, check, commit, vault};
 
 fn record() -> Fallible<Recording> {
     let data = TempData::new()?;
@@ -39,5 +39,51 @@ fn without_fsync_the_same_check_finds_losses() -> Fallible {
     let points = recording.sample(20, 5);
     let losses = recording.losses(&points, Policy::STRICT.ignoring_fsync(), sound)?;
     assert!(!losses.is_empty(), "a store without fsync passed the check");
+    Ok(())
+}
+
+/// Restores five states one after the other, with the power cut at any point.
+fn cut_while_restoring(failpoints: &str, cuts: usize) -> Fallible {
+    let data = TempData::new()?;
+    let states = States::make(data.path(), 5)?;
+    let mut command = vault(data.path(), &["step", "0", "5"])?;
+    command.env("FAILPOINTS", failpoints);
+    let recording = Recorder::new(data.path()).record(&command)?;
+    assert!(recording.status().success(), "{}", recording.stderr());
+    let check = |image: &Path, lines: &[String]| {
+        states.check_cut(image, lines).map_err(|error| error.to_string())
+    };
+    for (policy, seed) in [(Policy::STRICT, 3), (Policy::torn(2), 4)] {
+        let points = recording.sample(cuts, seed);
+        let losses = recording.losses(&points, policy, check)?;
+        assert!(losses.is_empty(), "{} of {}: {}", losses.len(), points.len(), losses[0]);
+    }
+    Ok(())
+}
+
+/// Every file is wholly old or wholly new at the cut, and `resume` finishes what was begun.
+#[test]
+fn a_power_cut_while_restoring_leaves_whole_files_and_is_finished_r34() -> Fallible {
+    cut_while_restoring("", 40)
+}
+
+#[test]
+fn a_power_cut_while_restoring_without_exchange_is_finished_as_well_r34() -> Fallible {
+    cut_while_restoring("snapshot::no_exchange=return", 20)
+}
+/// The packs of a loan are the user's, who need not have synced them; the captures that rely on them are ours.
+#[test]
+fn a_power_cut_during_a_loan_loses_no_returned_id_r10() -> Fallible {
+    let data = TempData::new()?;
+    fs_err::create_dir(data.path().join("work"))?;
+    commit(data.path())?;
+    let command = vault(data.path(), &["loan", "1", "2"])?;
+    let recording = Recorder::new(data.path()).record(&command)?;
+    assert!(recording.status().success(), "{}", recording.stderr());
+    let lines = recording.acknowledged(&recording.end());
+    assert!(lines.contains(&"reused 24".to_owned()), "{lines:?}");
+    let points = recording.sample(50, 3);
+    let losses = recording.losses(&points, Policy::STRICT, sound)?;
+    assert!(losses.is_empty(), "{} of {}: {}", losses.len(), points.len(), losses[0]);
     Ok(())
 }

@@ -93,7 +93,6 @@ fn killed_at_every_named_point_of_an_expiry_nothing_pinned_is_lost() -> Fallible
         "snapshot::refs_dropped",
         "snapshot::expired_packed",
         "snapshot::ref_synced",
-        "snapshot::ref_locked",
         "snapshot::expired",
         "snapshot::index_named",
     ])

@@ -46,8 +46,7 @@ pub(crate) fn check(dir: &Path, acks: &[(Oid, Oid)]) -> Fallible<Shadow> {
     }
     for entry in fs_err::read_dir(shadow.git_dir().join("objects/pack"))? {
         let name = entry?.file_name();
-        let text = name.to_string_lossy();
-        if text.contains("tmp") || text.ends_with(".keep") {
+        if name.to_string_lossy().contains("tmp_") {
             return Err(format!("{} is left", name.display()).into());
         }
     }
@@ -66,4 +65,115 @@ fn fsck(git_dir: &Path) -> Fallible {
     let output = command.arg("--git-dir").arg(git_dir).args(["fsck", "--full"]).output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.success() { Ok(()) } else { Err(said.into()) }
+}
+
+/// The worktrees that `vault states` made.
+pub(crate) struct States {
+    acks: Vec<(Oid, Oid)>,
+}
+
+impl States {
+    /// Makes them; the worktree holds the last one.
+    pub(crate) fn make(dir: &Path, count: usize) -> Fallible<Self> {
+        fs_err::create_dir(dir.join("work"))?;
+        let output = vault(dir, &["states", &count.to_string()])?.output()?;
+        let text = String::from_utf8(output.stdout)?;
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let acks = acks(&lines);
+        if acks.len() != count {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+        }
+        Ok(Self { acks })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.acks.len()
+    }
+
+    /// The id of a state's tree.
+    pub(crate) fn tree(&self, index: usize) -> Oid {
+        self.acks[index % self.acks.len()].1
+    }
+
+    /// Judges a worktree after a cut: whole files, and one of the two states that can be meant.
+    pub(crate) fn check_cut(&self, dir: &Path, lines: &[String]) -> Fallible {
+        whole_states(&dir.join("work"))?;
+        let last = lines.iter().rev().find_map(|line| line.strip_prefix("done "));
+        let last = last.and_then(|line| line.split(' ').next()?.parse::<usize>().ok());
+        let last = last.unwrap_or(self.len() - 1);
+        let shadow = check(dir, &[])?;
+        let found = shadow.capture(&Group::new("judge"), Millis(1))?.capture;
+        if found.tree != self.tree(last) && found.tree != self.tree(last + 1) {
+            let next = shadow.get_capture(&self.acks[(last + 1) % self.len()].0)?;
+            let diff = shadow.diff(&next, &found, &turnstone_snapshot::DiffOptions::default())?;
+            let diff = String::from_utf8_lossy(&diff.patch()).into_owned();
+            return Err(format!("not state {last} and not the next: {diff}").into());
+        }
+        for (id, _) in &self.acks {
+            shadow.get_capture(id)?;
+        }
+        no_temp(&dir.join("work"))
+    }
+}
+
+/// Every file of the states is wholly of one state; the one with two names may be cut off.
+fn whole_states(folder: &Path) -> Fallible {
+    for path in files(folder)? {
+        let name = path.to_string_lossy().into_owned();
+        if name.contains("turnstone-tmp") || name.ends_with("/two") {
+            continue;
+        }
+        let text = fs_err::read_to_string(&path)?;
+        let mut lines: Vec<&str> = text.lines().collect();
+        let count = lines.len();
+        lines.dedup();
+        if lines.len() != 1 || ![2, 3, 300].contains(&count) || !text.ends_with('\n') {
+            return Err(format!("{name} is damaged: {count} lines, {} kinds", lines.len()).into());
+        }
+    }
+    Ok(())
+}
+
+/// No file of ours is left in the worktree.
+pub(crate) fn no_temp(folder: &Path) -> Fallible {
+    let left = files(folder)?.into_iter().find(|it| it.to_string_lossy().contains("turnstone-tmp"));
+    left.map_or(Ok(()), |path| Err(format!("{} is left", path.display()).into()))
+}
+
+/// The regular files below a directory.
+fn files(folder: &Path) -> Fallible<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs_err::read_dir(folder)? {
+        let path = entry?.path();
+        match fs_err::symlink_metadata(&path)? {
+            meta if meta.is_dir() => found.extend(files(&path)?),
+            meta if meta.is_file() => found.push(path),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+/// Makes `DIR/work` a committed checkout of the files that the example edits, all in one pack.
+pub(crate) fn commit(dir: &Path) -> Fallible {
+    let work = dir.join("work");
+    for index in 0..24 {
+        let folder = work.join(format!("d{}", index / 6));
+        fs_err::create_dir_all(&folder)?;
+        fs_err::write(folder.join(format!("f{}", index % 6)), format!("{index}\n").repeat(400))?;
+    }
+    // Old enough for the index to prove what the files hold.
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    for args in
+        [&["init", "-q"][..], &["add", "."], &["commit", "-qm", "x"], &["repack", "-a", "-d", "-q"]]
+    {
+        #[expect(clippy::disallowed_methods, reason = "the repository of a user")]
+        let mut command = Command::new("git");
+        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
+        command.args(["-c", "user.name=t", "-c", "user.email=t@t"]).args(args);
+        let output = command.current_dir(&work).output()?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+        }
+    }
+    Ok(())
 }

@@ -33,6 +33,15 @@ impl Case {
         Self { dir, shadow, selection }
     }
 
+    /// A worktree in memory where there is such a place: for tests that ask nothing of the disk.
+    pub(crate) fn in_memory() -> Self {
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        fs_err::create_dir(dir.path().join("work")).unwrap();
+        let selection = Selection::default();
+        let shadow = open(dir.path(), &selection);
+        Self { dir, shadow, selection }
+    }
+
     /// A worktree that is a git checkout.
     pub(crate) fn in_git() -> Self {
         let case = Self::new();
@@ -43,7 +52,7 @@ impl Case {
     /// Opens the store again, as another process would.
     pub(crate) fn reopen(&mut self) {
         // Two keepers of one store cannot be, so the old one goes first.
-        let spare = tempfile::tempdir().unwrap();
+        let spare = tempfile::tempdir_in(self.dir.path()).unwrap();
         fs_err::create_dir(spare.path().join("work")).unwrap();
         self.shadow = open(spare.path(), &self.selection);
         self.shadow = open(self.dir.path(), &self.selection);

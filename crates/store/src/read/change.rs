@@ -6,6 +6,7 @@ use serde_json::Value;
 use turnstone_core::change::{ChangeSet, Evidence, FileChange, GitMove, GitPoint};
 use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
 use turnstone_core::operation::{Extent, Head, HeadMove, OperationKind, Taken};
+use turnstone_core::path::RelPath;
 use turnstone_core::time::{Cursor, Millis};
 
 use super::body::payload_at;
@@ -18,6 +19,8 @@ use crate::mutate::OpenChange;
 pub struct ChangeRow {
     /// What it holds.
     pub set: ChangeSet,
+    /// The paths it named before it wrote.
+    pub named: Vec<RelPath>,
     /// The capture before it, if one could be made.
     pub before: Option<String>,
     /// The capture after it, once it is closed, if one could be made.
@@ -162,6 +165,7 @@ impl Reader<'_> {
         };
         Ok(ChangeRow {
             set,
+            named: open.named,
             before: open.before,
             not_covered: end.as_ref().map_or(0, |end| end.not_covered),
             after: end.and_then(|end| end.after),
@@ -204,6 +208,25 @@ impl Reader<'_> {
             Ok(Head { message: parse_id(message)?, part: part.map(parse_id).transpose()? })
         })
         .transpose()
+    }
+
+    /// The sessions with an operation that is not over.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn sessions_in_operation(&self) -> Result<Vec<SessionId>> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT DISTINCT session.id FROM operation
+             JOIN session ON session.num = operation.session
+             WHERE done IS NULL AND hidden = 0",
+        )?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(parse_id(row.get(0)?)?);
+        }
+        Ok(found)
     }
 
     /// The operations of a session, oldest first.

@@ -5,6 +5,7 @@ mod body;
 mod change;
 mod list;
 mod log;
+mod outline;
 mod reader;
 mod sync;
 
@@ -17,6 +18,7 @@ pub use change::{ChangeRow, OperationEnd, OperationRow};
 pub(crate) use list::usage_at;
 pub use list::{MessagePage, SessionFilter, SessionPage, SessionRow, WithParts};
 pub use log::{Delta, LogEvent, LogPage, Tail};
+pub use outline::Outline;
 pub(crate) use reader::parse_id as parse_stored;
 pub use reader::{Reader, TurnRow};
 pub use sync::{SyncBody, SyncEvent};

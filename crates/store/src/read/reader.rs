@@ -35,6 +35,10 @@ pub struct TurnRow {
     pub started: Option<i64>,
     /// When it ended.
     pub ended: Option<i64>,
+    /// True if its message was hidden by a branch, or removed.
+    pub hidden: bool,
+    /// Where in the log it was accepted and where it last moved: its end, once it has ended.
+    pub span: (Cursor, Cursor),
 }
 
 impl Reader<'_> {
@@ -279,7 +283,9 @@ impl Reader<'_> {
     pub fn turns(&self, session: &SessionId) -> Result<Vec<TurnRow>> {
         let num = self.session_num(session)?;
         let mut statement = self.conn.prepare_cached(
-            "SELECT id, message, state, started, ended FROM turn WHERE session = ?1 ORDER BY num",
+            "SELECT id, message, state, started, ended, num, image,
+                    NOT EXISTS (SELECT 1 FROM message WHERE message.id = turn.message)
+             FROM turn WHERE session = ?1 ORDER BY num",
         )?;
         let mut rows = statement.query([num])?;
         let mut turns = Vec::new();
@@ -292,6 +298,8 @@ impl Reader<'_> {
                     .ok_or_else(|| StoreError::Internal(format!("turn state {state:?}")))?,
                 started: row.get(3)?,
                 ended: row.get(4)?,
+                hidden: row.get(7)?,
+                span: (Cursor(row.get(5)?), Cursor(row.get(6)?)),
             });
         }
         Ok(turns)

@@ -1,0 +1,116 @@
+//! Bytes per call, counted by a proxy between the two processes; not timed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+
+use super::ours;
+use super::pairs::Pairs;
+use super::peer::{Made, Mode};
+use crate::Fallible;
+use crate::table::line;
+
+/// Bytes sent by the client, then by the server.
+#[derive(Default)]
+struct Counted([AtomicU64; 2]);
+
+/// Passes connections on to `url` and counts.
+struct Proxy {
+    url: String,
+    counted: Arc<Counted>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Proxy {
+    fn to(url: &str) -> Fallible<Self> {
+        let builder = &mut tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).enable_all().build()?;
+        let target = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+        let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0)))?;
+        let url = format!("http://{}/", listener.local_addr()?);
+        let counted = Arc::<Counted>::default();
+        let total = Arc::clone(&counted);
+        runtime.spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                tokio::spawn(pass(near, target.clone(), Arc::clone(&total)));
+            }
+        });
+        Ok(Self { url, counted, _runtime: runtime })
+    }
+
+    fn take(&self) -> [u64; 2] {
+        [0, 1].map(|side| self.counted.0[side].swap(0, Ordering::Relaxed))
+    }
+}
+
+async fn pass(near: TcpStream, target: String, counted: Arc<Counted>) {
+    let Ok(far) = TcpStream::connect(target).await else {
+        return;
+    };
+    let (near_in, near_out) = near.into_split();
+    let (far_in, far_out) = far.into_split();
+    let up = copy(near_in, far_out, &counted.0[0]);
+    let down = copy(far_in, near_out, &counted.0[1]);
+    tokio::join!(up, down);
+}
+
+async fn copy(
+    from: tokio::net::tcp::OwnedReadHalf,
+    to: tokio::net::tcp::OwnedWriteHalf,
+    total: &AtomicU64,
+) {
+    let mut buffer = [0; 16 * 1024];
+    loop {
+        if from.readable().await.is_err() {
+            return;
+        }
+        let count = match from.try_read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => count,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+            Err(_) => return,
+        };
+        total.fetch_add(count as u64, Ordering::Relaxed);
+        let mut left = &buffer[..count];
+        while !left.is_empty() {
+            if to.writable().await.is_err() {
+                return;
+            }
+            match to.try_write(left) {
+                Ok(written) => left = &left[written..],
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Prints the bytes of one call of every pair, one after the other and as batches.
+pub(super) fn run(pairs: &mut Pairs) -> Fallible {
+    println!("bytes per call, client to server + back, TCP payload with framing and headers");
+    let to_ours = Proxy::to(&pairs.ours.url)?;
+    let to_npm = Proxy::to(&pairs.theirs.url)?;
+    let span = Duration::from_millis(300);
+    for mode in [Mode::Sequential, Mode::Batch] {
+        let mut figures = Vec::new();
+        for (name, proxy) in [("ours", &to_ours), ("ours to npm", &to_npm)] {
+            proxy.take();
+            let made = ours::calls(mode, &proxy.url, span)?;
+            figures.push((name, shown(proxy, made)));
+        }
+        for (name, proxy) in [("npm–npm", &to_npm), ("npm to ours", &to_ours)] {
+            proxy.take();
+            let made = pairs.client.calls(mode, &proxy.url, span)?;
+            figures.push((name, shown(proxy, made)));
+        }
+        line(&mode.shown(), &figures);
+    }
+    Ok(())
+}
+
+fn shown(proxy: &Proxy, made: Made) -> String {
+    let [up, down] = proxy.take();
+    format!("{:.0}+{:.0}", up as f64 / made.calls, down as f64 / made.calls)
+}

@@ -1,0 +1,14 @@
+//! Cap'n Web: ours against the npm package on Node, both ways, in one run (R36).
+//!
+//! Four pairs of client and server, always two processes of one thread each, on loopback. The Rust
+//! program here is the load generator wherever it can be; between npm and npm, and from npm to ours, the
+//! client is npm's own and so runs on Node. It does the same calls in the same loops.
+
+mod bytes;
+mod memory;
+mod ours;
+mod pairs;
+mod peer;
+
+pub(crate) use ours::serve;
+pub(crate) use pairs::run;

@@ -1,0 +1,162 @@
+//! The processes that are measured: npm's server and client on Node, and our server.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use fs_err as fs;
+
+use crate::Fallible;
+
+/// How calls are made.
+#[derive(Clone, Copy)]
+pub(crate) enum Mode {
+    /// One WebSocket, one call after the other.
+    Sequential,
+    /// One WebSocket, [`IN_FLIGHT`] calls under way at any time.
+    Flight,
+    /// One POST after the other with [`BATCH`] calls each.
+    Batch,
+}
+
+/// Calls under way at the same time.
+pub(crate) const IN_FLIGHT: usize = 64;
+/// Calls of one batch.
+pub(crate) const BATCH: usize = 64;
+
+impl Mode {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::Flight => "flight",
+            Self::Batch => "batch",
+        }
+    }
+
+    pub(crate) fn shown(self) -> String {
+        match self {
+            Self::Sequential => "WebSocket, sequential".to_owned(),
+            Self::Flight => format!("WebSocket, {IN_FLIGHT} in flight"),
+            Self::Batch => format!("HTTP batches of {BATCH}"),
+        }
+    }
+}
+
+/// Calls that were made and answered.
+#[derive(Clone, Copy)]
+pub(crate) struct Made {
+    pub(crate) calls: f64,
+    pub(crate) seconds: f64,
+}
+
+impl Made {
+    pub(crate) fn per_second(self) -> f64 {
+        self.calls / self.seconds
+    }
+}
+
+/// The npm packages, installed for this run.
+pub(crate) struct Npm {
+    dir: tempfile::TempDir,
+    pub(crate) node: String,
+}
+
+impl Npm {
+    pub(crate) fn install() -> Fallible<Self> {
+        let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/capnweb");
+        let dir = tempfile::tempdir()?;
+        for file in ["package.json", "package-lock.json", ".npmrc", "bench.mjs"] {
+            fs::copy(recipe.join(file), dir.path().join(file))?;
+        }
+        let npm = Command::new("npm").arg("ci").current_dir(dir.path()).output()?;
+        if !npm.status.success() {
+            return Err(format!("npm ci: {}", String::from_utf8_lossy(&npm.stderr)).into());
+        }
+        let node = Command::new("node").arg("--version").output()?.stdout;
+        Ok(Self { dir, node: String::from_utf8_lossy(&node).trim().to_owned() })
+    }
+
+    fn start(&self, role: &str) -> Fallible<Process> {
+        Process::start(Command::new("node").args(["bench.mjs", role]).current_dir(self.dir.path()))
+    }
+
+    pub(crate) fn server(&self) -> Fallible<Server> {
+        Server::of(self.start("server")?)
+    }
+
+    pub(crate) fn client(&self) -> Fallible<NpmClient> {
+        Ok(NpmClient(self.start("client")?))
+    }
+}
+
+/// A process that is spoken to in lines; it ends with this value.
+struct Process {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(command: &mut Command) -> Fallible<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let input = child.stdin.take().ok_or("the process has no input")?;
+        let output = BufReader::new(child.stdout.take().ok_or("the process has no output")?);
+        Ok(Self { child, input, output })
+    }
+
+    fn line(&mut self) -> Fallible<String> {
+        let mut line = String::new();
+        if self.output.read_line(&mut line)? == 0 {
+            return Err("the process ended".into());
+        }
+        Ok(line.trim().to_owned())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A server in a process of its own.
+pub(crate) struct Server {
+    process: Process,
+    pub(crate) url: String,
+}
+
+impl Server {
+    fn of(mut process: Process) -> Fallible<Self> {
+        let url = process.line()?;
+        Ok(Self { process, url })
+    }
+
+    /// Starts our server: this program, told to serve.
+    pub(crate) fn ours() -> Fallible<Self> {
+        let program = std::env::current_exe()?;
+        Self::of(Process::start(Command::new(program).arg("capnweb-server"))?)
+    }
+
+    /// The bytes of memory that the process holds, as the kernel says.
+    pub(crate) fn resident(&self) -> Fallible<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.child.id()))?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1)).ok_or("no VmRSS")?;
+        Ok(kib.parse::<u64>()? * 1024)
+    }
+}
+
+/// The npm client as a load generator.
+pub(crate) struct NpmClient(Process);
+
+impl NpmClient {
+    /// Makes calls for `span`.
+    pub(crate) fn calls(&mut self, mode: Mode, url: &str, span: Duration) -> Fallible<Made> {
+        writeln!(self.0.input, "{} {url} {}", mode.word(), span.as_millis())?;
+        let line = self.0.line()?;
+        let (calls, seconds) = line.split_once(' ').ok_or("not a figure")?;
+        Ok(Made { calls: calls.parse()?, seconds: seconds.parse()? })
+    }
+}

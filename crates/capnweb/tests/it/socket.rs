@@ -1,0 +1,184 @@
+//! WebSockets and the clients, over real sockets.
+
+use std::future::IntoFuture as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use capnweb::app::{Interface, Method};
+use capnweb::net::{Batch, ConnectError, Server, ServerOptions, connect, connect_over, router};
+use capnweb::session::Options;
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::service::{self, GREET};
+
+type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+/// Long enough for a slow machine; nothing is measured with it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Serves the service and returns its address, without a scheme.
+async fn serve(change: impl FnOnce(&mut ServerOptions)) -> TestResult<String> {
+    let mut options = ServerOptions::default();
+    change(&mut options);
+    serve_with(Server::new(service::main_object, options)).await
+}
+
+async fn serve_with(server: Server) -> TestResult<String> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let address = format!("{}/", listener.local_addr()?);
+    tokio::spawn(axum::serve(listener, router("/", server)).into_future());
+    Ok(address)
+}
+
+/// Waits for the end of a session; returns the pings before it, and the code and reason.
+async fn until_closed(address: &str, say: &str) -> TestResult<(usize, u16, String)> {
+    let (mut socket, _) = tokio_tungstenite::connect_async(format!("ws://{address}")).await?;
+    if !say.is_empty() {
+        socket.send(Message::text(say)).await?;
+    }
+    let mut pings = 0;
+    loop {
+        let next = tokio::time::timeout(PATIENCE, socket.next());
+        let frame = next.await?.ok_or("no close frame")??;
+        pings += usize::from(frame.is_ping());
+        if let Message::Close(Some(frame)) = frame {
+            return Ok((pings, frame.code.into(), frame.reason.to_string()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_reached_its_age_is_closed_in_the_normal_way() -> TestResult {
+    let age = Duration::from_millis(50);
+    let address = serve(|options| options.session.limits.age = Some(age)).await?;
+    let (_, code, reason) = until_closed(&address, "").await?;
+    assert_eq!((code, reason.as_str()), (1000, "the session reached its age limit"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_silent_peer_is_pinged_and_lives_as_long_as_it_answers() -> TestResult {
+    let address = serve(|options| {
+        options.ping = Duration::from_millis(10);
+        options.session.limits.age = Some(Duration::from_millis(500));
+    })
+    .await?;
+    // The library answers pings by itself, so only the age ends this one.
+    let (pings, code, _) = until_closed(&address, "").await?;
+    assert!(pings >= 3, "{pings} pings");
+    assert_eq!(code, 1000);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_peer_that_answers_no_ping_is_given_up() -> TestResult {
+    let address = serve(|options| options.ping = Duration::from_millis(10)).await?;
+    let host = address.trim_end_matches('/');
+    let mut stream = TcpStream::connect(host).await?;
+    let request = format!(
+        "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let mut heard = Vec::new();
+    // Ends when the server closes, which it does although nothing was wrong but the silence.
+    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut heard)).await??;
+    let frames = heard.windows(4).position(|end| end == b"\r\n\r\n").ok_or("no answer")? + 4;
+    assert_eq!(heard[frames..frames + 4], [0x89, 0, 0x89, 0], "two pings");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_frame_beyond_the_limit_ends_the_session() -> TestResult {
+    let address = serve(|options| options.session.limits.wire.message_bytes = 100).await?;
+    let (mut socket, _) = tokio_tungstenite::connect_async(format!("ws://{address}")).await?;
+    socket.send(Message::text("x".repeat(1_000))).await?;
+    let ended = async { while let Some(Ok(_)) = socket.next().await {} };
+    tokio::time::timeout(PATIENCE, ended).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_binary_frame_ends_the_session() -> TestResult {
+    let address = serve(|_| {}).await?;
+    let (mut socket, _) = tokio_tungstenite::connect_async(format!("ws://{address}")).await?;
+    socket.send(Message::binary(b"[]".to_vec())).await?;
+    let aborted = tokio::time::timeout(PATIENCE, socket.next()).await?.ok_or("an abort")??;
+    assert!(aborted.to_text()?.starts_with("[\"abort\","), "{aborted}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_batch_beyond_the_limit_is_refused() -> TestResult {
+    let address = serve(|options| options.batch_bytes = 10).await?;
+    let batch = Batch::new(Options::default());
+    let greeting = batch.main().call(GREET, ("a long name",)).into_future();
+    let refused = batch.send(&format!("http://{address}")).await;
+    assert!(matches!(refused, Err(ConnectError::Status(status)) if status.as_u16() == 413));
+    let told = greeting.await.expect_err("refused");
+    assert_eq!(told.message, "RPC request failed: 413 Payload Too Large");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_pulled_is_finished_after_the_answer() -> TestResult {
+    let finished = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&finished);
+    let slow = Method::<(), ()>::new("slow");
+    let interface = Arc::new(Interface::new().async_method(slow, move |_: Arc<()>, ()| {
+        let seen = Arc::clone(&seen);
+        async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            seen.store(true, Ordering::SeqCst);
+            Ok(())
+        }
+    }));
+    let server = Server::new(move || interface.bind(()), ServerOptions::default());
+    let body = "[\"push\",[\"pipeline\",0,[\"slow\"],[]]]";
+    assert_eq!(capnweb::net::serve_batch(&server, body).await, "");
+    assert!(!finished.load(Ordering::SeqCst), "the answer does not wait for it");
+    let done = async {
+        while !finished.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, done).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_address_that_asks_for_tls_is_refused_before_anything_is_sent() -> TestResult {
+    let refused = connect("wss://127.0.0.1:1/", None, Options::default()).await;
+    assert!(matches!(&refused, Err(ConnectError::Tls(url)) if url == "wss://127.0.0.1:1/"));
+    let batch = Batch::new(Options::default());
+    let greeting = batch.main().call(GREET, ("ann",)).into_future();
+    let refused = batch.send("https://127.0.0.1:1/").await;
+    assert!(matches!(refused, Err(ConnectError::Tls(_))));
+    assert!(greeting.await.is_err());
+    for wrong in ["127.0.0.1:1", "ftp://127.0.0.1/", "http://127.0.0.1:1/", "ws:///"] {
+        let refused = connect(wrong, None, Options::default()).await;
+        assert!(matches!(refused, Err(ConnectError::Address(_))), "{wrong} was {refused:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_stream_of_the_applications_own_carries_sessions_and_batches() -> TestResult {
+    let address = serve(|_| {}).await?;
+    let host = address.trim_end_matches('/').to_owned();
+    let stream = TcpStream::connect(&host).await?;
+    // As if the stream had TLS: the scheme is the application's business then.
+    let main = connect_over(stream, &format!("wss://{address}"), None, Options::default()).await?;
+    assert_eq!(main.call(GREET, ("ann",)).await?, "hi ann");
+
+    let batch = Batch::new(Options::default());
+    let greeting = batch.main().call(GREET, ("bob",)).into_future();
+    let stream = TcpStream::connect(&host).await?;
+    batch.send_over(stream, &format!("https://{address}")).await?;
+    assert_eq!(greeting.await?, "hi bob");
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! Branching: a prompt at a head before the end hides what is behind it and destroys nothing (R19).
+
+use serde::{Deserialize, Serialize};
+use turnstone_core::id::{MessageId, OperationId, PartId, SessionId};
+use turnstone_core::operation::{Head, HeadMove, OperationKind};
+use turnstone_store::{Context, DoneOperation, NewOperation, Outline, StoreError};
+
+use crate::engine::Engine;
+use crate::error::Result;
+
+/// Things hidden in one transaction.
+const AT_ONCE: usize = 100;
+
+/// What a branch hides: the log keeps all of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct BranchPlan {
+    messages: Vec<MessageId>,
+    parts: Vec<PartId>,
+}
+
+impl Engine {
+    /// Makes the head the end of the session, if it is not.
+    pub(crate) fn branch(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+        let (head, outline) =
+            self.store.read(ctx, |r| Ok((r.head(session)?, r.outline(session)?)))?;
+        let Some(head) = head else {
+            return Ok(());
+        };
+        let plan = behind(&head, &outline);
+        let id = self.mint.operation(ctx.now)?;
+        let new = NewOperation {
+            id: id.clone(),
+            kind: OperationKind::Branch,
+            plan: serde_json::to_value(&plan).map_err(std::io::Error::from)?,
+        };
+        let name = session.clone();
+        self.store.write(ctx, move |tx| tx.plan_operation(&name, &new)).wait()?;
+        self.finish_branch(ctx, session, &id, &plan)
+    }
+
+    /// Hides what is left to hide, newest first, and ends the operation.
+    pub(crate) fn finish_branch(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        id: &OperationId,
+        plan: &BranchPlan,
+    ) -> Result<()> {
+        for parts in plan.parts.rchunks(AT_ONCE) {
+            let (name, parts) = (session.clone(), parts.to_vec());
+            let hide = move |tx: &turnstone_store::Tx<'_>| {
+                parts.iter().rev().try_for_each(|part| gone(tx.remove_part(&name, part)))
+            };
+            self.store.write(ctx, hide).wait()?;
+        }
+        for messages in plan.messages.rchunks(AT_ONCE) {
+            let (name, messages) = (session.clone(), messages.to_vec());
+            let hide = move |tx: &turnstone_store::Tx<'_>| {
+                messages
+                    .iter()
+                    .rev()
+                    .try_for_each(|message| gone(tx.remove_message(&name, message)))
+            };
+            self.store.write(ctx, hide).wait()?;
+            fail::fail_point!("engine::branch_hides", |_| {
+                Err(std::io::Error::other("failpoint").into())
+            });
+        }
+        let done = DoneOperation {
+            id: id.clone(),
+            head: HeadMove::Tip,
+            taken: Vec::new(),
+            report: serde_json::json!({ "hidden": plan.messages.len() }),
+        };
+        let name = session.clone();
+        self.store.write(ctx, move |tx| tx.finish_operation(&name, &done)).wait()?;
+        Ok(())
+    }
+}
+
+/// What was hidden before a crash is hidden.
+fn gone(removed: Result<(), StoreError>) -> Result<(), StoreError> {
+    match removed {
+        Err(StoreError::NoMessage { .. } | StoreError::NoPart { .. }) => Ok(()),
+        removed => removed,
+    }
+}
+
+/// What lies behind a head: the message itself and all after it, or parts of it and all after it.
+fn behind(head: &Head, outline: &[Outline]) -> BranchPlan {
+    let at = outline.iter().position(|it| it.message == head.message).unwrap_or(outline.len());
+    let (keeps, parts) = match (&head.part, outline.get(at)) {
+        (Some(part), Some(message)) => {
+            let from = message.parts.iter().position(|(id, _)| id == part);
+            let from = from.unwrap_or(message.parts.len());
+            (1, message.parts[from..].iter().map(|(id, _)| id.clone()).collect())
+        }
+        _ => (0, Vec::new()),
+    };
+    let messages = outline.iter().skip(at + keeps).map(|it| it.message.clone()).collect();
+    BranchPlan { messages, parts }
+}

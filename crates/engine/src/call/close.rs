@@ -1,0 +1,74 @@
+//! Closing: what a call changed, by comparing bytes, written down for ever.
+
+use std::path::Path;
+
+use turnstone_core::change::{Evidence, FileChange};
+use turnstone_core::id::ChangeId;
+use turnstone_snapshot::{Capture, PathChange, Vault, git_point};
+use turnstone_store::{CloseChange, Context};
+
+use super::open::{Call, group_of};
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::image::written;
+use crate::turn::Turn;
+
+/// What a call did to files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// Its change set.
+    pub id: ChangeId,
+    /// What changed, sorted by path; a change with an unknown side is in it too (R1).
+    pub changes: Vec<FileChange>,
+    /// How many of them, and of the paths outside, can never be taken back.
+    pub not_covered: u64,
+}
+
+impl Engine {
+    /// Writes down what a call changed.
+    ///
+    /// # Errors
+    ///
+    /// The capture or the ledger failed; the change set stays open and recovery closes it.
+    pub fn close_call(&self, ctx: &Context, turn: &Turn, call: &Call) -> Result<Closed> {
+        let evidence = match call.named {
+            Some(_) => Evidence::Named,
+            None => Evidence::Window,
+        };
+        let (after, changes) = match (&call.vault, &call.before) {
+            (Some(vault), Some(before)) => {
+                let group = group_of(&turn.session);
+                let after = match &call.named {
+                    Some(named) => vault.capture_named(&group, named, true, ctx.now)?,
+                    None => vault.track(&group, ctx.now)?,
+                };
+                let changes = compare(vault, before, &after.capture)?;
+                (Some(after.capture.id.to_string()), changes)
+            }
+            _ => (None, Vec::new()),
+        };
+        let uncovered = changes.iter().filter(|change| !change.is_covered()).count();
+        let close = CloseChange {
+            id: call.id.clone(),
+            evidence,
+            after,
+            changes: changes.clone(),
+            not_covered: (uncovered + call.outside.len()) as u64,
+            git: call.vault.as_ref().and_then(|vault| git_point(Path::new(&vault.place().root))),
+        };
+        let name = turn.session.clone();
+        let not_covered = close.not_covered;
+        self.store.write(&turn.context(ctx), move |tx| tx.close_change(&name, &close)).wait()?;
+        Ok(Closed { id: call.id.clone(), changes, not_covered })
+    }
+}
+
+/// What differs between two captures, in the words of change sets.
+pub(crate) fn compare(vault: &Vault, before: &Capture, after: &Capture) -> Result<Vec<FileChange>> {
+    let change = |PathChange { path, before, after }| FileChange {
+        path,
+        before: written(&before),
+        after: written(&after),
+    };
+    Ok(vault.changes(before, after)?.into_iter().map(change).collect())
+}

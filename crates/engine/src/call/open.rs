@@ -1,0 +1,130 @@
+//! Opening: what is there before a call, captured and written down before it runs.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use turnstone_core::change::{Evidence, Root};
+use turnstone_core::id::{ChangeId, PartId};
+use turnstone_core::model::Session;
+use turnstone_core::path::RelPath;
+use turnstone_snapshot::{Capture, Group, Vault, git_point};
+use turnstone_store::{Context, OpenChange};
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::root::{Cover, Located, locate, root_of};
+use crate::turn::Turn;
+
+/// A call that may be changing files right now.
+pub struct Call {
+    /// Its change set.
+    pub id: ChangeId,
+    /// Paths the tool named that lie outside of every root: not covered.
+    pub outside: Vec<PathBuf>,
+    pub(crate) vault: Option<Arc<Vault>>,
+    pub(crate) before: Option<Capture>,
+    pub(crate) named: Option<BTreeSet<RelPath>>,
+}
+
+impl Call {
+    /// False if nothing this call does can be taken back, because its root is not captured.
+    #[must_use]
+    pub fn is_covered(&self) -> bool {
+        self.before.is_some()
+    }
+}
+
+/// The pin group of a session: what keeps its captures.
+pub(crate) fn group_of(session: &turnstone_core::id::SessionId) -> Group {
+    Group::new(session.as_str())
+}
+
+impl Engine {
+    /// Announces the paths a tool is about to write; they are captured before this returns (R6).
+    ///
+    /// # Errors
+    ///
+    /// The capture or the ledger failed: then the tool must not write.
+    pub fn open_named(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        part: Option<&PartId>,
+        paths: &[PathBuf],
+    ) -> Result<Call> {
+        let session = self.store.read(ctx, |r| r.get_session(&turn.session))?;
+        let Cover::Vault(vault) = self.cover(&session, ctx.now)? else {
+            return self.announce(ctx, turn, part, &session, None, Some(BTreeSet::new()), None);
+        };
+        let (mut inside, mut outside) = (BTreeSet::new(), Vec::new());
+        for path in paths {
+            match locate(&vault, Path::new(&session.directory), path)? {
+                Located::Inside { path, also } => inside.extend([path].into_iter().chain(also)),
+                Located::Outside => outside.push(path.clone()),
+            }
+        }
+        let before = vault.capture_named(&group_of(&turn.session), &inside, true, ctx.now)?;
+        let before = Some(before.capture);
+        let call = self.announce(ctx, turn, part, &session, Some(vault), Some(inside), before)?;
+        Ok(Call { outside, ..call })
+    }
+
+    /// Announces a call that names nothing: the whole root is captured before this returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::open_named`].
+    pub fn open_window(&self, ctx: &Context, turn: &Turn, part: Option<&PartId>) -> Result<Call> {
+        let session = self.store.read(ctx, |r| r.get_session(&turn.session))?;
+        let (vault, before) = match self.cover(&session, ctx.now)? {
+            Cover::Vault(vault) => {
+                let before = vault.track(&group_of(&turn.session), ctx.now)?.capture;
+                (Some(vault), Some(before))
+            }
+            Cover::Refused(_) => (None, None),
+        };
+        self.announce(ctx, turn, part, &session, vault, None, before)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the two ways to open meet here")]
+    fn announce(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        part: Option<&PartId>,
+        session: &Session,
+        vault: Option<Arc<Vault>>,
+        named: Option<BTreeSet<RelPath>>,
+        before: Option<Capture>,
+    ) -> Result<Call> {
+        let id = self.mint.change(ctx.now)?;
+        let uncovered = || Root { store: String::new(), path: session.directory.clone() };
+        let root = vault.as_deref().map_or_else(uncovered, root_of);
+        let open = OpenChange {
+            id: id.clone(),
+            turn: turn.id.clone(),
+            part: part.cloned(),
+            git: git_point(Path::new(&root.path)),
+            root,
+            evidence: if named.is_some() { Evidence::Named } else { Evidence::Window },
+            outer: self.outer_window(ctx, session)?,
+            named: named.iter().flatten().cloned().collect(),
+            before: before.as_ref().map(|capture| capture.id.to_string()),
+        };
+        let name = turn.session.clone();
+        self.store.write(&turn.context(ctx), move |tx| tx.open_change(&name, &open)).wait()?;
+        fail::fail_point!("engine::call_open");
+        Ok(Call { id, outside: Vec::new(), vault, before, named })
+    }
+
+    /// The open window of the session that began this one: what a child does is inside it (R3).
+    fn outer_window(&self, ctx: &Context, session: &Session) -> Result<Option<ChangeId>> {
+        let Some(parent) = &session.parent else {
+            return Ok(None);
+        };
+        let open = self.store.read(ctx, |r| r.open_changes(None))?;
+        let of_parent = open.into_iter().rev().find(|row| row.set.session == *parent);
+        Ok(of_parent.map(|row| row.set.id))
+    }
+}

@@ -1,0 +1,56 @@
+//! What can go wrong, each with what is still true afterwards.
+
+use std::io;
+use std::path::PathBuf;
+
+use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
+use turnstone_snapshot::VaultError;
+use turnstone_store::{OpenError, StoreError};
+
+/// What an engine call answers.
+pub type Result<T, E = EngineError> = std::result::Result<T, E>;
+
+/// Why the engine did not do what it was asked. Unless it says otherwise, nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The ledger refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The ledger could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The snapshot store refused.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    /// The directory a session belongs to is not there any more.
+    #[error("the directory {path} of session {session} is gone")]
+    RootGone {
+        /// The session.
+        session: SessionId,
+        /// The directory it had.
+        path: PathBuf,
+    },
+    /// There is no turn before the head.
+    #[error("session {0} has nothing left to undo")]
+    NothingToUndo(SessionId),
+    /// Nothing is taken back.
+    #[error("session {0} has nothing to redo")]
+    NothingToRedo(SessionId),
+    /// The session has no such turn.
+    #[error("session {session} has no turn {turn}")]
+    NoTurn {
+        /// The session.
+        session: SessionId,
+        /// What was asked for.
+        turn: TurnId,
+    },
+    /// A plan no longer fits: something happened since it was made. Make it anew.
+    #[error("operation {0} was planned before something else happened in the session")]
+    StalePlan(OperationId),
+    /// A call was closed that is not open.
+    #[error("change set {0} is not open")]
+    NotOpen(ChangeId),
+    /// The disk or the system said no.
+    #[error("the system refused")]
+    Io(#[from] io::Error),
+}

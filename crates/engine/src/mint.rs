@@ -1,0 +1,47 @@
+//! New ids: the one place that mixes the caller's moment with randomness.
+
+use std::sync::{Mutex, PoisonError};
+
+use turnstone_core::id::{ChangeId, OperationId, ProjectId, SessionId, Tick, Ticker, TurnId};
+use turnstone_core::time::Millis;
+
+use crate::error::Result;
+
+/// Mints ids; one per process.
+#[derive(Debug, Default)]
+pub(crate) struct Mint {
+    ticker: Mutex<Ticker>,
+}
+
+impl Mint {
+    fn next(&self, now: Millis) -> Result<(Tick, [u8; 14])> {
+        let mut random = [0; 14];
+        getrandom::fill(&mut random).map_err(std::io::Error::other)?;
+        let tick = self.ticker.lock().unwrap_or_else(PoisonError::into_inner).tick(now);
+        Ok((tick, random))
+    }
+
+    pub(crate) fn turn(&self, now: Millis) -> Result<TurnId> {
+        self.next(now).map(|(tick, random)| TurnId::mint(tick, random))
+    }
+
+    pub(crate) fn change(&self, now: Millis) -> Result<ChangeId> {
+        self.next(now).map(|(tick, random)| ChangeId::mint(tick, random))
+    }
+
+    pub(crate) fn session(&self, now: Millis) -> Result<(SessionId, [u8; 2])> {
+        let (tick, random) = self.next(now)?;
+        Ok((SessionId::mint(tick, random), [random[0], random[1]]))
+    }
+
+    /// An id for a project that has no root commit to be named after.
+    pub(crate) fn project(&self, now: Millis) -> Result<ProjectId> {
+        let (_, random) = self.next(now)?;
+        let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(ProjectId::try_from(text).map_err(std::io::Error::other)?)
+    }
+
+    pub(crate) fn operation(&self, now: Millis) -> Result<OperationId> {
+        self.next(now).map(|(tick, random)| OperationId::mint(tick, random))
+    }
+}

@@ -1,0 +1,190 @@
+//! Places: which project a directory belongs to, found again wherever it went (R31), and sessions.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Number;
+use turnstone_core::id::{ProjectId, SessionId};
+use turnstone_core::model::{Extra, Project, ProjectTime, Session};
+use turnstone_core::name;
+use turnstone_core::place::{
+    Facts, Known, Match, find_project, gained_aliases, new_project_id, origin_of,
+};
+use turnstone_process::{Git, GitError};
+use turnstone_store::Context;
+
+use crate::engine::Engine;
+use crate::error::Result;
+
+/// A project as it was found or made for a directory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenProject {
+    /// The project.
+    pub project: Project,
+    /// The root of the directory: of its checkout, or the directory itself.
+    pub root: PathBuf,
+    /// True if this is another clone of a project that was known: people are told.
+    pub joined: bool,
+    /// Projects that look alike and stay separate; `project relink` would join them.
+    pub alike: Vec<ProjectId>,
+}
+
+/// A session to be made; the rest has defaults.
+#[derive(Clone, Debug, Default)]
+pub struct NewSession {
+    /// The title people see; none: the moment.
+    pub title: Option<String>,
+    /// The session that begins this one.
+    pub parent: Option<SessionId>,
+}
+
+impl Engine {
+    /// Finds the project of a directory, or makes one; what is new about the place is remembered.
+    ///
+    /// # Errors
+    ///
+    /// The directory is not there, or the ledger refused.
+    pub fn open_project(&self, ctx: &Context, directory: &Path) -> Result<OpenProject> {
+        let real = fs_err::canonicalize(directory)?;
+        let (root, facts) = self.gather_facts(&real);
+        let projects = self.store.read(ctx, |r| r.projects())?;
+        let known: Vec<Known> = projects
+            .iter()
+            .map(|project| Known { id: project.id.clone(), aliases: project.aliases.clone() })
+            .collect();
+        let (id, joined, alike) = match find_project(&known, &facts) {
+            Match::Same(id, _) => (Some(id), false, Vec::new()),
+            Match::Joined(id) => (Some(id), true, Vec::new()),
+            Match::Separate { hint } => (None, false, hint),
+            Match::New => (None, false, Vec::new()),
+        };
+        let found = id.and_then(|id| projects.into_iter().find(|project| project.id == id));
+        let project = match found {
+            Some(project) => self.update_project(ctx, project, &root, &facts)?,
+            None => self.make_project(ctx, &known, &root, &facts)?,
+        };
+        Ok(OpenProject { project, root, joined, alike })
+    }
+
+    /// Learns what can be learned of a directory; what `git` could not tell is left open.
+    fn gather_facts(&self, real: &Path) -> (PathBuf, Facts) {
+        let git = Git::new(real, self.settings.git.clone());
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let bare = |root: &Path| Facts {
+            directory: root.to_string_lossy().into_owned(),
+            ..Facts::default()
+        };
+        let Ok(root) = git.top_level().and_then(real_path) else {
+            return (real.to_owned(), bare(real));
+        };
+        let facts = Facts {
+            common_dir: git.common_dir().and_then(real_path).ok().map(text),
+            root_commits: git.list_root_commits().unwrap_or_default(),
+            // A history that may be cut off names no root.
+            shallow: git.is_shallow().unwrap_or(true),
+            origin: git.find_remote("origin").ok().flatten().as_deref().and_then(origin_of),
+            ..bare(&root)
+        };
+        (root, facts)
+    }
+
+    fn update_project(
+        &self,
+        ctx: &Context,
+        mut project: Project,
+        root: &Path,
+        facts: &Facts,
+    ) -> Result<Project> {
+        let known = Known { id: project.id.clone(), aliases: project.aliases.clone() };
+        let gained = gained_aliases(&known, facts);
+        let here = root.to_string_lossy().into_owned();
+        let is_new_place = project.worktree != here && !project.sandboxes.contains(&here);
+        // The primary directory is gone and this one is in its place: it has moved.
+        let moved = is_new_place && !Path::new(&project.worktree).is_dir();
+        let vcs = facts.common_dir.is_some().then(|| "git".to_owned());
+        if gained.is_empty() && !is_new_place && project.vcs == vcs {
+            return Ok(project);
+        }
+        project.aliases.extend(gained);
+        if moved {
+            project.worktree = here;
+        } else if is_new_place {
+            project.sandboxes.push(here);
+        }
+        project.vcs = vcs;
+        project.time.updated = Number::from(ctx.now.0);
+        self.put(ctx, project)
+    }
+
+    fn make_project(
+        &self,
+        ctx: &Context,
+        known: &[Known],
+        root: &Path,
+        facts: &Facts,
+    ) -> Result<Project> {
+        let id = match new_project_id(known, facts) {
+            Some(id) => id,
+            None => self.mint.project(ctx.now)?,
+        };
+        let now = Number::from(ctx.now.0);
+        let time = ProjectTime {
+            created: now.clone(),
+            updated: now,
+            initialized: None,
+            extra: Extra::default(),
+        };
+        let project = Project {
+            id,
+            worktree: root.to_string_lossy().into_owned(),
+            vcs: facts.common_dir.is_some().then(|| "git".to_owned()),
+            name: None,
+            icon: None,
+            commands: None,
+            time,
+            sandboxes: Vec::new(),
+            aliases: facts.aliases(),
+            extra: Extra::default(),
+        };
+        self.put(ctx, project)
+    }
+
+    fn put(&self, ctx: &Context, project: Project) -> Result<Project> {
+        let stored = project.clone();
+        self.store.write(ctx, move |tx| tx.put_project(&stored)).wait()?;
+        Ok(project)
+    }
+
+    /// Makes a session in a directory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::open_project`].
+    pub fn create_session(
+        &self,
+        ctx: &Context,
+        directory: &Path,
+        new: &NewSession,
+    ) -> Result<Session> {
+        let OpenProject { project, root, .. } = self.open_project(ctx, directory)?;
+        let real = fs_err::canonicalize(directory)?;
+        let (id, random) = self.mint.session(ctx.now)?;
+        let title =
+            new.title.clone().unwrap_or_else(|| name::default_title(ctx.now, new.parent.is_some()));
+        let path = real.strip_prefix(&root).ok().map(|path| path.to_string_lossy().into_owned());
+        let now = Number::from(ctx.now.0);
+        let session: Session = serde_json::from_value(serde_json::json!({
+            "id": id, "slug": name::slug(random), "projectID": project.id,
+            "directory": real.to_string_lossy(), "path": path, "parentID": new.parent,
+            "title": title, "version": env!("CARGO_PKG_VERSION"),
+            "time": { "created": now, "updated": now },
+        }))
+        .map_err(std::io::Error::from)?;
+        let made = session.clone();
+        self.store.write(ctx, move |tx| tx.create_session(&made)).wait()?;
+        Ok(session)
+    }
+}
+
+fn real_path(path: PathBuf) -> Result<PathBuf, GitError> {
+    Ok(fs_err::canonicalize(&path).unwrap_or(path))
+}

@@ -1,0 +1,106 @@
+//! Recovery: finishes what a process that died left open. Safe to run by several at once (R45).
+
+use std::path::Path;
+
+use turnstone_core::change::Evidence;
+use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
+use turnstone_snapshot::git_point;
+use turnstone_store::{ChangeRow, CloseChange, Context};
+
+use crate::call::{compare, group_of};
+use crate::engine::Engine;
+use crate::error::Result;
+
+/// What recovery did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Turns whose process died.
+    pub interrupted: Vec<TurnId>,
+    /// Calls whose end nobody saw; what they changed is known since.
+    pub closed: Vec<ChangeId>,
+    /// Operations that were cut off and are finished.
+    pub finished: Vec<OperationId>,
+}
+
+impl Engine {
+    /// Finishes what dead processes left, in every session.
+    ///
+    /// # Errors
+    ///
+    /// The ledger or a snapshot store refused; run it again.
+    pub fn recover(&self, ctx: &Context) -> Result<Recovered> {
+        let mut done =
+            Recovered { interrupted: self.store.recover(ctx)?.interrupted, ..Recovered::default() };
+        for row in self.store.read(ctx, |r| r.open_changes(None))? {
+            done.closed.extend(self.close_orphan(ctx, &row)?);
+        }
+        for session in self.store.read(ctx, |r| r.sessions_in_operation())? {
+            done.finished.extend(self.finish_cut_off(ctx, &session)?);
+        }
+        Ok(done)
+    }
+
+    /// The same for one session, before it is used.
+    pub(crate) fn recover_session(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+        self.store.recover(ctx)?;
+        for row in self.store.read(ctx, |r| r.open_changes(None))? {
+            if row.set.session == *session {
+                self.close_orphan(ctx, &row)?;
+            }
+        }
+        self.finish_cut_off(ctx, session)?;
+        Ok(())
+    }
+
+    /// Closes a change set whose turn has ended without it.
+    fn close_orphan(&self, ctx: &Context, row: &ChangeRow) -> Result<Option<ChangeId>> {
+        let set = &row.set;
+        let turns = self.store.read(ctx, |r| r.turns(&set.session))?;
+        let runs = turns.iter().any(|turn| turn.id == set.turn && turn.state.is_open());
+        if runs {
+            return Ok(None);
+        }
+        let close = self.compare_orphan(ctx, row)?;
+        let session = set.session.clone();
+        let written = self.store.write(ctx, move |tx| tx.recover_change(&session, &close)).wait();
+        match written {
+            Ok(_) => Ok(Some(set.id.clone())),
+            // Somebody else recovered it between our two looks.
+            Err(turnstone_store::StoreError::Conflict { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Compares what is there now with what was there before the call.
+    fn compare_orphan(&self, ctx: &Context, row: &ChangeRow) -> Result<CloseChange> {
+        let set = &row.set;
+        let mut close = CloseChange {
+            id: set.id.clone(),
+            evidence: Evidence::Recovered,
+            after: None,
+            changes: Vec::new(),
+            not_covered: 0,
+            git: git_point(Path::new(&set.root.path)),
+        };
+        let root = Path::new(&set.root.path);
+        let Some(before) = row.before.as_deref().filter(|_| root.is_dir()) else {
+            // Nothing was captured before, or nothing is left to look at.
+            close.not_covered = row.named.len() as u64;
+            return Ok(close);
+        };
+        let vault = self.vault(root, ctx.now)?;
+        let before = vault.find_capture(before)?;
+        let group = group_of(&set.session);
+        let after = match set.evidence {
+            Evidence::Named => {
+                let named = row.named.iter().cloned().collect();
+                vault.capture_named(&group, &named, true, ctx.now)?
+            }
+            Evidence::Window | Evidence::Recovered => vault.track(&group, ctx.now)?,
+        };
+        close.changes = compare(&vault, &before, &after.capture)?;
+        close.after = Some(after.capture.id.to_string());
+        close.not_covered = close.changes.iter().filter(|c| !c.is_covered()).count() as u64;
+        Ok(close)
+    }
+}

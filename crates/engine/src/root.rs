@@ -1,0 +1,115 @@
+//! Roots: which store covers a session, and where in it a tool's path lies (R16, R39).
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use turnstone_core::change::Root;
+use turnstone_core::model::Session;
+use turnstone_core::path::RelPath;
+use turnstone_core::time::Millis;
+use turnstone_snapshot::{Vault, VaultError};
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+
+/// Whether the files of a session are captured.
+pub enum Cover {
+    /// They are, in this store.
+    Vault(Arc<Vault>),
+    /// They are not: the session works, and nothing it does to files can be taken back (R6).
+    Refused(VaultError),
+}
+
+/// Where a path of a tool lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Located {
+    /// Below the root, links resolved; `also` is the link itself, if the path named one.
+    Inside {
+        /// Where the bytes are.
+        path: RelPath,
+        /// The link that leads there.
+        also: Option<RelPath>,
+    },
+    /// Outside of the root: it is not captured, and never written by an undo.
+    Outside,
+}
+
+impl Engine {
+    /// The store that covers a session.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::RootGone`] if its directory is not there.
+    pub fn cover(&self, session: &Session, now: Millis) -> Result<Cover> {
+        let directory = Path::new(&session.directory);
+        if !directory.is_dir() {
+            let path = directory.to_owned();
+            return Err(EngineError::RootGone { session: session.id.clone(), path });
+        }
+        match self.vault(directory, now) {
+            Ok(vault) => Ok(Cover::Vault(vault)),
+            Err(error) if error.is_refused_root() => Ok(Cover::Refused(error)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The root of a store, as change sets name it.
+pub(crate) fn root_of(vault: &Vault) -> Root {
+    let place = vault.place();
+    Root { store: place.id.to_string(), path: place.root.to_string_lossy().into_owned() }
+}
+
+/// Finds where `path`, relative to `directory`, lies in the root of `vault`.
+///
+/// Every link on the way is followed first, by the kernel's own answer; names that do not exist
+/// yet are taken as they are.
+pub(crate) fn locate(vault: &Vault, directory: &Path, path: &Path) -> std::io::Result<Located> {
+    let root = &vault.place().root;
+    let asked = directory.join(path);
+    let Some(real) = resolve(&asked)? else {
+        return Ok(Located::Outside);
+    };
+    let Some(inside) = below(root, &real) else {
+        return Ok(Located::Outside);
+    };
+    // The path named a link: whoever replaces the file replaces the link, not its target.
+    let link = match (asked.parent(), asked.file_name()) {
+        (Some(parent), Some(name)) => resolve(parent)?.map(|parent| parent.join(name)),
+        _ => None,
+    };
+    let also = link.filter(|link| *link != real).and_then(|link| below(root, &link));
+    Ok(Located::Inside { path: inside, also })
+}
+
+fn below(root: &Path, path: &Path) -> Option<RelPath> {
+    let relative = path.strip_prefix(root).ok()?;
+    RelPath::new(relative.as_os_str().as_bytes()).ok()
+}
+
+/// The real path, as far as it exists; nothing if what does not exist is reached through `..`.
+fn resolve(path: &Path) -> std::io::Result<Option<PathBuf>> {
+    let mut missing = Vec::new();
+    let mut at = path;
+    loop {
+        match fs_err::canonicalize(at) {
+            Ok(real) => {
+                return Ok(Some(
+                    missing.into_iter().rev().fold(real, |path, name| path.join(name)),
+                ));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        // A link that leads nowhere is a name of its own.
+        match at.components().next_back() {
+            Some(Component::Normal(name)) => missing.push(name),
+            _ => return Ok(None),
+        }
+        match at.parent() {
+            Some(parent) => at = parent,
+            None => return Ok(None),
+        }
+    }
+}

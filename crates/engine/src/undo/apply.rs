@@ -1,0 +1,133 @@
+//! Applying: written down first, carried out by the snapshot stores, written down again.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use fail::fail_point;
+use turnstone_core::id::{OperationId, SessionId};
+use turnstone_core::operation::{Extent, OperationKind, Taken};
+use turnstone_core::path::RelPath;
+use turnstone_snapshot::{Action, Order};
+use turnstone_store::{Context, DoneOperation, NewOperation};
+
+use super::words::{OperationReport, Part, RootPlan, RootReport, UndoPlan};
+use crate::engine::Engine;
+use crate::error::Result;
+
+impl Engine {
+    /// Carries a plan out. After a crash, [`Engine::recover`] finishes it.
+    ///
+    /// # Errors
+    ///
+    /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs; then nothing has
+    /// changed. Any later failure leaves the operation to recovery.
+    pub fn apply(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
+        let new = NewOperation {
+            id: plan.operation.clone(),
+            kind: plan.kind,
+            // One text, so that a long plan is a value of its own.
+            plan: serde_json::json!({
+                "turns": plan.turns,
+                "whole": serde_json::to_string(plan).map_err(std::io::Error::from)?,
+            }),
+        };
+        let session = plan.session.clone();
+        self.store.write(ctx, move |tx| tx.plan_operation(&session, &new)).wait()?;
+        fail_point!(
+            "engine::operation_planned",
+            |_| Err(std::io::Error::other("failpoint").into())
+        );
+        self.finish(ctx, plan)
+    }
+
+    /// Carries out what is left of a plan that is written down.
+    fn finish(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
+        let mut roots = Vec::new();
+        for root in &plan.roots {
+            roots.push(self.apply_root(ctx, plan, root)?);
+            fail_point!("engine::root_applied", |_| {
+                Err(std::io::Error::other("failpoint").into())
+            });
+        }
+        let report = OperationReport {
+            operation: plan.operation.clone(),
+            kind: plan.kind,
+            turns: plan.turns.clone(),
+            roots,
+            contended: plan.contended.clone(),
+            not_covered: plan.not_covered.clone(),
+            git: plan.git.clone(),
+        };
+        let done = DoneOperation {
+            id: plan.operation.clone(),
+            head: plan.head.clone(),
+            taken: plan.changes.iter().map(|part| taken(plan, part, &report)).collect(),
+            report: serde_json::json!({
+                "whole": serde_json::to_string(&report).map_err(std::io::Error::from)?,
+            }),
+        };
+        let session = plan.session.clone();
+        self.store.write(ctx, move |tx| tx.finish_operation(&session, &done)).wait()?;
+        Ok(report)
+    }
+
+    fn apply_root(&self, ctx: &Context, plan: &UndoPlan, root: &RootPlan) -> Result<RootReport> {
+        let vault = self.vault(Path::new(&root.root.path), ctx.now)?;
+        let order = Order {
+            id: root.order.clone(),
+            action: Action::Decided { by: plan.operation.to_string() },
+            plan: root.plan.clone(),
+        };
+        let report = vault.apply(&order, ctx.now)?;
+        Ok(RootReport { root: root.root.clone(), report })
+    }
+
+    /// Finishes the operation of a session that was cut off, if there is one.
+    pub(crate) fn finish_cut_off(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+    ) -> Result<Option<OperationId>> {
+        let operations = self.store.read(ctx, |r| r.operations(session))?;
+        let Some(open) = operations.into_iter().find(|operation| operation.done.is_none()) else {
+            return Ok(None);
+        };
+        if open.kind == OperationKind::Branch {
+            let plan = serde_json::from_value(open.plan).map_err(std::io::Error::from)?;
+            self.finish_branch(ctx, session, &open.id, &plan)?;
+            return Ok(Some(open.id));
+        }
+        let whole = open.plan.get("whole").and_then(serde_json::Value::as_str).unwrap_or_default();
+        let plan: UndoPlan = serde_json::from_str(whole).map_err(std::io::Error::from)?;
+        self.finish(ctx, &plan)?;
+        Ok(Some(open.id))
+    }
+}
+
+/// How much of a change set is taken back after what the report says.
+fn taken(plan: &UndoPlan, part: &Part, report: &OperationReport) -> Taken {
+    let reached: BTreeSet<&RelPath> = plan
+        .roots
+        .iter()
+        .zip(&report.roots)
+        .filter(|(root, _)| root.root.store == part.store)
+        .flat_map(|(root, done)| {
+            let done = &done.report;
+            let now = done.restored.iter().chain(&done.removed).chain(&done.merged);
+            now.chain(&root.plan.unchanged)
+        })
+        .collect();
+    let before: BTreeSet<&RelPath> = part.taken.iter().collect();
+    let is_redo = plan.kind == OperationKind::Redo;
+    let is_taken = |path: &&RelPath| match is_redo {
+        true => before.contains(path) && !reached.contains(path),
+        false => before.contains(path) || reached.contains(path),
+    };
+    let after: Vec<RelPath> = part.paths.iter().filter(is_taken).cloned().collect();
+    let extent = match after.len() {
+        0 => Extent::Nothing,
+        all if all == part.paths.len() => Extent::All,
+        _ => Extent::Paths(after),
+    };
+    Taken { change: part.change.clone(), extent }
+}

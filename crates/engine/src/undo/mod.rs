@@ -1,0 +1,10 @@
+//! Undo and redo: planned from change sets only, never from what differs between two trees.
+
+mod apply;
+mod gather;
+mod plan;
+mod words;
+
+pub use words::{
+    Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, UndoOptions, UndoPlan, Which,
+};

@@ -1,0 +1,174 @@
+//! What is asked of an undo or a redo, what it plans, and what it reports.
+
+use serde::{Deserialize, Serialize};
+use turnstone_core::change::{GitPoint, Root};
+use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
+use turnstone_core::operation::{HeadMove, OperationKind};
+use turnstone_core::path::RelPath;
+use turnstone_snapshot::{OperationId as OrderId, Plan, Report};
+
+/// Which turns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The newest one that is not taken back; for a redo, what was taken back last.
+    Last,
+    /// This one and no other.
+    Turn(TurnId),
+    /// This one and everything after it.
+    From(TurnId),
+}
+
+/// What is taken back of a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Its files and its place in the conversation.
+    #[default]
+    Both,
+    /// Its files only.
+    Files,
+    /// Its place in the conversation only.
+    Conversation,
+}
+
+/// How an undo or a redo is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UndoOptions {
+    /// What is taken back.
+    pub scope: Scope,
+    /// Only changes the tool declared before it wrote (R2).
+    pub named_only: bool,
+    /// Only these paths, and what lies below them; empty: all.
+    pub paths: Vec<RelPath>,
+}
+
+impl UndoOptions {
+    pub(crate) fn chooses(&self, path: &RelPath) -> bool {
+        let chosen = |one: &RelPath| one == path || one.is_above(path);
+        self.paths.is_empty() || self.paths.iter().any(chosen)
+    }
+}
+
+/// A path somebody else may have changed as well (R3): it is left alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contended {
+    /// Where.
+    pub root: Root,
+    /// Which path.
+    pub path: RelPath,
+    /// Everybody who claims it; taken back together they could be.
+    pub claimants: Vec<Claimant>,
+}
+
+/// Somebody who claims a path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Claimant {
+    /// The change set.
+    pub change: ChangeId,
+    /// Its session.
+    pub session: SessionId,
+    /// Its turn.
+    pub turn: TurnId,
+}
+
+/// The user's repository has moved since (R5): files are taken back, commits never.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GitNote {
+    /// Where.
+    pub root: Root,
+    /// Where it stood before the first of the turns.
+    pub before: GitPoint,
+    /// Where it stands now.
+    pub now: GitPoint,
+}
+
+/// What would happen in one root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootPlan {
+    /// Where.
+    pub root: Root,
+    /// Names the order the snapshot store carries out once.
+    pub order: OrderId,
+    /// What it does.
+    pub plan: Plan,
+    /// Paths in it that were seen changing, but not named by a tool (R2).
+    pub windows: Vec<RelPath>,
+}
+
+/// What an undo or a redo would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UndoPlan {
+    /// Names the operation.
+    pub operation: OperationId,
+    /// Undo or redo.
+    pub kind: OperationKind,
+    /// The session.
+    pub session: SessionId,
+    /// The turns.
+    pub turns: Vec<TurnId>,
+    /// The change sets, and how much of each was taken back before.
+    pub changes: Vec<Part>,
+    /// What happens to files, root by root.
+    pub roots: Vec<RootPlan>,
+    /// Paths that cannot be told apart from what somebody else did.
+    pub contended: Vec<Contended>,
+    /// Paths of the change sets that were never covered: where, which, why.
+    pub not_covered: Vec<(Root, RelPath, String)>,
+    /// Paths left out because a tool did not name them.
+    pub unnamed: Vec<(Root, RelPath)>,
+    /// Repositories that have moved.
+    pub git: Vec<GitNote>,
+    /// Where the session stands afterwards.
+    pub head: HeadMove,
+}
+
+/// A change set of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The change set.
+    pub change: ChangeId,
+    /// Its root's store.
+    pub store: String,
+    /// Its paths.
+    pub paths: Vec<RelPath>,
+    /// Its paths that were taken back before.
+    pub taken: Vec<RelPath>,
+}
+
+/// What was done in one root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootReport {
+    /// Where.
+    pub root: Root,
+    /// What was done, compared with the bytes on disk (promise 2).
+    pub report: Report,
+}
+
+/// What an operation did; stored with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationReport {
+    /// Names the operation.
+    pub operation: OperationId,
+    /// Undo or redo.
+    pub kind: OperationKind,
+    /// The turns.
+    pub turns: Vec<TurnId>,
+    /// Root by root.
+    pub roots: Vec<RootReport>,
+    /// Paths left alone because somebody else claims them too.
+    pub contended: Vec<Contended>,
+    /// Paths that were never covered.
+    pub not_covered: Vec<(Root, RelPath, String)>,
+    /// Repositories that had moved.
+    pub git: Vec<GitNote>,
+}
+
+impl OperationReport {
+    /// True if every path that was to be taken back is.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let whole = |root: &RootReport| {
+            root.report.conflicts.is_empty() && root.report.not_covered.is_empty()
+        };
+        self.contended.is_empty() && self.not_covered.is_empty() && self.roots.iter().all(whole)
+    }
+}

@@ -1,0 +1,5 @@
+//! The engine against a real ledger, real snapshot stores and real repositories.
+
+mod place;
+mod support;
+mod undo;

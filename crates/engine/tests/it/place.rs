@@ -1,0 +1,126 @@
+//! Projects are found again: after a move, a clone, a new remote, `git init`.
+
+use std::path::Path;
+
+use crate::support::{NOW, ctx};
+use turnstone_engine::{Engine, NewSession, OpenProject, Settings};
+use turnstone_process::GitEnvironment;
+
+struct Place {
+    dir: tempfile::TempDir,
+    engine: Engine,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let path = std::env::var_os("PATH").expect("a path");
+        let git = GitEnvironment { path, ..GitEnvironment::default() };
+        let settings = Settings { git, ..Settings::new(&dir.path().join("data")) };
+        let engine = Engine::open(settings, NOW).expect("opens");
+        Self { dir, engine }
+    }
+
+    fn make(&self, name: &str) -> std::path::PathBuf {
+        let path = self.dir.path().join(name);
+        fs_err::create_dir_all(&path).expect("made");
+        path
+    }
+
+    fn open(&self, path: &Path) -> OpenProject {
+        self.engine.open_project(&ctx(), path).expect("opens")
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "git itself makes the repositories of tests")]
+fn git(dir: &Path, words: &[&str]) {
+    let done = std::process::Command::new("git")
+        .args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"])
+        .args(words)
+        .current_dir(dir)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .expect("git runs");
+    assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+fn repository(dir: &Path) {
+    git(dir, &["init", "-q"]);
+    git(dir, &["commit", "-q", "--allow-empty", "-m", "one"]);
+}
+
+#[test]
+fn a_plain_directory_that_becomes_a_repository_and_gets_a_remote_stays_the_project_r31() {
+    let place = Place::new();
+    let dir = place.make("app");
+    let first = place.open(&dir).project;
+    assert_eq!(first.vcs, None);
+    repository(&dir);
+    let second = place.open(&dir).project;
+    assert_eq!((&second.id, second.vcs.as_deref()), (&first.id, Some("git")));
+    git(&dir, &["remote", "add", "origin", "https://host.example/a/b.git"]);
+    git(&dir, &["commit", "-q", "--amend", "--allow-empty", "-m", "another root"]);
+    assert_eq!(place.open(&dir).project.id, first.id);
+}
+
+#[test]
+fn a_moved_checkout_a_linked_worktree_and_a_folder_in_it_are_the_project_r31() {
+    let place = Place::new();
+    let dir = place.make("app");
+    repository(&dir);
+    let first = place.open(&dir).project;
+    git(&dir, &["worktree", "add", "-q", "-b", "side", "../side"]);
+    let side = place.open(&place.dir.path().join("side"));
+    assert_eq!((side.project.id, side.joined), (first.id.clone(), false));
+    assert_eq!(side.project.sandboxes.len(), 1);
+    let inner = place.open(&place.make("app/src/deep"));
+    assert_eq!(
+        (&inner.project.id, &inner.root),
+        (&first.id, &fs_err::canonicalize(&dir).expect("real"))
+    );
+
+    git(&dir, &["worktree", "remove", "../side"]);
+    git(&dir, &["remote", "add", "origin", "git@host.example:a/b.git"]);
+    place.open(&dir);
+    let moved = place.dir.path().join("moved");
+    fs_err::rename(&dir, &moved).expect("moved");
+    let found = place.open(&moved);
+    assert_eq!((found.project.id.clone(), found.joined), (first.id, true));
+    assert_eq!(
+        found.project.worktree,
+        fs_err::canonicalize(&moved).expect("real").to_string_lossy()
+    );
+}
+
+#[test]
+fn a_clone_with_the_same_origin_joins_and_one_without_is_hinted_at_r31() {
+    let place = Place::new();
+    let dir = place.make("app");
+    repository(&dir);
+    git(&dir, &["remote", "add", "origin", "https://host.example/a/b"]);
+    let first = place.open(&dir).project;
+    git(place.dir.path(), &["clone", "-q", "app", "second"]);
+    let second = place.dir.path().join("second");
+    git(&second, &["remote", "set-url", "origin", "ssh://git@host.example/a/b.git"]);
+    let joined = place.open(&second);
+    assert_eq!((&joined.project.id, joined.joined), (&first.id, true));
+    git(place.dir.path(), &["clone", "-q", "app", "fork"]);
+    let fork = place.open(&place.dir.path().join("fork"));
+    assert_ne!(fork.project.id, first.id);
+    assert_eq!(fork.alike, [first.id]);
+}
+
+#[test]
+fn a_session_knows_its_directory_and_where_in_the_checkout_it_is() {
+    let place = Place::new();
+    let dir = place.make("app");
+    repository(&dir);
+    let inner = place.make("app/src");
+    let session = place.engine.create_session(&ctx(), &inner, &NewSession::default());
+    let session = session.expect("made");
+    assert_eq!(session.path.as_deref(), Some("src"));
+    assert!(session.directory.ends_with("/app/src"), "{}", session.directory);
+    let gone =
+        place.engine.create_session(&ctx(), Path::new("/nowhere/at/all"), &NewSession::default());
+    assert!(gone.is_err());
+}

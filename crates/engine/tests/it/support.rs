@@ -1,0 +1,136 @@
+//! A project on disk, an engine on it, sessions that run turns and people who edit.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use turnstone_core::id::{SessionId, TurnId};
+use turnstone_core::model::{Message, Session};
+use turnstone_core::time::Millis;
+use turnstone_core::turn::Outcome;
+use turnstone_engine::{
+    Closed, Engine, OperationReport, Prompt, Settings, Turn, UndoOptions, UndoPlan, Which,
+};
+use turnstone_store::{Actor, Context};
+
+pub(crate) const NOW: Millis = Millis(1_767_225_600_000);
+
+pub(crate) fn ctx() -> Context {
+    Context::new(Actor::new("ada").expect("actor"), NOW)
+}
+
+pub(crate) struct Case {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) engine: Engine,
+    prompts: std::cell::Cell<u32>,
+}
+
+impl Case {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().expect("temp dir");
+        fs_err::create_dir(dir.path().join("work")).expect("made");
+        let engine = open(dir.path());
+        let case = Self { dir, engine, prompts: std::cell::Cell::new(0) };
+        let project =
+            json!({"id": "p1", "worktree": case.root(), "time": {"created": 1, "updated": 1}});
+        let project = serde_json::from_value(project).expect("project");
+        let made = case.engine.store().write(&ctx(), move |tx| tx.put_project(&project)).wait();
+        made.expect("a project");
+        case
+    }
+
+    /// The same data directory and project in a new process, as it were.
+    pub(crate) fn reopen(self) -> Self {
+        let Self { dir, engine, prompts } = self;
+        drop(engine);
+        let engine = open(dir.path());
+        Self { dir, engine, prompts }
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    pub(crate) fn session(&self, id: &str, parent: Option<&str>) -> SessionId {
+        let session = json!({"id": id, "slug": "calm-otter", "projectID": "p1",
+            "directory": self.root(), "title": "T", "version": "1", "parentID": parent,
+            "time": {"created": 1, "updated": 1}});
+        let session: Session = serde_json::from_value(session).expect("session");
+        let made = session.clone();
+        self.engine.store().write(&ctx(), move |tx| tx.create_session(&made)).wait().expect("made");
+        session.id
+    }
+
+    pub(crate) fn begin(&self, session: &SessionId) -> Turn {
+        let number = self.prompts.get() + 1;
+        self.prompts.set(number);
+        let body = json!({"role": "user", "time": {"created": number}, "agent": "build",
+            "model": {"providerID": "p", "modelID": "m"}});
+        let message = Message {
+            id: format!("msg_{number}").parse().expect("an id"),
+            session: session.clone(),
+            body: serde_json::from_value(body).expect("user"),
+        };
+        self.engine.begin_turn(&ctx(), Prompt { message, parts: Vec::new() }).expect("begins")
+    }
+
+    pub(crate) fn end(&self, turn: &Turn) {
+        self.engine.end_turn(&ctx(), turn, Outcome::Completed, None).expect("ends");
+    }
+
+    /// A tool that names the file it writes; no content means it removes it.
+    pub(crate) fn edit(&self, turn: &Turn, name: &str, content: Option<&str>) -> Closed {
+        let paths = [PathBuf::from(name)];
+        let call = self.engine.open_named(&ctx(), turn, None, &paths).expect("opens");
+        self.put(name, content);
+        self.engine.close_call(&ctx(), turn, &call).expect("closes")
+    }
+
+    /// A tool that names nothing.
+    pub(crate) fn shell(&self, turn: &Turn, work: impl FnOnce()) -> Closed {
+        let call = self.engine.open_window(&ctx(), turn, None).expect("opens");
+        work();
+        self.engine.close_call(&ctx(), turn, &call).expect("closes")
+    }
+
+    /// A turn of one edit.
+    pub(crate) fn turn(&self, session: &SessionId, name: &str, content: Option<&str>) -> TurnId {
+        let turn = self.begin(session);
+        self.edit(&turn, name, content);
+        self.end(&turn);
+        turn.id
+    }
+
+    pub(crate) fn put(&self, name: &str, content: Option<&str>) {
+        let path = self.root().join(name);
+        match content {
+            Some(content) => {
+                fs_err::create_dir_all(path.parent().expect("a parent")).expect("made");
+                fs_err::write(path, content).expect("written");
+            }
+            None => fs_err::remove_file(path).expect("removed"),
+        }
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Option<String> {
+        fs_err::read_to_string(self.root().join(name)).ok()
+    }
+
+    pub(crate) fn plan(&self, session: &SessionId, which: &Which) -> UndoPlan {
+        let options = UndoOptions::default();
+        self.engine.plan_undo(&ctx(), session, which, &options).expect("a plan")
+    }
+
+    pub(crate) fn undo(&self, session: &SessionId, which: &Which) -> OperationReport {
+        self.engine.apply(&ctx(), &self.plan(session, which)).expect("applied")
+    }
+
+    pub(crate) fn redo(&self, session: &SessionId) -> OperationReport {
+        let options = UndoOptions::default();
+        let plan = self.engine.plan_redo(&ctx(), session, &Which::Last, &options).expect("a plan");
+        self.engine.apply(&ctx(), &plan).expect("applied")
+    }
+}
+
+fn open(dir: &Path) -> Engine {
+    Engine::open(Settings::new(&dir.join("data")), NOW).expect("opens")
+}

@@ -1,0 +1,41 @@
+//! How long to wait for another process. No time of the day, nothing anybody stores.
+
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+
+/// A moment after which waiting stops.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// A moment that never comes.
+    pub(crate) const NEVER: Self = Self(None);
+
+    pub(crate) fn after(wait: Duration) -> Self {
+        Self(now().checked_add(wait))
+    }
+
+    /// What is left until then; nothing if it never comes.
+    pub(crate) fn left(self) -> Option<Duration> {
+        self.0.map(|at| at.saturating_duration_since(now()))
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        self.left().is_some_and(|left| left.is_zero())
+    }
+
+    /// What is left, for `poll`: at least a millisecond, so that nobody spins.
+    pub(crate) fn timespec(self) -> Option<Timespec> {
+        let left = self.left()?.max(Duration::from_millis(1));
+        Some(Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        })
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the patience with a child, not a time of day")]
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,295 @@
+//! What is asked of `git`, one method per question.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::error::GitError;
+use super::parse::{self, Change, WorktreeRow};
+use super::run::Git;
+use crate::exit::Exit;
+
+/// A worktree to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct NewWorktree<'a> {
+    /// Where; the folder must not exist, or be empty.
+    pub path: &'a Path,
+    /// The branch made for it; without one it has a commit and no branch.
+    pub branch: Option<&'a str>,
+    /// The commit it begins with.
+    pub from: &'a str,
+}
+
+/// Whether a worktree is removed although it holds changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// `git` refuses if it holds anything that is not committed.
+    Clean,
+    /// Whatever it holds.
+    Force,
+}
+
+impl Git {
+    /// The version, as in `2.47.3`.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Missing`] if there is no `git`.
+    pub fn version(&self) -> Result<String, GitError> {
+        let text = parse::line("version", &self.run(&["version"])?)?;
+        let version = text.strip_prefix("git version ");
+        let version = version.and_then(|rest| rest.split_whitespace().next());
+        let unreadable =
+            || GitError::Unreadable { command: "version".to_owned(), answer: text.clone() };
+        Ok(version.ok_or_else(unreadable)?.to_owned())
+    }
+
+    /// The top of the worktree this directory is in.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Failed`] if it is in none.
+    pub fn top_level(&self) -> Result<PathBuf, GitError> {
+        self.parse_path("--show-toplevel")
+    }
+
+    /// The folder that all worktrees of the repository share.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Failed`] outside every repository.
+    pub fn common_dir(&self) -> Result<PathBuf, GitError> {
+        self.parse_path("--git-common-dir")
+    }
+
+    /// The folder of this worktree's own state.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Failed`] outside every repository.
+    pub fn git_dir(&self) -> Result<PathBuf, GitError> {
+        self.parse_path("--git-dir")
+    }
+
+    fn parse_path(&self, what: &str) -> Result<PathBuf, GitError> {
+        let answer = self.run(&["rev-parse", "--path-format=absolute", what])?;
+        parse::path_line("rev-parse", &answer)
+    }
+
+    /// The commit a revision names, or nothing if there is none of that name.
+    ///
+    /// # Errors
+    ///
+    /// When `git` cannot tell: no repository, a damaged one, or a bad name.
+    pub fn find_commit(&self, revision: &str) -> Result<Option<String>, GitError> {
+        check(revision)?;
+        let name = format!("{revision}^{{commit}}");
+        let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", &name];
+        let answer = self.ask(&args)?;
+        match answer.exit {
+            Exit::Code(0) => parse::line("rev-parse", &answer.stdout).map(Some),
+            Exit::Code(1) if answer.stderr.is_empty() => Ok(None),
+            Exit::Code(_) | Exit::Signal(_) => Err(answer.refusal(&args)),
+        }
+    }
+
+    /// The branch that is checked out, as `refs/heads/main`, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// When `git` cannot tell.
+    pub fn find_head_branch(&self) -> Result<Option<String>, GitError> {
+        let args = ["symbolic-ref", "--quiet", "HEAD"];
+        let answer = self.ask(&args)?;
+        match answer.exit {
+            Exit::Code(0) => parse::line("symbolic-ref", &answer.stdout).map(Some),
+            Exit::Code(1) if answer.stderr.is_empty() => Ok(None),
+            Exit::Code(_) | Exit::Signal(_) => Err(answer.refusal(&args)),
+        }
+    }
+
+    /// Every path that differs from the last commit, untracked ones included, ignored ones not.
+    ///
+    /// Does not look inside submodules: their own settings would count there.
+    ///
+    /// # Errors
+    ///
+    /// When `git` cannot tell.
+    pub fn status(&self) -> Result<Vec<Change>, GitError> {
+        let answer = self.run_on_files(&[
+            "status",
+            "--porcelain=v1",
+            "-z",
+            "--no-renames",
+            "--untracked-files=all",
+            "--ignore-submodules=dirty",
+        ])?;
+        parse::changes(&answer)
+    }
+
+    /// Every worktree of the repository, the main one first.
+    ///
+    /// # Errors
+    ///
+    /// When `git` cannot tell.
+    pub fn list_worktrees(&self) -> Result<Vec<WorktreeRow>, GitError> {
+        parse::worktrees(&self.run(&["worktree", "list", "--porcelain", "-z"])?)
+    }
+
+    /// Makes a worktree.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Failed`] if the branch or the folder exists, or the commit does not.
+    pub fn add_worktree(&self, new: NewWorktree<'_>) -> Result<(), GitError> {
+        check(new.from)?;
+        let mut args: Vec<&OsStr> = ["worktree", "add", "--quiet"].map(OsStr::new).to_vec();
+        match new.branch {
+            Some(branch) => {
+                check(branch)?;
+                args.extend(["--no-track", "-b", branch].map(OsStr::new));
+            }
+            None => args.push(OsStr::new("--detach")),
+        }
+        let path = checked_path(new.path)?;
+        args.extend([OsStr::new("--"), &path, OsStr::new(new.from)]);
+        self.run_on_files(&args).map(drop)
+    }
+
+    /// Removes a worktree: its folder and its administration, never its branch.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Failed`] if it is locked or, without force, holds changes.
+    pub fn remove_worktree(&self, path: &Path, removal: Removal) -> Result<(), GitError> {
+        let path = checked_path(path)?;
+        let mut args: Vec<&OsStr> = ["worktree", "remove"].map(OsStr::new).to_vec();
+        args.extend((removal == Removal::Force).then_some(OsStr::new("--force")));
+        args.extend([OsStr::new("--"), &path]);
+        self.run_on_files(&args).map(drop)
+    }
+
+    /// Forgets worktrees whose folders are gone.
+    ///
+    /// # Errors
+    ///
+    /// When `git` refuses.
+    pub fn prune_worktrees(&self) -> Result<(), GitError> {
+        self.run(&["worktree", "prune", "--expire", "now"]).map(drop)
+    }
+
+    /// The local branches by their full names.
+    ///
+    /// # Errors
+    ///
+    /// When `git` cannot tell.
+    pub fn list_branches(&self) -> Result<Vec<String>, GitError> {
+        let answer = self.run(&["for-each-ref", "--format=%(refname)", "refs/heads"])?;
+        parse::lines("for-each-ref", &answer)
+    }
+
+    /// Deletes a branch that is nowhere checked out and still names this commit.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Failed`] if it has moved, or a worktree uses it.
+    pub fn delete_branch(&self, branch: &str, commit: &str) -> Result<(), GitError> {
+        check(branch)?;
+        check(commit)?;
+        let name = format!("refs/heads/{branch}");
+        let used = self.list_worktrees()?;
+        if used.iter().any(|row| row.branch == parse::Branch::Named(name.clone())) {
+            let stderr = format!("{branch} is checked out in a worktree");
+            let command = "update-ref".to_owned();
+            return Err(GitError::Failed { command, exit: Exit::Code(1), stderr });
+        }
+        self.run(&["update-ref", "-d", &name, commit]).map(drop)
+    }
+
+    /// The commits that can be reached from `tip` and from no other branch, tag or remote.
+    ///
+    /// At most `limit` of them, the newest first: work that goes with the last name it has.
+    ///
+    /// # Errors
+    ///
+    /// When `git` cannot tell.
+    pub fn list_unreachable_without(
+        &self,
+        branch: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, GitError> {
+        check(branch)?;
+        let (count, own) = (format!("--max-count={limit}"), format!("refs/heads/{branch}"));
+        let exclude = format!("--exclude={branch}");
+        let args =
+            ["rev-list", &count, &own, "--not", &exclude, "--branches", "--tags", "--remotes"];
+        parse::lines("rev-list", &self.run(&args)?)
+    }
+
+    /// The commits without a parent that the present commit descends from, sorted; none before the
+    /// first commit.
+    ///
+    /// # Errors
+    ///
+    /// When `git` cannot tell.
+    pub fn list_root_commits(&self) -> Result<Vec<String>, GitError> {
+        if self.find_commit("HEAD")?.is_none() {
+            return Ok(Vec::new());
+        }
+        let answer = self.run(&["rev-list", "--max-parents=0", "HEAD", "--"])?;
+        let mut roots = parse::lines("rev-list", &answer)?;
+        roots.sort_unstable();
+        Ok(roots)
+    }
+
+    /// True if the history is cut off.
+    ///
+    /// # Errors
+    ///
+    /// When `git` cannot tell.
+    pub fn is_shallow(&self) -> Result<bool, GitError> {
+        let answer = self.run(&["rev-parse", "--is-shallow-repository"])?;
+        Ok(parse::line("rev-parse", &answer)? == "true")
+    }
+
+    /// Where a remote is, or nothing if there is none of that name.
+    ///
+    /// # Errors
+    ///
+    /// When `git` cannot tell.
+    pub fn find_remote(&self, name: &str) -> Result<Option<String>, GitError> {
+        check(name)?;
+        let key = format!("remote.{name}.url");
+        let args = ["config", "--local", "--get", &key];
+        let answer = self.ask(&args)?;
+        match answer.exit {
+            Exit::Code(0) => parse::line("config", &answer.stdout).map(Some),
+            Exit::Code(1) if answer.stderr.is_empty() => Ok(None),
+            Exit::Code(_) | Exit::Signal(_) => Err(answer.refusal(&args)),
+        }
+    }
+
+    /// Puts a worktree and its branch to a commit; every change in tracked files is gone then.
+    ///
+    /// # Errors
+    ///
+    /// When `git` refuses.
+    pub fn reset_hard(&self, commit: &str) -> Result<(), GitError> {
+        check(commit)?;
+        self.run_on_files(&["reset", "--hard", "--quiet", commit, "--"]).map(drop)
+    }
+}
+
+/// Refuses what `git` would take for an option or for nothing.
+fn check(name: &str) -> Result<(), GitError> {
+    let bad = name.is_empty() || name.starts_with('-') || name.contains(['\0', '\n']);
+    if bad { Err(GitError::BadName { name: name.to_owned() }) } else { Ok(()) }
+}
+
+fn checked_path(path: &Path) -> Result<OsString, GitError> {
+    let bytes = path.as_os_str().as_bytes();
+    if !path.is_absolute() || bytes.contains(&0) {
+        return Err(GitError::BadName { name: path.display().to_string() });
+    }
+    Ok(path.as_os_str().to_owned())
+}

@@ -1,0 +1,169 @@
+//! The machine-readable answers of `git`, taken apart.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use super::error::GitError;
+
+/// What a worktree has checked out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Branch {
+    /// A branch by its full name, as `refs/heads/main`.
+    Named(String),
+    /// A commit without a branch.
+    Detached,
+    /// Nothing: the repository is bare.
+    Bare,
+}
+
+/// One line of `git worktree list`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorktreeRow {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The commit, if there is one; an unborn branch has none.
+    pub head: Option<String>,
+    /// What is checked out.
+    pub branch: Branch,
+    /// Why it is locked, if it is.
+    pub locked: Option<String>,
+    /// Why its administration could be removed, if it could.
+    pub prunable: Option<String>,
+}
+
+/// One path that differs from the last commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The letter of the index: ` ` for none, `?` for an untracked path.
+    pub index: u8,
+    /// The letter of the worktree.
+    pub worktree: u8,
+    /// The path from the top of the worktree.
+    pub path: PathBuf,
+}
+
+impl Change {
+    /// Whether git has never been told of the path.
+    pub fn is_untracked(&self) -> bool {
+        self.index == b'?'
+    }
+}
+
+fn unreadable(command: &str, answer: &[u8]) -> GitError {
+    let answer = String::from_utf8_lossy(answer).chars().take(200).collect();
+    GitError::Unreadable { command: command.to_owned(), answer }
+}
+
+fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+/// Reads `worktree list --porcelain -z`: attributes end with NUL, and each worktree with another.
+pub(super) fn worktrees(answer: &[u8]) -> Result<Vec<WorktreeRow>, GitError> {
+    let mut rows: Vec<WorktreeRow> = Vec::new();
+    let mut inside = false;
+    for line in answer.split(|byte| *byte == 0) {
+        if line.is_empty() {
+            inside = false;
+            continue;
+        }
+        let split = line.iter().position(|byte| *byte == b' ').unwrap_or(line.len());
+        let (word, rest) = (&line[..split], line.get(split + 1..).unwrap_or_default());
+        let text = || String::from_utf8_lossy(rest).into_owned();
+        if word == b"worktree" && !inside {
+            inside = true;
+            let (path, branch) = (path(rest), Branch::Detached);
+            rows.push(WorktreeRow { path, head: None, branch, locked: None, prunable: None });
+            continue;
+        }
+        let row = rows.last_mut().filter(|_| inside);
+        let row = row.ok_or_else(|| unreadable("worktree list", line))?;
+        match word {
+            // An unborn branch is shown with zeros.
+            b"HEAD" => row.head = Some(text()).filter(|id| id.bytes().any(|byte| byte != b'0')),
+            b"branch" => row.branch = Branch::Named(text()),
+            b"bare" => row.branch = Branch::Bare,
+            b"locked" => row.locked = Some(text()),
+            b"prunable" => row.prunable = Some(text()),
+            // `detached` is what stands there already; later versions may add words.
+            _ => {}
+        }
+    }
+    Ok(rows)
+}
+
+/// Reads `status --porcelain=v1 -z --no-renames`: two letters, a blank, a path.
+pub(super) fn changes(answer: &[u8]) -> Result<Vec<Change>, GitError> {
+    let lines = answer.split(|byte| *byte == 0).filter(|line| !line.is_empty());
+    lines
+        .map(|line| match line {
+            [index, worktree, b' ', rest @ ..] if !rest.is_empty() => {
+                Ok(Change { index: *index, worktree: *worktree, path: path(rest) })
+            }
+            _ => Err(unreadable("status", line)),
+        })
+        .collect()
+}
+
+/// Reads one line of plain text.
+pub(super) fn line(command: &str, answer: &[u8]) -> Result<String, GitError> {
+    let line = answer.strip_suffix(b"\n").unwrap_or(answer);
+    let text = std::str::from_utf8(line).ok().filter(|text| !text.is_empty());
+    let text = text.filter(|text| !text.contains('\n'));
+    Ok(text.ok_or_else(|| unreadable(command, answer))?.to_owned())
+}
+
+/// Reads one path.
+pub(super) fn path_line(command: &str, answer: &[u8]) -> Result<PathBuf, GitError> {
+    match answer.strip_suffix(b"\n").unwrap_or(answer) {
+        [] => Err(unreadable(command, answer)),
+        line => Ok(path(line)),
+    }
+}
+
+/// Reads lines of plain text.
+pub(super) fn lines(command: &str, answer: &[u8]) -> Result<Vec<String>, GitError> {
+    let text = std::str::from_utf8(answer).map_err(|_| unreadable(command, answer))?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worktrees_are_read_with_all_their_marks() {
+        let answer = b"worktree /a b\nc\0HEAD 11aa\0branch refs/heads/main\0\0\
+            worktree /d\0HEAD 22bb\0detached\0locked why not\0\0\
+            worktree /e\0HEAD 0000\0branch refs/heads/new\0prunable gone\0\0\
+            worktree /f\0bare\0\0";
+        let rows = worktrees(answer).unwrap();
+        assert_eq!(rows.len(), 4);
+        assert_eq!(rows[0].path, PathBuf::from("/a b\nc"));
+        assert_eq!(rows[0].branch, Branch::Named("refs/heads/main".to_owned()));
+        assert_eq!(rows[1].branch, Branch::Detached);
+        assert_eq!(rows[1].locked.as_deref(), Some("why not"));
+        assert_eq!(rows[2].head, None);
+        assert_eq!(rows[2].prunable.as_deref(), Some("gone"));
+        assert_eq!(rows[3].branch, Branch::Bare);
+    }
+
+    #[test]
+    fn answers_that_make_no_sense_are_errors() {
+        assert!(worktrees(b"HEAD 11aa\0").is_err());
+        assert!(changes(b"?? \0").is_err());
+        assert!(changes(b"nonsense\0").is_err());
+        assert!(line("rev-parse", b"").is_err());
+        assert!(line("rev-parse", b"a\nb\n").is_err());
+        assert!(path_line("rev-parse", b"\n").is_err());
+    }
+
+    #[test]
+    fn changes_are_letters_and_paths() {
+        let all = changes(b" M a b\0?? \xff\0A  c\0").unwrap();
+        assert_eq!((all[0].index, all[0].worktree), (b' ', b'M'));
+        assert!(all[1].is_untracked() && !all[2].is_untracked());
+        assert_eq!(all[1].path.as_os_str().as_bytes(), b"\xff");
+    }
+}

@@ -1,0 +1,44 @@
+//! The only place that starts programs: the supervisor, process groups, terminals, and `git`.
+//!
+//! A command runs in a session of its own below a supervisor, which is this program started again
+//! ([`supervise`]). The supervisor holds a socket to its owner; when the owner dies in whatever way,
+//! it ends everything in that session. A [`GroupId`] finds the same processes again after a crash,
+//! and never others.
+//!
+//! Knows no sessions of agents, no database and no HTTP; has no async runtime. Linux only: it reads
+//! `/proc`.
+
+mod attend;
+mod channel;
+mod deadline;
+mod error;
+mod exit;
+mod git;
+mod group;
+mod keep;
+mod launch;
+mod output;
+mod program;
+mod pty;
+mod signal;
+mod start;
+mod stat;
+mod supervise;
+mod terminal;
+mod wire;
+
+pub use attend::{Attend, AttendError, Outcome};
+pub use error::{GroupError, StartError};
+pub use exit::Exit;
+pub use git::{
+    Branch, Change, Filters, Git, GitEnvironment, GitError, GitLimits, NewWorktree, Removal,
+    WorktreeRow,
+};
+pub use group::{Ended, GroupId};
+pub use keep::{Keeper, Kept, KeptText, Limits, Piece, Source};
+pub use program::{Environment, Leftover, Program};
+pub use pty::{Pty, Size};
+pub use signal::Signals;
+pub use start::{Control, Prepared, Running, Streams, Supervisor};
+pub use supervise::supervise;
+pub use terminal::{RawMode, Terminal};

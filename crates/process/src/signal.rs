@@ -1,0 +1,122 @@
+//! Signals as bytes in a pipe, so that a loop can wait for them beside everything else.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use signal_hook::SigId;
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTSTP, SIGWINCH};
+use signal_hook::low_level::unregister;
+
+/// The signals that end a process, as far as a user or a system sends them.
+pub(crate) const ENDING: [i32; 4] = [
+    signal_hook::consts::SIGHUP,
+    signal_hook::consts::SIGINT,
+    signal_hook::consts::SIGQUIT,
+    signal_hook::consts::SIGTERM,
+];
+
+/// The signals to this process, heard for a command in the foreground until this is dropped.
+///
+/// Taken before the command goes, so that none is lost in between: interrupt, quit, hangup, the
+/// request to end or to stop, and changes of the terminal's size.
+#[derive(Debug)]
+pub struct Signals(pub(crate) Heard);
+
+impl Signals {
+    /// Begins to hear them.
+    ///
+    /// # Errors
+    ///
+    /// When the handlers cannot be set.
+    pub fn hear() -> io::Result<Self> {
+        let also = [SIGWINCH, SIGTSTP, SIGCONT];
+        Heard::new(&ENDING.into_iter().chain(also).collect::<Vec<_>>()).map(Self)
+    }
+}
+
+/// Signals that are heard instead of obeyed, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    wake: UnixStream,
+    flags: Vec<(i32, Arc<AtomicBool>)>,
+    ids: Vec<SigId>,
+}
+
+impl Heard {
+    pub(crate) fn new(signals: &[i32]) -> io::Result<Self> {
+        let (wake, write) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        let mut heard = Self { wake, flags: Vec::new(), ids: Vec::new() };
+        LISTENERS.fetch_add(1, Ordering::SeqCst);
+        quiet()?.store(false, Ordering::SeqCst);
+        let ignored = ignored()?;
+        for signal in signals {
+            // Somebody above wants us and our command not to hear it (`nohup`): so it stays.
+            if *signal != SIGCHLD && ignored >> (signal - 1) & 1 == 1 {
+                continue;
+            }
+            let flag = Arc::new(AtomicBool::new(false));
+            // The flag first: whoever is woken finds it set.
+            heard.ids.push(signal_hook::flag::register(*signal, Arc::clone(&flag))?);
+            let write = write.try_clone()?;
+            heard.ids.push(signal_hook::low_level::pipe::register(*signal, write)?);
+            heard.flags.push((*signal, flag));
+        }
+        Ok(heard)
+    }
+
+    /// Takes the signals that came since the last time.
+    pub(crate) fn take(&self) -> Vec<i32> {
+        let mut bytes = [0; 64];
+        while matches!((&self.wake).read(&mut bytes), Ok(count) if count > 0) {}
+        let came = self.flags.iter().filter(|(_, flag)| flag.swap(false, Ordering::SeqCst));
+        came.map(|(signal, _)| *signal).collect()
+    }
+}
+
+impl AsFd for Heard {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        for id in self.ids.drain(..) {
+            unregister(id);
+        }
+        if LISTENERS.fetch_sub(1, Ordering::SeqCst) == 1
+            && let Ok(quiet) = quiet()
+        {
+            quiet.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The signals this process ignores, one bit each.
+fn ignored() -> io::Result<u64> {
+    let status = fs_err::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no mask of ignored signals"))
+}
+
+static LISTENERS: AtomicUsize = AtomicUsize::new(0);
+static QUIET: OnceLock<Result<Arc<AtomicBool>, String>> = OnceLock::new();
+
+/// A handler once set stays; while nobody listens, it does what the system would have done.
+fn quiet() -> io::Result<&'static AtomicBool> {
+    let quiet = QUIET.get_or_init(|| {
+        let flag = Arc::new(AtomicBool::new(false));
+        let ignored = ignored().map_err(|error| error.to_string())?;
+        for signal in ENDING.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0) {
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
+                .map_err(|error| error.to_string())?;
+        }
+        Ok(flag)
+    });
+    quiet.as_deref().map_err(|error| io::Error::other(error.clone()))
+}

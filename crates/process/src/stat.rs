@@ -1,0 +1,115 @@
+//! `/proc`: which processes there are, and what tells one from another that got the same number.
+
+use std::io;
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{Errno, read, retry_on_intr};
+
+/// One line of `/proc/<pid>/stat`, as far as identity needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) pid: i32,
+    pub(crate) state: u8,
+    pub(crate) parent: i32,
+    pub(crate) pgrp: i32,
+    pub(crate) session: i32,
+    /// Clock ticks after boot. A number that is used again has another start.
+    pub(crate) start_time: u64,
+}
+
+impl Stat {
+    /// Returns what the system knows of a process, or nothing if there is none.
+    pub(crate) fn find(pid: i32) -> io::Result<Option<Self>> {
+        match read_stat(pid) {
+            Ok(text) => Self::parse(&text).map(Some),
+            // A process that ends between the open and the read answers ESRCH.
+            Err(Errno::NOENT | Errno::SRCH) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Lists every process that can be seen; one that ends meanwhile is left out.
+    pub(crate) fn list() -> io::Result<Vec<Self>> {
+        let mut all = Vec::new();
+        for entry in fs_err::read_dir("/proc")? {
+            let name = entry?.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+            all.extend(Self::find(pid)?);
+        }
+        if all.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "/proc lists no process"));
+        }
+        Ok(all)
+    }
+
+    /// Whether it still runs or can run: a zombie only waits to be counted.
+    pub(crate) fn is_alive(&self) -> bool {
+        !matches!(self.state, b'Z' | b'X' | b'x')
+    }
+
+    fn parse(text: &[u8]) -> io::Result<Self> {
+        Self::fields(text).ok_or_else(|| {
+            let text = String::from_utf8_lossy(text).into_owned();
+            io::Error::new(io::ErrorKind::InvalidData, format!("unreadable stat: {text}"))
+        })
+    }
+
+    /// The name of the program stands in brackets and may hold anything, brackets included.
+    fn fields(text: &[u8]) -> Option<Self> {
+        let open = text.iter().position(|byte| *byte == b'(')?;
+        let close = text.iter().rposition(|byte| *byte == b')')?;
+        let number = |text: &str| text.parse::<i32>().ok();
+        let pid = number(std::str::from_utf8(text.get(..open)?).ok()?.trim())?;
+        let rest = std::str::from_utf8(text.get(close + 1..)?).ok()?;
+        let mut fields = rest.split_ascii_whitespace();
+        let state = *fields.next()?.as_bytes().first()?;
+        let parent = number(fields.next()?)?;
+        let pgrp = number(fields.next()?)?;
+        let session = number(fields.next()?)?;
+        let start_time = fields.nth(15)?.parse().ok()?;
+        Some(Self { pid, state, parent, pgrp, session, start_time })
+    }
+}
+
+/// Reads the line, which is far shorter than the buffer: a name has 16 bytes, the rest is numbers.
+fn read_stat(pid: i32) -> Result<Vec<u8>, Errno> {
+    let file = open(format!("/proc/{pid}/stat"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut text = vec![0; 4096];
+    let count = retry_on_intr(|| read(&file, &mut text[..]))?;
+    text.truncate(count);
+    Ok(text)
+}
+
+/// Names this run of the machine: after a reboot no process of before lives.
+pub(crate) fn boot_id() -> io::Result<String> {
+    let text = fs_err::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
+        let line = b"42 (a) R (b c) S 1 40 39 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 1\n";
+        let stat = Stat::parse(line).unwrap();
+        assert_eq!((stat.pid, stat.state, stat.parent), (42, b'S', 1));
+        assert_eq!((stat.pgrp, stat.session, stat.start_time), (40, 39, 987_654));
+    }
+
+    #[test]
+    fn a_line_that_is_cut_off_is_an_error_and_not_an_answer() {
+        assert!(Stat::parse(b"42 (a) S 1 40").is_err());
+        assert!(Stat::parse(b"").is_err());
+    }
+
+    #[test]
+    fn this_process_is_in_the_list() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        let own = Stat::find(me).unwrap().unwrap();
+        assert!(own.is_alive() && own.start_time > 0);
+        assert!(Stat::list().unwrap().iter().any(|one| one.pid == me));
+        assert_eq!(boot_id().unwrap().len(), 36);
+    }
+}

@@ -1,0 +1,107 @@
+//! The terminal outside: whether there is one, its size, and raw mode that is always taken back.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
+
+use crate::pty::Size;
+
+/// The terminal somebody sits at.
+#[derive(Debug)]
+pub struct Terminal {
+    fd: OwnedFd,
+}
+
+impl Terminal {
+    /// Takes these streams as a terminal, or returns nothing if one of them is none.
+    ///
+    /// # Errors
+    ///
+    /// When the descriptor cannot be duplicated.
+    pub fn find(input: impl AsFd, output: impl AsFd) -> io::Result<Option<Self>> {
+        if !isatty(&input) || !isatty(&output) {
+            return Ok(None);
+        }
+        Ok(Some(Self { fd: input.as_fd().try_clone_to_owned()? }))
+    }
+
+    /// Its size now.
+    ///
+    /// # Errors
+    ///
+    /// When the terminal is gone.
+    pub fn size(&self) -> io::Result<Size> {
+        let size = tcgetwinsize(&self.fd)?;
+        Ok(Size { rows: size.ws_row, columns: size.ws_col })
+    }
+
+    /// Switches to raw mode until the guard is dropped.
+    ///
+    /// # Errors
+    ///
+    /// When the terminal is gone.
+    pub fn raw(&self) -> io::Result<RawMode> {
+        let saved = tcgetattr(&self.fd)?;
+        tcsetattr(&self.fd, OptionalActions::Now, &raw_of(&saved))?;
+        Ok(RawMode { fd: self.fd.try_clone()?, saved })
+    }
+}
+
+impl AsFd for Terminal {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Raw mode of a terminal. Dropping it puts back what was before.
+#[derive(Debug)]
+pub struct RawMode {
+    fd: OwnedFd,
+    saved: Termios,
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no modes.
+        tcsetattr(&self.fd, OptionalActions::Now, &self.saved).ok();
+    }
+}
+
+/// What the supervisor knows of the terminal outside, for an owner that dies in raw mode.
+pub(crate) struct Outer {
+    fd: OwnedFd,
+    saved: Termios,
+    raw: bool,
+}
+
+impl Outer {
+    pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
+        let saved = tcgetattr(&fd)?;
+        Ok(Self { fd, saved, raw: false })
+    }
+
+    pub(crate) fn set_raw(&mut self, raw: bool) {
+        self.raw = raw;
+    }
+
+    /// Puts the terminal back, unless somebody else has changed it since.
+    pub(crate) fn rescue(&self) {
+        let untouched = tcgetattr(&self.fd).is_ok_and(|now| same_modes(&now, &raw_of(&self.saved)));
+        if self.raw && untouched {
+            tcsetattr(&self.fd, OptionalActions::Now, &self.saved).ok();
+        }
+    }
+}
+
+fn raw_of(modes: &Termios) -> Termios {
+    let mut raw = modes.clone();
+    raw.make_raw();
+    raw
+}
+
+fn same_modes(one: &Termios, other: &Termios) -> bool {
+    one.input_modes == other.input_modes
+        && one.output_modes == other.output_modes
+        && one.local_modes == other.local_modes
+}

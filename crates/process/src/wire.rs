@@ -1,0 +1,165 @@
+//! What owner, supervisor and launcher say to each other.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::StartError;
+use crate::exit::Exit;
+use crate::group::GroupId;
+use crate::program::Leftover;
+
+/// Downwards: from the owner to the supervisor, and from there to the launcher.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Order {
+    /// The first frame of a supervisor; the command's three streams come beside it.
+    Supervise(Job),
+    /// The first frame of a launcher; the same three streams come beside it.
+    Launch(Exec),
+    /// Everything is recorded: become the command.
+    Go,
+    /// Send a signal to the command's group.
+    Signal(i32),
+    /// End the group.
+    End,
+    /// The owner is about to change the terminal outside, or has put it back.
+    Raw(bool),
+}
+
+/// Upwards.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Report {
+    /// The process that becomes the command is there and waits.
+    Prepared(GroupId),
+    /// The launcher has its directory and streams.
+    Ready,
+    /// The command runs.
+    Started,
+    /// The command does not run.
+    Failed(Failure),
+    /// The command was stopped by this signal.
+    Stopped(i32),
+    /// The command ended.
+    Exited(Exit),
+    /// The supervisor is done; so many processes of the session are left.
+    Ended { left: usize },
+}
+
+/// What a supervisor is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) exec: Exec,
+    /// The first stream is a terminal to be taken as the controlling one.
+    pub(crate) terminal: bool,
+    /// A fourth descriptor is the terminal outside.
+    pub(crate) outer: bool,
+    pub(crate) grace_ms: u64,
+    pub(crate) leftover: Leftover,
+}
+
+/// The command itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Exec {
+    pub(crate) program: Raw,
+    pub(crate) args: Vec<Raw>,
+    pub(crate) env: Vec<(Raw, Raw)>,
+    pub(crate) dir: Raw,
+}
+
+/// Why a command does not run, as a number of the system.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    pub(crate) step: Step,
+    pub(crate) errno: Option<i32>,
+    pub(crate) message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Step {
+    Prepare,
+    Directory,
+    Exec,
+}
+
+impl Failure {
+    pub(crate) fn new(step: Step, error: &io::Error) -> Self {
+        Self { step, errno: error.raw_os_error(), message: error.to_string() }
+    }
+
+    pub(crate) fn into_error(self, exec: &Exec) -> StartError {
+        let source = match self.errno {
+            Some(errno) => io::Error::from_raw_os_error(errno),
+            None => io::Error::other(self.message.clone()),
+        };
+        let program = exec.program.as_os().to_string_lossy().into_owned();
+        match self.step {
+            Step::Prepare => StartError::Reported(self.message),
+            Step::Directory => StartError::Directory { dir: exec.dir.as_os().into(), source },
+            Step::Exec if source.kind() == io::ErrorKind::NotFound => {
+                StartError::NotFound { program }
+            }
+            Step::Exec => StartError::NotExecutable { program, source },
+        }
+    }
+}
+
+/// A string of the system: readable where it is text, and exact where it is not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
+pub(crate) struct Raw(OsString);
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl Raw {
+    pub(crate) fn as_os(&self) -> &OsStr {
+        &self.0
+    }
+}
+
+impl<T: Into<OsString>> From<T> for Raw {
+    fn from(text: T) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<Written> for Raw {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::Text(text) => Self(text.into()),
+            Written::Bytes(bytes) => Self(OsString::from_vec(bytes)),
+        }
+    }
+}
+
+impl From<Raw> for Written {
+    fn from(raw: Raw) -> Self {
+        match raw.0.into_string() {
+            Ok(text) => Self::Text(text),
+            Err(other) => Self::Bytes(other.as_bytes().to_vec()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_that_is_no_text_arrives_byte_for_byte() {
+        for bytes in [&b"plain"[..], b"", b"\xff\xfe\x01", "ä".as_bytes()] {
+            let raw = Raw::from(OsStr::from_bytes(bytes));
+            let json = serde_json::to_string(&raw).unwrap();
+            assert_eq!(serde_json::from_str::<Raw>(&json).unwrap(), raw, "{json}");
+        }
+    }
+}

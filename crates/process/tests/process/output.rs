@@ -1,0 +1,222 @@
+//! Output through pipes: order, bounds, bytes, slow and vanished readers.
+
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+
+use turnstone_process::{Attend, Keeper, Limits, Source, Streams};
+
+use crate::case::{Case, Fallible, attend};
+
+#[test]
+fn output_and_errors_are_apart_and_in_order_of_arrival_r33() -> Fallible {
+    let case = Case::new()?;
+    // Each waits until the other was seen, so that the order is a fact.
+    let script = "echo one; while [ ! -e 1 ]; do sleep 0.01; done
+        echo two >&2; while [ ! -e 2 ]; do sleep 0.01; done; echo three";
+    let mut keeper = Keeper::new(Limits::default(), None);
+    let mark = |name: &'static str| Marker { path: case.at(name) };
+    case.start(script)?.attend(Attend {
+        keeper: &mut keeper,
+        stdout: &mut mark("1"),
+        stderr: &mut mark("2"),
+        terminal: None,
+        signals: None,
+    })?;
+    let kept = keeper.finish();
+    assert_eq!(kept.head.to_bytes(), b"one\ntwo\nthree\n");
+    assert_eq!(kept.head.bytes_of(Source::Stderr), b"two\n");
+    assert_eq!(kept.head.bytes_of(Source::Stdout), b"one\nthree\n");
+    let runs: Vec<_> = kept.head.runs().collect();
+    assert_eq!(runs, [(Source::Stdout, 4), (Source::Stderr, 4), (Source::Stdout, 6)]);
+    assert_eq!((kept.stdout_bytes, kept.stderr_bytes), (10, 4));
+    Ok(())
+}
+
+/// Makes a file when something is written to it.
+struct Marker {
+    path: std::path::PathBuf,
+}
+
+impl Write for Marker {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        fs_err::write(&self.path, "")?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_firehose_is_kept_within_bounds_r33() -> Fallible {
+    let case = Case::new()?;
+    let limits = Limits { spill: 1 << 20, ..Limits::default() };
+    let mut keeper = Keeper::new(limits, Some(case.at("spill")));
+    let mut counter = Counter::default();
+    let before = peak_memory()?;
+    let outcome = case.start("yes | head -c 50000000")?.attend(Attend {
+        keeper: &mut keeper,
+        stdout: &mut counter,
+        stderr: &mut io::sink(),
+        terminal: None,
+        signals: None,
+    })?;
+    let kept = keeper.finish();
+    assert!(outcome.exit.is_success());
+    assert_eq!(kept.total(), 50_000_000);
+    assert_eq!(counter.bytes, 50_000_000);
+    assert_eq!(kept.head.to_bytes().len(), 64 << 10);
+    assert_eq!(kept.tail.to_bytes().len(), 64 << 10);
+    assert_eq!(kept.spilled, 1 << 20);
+    assert_eq!(kept.lost, 50_000_000 - (128 << 10) - (1 << 20));
+    assert_eq!(fs_err::metadata(case.at("spill"))?.len(), 1 << 20);
+    // No piece was ever larger than the buffer, however fast it came.
+    assert!(counter.largest <= 64 << 10);
+    assert!(peak_memory()? - before < 16 << 10, "more than 16 MiB for 50 MB of output");
+    Ok(())
+}
+
+/// The most memory this process ever had, in KiB.
+fn peak_memory() -> Fallible<u64> {
+    let status = fs_err::read_to_string("/proc/self/status")?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).ok_or("no peak")?;
+    Ok(line.split_whitespace().nth(1).ok_or("no number")?.parse()?)
+}
+
+#[derive(Default)]
+struct Counter {
+    bytes: usize,
+    largest: usize,
+}
+
+impl Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes += bytes.len();
+        self.largest = self.largest.max(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_arrive_as_they_are_r33() -> Fallible {
+    let case = Case::new()?;
+    let (_, kept) = case.run(r"printf '\000\377\376a\200\r\n'")?;
+    assert_eq!(kept.head.to_bytes(), b"\0\xff\xfea\x80\r\n");
+    assert_eq!(kept.text().head, "\0\u{fffd}\u{fffd}a\u{fffd}\r\n");
+    Ok(())
+}
+
+#[test]
+fn a_slow_reader_loses_nothing_r33() -> Fallible {
+    let case = Case::new()?;
+    let (mut slow, full) = io::pipe()?;
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        let mut bytes = [0; 1000];
+        loop {
+            match slow.read(&mut bytes) {
+                Ok(0) | Err(_) => return all,
+                Ok(count) => all.extend_from_slice(&bytes[..count]),
+            }
+            std::thread::yield_now();
+        }
+    });
+    let mut full = full;
+    let mut keeper = Keeper::new(Limits::default(), None);
+    let outcome = case.start("seq 1 100000; echo end >&2")?.attend(Attend {
+        keeper: &mut keeper,
+        stdout: &mut full,
+        stderr: &mut io::sink(),
+        terminal: None,
+        signals: None,
+    })?;
+    drop(full);
+    let all = reader.join().map_err(|_| "the reader failed")?;
+    let expected: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
+    assert!(outcome.stdout_error.is_none());
+    assert!(all == expected.as_bytes());
+    assert_eq!(keeper.finish().stderr_bytes, 4);
+    Ok(())
+}
+
+#[test]
+fn a_closed_output_ends_the_command_as_it_would_without_us_r33() -> Fallible {
+    let case = Case::new()?;
+    let (closed, mut write) = io::pipe()?;
+    drop(closed);
+    let mut keeper = Keeper::new(Limits::default(), None);
+    let outcome = case.start("exec yes")?.attend(Attend {
+        keeper: &mut keeper,
+        stdout: &mut write,
+        stderr: &mut io::sink(),
+        terminal: None,
+        signals: None,
+    })?;
+    assert_eq!(outcome.exit.code(), 141);
+    let error = outcome.stdout_error.ok_or("no error was reported")?;
+    assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    Ok(())
+}
+
+#[test]
+fn a_daemon_that_holds_the_pipe_is_not_waited_for() -> Fallible {
+    let case = Case::new()?;
+    let (outcome, kept) = case.run("echo here; setsid sleep 1000 & echo $! > daemon")?;
+    assert!(outcome.exit.is_success());
+    assert_eq!(kept.text().head, "here\n");
+    crate::case::signal(&case.told("daemon")?, rustix::process::Signal::KILL)
+}
+
+#[test]
+fn input_is_passed_through_and_empty_without_one() -> Fallible {
+    let case = Case::new()?;
+    let (read, mut write) = io::pipe()?;
+    write.write_all(b"some words\n")?;
+    drop(write);
+    let stdin = Some(OwnedFd::from(read));
+    let running = case.supervisor.prepare(&case.program("cat"), Streams::Pipes { stdin })?.go()?;
+    let mut keeper = Keeper::new(Limits::default(), None);
+    attend(running, &mut keeper)?;
+    assert_eq!(keeper.finish().text().head, "some words\n");
+
+    let (_, kept) = case.run("wc -c")?;
+    assert_eq!(kept.text().head.trim(), "0");
+    Ok(())
+}
+
+#[test]
+fn given_streams_are_the_commands_own() -> Fallible {
+    let case = Case::new()?;
+    let (mut read, write) = io::pipe()?;
+    let streams = Streams::Given {
+        stdin: fs_err::File::open("/dev/null")?.into_parts().0.into(),
+        stdout: write.try_clone()?.into(),
+        stderr: write.into(),
+    };
+    let program = case.script("echo out; echo err >&2");
+    let running = case.supervisor.prepare(&program, streams)?.go()?;
+    attend(running, &mut Keeper::new(Limits::default(), None))?;
+    let mut text = String::new();
+    read.read_to_string(&mut text)?;
+    assert_eq!(text, "out\nerr\n");
+    Ok(())
+}
+
+#[test]
+fn an_owner_in_a_pipeline_passes_output_and_code_r33() -> Fallible {
+    let case = Case::new()?;
+    let mut owner = case.owner(1000, "echo out; echo err >&2; exit 3")?;
+    let output = owner.stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
+    assert_eq!(
+        (output.stdout.as_slice(), output.stderr.as_slice()),
+        (&b"out\n"[..], &b"err\n"[..])
+    );
+    assert_eq!(output.status.code(), Some(3));
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! A worktree with a store that watches and one that never does.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use turnstone_core::time::Millis;
+use turnstone_snapshot::{
+    Captured, Group, JournalState, Mode, RootPolicy, Selection, Shadow, Worktree,
+};
+
+pub(crate) const NOW: Millis = Millis(1_794_728_448_904);
+
+pub(crate) struct Site {
+    pub(crate) dir: TempDir,
+    pub(crate) shadow: Shadow,
+    walker: Shadow,
+}
+
+impl Site {
+    /// A worktree whose store has taken the walk that begins the journal.
+    pub(crate) fn new() -> Self {
+        Self::quiet().begin()
+    }
+
+    /// The same on a file system in memory, if there is one: quicker, and other in its times.
+    pub(crate) fn in_memory() -> Self {
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Self::quiet_in(dir.unwrap()).begin()
+    }
+
+    fn begin(self) -> Self {
+        let site = self;
+        site.shadow.watch();
+        let first = site.capture();
+        assert_eq!((first.mode, first.journal), (Mode::Walk, JournalState::Starting));
+        site
+    }
+
+    /// A worktree whose store does not watch yet.
+    pub(crate) fn quiet() -> Self {
+        Self::quiet_in(tempfile::tempdir().unwrap())
+    }
+
+    fn quiet_in(dir: TempDir) -> Self {
+        fs_err::create_dir(dir.path().join("work")).unwrap();
+        fs_err::create_dir(dir.path().join("outside")).unwrap();
+        let (shadow, walker) = (open(dir.path(), "store"), open(dir.path(), "walker"));
+        Self { dir, shadow, walker }
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
+        self.root().join(path)
+    }
+
+    pub(crate) fn outside(&self, path: &str) -> PathBuf {
+        self.dir.path().join("outside").join(path)
+    }
+
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        let path = self.at(path);
+        fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+        fs_err::write(path, text).unwrap();
+    }
+
+    pub(crate) fn chmod(&self, path: &str, perm: u32) {
+        fs_err::set_permissions(self.at(path), PermissionsExt::from_mode(perm)).unwrap();
+    }
+
+    pub(crate) fn git(&self, folder: &str, args: &[&str]) {
+        #[expect(clippy::disallowed_methods, reason = "the user's own git")]
+        let mut command = std::process::Command::new("git");
+        command.env("GIT_CONFIG_GLOBAL", "/dev/null").current_dir(self.at(folder));
+        assert!(command.args(args).output().unwrap().status.success(), "{args:?}");
+    }
+
+    pub(crate) fn capture(&self) -> Captured {
+        self.shadow.capture(&Group::new("test"), NOW).unwrap()
+    }
+
+    /// Captures; the journal must have told, and what it told must be what a walk finds.
+    pub(crate) fn told(&self, what: &str) -> Captured {
+        let captured = self.capture();
+        assert_eq!((captured.mode, captured.journal), (Mode::Journal, JournalState::On), "{what}");
+        self.same(&captured, what);
+        captured
+    }
+
+    /// Wants a capture to be what a walk by another store finds.
+    pub(crate) fn same(&self, captured: &Captured, what: &str) {
+        if let Some(wrong) = self.difference(captured) {
+            panic!("{what}: {wrong}");
+        }
+    }
+
+    /// What differs between a capture and a walk by another store.
+    pub(crate) fn difference(&self, captured: &Captured) -> Option<String> {
+        let walked = self.walker.capture(&Group::new("walk"), NOW).unwrap();
+        assert_eq!(walked.mode, Mode::Walk);
+        let (one, other) = (&captured.capture, &walked.capture);
+        if one.coverage != other.coverage {
+            return Some(format!("coverage\n{:?}\n{:?}", one.coverage, other.coverage));
+        }
+        if captured.files != walked.files {
+            return Some(format!("{} files, {} walked", captured.files, walked.files));
+        }
+        (one.tree != other.tree).then(|| format!("tree {} is not {}", one.tree, other.tree))
+    }
+
+    /// The same with a store that never saw the worktree before.
+    pub(crate) fn same_as_fresh(&self, captured: &Captured, what: &str) {
+        let fresh = self.dir.path().join("fresh");
+        fs_err::remove_dir_all(&fresh).ok();
+        let fresh = open(self.dir.path(), "fresh");
+        let walked = fresh.capture(&Group::new("fresh"), NOW).unwrap();
+        assert_eq!(captured.capture.coverage, walked.capture.coverage, "{what}");
+        assert_eq!(captured.capture.tree, walked.capture.tree, "{what}");
+    }
+}
+
+pub(crate) fn open(dir: &Path, store: &str) -> Shadow {
+    let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default()).unwrap();
+    let selection = Selection { max_file_bytes: 5000, ..Selection::default() };
+    Shadow::open(&dir.join(store), worktree, selection).unwrap()
+}

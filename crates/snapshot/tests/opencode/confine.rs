@@ -1,0 +1,276 @@
+//! Nothing outside the root, nothing of the user's git, no program started.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use turnstone_snapshot::{Group, Plan, Reason, RelPath, Step};
+use turnstone_testkit::require;
+
+use crate::session::{bootstrap, contents, revert, track};
+use crate::support::{Case, NOW, path};
+
+/// The example beside this test program.
+fn vault() -> PathBuf {
+    let test = std::env::current_exe().expect("a path");
+    test.parent().and_then(Path::parent).expect("a target directory").join("examples/vault")
+}
+
+/// S1: paths of a plan or a list that lead outside are no paths at all.
+#[test]
+fn hostile_paths_are_refused_wherever_they_come_from_s1() {
+    for hostile in ["/etc/passwd", "../x", "a/../../x", "", "a//b", ".git/config", "x/.GIT/hooks/y"]
+    {
+        assert!(hostile.parse::<RelPath>().is_err(), "{hostile}");
+        let state = r#"{"present":{"leaf":{"blob":"BLOB","mode":"file"},"perm":420}}"#
+            .replace("BLOB", &"0".repeat(40));
+        let step = format!(
+            r#"{{"path":{hostile:?},"expected":"absent","target":{state},"merged":false}}"#
+        );
+        assert!(serde_json::from_str::<Step>(&step).is_err(), "{hostile}");
+        let good = step.replace(&format!("{hostile:?}"), "\"fine\"");
+        assert!(serde_json::from_str::<Step>(&good).is_ok(), "{good}");
+    }
+}
+
+/// S1: a stored plan whose name is not one of ours is not applied; its name becomes a file name.
+#[test]
+fn a_hostile_stored_plan_is_refused_and_nothing_is_written_s1() {
+    let case = bootstrap();
+    track(&case.shadow);
+    let start = contents(&case.root());
+    let plans = case.dir.path().join("store/plan");
+    fs_err::create_dir_all(&plans).unwrap();
+    for (file, id) in [("x", "../../x"), ("a", "b"), ("000000000000000000000000", "../out")] {
+        let plan = serde_json::to_string(&Plan::default()).unwrap();
+        let guard = "0".repeat(40);
+        let text = format!(r#"{{"id":{id:?},"guard":"{guard}","plan":{plan}}}"#);
+        let at = plans.join(format!("{file}.json"));
+        fs_err::write(&at, text).unwrap();
+
+        assert!(case.shadow.resume().is_err(), "{id}");
+
+        fs_err::remove_file(at).unwrap();
+    }
+    assert_eq!(contents(&case.root()), start);
+}
+
+/// Files in `d`, and a directory outside that has files of the same names.
+fn beside() -> (Case, PathBuf) {
+    let case = Case::in_memory();
+    let outside = case.dir.path().join("outside");
+    fs_err::create_dir(&outside).unwrap();
+    for name in ["a", "b", "c"] {
+        fs_err::write(outside.join(name), "new").unwrap();
+        case.write(&format!("d/{name}"), "old");
+    }
+    (case, outside)
+}
+
+/// Changes, removes and adds a file of `d`, and plans to take that back.
+fn planned(case: &Case) -> Plan {
+    let before = track(&case.shadow);
+    case.write("d/a", "new");
+    case.remove("d/b");
+    case.write("d/added", "new");
+    let now = track(&case.shadow);
+    case.shadow.plan_restore(&before, &now, None, false).unwrap()
+}
+
+/// S2, R16: before any one of its writes, the directory is swapped for a link that leads outside.
+#[test]
+fn a_directory_swapped_for_a_link_before_any_write_leads_nowhere_s2_r16() {
+    let scenario = fail::FailScenario::setup();
+    let mut swapped = 0;
+    for nth in 0..20 {
+        let (case, outside) = beside();
+        let plan = planned(&case);
+        let kept = contents(&outside);
+        let (dir, aside, target) = (case.at("d"), case.dir.path().join("aside"), outside.clone());
+        let count = std::sync::atomic::AtomicUsize::new(0);
+        fail::cfg_callback("snapshot::touch", move || {
+            if count.fetch_add(1, Ordering::Relaxed) == nth {
+                fs_err::rename(&dir, &aside).unwrap();
+                std::os::unix::fs::symlink(&target, &dir).unwrap();
+            }
+        })
+        .unwrap();
+
+        case.shadow.apply(&plan, &Group::new("guard"), NOW).ok();
+
+        fail::remove("snapshot::touch");
+        swapped += usize::from(case.at("d").is_symlink());
+        assert_eq!(contents(&outside), kept, "write {nth}");
+    }
+    assert!(swapped > 8, "{swapped}");
+    scenario.teardown();
+}
+
+/// The same by a thread that swaps all the time.
+#[test]
+fn a_directory_swapped_for_a_link_during_a_restore_leads_nowhere_s2_r16() {
+    for _ in 0..25 {
+        let (case, outside) = beside();
+        let plan = planned(&case);
+        let kept = contents(&outside);
+        let (dir, aside) = (case.at("d"), case.dir.path().join("aside"));
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    fs_err::rename(&dir, &aside).ok();
+                    std::os::unix::fs::symlink(&outside, &dir).ok();
+                    fs_err::remove_file(&dir).ok();
+                    fs_err::rename(&aside, &dir).ok();
+                }
+            });
+            case.shadow.apply(&plan, &Group::new("guard"), NOW).ok();
+            case.shadow.resume().ok();
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(contents(&outside), kept);
+    }
+}
+
+/// R16: a path behind a link is not covered, absolute targets included.
+#[test]
+fn a_path_behind_a_link_is_not_covered_r16() {
+    let case = bootstrap();
+    let outside = tempfile::tempdir().unwrap();
+    fs_err::write(outside.path().join("f"), "secret").unwrap();
+    case.link("out", outside.path().to_str().unwrap());
+
+    let captured = case.capture_named(&["out/f"]);
+
+    assert_eq!(captured.files, 0);
+    assert_eq!(captured.capture.coverage.find_reason(&path("out/f")), Some(Reason::BehindLink));
+    assert_eq!(fs_err::read(outside.path().join("f")).unwrap(), b"secret");
+}
+
+/// S5, S6, W8, W14: neither the environment nor anybody's configuration of git has an effect, and the
+/// user's own repository is not written.
+#[test]
+fn hostile_git_settings_and_variables_have_no_effect_s5_s6_w14() {
+    let case = bootstrap();
+    case.git_in(&case.root(), &["add", "-A"]);
+    let evil = case.dir.path().join("evil");
+    let hooks = evil.join("hooks");
+    fs_err::create_dir_all(&hooks).unwrap();
+    let script = format!("#!/bin/sh\ntouch {}\n", evil.join("ran").display());
+    for hook in ["post-checkout", "post-index-change", "reference-transaction"] {
+        fs_err::write(hooks.join(hook), &script).unwrap();
+        let meta: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs_err::set_permissions(hooks.join(hook), meta).unwrap();
+    }
+    let config = format!(
+        "[core]\nhooksPath={0}\nautocrlf=true\n[color]\nui=always\n[diff]\nnoprefix=true\n\
+         relative=true\n[filter \"x\"]\nclean=touch {1}\nsmudge=touch {1}\nrequired=true\n\
+         [init]\ntemplateDir={0}\n",
+        hooks.display(),
+        evil.join("ran").display()
+    );
+    fs_err::write(evil.join("config"), config).unwrap();
+    case.write(".gitattributes", "* filter=x\n");
+    let git_before = stats(&case.at(".git"));
+    let plain = seed_of(&case, &[]);
+    let index = evil.join("index");
+    let hostile = seed_of(
+        &case,
+        &[
+            ("GIT_CONFIG_GLOBAL", evil.join("config").as_path()),
+            ("GIT_CONFIG_SYSTEM", evil.join("config").as_path()),
+            ("GIT_INDEX_FILE", &index),
+            ("GIT_DIR", &case.at(".git")),
+            ("GIT_OBJECT_DIRECTORY", &evil),
+            ("GIT_WORK_TREE", &evil),
+            ("HOME", &evil),
+        ],
+    );
+
+    assert_eq!(plain, hostile, "the same trees");
+    assert!(!evil.join("ran").exists() && !index.exists());
+    assert_eq!(stats(&case.at(".git")), git_before);
+}
+
+/// The trees of a run of the example with these variables, in a store of its own.
+fn seed_of(case: &Case, variables: &[(&str, &Path)]) -> Vec<String> {
+    let dir = tempfile::tempdir_in(case.dir.path()).unwrap();
+    copy(&case.root(), &dir.path().join("work"));
+    #[expect(clippy::disallowed_methods, reason = "the program under test")]
+    let mut command = Command::new(vault());
+    command.arg(dir.path()).args(["load", "7", "4"]).envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs_err::create_dir_all(to).unwrap();
+    for entry in fs_err::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy(&path, &target),
+            false => drop(fs_err::copy(&path, target).unwrap()),
+        }
+    }
+}
+
+/// Sizes, inodes and times of everything below.
+fn stats(folder: &Path) -> BTreeMap<PathBuf, (u64, u64, i64, i64)> {
+    let mut found = BTreeMap::new();
+    for entry in fs_err::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let meta = fs_err::symlink_metadata(&path).unwrap();
+        if meta.is_dir() {
+            found.extend(stats(&path));
+        }
+        found.insert(path, (meta.size(), meta.ino(), meta.ctime(), meta.ctime_nsec()));
+    }
+    found
+}
+
+/// W16: no process is started by captures, comparisons, restores, merges and collections.
+#[test]
+fn no_process_is_started_w16() {
+    let strace = require::strace().expect("strace, which these tests need");
+    for command in [["load", "1", "5"], ["swing", "1", "3"], ["churn", "1", "4"]] {
+        let case = Case::in_memory();
+        let (dir, log) = (case.dir.path().join("run"), case.dir.path().join("log"));
+        fs_err::create_dir_all(dir.join("work")).unwrap();
+        #[expect(clippy::disallowed_methods, reason = "the judge of the program under test")]
+        let mut traced = Command::new(&strace);
+        traced.args(["-f", "-qq", "-e", "trace=execve,execveat,fork,vfork", "-o"]).arg(&log);
+        traced.arg(vault()).arg(&dir).args(command);
+        let output = traced.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let calls = fs_err::read_to_string(&log).unwrap();
+        assert_eq!(calls.lines().filter(|line| line.contains('(')).count(), 1, "{calls}");
+    }
+}
+
+/// R18: a replaced file keeps its extended attributes, group and second names.
+#[test]
+fn a_replaced_file_keeps_its_attributes_r18() {
+    let case = Case::new();
+    case.write("f", "old");
+    case.chmod("f", 0o640);
+    let name = "user.turnstone.test";
+    let set = rustix::fs::setxattr(case.at("f"), name, b"mine", rustix::fs::XattrFlags::empty());
+    let before = track(&case.shadow);
+    case.write("f", "new");
+
+    revert(&case.shadow, &before);
+
+    assert_eq!(case.read("f"), "old");
+    let mode = fs_err::metadata(case.at("f")).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    if set.is_ok() {
+        let mut value = [0; 16];
+        let length = rustix::fs::getxattr(case.at("f"), name, &mut value[..]).expect("kept");
+        assert_eq!(&value[..length], b"mine");
+    }
+}

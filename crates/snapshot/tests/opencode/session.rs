@@ -1,0 +1,82 @@
+//! A worktree as an agent's session uses it: track, patch, revert.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use turnstone_snapshot::{Capture, Diff, DiffOptions, Group, RelPath, Report, Shadow, Wish};
+
+use crate::support::{Case, NOW};
+
+/// OpenCode's fixture: a repository with `a.txt` and `b.txt`, both untracked.
+pub(crate) fn bootstrap() -> Case {
+    let case = Case::in_memory();
+    case.git_in(&case.root(), &["init", "-q"]);
+    case.write("a.txt", "A content");
+    case.write("b.txt", "B content");
+    case
+}
+
+/// `track`: a capture.
+pub(crate) fn track(shadow: &Shadow) -> Capture {
+    shadow.capture(&Group::new("session"), NOW).expect("captured").capture
+}
+
+/// `patch`: the paths that differ from a capture now.
+pub(crate) fn patch(case: &Case, from: &Capture) -> Vec<String> {
+    paths(&diff(case, from))
+}
+
+pub(crate) fn diff(case: &Case, from: &Capture) -> Diff {
+    case.shadow.diff_worktree(from, &DiffOptions::default()).expect("compared")
+}
+
+pub(crate) fn paths(diff: &Diff) -> Vec<String> {
+    diff.files.iter().map(|file| file.path.to_string()).collect()
+}
+
+/// What takes back everything that happened between two captures.
+pub(crate) fn wishes(shadow: &Shadow, before: &Capture, after: &Capture) -> Vec<Wish> {
+    let diff = shadow.diff(before, after, &DiffOptions::default()).expect("compared");
+    let image = |capture, path: &RelPath| shadow.image(capture, path).expect("readable");
+    let wish = |path: RelPath| Wish {
+        target: image(before, &path),
+        base: Some(image(after, &path)),
+        path,
+    };
+    diff.files.into_iter().map(|file| wish(file.path)).collect()
+}
+
+/// `revert`: takes back what happened since a capture.
+pub(crate) fn revert(shadow: &Shadow, before: &Capture) -> Report {
+    let after = track(shadow);
+    take_back(shadow, before, &after)
+}
+
+/// Takes back what happened between two captures, and keeps what happened since.
+pub(crate) fn take_back(shadow: &Shadow, before: &Capture, after: &Capture) -> Report {
+    let plan = shadow.plan(&wishes(shadow, before, after)).expect("planned");
+    shadow.apply(&plan, &Group::new("guard"), NOW).expect("applied")
+}
+
+/// The files and links of a worktree, and its empty directories.
+pub(crate) fn contents(root: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs_err::read_dir(root).expect("listed") {
+        let path = entry.expect("entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        if name == ".git" {
+            continue;
+        }
+        if path.is_symlink() {
+            let target = fs_err::read_link(&path).expect("a link").display().to_string();
+            found.insert(name, target.into_bytes());
+        } else if path.is_dir() {
+            found.insert(format!("{name}/"), Vec::new());
+            let below = contents(&path).into_iter();
+            found.extend(below.map(|(below, bytes)| (format!("{name}/{below}"), bytes)));
+        } else {
+            found.insert(name, fs_err::read(&path).expect("read"));
+        }
+    }
+    found
+}
