@@ -37,7 +37,7 @@ pub(crate) fn hint(error: &VaultError) -> Option<String> {
         VaultError::Registry(RegistryError::Root(RootError::Refused(_))) => {
             "change to a project in it, or insist: `turnstone snapshot track --insist`"
         }
-        VaultError::Registry(RegistryError::InsideGit { .. }) => {
+        VaultError::Registry(RegistryError::InsideGit(_)) => {
             "change to a directory with files of yours"
         }
         VaultError::Registry(RegistryError::TooNew { .. })
