@@ -8,7 +8,7 @@ use turnstone_testkit::powerloss::{Policy, Recorder, Recording};
 use crate::vault::{Fallible, States, acks, check, vault};
 
 fn record() -> Fallible<Recording> {
-    let data = TempData::new()?;
+    let data = TempData::in_memory()?;
     fs_err::create_dir(data.path().join("work"))?;
     let command = vault(data.path(), &["load", "1", "6"])?;
     let recording = Recorder::new(data.path()).record(&command)?;
@@ -44,7 +44,7 @@ fn without_fsync_the_same_check_finds_losses() -> Fallible {
 
 /// Restores five states one after the other, with the power cut at any point.
 fn cut_while_restoring(failpoints: &str, cuts: usize) -> Fallible {
-    let data = TempData::new()?;
+    let data = TempData::in_memory()?;
     let states = States::make(data.path(), 5)?;
     let mut command = vault(data.path(), &["step", "0", "5"])?;
     command.env("FAILPOINTS", failpoints);
