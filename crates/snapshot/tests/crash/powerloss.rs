@@ -71,3 +71,30 @@ fn a_power_cut_while_restoring_leaves_whole_files_and_is_finished_r34() -> Falli
 fn a_power_cut_while_restoring_without_exchange_is_finished_as_well_r34() -> Fallible {
     cut_while_restoring("snapshot::no_exchange=return", 20)
 }
+
+/// A finished plan that came back would be done again: whoever writes the old bytes by hand after the
+/// cut keeps them (R17).
+#[test]
+fn a_finished_restore_is_not_done_again_after_a_power_cut_r17() -> Fallible {
+    let data = TempData::in_memory()?;
+    States::make(data.path(), 3)?;
+    let old = fs_err::read_to_string(data.path().join("work/a"))?;
+    let command = vault(data.path(), &["step", "0", "1"])?;
+    let recording = Recorder::new(data.path()).record(&command)?;
+    assert!(recording.status().success(), "{}", recording.stderr());
+    let by_hand = |image: &Path, _: &[String]| -> Fallible {
+        let file = image.join("work/a");
+        if fs_err::read_to_string(&file)? == old {
+            return Err("the restore is lost".into());
+        }
+        fs_err::write(&file, &old)?;
+        check(image, &[])?;
+        let is_kept = fs_err::read_to_string(file)? == old;
+        if is_kept { Ok(()) } else { Err("the restore was done again".into()) }
+    };
+    for policy in [Policy::STRICT, Policy::torn(3), Policy::torn(4)] {
+        let losses = recording.losses(&[recording.end()], policy, by_hand)?;
+        assert!(losses.is_empty(), "{}", losses[0]);
+    }
+    Ok(())
+}
