@@ -38,7 +38,7 @@ pub(super) const HIDDEN: &str = ".index";
 /// The file of the repository that gets a second name beside a pack.
 pub(super) const MARK: &str = "turnstone-held";
 /// What a file `.keep` of ours holds; `git gc` leaves the pack beside it alone.
-pub(super) const HELD: &[u8] = b"held by turnstone until a reference names what is in it\n";
+pub(super) const HELD: &str = "held by turnstone until a reference names what is in it\n";
 
 /// An object, compressed and ready to be written.
 #[derive(Debug)]

@@ -84,6 +84,7 @@ impl Repository {
         write_once(git_dir, "HEAD", "ref: refs/heads/none\n")?;
         reference::sweep(git_dir)?;
         sweep(git_dir)?;
+        write_once(git_dir, MARK, HELD)?;
         release(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("refs/turnstone"))?;
@@ -369,7 +370,7 @@ fn remove_file(path: &Path) -> io::Result<()> {
 
 /// Tells whether a mark that keeps git away is ours.
 fn is_ours(keep: &Path) -> bool {
-    fs_err::read(keep).is_ok_and(|text| text == HELD)
+    fs_err::read(keep).is_ok_and(|text| text == HELD.as_bytes())
 }
 
 /// Lets go of packs that were held when a process died.
