@@ -5,6 +5,13 @@
 //! it ends everything in that session. A [`GroupId`] finds the same processes again after a crash,
 //! and never others.
 //!
+//! Not covered, because it cannot be or should not: programs that make a session of their own
+//! (daemons, `setsid`, terminal multiplexers); programs that another service starts on request
+//! (`systemd-run`, containers, `at`); set-uid programs, which may not be signalled; processes stuck
+//! in the kernel, which are reported. If owner and supervisor are both killed, the command dies
+//! with the supervisor and its group is found by [`GroupId`]; jobs in other groups of the session
+//! are then left alone, as nothing proves any more whose they are.
+//!
 //! Knows no sessions of agents, no database and no HTTP; has no async runtime. Linux only: it reads
 //! `/proc`.
 

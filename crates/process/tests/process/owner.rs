@@ -17,7 +17,7 @@ fn the_group_ends_when_its_owner_is_killed_r32() -> Fallible {
     // A child, a grandchild left behind by a double fork, and a job in a group of its own.
     let script = "sleep 1000 & echo $! > child
         (sleep 1000 & echo $! > grandchild)
-        perl -e 'setpgrp(0, 0); exec \"sleep\", \"1000\"' & echo $! > job
+        bash -c 'set -m; sleep 1000 & echo $! > job'
         echo $$ > leader; wait";
     let mut owner = case.owner(60_000, script)?.spawn()?;
     let group = case.recorded()?;
