@@ -13,7 +13,7 @@ use turnstone_core::time::Millis;
 use crate::cache::Cached;
 use crate::capture::CaptureError;
 use crate::hash::{Hashed, Look, look};
-use crate::path::{RelPath, is_git_directory};
+use crate::path::{RelPath, below, is_git_directory};
 use crate::picture::{Item, Picture, join, split};
 use crate::shadow::Shadow;
 use crate::walk::{Found, Glance, Sight, Walker};
@@ -83,8 +83,7 @@ impl Shadow {
         };
         let Found { listings, notes, .. } = walker.walk()?;
         let mut suspects = BTreeSet::new();
-        let mut add =
-            |folder: &[u8], name: &[u8]| suspects.extend(RelPath::below(folder, name).ok());
+        let mut add = |folder: &[u8], name: &[u8]| suspects.extend(below(folder, name).ok());
         for listing in &listings {
             // A folder that is new is told of in the one above.
             let Some(node) = picture.node(&listing.folder) else {

@@ -11,7 +11,7 @@ use rayon::Scope;
 
 use crate::cache::{Cached, Name};
 use crate::coverage::Reason;
-use crate::path::{RelPath, is_git_directory};
+use crate::path::{RelPath, below, is_git_directory};
 use crate::picture::{Node, Picture, Place, join, split};
 use crate::selection::{Glimpse, Judge, Selection};
 use crate::vcs::Repo;
@@ -78,7 +78,7 @@ impl Found {
         });
         let glanced = self.glances.iter().map(|it| (&it.folder, &it.name, it.sight.as_ref()));
         let stale = listed.chain(glanced).filter_map(|(folder, name, sight)| match sight {
-            Some(Sight::Stale(stat)) => Some((RelPath::below(folder, name).ok()?, *stat)),
+            Some(Sight::Stale(stat)) => Some((below(folder, name).ok()?, *stat)),
             Some(Sight::Known(_) | Sight::Skipped(_) | Sight::Folder) | None => None,
         });
         let mut stale: Vec<(RelPath, Stat)> = stale.collect();

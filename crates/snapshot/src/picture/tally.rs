@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::node::{Item, Node};
 use crate::cache::Cached;
 use crate::coverage::Reason;
-use crate::path::RelPath;
+use crate::path::{RelPath, below};
 use crate::vcs::Repo;
 use crate::worktree::Kind;
 
@@ -107,7 +107,7 @@ impl Tally {
             return;
         }
         // A name that came from a listing is a name.
-        let Ok(path) = RelPath::below(folder, name) else {
+        let Ok(path) = below(folder, name) else {
             return;
         };
         if let Some(item) = old {
