@@ -5,7 +5,8 @@
 //! `done` for each. `vault DIR churn SEED COUNT` captures for a group that stays and one that goes, and
 //! collects and merges in between; only captures that stay are acknowledged. `vault DIR grow FOLDERS`
 //! makes a worktree of fifty files in each folder; `vault DIR loan SEED COUNT` captures a
-//! committed checkout and ends the loan each time. `vault DIR time` prints how long captures of it take.
+//! committed checkout and ends the loan each time. `vault DIR time` prints how long captures of it take,
+//! `vault DIR first` how long the first one takes.
 
 use std::io::Write;
 use std::path::Path;
@@ -48,6 +49,7 @@ fn run() -> Fallible {
         ["swing", seed, count] => swing(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["churn", seed, count] => churn(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["time"] => time(&shadow, dir)?,
+        ["first"] => first(&shadow)?,
         ["grow", folders] => grow(dir, folders.parse()?)?,
         _ => return Err("unknown command".into()),
     }
@@ -167,6 +169,14 @@ fn grow(dir: &Path, folders: usize) -> Fallible {
         }
     }
     Ok(())
+}
+
+/// One capture, for whoever measures the process.
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn first(shadow: &Shadow) -> Fallible {
+    let started = std::time::Instant::now();
+    let captured = shadow.capture(&Group::new("time"), NOW)?;
+    say(&format!("first: {:.1} ms, {} reused", ms(started), captured.reused))
 }
 
 #[expect(clippy::disallowed_methods, reason = "it measures")]

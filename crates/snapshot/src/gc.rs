@@ -96,6 +96,8 @@ impl Shadow {
                 expired.insert(name, group);
             }
         }
+        let (lost, known) = (self.list_lost()?, self.repository.known());
+        kept.retain(|oid| !lost.contains(oid) || known(oid));
         let packs = self.repository.packs()?;
         let mut present = BTreeSet::new();
         // Of a loan, only what is needed will ever be ours.

@@ -168,8 +168,11 @@ fn a_damaged_object_whose_file_is_gone_is_said_to_be_lost_r10() {
     assert_raw(&case, &later);
     // What is left of the store works on: captures, collections.
     case.write("more", "more\n");
-    case.capture();
-    case.shadow.gc(&[].into(), NOW, false).unwrap();
+    case.shadow.capture(&Group::new("other"), NOW).unwrap();
+    let live = [Group::new("test")].into();
+    let report = case.shadow.gc(&live, NOW.plus(7_200_000), false).unwrap();
+    assert_eq!(report.dropped_groups, ["other"]);
+    assert_raw(&case, &later);
 }
 
 #[test]
