@@ -4,9 +4,9 @@
 //! `vault DIR swing SEED COUNT` restores the worktree to its first capture and back again, and prints
 //! `done` for each. `vault DIR churn SEED COUNT` captures for a group that stays and one that goes, and
 //! collects and merges in between; only captures that stay are acknowledged. `vault DIR grow FOLDERS`
-//! makes a worktree of fifty files in each folder; `vault DIR loan SEED COUNT` captures a
-//! committed checkout and ends the loan each time. `vault DIR time` prints how long captures of it take,
-//! `vault DIR first` how long the first one takes.
+//! makes a worktree of fifty files in each folder; `vault DIR loan SEED COUNT` captures a committed
+//! checkout and ends the loan each time. `vault DIR time` prints how long captures of it take,
+//! `vault DIR first` how long the first one does, `vault DIR walk` walks that find nothing changed.
 
 use std::io::Write;
 use std::path::Path;
@@ -50,6 +50,7 @@ fn run() -> Fallible {
         ["churn", seed, count] => churn(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["time"] => time(&shadow, dir)?,
         ["first"] => first(&shadow)?,
+        ["walk"] => walk(&shadow)?,
         ["grow", folders] => grow(dir, folders.parse()?)?,
         _ => return Err("unknown command".into()),
     }
@@ -86,6 +87,10 @@ fn edit(dir: &Path, rng: &mut Rng) -> Fallible {
 
 fn load(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
     let mut rng = Rng::new(seed);
+    // Every other run captures by the journal.
+    if seed % 2 == 0 {
+        shadow.watch();
+    }
     for _ in 0..count {
         edit(dir, &mut rng)?;
         let group = Group::new(&format!("group {}", rng.below(3)));
@@ -153,6 +158,18 @@ fn swing(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
         say("done")?;
         shadow.apply(&shadow.plan(&plan.inverse())?, &Group::new("guard"), NOW)?;
         say("done")?;
+    }
+    Ok(())
+}
+
+/// Prints how long walks take when nothing changed.
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn walk(shadow: &Shadow) -> Fallible {
+    shadow.capture(&Group::new("time"), NOW)?;
+    for _ in 0..7 {
+        let started = std::time::Instant::now();
+        shadow.capture(&Group::new("time"), NOW)?;
+        say(&format!("unchanged, walked: {:.1} ms", ms(started)))?;
     }
     Ok(())
 }

@@ -44,7 +44,10 @@ impl Shadow {
     pub fn audit(&self, now: Millis) -> Result<Audit, CaptureError> {
         let running = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
         self.worktree.check()?;
-        let watch = self.journal_lock().watch.clone();
+        let watch = {
+            let journal = self.journal_lock();
+            journal.watch.clone().filter(|_| journal.state == JournalState::On)
+        };
         let mut picture = self.picture();
         let Some(watch) = watch.filter(|_| picture.is_whole()) else {
             return Ok(Audit::default());

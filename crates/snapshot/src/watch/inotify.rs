@@ -358,3 +358,54 @@ fn link_of(dir: &Dir) -> String {
 fn path_of(dir: &Dir) -> Option<Vec<u8>> {
     rustix::fs::readlink(link_of(dir), Vec::new()).ok().map(std::ffi::CString::into_bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worktree::RootPolicy;
+
+    /// A watch without the thread that keeps its queue short.
+    fn idle(path: &std::path::Path) -> (Watch, Dir) {
+        let worktree = Worktree::open(path, &RootPolicy::default()).unwrap();
+        let mut watch = Watch::start(&worktree).unwrap();
+        drop(watch.stop.take());
+        watch.thread.take().unwrap().join().unwrap();
+        let root = worktree.open_dir(None).unwrap();
+        assert!(watch.add(&root, b""));
+        (watch, root)
+    }
+
+    #[test]
+    fn what_the_kernel_could_not_keep_is_known_to_be_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let (watch, _root) = idle(dir.path());
+        let limit = fs_err::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+        let limit: usize = limit.trim().parse().unwrap();
+        assert!(limit <= 1 << 17, "the kernel keeps {limit} events here: too many for a test");
+        let (one, other) = (dir.path().join("a"), dir.path().join("b"));
+        fs_err::write(&one, "").unwrap();
+        for _ in 0..limit.div_ceil(4) {
+            fs_err::rename(&one, &other).unwrap();
+            fs_err::rename(&other, &one).unwrap();
+        }
+
+        assert_eq!(watch.drain().lost, Some(JournalState::Overflow));
+    }
+
+    #[test]
+    fn a_folder_that_is_not_where_it_was_is_not_watched_under_its_old_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let (watch, root) = idle(dir.path());
+        fs_err::create_dir(dir.path().join("old")).unwrap();
+        let folder = root.open_dir(b"old").unwrap();
+        fs_err::rename(dir.path().join("old"), dir.path().join("new")).unwrap();
+
+        assert!(!watch.add(&folder, b"old"));
+        assert!(watch.add(&folder, b"new"));
+        assert!(!watch.add(&folder, b"old"), "and the watch under the new path stays");
+        watch.drain();
+        fs_err::write(dir.path().join("new/file"), "x").unwrap();
+        let heard = watch.drain();
+        assert_eq!(heard.names.keys().collect::<Vec<_>>(), [b"new"]);
+    }
+}
