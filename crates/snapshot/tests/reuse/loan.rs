@@ -4,7 +4,7 @@ use turnstone_snapshot::{Captured, Group, Image};
 
 use crate::checkout::{
     ALL, FILES, TIMES, assert_raw, assert_reused, checkout_of, commit, committed, damage,
-    everything, nothing_set, pass_time,
+    everything, exchange, nothing_set, pass_time,
 };
 use crate::support::{Case, NOW, path};
 
@@ -149,6 +149,31 @@ fn a_damaged_object_of_the_user_is_never_served_and_is_made_anew_from_the_file_r
     assert_eq!((settled.repaired, settled.lost.len()), (1, 0));
     assert_raw(&case, &captured);
     case.git(&["fsck", "--full"]);
+}
+
+#[test]
+fn an_object_with_sound_but_wrong_bytes_is_never_served_r10() {
+    let case = checkout_of(nothing_set());
+    let (one, other) = ("0123456789\n".repeat(TIMES), "abcdefghij\n".repeat(TIMES));
+    case.write("one", &one);
+    case.write("other", &other);
+    commit(&case, &[]);
+    exchange(&case, "one", "other");
+    let captured = case.capture();
+    assert_eq!(captured.reused, ALL + 2, "kind and size do not tell");
+    case.remove("one");
+    let now = case.capture().capture;
+    let then = &captured.capture;
+    let plan = case.shadow.plan_restore(then, &now, None, false);
+    let restored = plan.and_then(|plan| case.shadow.apply(&plan, &Group::new("guard"), NOW));
+    assert!(restored.is_err() || !case.at("one").exists(), "wrong bytes were written");
+    case.write("one", &one);
+    case.capture();
+
+    let settled = case.shadow.settle().unwrap();
+
+    assert_eq!((settled.repaired, settled.lost.len()), (2, 0));
+    assert_raw(&case, &captured);
 }
 
 #[test]
