@@ -164,6 +164,8 @@ fn an_object_with_sound_but_wrong_bytes_is_never_served_r10() {
     case.remove("one");
     let now = case.capture().capture;
     let then = &captured.capture;
+    let options = turnstone_snapshot::DiffOptions::default();
+    assert!(case.shadow.diff(then, &now, &options).is_err(), "wrong bytes were shown");
     let plan = case.shadow.plan_restore(then, &now, None, false);
     let restored = plan.and_then(|plan| case.shadow.apply(&plan, &Group::new("guard"), NOW));
     assert!(restored.is_err() || !case.at("one").exists(), "wrong bytes were written");
