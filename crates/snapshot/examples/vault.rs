@@ -88,7 +88,7 @@ fn edit(dir: &Path, rng: &mut Rng) -> Fallible {
 fn load(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
     let mut rng = Rng::new(seed);
     // Every other run captures by the journal.
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         shadow.watch();
     }
     for _ in 0..count {
