@@ -8,11 +8,16 @@ use turnstone_store::{Actor, Context, Layout, Options, Store};
 use crate::clock;
 use crate::config::{Environment, Globals};
 use crate::error::CliError;
+use crate::excludes::GitHome;
+use crate::settings::Settings;
 
 /// The program's view of its surroundings.
 pub(crate) struct App {
     layout: Layout,
     directory: Option<PathBuf>,
+    runtime: Option<PathBuf>,
+    settings: Option<PathBuf>,
+    git: GitHome,
     actor: Actor,
 }
 
@@ -33,6 +38,9 @@ impl App {
         Ok(Self {
             layout: Layout::new(root),
             directory: environment.directory,
+            runtime: environment.runtime,
+            settings: environment.settings,
+            git: environment.git,
             actor: named.unwrap_or_else(Actor::system),
         })
     }
@@ -49,6 +57,25 @@ impl App {
     /// [`CliError::NoDirectory`].
     pub(crate) fn directory(&self) -> Result<&Path, CliError> {
         self.directory.as_deref().ok_or(CliError::NoDirectory)
+    }
+
+    /// Where sockets go, if the system has a place for them.
+    pub(crate) fn runtime(&self) -> Option<&Path> {
+        self.runtime.as_deref()
+    }
+
+    /// What the configuration file says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Settings::read`].
+    pub(crate) fn settings(&self) -> Result<Settings, CliError> {
+        Settings::read(self.settings.as_deref())
+    }
+
+    /// Where git keeps what it was told.
+    pub(crate) const fn git(&self) -> &GitHome {
+        &self.git
     }
 
     /// The present moment.

@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{completions, db, doctor, export, import, man, search, session, stats};
+use crate::command::{
+    completions, db, doctor, export, import, man, search, session, snapshot, stats,
+};
 use crate::config::Globals;
 
 /// The durable memory and the undo of coding agents
@@ -28,7 +30,7 @@ Exit codes:
    1  refused, or something needed is missing
    2  the command line makes no sense
    3  the output was closed early
-   4  busy or changed by somebody else: try again
+   4  busy, changed by somebody else, or a file was left alone: look, then try again
   70  a bug in turnstone: please report it";
 
 /// What to do.
@@ -37,6 +39,9 @@ pub(crate) enum Command {
     /// List, show and tidy up sessions
     #[command(subcommand, arg_required_else_help = true)]
     Session(session::SessionCommand),
+    /// Capture a directory, compare, restore, and take that back
+    #[command(subcommand, arg_required_else_help = true)]
+    Snapshot(snapshot::SnapshotCommand),
     Search(search::SearchArgs),
     Stats(stats::StatsArgs),
     Import(import::ImportArgs),

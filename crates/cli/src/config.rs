@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, ColorChoice};
 use etcetera::BaseStrategy;
 
+use crate::excludes::GitHome;
+
 /// Flags every command has.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Global options")]
@@ -41,6 +43,12 @@ pub(crate) struct Environment {
     pub(crate) user: Option<String>,
     /// Where data belongs when no flag says otherwise.
     pub(crate) data: Option<PathBuf>,
+    /// Where sockets belong: closed to others, gone with the user's last session.
+    pub(crate) runtime: Option<PathBuf>,
+    /// The file with settings.
+    pub(crate) settings: Option<PathBuf>,
+    /// Where git keeps what it was told.
+    pub(crate) git: GitHome,
     /// The width to lay text out for when no flag says otherwise.
     pub(crate) width: Option<u16>,
     /// Whether a person can be asked.
@@ -64,11 +72,15 @@ impl Environment {
     /// Looks around, once.
     pub(crate) fn read() -> Self {
         #[expect(clippy::disallowed_methods, reason = "this is the one look at the environment")]
-        let (directory, user, named, width) = {
+        let (directory, user, named, width, runtime, settings) = {
             let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
-            let named = std::env::var_os("TURNSTONE_DATA").filter(|path| !path.is_empty());
+            let path = |name: &str| {
+                std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from)
+            };
             let width = std::env::var("TURNSTONE_WIDTH").ok().and_then(|n| n.parse().ok());
-            (std::env::current_dir().ok(), user.ok(), named.map(PathBuf::from), width)
+            let (runtime, settings) = (path("XDG_RUNTIME_DIR"), path("TURNSTONE_CONFIG"));
+            let named = path("TURNSTONE_DATA");
+            (std::env::current_dir().ok(), user.ok(), named, width, runtime, settings)
         };
         let colour = |choice| !matches!(choice, anstream::ColorChoice::Never);
         let out = Surroundings {
@@ -79,11 +91,18 @@ impl Environment {
             terminal: std::io::stderr().is_terminal(),
             colour: colour(anstream::AutoStream::choice(&std::io::stderr())),
         };
-        let usual = || Some(etcetera::choose_base_strategy().ok()?.data_dir().join("turnstone"));
+        let base = etcetera::choose_base_strategy().ok();
+        let usual = || Some(base.as_ref()?.data_dir().join("turnstone"));
+        let config = base.as_ref().map(BaseStrategy::config_dir);
+        let home = base.as_ref().map(|base| base.home_dir().to_owned());
         Self {
             directory,
             user,
             data: named.or_else(usual),
+            runtime: runtime.map(|runtime| runtime.join("turnstone")),
+            settings: settings
+                .or_else(|| config.as_ref().map(|config| config.join("turnstone/config.json"))),
+            git: GitHome { home, config },
             width,
             can_ask: std::io::stdin().is_terminal() && err.terminal,
             out,

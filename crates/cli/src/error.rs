@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use turnstone_core::id::SessionId;
 use turnstone_exchange::{ExportError, SourceError};
+use turnstone_snapshot::VaultError;
 use turnstone_store::{OpenError, StoreError};
 
+use crate::command::snapshot;
 use crate::exit::{Exit, REPORT};
 
 /// Why a command did not do what it was asked.
@@ -27,6 +29,9 @@ pub(crate) enum CliError {
     /// The session cannot be exported.
     #[error(transparent)]
     Export(#[from] ExportError),
+    /// Snapshots were asked for and refused.
+    #[error(transparent)]
+    Snapshot(#[from] VaultError),
     /// No session is called that.
     #[error("no session begins with {0}")]
     NoSession(String),
@@ -113,6 +118,7 @@ impl CliError {
             | Self::Export(ExportError::Store(error)) => of_store(error),
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
             Self::Json(_) => Exit::Bug,
+            Self::Snapshot(error) => snapshot::exit(error),
             Self::Open(_)
             | Self::Source(_)
             | Self::Export(_)
@@ -141,6 +147,7 @@ impl CliError {
                 return of_store_hint(error).or_else(|| Some("run the import again".to_owned()));
             }
             Self::Source(error) => error.remedy(),
+            Self::Snapshot(error) => return snapshot::hint(error),
             Self::NoSession(_) | Self::Export(_) => {
                 "`turnstone session list --all` shows every session"
             }

@@ -47,12 +47,12 @@ fn run() -> Fallible {
             let target = vault.find_capture(tree)?;
             let plan = vault.plan_restore(&target, None, false, NOW)?;
             let action = Action::Restore { tree: target.tree, paths: Vec::new() };
-            apply(&vault, Order { id: id.parse()?, action, plan })?;
+            apply(&vault, &Order { id: id.parse()?, action, plan })?;
         }
         ["undo"] => {
             let of = vault.find_operation(None)?.id;
             let plan = vault.plan_undo(&of, NOW)?;
-            apply(&vault, Order { id: OperationId::mint()?, action: Action::Undo { of }, plan })?;
+            apply(&vault, &Order { id: OperationId::mint()?, action: Action::Undo { of }, plan })?;
         }
         _ => return Err("unknown command".into()),
     }
@@ -87,8 +87,8 @@ fn track(vault: &Vault, dir: &Path, name: &str, count: usize) -> Fallible {
     say(if vault.is_keeper() { "keeper" } else { "client" })
 }
 
-fn apply(vault: &Vault, order: Order) -> Fallible {
-    let report = vault.apply(&order, NOW)?;
+fn apply(vault: &Vault, order: &Order) -> Fallible {
+    let report = vault.apply(order, NOW)?;
     say(&format!("keeper {}", vault.is_keeper()))?;
     say(&serde_json::to_string(&report)?)
 }

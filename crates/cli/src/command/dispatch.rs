@@ -2,7 +2,9 @@
 
 use crate::app::App;
 use crate::args::Command;
-use crate::command::{completions, db, doctor, export, import, man, search, session, stats};
+use crate::command::{
+    completions, db, doctor, export, import, man, search, session, snapshot, stats,
+};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ui::Ui;
@@ -15,6 +17,7 @@ use crate::ui::Ui;
 pub(crate) fn run(ui: &mut Ui, app: &App, command: &Command) -> Result<Exit, CliError> {
     match command {
         Command::Session(command) => session::run(ui, app, command),
+        Command::Snapshot(command) => snapshot::run(ui, app, command),
         Command::Stats(args) => stats::run(ui, app, args),
         Command::Doctor(args) => doctor::run(ui, app, args),
         Command::Search(args) => search::run(ui, app, args),

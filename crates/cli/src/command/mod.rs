@@ -9,6 +9,7 @@ pub(crate) mod import;
 pub(crate) mod man;
 pub(crate) mod search;
 pub(crate) mod session;
+pub(crate) mod snapshot;
 pub(crate) mod stats;
 
 pub(crate) use dispatch::run;

@@ -7,4 +7,5 @@ mod exchange;
 mod program;
 mod search;
 mod session;
+mod snapshot;
 mod stats;

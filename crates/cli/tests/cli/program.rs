@@ -14,6 +14,17 @@ const LEAVES: &[&[&str]] = &[
     &["session", "archive"],
     &["session", "unarchive"],
     &["session", "delete"],
+    &["snapshot", "track"],
+    &["snapshot", "list"],
+    &["snapshot", "show"],
+    &["snapshot", "diff"],
+    &["snapshot", "restore"],
+    &["snapshot", "undo"],
+    &["snapshot", "du"],
+    &["snapshot", "gc"],
+    &["snapshot", "verify"],
+    &["snapshot", "git-dir"],
+    &["snapshot", "watch"],
     &["search"],
     &["stats"],
     &["import"],
@@ -39,6 +50,7 @@ fn the_help_names_every_command() {
 
     Commands:
       session      List, show and tidy up sessions
+      snapshot     Capture a directory, compare, restore, and take that back
       search       Search titles, messages, reasoning, tools and changed paths
       stats        Count sessions, tokens, costs, models and tools
       import       Take over sessions of OpenCode

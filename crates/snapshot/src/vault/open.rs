@@ -214,8 +214,14 @@ impl Vault {
     }
 
     fn unreachable(&self, source: io::Error) -> VaultError {
-        let who = fs_err::read_to_string(self.place.folder.join("keeper")).unwrap_or_default();
-        VaultError::Unreachable { who, source }
+        VaultError::Unreachable { who: self.keeper_words(), source }
+    }
+
+    /// What the keeper says of itself; for messages only.
+    #[must_use]
+    pub fn keeper_words(&self) -> String {
+        let text = fs_err::read_to_string(self.place.folder.join("keeper")).unwrap_or_default();
+        text.split(',').next().unwrap_or_default().to_owned()
     }
 }
 
@@ -339,6 +345,15 @@ impl Vault {
                 Ok(Some(tend(&keeper.shadow, sweep)?))
             }
             Side::Keeper(_) | Side::Reader(_) => Ok(None),
+        }
+    }
+
+    /// Tells whether this process keeps the store and upkeep is due.
+    #[must_use]
+    pub fn is_due(&self, cadence: Cadence, now: Millis) -> bool {
+        match &*self.side() {
+            Side::Keeper(keeper) => cadence.is_due(keeper.shadow.last_gc(), now),
+            Side::Reader(_) => false,
         }
     }
 

@@ -1,0 +1,153 @@
+//! A directory and its store, opened for a command; and what is done when the command ends.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use turnstone_snapshot::{
+    Budget, Cadence, Group, Link, RelPath, RootPolicy, Selection, Sweep, Vault, VaultError,
+    VaultOptions,
+};
+
+use crate::app::App;
+use crate::error::CliError;
+use crate::figure;
+use crate::settings::SnapshotSettings;
+use crate::ui::Ui;
+
+/// The pin group of captures that people take.
+const GROUP: &str = "cli";
+/// Bytes that upkeep copies at the end of a command: done in less than a second.
+const BRIEF: u64 = 16 << 20;
+/// Bytes that upkeep copies while nobody waits.
+const LONG: u64 = 1 << 30;
+const DAY: i64 = 86_400_000;
+
+/// Which directory is meant, and what may be done for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted<'a> {
+    /// The directory; nothing for the one the program was started in.
+    pub(super) directory: Option<&'a Path>,
+    /// Take the home directory or the whole file system, too.
+    pub(super) insist: bool,
+    /// Make a store if there is none.
+    pub(super) make: bool,
+}
+
+/// A directory with its store.
+pub(super) struct Site {
+    pub(super) vault: Vault,
+    /// The real path of the directory.
+    pub(super) directory: PathBuf,
+    settings: SnapshotSettings,
+}
+
+impl Site {
+    /// Opens the store of a directory and says what is unusual about it.
+    pub(super) fn open(ui: &mut Ui, app: &App, wanted: Wanted<'_>) -> Result<Self, CliError> {
+        let directory = match wanted.directory {
+            Some(given) => app.directory()?.join(given),
+            None => app.directory()?.to_owned(),
+        };
+        let settings = app.settings()?.snapshot;
+        let options = options(app, &settings, wanted);
+        let data = app.layout().root();
+        let vault = Vault::open(data, app.runtime(), &directory, options, app.now())?;
+        let directory = fs_err::canonicalize(&directory).unwrap_or(directory);
+        let site = Self { vault, directory, settings };
+        site.tell(ui);
+        Ok(site)
+    }
+
+    /// Opens the store of the directory the program was started in, if there is one.
+    pub(super) fn here(ui: &mut Ui, app: &App) -> Result<Self, CliError> {
+        Self::open(ui, app, Wanted::default())
+    }
+
+    fn tell(&self, ui: &mut Ui) {
+        if let Link::Moved(from) = &self.vault.place().link {
+            let (from, to) = (from.display(), self.root().display());
+            ui.note(&format!("{from} has moved to {to}; its captures came along"));
+        }
+        let finished = self.vault.resumed();
+        if !finished.is_empty() {
+            let count = |report: &turnstone_snapshot::Report| {
+                report.restored.len() + report.removed.len() + report.merged.len()
+            };
+            let files = figure::counted(finished.iter().map(count).sum(), "file");
+            ui.note(&format!("finished a restore that was cut off ({files})"));
+        }
+    }
+
+    /// The root of the worktree.
+    pub(super) fn root(&self) -> &Path {
+        &self.vault.place().root
+    }
+
+    /// The part of the worktree the program was started in.
+    pub(super) fn scope(&self) -> Option<&RelPath> {
+        self.vault.place().scope.as_ref()
+    }
+
+    /// Says that only a part is looked at.
+    pub(super) fn tell_scope(&self, ui: &mut Ui, scope: &RelPath) {
+        let whole = self.root().display();
+        ui.aside(&format!("only below {scope}/ (--whole for all of {whole})"));
+    }
+
+    /// The group that keeps what people capture.
+    pub(super) fn group() -> Group {
+        Group::new(GROUP)
+    }
+
+    /// What upkeep may take away: old captures of people; what anybody else pinned stays.
+    pub(super) fn sweep(&self, app: &App, effort: u64) -> Result<Sweep, VaultError> {
+        let others = self
+            .vault
+            .list_captures()?
+            .into_iter()
+            .filter(|capture| capture.group != GROUP && !capture.is_internal());
+        let live: BTreeSet<String> = others.map(|capture| capture.group).collect();
+        let keep = i64::from(self.settings.keep_days).saturating_mul(DAY);
+        Ok(Sweep { live, keep, effort, dry_run: false, now: app.now() })
+    }
+
+    /// How long captures are kept, in milliseconds.
+    pub(super) fn keep(&self) -> i64 {
+        i64::from(self.settings.keep_days).saturating_mul(DAY)
+    }
+
+    /// Ends a command: a little upkeep, once a day (R41). What fails is tried again the next time.
+    pub(super) fn close(self, app: &App) {
+        self.tend(app, Cadence::Command, BRIEF);
+    }
+
+    /// Upkeep of a keeper that has nothing else to do.
+    pub(super) fn tend_at_leisure(&self, app: &App) {
+        self.tend(app, Cadence::Keeper, LONG);
+    }
+
+    fn tend(&self, app: &App, cadence: Cadence, effort: u64) {
+        if !self.vault.is_due(cadence, app.now()) {
+            return;
+        }
+        let tended =
+            self.sweep(app, effort).and_then(|sweep| self.vault.tend(cadence, &sweep).map(drop));
+        if let Err(error) = tended {
+            tracing::info!("upkeep of the snapshots failed: {error}");
+        }
+    }
+}
+
+fn options(app: &App, settings: &SnapshotSettings, wanted: Wanted<'_>) -> VaultOptions {
+    let usual = Selection::default();
+    let selection = Selection {
+        max_file_bytes: settings.max_file_size,
+        generated: settings.generated.clone().unwrap_or(usual.generated),
+        user_excludes: app.git().excludes(),
+        own_data: None,
+    };
+    let policy = RootPolicy { home: app.git().home.clone(), by_name: wanted.insist };
+    let (store, total) = (settings.budget, settings.total_budget);
+    let budget = Budget { store, total, ..Budget::default() };
+    VaultOptions { selection, policy, make: wanted.make, budget, ..VaultOptions::default() }
+}

@@ -1,0 +1,125 @@
+//! Settings: what the configuration file says, and what holds when it says nothing.
+
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::error::CliError;
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Settings {
+    /// About snapshots.
+    pub(crate) snapshot: SnapshotSettings,
+}
+
+/// What can be set about snapshots.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SnapshotSettings {
+    /// Files with more bytes are skipped.
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) max_file_size: u64,
+    /// What one store may take.
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) budget: u64,
+    /// What all stores together may take.
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) total_budget: u64,
+    /// How long captures are kept that nobody pins.
+    pub(crate) keep_days: u32,
+    /// Names of directories that are skipped outside of any repository; nothing for the usual ones.
+    pub(crate) generated: Option<Vec<String>>,
+}
+
+impl Default for SnapshotSettings {
+    fn default() -> Self {
+        Self {
+            max_file_size: 50_000_000,
+            budget: 2 << 30,
+            total_budget: 10 << 30,
+            keep_days: 7,
+            generated: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the file; everything is as usual if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::Refused`] if it is not what it should be: a typing error must not look like a
+    /// setting.
+    pub(crate) fn read(path: Option<&Path>) -> Result<Self, CliError> {
+        let Some(path) = path else {
+            return Ok(Self::default());
+        };
+        let text = match fs_err::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(source) => {
+                let what = "cannot read the configuration".to_owned();
+                return Err(CliError::File { what, source });
+            }
+        };
+        serde_json::from_str(&text).map_err(|error| CliError::Refused {
+            what: format!("{}: {error}", path.display()),
+            hint: Some("mend the file; an empty one `{}` means the usual settings".to_owned()),
+        })
+    }
+}
+
+/// Reads a size: a number of bytes, or a text like `50 MB` or `2 GiB`.
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(u64),
+        Text(String),
+    }
+    match Written::deserialize(from)? {
+        Written::Number(number) => Ok(number),
+        Written::Text(text) => size_of(&text)
+            .ok_or_else(|| serde::de::Error::custom(format!("{text:?} is not a size"))),
+    }
+}
+
+fn size_of(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "kib" | "k" => 1 << 10,
+        "mib" | "m" => 1 << 20,
+        "gib" | "g" => 1 << 30,
+        _ => return None,
+    };
+    number.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them_and_typing_errors_are_told() {
+        let read = |text: &str| serde_json::from_str::<Settings>(text);
+        let usual = read("{}").unwrap();
+        assert_eq!(usual, Settings::default());
+        let some = r#"{"snapshot":{"max_file_size":"5 MB","budget":"1GiB","keep_days":30}}"#;
+        let some = read(some).unwrap().snapshot;
+        assert_eq!((some.max_file_size, some.budget, some.keep_days), (5_000_000, 1 << 30, 30));
+        assert_eq!(some.total_budget, usual.snapshot.total_budget);
+        assert!(read(r#"{"snapshot":{"keep_day":1}}"#).is_err());
+        assert!(read(r#"{"snapshot":{"budget":"much"}}"#).is_err());
+        assert!(read(r#"{"snapshot":{"budget":"99999999999 GiB"}}"#).is_err());
+        assert!(read(r#"{"elsewhere":1}"#).is_ok(), "other parts have other readers");
+    }
+}

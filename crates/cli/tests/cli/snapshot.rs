@@ -1,0 +1,364 @@
+//! `turnstone snapshot`: captures, the way back, and the way back from that.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::case::{Case, Ran, read};
+
+fn write(case: &Case, path: &str, text: &str) {
+    let path = case.place(path);
+    fs_err::create_dir_all(path.parent().expect("parent")).expect("folder");
+    fs_err::write(path, text).expect("written");
+}
+
+/// Captures `p` and returns the tree.
+fn track(case: &Case) -> String {
+    let tree = case.json(&["snapshot", "track"])["tree"].as_str().expect("a tree").to_owned();
+    assert_eq!(tree.len(), 40);
+    tree
+}
+
+/// What was said, without ids, times and durations.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let words = line.split(' ').map(|word| {
+            let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+            let is_hex = bare.len() >= 12 && bare.bytes().all(|b| b.is_ascii_hexdigit());
+            let is_time = bare.len() == 5 && bare.as_bytes()[2] == b':';
+            match (is_hex, is_time) {
+                (true, _) => word.replace(bare, "ID"),
+                (_, true) => word.replace(bare, "TIME"),
+                _ => word.to_owned(),
+            }
+        });
+        out.push_str(&words.collect::<Vec<_>>().join(" "));
+        out.push('\n');
+    }
+    out
+}
+
+/// Without how long it took.
+fn undated(text: &str) -> String {
+    let cut = |line: &str| match line.rfind(" (") {
+        Some(at) if line.ends_with("s)") => line[..at].to_owned(),
+        _ => line.to_owned(),
+    };
+    plain(&text.lines().map(cut).collect::<Vec<_>>().join("\n"))
+}
+
+/// A program beside ours.
+#[expect(clippy::disallowed_methods, reason = "programs that tests need, and the one under test")]
+fn program(name: impl AsRef<OsStr>) -> Command {
+    Command::new(name)
+}
+
+fn git(case: &Case, place: &str, args: &[&str]) {
+    let mut git = program("git");
+    git.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
+    let output = git.current_dir(case.place(place)).args(args).output().expect("git starts");
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_capture_is_told_in_a_line_and_in_json() {
+    let case = Case::empty();
+    write(&case, "p/a.txt", "one\n");
+    write(&case, "p/node_modules/x", "generated\n");
+
+    let ran = case.run(&["snapshot", "track"]);
+    assert_eq!((ran.code, ran.out.trim().len()), (0, 40), "{ran:?}");
+    assert_snapshot!(undated(&ran.err), @r"
+    1 file, 1 changed
+    skipped 1 generated
+    ");
+    let again = case.run(&["snapshot", "track"]);
+    assert_eq!(again.out, ran.out);
+    assert!(again.err.starts_with("1 file, nothing new since today "), "{}", again.err);
+
+    write(&case, "p/b.txt", "two\n");
+    let value = case.json(&["snapshot", "track"]);
+    assert_eq!(
+        (&value["files"], &value["changed"], &value["mode"]),
+        (&json!(2), &json!(1), &json!("walk"))
+    );
+    assert_eq!(value["skipped"], json!([{ "path": "node_modules", "reason": "generated" }]));
+    assert!(value["elapsed_ms"].is_number());
+    assert!(case.data().join("store/registry.json").exists());
+}
+
+#[test]
+fn captures_are_listed_shown_and_compared() {
+    let case = Case::empty();
+    write(&case, "p/a.txt", "one\n");
+    let first = track(&case);
+    write(&case, "p/a.txt", "two\n");
+    write(&case, "p/bin", "\0\0");
+    let second = track(&case);
+
+    let listed = case.json(&["snapshot", "list"]);
+    let trees: Vec<&Value> =
+        listed.as_array().expect("list").iter().map(|it| &it["tree"]).collect();
+    assert_eq!(trees, [&json!(second), &json!(first)]);
+    let ran = case.run(&["snapshot", "list"]);
+    assert_snapshot!(plain(&ran.out.replace(&second[..12], &"0".repeat(12)).replace(&first[..12], &"1".repeat(12))), @r"
+    TREE          MADE         FILES  MODE
+    ID  today TIME      2  walk
+    ID  today TIME      1  walk
+    ");
+    let ran = case.run(&["snapshot", "show", &second[..8]]);
+    assert_snapshot!(ran.out, @r"
+    0644  4 B  a.txt
+    0644  2 B  bin
+    ");
+    let ran = case.run(&["snapshot", "diff", &first, &second]);
+    assert!(ran.out.contains("-one\n+two\n"), "{ran:?}");
+    assert_eq!(ran.err, "added bin: binary\n");
+    let ran = case.run(&["snapshot", "diff", &first, "--stat"]);
+    assert_snapshot!(ran.out, @r"
+    modified      +1  -1  a.txt
+    added     binary      bin
+    ");
+    assert_eq!(ran.err, "2 files changed, 1 line added, 1 line removed\n");
+    let value = case.json(&["snapshot", "diff", &first]);
+    assert_eq!(
+        (&value["files"][1]["binary"], &value["files"][0]["status"]),
+        (&json!(true), &json!("modified"))
+    );
+    assert_eq!(case.run(&["snapshot", "diff", &second]).err, "no differences\n");
+}
+
+#[test]
+fn a_restore_is_planned_done_taken_back_and_that_is_taken_back() {
+    let case = Case::empty();
+    write(&case, "p/a.txt", "one\n");
+    write(&case, "p/src/kept.txt", "kept\n");
+    let first = track(&case);
+    write(&case, "p/a.txt", "two\n");
+    write(&case, "p/new.txt", "new\n");
+
+    let ran = case.run(&["snapshot", "restore", &first[..7], "--dry-run"]);
+    assert_eq!(ran.code, 0);
+    assert_snapshot!(ran.out, @r"
+    restore   a.txt
+    remove    new.txt
+    ");
+    assert_eq!(ran.err, "1 to restore, 1 to remove; nothing was changed\n");
+    assert_eq!(read(&case.place("p/a.txt")), "two\n");
+
+    let ran = case.run(&["snapshot", "restore", &first[..7]]);
+    assert_eq!(ran.err, "1 restored, 1 removed\nhint: `turnstone snapshot undo` takes it back\n");
+    assert_eq!(read(&case.place("p/a.txt")), "one\n");
+    assert!(!case.place("p/new.txt").exists());
+
+    let value = case.json(&["snapshot", "undo", "--dry-run"]);
+    assert_eq!(
+        (&value["restored"], &value["dry_run"]),
+        (&json!(["a.txt", "new.txt"]), &json!(true))
+    );
+    let value = case.json(&["snapshot", "undo"]);
+    assert_eq!(value["restored"], json!(["a.txt", "new.txt"]));
+    assert!(value["guard"].is_string() && value["operation"].is_string());
+    assert_eq!(read(&case.place("p/new.txt")), "new\n");
+
+    let ran = case.run(&["snapshot", "undo"]);
+    assert_snapshot!(plain(&ran.err), @r"
+    taking back: undo ID (today TIME)
+    1 restored, 1 removed
+    hint: `turnstone snapshot undo` takes it back
+    ");
+    assert_eq!(read(&case.place("p/a.txt")), "one\n");
+    let ran = case.run(&["snapshot", "undo", "--list"]);
+    assert_eq!(ran.out.lines().count(), 4, "{}", ran.out);
+}
+
+#[test]
+fn a_file_that_was_changed_since_is_left_alone_and_the_exit_code_says_so() {
+    let case = Case::empty();
+    write(&case, "p/a.txt", "one\n");
+    let first = track(&case);
+    write(&case, "p/a.txt", "two\n");
+    assert_eq!(case.run(&["snapshot", "restore", &first]).code, 0);
+    write(&case, "p/a.txt", "human\n");
+
+    let ran = case.run(&["snapshot", "undo"]);
+
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert_eq!(ran.out, "conflict  a.txt  (the same lines were changed since)\n");
+    assert!(ran.err.ends_with("1 left alone\n"), "{}", ran.err);
+    assert_eq!(read(&case.place("p/a.txt")), "human\n");
+}
+
+#[test]
+fn a_command_below_the_root_is_about_what_lies_below() {
+    let case = Case::empty();
+    git(&case, "p", &["init", "-q"]);
+    write(&case, "p/a.txt", "one\n");
+    write(&case, "p/src/b.txt", "one\n");
+    let first = track(&case);
+    write(&case, "p/a.txt", "two\n");
+    write(&case, "p/src/b.txt", "two\n");
+
+    let ran = case.run_in("p/src", &["snapshot", "diff", &first, "--stat"]);
+    assert_eq!(ran.out, "modified  +1  -1  src/b.txt\n");
+    assert!(ran.err.starts_with("only below src/ (--whole for all of ~/p)\n"), "{}", ran.err);
+    let whole = case.run_in("p/src", &["snapshot", "diff", &first, "--stat", "--whole"]);
+    assert_eq!(whole.out.lines().count(), 2);
+    let ran = case.run_in("p/src", &["snapshot", "restore", &first]);
+    assert_eq!(ran.out, "restored  src/b.txt\n");
+    let ran = case.run_in("p/src", &["snapshot", "restore", &first, "../a.txt"]);
+    assert_eq!(ran.out, "restored  a.txt\n");
+    let ran = case.run_in("p/src", &["snapshot", "restore", &first, "../../q"]);
+    assert_eq!((ran.code, ran.err.as_str()), (1, "error: ../../q is not below ~/p\n"));
+}
+
+#[test]
+fn added_files_can_be_kept() {
+    let case = Case::empty();
+    write(&case, "p/a.txt", "one\n");
+    let first = track(&case);
+    write(&case, "p/new.txt", "new\n");
+
+    let ran = case.run(&["snapshot", "restore", &first, "--keep-added"]);
+
+    assert_eq!(ran.err, "nothing to do: the files are as they should be\n");
+    assert!(case.place("p/new.txt").exists());
+}
+
+#[test]
+fn what_is_wrong_is_told_with_the_command_that_helps() {
+    let case = Case::empty();
+    let said = |ran: Ran| (ran.code, plain(&ran.err));
+    assert_eq!(
+        said(case.run(&["snapshot", "list"])),
+        (
+            1,
+            "error: nothing of ~/p has been captured yet\n\
+             hint: `turnstone snapshot track` takes the first capture\n"
+                .to_owned()
+        )
+    );
+    assert!(!case.data().exists(), "looking makes nothing");
+    write(&case, "p/a.txt", "one\n");
+    track(&case);
+    assert_eq!(
+        said(case.run(&["snapshot", "show", "beef"])),
+        (
+            1,
+            "error: no capture of ~/p is called beef\n\
+             hint: `turnstone snapshot list` shows the captures\n"
+                .to_owned()
+        )
+    );
+    assert_eq!(
+        said(case.run(&["snapshot", "undo"])).1,
+        "error: nothing has been restored in ~/p yet\n\
+         hint: `turnstone snapshot restore TREE` restores; `turnstone snapshot list` names the trees\n"
+    );
+    let mut home = case.command("q", &["snapshot", "track"]);
+    let ran = case.ran(home.env("HOME", case.place("q")));
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("~/q is too large to be captured unasked"), "{}", ran.err);
+    assert!(ran.err.contains("hint: change to a project in it, or insist: "), "{}", ran.err);
+    let mut home = case.command("q", &["snapshot", "track", "--insist"]);
+    assert_eq!(case.ran(home.env("HOME", case.place("q"))).code, 0);
+}
+
+#[test]
+fn a_moved_directory_keeps_its_captures_and_is_told() {
+    let case = Case::empty();
+    write(&case, "q/a.txt", "one\n");
+    let tree = case.run_in("q", &["snapshot", "track"]).out;
+    fs_err::rename(case.place("q"), case.place("moved")).expect("moved");
+
+    let ran = case.run_in("moved", &["snapshot", "list", "--json"]);
+
+    assert_eq!(ran.err, "~/q has moved to ~/moved; its captures came along\n");
+    assert!(ran.out.contains(tree.trim()));
+}
+
+#[test]
+fn space_upkeep_and_soundness_are_told() {
+    let case = Case::empty();
+    write(&case, "p/a.txt", "one\n");
+    track(&case);
+
+    let ran = case.run(&["snapshot", "du"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for words in ["~/p: ", "KEPT BY", "LARGEST PATHS", "DIRECTORY", "total"] {
+        assert!(ran.out.contains(words), "{words}: {}", ran.out);
+    }
+    assert!(case.json(&["snapshot", "du"])["total"].as_u64().expect("bytes") > 0);
+    let ran = case.run(&["snapshot", "verify"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, "1 capture, 6 objects: all sound\n"));
+    let value = case.json(&["snapshot", "gc", "--dry-run"]);
+    assert_eq!((&value["dropped_groups"], &value["dry_run"]), (&json!([]), &json!(true)));
+    assert_eq!(case.run(&["snapshot", "gc"]).code, 0);
+    let ran = case.run(&["snapshot", "git-dir"]);
+    assert!(ran.out.starts_with("~/data/store/") && ran.out.ends_with("/git\n"), "{}", ran.out);
+    let elsewhere = case.run_in("nowhere", &["snapshot", "du"]);
+    assert!(elsewhere.out.contains("~/p"), "{elsewhere:?}");
+}
+
+#[test]
+fn settings_come_from_the_configuration_and_typing_errors_are_told() {
+    let case = Case::empty();
+    write(&case, "p/large", &"x".repeat(2_000));
+    write(&case, "config.json", r#"{ "snapshot": { "max_file_size": "1 KB" } }"#);
+    let mut command = case.command("p", &["snapshot", "track", "--json"]);
+    let ran = case.ran(command.env("TURNSTONE_CONFIG", case.place("config.json")));
+    let value: Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!(value["skipped"], json!([{ "path": "large", "reason": "too_large" }]));
+
+    write(&case, "config.json", r#"{ "snapshot": { "max_file_sice": 1 } }"#);
+    let mut command = case.command("p", &["snapshot", "track"]);
+    let ran = case.ran(command.env("TURNSTONE_CONFIG", case.place("config.json")));
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("unknown field `max_file_sice`"), "{}", ran.err);
+}
+
+/// Starts `snapshot watch` and waits until it is ready.
+fn watch(case: &Case) -> Child {
+    let mut command = program(assert_cmd::cargo::cargo_bin("turnstone"));
+    command.env_clear().env("TZ", "UTC").env("TURNSTONE_DATA", case.data());
+    command.current_dir(case.place("p")).args(["snapshot", "watch"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    let out = child.stdout.as_mut().expect("output");
+    BufReader::new(out).read_line(&mut line).expect("a line");
+    assert!(line.starts_with("watching "), "{line}");
+    child
+}
+
+#[test]
+fn commands_beside_a_watch_are_served_by_it_and_go_on_without_it_r11() {
+    let case = Case::empty();
+    write(&case, "p/a.txt", "one\n");
+    let mut child = watch(&case);
+
+    let first = track(&case);
+    write(&case, "p/a.txt", "two\n");
+    assert_eq!(case.run(&["snapshot", "restore", &first]).out, "restored  a.txt\n");
+    let second = case.command("p", &["snapshot", "watch"]).output().expect("it runs");
+    assert_eq!(second.status.code(), Some(4));
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(
+        said.starts_with("error: the snapshot store is kept by another process (process "),
+        "{said}"
+    );
+
+    let mut kill = program("kill");
+    assert!(kill.args(["-TERM", &child.id().to_string()]).status().expect("kill").success());
+    assert!(child.wait().expect("it ends").success());
+    assert_eq!(case.json(&["snapshot", "undo"])["restored"], json!(["a.txt"]));
+
+    let mut child = watch(&case);
+    child.kill().expect("killed");
+    child.wait().expect("it is dead");
+    assert_eq!(read(&case.place("p/a.txt")), "two\n");
+    assert_eq!(case.run(&["snapshot", "track"]).code, 0, "nothing of the dead is in the way");
+}
