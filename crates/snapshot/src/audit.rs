@@ -83,7 +83,8 @@ impl Shadow {
         };
         let Found { listings, notes, .. } = walker.walk()?;
         let mut suspects = BTreeSet::new();
-        let mut add = |folder: &[u8], name: &[u8]| suspects.extend(RelPath::below(folder, name).ok());
+        let mut add =
+            |folder: &[u8], name: &[u8]| suspects.extend(RelPath::below(folder, name).ok());
         for listing in &listings {
             // A folder that is new is told of in the one above.
             let Some(node) = picture.node(&listing.folder) else {

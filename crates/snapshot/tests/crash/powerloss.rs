@@ -88,7 +88,6 @@ fn a_power_cut_during_a_loan_loses_no_returned_id_r10() -> Fallible {
     Ok(())
 }
 
-
 /// A finished plan that came back would be done again: whoever writes the old bytes by hand after the
 /// cut keeps them (R17).
 #[test]
