@@ -160,6 +160,7 @@ impl Case {
             .env_clear()
             .env("TZ", "UTC")
             .env("USER", "ada")
+            .env("HOME", self.place("home"))
             .env("TURNSTONE_DATA", self.data())
             .current_dir(self.place(place))
             .args(args);

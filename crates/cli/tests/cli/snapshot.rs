@@ -324,7 +324,7 @@ fn settings_come_from_the_configuration_and_typing_errors_are_told() {
 /// Starts `snapshot watch` and waits until it is ready.
 fn watch(case: &Case) -> Child {
     let mut command = program(assert_cmd::cargo::cargo_bin("turnstone"));
-    command.env_clear().env("TZ", "UTC").env("TURNSTONE_DATA", case.data());
+    command.env_clear().env("HOME", case.place("home")).env("TURNSTONE_DATA", case.data());
     command.current_dir(case.place("p")).args(["snapshot", "watch"]);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
     let mut line = String::new();
@@ -340,7 +340,9 @@ fn commands_beside_a_watch_are_served_by_it_and_go_on_without_it_r11() {
     write(&case, "p/a.txt", "one\n");
     let mut child = watch(&case);
 
-    let first = track(&case);
+    let value = case.json(&["snapshot", "track"]);
+    assert_eq!(value["mode"], "journal", "only what changed is looked at: {value}");
+    let first = value["tree"].as_str().expect("a tree").to_owned();
     write(&case, "p/a.txt", "two\n");
     assert_eq!(case.run(&["snapshot", "restore", &first]).out, "restored  a.txt\n");
     let second = case.command("p", &["snapshot", "watch"]).output().expect("it runs");

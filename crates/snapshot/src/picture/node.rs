@@ -102,6 +102,8 @@ impl Picture {
             picture.tally.enter(&folder, &node);
             picture.nodes.insert(folder, node);
         }
+        // What was known before is not what changed.
+        picture.tally.changed = 0;
         picture
     }
 

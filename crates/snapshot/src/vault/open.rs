@@ -14,9 +14,11 @@ use super::keeper::{Keeper, open_root};
 use super::request::{Answer, Envelope, Receipt, Request, Sweep, Swept, VERSION};
 use super::socket;
 use super::work::{serve, tend};
+use crate::audit::Audit;
 use crate::budget::Budget;
 use crate::capture::{Capture, Captured};
 use crate::group::Group;
+use crate::journal::JournalStatus;
 use crate::path::RelPath;
 use crate::registry::{Place, Registry};
 use crate::restore::{OperationId, Order, Plan, Report, Wish};
@@ -343,6 +345,30 @@ impl Vault {
         match side {
             Side::Keeper(keeper) if cadence.is_due(keeper.shadow.last_gc(), sweep.now) => {
                 Ok(Some(tend(&keeper.shadow, sweep)?))
+            }
+            Side::Keeper(_) | Side::Reader(_) => Ok(None),
+        }
+    }
+
+    /// Starts the journal, so that captures cost what changed; nothing if somebody else keeps the store.
+    #[must_use]
+    pub fn watch(&self) -> Option<JournalStatus> {
+        match &*self.side() {
+            Side::Keeper(keeper) => Some(keeper.shadow.watch()),
+            Side::Reader(_) => None,
+        }
+    }
+
+    /// Audits the journal if that is due (R8); nothing if it is not, or somebody else's business.
+    ///
+    /// # Errors
+    ///
+    /// The worktree cannot be walked.
+    pub fn audit_if_due(&self, now: Millis) -> Result<Option<Audit>, VaultError> {
+        let side = self.side().clone();
+        match side {
+            Side::Keeper(keeper) if keeper.shadow.is_audit_due(now) => {
+                Ok(Some(keeper.shadow.audit(now)?))
             }
             Side::Keeper(_) | Side::Reader(_) => Ok(None),
         }

@@ -95,8 +95,11 @@ fn expire(shadow: &Shadow, sweep: &Sweep) -> Result<usize, VaultError> {
     Ok(count)
 }
 
-/// Upkeep of a bounded size: what is old goes, and small packs become one.
+/// Upkeep of a bounded size: what is lent is given back, what is old goes, small packs become one.
 pub(super) fn tend(shadow: &Shadow, sweep: &Sweep) -> Result<Swept, VaultError> {
+    if shadow.usage()?.lent <= sweep.effort {
+        shadow.settle()?;
+    }
     let swept = collect(shadow, sweep)?;
     shadow.repack(sweep.effort)?;
     Ok(swept)

@@ -124,6 +124,14 @@ impl Site {
     /// Upkeep of a keeper that has nothing else to do.
     pub(super) fn tend_at_leisure(&self, app: &App) {
         self.tend(app, Cadence::Keeper, LONG);
+        match self.vault.audit_if_due(app.now()) {
+            Ok(Some(audit)) if !audit.missed.is_empty() => {
+                let missed = figure::counted(audit.missed.len(), "change");
+                tracing::warn!("the journal missed {missed}; every file is looked at from now on");
+            }
+            Ok(_) => {}
+            Err(error) => tracing::info!("the audit of the journal failed: {error}"),
+        }
     }
 
     fn tend(&self, app: &App, cadence: Cadence, effort: u64) {
@@ -140,10 +148,12 @@ impl Site {
 
 fn options(app: &App, settings: &SnapshotSettings, wanted: Wanted<'_>) -> VaultOptions {
     let usual = Selection::default();
+    let user_git = app.git().settings();
     let selection = Selection {
         max_file_bytes: settings.max_file_size,
         generated: settings.generated.clone().unwrap_or(usual.generated),
-        user_excludes: app.git().excludes(),
+        user_excludes: app.git().excludes(user_git.as_ref()),
+        user_git,
         own_data: None,
     };
     let policy = RootPolicy { home: app.git().home.clone(), by_name: wanted.insist };

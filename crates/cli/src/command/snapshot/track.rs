@@ -76,7 +76,7 @@ fn capture(ui: &Ui, site: &Site, now: Millis) -> Result<Captured, VaultError> {
 }
 
 fn json(captured: &Captured, elapsed: i64) -> Value {
-    let Captured { capture, files, changed, mode, is_new } = captured;
+    let Captured { capture, files, changed, reused, mode, journal, is_new } = captured;
     json!({
         "tree": capture.tree,
         "capture": capture.id,
@@ -84,7 +84,9 @@ fn json(captured: &Captured, elapsed: i64) -> Value {
         "files": files,
         "changed": changed,
         "skipped": skipped_json(&capture.coverage.skipped),
+        "reused": reused,
         "mode": mode,
+        "journal": journal,
         "elapsed_ms": elapsed,
     })
 }
@@ -103,6 +105,9 @@ fn tell(ui: &mut Ui, captured: &Captured, elapsed: i64, now: Millis) {
         }
     };
     ui.note(&format!("{what} ({})", figure::duration(elapsed)));
+    if let Some(why) = words::journal(captured.journal) {
+        ui.aside(&format!("every file was looked at: {why}"));
+    }
     if let Some(skipped) = skipped(&captured.capture.coverage.skipped) {
         ui.aside(&format!("skipped {skipped}"));
     }

@@ -66,6 +66,7 @@ fn what(operation: &Operation) -> String {
                 count => format!("restore {tree} ({})", figure::counted(count, "path")),
             }
         }
+        Action::Decided { by } => by.clone(),
         Action::Undo { of } => format!("undo {}", &of.as_str()[..SHORT]),
     }
 }

@@ -9,6 +9,7 @@ use signal_hook::iterator::Signals;
 use turnstone_snapshot::{Group, OpenError, VaultError};
 
 use super::site::{Site, Wanted};
+use super::words;
 use crate::app::App;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -33,7 +34,11 @@ pub(super) fn run(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
         }
     });
     keep(&site, app)?;
-    // What was looked at once is cheap to look at again, for whoever asks next.
+    let journal = site.vault.watch();
+    if let Some(why) = journal.and_then(|status| words::journal(status.state)) {
+        ui.aside(&format!("without a journal, every file is looked at: {why}"));
+    }
+    // The journal begins with a look at everything, before anybody waits for it.
     let captured = site.vault.track(&Group::new("look"), app.now())?;
     let root = text::clean_line(&site.root().to_string_lossy());
     if ui.wants_json() {

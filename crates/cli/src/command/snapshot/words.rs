@@ -1,8 +1,8 @@
 //! What the snapshot library says, for people: exit codes, hints, reasons.
 
 use turnstone_snapshot::{
-    CaptureError, Failure, FailureKind, OpenError, Reason, RegistryError, RestoreError, RootError,
-    VaultError, Why,
+    CaptureError, Failure, FailureKind, JournalState, OpenError, Reason, RegistryError,
+    RestoreError, RootError, VaultError, Why,
 };
 
 use crate::exit::Exit;
@@ -83,6 +83,7 @@ fn of_capture(error: &CaptureError) -> Option<String> {
 pub(super) const fn reason(reason: Reason) -> &'static str {
     match reason {
         Reason::Ignored => "ignored",
+        Reason::IndexUnreadable => "ignored, and the index cannot be read",
         Reason::Generated => "generated",
         Reason::TooLarge => "too large",
         Reason::Unreadable => "unreadable",
@@ -103,5 +104,19 @@ pub(super) const fn why(why: Why) -> &'static str {
         Why::Changed => "changed while this ran",
         Why::InTheWay => "something else is in the way",
         Why::Refused => "the disk refused",
+    }
+}
+
+/// Why the journal was of no use, if somebody wanted one.
+pub(super) const fn journal(state: JournalState) -> Option<&'static str> {
+    match state {
+        JournalState::Off | JournalState::Starting | JournalState::On => None,
+        JournalState::Overflow => Some("more happened than the kernel could note"),
+        JournalState::WatchLimit => {
+            Some("the kernel allows no more watches (fs.inotify.max_user_watches)")
+        }
+        JournalState::NoEvents => Some("this file system does not tell of changes"),
+        JournalState::Linked => Some("many files have a second name"),
+        JournalState::Distrusted => Some("the journal missed a change"),
     }
 }
