@@ -93,6 +93,14 @@ kinds! {
     ShareRemoved = 81 "share.removed" Share;
     /// The diff of a session was stored.
     DiffUpdated = 90 "session.diff" Diff;
+    /// A call that may change files began.
+    ChangeOpened = 100 "change.opened" Change;
+    /// A call that may have changed files ended; carries what it changed.
+    ChangeClosed = 101 "change.closed" Change;
+    /// An undo, a redo or another operation on the history was decided; carries its plan.
+    OperationPlanned = 110 "operation.planned" Operation;
+    /// An operation is over; carries its report and where the session stands now.
+    OperationDone = 111 "operation.done" Operation;
 }
 
 /// What an event is about; projections are rebuilt class by class in this order.
@@ -122,6 +130,10 @@ pub enum EntityClass {
     Share,
     /// Session diffs.
     Diff,
+    /// Change sets.
+    Change,
+    /// Operations on the history of a session.
+    Operation,
 }
 
 impl EntityClass {
@@ -139,6 +151,8 @@ impl EntityClass {
         Self::Input,
         Self::Share,
         Self::Diff,
+        Self::Change,
+        Self::Operation,
     ];
 }
 
@@ -181,7 +195,11 @@ impl EventKind {
             | Self::InputAdmitted
             | Self::InputPromoted
             | Self::ShareCreated
-            | Self::ShareRemoved => Effect::Fact,
+            | Self::ShareRemoved
+            | Self::ChangeOpened
+            | Self::ChangeClosed
+            | Self::OperationPlanned
+            | Self::OperationDone => Effect::Fact,
         }
     }
 
@@ -211,7 +229,11 @@ impl EventKind {
     pub const fn is_turn_owned(self) -> bool {
         matches!(
             self.class(),
-            EntityClass::Message | EntityClass::Part | EntityClass::Turn | EntityClass::Status
+            EntityClass::Message
+                | EntityClass::Part
+                | EntityClass::Turn
+                | EntityClass::Status
+                | EntityClass::Change
         )
     }
 }

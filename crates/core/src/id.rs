@@ -109,6 +109,10 @@ ids! {
     EventId "evt" "event" Ascending;
     /// Identifies one turn.
     TurnId "trn" "turn" Ascending;
+    /// Identifies one change set: what one call of a tool did to files.
+    ChangeId "chg" "change set" Ascending;
+    /// Identifies one operation: an undo, a redo, a jump, a checkpoint.
+    OperationId "opn" "operation" Ascending;
     /// Identifies one workspace of a project.
     WorkspaceId "wrk" "workspace" Ascending;
 }

@@ -4,6 +4,7 @@
 //! and the arithmetic of context. Everything here is a pure function of its arguments: `now` and
 //! random bytes come from the caller; nothing reads a clock, a file, the environment or a network.
 
+pub mod change;
 pub mod context;
 pub mod event;
 pub mod fork;
@@ -11,6 +12,8 @@ pub mod id;
 pub mod machine;
 pub mod model;
 pub mod name;
+pub mod operation;
+pub mod path;
 pub mod permission;
 pub mod place;
 pub mod retention;

@@ -6,11 +6,10 @@
 //! each end with a boundary, and within a segment an entity needs its last image or removal, and
 //! its last delta if that comes later.
 //!
-//! Of the facts, which are never dropped, only the ends of turns are boundaries: a turn accepted,
-//! started, ended. A turn that asks or is answered, a request, an approval, a prompt, a share and a
-//! deletion are not places one goes back to. The first image of a part that begins or ends a step
-//! is a boundary too. An operation that moves the files (undo, redo, revert, jump) becomes a
-//! boundary when it gets a kind of its own: [`is_boundary`] does not compile without a decision.
+//! Of the facts, which are never dropped, the ends of turns are boundaries: a turn accepted,
+//! started, ended; and the end of an operation that moves the head or the files. A turn that asks or
+//! is answered, a request, an approval, a prompt, a share, a change set and a deletion are not places
+//! one goes back to. The first image of a part that begins or ends a step is a boundary too.
 
 use std::collections::HashMap;
 
@@ -36,7 +35,10 @@ pub struct Entry {
 #[must_use]
 pub fn is_boundary(kind: EventKind, first_type: Option<&str>) -> bool {
     match kind {
-        EventKind::TurnAccepted | EventKind::TurnStarted | EventKind::TurnEnded => true,
+        EventKind::TurnAccepted
+        | EventKind::TurnStarted
+        | EventKind::TurnEnded
+        | EventKind::OperationDone => true,
         EventKind::PartUpdated => matches!(first_type, Some("step-start" | "step-finish")),
         EventKind::ProjectUpdated
         | EventKind::SessionCreated
@@ -58,7 +60,10 @@ pub fn is_boundary(kind: EventKind, first_type: Option<&str>) -> bool {
         | EventKind::InputPromoted
         | EventKind::ShareCreated
         | EventKind::ShareRemoved
-        | EventKind::DiffUpdated => false,
+        | EventKind::DiffUpdated
+        | EventKind::ChangeOpened
+        | EventKind::ChangeClosed
+        | EventKind::OperationPlanned => false,
     }
 }
 

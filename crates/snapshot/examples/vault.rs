@@ -3,7 +3,9 @@
 //! `vault DIR load SEED COUNT` edits `DIR/work`, captures, and prints `ack ID TREE` for each capture.
 //! `vault DIR swing SEED COUNT` restores the worktree to its first capture and back again, and prints
 //! `done` for each. `vault DIR churn SEED COUNT` captures for a group that stays and one that goes, and
-//! collects and merges in between; only captures that stay are acknowledged. `vault DIR time` prints how long captures of `DIR/work` take.
+//! collects and merges in between; only captures that stay are acknowledged. `vault DIR grow FOLDERS`
+//! makes a worktree of fifty files in each folder; `vault DIR time` prints how long captures of it
+//! take, `vault DIR walk` how long walks do that find nothing changed.
 //! `vault DIR states COUNT` makes worktrees of every kind of file, durably, and prints `ack ID TREE` for
 //! the capture of each; `vault DIR step FIRST COUNT` restores them from the `FIRST` on, one after the
 //! other, and prints `done INDEX CONFLICTS` for each.
@@ -49,6 +51,8 @@ fn run() -> Fallible {
         ["states", count] => states(&shadow, dir, count.parse()?)?,
         ["step", first, count] => step(&shadow, first.parse()?, count.parse()?)?,
         ["time"] => time(&shadow, dir)?,
+        ["walk"] => walk(&shadow)?,
+        ["grow", folders] => grow(dir, folders.parse()?)?,
         _ => return Err("unknown command".into()),
     }
     scenario.teardown();
@@ -77,6 +81,10 @@ fn edit(dir: &Path, rng: &mut Rng) -> Fallible {
 
 fn load(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
     let mut rng = Rng::new(seed);
+    // Every other run captures by the journal.
+    if seed.is_multiple_of(2) {
+        shadow.watch();
+    }
     for _ in 0..count {
         edit(dir, &mut rng)?;
         let group = Group::new(&format!("group {}", rng.below(3)));
@@ -203,6 +211,32 @@ fn step(shadow: &Shadow, first: usize, count: usize) -> Fallible {
     Ok(())
 }
 
+/// Prints how long walks take when nothing changed.
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn walk(shadow: &Shadow) -> Fallible {
+    shadow.capture(&Group::new("time"), NOW)?;
+    for _ in 0..7 {
+        let started = std::time::Instant::now();
+        shadow.capture(&Group::new("time"), NOW)?;
+        say(&format!("unchanged, walked: {:.1} ms", ms(started)))?;
+    }
+    Ok(())
+}
+
+/// Makes folders of fifty files each.
+fn grow(dir: &Path, folders: usize) -> Fallible {
+    let mut rng = Rng::new(7);
+    for folder in 0..folders {
+        let at = dir.join(format!("work/d{folder}"));
+        fs_err::create_dir_all(&at)?;
+        for file in 0..50 {
+            let lines = rng.within(1..=60) as usize;
+            fs_err::write(at.join(format!("f{file}")), format!("{folder} {file}\n").repeat(lines))?;
+        }
+    }
+    Ok(())
+}
+
 #[expect(clippy::disallowed_methods, reason = "it measures")]
 fn time(shadow: &Shadow, dir: &Path) -> Fallible {
     let group = Group::new("time");
@@ -211,18 +245,38 @@ fn time(shadow: &Shadow, dir: &Path) -> Fallible {
         let captured = shadow.capture(&group, NOW)?;
         let took = started.elapsed().as_secs_f64() * 1000.0;
         say(&format!(
-            "{what}: {took:.1} ms, {} files, {} changed",
-            captured.files, captured.changed
+            "{what}: {took:.2} ms, {} files, {} changed, {:?}",
+            captured.files, captured.changed, captured.mode
         ))
     };
     timed("first")?;
-    for _ in 0..5 {
-        timed("unchanged")?;
+    for _ in 0..7 {
+        timed("unchanged, walked")?;
     }
-    for round in 0..5 {
-        fs_err::write(dir.join("work/one-changed"), format!("{round}"))?;
+    shadow.watch();
+    timed("journal starts")?;
+    for _ in 0..7 {
+        timed("unchanged, told")?;
+    }
+    for round in 0..7 {
+        fs_err::write(dir.join("work/d7/one-changed"), format!("{round}"))?;
         timed("one changed")?;
     }
+    for round in 0..3 {
+        for index in 0..10_000 {
+            let path = format!("work/d{}/f{}", index % 200, index / 200);
+            fs_err::write(dir.join(path), format!("{round} {index}\n").repeat(20))?;
+        }
+        timed("10,000 changed")?;
+    }
+    let started = std::time::Instant::now();
+    let audit = shadow.audit(NOW)?;
+    say(&format!(
+        "audit of {}: {:.1} ms, {} missed",
+        audit.files,
+        ms(started),
+        audit.missed.len()
+    ))?;
     for round in 0..5 {
         let path = "one-changed".parse()?;
         fs_err::write(dir.join("work/one-changed"), format!("named {round}"))?;

@@ -13,7 +13,7 @@ use turnstone_core::time::Millis;
 use crate::cache::Cached;
 use crate::capture::CaptureError;
 use crate::hash::{Hashed, Look, look};
-use crate::path::{RelPath, is_git_directory};
+use crate::path::{RelPath, below, is_git_directory};
 use crate::picture::{Item, Picture, join, split};
 use crate::shadow::Shadow;
 use crate::walk::{Found, Glance, Sight, Walker};
@@ -44,7 +44,10 @@ impl Shadow {
     pub fn audit(&self, now: Millis) -> Result<Audit, CaptureError> {
         let running = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
         self.worktree.check()?;
-        let watch = self.journal_lock().watch.clone();
+        let watch = {
+            let journal = self.journal_lock();
+            journal.watch.clone().filter(|_| journal.state == JournalState::On)
+        };
         let mut picture = self.picture();
         let Some(watch) = watch.filter(|_| picture.is_whole()) else {
             return Ok(Audit::default());
@@ -80,8 +83,7 @@ impl Shadow {
         };
         let Found { listings, notes, .. } = walker.walk()?;
         let mut suspects = BTreeSet::new();
-        let mut add =
-            |folder: &[u8], name: &[u8]| suspects.extend(RelPath::below(folder, name).ok());
+        let mut add = |folder: &[u8], name: &[u8]| suspects.extend(below(folder, name).ok());
         for listing in &listings {
             // A folder that is new is told of in the one above.
             let Some(node) = picture.node(&listing.folder) else {

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::object::{Leaf, LeafMode, Oid};
-use crate::path::RelPath;
+use crate::path::{RelPath, below};
 use crate::worktree::{Kind, Stat};
 
 const MAGIC: &[u8; 8] = b"TSSTAT02";
@@ -124,7 +124,7 @@ fn decode(bytes: &[u8]) -> Option<Vec<(Vec<u8>, Files)>> {
         let mut files = Files::new();
         for _ in 0..count {
             let name = take_bytes(&mut rest)?;
-            RelPath::below(folder, name).ok()?;
+            below(folder, name).ok()?;
             files.push((name.into(), decode_one(&mut rest)?));
         }
         folders.push((folder.to_vec(), files));

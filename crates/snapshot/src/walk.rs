@@ -11,12 +11,15 @@ use rayon::Scope;
 
 use crate::cache::{Cached, Name};
 use crate::coverage::Reason;
-use crate::path::{RelPath, is_git_directory};
+use crate::path::{RelPath, below, is_git_directory};
 use crate::picture::{Node, Picture, Place, join, split};
 use crate::selection::{Glimpse, Judge, Selection};
 use crate::vcs::Repo;
 use crate::watch::{Names, Watch};
 use crate::worktree::{self, Dir, Stat, Worktree};
+
+/// How often a folder that is moved under our eyes is opened again.
+const TRIES: usize = 3;
 
 /// What a name turned out to be.
 #[derive(Clone, Debug)]
@@ -56,6 +59,8 @@ pub(crate) struct Found {
     pub(crate) listings: Vec<Listing>,
     /// Folders that could not be entered after all.
     pub(crate) notes: Vec<Glance>,
+    /// Device and inode of files that have other names.
+    pub(crate) linked: BTreeSet<(u64, u64)>,
 }
 
 impl Found {
@@ -63,6 +68,7 @@ impl Found {
         self.glances.extend(other.glances);
         self.listings.extend(other.listings);
         self.notes.extend(other.notes);
+        self.linked.extend(other.linked);
     }
 
     /// The files that must be read, and what the kernel said of them, sorted by path.
@@ -72,7 +78,7 @@ impl Found {
         });
         let glanced = self.glances.iter().map(|it| (&it.folder, &it.name, it.sight.as_ref()));
         let stale = listed.chain(glanced).filter_map(|(folder, name, sight)| match sight {
-            Some(Sight::Stale(stat)) => Some((RelPath::below(folder, name).ok()?, *stat)),
+            Some(Sight::Stale(stat)) => Some((below(folder, name).ok()?, *stat)),
             Some(Sight::Known(_) | Sight::Skipped(_) | Sight::Folder) | None => None,
         });
         let mut stale: Vec<(RelPath, Stat)> = stale.collect();
@@ -100,7 +106,8 @@ impl<'w> Walker<'w> {
     /// Walks the whole worktree.
     pub(crate) fn walk(self) -> io::Result<Found> {
         let root = self.worktree.open_dir(None)?;
-        self.watch.inspect(|watch| watch.add(&root, b""));
+        // One that is not at its path tells so by itself.
+        let _at_its_path = self.watch.is_none_or(|watch| watch.add(&root, b""));
         let names = root.names()?;
         rayon::scope(|scope| self.visit(scope, Vec::new(), Place::default(), &root, &names));
         Ok(self.found.into_inner().unwrap_or_else(PoisonError::into_inner))
@@ -109,9 +116,23 @@ impl<'w> Walker<'w> {
     /// Looks at some names, and at everything below those that are folders.
     ///
     /// A folder that cannot be reached any more is passed over: who told of its names told of it too.
-    pub(crate) fn look_at(self, names: &Names) -> io::Result<Found> {
+    /// So are names below folders that are `walked`: they are seen there, by the rules of now.
+    pub(crate) fn look_at(
+        self,
+        names: &Names,
+        walked: &mut BTreeSet<Vec<u8>>,
+    ) -> io::Result<Found> {
+        if names.is_empty() {
+            return Ok(Found::default());
+        }
+        // A folder sorts before all that is in it.
         rayon::in_place_scope(|scope| {
-            names.iter().try_for_each(|(folder, names)| self.look_in(scope, folder, names))
+            names.iter().try_for_each(|(folder, names)| {
+                if is_in(walked, folder) {
+                    return Ok(());
+                }
+                self.look_in(scope, folder, names, walked)
+            })
         })?;
         Ok(self.found.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
@@ -121,6 +142,7 @@ impl<'w> Walker<'w> {
         scope: &Scope<'s>,
         folder: &[u8],
         names: &BTreeSet<Name>,
+        walked: &mut BTreeSet<Vec<u8>>,
     ) -> io::Result<()> {
         let Some(known) = self.picture.node(folder) else {
             return Ok(());
@@ -145,22 +167,22 @@ impl<'w> Walker<'w> {
             glances.push(Glance { folder: folder.to_vec(), name: name.clone(), sight });
             if let Some(hidden) = hidden {
                 let place = Place { hidden, ..known.place.clone() };
-                self.enter(scope, join(folder, name), place);
+                let below = join(folder, name);
+                walked.insert(below.clone());
+                self.enter(scope, below, place);
             }
         }
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).glances.extend(glances);
+        let linked = judge.linked;
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.glances.extend(glances);
+        found.linked.extend(linked);
         Ok(())
     }
 
     /// Enters a folder; `place` is what applies in the one above.
     fn enter<'s>(&'s self, scope: &Scope<'s>, folder: Vec<u8>, place: Place) {
         scope.spawn(move |scope| {
-            let opened = RelPath::new(&folder[..]).map_err(io::Error::other);
-            let opened = opened.and_then(|path| self.worktree.open_dir(Some(&path)));
-            let listed = opened.and_then(|dir| {
-                self.watch.inspect(|watch| watch.add(&dir, &folder));
-                Ok((dir.names()?, dir))
-            });
+            let listed = self.open(&folder).and_then(|dir| Ok((dir.names()?, dir)));
             match listed {
                 Ok((names, dir)) => self.visit(scope, folder, place, &dir, &names),
                 // It was there when its parent was listed; now it is not, which is no skip.
@@ -168,6 +190,18 @@ impl<'w> Walker<'w> {
                 Err(_) => self.note(&folder, Some(Sight::Skipped(Reason::Unreadable))),
             }
         });
+    }
+
+    /// Opens a folder and watches it. One that is moved meanwhile is looked for at its path again.
+    fn open(&self, folder: &[u8]) -> io::Result<Dir> {
+        let path = RelPath::new(folder).map_err(io::Error::other)?;
+        for _ in 0..TRIES {
+            let dir = self.worktree.open_dir(Some(&path))?;
+            if self.watch.is_none_or(|watch| watch.add(&dir, folder)) {
+                return Ok(dir);
+            }
+        }
+        Err(io::ErrorKind::NotFound.into())
     }
 
     /// Looks at every name of a folder; `above` is what applies in the folder that holds it.
@@ -203,6 +237,7 @@ impl<'w> Walker<'w> {
                 self.enter(scope, join(&folder, name), place);
             }
         }
+        let linked = judge.linked;
         if is_same {
             return;
         }
@@ -210,7 +245,9 @@ impl<'w> Walker<'w> {
         let mut names: Vec<(Name, Sight)> = seen.collect();
         names.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         let listing = Listing { folder, place, is_repo, reserved, names };
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).listings.push(listing);
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.listings.push(listing);
+        found.linked.extend(linked);
     }
 
     /// Finds out which rules apply here: those above, a nested repository's own, a `.gitignore`.
@@ -266,4 +303,16 @@ fn is_unreachable(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let code = Errno::from_io_error(error);
     matches!(code, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS))
+}
+
+/// Tells whether a folder or one above it is among `folders`.
+fn is_in(folders: &BTreeSet<Vec<u8>>, folder: &[u8]) -> bool {
+    let mut at = Some(folder);
+    while let Some(folder) = at.filter(|_| !folders.is_empty()) {
+        if folders.contains(folder) {
+            return true;
+        }
+        at = split(folder).map(|(above, _)| above);
+    }
+    false
 }

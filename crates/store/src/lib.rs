@@ -46,12 +46,16 @@ pub use error::{OpenError, Result, StoreError};
 pub use job::Ticket;
 pub use layout::Layout;
 pub use maintain::{Budget, Maintained, Upkeep};
-pub use mutate::{Admitted, Delivery, EndTurn, Ended, NewTurn, ShareRecord};
+pub use mutate::{
+    Admitted, CloseChange, Delivery, DoneOperation, EndTurn, Ended, NewOperation, NewTurn,
+    OpenChange, ShareRecord,
+};
 pub use owner::Takeover;
 pub use purge::Deleted;
 pub use read::{
-    Boundary, Delta, LogEvent, LogPage, MessagePage, Reader, SessionAt, SessionFilter, SessionPage,
-    SessionRow, SyncBody, SyncEvent, Tail, TurnRow, WithParts,
+    Boundary, ChangeRow, Delta, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow, Reader,
+    SessionAt, SessionFilter, SessionPage, SessionRow, SyncBody, SyncEvent, Tail, TurnRow,
+    WithParts,
 };
 pub use rebuild::{RebuildProgress, Rebuilt};
 pub use recover::Recovered;

@@ -99,7 +99,7 @@ fn take_out(
 }
 
 fn is_kept(at: &str) -> bool {
-    KEPT.contains(&at) || at.starts_with("/aliases/")
+    KEPT.contains(&at) || at.starts_with("/aliases/") || at.starts_with("/taken/")
 }
 
 fn descend(

@@ -79,6 +79,9 @@ const STEPS: &[&str] = &[
     "DELETE FROM turn WHERE num IN (SELECT num FROM turn WHERE session = ?1 LIMIT 400)",
     "DELETE FROM request WHERE num IN (SELECT num FROM request WHERE session = ?1 LIMIT 400)",
     "DELETE FROM input WHERE num IN (SELECT num FROM input WHERE session = ?1 LIMIT 400)",
+    "DELETE FROM taken WHERE change IN (SELECT change FROM taken WHERE session = ?1 LIMIT 400)",
+    "DELETE FROM operation WHERE num IN (SELECT num FROM operation WHERE session = ?1 LIMIT 400)",
+    "DELETE FROM change WHERE num IN (SELECT num FROM change WHERE session = ?1 LIMIT 400)",
     "DELETE FROM session WHERE num = ?1",
     "DELETE FROM chunk WHERE num IN
        (SELECT chunk.num FROM event JOIN chunk ON chunk.part = event.entity

@@ -61,6 +61,10 @@ enum Mark {
 const CLEARING: &[&str] = &[
     "DELETE FROM diff WHERE session IN (SELECT session FROM diff LIMIT ?1)",
     "DELETE FROM share WHERE session IN (SELECT session FROM share LIMIT ?1)",
+    "DELETE FROM head WHERE session IN (SELECT session FROM head LIMIT ?1)",
+    "DELETE FROM taken WHERE change IN (SELECT change FROM taken LIMIT ?1)",
+    "DELETE FROM operation WHERE num IN (SELECT num FROM operation LIMIT ?1)",
+    "DELETE FROM change WHERE num IN (SELECT num FROM change LIMIT ?1)",
     "DELETE FROM input WHERE num IN (SELECT num FROM input LIMIT ?1)",
     "DELETE FROM approval WHERE (project, permission, pattern) IN
        (SELECT project, permission, pattern FROM approval LIMIT ?1)",

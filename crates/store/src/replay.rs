@@ -25,6 +25,8 @@ const PASSES: &[&[EntityClass]] = &[
         EntityClass::Input,
         EntityClass::Share,
         EntityClass::Diff,
+        EntityClass::Change,
+        EntityClass::Operation,
     ],
     &[EntityClass::Status],
 ];

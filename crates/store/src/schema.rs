@@ -12,8 +12,11 @@ pub(crate) struct Migration {
 pub(crate) const APPLICATION_ID: i64 = 0x5455_524E;
 
 /// All steps, oldest first.
-pub(crate) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, sql: LEDGER }, Migration { version: 2, sql: SEARCH }];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, sql: LEDGER },
+    Migration { version: 2, sql: SEARCH },
+    Migration { version: 3, sql: HISTORY },
+];
 
 /// The log and the projections.
 ///
@@ -245,8 +248,60 @@ CREATE TABLE search_doc (
 CREATE INDEX search_doc_owner ON search_doc (session, message);
 ";
 
+/// What calls did to files, and what was done to the history.
+///
+/// What a change set holds is in its event: the tables only find it. `root` is the store of the
+/// files' captures; `opened` and `closed` are places in the log, so that two change sets of one root
+/// tell whether they overlapped. `taken` says what is taken back of a change set: `paths` is a list,
+/// or absent for all of it. A session without a `head` stands at its end.
+const HISTORY: &str = "
+CREATE TABLE change (
+  num INTEGER PRIMARY KEY,
+  id TEXT NOT NULL,
+  session INTEGER NOT NULL REFERENCES session (num) ON DELETE CASCADE,
+  turn TEXT NOT NULL,
+  root TEXT NOT NULL,
+  evidence TEXT NOT NULL,
+  opened INTEGER NOT NULL,
+  closed INTEGER
+) STRICT;
+CREATE UNIQUE INDEX change_session ON change (session, id);
+CREATE INDEX change_turn ON change (turn);
+CREATE INDEX change_root ON change (root, closed);
+
+CREATE TABLE operation (
+  num INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  session INTEGER NOT NULL REFERENCES session (num) ON DELETE CASCADE,
+  kind TEXT NOT NULL,
+  planned INTEGER NOT NULL,
+  done INTEGER
+) STRICT;
+CREATE INDEX operation_session ON operation (session, num);
+CREATE INDEX operation_open ON operation (session) WHERE done IS NULL;
+
+CREATE TABLE taken (
+  change TEXT PRIMARY KEY,
+  session INTEGER NOT NULL REFERENCES session (num) ON DELETE CASCADE,
+  operation INTEGER NOT NULL,
+  paths TEXT
+) STRICT;
+CREATE INDEX taken_session ON taken (session);
+
+CREATE TABLE head (
+  session INTEGER PRIMARY KEY REFERENCES session (num) ON DELETE CASCADE,
+  operation INTEGER NOT NULL,
+  message TEXT NOT NULL,
+  part TEXT
+) STRICT;
+";
+
 /// The projection tables, in the order in which they can be emptied.
 pub(crate) const PROJECTIONS: &[&str] = &[
+    "head",
+    "taken",
+    "operation",
+    "change",
     "diff",
     "share",
     "input",

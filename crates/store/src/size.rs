@@ -128,9 +128,8 @@ impl Reader<'_> {
                 "chunk" => &mut sizes.text,
                 "blob" | "blob_use" | "blob_doomed" => &mut sizes.blobs,
                 "session" | "message" | "part" | "todo" | "turn" | "request" | "approval"
-                | "input" | "share" | "diff" | "project" | "project_alias" => {
-                    &mut sizes.projections
-                }
+                | "input" | "share" | "diff" | "project" | "project_alias" | "change"
+                | "operation" | "taken" | "head" => &mut sizes.projections,
                 name if name.starts_with("search") => &mut sizes.search,
                 _ => &mut sizes.other,
             } += bytes;

@@ -86,6 +86,10 @@ macro_rules! comparison {
 }
 
 const COMPARISONS: &[Comparison] = &[
+    comparison!("head", session),
+    comparison!("taken", session),
+    comparison!("operation", session),
+    comparison!("change", session),
     comparison!("diff", session),
     comparison!("share", session),
     comparison!("input", session),

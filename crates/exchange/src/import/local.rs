@@ -81,7 +81,9 @@ impl Scan {
             | EntityClass::Status
             | EntityClass::Request
             | EntityClass::Approval
-            | EntityClass::Input => {}
+            | EntityClass::Input
+            | EntityClass::Change
+            | EntityClass::Operation => {}
         }
     }
 

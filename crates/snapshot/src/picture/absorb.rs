@@ -46,13 +46,13 @@ impl Picture {
     ///
     /// After a walk of everything (`whole`), folders that nobody saw are gone.
     pub(crate) fn absorb(&mut self, found: Found, hashed: Hashed, whole: bool) -> Absorbed {
-        let Found { glances, mut listings, notes } = found;
+        let Found { glances, mut listings, notes, .. } = found;
         self.unsaved += hashed.read.len();
         let outcomes = Outcomes::new(hashed);
         let mut dropped = Vec::new();
         glances.into_iter().for_each(|it| self.correct(it, &outcomes, &mut dropped));
         // Folders before what is in them.
-        listings.sort_unstable_by(|one, other| one.folder.cmp(&other.folder));
+        listings.sort_by(|one, other| one.folder.cmp(&other.folder));
         listings.into_iter().for_each(|it| self.replace(it, &outcomes, &mut dropped));
         notes.into_iter().for_each(|it| self.correct(it, &outcomes, &mut dropped));
         if whole {

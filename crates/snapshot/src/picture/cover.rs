@@ -7,7 +7,7 @@ use super::node::{Item, Picture, join};
 use super::tally::perm;
 use crate::coverage::{Coverage, Permissions, Reason, Scope};
 use crate::object::{LeafMode, Oid};
-use crate::path::RelPath;
+use crate::path::{RelPath, below};
 
 /// A coverage, and its commit in the store once it is there.
 #[derive(Clone)]
@@ -91,7 +91,7 @@ impl Picture {
             for (name, item) in &node.items {
                 if let Item::File(cached) = item
                     && let Some(perm) = perm(cached).filter(|perm| !self.tally.is_usual(*perm))
-                    && let Ok(path) = RelPath::below(folder, name)
+                    && let Ok(path) = below(folder, name)
                 {
                     self.tally.odd.insert(path, perm);
                 }

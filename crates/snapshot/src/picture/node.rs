@@ -12,9 +12,8 @@ use crate::cache::{self, Cached, Name, Saver};
 use crate::coverage::Reason;
 use crate::ignore::Rules;
 use crate::object::{Leaf, Oid};
-use crate::path::RelPath;
+use crate::path::{RelPath, below};
 use crate::vcs::Repo;
-use crate::walk::Found;
 use crate::watch::Names;
 
 /// What a name in a folder is.
@@ -138,7 +137,7 @@ impl Picture {
     pub(crate) fn leaves(&self) -> impl Iterator<Item = (RelPath, Leaf)> {
         self.nodes.iter().flat_map(|(folder, node)| {
             let files = node.items.iter().filter_map(file);
-            files.filter_map(|(name, it)| Some((RelPath::below(folder, name).ok()?, it.leaf)))
+            files.filter_map(|(name, it)| Some((below(folder, name).ok()?, it.leaf)))
         })
     }
 
@@ -187,14 +186,10 @@ impl Picture {
         &self.tally.linked
     }
 
-    /// Other names of files that are found to have some; each may have changed with the other.
+    /// The names of files by device and inode; each may have changed through another.
     ///
-    /// Looks at everything in memory, but only when a file got its second name.
-    pub(crate) fn twins(&self, found: &Found) -> Names {
-        let stale = found.stale();
-        let news =
-            stale.iter().filter(|(path, stat)| stat.nlink > 1 && !self.tally.linked.contains(path));
-        let inodes: BTreeSet<(u64, u64)> = news.map(|(_, stat)| (stat.dev, stat.ino)).collect();
+    /// Looks at everything in memory, but only when something happened to a file of several names.
+    pub(crate) fn names_of(&self, inodes: &BTreeSet<(u64, u64)>) -> Names {
         let mut names = Names::new();
         if inodes.is_empty() {
             return names;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::node::{Item, Node};
 use crate::cache::Cached;
 use crate::coverage::Reason;
-use crate::path::RelPath;
+use crate::path::{RelPath, below};
 use crate::vcs::Repo;
 use crate::worktree::Kind;
 
@@ -25,7 +25,8 @@ pub(super) struct Tally {
     pub(super) usual: [u32; 2],
     /// The files that have others.
     pub(super) odd: BTreeMap<RelPath, u32>,
-    /// Paths that must be looked at again whatever the journal says: they could not be read.
+    /// Paths that must be looked at again whatever the journal says: nobody knows what they hold, or
+    /// by which other name they may change.
     pub(super) restless: BTreeSet<RelPath>,
     /// Files that have another name, through which they may change unseen.
     pub(super) linked: BTreeSet<RelPath>,
@@ -107,7 +108,7 @@ impl Tally {
             return;
         }
         // A name that came from a listing is a name.
-        let Ok(path) = RelPath::below(folder, name) else {
+        let Ok(path) = below(folder, name) else {
             return;
         };
         if let Some(item) = old {
@@ -153,7 +154,7 @@ impl Tally {
             }
             Item::Skipped(reason) => {
                 self.stale = true;
-                if matches!(reason, Reason::Unreadable | Reason::Changing) {
+                if matches!(reason, Reason::Unreadable | Reason::Changing | Reason::TooLarge) {
                     self.restless.insert(path.clone());
                 }
                 self.skipped.insert(path, *reason);

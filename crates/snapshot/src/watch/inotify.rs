@@ -52,6 +52,8 @@ struct Shared {
     queue: OwnedFd,
     /// The device of the root.
     device: u64,
+    /// The path of the root as the kernel tells it.
+    root: Vec<u8>,
     heard: Mutex<Heard>,
 }
 
@@ -82,7 +84,8 @@ impl Watch {
         let queue = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
         let queue = queue.map_err(|_| JournalState::WatchLimit)?;
         let (device, _) = worktree.identity();
-        let shared = Arc::new(Shared { queue, device, heard: Mutex::default() });
+        let root = path_of(&root).ok_or(JournalState::NoEvents)?;
+        let shared = Arc::new(Shared { queue, device, root, heard: Mutex::default() });
         let (reader, stop) = std::io::pipe().map_err(|_| JournalState::WatchLimit)?;
         let thread = {
             let shared = shared.clone();
@@ -94,8 +97,11 @@ impl Watch {
     }
 
     /// Watches a folder that is about to be listed through `dir`.
-    pub(crate) fn add(&self, dir: &Dir, folder: &[u8]) {
-        self.shared.add(dir, folder, false);
+    ///
+    /// Says no if it is not at this path any more; of that the folder above has been told.
+    #[must_use]
+    pub(crate) fn add(&self, dir: &Dir, folder: &[u8]) -> bool {
+        self.shared.add(dir, folder, false)
     }
 
     /// Watches a folder that is not captured for a `.git` in it, which would change that.
@@ -191,10 +197,10 @@ impl Shared {
         }
     }
 
-    fn add(&self, dir: &Dir, folder: &[u8], border: bool) {
+    fn add(&self, dir: &Dir, folder: &[u8], border: bool) -> bool {
         let mut heard = self.heard();
         if heard.lost.is_some() {
-            return;
+            return true;
         }
         let inside = WatchFlags::CREATE
             | WatchFlags::DELETE
@@ -215,16 +221,38 @@ impl Shared {
         };
         if !dir.is_device(self.device) && !dir.is_on(&LOCAL) {
             heard.lost = Some(JournalState::NoEvents);
-            return;
+            return true;
         }
+        fail_point!("snapshot::watch_limit", |_| {
+            heard.lost = Some(JournalState::WatchLimit);
+            true
+        });
         // The handle itself, whatever its path leads to by now.
-        let path = format!("/proc/self/fd/{}", dir.handle().as_raw_fd());
-        fail_point!("snapshot::watch_limit", |_| heard.lost = Some(JournalState::WatchLimit));
-        match inotify::add_watch(&self.queue, path, flags) {
-            Ok(watch) => heard.map(&self.queue, watch, folder, border),
+        match inotify::add_watch(&self.queue, link_of(dir), flags) {
+            Ok(watch) if self.is_at(dir, folder) => {
+                heard.map(&self.queue, watch, folder, border);
+                return true;
+            }
+            Ok(watch) => {
+                // Another one may have found it where it is now; then it stays watched.
+                if !heard.folders.contains_key(&watch) {
+                    inotify::remove_watch(&self.queue, watch).ok();
+                }
+                return false;
+            }
             Err(Errno::NOSPC | Errno::NOMEM) => heard.lost = Some(JournalState::WatchLimit),
             Err(_) => heard.lost = Some(JournalState::NoEvents),
         }
+        true
+    }
+
+    /// Tells whether an open folder is at this path.
+    ///
+    /// Asked with the lock held: whoever finds it elsewhere later, also notes it later.
+    fn is_at(&self, dir: &Dir, folder: &[u8]) -> bool {
+        let is = path_of(dir);
+        let wanted = [&self.root[..], folder].join(&b'/');
+        is.is_some_and(|is| is == if folder.is_empty() { &self.root[..] } else { &wanted[..] })
     }
 }
 
@@ -279,9 +307,15 @@ impl Heard {
     }
 
     fn forget(&mut self, queue: &OwnedFd, folder: &[u8]) {
-        if let Some(watch) = self.watches.remove(folder) {
-            self.end(queue, watch, folder);
+        let Some(watch) = self.watches.get(folder).copied() else {
+            return;
+        };
+        // One that is not captured any more is still watched for what would change that.
+        if self.folders.get(&watch).is_some_and(|it| it.border && it.folder == folder) {
+            return;
         }
+        self.watches.remove(folder);
+        self.end(queue, watch, folder);
     }
 
     /// Ends a watch unless its folder is known under another path by now.
@@ -312,5 +346,66 @@ impl Heard {
             }
         }
         drained
+    }
+}
+
+/// A name of the handle itself, which the kernel follows to the folder that is open.
+fn link_of(dir: &Dir) -> String {
+    format!("/proc/self/fd/{}", dir.handle().as_raw_fd())
+}
+
+/// Where an open folder is now.
+fn path_of(dir: &Dir) -> Option<Vec<u8>> {
+    rustix::fs::readlink(link_of(dir), Vec::new()).ok().map(std::ffi::CString::into_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worktree::RootPolicy;
+
+    /// A watch without the thread that keeps its queue short.
+    fn idle(path: &std::path::Path) -> (Watch, Dir) {
+        let worktree = Worktree::open(path, &RootPolicy::default()).unwrap();
+        let mut watch = Watch::start(&worktree).unwrap();
+        drop(watch.stop.take());
+        watch.thread.take().unwrap().join().unwrap();
+        let root = worktree.open_dir(None).unwrap();
+        assert!(watch.add(&root, b""));
+        (watch, root)
+    }
+
+    #[test]
+    fn what_the_kernel_could_not_keep_is_known_to_be_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let (watch, _root) = idle(dir.path());
+        let limit = fs_err::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+        let limit: usize = limit.trim().parse().unwrap();
+        assert!(limit <= 1 << 17, "the kernel keeps {limit} events here: too many for a test");
+        let (one, other) = (dir.path().join("a"), dir.path().join("b"));
+        fs_err::write(&one, "").unwrap();
+        for _ in 0..limit.div_ceil(4) {
+            fs_err::rename(&one, &other).unwrap();
+            fs_err::rename(&other, &one).unwrap();
+        }
+
+        assert_eq!(watch.drain().lost, Some(JournalState::Overflow));
+    }
+
+    #[test]
+    fn a_folder_that_is_not_where_it_was_is_not_watched_under_its_old_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let (watch, root) = idle(dir.path());
+        fs_err::create_dir(dir.path().join("old")).unwrap();
+        let folder = root.open_dir(b"old").unwrap();
+        fs_err::rename(dir.path().join("old"), dir.path().join("new")).unwrap();
+
+        assert!(!watch.add(&folder, b"old"));
+        assert!(watch.add(&folder, b"new"));
+        assert!(!watch.add(&folder, b"old"), "and the watch under the new path stays");
+        watch.drain();
+        fs_err::write(dir.path().join("new/file"), "x").unwrap();
+        let heard = watch.drain();
+        assert_eq!(heard.names.keys().collect::<Vec<_>>(), [b"new"]);
     }
 }

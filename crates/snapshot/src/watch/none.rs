@@ -11,7 +11,9 @@ impl Watch {
         Err(JournalState::Off)
     }
 
-    pub(crate) fn add(&self, _: &Dir, _: &[u8]) {}
+    pub(crate) fn add(&self, _: &Dir, _: &[u8]) -> bool {
+        true
+    }
 
     pub(crate) fn add_border(&self, _: &Dir, _: &[u8]) {}
 

@@ -71,3 +71,10 @@ fn a_power_cut_while_restoring_leaves_whole_files_and_is_finished_r34() -> Falli
 fn a_power_cut_while_restoring_without_exchange_is_finished_as_well_r34() -> Fallible {
     cut_while_restoring("snapshot::no_exchange=return", 20)
 }
+
+/// Where directories cannot be synced, the whole file system is (R18).
+#[test]
+fn a_power_cut_while_restoring_where_no_directory_can_be_synced_is_finished_as_well_r34() -> Fallible
+{
+    cut_while_restoring("snapshot::no_folder_sync=return", 20)
+}

@@ -176,6 +176,14 @@ fn a_second_name_of_a_file_is_no_way_around_the_journal() {
     site.told("linked inside");
     fs_err::write(site.at("d/y"), "both").unwrap();
     assert_eq!(site.told("written inside").changed, 2);
+    // A name that was one of several becomes one of several of another file.
+    site.write("third", "3");
+    site.told("third");
+    fs_err::remove_file(site.at("d/y")).unwrap();
+    fs_err::hard_link(site.at("third"), site.at("d/y")).unwrap();
+    site.told("linked anew");
+    fs_err::write(site.at("d/y"), "both again").unwrap();
+    assert_eq!(site.told("written anew").changed, 2);
 }
 
 #[test]

@@ -88,6 +88,18 @@ fn a_change_nobody_told_of_is_found_by_the_audit_and_ends_the_trust_r8() {
 }
 
 #[test]
+fn there_is_nothing_to_audit_before_the_journal_has_begun() {
+    let site = Site::quiet();
+    site.write("a", "1");
+    site.capture();
+    site.write("a", "2");
+    assert_eq!(site.shadow.audit(NOW).unwrap().files, 0);
+    site.shadow.watch();
+    assert_eq!(site.shadow.audit(NOW).unwrap().files, 0);
+    assert_eq!(site.shadow.journal().state, JournalState::Starting);
+}
+
+#[test]
 fn an_audit_is_due_after_ten_minutes_of_captures_r8() {
     let site = Site::new();
     let minutes = |count: i64| NOW.plus(count * 60_000);

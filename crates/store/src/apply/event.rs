@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use turnstone_core::event::{EntityClass, EventKind};
 
-use super::{content, place, turn};
+use super::{change, content, place, turn};
 use crate::error::Result;
 
 /// An event as projections see it.
@@ -34,5 +34,7 @@ pub(crate) fn apply(conn: &Connection, event: &Applied<'_>) -> Result<()> {
         EntityClass::Status => turn::status(conn, event),
         EntityClass::Request => turn::request(conn, event),
         EntityClass::Input => turn::input(conn, event),
+        EntityClass::Change => change::change(conn, event),
+        EntityClass::Operation => change::operation(conn, event),
     }
 }

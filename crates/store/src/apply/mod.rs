@@ -3,6 +3,7 @@
 //! The same function runs live and on rebuild. It looks at nothing but the event and the rows, and
 //! each event touches its own entity only, so a rebuild may go class by class.
 
+mod change;
 mod content;
 mod event;
 mod place;

@@ -1,5 +1,6 @@
 //! Mutations: what a caller can do inside a transaction. Each reads the state it decides on here.
 
+mod change;
 mod content;
 mod inbox;
 mod place;
@@ -8,6 +9,7 @@ mod share;
 mod text;
 mod turn;
 
+pub use change::{CloseChange, DoneOperation, NewOperation, OpenChange};
 pub use inbox::{Admitted, Delivery};
 pub use share::ShareRecord;
 pub(crate) use share::find_share;

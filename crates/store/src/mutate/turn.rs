@@ -71,7 +71,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Busy`] while another turn of the session is open.
+    /// [`StoreError::Busy`] while another turn of the session is open, or an operation (R45).
     pub fn begin_turn(&self, new: &NewTurn) -> Result<Seq> {
         let session = self.session_num(&new.message.session)?;
         let agent = match &new.message.body {
@@ -83,7 +83,7 @@ impl Tx<'_> {
         if let Some((num, owner, _)) = self.find_turn(&new.id)? {
             return self.repeat_begin(num, owner, session, new);
         }
-        if open_turn(self.conn, session)?.is_some() {
+        if open_turn(self.conn, session)?.is_some() || self.in_operation(session)? {
             return Err(StoreError::Busy(new.message.session.clone()));
         }
         let payload = json!({ "id": new.id, "message": new.message.id, "by": agent });

@@ -83,7 +83,9 @@ impl Images {
             | EntityClass::Approval
             | EntityClass::Input
             | EntityClass::Share
-            | EntityClass::Diff => {}
+            | EntityClass::Diff
+            | EntityClass::Change
+            | EntityClass::Operation => {}
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod at;
 mod body;
+mod change;
 mod list;
 mod log;
 mod reader;
@@ -12,6 +13,7 @@ pub(crate) use body::{
     FoundPart, find_message, find_part, load_message, load_part, load_session, open_turn,
     part_text, payload_at,
 };
+pub use change::{ChangeRow, OperationEnd, OperationRow};
 pub(crate) use list::usage_at;
 pub use list::{MessagePage, SessionFilter, SessionPage, SessionRow, WithParts};
 pub use log::{Delta, LogEvent, LogPage, Tail};

@@ -336,6 +336,9 @@ fn find(session: i64, stream: &mut Stream, places: &[Place], holes: &mut Vec<Hol
 }
 
 /// Puts a stub into a hole, at a cursor that nothing has: those of the missing events are free.
+///
+/// Where the event that first named something is lost, the stub in its place says who wrote it, so
+/// that a rebuild reads the same.
 fn stub(work: &Work<'_>, hole: &Hole) -> Result<()> {
     let (low, high) = hole.between;
     let taken =
@@ -359,7 +362,9 @@ fn stub(work: &Work<'_>, hole: &Hole) -> Result<()> {
         .prepare_cached(
             "INSERT INTO event (cursor, session, seq, sync_seq, kind, entity, actor, time, version,
                                 span)
-             SELECT ?1, ?2, ?3, ?4, ?5, ?2, coalesce(max(actor), 1), ?6, 1, ?7
+             SELECT ?1, ?2, ?3, ?4, ?5, ?2,
+                    coalesce((SELECT actor FROM message WHERE num = ?1),
+                             (SELECT actor FROM session WHERE num = ?1), max(actor), 1), ?6, 1, ?7
              FROM (SELECT actor FROM event WHERE session = ?2 ORDER BY seq LIMIT 1)",
         )?
         .execute(params![

@@ -111,6 +111,8 @@ fn collect(folder: &Path, prefix: &str, found: &mut Vec<File>) {
         if kind.is_dir() && !matches!(name.as_str(), ".git" | "node_modules" | "target") {
             collect(&entry.path(), &format!("{path}/"), found);
         } else if kind.is_file()
+            // In a linked worktree it is a file.
+            && name != ".git"
             && let Ok(text) = fs_err::read_to_string(entry.path())
         {
             found.push(File { path, text });

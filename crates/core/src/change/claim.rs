@@ -1,0 +1,175 @@
+//! Claims: which windows cannot be told apart, path by path (R3).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Evidence;
+use crate::id::ChangeId;
+use crate::path::RelPath;
+
+/// What one change set says it changed, and when it looked.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The change set.
+    pub change: ChangeId,
+    /// The window it was opened in.
+    pub outer: Option<ChangeId>,
+    /// How it is known.
+    pub evidence: Evidence,
+    /// Where in the log it was opened and closed.
+    pub span: (i64, i64),
+    /// The paths it saw change.
+    pub paths: BTreeSet<RelPath>,
+}
+
+impl Claim {
+    fn overlaps(&self, other: &Self) -> bool {
+        self.span.0 < other.span.1 && other.span.0 < self.span.1
+    }
+}
+
+/// Which paths of the change sets in `undone` were also claimed by others, and by whom.
+///
+/// All claims are of one root. A named write is nobody else's: it takes its path out of every
+/// window that was open meanwhile. A window inside another one takes its paths out of the outer
+/// one. A path is contended only if one of those who claim it is not undone as well.
+#[must_use]
+pub fn find_contended(
+    undone: &BTreeSet<ChangeId>,
+    claims: &[Claim],
+) -> BTreeMap<RelPath, BTreeSet<ChangeId>> {
+    let mut contended = BTreeMap::new();
+    for claim in claims.iter().filter(|claim| undone.contains(&claim.change)) {
+        for path in &claim.paths {
+            let claimants = claimants(claim, path, claims);
+            if !claimants.is_subset(undone) {
+                let all: &mut BTreeSet<ChangeId> = contended.entry(path.clone()).or_default();
+                all.extend(claimants);
+            }
+        }
+    }
+    contended
+}
+
+/// Everybody who may have made this change of `path`, the claim's own change set among them.
+fn claimants(claim: &Claim, path: &RelPath, claims: &[Claim]) -> BTreeSet<ChangeId> {
+    let own = BTreeSet::from([claim.change.clone()]);
+    if claim.evidence == Evidence::Named {
+        return own;
+    }
+    let rivals: Vec<&Claim> = claims
+        .iter()
+        .filter(|other| other.change != claim.change && other.overlaps(claim))
+        .filter(|other| other.paths.contains(path))
+        .collect();
+    let is_theirs = |other: &&Claim| {
+        other.evidence == Evidence::Named || is_inside(other, &claim.change, claims)
+    };
+    // Somebody who surely made it took it out of this window's claim.
+    if let Some(maker) = rivals.iter().find(|other| is_theirs(other)) {
+        return BTreeSet::from([maker.change.clone()]);
+    }
+    let outside = rivals.iter().filter(|other| !is_inside(claim, &other.change, claims));
+    own.into_iter().chain(outside.map(|other| other.change.clone())).collect()
+}
+
+/// Tells whether a window was opened, directly or not, inside `outer`.
+fn is_inside(claim: &Claim, outer: &ChangeId, claims: &[Claim]) -> bool {
+    let mut at = claim.outer.as_ref();
+    // As many steps as there are claims: a hostile record might claim to be inside itself.
+    for _ in 0..=claims.len() {
+        match at {
+            Some(id) if id == outer => return true,
+            Some(id) => {
+                at = claims
+                    .iter()
+                    .find(|other| other.change == *id)
+                    .and_then(|other| other.outer.as_ref());
+            }
+            None => return false,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(name: &str) -> ChangeId {
+        format!("chg_{name}").parse().expect("an id")
+    }
+
+    fn path(text: &str) -> RelPath {
+        text.parse().expect("a path")
+    }
+
+    fn claim(name: &str, evidence: Evidence, span: (i64, i64), paths: &[&str]) -> Claim {
+        let paths = paths.iter().map(|text| path(text)).collect();
+        Claim { change: id(name), outer: None, evidence, span, paths }
+    }
+
+    fn contended(undone: &[&str], claims: &[Claim]) -> Vec<(String, Vec<String>)> {
+        let undone = undone.iter().map(|name| id(name)).collect();
+        let shown = |(path, ids): (RelPath, BTreeSet<ChangeId>)| {
+            (path.to_string(), ids.iter().map(ToString::to_string).collect())
+        };
+        find_contended(&undone, claims).into_iter().map(shown).collect()
+    }
+
+    #[test]
+    fn two_windows_that_overlap_cannot_be_told_apart_r3() {
+        let claims = [
+            claim("a", Evidence::Window, (1, 10), &["x", "only-a"]),
+            claim("b", Evidence::Window, (5, 12), &["x"]),
+        ];
+        let both = vec!["chg_a".to_owned(), "chg_b".to_owned()];
+        assert_eq!(contended(&["a"], &claims), [("x".to_owned(), both.clone())]);
+        assert_eq!(contended(&["b"], &claims), [("x".to_owned(), both)]);
+        assert_eq!(contended(&["a", "b"], &claims), [], "taken back together they may go");
+    }
+
+    #[test]
+    fn windows_one_after_the_other_are_told_apart_r3() {
+        let claims = [
+            claim("a", Evidence::Window, (1, 5), &["x"]),
+            claim("b", Evidence::Recovered, (5, 9), &["x"]),
+        ];
+        assert_eq!(contended(&["a"], &claims), []);
+    }
+
+    #[test]
+    fn a_named_write_is_taken_out_of_every_window_r3() {
+        let claims = [
+            claim("shell", Evidence::Window, (1, 10), &["x", "y"]),
+            claim("edit", Evidence::Named, (4, 5), &["x"]),
+        ];
+        assert_eq!(contended(&["edit"], &claims), []);
+        let makers = vec!["chg_edit".to_owned()];
+        assert_eq!(contended(&["shell"], &claims), [("x".to_owned(), makers)]);
+    }
+
+    #[test]
+    fn an_inner_window_wins_over_its_outer_r3() {
+        let inner =
+            Claim { outer: Some(id("outer")), ..claim("inner", Evidence::Window, (3, 6), &["x"]) };
+        let deepest = Claim {
+            outer: Some(id("inner")),
+            ..claim("deepest", Evidence::Window, (4, 5), &["x"])
+        };
+        let claims = [claim("outer", Evidence::Window, (1, 10), &["x"]), inner, deepest];
+        assert_eq!(contended(&["deepest"], &claims), []);
+        let outer = contended(&["outer"], &claims);
+        assert_eq!(outer.len(), 1, "the change is the inner window's: {outer:?}");
+        assert_eq!(contended(&["outer", "inner", "deepest"], &claims), []);
+    }
+
+    #[test]
+    fn windows_that_claim_to_be_inside_each_other_end_the_search() {
+        let around = |name: &str, outer: &str| Claim {
+            outer: Some(id(outer)),
+            ..claim(name, Evidence::Window, (1, 9), &["x"])
+        };
+        let claims = [around("a", "b"), around("b", "a"), around("c", "none")];
+        assert!(!contended(&["c"], &claims).is_empty());
+    }
+}

@@ -1,0 +1,87 @@
+//! Links: the history of one path as the steps in which it is taken back or brought back (R4).
+
+use super::FileImage;
+
+/// Which way a range is walked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Undo: newest first, from after to before.
+    Back,
+    /// Redo: oldest first, from before to after.
+    Forth,
+}
+
+/// One three-way step: where the file still holds `base`, it gets `target`; what was changed
+/// since stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// What the path holds if nobody touched it since.
+    pub base: FileImage,
+    /// What it should hold.
+    pub target: FileImage,
+}
+
+/// Makes the steps for one path out of its changes, given oldest first as `(before, after)`.
+///
+/// Two changes become one step only if the second began where the first ended: otherwise somebody
+/// changed the file in between, and that change is kept by two steps.
+#[must_use]
+pub fn links(changes: &[(FileImage, FileImage)], direction: Direction) -> Vec<Link> {
+    let mut runs: Vec<(FileImage, FileImage)> = Vec::new();
+    for (before, after) in changes {
+        match runs.last_mut() {
+            Some(run) if run.1 == *before => run.1.clone_from(after),
+            _ => runs.push((before.clone(), after.clone())),
+        }
+    }
+    let link = |(before, after): (FileImage, FileImage)| match direction {
+        Direction::Back => Link { base: after, target: before },
+        Direction::Forth => Link { base: before, target: after },
+    };
+    let links = runs.into_iter().map(link);
+    match direction {
+        Direction::Back => links.rev().collect(),
+        Direction::Forth => links.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::FileMode;
+
+    fn file(blob: &str) -> FileImage {
+        FileImage::Present { blob: blob.to_owned(), mode: FileMode::File, perm: 0o644 }
+    }
+
+    fn shown(links: &[Link]) -> Vec<(FileImage, FileImage)> {
+        links.iter().map(|link| (link.base.clone(), link.target.clone())).collect()
+    }
+
+    #[test]
+    fn changes_that_follow_each_other_are_one_step_r4() {
+        let changes =
+            [(FileImage::Absent, file("a")), (file("a"), file("b")), (file("b"), file("c"))];
+
+        let back = links(&changes, Direction::Back);
+        assert_eq!(shown(&back), [(file("c"), FileImage::Absent)]);
+        let forth = links(&changes, Direction::Forth);
+        assert_eq!(shown(&forth), [(FileImage::Absent, file("c"))]);
+    }
+
+    #[test]
+    fn what_somebody_changed_in_between_is_a_step_of_its_own_r4() {
+        // Between the two changes a person turned b into x.
+        let changes = [(file("a"), file("b")), (file("x"), file("y"))];
+
+        let back = links(&changes, Direction::Back);
+        assert_eq!(shown(&back), [(file("y"), file("x")), (file("b"), file("a"))]);
+        let forth = links(&changes, Direction::Forth);
+        assert_eq!(shown(&forth), [(file("a"), file("b")), (file("x"), file("y"))]);
+    }
+
+    #[test]
+    fn no_change_is_no_step() {
+        assert!(links(&[], Direction::Back).is_empty());
+    }
+}

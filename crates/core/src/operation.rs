@@ -1,0 +1,131 @@
+//! Operations: what was done to the history of a session, and where the session stands since.
+//!
+//! An operation is planned, then done; a planned one that its process did not live to finish is
+//! finished by the next. A session has one head (R19): the place from which on everything is taken
+//! back, or none, when it stands at its end.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{ChangeId, MessageId, PartId};
+use crate::path::RelPath;
+
+/// What kind of operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OperationKind {
+    /// Changes were taken back.
+    Undo,
+    /// Changes were brought back.
+    Redo,
+    /// The session went to another point.
+    Jump,
+    /// A prompt came while the head was before the end: what was behind it is hidden.
+    Branch,
+    /// A point got a name.
+    Checkpoint,
+    /// What an undo needs was given up for space.
+    Expire,
+    /// Content was removed for good.
+    Forget,
+}
+
+impl OperationKind {
+    /// Every kind.
+    pub const ALL: [Self; 7] = [
+        Self::Undo,
+        Self::Redo,
+        Self::Jump,
+        Self::Branch,
+        Self::Checkpoint,
+        Self::Expire,
+        Self::Forget,
+    ];
+
+    /// The word the database and people use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Undo => "undo",
+            Self::Redo => "redo",
+            Self::Jump => "jump",
+            Self::Branch => "branch",
+            Self::Checkpoint => "checkpoint",
+            Self::Expire => "expire",
+            Self::Forget => "forget",
+        }
+    }
+
+    /// The kind with this word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
+/// The first message, or the first part of it, that is taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Head {
+    /// The message.
+    pub message: MessageId,
+    /// The part; none: the whole message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartId>,
+}
+
+/// How much of a change set is taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// Nothing: it stands.
+    Nothing,
+    /// All of it.
+    All,
+    /// These paths.
+    Paths(Vec<RelPath>),
+}
+
+impl Extent {
+    /// True if this path of the change set is taken back.
+    #[must_use]
+    pub fn has(&self, path: &RelPath) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::All => true,
+            Self::Paths(paths) => paths.contains(path),
+        }
+    }
+}
+
+/// How much of one change set is taken back after an operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The change set.
+    pub change: ChangeId,
+    /// How much of it.
+    pub extent: Extent,
+}
+
+/// Where a session stands after an operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeadMove {
+    /// Where it stood before.
+    Stay,
+    /// At its end.
+    Tip,
+    /// Before this.
+    To(Head),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_found_by_its_word() {
+        for kind in OperationKind::ALL {
+            assert_eq!(OperationKind::parse(kind.as_str()), Some(kind));
+        }
+        assert_eq!(OperationKind::parse("nothing"), None);
+    }
+}
