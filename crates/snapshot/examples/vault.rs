@@ -4,8 +4,9 @@
 //! `vault DIR swing SEED COUNT` restores the worktree to its first capture and back again, and prints
 //! `done` for each. `vault DIR churn SEED COUNT` captures for a group that stays and one that goes, and
 //! collects and merges in between; only captures that stay are acknowledged. `vault DIR grow FOLDERS`
-//! makes a worktree of fifty files in each folder; `vault DIR time` prints how long captures of it
-//! take, `vault DIR walk` how long walks do that find nothing changed.
+//! makes a worktree of fifty files in each folder; `vault DIR loan SEED COUNT` captures a committed
+//! checkout and ends the loan each time. `vault DIR time` prints how long captures of it take,
+//! `vault DIR first` how long the first one does, `vault DIR walk` walks that find nothing changed.
 //! `vault DIR states COUNT` makes worktrees of every kind of file, durably, and prints `ack ID TREE` for
 //! the capture of each; `vault DIR step FIRST COUNT` restores them from the `FIRST` on, one after the
 //! other, and prints `done INDEX CONFLICTS` for each.
@@ -14,7 +15,7 @@ use std::io::Write;
 use std::path::Path;
 
 use turnstone_core::time::Millis;
-use turnstone_snapshot::{Group, RootPolicy, Selection, Shadow, Worktree};
+use turnstone_snapshot::{Group, RootPolicy, Selection, Shadow, UserGit, Worktree};
 use turnstone_testkit::fixture::Rng;
 
 type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -42,8 +43,10 @@ fn run() -> Fallible {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let dir = Path::new(*words.first().ok_or("usage: vault DIR COMMAND …")?);
-    let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default())?;
-    let shadow = Shadow::open(&dir.join("store"), worktree, Selection::default())?;
+    if let ["loan", seed, count] = words[1..] {
+        return loan(dir, seed.parse()?, count.parse()?);
+    }
+    let shadow = open(dir)?;
     match words[1..] {
         ["load", seed, count] => load(&shadow, dir, seed.parse()?, count.parse()?)?,
         ["swing", seed, count] => swing(&shadow, dir, seed.parse()?, count.parse()?)?,
@@ -51,12 +54,20 @@ fn run() -> Fallible {
         ["states", count] => states(&shadow, dir, count.parse()?)?,
         ["step", first, count] => step(&shadow, first.parse()?, count.parse()?)?,
         ["time"] => time(&shadow, dir)?,
+        ["first"] => first(&shadow)?,
         ["walk"] => walk(&shadow)?,
         ["grow", folders] => grow(dir, folders.parse()?)?,
         _ => return Err("unknown command".into()),
     }
     scenario.teardown();
     Ok(())
+}
+
+fn open(dir: &Path) -> Fallible<Shadow> {
+    let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default())?;
+    // No user, no settings: an index of the worktree's repository is believed.
+    let selection = Selection { user_git: Some(UserGit::default()), ..Selection::default() };
+    Ok(Shadow::open(&dir.join("store"), worktree, selection)?)
 }
 
 /// One line in one write, so that a reader never sees half of an acknowledgement.
@@ -90,6 +101,27 @@ fn load(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
         let group = Group::new(&format!("group {}", rng.below(3)));
         let capture = shadow.capture(&group, NOW)?.capture;
         say(&format!("ack {} {}", capture.id, capture.tree))?;
+    }
+    Ok(())
+}
+
+/// Borrows from the repository of the worktree again and again, and settles each time.
+fn loan(dir: &Path, seed: u64, count: usize) -> Fallible {
+    let mut rng = Rng::new(seed);
+    let group = Group::new("loan");
+    for _ in 0..count {
+        let shadow = open(dir)?;
+        for _ in 0..2 {
+            let captured = shadow.capture(&group, NOW)?;
+            let capture = captured.capture;
+            say(&format!("ack {} {}", capture.id, capture.tree))?;
+            say(&format!("reused {}", captured.reused))?;
+            edit(dir, &mut rng)?;
+        }
+        shadow.settle()?;
+        drop(shadow);
+        // Nothing is remembered of the worktree: the next capture borrows again.
+        fs_err::remove_file(dir.join("store/stat-cache"))?;
     }
     Ok(())
 }
@@ -237,6 +269,14 @@ fn grow(dir: &Path, folders: usize) -> Fallible {
     Ok(())
 }
 
+/// One capture, for whoever measures the process.
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn first(shadow: &Shadow) -> Fallible {
+    let started = std::time::Instant::now();
+    let captured = shadow.capture(&Group::new("time"), NOW)?;
+    say(&format!("first: {:.1} ms, {} reused", ms(started), captured.reused))
+}
+
 #[expect(clippy::disallowed_methods, reason = "it measures")]
 fn time(shadow: &Shadow, dir: &Path) -> Fallible {
     let group = Group::new("time");
@@ -245,8 +285,8 @@ fn time(shadow: &Shadow, dir: &Path) -> Fallible {
         let captured = shadow.capture(&group, NOW)?;
         let took = started.elapsed().as_secs_f64() * 1000.0;
         say(&format!(
-            "{what}: {took:.2} ms, {} files, {} changed, {:?}",
-            captured.files, captured.changed, captured.mode
+            "{what}: {took:.2} ms, {} files, {} changed, {} reused, {:?}",
+            captured.files, captured.changed, captured.reused, captured.mode
         ))
     };
     timed("first")?;
@@ -284,6 +324,9 @@ fn time(shadow: &Shadow, dir: &Path) -> Fallible {
         shadow.capture_named(&group, &[path].into(), false, NOW)?;
         say(&format!("named: {:.2} ms", started.elapsed().as_secs_f64() * 1000.0))?;
     }
+    let started = std::time::Instant::now();
+    let settled = shadow.settle()?;
+    say(&format!("settled: {:.1} ms, {} copied", ms(started), settled.copied))?;
     revert(shadow, dir)
 }
 

@@ -15,6 +15,7 @@ use crate::coverage::{Coverage, Permissions, Reason, Scope};
 use crate::group::Group;
 use crate::hash::{Hashed, hash};
 use crate::journal::Looked;
+use crate::loan::Ground;
 use crate::object::{Leaf, ObjectError, Oid, Writer};
 use crate::path::RelPath;
 use crate::picture::{Absorbed, Picture, join};
@@ -22,6 +23,9 @@ use crate::shadow::Shadow;
 use crate::walk::Found;
 use crate::watch::JournalState;
 use crate::worktree::{Kind, RootError, Stat};
+
+/// So many files to be read are worth asking the user's index, not only at the first capture.
+const MANY: usize = 1000;
 
 /// Why nothing was captured. No id exists, and every capture before is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +85,8 @@ pub struct Captured {
     pub files: usize,
     /// Files that were added, changed or removed since this store last looked.
     pub changed: usize,
+    /// Files that were not read because the user's own index proved them unchanged (R10).
+    pub reused: usize,
     /// How they were found.
     pub mode: Mode,
     /// What the journal was worth, and why it was not used if it was not.
@@ -102,6 +108,7 @@ pub(crate) struct Content {
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) changed: usize,
+    pub(crate) reused: usize,
     pub(crate) mode: Mode,
     pub(crate) journal: JournalState,
 }
@@ -147,7 +154,7 @@ impl Shadow {
         let Looked { found, whole, mode, journal } = self.look(picture, &forced, now)?;
         fail_point!("snapshot::walked", |_| Err(io::Error::other("failpoint").into()));
         let mut writer = self.repository.writer()?;
-        let hashed = self.read_stale(&found, &mut writer)?;
+        let (hashed, reused) = self.read_stale(picture, &found, &mut writer)?;
         fresh.extend(hashed.read.iter().map(|(path, _)| path.clone()));
         let Absorbed { changed, dropped } = picture.absorb(found, hashed, whole);
         if let Some(watch) = self.journal_lock().watch.clone() {
@@ -162,23 +169,32 @@ impl Shadow {
             None => self.describe(&coverage, &known, &mut made)?,
         };
         let content = Content { tree, coverage, about, files: picture.files() };
-        let seen = Seen { changed, mode, journal };
+        let seen = Seen { changed, reused, mode, journal };
         let captured = self.record(&content, &made, seen, writer, group, now)?;
         picture.describe(about);
         Ok(captured)
     }
 
-    /// Reads the files that nothing proves unchanged.
-    ///
-    /// The one place where another proof could spare the reading: of a file at this path, with these
-    /// facts, whose bytes are an object of the store.
-    fn read_stale(&self, found: &Found, writer: &mut Writer) -> Result<Hashed, CaptureError> {
+    /// Reads the files that nothing proves unchanged; says of how many the user's index did (R10).
+    fn read_stale(
+        &self,
+        picture: &Picture,
+        found: &Found,
+        writer: &mut Writer,
+    ) -> Result<(Hashed, usize), CaptureError> {
         let stale = found.stale();
         if stale.is_empty() {
-            return Ok(Hashed::default());
+            return Ok((Hashed::default(), 0));
         }
         let clock = self.clock()?;
-        Ok(hash(&self.worktree, &self.repository, &stale, writer, clock)?)
+        let (lent, stale) = match picture.files() == 0 || stale.len() >= MANY {
+            true => self.borrow(&Ground::survey(picture, found), stale, clock)?,
+            false => (Vec::new(), stale),
+        };
+        let reused = lent.len();
+        let mut hashed = hash(&self.worktree, &self.repository, &stale, writer, clock)?;
+        hashed.read.extend(lent);
+        Ok((hashed, reused))
     }
 
     /// Captures `paths` and nothing else, whatever the rules say of them (R6).

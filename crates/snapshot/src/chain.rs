@@ -35,7 +35,12 @@ impl Shadow {
         let tree = build(leaves, &mut |oid| known(oid), &mut made)?;
         let about = self.describe(&coverage, &known, &mut made)?;
         let content = Content { tree, coverage: Arc::new(coverage), about, files: leaves.len() };
-        let seen = Seen { changed: leaves.len(), mode: Mode::Named, journal: JournalState::Off };
+        let seen = Seen {
+            changed: leaves.len(),
+            reused: 0,
+            mode: Mode::Named,
+            journal: JournalState::Off,
+        };
         self.record(&content, &made, seen, writer, group, now)
     }
 
@@ -57,6 +62,7 @@ impl Shadow {
             capture: Capture { id, tree: *tree, coverage: coverage.clone(), time },
             files: *files,
             changed: seen.changed,
+            reused: seen.reused,
             mode: seen.mode,
             journal: seen.journal,
             is_new,

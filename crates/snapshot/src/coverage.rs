@@ -10,6 +10,9 @@ use crate::path::RelPath;
 pub enum Reason {
     /// An ignore rule names it; a directory stands for everything below.
     Ignored,
+    /// An ignore rule names it, and whether the user tracks it all the same cannot be told: the
+    /// repository's index is damaged or may not be read.
+    IndexUnreadable,
     /// A generated directory outside of any repository; it stands for everything below.
     Generated,
     /// It has more bytes than the limit.

@@ -44,6 +44,8 @@ pub struct Usage {
     pub packs: usize,
     /// Bytes of packs.
     pub bytes: u64,
+    /// Of those, the bytes of packs on loan from the user's repository (R10).
+    pub lent: u64,
     /// Number of pin groups.
     pub groups: usize,
 }
@@ -56,8 +58,11 @@ impl Shadow {
     /// The store cannot be read.
     pub fn usage(&self) -> io::Result<Usage> {
         let packs = self.repository.packs()?;
-        let bytes = packs.iter().map(|pack| pack.bytes).sum();
-        Ok(Usage { packs: packs.len(), bytes, groups: self.repository.list_refs()?.len() })
+        let sum = |packs: &mut dyn Iterator<Item = &PackFile>| packs.map(|pack| pack.bytes).sum();
+        let (bytes, lent) =
+            (sum(&mut packs.iter()), sum(&mut packs.iter().filter(|it| it.is_lent())));
+        let groups = self.repository.list_refs()?.len();
+        Ok(Usage { packs: packs.len(), bytes, lent, groups })
     }
 
     /// Drops the groups that are not `live`, unless they are young, and every object nobody pins.
@@ -73,6 +78,9 @@ impl Shadow {
         now: Millis,
         dry_run: bool,
     ) -> Result<GcReport, ObjectError> {
+        if !dry_run {
+            self.settle()?;
+        }
         let running = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = self.objects.write().unwrap_or_else(PoisonError::into_inner);
         let live: BTreeSet<&str> = live.iter().map(Group::reference).collect();
@@ -88,9 +96,12 @@ impl Shadow {
                 expired.insert(name, group);
             }
         }
+        let (lost, known) = (self.list_lost()?, self.repository.known());
+        kept.retain(|oid| !lost.contains(oid) || known(oid));
         let packs = self.repository.packs()?;
         let mut present = BTreeSet::new();
-        for pack in &packs {
+        // Of a loan, only what is needed will ever be ours.
+        for pack in packs.iter().filter(|pack| !pack.is_lent()) {
             present.extend(pack.objects()?);
         }
         let bytes = |packs: &[PackFile]| packs.iter().map(|pack| pack.bytes).sum();
@@ -104,7 +115,7 @@ impl Shadow {
         if !dry_run && report.dropped_objects + report.dropped_groups.len() > 0 {
             self.repository.remove_refs(&expired.into_keys().collect())?;
             self.repository.repack(&kept, &packs)?;
-            self.forget_dropped(&kept)?;
+            self.forget_dropped(&|oid| kept.contains(oid))?;
             report.bytes_after = bytes(&self.repository.packs()?);
         }
         drop((taken, running));
@@ -119,7 +130,8 @@ impl Shadow {
     pub fn merge_packs(&self) -> io::Result<()> {
         let taken = self.objects.write().unwrap_or_else(PoisonError::into_inner);
         let mut packs = self.repository.packs()?;
-        packs.retain(|pack| pack.bytes <= LARGE);
+        // What is lent is not ours to copy as it is: it is settled, or stays.
+        packs.retain(|pack| pack.bytes <= LARGE && !pack.is_lent());
         if packs.len() > 1 {
             let mut objects = BTreeSet::new();
             for pack in &packs {

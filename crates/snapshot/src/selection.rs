@@ -7,6 +7,7 @@ use crate::cache::Cached;
 use crate::coverage::Reason;
 use crate::path::{RelPath, is_temp};
 use crate::picture::{Item, Node, Place};
+use crate::vcs::{Tracked, UserGit};
 use crate::walk::{Sight, Walker};
 use crate::worktree::{Dir, Kind, Stat};
 
@@ -19,6 +20,8 @@ pub struct Selection {
     pub generated: Vec<String>,
     /// The text of the user's excludes file; it applies in every repository.
     pub user_excludes: Vec<u8>,
+    /// What the user's git settings say; without it every file of a checkout is read (R10).
+    pub user_git: Option<UserGit>,
     /// The data directory, if it lies in the worktree.
     pub own_data: Option<RelPath>,
 }
@@ -46,6 +49,7 @@ impl Default for Selection {
             max_file_bytes: 50_000_000,
             generated: generated.map(str::to_owned).to_vec(),
             user_excludes: Vec::new(),
+            user_git: None,
             own_data: None,
         }
     }
@@ -170,11 +174,15 @@ impl<'j> Judge<'j> {
         if matches!(inside, Ok(Some(_))) {
             return Glimpse::Folder(None);
         }
-        let tracked = repo.as_ref().is_some_and(|repo| repo.tracks_below(&self.path));
-        if tracked || has_below(self.walker.forced, &self.path) {
+        if has_below(self.walker.forced, &self.path) {
             return Glimpse::Folder(Some(hidden));
         }
-        Glimpse::Skipped(hidden)
+        let tracked = repo.as_ref().map_or(Tracked::No, |repo| repo.tracks_below(&self.path));
+        match tracked {
+            Tracked::Yes => Glimpse::Folder(Some(hidden)),
+            Tracked::No => Glimpse::Skipped(hidden),
+            Tracked::Unknown => Glimpse::Skipped(Reason::IndexUnreadable),
+        }
     }
 
     /// Notes a file that has other names, unless the picture knew.
@@ -201,12 +209,15 @@ impl<'j> Judge<'j> {
             let Place { rules, repo, hidden, .. } = self.place;
             let hidden =
                 hidden.or_else(|| rules.hide(&self.path, false).then_some(Reason::Ignored));
-            let tracked = || repo.as_ref().is_some_and(|repo| repo.tracks(&self.path));
+            let tracked = || repo.as_ref().map_or(Tracked::No, |repo| repo.tracks(&self.path));
             if let Some(reason) = hidden
-                && !tracked()
                 && !is_forced()
             {
-                return Some(Glimpse::Skipped(reason));
+                match tracked() {
+                    Tracked::Yes => {}
+                    Tracked::No => return Some(Glimpse::Skipped(reason)),
+                    Tracked::Unknown => return Some(Glimpse::Skipped(Reason::IndexUnreadable)),
+                }
             }
         }
         let stat = match self.dir.stat(name) {

@@ -125,12 +125,12 @@ impl Shadow {
     }
 
     /// Forgets whatever is remembered of objects that are not `kept`: they left the store.
-    pub(crate) fn forget_dropped(&self, kept: &BTreeSet<Oid>) -> io::Result<()> {
+    pub(crate) fn forget_dropped(&self, kept: &dyn Fn(&Oid) -> bool) -> io::Result<()> {
         let mut picture = self.picture();
         if picture.is_kept(kept) {
             return Ok(());
         }
-        picture.shrink(|_, _, cached| kept.contains(&cached.leaf.blob));
+        picture.shrink(|_, _, cached| kept(&cached.leaf.blob));
         picture.save(&self.folder.join("stat-cache"), true)
     }
 

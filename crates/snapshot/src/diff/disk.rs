@@ -80,9 +80,8 @@ impl Shadow {
         let found = walker.walk()?;
         let hashed = self.look_at_stale(&found);
         picture.absorb(found, hashed, true);
-        let mut files: Vec<(RelPath, Leaf)> =
-            picture.leaves().filter(|(path, _)| options.covers(path)).collect();
-        files.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        let mut files = picture.leaves();
+        files.retain(|(path, _)| options.covers(path));
         let mut leaves = Vec::new();
         self.compare_files((None, Some(&capture.tree)), &files, options, &mut leaves)?;
         leaves.retain(|(path, ..)| options.covers(path));

@@ -12,7 +12,7 @@ mod tree;
 
 pub(crate) use commit::Commit;
 pub use oid::{Oid, OidError};
-pub(crate) use pack::{PackFile, Packed, Writer};
+pub(crate) use pack::{LENT_PREFIX, PackFile, Packed, Writer};
 pub use repository::ObjectError;
 pub(crate) use repository::Repository;
 pub use tree::{Leaf, LeafMode};

@@ -18,6 +18,9 @@ const LEVEL: Compression = Compression::BEST_SPEED;
 /// How files that are not yet a pack are called; whatever is left of them is swept.
 pub(super) const TEMP_PREFIX: &str = "tmp_turnstone_";
 
+/// How packs of somebody else are called that are here for a while (R10).
+pub(crate) const LENT_PREFIX: &str = "pack-lent-";
+
 /// An object, compressed and ready to be written.
 #[derive(Debug)]
 pub(crate) struct Packed {
@@ -42,6 +45,19 @@ impl Packed {
         deflate.flush()?;
         let bytes = deflate.into_inner();
         Ok(Self { oid, crc: crc32fast::hash(&bytes), bytes })
+    }
+
+    /// The bytes of the object, as they were before.
+    pub(crate) fn data(&self) -> io::Result<Vec<u8>> {
+        let header = self.bytes.iter().position(|byte| byte & 0x80 == 0).map_or(0, |at| at + 1);
+        let (header, body) = self.bytes.split_at(header);
+        let more = header.iter().skip(1).rev();
+        let high = more.fold(0_usize, |size, byte| size << 7 | usize::from(byte & 0x7f));
+        let low = header.first().map_or(0, |byte| usize::from(byte & 0x0f));
+        let mut data = vec![0; high << 4 | low];
+        let done = gix::zlib::Inflate::default().once(body, &mut data);
+        done.map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(data)
     }
 }
 
@@ -275,6 +291,11 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<PackFile>> {
 }
 
 impl PackFile {
+    /// Tells whether it is on loan.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.stem.starts_with(LENT_PREFIX)
+    }
+
     /// The names of the objects in it.
     pub(crate) fn objects(&self) -> io::Result<Vec<Oid>> {
         let path = self.folder.join(format!("{}.idx", self.stem));

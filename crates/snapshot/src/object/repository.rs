@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fail::fail_point;
 use gix::objs::{Exists, Find, Kind};
+use gix::odb::Header;
 use gix::odb::store::init::{Options, Slots};
 
-use super::pack::{self, PackFile, TEMP_PREFIX};
+use super::pack::{self, LENT_PREFIX, PackFile, TEMP_PREFIX};
 use super::{Commit, Oid, Packed, TreeEntry, Writer, entries, reference};
 
 /// Packs one process can see at a time; gitoxide fixes the number when it opens.
@@ -44,6 +46,8 @@ pub(crate) struct Repository {
     git_dir: PathBuf,
     /// Replaced when packs go, since it remembers where objects were.
     objects: Mutex<Arc<gix::odb::Store>>,
+    /// True while some packs are on loan: then no object is believed unseen (R10).
+    lent: AtomicBool,
 }
 
 impl Repository {
@@ -62,8 +66,22 @@ impl Repository {
         sweep(git_dir)?;
         sweep(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("refs/turnstone"))?;
+        sweep_loans(&git_dir.join("objects/pack"))?;
         let objects = Mutex::new(open_objects(git_dir)?);
-        Ok(Self { git_dir: git_dir.to_owned(), objects })
+        let repository = Self { git_dir: git_dir.to_owned(), objects, lent: AtomicBool::default() };
+        repository.look_for_loans()?;
+        Ok(repository)
+    }
+
+    fn look_for_loans(&self) -> io::Result<()> {
+        let lent = self.packs()?.iter().any(PackFile::is_lent);
+        self.lent.store(lent, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Tells whether some packs are on loan.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lent.load(Ordering::SeqCst)
     }
 
     fn objects(&self) -> Arc<gix::odb::Store> {
@@ -71,10 +89,17 @@ impl Repository {
     }
 
     /// Looks at the packs as if for the first time.
-    fn reopen(&self) -> io::Result<()> {
+    pub(crate) fn reopen(&self) -> io::Result<()> {
+        // Before anything of a new loan can be read, and after everything of an old one could.
+        self.lent.store(true, Ordering::SeqCst);
         let objects = open_objects(&self.git_dir)?;
         *self.objects.lock().unwrap_or_else(PoisonError::into_inner) = objects;
-        Ok(())
+        self.look_for_loans()
+    }
+
+    /// Where the packs are.
+    pub(crate) fn pack_folder(&self) -> PathBuf {
+        self.git_dir.join("objects/pack")
     }
 
     pub(crate) fn git_dir(&self) -> &Path {
@@ -87,6 +112,9 @@ impl Repository {
         let found = self.objects().to_cache_arc().try_find(&oid.gix(), &mut data);
         let found = found.map_err(|error| io::Error::other(error.to_string()))?;
         let kind = found.map(|object| object.kind).ok_or(ObjectError::Missing(*oid))?;
+        if self.is_lent() && Oid::of(kind, &data)? != *oid {
+            return Err(ObjectError::Corrupt(*oid));
+        }
         Ok((kind, data))
     }
 
@@ -125,9 +153,15 @@ impl Repository {
         move |oid| handle.exists(&oid.gix())
     }
 
+    /// A question to be asked many times: how large is an object?
+    pub(crate) fn sizes(&self) -> impl Fn(&Oid) -> Option<u64> + use<> {
+        let handle = self.objects().to_cache_arc();
+        move |oid| Some(handle.try_header(&oid.gix()).ok()??.size())
+    }
+
     /// Begins a pack.
     pub(crate) fn writer(&self) -> io::Result<Writer> {
-        Writer::create(&self.git_dir.join("objects/pack"))
+        Writer::create(&self.pack_folder())
     }
 
     /// Makes a pack durable and visible to readers; `sample` is an object in it.
@@ -174,11 +208,19 @@ impl Repository {
         }
         let name = writer.finish()?;
         fail_point!("snapshot::repacked", |_| Err(io::Error::other("failpoint")));
+        self.drop_packs(old.iter().filter(|pack| Some(&pack.stem) != name.as_ref()))
+    }
+
+    /// Removes packs whose objects are elsewhere by now, or needed by nobody.
+    pub(crate) fn drop_packs<'p>(
+        &self,
+        old: impl IntoIterator<Item = &'p PackFile>,
+    ) -> io::Result<()> {
         // What git itself may have written about packs and commits that are about to go.
         for name in ["pack/multi-pack-index", "info/commit-graph"] {
             remove_file(&self.git_dir.join("objects").join(name))?;
         }
-        for pack in old.iter().filter(|pack| Some(&pack.stem) != name.as_ref()) {
+        for pack in old {
             pack.remove()?;
             fail_point!("snapshot::pack_dropped", |_| Err(io::Error::other("failpoint")));
         }
@@ -252,6 +294,19 @@ fn sweep(folder: &Path) -> io::Result<()> {
             }
         }
         fs_err::remove_file(folder.join(format!("{TEMP_PREFIX}{name}")))?;
+    }
+    Ok(())
+}
+
+/// Removes packs whose loan was not finished: they have no index, and nobody else names them so.
+fn sweep_loans(folder: &Path) -> io::Result<()> {
+    for entry in fs_err::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let is_pack = name.starts_with(LENT_PREFIX) && name.ends_with(".pack");
+        if is_pack && !path.with_extension("idx").try_exists()? {
+            fs_err::remove_file(path)?;
+        }
     }
     Ok(())
 }

@@ -128,17 +128,28 @@ impl Picture {
         self.nodes.get(folder)
     }
 
+    /// Every name that is known, with the folder it is in.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.nodes.iter().flat_map(|(folder, node)| {
+            node.items.iter().map(move |(name, _)| (&folder[..], &name[..]))
+        })
+    }
+
+    /// Every file that is known, sorted by path.
+    pub(crate) fn leaves(&self) -> Vec<(RelPath, Leaf)> {
+        let mut found = Vec::with_capacity(self.tally.files);
+        for (folder, node) in &self.nodes {
+            for (name, cached) in node.items.iter().filter_map(file) {
+                found.extend(below(folder, name).ok().map(|path| (path, cached.leaf)));
+            }
+        }
+        found.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        found
+    }
+
     /// How many files there are.
     pub(crate) fn files(&self) -> usize {
         self.tally.files
-    }
-
-    /// The files in it, in no order.
-    pub(crate) fn leaves(&self) -> impl Iterator<Item = (RelPath, Leaf)> {
-        self.nodes.iter().flat_map(|(folder, node)| {
-            let files = node.items.iter().filter_map(file);
-            files.filter_map(|(name, it)| Some((below(folder, name).ok()?, it.leaf)))
-        })
     }
 
     /// Forgets everything but what may spare reading files again; `keep` says which files may.
@@ -159,15 +170,15 @@ impl Picture {
         }
     }
 
-    /// Tells whether all objects the picture relies on are among `kept`.
-    pub(crate) fn is_kept(&self, kept: &BTreeSet<Oid>) -> bool {
+    /// Tells whether all objects the picture relies on are kept.
+    pub(crate) fn is_kept(&self, kept: &dyn Fn(&Oid) -> bool) -> bool {
         let described = self.described.as_ref().and_then(|it| it.commit);
         let is_kept = |item: &Item| match item {
-            Item::File(cached) => kept.contains(&cached.leaf.blob),
-            Item::Folder(tree) => tree.is_none_or(|tree| kept.contains(&tree)),
+            Item::File(cached) => kept(&cached.leaf.blob),
+            Item::Folder(tree) => tree.is_none_or(|tree| kept(&tree)),
             Item::Skipped(_) => true,
         };
-        self.tree.into_iter().chain(described).all(|oid| kept.contains(&oid))
+        self.tree.into_iter().chain(described).all(|oid| kept(&oid))
             && self.nodes.values().flat_map(|node| &node.items).all(|(_, item)| is_kept(item))
     }
 

@@ -13,6 +13,13 @@ use rustix::io::Errno;
 use super::{Dir, Stat};
 use crate::path::RelPath;
 
+/// Directories of the system, of all its users or of everybody's temporary files: never one project.
+const SYSTEM: [&str; 22] = [
+    "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/proc", "/root",
+    "/run", "/sbin", "/sys", "/tmp", "/usr", "/var", "/var/tmp", "/Users", "/Volumes", "/System",
+    "/Library",
+];
+
 /// Which directories are refused as a root unless they were asked for by name.
 #[derive(Clone, Debug, Default)]
 pub struct RootPolicy {
@@ -25,7 +32,8 @@ pub struct RootPolicy {
 /// Why a directory is not the root of a worktree. Nothing has been read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
-    /// It is the home directory or the root of the file system and nobody asked for that.
+    /// It is the home directory, something above it, the root of the file system or a directory of
+    /// the system, and nobody asked for that.
     #[error("{0} is too large to be captured unasked; name it to insist")]
     Refused(PathBuf),
     /// It is not a directory, or cannot be opened.
@@ -61,8 +69,10 @@ impl Worktree {
         let unusable = |source| RootError::Unusable { path: path.to_owned(), source };
         let real = fs_err::canonicalize(path).map_err(unusable)?;
         let home = policy.home.as_ref().map(fs_err::canonicalize);
-        let is_home = matches!(&home, Some(Ok(home)) if *home == real);
-        if !policy.by_name && (is_home || real.parent().is_none()) {
+        // What holds the home directory is larger still.
+        let is_home = matches!(&home, Some(Ok(home)) if home.starts_with(&real));
+        let is_system = SYSTEM.iter().any(|system| real == Path::new(system));
+        if !policy.by_name && (is_home || is_system || real.parent().is_none()) {
             return Err(RootError::Refused(real));
         }
         let (root, stat) = open_root(&real).map_err(unusable)?;
@@ -202,6 +212,14 @@ mod tests {
 
         assert!(matches!(Worktree::open(home.path(), &policy), Err(RootError::Refused(_))));
         assert!(matches!(Worktree::open(Path::new("/"), &policy), Err(RootError::Refused(_))));
+        for huge in [home.path().parent().unwrap(), Path::new("/usr"), Path::new("/etc/../tmp")] {
+            assert!(
+                matches!(Worktree::open(huge, &policy), Err(RootError::Refused(_))),
+                "{huge:?}"
+            );
+        }
+        fs_err::create_dir(home.path().join("project")).unwrap();
+        assert!(Worktree::open(&home.path().join("project"), &policy).is_ok());
         policy.by_name = true;
         assert!(Worktree::open(home.path(), &policy).is_ok());
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use turnstone_testkit::crash::{CrashError, Trigger, Victim, die_at_failpoint};
 use turnstone_testkit::fixture::{Rng, TempData};
 
-use crate::vault::{Fallible, acks, check, vault};
+use crate::vault::{Fallible, acks, check, commit, vault};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -117,6 +117,37 @@ fn killed_at_every_named_point_everything_is_finished_afterwards() -> Fallible {
             check(data.path(), &all).map_err(|error| format!("{point} {after}: {error}"))?;
             whole(data.path()).map_err(|error| format!("{point} {after}: {error}"))?;
         }
+    }
+    Ok(())
+}
+
+/// Dies at every named point of a loan and at moments in between; what was lent is there or not needed.
+#[test]
+fn killed_while_objects_are_lent_no_returned_id_is_lost_r10() -> Fallible {
+    for point in [
+        "snapshot::pack_lent",
+        "snapshot::loan_durable",
+        "snapshot::pack_durable",
+        "snapshot::ref_durable",
+        "snapshot::settling",
+        "snapshot::pack_dropped",
+    ] {
+        let data = data()?;
+        commit(data.path())?;
+        let mut all = Vec::new();
+        for after in 0..4 {
+            let run = (after + 1).to_string();
+            let mut program = vault(data.path(), &["loan", &run, "6"])?;
+            let outcome =
+                die_at_failpoint(&mut program, &format!("{point}={after}*off->panic"), LIMIT)
+                    .map_err(|error| format!("{point}={after}: {error}"))?;
+            all.extend(acks(&outcome.acknowledged));
+            check(data.path(), &all).map_err(|error| format!("{point} {after}: {error}"))?;
+            // Whatever the check itself remembered.
+            fs_err::remove_file(data.path().join("store/stat-cache"))?;
+        }
+        fs_err::remove_dir_all(data.path().join("work/.git"))?;
+        check(data.path(), &all).map_err(|error| format!("{point}, no repository: {error}"))?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use turnstone_testkit::fixture::TempData;
 use turnstone_testkit::powerloss::{Policy, Recorder, Recording};
 
-use crate::vault::{Fallible, States, acks, check, vault};
+use crate::vault::{Fallible, States, acks, check, commit, vault};
 
 fn record() -> Fallible<Recording> {
     let data = TempData::new()?;
@@ -77,4 +77,21 @@ fn a_power_cut_while_restoring_without_exchange_is_finished_as_well_r34() -> Fal
 fn a_power_cut_while_restoring_where_no_directory_can_be_synced_is_finished_as_well_r34() -> Fallible
 {
     cut_while_restoring("snapshot::no_folder_sync=return", 20)
+}
+
+/// The packs of a loan are the user's, who need not have synced them; the captures that rely on them are ours.
+#[test]
+fn a_power_cut_during_a_loan_loses_no_returned_id_r10() -> Fallible {
+    let data = TempData::new()?;
+    fs_err::create_dir(data.path().join("work"))?;
+    commit(data.path())?;
+    let command = vault(data.path(), &["loan", "1", "2"])?;
+    let recording = Recorder::new(data.path()).record(&command)?;
+    assert!(recording.status().success(), "{}", recording.stderr());
+    let lines = recording.acknowledged(&recording.end());
+    assert!(lines.contains(&"reused 24".to_owned()), "{lines:?}");
+    let points = recording.sample(50, 3);
+    let losses = recording.losses(&points, Policy::STRICT, sound)?;
+    assert!(losses.is_empty(), "{} of {}: {}", losses.len(), points.len(), losses[0]);
+    Ok(())
 }

@@ -153,3 +153,28 @@ fn files(folder: &Path) -> Fallible<Vec<PathBuf>> {
     }
     Ok(found)
 }
+
+/// Makes `DIR/work` a committed checkout of the files that the example edits, all in one pack.
+pub(crate) fn commit(dir: &Path) -> Fallible {
+    let work = dir.join("work");
+    for index in 0..24 {
+        let folder = work.join(format!("d{}", index / 6));
+        fs_err::create_dir_all(&folder)?;
+        fs_err::write(folder.join(format!("f{}", index % 6)), format!("{index}\n").repeat(400))?;
+    }
+    // Old enough for the index to prove what the files hold.
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    for args in
+        [&["init", "-q"][..], &["add", "."], &["commit", "-qm", "x"], &["repack", "-a", "-d", "-q"]]
+    {
+        #[expect(clippy::disallowed_methods, reason = "the repository of a user")]
+        let mut command = Command::new("git");
+        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
+        command.args(["-c", "user.name=t", "-c", "user.email=t@t"]).args(args);
+        let output = command.current_dir(&work).output()?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! A committed checkout, and what every capture of it must hold.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use turnstone_snapshot::{Captured, Selection, UserGit};
+
+use crate::support::Case;
+
+/// Files of every checkout below, and how many of them there are.
+pub(crate) const FILES: [(&str, &str); 5] = [
+    ("a.txt", "alpha\n"),
+    ("b.txt", "beta\r\nwith both ends\n"),
+    ("sub/c.txt", "gamma\n"),
+    ("sub/deep/d.txt", "delta\n"),
+    ("empty", ""),
+];
+pub(crate) const ALL: usize = FILES.len();
+
+/// Each text is written so many times: a pack smaller than its own index is not worth lending.
+pub(crate) const TIMES: usize = 200;
+
+/// A checkout that nobody has captured; `settings` are the user's.
+pub(crate) fn checkout_of(settings: Option<UserGit>) -> Case {
+    let case = Case::with(Selection { user_git: settings, ..Selection::default() });
+    case.git_in(&case.root(), &["init", "-q"]);
+    FILES.iter().for_each(|(path, text)| case.write(path, text.repeat(TIMES)));
+    case
+}
+
+/// Settings of a user who has none.
+pub(crate) fn nothing_set() -> Option<UserGit> {
+    Some(UserGit::default())
+}
+
+/// Waits until the times of files written before tell them from files written after.
+pub(crate) fn pass_time() {
+    std::thread::sleep(Duration::from_millis(150));
+}
+
+/// Commits everything, with extra settings, into one pack.
+pub(crate) fn commit(case: &Case, settings: &[&str]) {
+    pass_time();
+    let git = |args: &[&str]| {
+        let args: Vec<&str> = settings.iter().chain(args).copied().collect();
+        case.git_in(&case.root(), &args)
+    };
+    git(&["add", "-A", "."]);
+    git(&["commit", "-q", "-m", "x"]);
+    git(&["repack", "-a", "-d", "-q"]);
+}
+
+pub(crate) fn committed() -> Case {
+    let case = checkout_of(nothing_set());
+    commit(&case, &[]);
+    case
+}
+
+/// Every captured file has the raw bytes of the worktree, as git names them without its filters.
+pub(crate) fn assert_raw(case: &Case, captured: &Captured) {
+    for name in case.paths(captured) {
+        let stored = case.git(&["rev-parse", &format!("{}:{name}", captured.capture.tree)]);
+        let file = case.at(&name);
+        if file.is_symlink() {
+            continue;
+        }
+        let raw = case.git(&["hash-object", "--no-filters", file.to_str().unwrap()]);
+        assert_eq!(stored, raw, "{name}");
+    }
+}
+
+/// Captures, and wants raw bytes and so many files that were not read.
+pub(crate) fn assert_reused(case: &Case, reused: usize) -> Captured {
+    let captured = case.capture();
+    assert_raw(case, &captured);
+    assert_eq!(captured.reused, reused, "files that were not read");
+    captured
+}
+
+/// Everything below a directory: path, bytes, time of change.
+pub(crate) fn everything(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
+    let mut found = BTreeMap::new();
+    for entry in fs_err::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let meta = fs_err::symlink_metadata(&path).unwrap();
+        if meta.is_dir() {
+            found.extend(everything(&path));
+        }
+        let bytes = if meta.is_file() { fs_err::read(&path).unwrap() } else { Vec::new() };
+        found.insert(path, (bytes, meta.modified().unwrap()));
+    }
+    found
+}
+
+/// The index of the user's one pack.
+fn index_of_pack(case: &Case) -> PathBuf {
+    let folder = fs_err::read_dir(case.at(".git/objects/pack")).unwrap();
+    let mut paths = folder.map(|entry| entry.unwrap().path());
+    paths.find(|path| path.extension().unwrap() == "idx").unwrap()
+}
+
+fn blob_of(case: &Case, path: &str) -> String {
+    case.git_in(&case.root(), &["rev-parse", &format!("HEAD:{path}")])
+}
+
+/// Writes a file anew that git made read-only.
+fn overwrite(path: &Path, bytes: &[u8]) {
+    fs_err::remove_file(path).unwrap();
+    fs_err::write(path, bytes).unwrap();
+}
+
+/// Damages the object of `path` in the user's one pack without changing its length.
+pub(crate) fn damage(case: &Case, path: &str) {
+    let (index, blob) = (index_of_pack(case), blob_of(case, path));
+    let listed = case.git_in(&case.root(), &["verify-pack", "-v", index.to_str().unwrap()]);
+    let line = listed.lines().find(|line| line.starts_with(&blob)).unwrap();
+    let offset: usize = line.split_whitespace().nth(4).unwrap().parse().unwrap();
+    let pack = index.with_extension("pack");
+    let mut bytes = fs_err::read(&pack).unwrap();
+    // Behind the headers of the entry and of the compressed bytes.
+    bytes[offset + 6] ^= 0x55;
+    overwrite(&pack, &bytes);
+}
+
+/// Makes the user's one pack give the bytes of each of two files for the other: sound, but wrong.
+pub(crate) fn exchange(case: &Case, one: &str, other: &str) {
+    let index = index_of_pack(case);
+    let mut bytes = fs_err::read(&index).unwrap();
+    let count = u32::from_be_bytes(bytes[1028..1032].try_into().unwrap()) as usize;
+    let names: Vec<String> = bytes[1032..1032 + 20 * count]
+        .chunks(20)
+        .map(|name| name.iter().map(|byte| format!("{byte:02x}")).collect())
+        .collect();
+    let place = |path: &str| {
+        let blob = blob_of(case, path);
+        1032 + 24 * count + 4 * names.iter().position(|name| *name == blob).unwrap()
+    };
+    let (one, other) = (place(one), place(other));
+    (0..4).for_each(|at| bytes.swap(one + at, other + at));
+    overwrite(&index, &bytes);
+}
