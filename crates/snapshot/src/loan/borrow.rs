@@ -9,7 +9,7 @@ use super::lend::{Wanted, lend};
 use super::{belief, terms};
 use crate::cache::{Cached, mode_of};
 use crate::object::{Leaf, Oid};
-use crate::path::{self, RelPath};
+use crate::path::RelPath;
 use crate::picture::Picture;
 use crate::shadow::Shadow;
 use crate::vcs::{Index, Repo, UserGit};
@@ -39,7 +39,7 @@ impl Ground {
         // Where case does not matter, another spelling is the same file.
         let mut note = |folder: &[u8], name: &[u8]| {
             if name.eq_ignore_ascii_case(terms::ATTRIBUTES) {
-                attributes.extend(path::below(folder, name).ok());
+                attributes.extend(RelPath::below(folder, name).ok());
             }
         };
         picture.names().for_each(|(folder, name)| note(folder, name));

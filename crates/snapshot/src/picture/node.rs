@@ -12,7 +12,7 @@ use crate::cache::{self, Cached, Name, Saver};
 use crate::coverage::Reason;
 use crate::ignore::Rules;
 use crate::object::{Leaf, Oid};
-use crate::path::{RelPath, below};
+use crate::path::RelPath;
 use crate::vcs::Repo;
 use crate::watch::Names;
 
@@ -142,7 +142,7 @@ impl Picture {
         let mut found = Vec::with_capacity(self.tally.files);
         for (folder, node) in &self.nodes {
             for (name, cached) in node.items.iter().filter_map(file) {
-                found.extend(below(folder, name).ok().map(|path| (path, cached.leaf)));
+                found.extend(RelPath::below(folder, name).ok().map(|path| (path, cached.leaf)));
             }
         }
         found.sort_unstable_by(|one, other| one.0.cmp(&other.0));
