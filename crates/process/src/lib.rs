@@ -1,9 +1,16 @@
 //! The only place that starts programs: the supervisor, process groups, terminals, and `git`.
 //!
 //! A command runs in a session of its own below a supervisor, which is this program started again
-//! ([`supervise`]). The supervisor holds a socket to its owner; when the owner dies in whatever way,
+//! ([`supervise()`]). The supervisor holds a socket to its owner; when the owner dies in whatever way,
 //! it ends everything in that session. A [`GroupId`] finds the same processes again after a crash,
 //! and never others.
+//!
+//! Not covered, because it cannot be or should not: programs that make a session of their own
+//! (daemons, `setsid`, terminal multiplexers); programs that another service starts on request
+//! (`systemd-run`, containers, `at`); set-uid programs, which may not be signalled; processes stuck
+//! in the kernel, which are reported. If owner and supervisor are both killed, the command dies
+//! with the supervisor and its group is found by [`GroupId`]; jobs in other groups of the session
+//! are then left alone, as nothing proves any more whose they are.
 //!
 //! Knows no sessions of agents, no database and no HTTP; has no async runtime. Linux only: it reads
 //! `/proc`.

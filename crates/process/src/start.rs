@@ -25,7 +25,7 @@ use crate::wire::{Exec, Job, Order, Report};
 pub struct Supervisor {
     /// The program itself.
     pub program: PathBuf,
-    /// The arguments that make it call [`supervise`](crate::supervise) and nothing else.
+    /// The arguments that make it call [`supervise()`](crate::supervise()) and nothing else.
     pub args: Vec<OsString>,
 }
 

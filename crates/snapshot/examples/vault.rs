@@ -11,8 +11,8 @@
 //! kind of file, durably, and prints `ack ID TREE` for the capture of each; `vault DIR step FIRST COUNT`
 //! restores them from the `FIRST` on, one after the other, and prints `done INDEX CONFLICTS` for each.
 //! `vault DIR grow FOLDERS` makes a worktree of fifty files in each folder; `vault DIR loan SEED COUNT`
-//! captures a committed checkout and ends the loan each time; `vault DIR walk` prints how long walks
-//! take that find nothing changed.
+//! captures a committed checkout and ends the loan each time; `vault DIR first` prints how long the
+//! first capture takes, `vault DIR walk` walks that find nothing changed.
 
 use std::io::Write;
 use std::path::Path;
@@ -62,6 +62,7 @@ fn run() -> Fallible {
         ["states", count] => states(&shadow, dir, count.parse()?)?,
         ["step", first, count] => step(&shadow, first.parse()?, count.parse()?)?,
         ["time"] => time(&shadow, dir)?,
+        ["first"] => first(&shadow)?,
         ["walk"] => walk(&shadow)?,
         ["grow", folders] => grow(dir, folders.parse()?)?,
         _ => return Err("unknown command".into()),
@@ -346,6 +347,14 @@ fn grow(dir: &Path, folders: usize) -> Fallible {
         }
     }
     Ok(())
+}
+
+/// One capture, for whoever measures the process.
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn first(shadow: &Shadow) -> Fallible {
+    let started = std::time::Instant::now();
+    let captured = shadow.capture(&Group::new("time"), NOW)?;
+    say(&format!("first: {:.1} ms, {} reused", ms(started), captured.reused))
 }
 
 #[expect(clippy::disallowed_methods, reason = "it measures")]

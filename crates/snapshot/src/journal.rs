@@ -137,11 +137,11 @@ impl Shadow {
             found: Mutex::default(),
         };
         let (found, mode) = match names {
-            Ok(names) if names.is_empty() => (Found::default(), Mode::Journal),
             Ok(names) => {
-                let mut found = walker().look_at(&names)?;
-                let twins = picture.twins(&found);
-                found.extend(walker().look_at(&twins)?);
+                let mut walked = BTreeSet::new();
+                let mut found = walker().look_at(&names, &mut walked)?;
+                let silent = silent_names(picture, &found, &names);
+                found.extend(walker().look_at(&silent, &mut walked)?);
                 (found, Mode::Journal)
             }
             Err(why) => {
@@ -236,19 +236,31 @@ fn names_to_look_at(
             }
         }
     }
-    let linked = picture.linked();
-    if all || linked.len() > MANY_LINKED {
+    if all || picture.linked().len() > MANY_LINKED {
         return Err(if all { JournalState::On } else { JournalState::Linked });
-    }
-    for path in picture.restless().iter().chain(linked) {
-        if let Some((folder, name)) = split(path.as_bytes()) {
-            names.entry(folder.to_vec()).or_default().insert(name.into());
-        }
     }
     for path in picture.newly_forced(forced) {
         add_decided(picture, path.as_bytes(), &mut names);
     }
     Ok(names)
+}
+
+/// The names that may have changed without being told: those nobody could read, those of files with
+/// several names, and other names of files that something happened to.
+fn silent_names(picture: &Picture, found: &Found, told: &Names) -> Names {
+    let mut names = picture.names_of(&found.linked);
+    for path in picture.restless().iter().chain(picture.linked()) {
+        if let Some((folder, name)) = split(path.as_bytes()) {
+            names.entry(folder.to_vec()).or_default().insert(name.into());
+        }
+    }
+    for (folder, seen) in told {
+        if let Some(names) = names.get_mut(folder) {
+            names.retain(|name| !seen.contains(name));
+        }
+    }
+    names.retain(|_, names| !names.is_empty());
+    names
 }
 
 /// Adds the outermost name on the way to `path` whose selection depends on `path` being selected.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
+use crate::cache::Cached;
 use crate::coverage::Reason;
 use crate::path::{RelPath, is_temp};
 use crate::picture::{Item, Node, Place};
@@ -95,6 +96,8 @@ pub(crate) struct Judge<'j> {
     lead: usize,
     /// True once something is not as the picture has it.
     pub(crate) differs: bool,
+    /// Device and inode of files found to have other names, which the picture did not know.
+    pub(crate) linked: Vec<(u64, u64)>,
 }
 
 impl<'j> Judge<'j> {
@@ -111,7 +114,8 @@ impl<'j> Judge<'j> {
             path.push(b'/');
         }
         let (lead, shortcut) = (path.len(), walker.shortcut && is_same);
-        Self { walker, dir, place, known, shortcut, path, lead, differs: !is_same }
+        let (differs, linked) = (!is_same, Vec::new());
+        Self { walker, dir, place, known, shortcut, path, lead, differs, linked }
     }
 
     /// Looks at a name; nothing if it is not there, or is nobody's business.
@@ -127,7 +131,11 @@ impl<'j> Judge<'j> {
         let kind = match kind {
             Some(kind) => Some(kind),
             None => match self.dir.stat(name) {
-                Ok(stat) => Some(stat?.kind),
+                Ok(stat) => {
+                    let stat = stat?;
+                    self.note_linked(&stat, known);
+                    Some(stat.kind)
+                }
                 Err(_) => None,
             },
         };
@@ -177,7 +185,21 @@ impl<'j> Judge<'j> {
         }
     }
 
-    fn file(&self, name: &[u8], at: Option<usize>, known: Option<&Item>) -> Option<Glimpse> {
+    /// Notes a file that has other names, unless the picture knew.
+    fn note_linked(&mut self, stat: &Stat, known: Option<&Item>) {
+        let is_known = match known {
+            Some(Item::File(Cached { stat: known, .. })) => {
+                known.nlink > 1 && (known.dev, known.ino) == (stat.dev, stat.ino)
+            }
+            Some(Item::Skipped(_) | Item::Folder(_)) | None => false,
+        };
+        if stat.kind == Kind::File && stat.nlink > 1 && !is_known {
+            self.linked.push((stat.dev, stat.ino));
+        }
+    }
+
+    fn file(&mut self, name: &[u8], at: Option<usize>, known: Option<&Item>) -> Option<Glimpse> {
+        let item = known;
         let known = match known {
             Some(Item::File(cached)) => Some(cached),
             Some(Item::Skipped(_) | Item::Folder(_)) | None => None,
@@ -202,6 +224,8 @@ impl<'j> Judge<'j> {
             Ok(stat) => stat?,
             Err(_) => return Some(Glimpse::Skipped(Reason::Unreadable)),
         };
+        self.note_linked(&stat, item);
+        let is_forced = || self.walker.forced.contains(&self.path[..]);
         Some(match (stat.kind, at, known) {
             (Kind::Directory, ..) => self.folder(name),
             (Kind::Special, ..) => Glimpse::Skipped(Reason::Special),

@@ -59,6 +59,8 @@ pub(crate) struct Found {
     pub(crate) listings: Vec<Listing>,
     /// Folders that could not be entered after all.
     pub(crate) notes: Vec<Glance>,
+    /// Device and inode of files that have other names.
+    pub(crate) linked: BTreeSet<(u64, u64)>,
 }
 
 impl Found {
@@ -66,6 +68,7 @@ impl Found {
         self.glances.extend(other.glances);
         self.listings.extend(other.listings);
         self.notes.extend(other.notes);
+        self.linked.extend(other.linked);
     }
 
     /// The files that must be read, and what the kernel said of them, sorted by path.
@@ -113,16 +116,22 @@ impl<'w> Walker<'w> {
     /// Looks at some names, and at everything below those that are folders.
     ///
     /// A folder that cannot be reached any more is passed over: who told of its names told of it too.
-    pub(crate) fn look_at(self, names: &Names) -> io::Result<Found> {
-        // Folders that are walked; what is below them is seen there, by the rules of now. A folder
-        // sorts before all that is in it.
-        let mut walked = BTreeSet::new();
+    /// So are names below folders that are `walked`: they are seen there, by the rules of now.
+    pub(crate) fn look_at(
+        self,
+        names: &Names,
+        walked: &mut BTreeSet<Vec<u8>>,
+    ) -> io::Result<Found> {
+        if names.is_empty() {
+            return Ok(Found::default());
+        }
+        // A folder sorts before all that is in it.
         rayon::in_place_scope(|scope| {
             names.iter().try_for_each(|(folder, names)| {
-                if is_in(&walked, folder) {
+                if is_in(walked, folder) {
                     return Ok(());
                 }
-                self.look_in(scope, folder, names, &mut walked)
+                self.look_in(scope, folder, names, walked)
             })
         })?;
         Ok(self.found.into_inner().unwrap_or_else(PoisonError::into_inner))
@@ -163,7 +172,10 @@ impl<'w> Walker<'w> {
                 self.enter(scope, below, place);
             }
         }
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).glances.extend(glances);
+        let linked = judge.linked;
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.glances.extend(glances);
+        found.linked.extend(linked);
         Ok(())
     }
 
@@ -225,6 +237,7 @@ impl<'w> Walker<'w> {
                 self.enter(scope, join(&folder, name), place);
             }
         }
+        let linked = judge.linked;
         if is_same {
             return;
         }
@@ -232,7 +245,9 @@ impl<'w> Walker<'w> {
         let mut names: Vec<(Name, Sight)> = seen.collect();
         names.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         let listing = Listing { folder, place, is_repo, reserved, names };
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).listings.push(listing);
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.listings.push(listing);
+        found.linked.extend(linked);
     }
 
     /// Finds out which rules apply here: those above, a nested repository's own, a `.gitignore`.

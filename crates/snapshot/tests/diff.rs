@@ -457,3 +457,67 @@ fn an_unknown_tree_is_no_empty_difference_with_the_worktree_w1() {
 
     assert!(case.shadow.diff_worktree(&lost, &DiffOptions::default()).is_err());
 }
+
+/// Type changes are a deletion and an addition, directories included; git applies them to real files.
+#[test]
+fn patches_of_every_change_of_kind_apply_to_a_worktree() {
+    type Make = fn(&Case);
+    let kinds: [Make; 5] = [
+        |_| {},
+        |case| case.write("p", "file\n"),
+        |case| {
+            case.write("p", "run me");
+            case.chmod("p", 0o755);
+        },
+        |case| case.link("p", "elsewhere"),
+        |case| {
+            case.write("p/a", "a\n");
+            case.write("p/b/c", "");
+        },
+    ];
+    for one in kinds {
+        for other in kinds {
+            let (from, to) = (Case::in_memory(), Case::in_memory());
+            for case in [&from, &to] {
+                case.write("keep", "k\n");
+            }
+            one(&from);
+            other(&to);
+            let wanted = to.capture().capture.tree;
+            // The same files in one worktree, one after the other.
+            let case = Case::in_memory();
+            case.write("keep", "k\n");
+            one(&case);
+            let before = case.capture().capture;
+            fs_err::remove_file(case.at("p"))
+                .or_else(|_| fs_err::remove_dir_all(case.at("p")))
+                .ok();
+            other(&case);
+            let patch = on_disk(&case, &before, &DiffOptions::default()).patch();
+            if !patch.is_empty() {
+                let file = from.dir.path().join("patch");
+                fs_err::write(&file, patch).unwrap();
+                from.git_in(&from.root(), &["apply", file.to_str().unwrap()]);
+            }
+            assert_eq!(from.capture().capture.tree, wanted);
+        }
+    }
+}
+
+#[test]
+fn of_very_many_moved_files_only_equal_ones_are_paired_and_that_is_said() {
+    let case = Case::in_memory();
+    for index in 0..210 {
+        case.write(&format!("old/{index}"), format!("{index}\n").repeat(20));
+    }
+    let before = case.capture().capture;
+    fs_err::rename(case.at("old"), case.at("new")).unwrap();
+    case.write("new/209", "209\n".repeat(19));
+    let options = DiffOptions { renames: true, ..DiffOptions::default() };
+
+    let diff = on_disk(&case, &before, &options);
+
+    assert_eq!(diff.files.len(), 420);
+    assert!(diff.renames.len() >= 209 && diff.renames_cut);
+    assert!(diff.renames.iter().all(|it| it.from.name() == it.to.name()));
+}

@@ -51,11 +51,7 @@ fn changed(one: &str, other: &str) -> (Case, Plan, Tree, Tree) {
     let image = |capture, name: &str| case.shadow.image(capture, &path(name)).expect("readable");
     let wishes: Vec<Wish> = names
         .iter()
-        .map(|name| Wish {
-            path: path(name),
-            target: image(&before, name),
-            base: Some(image(&after, name)),
-        })
+        .map(|name| Wish::new(path(name), Some(image(&after, name)), image(&before, name)))
         .collect();
     let plan = case.shadow.plan(&wishes).expect("a plan");
     (case, plan, wanted, edited)

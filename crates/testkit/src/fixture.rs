@@ -172,7 +172,23 @@ impl TempData {
     ///
     /// The directory cannot be made.
     pub fn new() -> io::Result<Self> {
-        let dir = tempfile::Builder::new().prefix("turnstone-").tempdir()?;
+        Self::at(tempfile::Builder::new().prefix("turnstone-").tempdir()?)
+    }
+
+    /// Makes the directory in memory where the system has such a place.
+    ///
+    /// For tests that kill programs: what a killed program wrote stays, on a disk or not, and only
+    /// on a disk they wait for it.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be made.
+    pub fn in_memory() -> io::Result<Self> {
+        let in_memory = tempfile::Builder::new().prefix("turnstone-").tempdir_in("/dev/shm");
+        in_memory.map_or_else(|_| Self::new(), Self::at)
+    }
+
+    fn at(dir: TempDir) -> io::Result<Self> {
         fs_err::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700))?;
         // Without links in it, so that it compares equal to what the kernel reports.
         let path = fs_err::canonicalize(dir.path())?;

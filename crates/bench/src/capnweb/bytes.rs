@@ -49,6 +49,9 @@ async fn pass(near: TcpStream, target: String, counted: Arc<Counted>) {
     let Ok(far) = TcpStream::connect(target).await else {
         return;
     };
+    // Otherwise small writes wait for each other, and a span holds few calls.
+    near.set_nodelay(true).ok();
+    far.set_nodelay(true).ok();
     let (near_in, near_out) = near.into_split();
     let (far_in, far_out) = far.into_split();
     let up = copy(near_in, far_out, &counted.0[0]);
@@ -92,7 +95,7 @@ pub(super) fn run(pairs: &mut Pairs) -> Fallible {
     println!("bytes per call, client to server + back, TCP payload with framing and headers");
     let to_ours = Proxy::to(&pairs.ours.url)?;
     let to_npm = Proxy::to(&pairs.theirs.url)?;
-    let span = Duration::from_millis(300);
+    let span = Duration::from_secs(1);
     for mode in [Mode::Sequential, Mode::Batch] {
         let mut figures = Vec::new();
         for (name, proxy) in [("ours", &to_ours), ("ours to npm", &to_npm)] {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::peer::{Mode, Npm, NpmClient, Server};
+use super::peer::{Mode, Npm, NpmClient, Server, processor};
 use super::{bytes, memory, ours};
 use crate::Fallible;
 use crate::table::{line, median};
@@ -10,6 +10,8 @@ use crate::table::{line, median};
 /// Floors of the issue, against npm–npm.
 const IN_FLIGHT_FLOOR: f64 = 5.0;
 const SEQUENTIAL_FLOOR: f64 = 1.5;
+
+type Error = Box<dyn std::error::Error>;
 
 /// Who calls whom.
 pub(super) struct Pairs {
@@ -25,6 +27,9 @@ struct Round {
     npm: f64,
     npm_to_ours: f64,
     ours_to_npm: f64,
+    /// Seconds of both processes for one call: other load on the machine hardly changes it.
+    ours_processor: f64,
+    npm_processor: f64,
 }
 
 /// Measures calls, bytes and memory.
@@ -58,9 +63,20 @@ impl Pairs {
 
     /// Measures every pair once, one after the other.
     fn round(&mut self, mode: Mode, span: Duration) -> Fallible<Round> {
+        let spent = |pairs: &Self| Ok::<_, Error>(processor("self")? + pairs.ours.processor()?);
+        let before = spent(self)?;
+        let ours = ours::calls(mode, &self.ours.url, span)?;
+        let ours_processor = (spent(self)? - before) / ours.calls;
+        let spent =
+            |pairs: &Self| Ok::<_, Error>(pairs.client.processor()? + pairs.theirs.processor()?);
+        let before = spent(self)?;
+        let npm = self.client.calls(mode, &self.theirs.url, span)?;
+        let npm_processor = (spent(self)? - before) / npm.calls;
         Ok(Round {
-            ours: ours::calls(mode, &self.ours.url, span)?.per_second(),
-            npm: self.client.calls(mode, &self.theirs.url, span)?.per_second(),
+            ours: ours.per_second(),
+            npm: npm.per_second(),
+            ours_processor,
+            npm_processor,
             npm_to_ours: self.client.calls(mode, &self.ours.url, span)?.per_second(),
             ours_to_npm: ours::calls(mode, &self.theirs.url, span)?.per_second(),
         })
@@ -83,6 +99,8 @@ fn report(mode: Mode, rounds: &[Round]) {
             ("ours", format!("{:.0}/s", middle(|round| round.ours))),
             ("npm–npm", format!("{:.0}/s", middle(|round| round.npm))),
             ("ratio", format!("{ratio:.2}{floor}")),
+            ("processor", format!("{:.1} µs a call", middle(|round| round.ours_processor) * 1e6)),
+            ("npm–npm", format!("{:.1} µs", middle(|round| round.npm_processor) * 1e6)),
             ("npm to ours", format!("{:.0}/s", middle(|round| round.npm_to_ours))),
             ("ours to npm", format!("{:.0}/s", middle(|round| round.ours_to_npm))),
         ],

@@ -121,6 +121,16 @@ impl Drop for Process {
     }
 }
 
+/// Seconds that all threads of a process have run, in user and kernel mode.
+pub(crate) fn processor(process: &str) -> Fallible<f64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name before the last parenthesis may hold anything.
+    let fields = stat.rsplit_once(')').ok_or("no stat")?.1;
+    let ticks: Result<Vec<u64>, _> =
+        fields.split_whitespace().skip(11).take(2).map(str::parse).collect();
+    Ok(ticks?.iter().sum::<u64>() as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
 /// A server in a process of its own.
 pub(crate) struct Server {
     process: Process,
@@ -139,6 +149,11 @@ impl Server {
         Self::of(Process::start(Command::new(program).arg("capnweb-server"))?)
     }
 
+    /// The processor time of the process so far.
+    pub(crate) fn processor(&self) -> Fallible<f64> {
+        processor(&self.process.child.id().to_string())
+    }
+
     /// The bytes of memory that the process holds, as the kernel says.
     pub(crate) fn resident(&self) -> Fallible<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.child.id()))?;
@@ -152,6 +167,11 @@ impl Server {
 pub(crate) struct NpmClient(Process);
 
 impl NpmClient {
+    /// The processor time of the process so far.
+    pub(crate) fn processor(&self) -> Fallible<f64> {
+        processor(&self.0.child.id().to_string())
+    }
+
     /// Makes calls for `span`.
     pub(crate) fn calls(&mut self, mode: Mode, url: &str, span: Duration) -> Fallible<Made> {
         writeln!(self.0.input, "{} {url} {}", mode.word(), span.as_millis())?;

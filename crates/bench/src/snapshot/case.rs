@@ -62,6 +62,7 @@ pub(crate) fn time_peer<T>(
         Ok(done) => Ok(Some(done)),
         Err(error) if error.is::<Overrun>() => {
             row.stopped = true;
+            peer.unlock()?;
             Ok(None)
         }
         Err(error) => Err(error),

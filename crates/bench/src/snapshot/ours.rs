@@ -7,7 +7,7 @@ use std::path::Path;
 use turnstone_core::time::Millis;
 use turnstone_snapshot::{
     Capture, Captured, DiffOptions, Group, Mode, Plan, RelPath, Report, RootPolicy, Selection,
-    Shadow, Wish, Worktree,
+    Shadow, UserGit, Wish, Worktree,
 };
 
 use crate::Fallible;
@@ -23,7 +23,10 @@ impl Ours {
     /// Opens the store in `folder`, made if it is not there.
     pub(crate) fn open(folder: &Path, tree: &Path) -> Fallible<Self> {
         let worktree = Worktree::open(tree, &RootPolicy::default())?;
-        let shadow = Shadow::open(folder, worktree, Selection::default())?;
+        // As for the peer: nobody's git settings but those of the worktree.
+        let user_git = Some(UserGit::default());
+        let selection = Selection { user_git, ..Selection::default() };
+        let shadow = Shadow::open(folder, worktree, selection)?;
         Ok(Self { shadow, group: Group::new("bench"), time: Cell::new(1_794_728_448_904) })
     }
 

@@ -65,6 +65,14 @@ impl Peer {
         self.spawned.swap(0, Ordering::Relaxed)
     }
 
+    /// Removes the lock that a command left when it was stopped.
+    pub(crate) fn unlock(&self) -> Fallible {
+        match fs_err::remove_file(self.git_dir.join("index.lock")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     /// `track()`: the shadow repository made if there is none, staging, `write-tree`.
     pub(crate) fn track(&self) -> Fallible<String> {
         if !self.git_dir.try_exists()? {

@@ -45,10 +45,12 @@ impl Row {
         median(self.peer.clone())
     }
 
-    /// Tells whether the goal is reached; nothing if none was set.
+    /// Tells whether the goal is reached; nothing if none was set, or if the peer was stopped too
+    /// soon to tell.
     pub(crate) fn is_reached(&self) -> Option<bool> {
         let (ours, peer) = (self.ours_ms(), self.peer_ms());
         match self.goal {
+            Goal::Faster(times) if self.stopped && peer / ours < times => None,
             Goal::Faster(times) => Some(peer / ours >= times),
             Goal::AtMost(times) => Some(ours <= peer * times),
             Goal::Millis(most) => Some(ours <= most),
@@ -79,6 +81,7 @@ impl Row {
     /// The row as a line of a table.
     pub(crate) fn line(&self, files: usize) -> String {
         let reached = match (self.is_reached(), files == GOAL_FILES) {
+            (None, _) if self.stopped => "stopped too soon to tell",
             (None, _) => "–",
             (Some(true), true) => "yes",
             (Some(false), true) => "NO",

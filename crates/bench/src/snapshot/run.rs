@@ -114,8 +114,14 @@ fn measure(case: &Case) -> Fallible<Outcome> {
     fresh.init()?;
     case.settle();
     let (row, never) = first::capture(case, &fresh, false)?;
-    let mut rows = vec![row];
-    let named = first::named(case, &fresh)?;
+    let mut rows = Vec::new();
+    let mut add = |more: Vec<Row>| {
+        // Whoever waits sees how far it is, and has something if it is stopped.
+        more.iter().for_each(|row| eprintln!("{}", row.line(case.files)));
+        rows.extend(more);
+    };
+    add(vec![row]);
+    add(vec![first::named(case, &fresh)?]);
     let memory = memory::peak(&fresh, &case.dir.join("memory-store"))?;
     fs_err::remove_dir_all(case.dir.join("memory-store"))?;
     fs_err::remove_dir_all(&fresh.path)?;
@@ -125,7 +131,7 @@ fn measure(case: &Case) -> Fallible<Outcome> {
     tree.commit()?;
     case.settle();
     let (row, committed) = first::capture(case, &tree, true)?;
-    rows.extend([row, named]);
+    add(vec![row]);
     let command = cli::track(&tree.path, &case.dir.join("data"), case.rounds)?;
     let sides = Sides {
         case,
@@ -135,15 +141,14 @@ fn measure(case: &Case) -> Fallible<Outcome> {
         peer: case.peer("shadow", &tree.path),
     };
     sides.follow()?;
-    rows.extend(sides.nothing()?);
-    rows.extend(sides.changed(1)?);
-    rows.push(sides.diff()?);
-    rows.push(sides.revert()?);
+    add(sides.nothing()?);
+    add(sides.changed(1)?);
+    add(vec![sides.diff()?]);
+    add(vec![sides.revert()?]);
     if case.files >= 10_000 {
-        rows.extend(sides.changed(10_000)?);
-        sides.follow()?;
+        add(sides.changed(10_000)?);
     }
-    rows.extend(sides.unrevert()?);
+    add(sides.unrevert()?);
     let after = Stored {
         what: "all operations, committed checkout",
         ours: disk_usage(&case.dir.join("watching"))?,

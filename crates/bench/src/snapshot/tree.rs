@@ -57,6 +57,17 @@ impl Tree {
         (0..count).map(|n| n * self.files / count).collect()
     }
 
+    /// Brings every file back to its first version, and the user's index up to date.
+    pub(crate) fn reset(&self) -> Fallible {
+        for n in 0..self.files {
+            if !self.holds(n, 0)? {
+                self.write(n, 0)?;
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        git(&self.path, &["update-index", "-q", "--refresh"])
+    }
+
     /// Makes it a git repository without a commit.
     pub(crate) fn init(&self) -> Fallible {
         git(&self.path, &["init", "-q"])

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper::http::Uri;
@@ -39,6 +39,9 @@ pub enum ConnectError {
     /// The request broke.
     #[error("the request failed")]
     Http(#[from] hyper::Error),
+    /// The answer is longer than the limit; none of it was taken.
+    #[error("the answer is longer than {0} bytes")]
+    TooLong(usize),
     /// The server refused.
     #[error("RPC request failed: {0}")]
     Status(hyper::StatusCode),
@@ -100,15 +103,17 @@ where
 /// [`into_future`](std::future::IntoFuture::into_future) and await that future afterwards.
 pub struct Batch {
     runner: Runner,
+    most_bytes: usize,
     main: Stub,
 }
 
 impl Batch {
     /// Begins a batch.
     pub fn new(options: Options) -> Self {
+        let most_bytes = options.limits.batch_bytes;
         let mut runner = Runner::new(None, options);
         let main = runner.main();
-        Self { runner, main }
+        Self { runner, most_bytes, main }
     }
 
     /// Returns the main object of the server.
@@ -161,7 +166,7 @@ impl Batch {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let body = self.take_request().await;
-        match post(stream, url, body).await {
+        match post(stream, url, body, self.most_bytes).await {
             Ok(response) => {
                 self.finish(&response);
                 Ok(())
@@ -199,7 +204,12 @@ async fn open(url: &str, plain: &str) -> Result<TcpStream, ConnectError> {
     Ok(stream)
 }
 
-async fn post<S>(stream: S, url: &str, body: String) -> Result<String, ConnectError>
+async fn post<S>(
+    stream: S,
+    url: &str,
+    body: String,
+    most_bytes: usize,
+) -> Result<String, ConnectError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -219,7 +229,13 @@ where
     if !response.status().is_success() {
         return Err(ConnectError::Status(response.status()));
     }
-    let body = response.into_body().collect().await?.to_bytes();
+    let body = Limited::new(response.into_body(), most_bytes).collect().await;
     connection.abort();
-    Ok(String::from_utf8_lossy(&body).into_owned())
+    match body {
+        Ok(body) => Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned()),
+        Err(error) => Err(match error.downcast::<hyper::Error>() {
+            Ok(error) => ConnectError::Http(*error),
+            Err(_) => ConnectError::TooLong(most_bytes),
+        }),
+    }
 }

@@ -26,8 +26,6 @@ pub struct ServerOptions {
     pub session: Options,
     /// How long a batch may take; what is not settled then is rejected with the code `deadline`.
     pub batch_deadline: Duration,
-    /// Bytes of one batch.
-    pub batch_bytes: usize,
     /// How often an idle WebSocket is asked for a sign of life.
     pub ping: Duration,
 }
@@ -37,7 +35,6 @@ impl Default for ServerOptions {
         Self {
             session: Options::default(),
             batch_deadline: Duration::from_secs(30),
-            batch_bytes: 8 * 1024 * 1024,
             ping: Duration::from_secs(30),
         }
     }
@@ -117,7 +114,7 @@ async fn socket(
 }
 
 async fn batch(State(server): State<Server>, body: Body) -> Response {
-    let Ok(body) = to_bytes(body, server.options.batch_bytes).await else {
+    let Ok(body) = to_bytes(body, server.options.session.limits.batch_bytes).await else {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };
     let Ok(text) = std::str::from_utf8(&body) else {

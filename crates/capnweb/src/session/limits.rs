@@ -9,6 +9,8 @@ use crate::wire::{Profile, WireLimits};
 pub struct SessionLimits {
     /// Limits of a single message.
     pub wire: WireLimits,
+    /// Bytes of one batch, or of the answer to one.
+    pub batch_bytes: usize,
     /// Messages in one batch.
     pub batch_messages: usize,
     /// Entries of the table of exports.
@@ -38,6 +40,7 @@ impl Default for SessionLimits {
     fn default() -> Self {
         Self {
             wire: WireLimits::default(),
+            batch_bytes: 8 * 1024 * 1024,
             batch_messages: 1_000,
             exports: 10_000,
             imports: 10_000,

@@ -75,18 +75,14 @@ pub(crate) fn intercept(
     path: &[&str],
     op: Op,
 ) -> Result<Promise, Op> {
-    let mut op = Some(op);
     let recorded = write(|recorder| {
         let target = Stub::of(hook.clone(), home);
         let path = path.iter().map(|part| Key::Name((*part).into())).collect();
-        let expr = op.take().map(|op| recorder.access(&target, path, op));
-        recorder.add(expr.unwrap_or(Ok(Expr::Undefined)))
+        let expr = recorder.access(&target, path, &op);
+        recorder.add(expr)
     });
-    match (recorded, op) {
-        (Some(cell), _) => Ok(Promise { cell, home: None }),
-        (None, Some(op)) => Err(op),
-        (None, None) => Ok(Promise { cell: placeholder(), home: None }),
-    }
+    // Here, not before, the arguments may be dropped: disposing of one may call something.
+    recorded.map(|cell| Promise { cell, home: None }).ok_or(op)
 }
 
 /// Runs with the innermost recorder, if there is one.
@@ -116,7 +112,7 @@ impl Recorder {
         variable
     }
 
-    fn access(&mut self, target: &Stub, path: Vec<Key>, op: Op) -> Result<Expr, RpcError> {
+    fn access(&mut self, target: &Stub, path: Vec<Key>, op: &Op) -> Result<Expr, RpcError> {
         let id = self.id_of(target);
         let reference =
             |path, args| Expr::Pipeline(Box::new(RefExpr { id, path: Some(path), args }));
@@ -128,9 +124,12 @@ impl Recorder {
             }
             Op::Map(mapper) => {
                 // What the function inside captures, this one captures too.
-                let captures = mapper.captures.into_iter().map(|hook| {
-                    let stub =
-                        if let Hook::Foreign(stub) = hook { *stub } else { Stub::of(hook, None) };
+                let captures = mapper.captures.iter().map(|hook| {
+                    let stub = if let Hook::Foreign(stub) = hook {
+                        (**stub).clone()
+                    } else {
+                        Stub::of(hook.clone(), None)
+                    };
                     Expr::Import(Box::new(whole(self.id_of(&stub))))
                 });
                 let captures = captures.collect();

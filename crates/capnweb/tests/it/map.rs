@@ -1,7 +1,9 @@
 //! Functions that our client records and the peer applies.
 
-use capnweb::app::{Method, Property, function};
-use capnweb::session::{Options, Promise, stream};
+use std::sync::Arc;
+
+use capnweb::app::{Interface, Method, Property, function};
+use capnweb::session::{Options, Promise, Stub, stream};
 use capnweb::value::Value;
 
 use crate::peer::Pair;
@@ -82,6 +84,21 @@ fn what_cannot_be_sent_in_a_function_fails_the_map_alone() {
     let error = pair.wait(mapped).expect_err("refused");
     assert!(error.message.contains("inside a map"), "{error}");
     assert_eq!(pair.wait(main.call(IDS, ())).expect("the session lives").len(), 3);
+}
+
+#[test]
+fn an_object_disposed_of_inside_a_function_may_call_others() {
+    let (mut pair, main) = Pair::new(Options::default());
+    let (_writable, readable) = stream();
+    let caller = main.clone();
+    let interface = Interface::<()>::new().on_dispose(move |()| drop(caller.call(IDS, ())));
+    let interface = Arc::new(interface);
+    let mapped = main.call(IDS, ()).into_promise().map(|_| {
+        let object = Value::Stub(Stub::new(interface.bind(())));
+        let refused = vec![Value::Readable(readable), object];
+        Value::Promise(main.call_path(&["echo"], refused))
+    });
+    assert!(pair.wait(mapped).is_err());
 }
 
 #[test]

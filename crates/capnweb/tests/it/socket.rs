@@ -114,13 +114,29 @@ async fn a_binary_frame_ends_the_session() -> TestResult {
 
 #[tokio::test]
 async fn a_batch_beyond_the_limit_is_refused() -> TestResult {
-    let address = serve(|options| options.batch_bytes = 10).await?;
+    let address = serve(|options| options.session.limits.batch_bytes = 10).await?;
     let batch = Batch::new(Options::default());
     let greeting = batch.main().call(GREET, ("a long name",)).into_future();
     let refused = batch.send(&format!("http://{address}")).await;
     assert!(matches!(refused, Err(ConnectError::Status(status)) if status.as_u16() == 413));
     let told = greeting.await.expect_err("refused");
     assert_eq!(told.message, "RPC request failed: 413 Payload Too Large");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_answer_beyond_the_limit_is_not_taken() -> TestResult {
+    let address = serve(|_| {}).await?;
+    let mut options = Options::default();
+    options.limits.batch_bytes = 1_000;
+    let batch = Batch::new(options);
+    let greeting = batch.main().call(GREET, (" ".repeat(2_000),)).into_future();
+    let refused = batch.send(&format!("http://{address}")).await;
+    assert!(matches!(refused, Err(ConnectError::TooLong(1_000))), "{refused:?}");
+    assert_eq!(
+        greeting.await.expect_err("refused").message,
+        "the answer is longer than 1000 bytes"
+    );
     Ok(())
 }
 

@@ -1,12 +1,14 @@
 //! Exit codes, and what is said when nothing was started.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use turnstone_process::{Environment, Exit, StartError};
+use turnstone_process::{Environment, Exit, Keeper, Limits, StartError};
 
-use crate::case::{Case, Fallible};
+use crate::case::{Case, Fallible, attend};
 
 #[test]
 fn the_code_is_the_commands_or_128_and_the_signal_r33() -> Fallible {
@@ -57,6 +59,22 @@ fn what_cannot_be_started_says_why_r33() -> Fallible {
 }
 
 #[test]
+fn arguments_arrive_byte_for_byte_or_not_at_all_r33() -> Fallible {
+    let case = Case::new()?;
+    let odd =
+        [OsStr::new(""), OsStr::new(" a'\"b\n"), OsStr::from_bytes(b"\xff\x01"), OsStr::new("-x")];
+    let program = case.program("printf").args([OsStr::new("<%s>")]).args(odd);
+    let mut keeper = Keeper::new(Limits::default(), None);
+    attend(case.prepare(&program)?.go()?, &mut keeper)?;
+    assert_eq!(keeper.finish().head.to_bytes(), b"<>< a'\"b\n><\xff\x01><-x>");
+
+    let program = case.program("true").args(["x".repeat(3 << 20)]);
+    let error = case.prepare(&program)?.go().unwrap_err();
+    assert!(matches!(error, StartError::NotExecutable { .. }), "{error:?}");
+    Ok(())
+}
+
+#[test]
 fn a_missing_directory_is_not_a_missing_command_r33() -> Fallible {
     let case = Case::new()?;
     let mut program = case.script("true");
@@ -87,8 +105,8 @@ fn the_command_gets_exactly_the_environment_and_signals_it_should() -> Fallible 
     let case = Case::new()?;
     let env = Environment::default().with("PATH", "/usr/bin:/bin").with("ONLY", "this ä");
     let program = case.program("env").env(env);
-    let mut keeper = turnstone_process::Keeper::new(turnstone_process::Limits::default(), None);
-    crate::case::attend(case.prepare(&program)?.go()?, &mut keeper)?;
+    let mut keeper = Keeper::new(Limits::default(), None);
+    attend(case.prepare(&program)?.go()?, &mut keeper)?;
     assert_eq!(keeper.finish().text().head, "ONLY=this ä\nPATH=/usr/bin:/bin\n");
 
     // Neither ignored nor blocked signals; 32 and 33 are the C library's own affair.

@@ -42,7 +42,7 @@ fn a_failure_before_the_start_is_125_and_nothing_runs_r33() -> Fallible {
 #[test]
 fn a_kernel_without_process_descriptors_is_enough_r32() -> Fallible {
     let case = Case::new()?;
-    let script = "perl -e 'setpgrp(0, 0); exec \"sleep\", \"1000\"' & echo $! > job; exit 4";
+    let script = "bash -c 'set -m; sleep 1000 & echo $! > job'; exit 4";
     let output = with_fault(&case, "pidfd_open:error=ENOSYS", script)?;
     assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(!is_alive(&case.told("job")?));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::io::ioctl_fionread;
 use rustix::process::Signal;
-use turnstone_process::{AttendError, Keeper, Leftover, Limits};
+use turnstone_process::{AttendError, GroupId, Keeper, Leftover, Limits};
 
 use crate::case::{Case, Fallible, attend, is_alive, signal, until};
 
@@ -17,7 +17,7 @@ fn the_group_ends_when_its_owner_is_killed_r32() -> Fallible {
     // A child, a grandchild left behind by a double fork, and a job in a group of its own.
     let script = "sleep 1000 & echo $! > child
         (sleep 1000 & echo $! > grandchild)
-        perl -e 'setpgrp(0, 0); exec \"sleep\", \"1000\"' & echo $! > job
+        bash -c 'set -m; sleep 1000 & echo $! > job'
         echo $$ > leader; wait";
     let mut owner = case.owner(60_000, script)?.spawn()?;
     let group = case.recorded()?;
@@ -31,6 +31,30 @@ fn the_group_ends_when_its_owner_is_killed_r32() -> Fallible {
 
     assert!(group.wait(LONG)?);
     assert!(!pids.iter().any(|pid| is_alive(pid)));
+    Ok(())
+}
+
+#[test]
+fn whenever_the_owner_is_killed_nothing_unrecorded_has_run_r32() -> Fallible {
+    for pause in 0..25 {
+        let case = Case::new()?;
+        let script = "echo ran > ran; sleep 1000 & echo $! > child; wait";
+        let mut owner = case.owner(60_000, script)?.spawn()?;
+        // From before the supervisor is there until after the command runs, on any machine.
+        std::thread::sleep(Duration::from_millis(pause * 3));
+        owner.kill()?;
+        owner.wait()?;
+        let record = fs_err::read(case.at("group.json")).unwrap_or_default();
+        // A record cut off half way: it was not told to go, and never is.
+        if let Ok(group) = serde_json::from_slice::<GroupId>(&record) {
+            assert!(group.wait(LONG)?, "after {pause}");
+        }
+        let ran = case.at("ran").exists();
+        assert!(!ran || !record.is_empty(), "it ran unrecorded after {pause}");
+        if case.at("child").exists() {
+            assert!(!is_alive(&case.told("child")?), "a child is left after {pause}");
+        }
+    }
     Ok(())
 }
 

@@ -65,6 +65,8 @@ impl Screen {
     }
 
     fn end(self) -> Fallible<Exit> {
+        let text = || format!("the program ends, which shows {:?}", self.text());
+        until("the program ends", || self.ending.is_finished()).map_err(|_| text())?;
         Ok(self.ending.join().map_err(|_| "the terminal failed")??.exit)
     }
 }
@@ -192,6 +194,35 @@ fn a_suspended_command_suspends_its_owner_and_wakes_with_it_r33() -> Fallible {
     screen.shows("<again>")?;
     screen.shows("end 0")?;
     assert_eq!(screen.end()?, Exit::Code(0));
+    Ok(())
+}
+
+#[test]
+fn a_shell_inside_has_its_own_job_control_r33() -> Fallible {
+    let case = Case::new()?;
+    let shell = case.program("/bin/bash").args(["--norc", "--noprofile", "-i"]);
+    let screen = Screen::open(&case, &shell)?;
+    screen.pty.type_in(b"echo re''ady; sleep 1000\r")?;
+    screen.shows("\nready")?;
+    let shell = screen.group.pgid.to_string();
+    let job_runs = || {
+        let stat = fs_err::read_to_string(format!("/proc/{shell}/stat")).unwrap_or_default();
+        stat.split(' ').nth(7) != Some(&shell)
+    };
+    until("the job is in the foreground", job_runs)?;
+    screen.pty.type_in(b"\x1a")?;
+    screen.shows("Stopped")?;
+    until("the shell is in the foreground", || !job_runs())?;
+    screen.pty.type_in(b"fg\r")?;
+    until("the job is in the foreground again", job_runs)?;
+    screen.pty.type_in(b"\x03")?;
+    until("the shell is in the foreground again", || !job_runs())?;
+    screen.pty.type_in(b"exit 6\r")?;
+    let shown = Arc::clone(&screen.shown);
+    assert_eq!(screen.end()?, Exit::Code(6));
+    let shown = shown.lock().map_err(|_| "poisoned")?;
+    let text = String::from_utf8_lossy(&shown);
+    assert!(!text.contains("no job control"), "{text}");
     Ok(())
 }
 

@@ -137,6 +137,7 @@ fn verify(pack: &Path, index: &index::File, wanted: &[(Wanted, u32)]) -> io::Res
         let header = pack.decode_header(entry, inflate, &in_pack).ok()?;
         (header.kind == Kind::Blob && header.object_size == it.size).then_some(*it)
     };
-    let all = wanted.par_iter().with_min_len(256);
+    // Each part has an inflater of its own, which is dear to make.
+    let all = wanted.par_iter().with_min_len(8192);
     Ok(all.map_init(gix::zlib::Inflate::default, is_good).flatten().collect())
 }

@@ -1,7 +1,7 @@
 //! The end of a loan: what captures need is copied into a pack of our own, and the lent ones go.
 
-use std::collections::{HashMap, HashSet};
-use std::io;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io::{self, Write};
 use std::sync::PoisonError;
 
 use fail::fail_point;
@@ -61,22 +61,56 @@ impl Shadow {
         // What captures began to rely on meanwhile: little, if anything.
         self.copy_needed(&mut settled)?;
         settled.lost.sort_unstable();
+        self.note_lost(&settled.lost)?;
+        let own = self.own_objects()?;
+        // What no capture holds goes with them, though it may be remembered. Were the packs to go
+        // first, a crash would leave files that are believed to be in them.
+        self.forget_dropped(&|oid| own.contains(oid))?;
+        drop(own);
         let packs = self.repository.packs()?;
         let lent: Vec<&PackFile> = packs.iter().filter(|pack| pack.is_lent()).collect();
         settled.returned = lent.len();
         self.repository.hide_packs(&lent)?;
-        // What no capture holds went with them, though it may be remembered.
-        self.forget_dropped(&self.repository.known())?;
         drop((taken, running));
         self.repository.discard_packs(&lent)?;
         Ok(settled)
     }
 
-    fn copy_needed(&self, settled: &mut Settled) -> Result<(), ObjectError> {
+    /// Writes down, durably, what captures lack from now on, so that upkeep does not stop at it.
+    fn note_lost(&self, lost: &[Oid]) -> io::Result<()> {
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let mut all = self.list_lost()?;
+        all.extend(lost);
+        let temp = self.folder.join("lost.tmp");
+        let mut file = fs_err::File::create(&temp)?;
+        file.write_all(&serde_json::to_vec(&all)?)?;
+        file.sync_all()?;
+        fs_err::rename(&temp, self.folder.join("lost.json"))?;
+        fs_err::File::open(&self.folder)?.sync_all()
+    }
+
+    /// Objects that were damaged when a loan ended, and that some captures lack, unless they came back.
+    pub(crate) fn list_lost(&self) -> io::Result<BTreeSet<Oid>> {
+        match fs_err::read(self.folder.join("lost.json")) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Everything that is in packs of our own.
+    fn own_objects(&self) -> io::Result<HashSet<Oid>> {
         let mut own = HashSet::new();
         for pack in self.repository.packs()?.iter().filter(|pack| !pack.is_lent()) {
             own.extend(pack.entries()?.into_iter().map(|entry| entry.oid));
         }
+        Ok(own)
+    }
+
+    fn copy_needed(&self, settled: &mut Settled) -> Result<(), ObjectError> {
+        let own = self.own_objects()?;
         let mut repairs = Repairs { shadow: self, blobs: None, trees: None };
         let needs = self.needs(&own, &settled.lost, &mut repairs)?;
         let mut writer = self.repository.writer()?;

@@ -73,10 +73,10 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<PackFile>> {
     Ok(found)
 }
 
-/// A pack whose name says that it is lent, or that has a file `.loan` beside it, is not ours.
+/// A pack whose name says that it is lent is not ours, nor is one that somebody marked.
 fn owner_of(folder: &Path, stem: &str) -> io::Result<Owner> {
     let has = |ending: &str| folder.join(format!("{stem}.{ending}")).try_exists();
-    if stem.starts_with(LENT_PREFIX) || has("loan")? {
+    if stem.starts_with(LENT_PREFIX) {
         return Ok(Owner::Lender);
     }
     let ours = stem.starts_with("pack-") && !has("keep")? && !has("promisor")?;

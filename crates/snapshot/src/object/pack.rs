@@ -35,8 +35,10 @@ pub(super) fn hidden_index(stem: &str) -> String {
 
 pub(super) const HIDDEN: &str = ".index";
 
+/// The file of the repository that gets a second name beside a pack.
+pub(super) const MARK: &str = "turnstone-held";
 /// What a file `.keep` of ours holds; `git gc` leaves the pack beside it alone.
-pub(super) const HELD: &[u8] = b"held by turnstone until a reference names what is in it\n";
+pub(super) const HELD: &str = "held by turnstone until a reference names what is in it\n";
 
 /// An object, compressed and ready to be written.
 #[derive(Debug)]
@@ -296,7 +298,7 @@ impl Writer {
         fs_err::set_permissions(&temp, read_only())?;
         fs_err::set_permissions(&self.temp, read_only())?;
         if self.held {
-            fs_err::write(self.folder.join(format!("{name}.keep")), HELD)?;
+            self.mark(&name)?;
         }
         fs_err::rename(&self.temp, self.folder.join(format!("{name}.pack")))?;
         fail_point!("snapshot::pack_named", |_| Err(io::Error::other("failpoint")));
@@ -305,6 +307,18 @@ impl Writer {
         fs_err::File::open(&self.folder)?.sync_all()?;
         fail_point!("snapshot::pack_durable", |_| Err(io::Error::other("failpoint")));
         Ok(Some(name))
+    }
+
+    /// Tells git to leave the pack alone. The mark is a second name of a durable file, so that it
+    /// says whose it is even after a power cut.
+    fn mark(&self, name: &str) -> io::Result<()> {
+        let path = self.folder.join(format!("{name}.keep"));
+        match fs_err::hard_link(self.folder.join("../..").join(MARK), &path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            // Not every disk has second names.
+            Err(_) => fs_err::write(path, HELD),
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Fills in the number of objects and appends the check sum of everything before it.

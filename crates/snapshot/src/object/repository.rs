@@ -13,7 +13,7 @@ use gix::odb::Header as _;
 use gix::odb::store::init::{Options, Slots};
 
 use super::file::{self, PackFile};
-use super::pack::{HELD, HIDDEN, LENT_PREFIX, TEMP_PREFIX};
+use super::pack::{HELD, HIDDEN, LENT_PREFIX, MARK, TEMP_PREFIX};
 use super::{Commit, Oid, TreeEntry, Writer, entries, reference};
 
 /// Packs one process can see at a time; gitoxide fixes the number when it opens.
@@ -62,8 +62,10 @@ pub(crate) struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // What cannot be removed now is swept at the next open.
-        drop(self.keep.as_deref().map(remove_file));
+        // What cannot be removed now is swept at the next open; another's mark is not ours to remove.
+        if let Some(keep) = self.keep.as_deref().filter(|keep| is_ours(keep)) {
+            drop(remove_file(keep));
+        }
     }
 }
 
@@ -82,6 +84,7 @@ impl Repository {
         write_once(git_dir, "HEAD", "ref: refs/heads/none\n")?;
         reference::sweep(git_dir)?;
         sweep(git_dir)?;
+        write_once(git_dir, MARK, HELD)?;
         release(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("objects/pack"))?;
         sweep(&git_dir.join("refs/turnstone"))?;
@@ -365,11 +368,16 @@ fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Tells whether a mark that keeps git away is ours.
+fn is_ours(keep: &Path) -> bool {
+    fs_err::read(keep).is_ok_and(|text| text == HELD.as_bytes())
+}
+
 /// Lets go of packs that were held when a process died.
 fn release(folder: &Path) -> io::Result<()> {
     for entry in fs_err::read_dir(folder)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|it| it == "keep") && fs_err::read(&path)? == HELD {
+        if path.extension().is_some_and(|it| it == "keep") && is_ours(&path) {
             remove_file(&path)?;
         }
     }

@@ -46,7 +46,7 @@ impl Picture {
     ///
     /// After a walk of everything (`whole`), folders that nobody saw are gone.
     pub(crate) fn absorb(&mut self, found: Found, hashed: Hashed, whole: bool) -> Absorbed {
-        let Found { glances, mut listings, notes } = found;
+        let Found { glances, mut listings, notes, .. } = found;
         self.unsaved += hashed.read.len();
         let outcomes = Outcomes::new(hashed);
         let mut dropped = Vec::new();

@@ -14,9 +14,7 @@ use crate::ignore::Rules;
 use crate::object::{Leaf, Oid};
 use crate::path::RelPath;
 use crate::vcs::Repo;
-use crate::walk::Found;
 use crate::watch::Names;
-use crate::worktree::Stat;
 
 /// What a name in a folder is.
 #[derive(Clone, Debug)]
@@ -201,14 +199,10 @@ impl Picture {
         &self.tally.linked
     }
 
-    /// Other names of files that are found to have some; each may have changed with the other.
+    /// The names of files by device and inode; each may have changed through another.
     ///
-    /// Looks at everything in memory, but only when a file got its second name.
-    pub(crate) fn twins(&self, found: &Found) -> Names {
-        let stale = found.stale();
-        let news =
-            stale.iter().filter(|(path, stat)| stat.nlink > 1 && !self.has_linked(path, stat));
-        let inodes: BTreeSet<(u64, u64)> = news.map(|(_, stat)| (stat.dev, stat.ino)).collect();
+    /// Looks at everything in memory, but only when something happened to a file of several names.
+    pub(crate) fn names_of(&self, inodes: &BTreeSet<(u64, u64)>) -> Names {
         let mut names = Names::new();
         if inodes.is_empty() {
             return names;
@@ -221,19 +215,6 @@ impl Picture {
             }
         }
         names
-    }
-
-    /// Tells whether this path is known to be one of several names of this file.
-    fn has_linked(&self, path: &RelPath, stat: &Stat) -> bool {
-        let Some((folder, name)) = split(path.as_bytes()) else {
-            return false;
-        };
-        match self.nodes.get(folder).and_then(|node| node.find(name)) {
-            Some(Item::File(Cached { stat: known, .. })) => {
-                known.nlink > 1 && (known.dev, known.ino) == (stat.dev, stat.ino)
-            }
-            Some(Item::Skipped(_) | Item::Folder(_)) | None => false,
-        }
     }
 
     /// Tells whether a folder is entered only for files that are tracked or forced.

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use fail::fail_point;
 use rayon::prelude::*;
 use rustix::io::Errno;
 
@@ -49,6 +50,7 @@ pub(super) fn sync_names(worktree: &Worktree, steps: &[Step]) -> io::Result<()> 
 
 /// Syncs a folder; false if that is not possible. A disk that fails is an error, never a no.
 fn sync_folder(worktree: &Worktree, folder: Option<&RelPath>) -> io::Result<bool> {
+    fail_point!("snapshot::no_folder_sync", |_| Ok(false));
     let dir = match worktree.open_dir(folder) {
         Ok(dir) => dir,
         // It was removed with the last file in it, or is a file by now: the folder above tells.

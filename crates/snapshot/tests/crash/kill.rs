@@ -12,7 +12,7 @@ use crate::vault::{Fallible, acks, check, commit, vault};
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn data() -> Fallible<TempData> {
-    let data = TempData::new()?;
+    let data = TempData::in_memory()?;
     fs_err::create_dir(data.path().join("work"))?;
     Ok(data)
 }
@@ -25,7 +25,7 @@ fn kill_in_a_row(seed: u64, kills: u64, command: &str) -> Fallible {
     for round in 0..kills {
         let run = (seed * 1000 + round).to_string();
         let victim = Victim::start(&mut vault(data.path(), &[command, &run, "100000"])?)?;
-        let trigger = Trigger::draw(&mut rng, 8, Duration::from_millis(120));
+        let trigger = Trigger::draw(&mut rng, 8, Duration::from_millis(60));
         let outcome = victim.kill_on(trigger, LIMIT)?;
         assert!(outcome.death.is_sudden(), "{outcome:?}");
         all.extend(acks(&outcome.acknowledged));

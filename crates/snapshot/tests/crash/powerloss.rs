@@ -8,7 +8,7 @@ use turnstone_testkit::powerloss::{Policy, Recorder, Recording};
 use crate::vault::{Fallible, States, acks, check, commit, vault};
 
 fn record() -> Fallible<Recording> {
-    let data = TempData::new()?;
+    let data = TempData::in_memory()?;
     fs_err::create_dir(data.path().join("work"))?;
     let command = vault(data.path(), &["load", "1", "6"])?;
     let recording = Recorder::new(data.path()).record(&command)?;
@@ -44,7 +44,7 @@ fn without_fsync_the_same_check_finds_losses() -> Fallible {
 
 /// Restores five states one after the other, with the power cut at any point.
 fn cut_while_restoring(failpoints: &str, cuts: usize) -> Fallible {
-    let data = TempData::new()?;
+    let data = TempData::in_memory()?;
     let states = States::make(data.path(), 5)?;
     let mut command = vault(data.path(), &["step", "0", "5"])?;
     command.env("FAILPOINTS", failpoints);
@@ -85,5 +85,32 @@ fn a_power_cut_during_a_loan_loses_no_returned_id_r10() -> Fallible {
     let points = recording.sample(50, 3);
     let losses = recording.losses(&points, Policy::STRICT, sound)?;
     assert!(losses.is_empty(), "{} of {}: {}", losses.len(), points.len(), losses[0]);
+    Ok(())
+}
+
+/// A finished plan that came back would be done again: whoever writes the old bytes by hand after the
+/// cut keeps them (R17).
+#[test]
+fn a_finished_restore_is_not_done_again_after_a_power_cut_r17() -> Fallible {
+    let data = TempData::in_memory()?;
+    States::make(data.path(), 3)?;
+    let old = fs_err::read_to_string(data.path().join("work/a"))?;
+    let command = vault(data.path(), &["step", "0", "1"])?;
+    let recording = Recorder::new(data.path()).record(&command)?;
+    assert!(recording.status().success(), "{}", recording.stderr());
+    let by_hand = |image: &Path, _: &[String]| -> Fallible {
+        let file = image.join("work/a");
+        if fs_err::read_to_string(&file)? == old {
+            return Err("the restore is lost".into());
+        }
+        fs_err::write(&file, &old)?;
+        check(image, &[])?;
+        let is_kept = fs_err::read_to_string(file)? == old;
+        if is_kept { Ok(()) } else { Err("the restore was done again".into()) }
+    };
+    for policy in [Policy::STRICT, Policy::torn(3), Policy::torn(4)] {
+        let losses = recording.losses(&[recording.end()], policy, by_hand)?;
+        assert!(losses.is_empty(), "{}", losses[0]);
+    }
     Ok(())
 }

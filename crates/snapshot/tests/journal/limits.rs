@@ -44,6 +44,29 @@ fn without_watches_left_captures_walk_and_say_so() {
     site.told("and on");
 }
 
+/// What a failed capture read is in no pack; the next one must not take it for stored.
+#[test]
+fn after_a_capture_that_failed_everything_is_looked_at_and_nothing_is_missing() {
+    let site = Site::new();
+    site.write("d/a", "1");
+    site.told("before");
+    let scenario = fail::FailScenario::setup();
+    for point in ["snapshot::walked", "snapshot::pack_synced", "snapshot::ref_synced"] {
+        fail::cfg(point, "return").unwrap();
+        site.write("d/b", point);
+        site.write(&format!("new {point}/c"), point);
+        assert!(site.shadow.capture(&Group::new("test"), NOW).is_err(), "{point}");
+        fail::cfg(point, "off").unwrap();
+        let captured = site.capture();
+        assert_eq!((captured.mode, captured.journal), (Mode::Walk, JournalState::On), "{point}");
+        site.same(&captured, point);
+        site.fsck();
+        site.write("d/b", "and on");
+        site.told(point);
+    }
+    scenario.teardown();
+}
+
 #[test]
 fn a_root_that_was_replaced_is_an_error_and_one_that_came_back_is_walked() {
     let site = Site::new();

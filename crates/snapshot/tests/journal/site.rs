@@ -78,6 +78,12 @@ impl Site {
         assert!(command.args(args).output().unwrap().status.success(), "{args:?}");
     }
 
+    /// Wants every object that a capture names to be in the store.
+    pub(crate) fn fsck(&self) {
+        let store = self.shadow.git_dir().to_str().unwrap();
+        self.git("", &["--git-dir", store, "fsck", "--connectivity-only"]);
+    }
+
     pub(crate) fn capture(&self) -> Captured {
         self.shadow.capture(&Group::new("test"), NOW).unwrap()
     }

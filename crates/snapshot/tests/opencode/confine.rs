@@ -260,6 +260,14 @@ fn a_replaced_file_keeps_its_attributes_r18() {
     case.chmod("f", 0o640);
     let name = "user.turnstone.test";
     let set = rustix::fs::setxattr(case.at("f"), name, b"mine", rustix::fs::XattrFlags::empty());
+    // Owner rw, a user 12345 rw, group r, mask rw, others none: a list of access rights.
+    let rights = [(1_u16, 6_u16, u32::MAX), (2, 6, 12345), (4, 4, u32::MAX), (16, 6, u32::MAX)];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, perm, id) in rights.into_iter().chain([(32, 0, u32::MAX)]) {
+        list.extend([&tag.to_le_bytes()[..], &perm.to_le_bytes(), &id.to_le_bytes()].concat());
+    }
+    let access = "system.posix_acl_access";
+    let listed = rustix::fs::setxattr(case.at("f"), access, &list, rustix::fs::XattrFlags::empty());
     let before = track(&case.shadow);
     case.write("f", "new");
 
@@ -267,7 +275,12 @@ fn a_replaced_file_keeps_its_attributes_r18() {
 
     assert_eq!(case.read("f"), "old");
     let mode = fs_err::metadata(case.at("f")).unwrap().mode();
-    assert_eq!(mode & 0o777, 0o640);
+    assert_eq!(mode & 0o777, if listed.is_ok() { 0o660 } else { 0o640 });
+    if listed.is_ok() {
+        let mut value = [0; 128];
+        let length = rustix::fs::getxattr(case.at("f"), access, &mut value[..]).expect("kept");
+        assert_eq!(&value[..length], list);
+    }
     if set.is_ok() {
         let mut value = [0; 16];
         let length = rustix::fs::getxattr(case.at("f"), name, &mut value[..]).expect("kept");

@@ -104,7 +104,7 @@ fn reverting_nothing_or_what_is_nowhere_does_nothing() {
     let report =
         case.shadow.apply(&case.shadow.plan(&[]).unwrap(), &Group::new("guard"), NOW).unwrap();
     assert_eq!(report, turnstone_snapshot::Report::default());
-    let nowhere = Wish { path: path("no/where"), target: Image::Absent, base: Some(Image::Absent) };
+    let nowhere = Wish::new(path("no/where"), Some(Image::Absent), Image::Absent);
 
     let plan = case.shadow.plan(&[nowhere]).unwrap();
 
@@ -303,11 +303,7 @@ fn taking_back_one_actors_changes_never_alters_a_path_that_is_not_among_them_w12
             let after = case.capture_named(&[&name]).capture;
             let image = |capture| case.shadow.image(capture, &path(&name)).unwrap();
             if is_agent && image(&before) != image(&after) {
-                own.push(Wish {
-                    path: path(&name),
-                    target: image(&before),
-                    base: Some(image(&after)),
-                });
+                own.push(Wish::new(path(&name), Some(image(&after)), image(&before)));
             }
         }
         for wish in own.iter().rev() {

@@ -38,10 +38,9 @@ pub(crate) fn paths(diff: &Diff) -> Vec<String> {
 pub(crate) fn wishes(shadow: &Shadow, before: &Capture, after: &Capture) -> Vec<Wish> {
     let diff = shadow.diff(before, after, &DiffOptions::default()).expect("compared");
     let image = |capture, path: &RelPath| shadow.image(capture, path).expect("readable");
-    let wish = |path: RelPath| Wish {
-        target: image(before, &path),
-        base: Some(image(after, &path)),
-        path,
+    let wish = |path: RelPath| {
+        let (base, target) = (Some(image(after, &path)), image(before, &path));
+        Wish::new(path, base, target)
     };
     diff.files.into_iter().map(|file| wish(file.path)).collect()
 }

@@ -93,12 +93,26 @@ pub(crate) fn everything(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTim
     found
 }
 
+/// The index of the user's one pack.
+fn index_of_pack(case: &Case) -> PathBuf {
+    let folder = fs_err::read_dir(case.at(".git/objects/pack")).unwrap();
+    let mut paths = folder.map(|entry| entry.unwrap().path());
+    paths.find(|path| path.extension().unwrap() == "idx").unwrap()
+}
+
+fn blob_of(case: &Case, path: &str) -> String {
+    case.git_in(&case.root(), &["rev-parse", &format!("HEAD:{path}")])
+}
+
+/// Writes a file anew that git made read-only.
+fn overwrite(path: &Path, bytes: &[u8]) {
+    fs_err::remove_file(path).unwrap();
+    fs_err::write(path, bytes).unwrap();
+}
+
 /// Damages the object of `path` in the user's one pack without changing its length.
 pub(crate) fn damage(case: &Case, path: &str) {
-    let folder = case.at(".git/objects/pack");
-    let blob = case.git_in(&case.root(), &["rev-parse", &format!("HEAD:{path}")]);
-    let index = fs_err::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-    let index = index.into_iter().find(|path| path.extension().unwrap() == "idx").unwrap();
+    let (index, blob) = (index_of_pack(case), blob_of(case, path));
     let listed = case.git_in(&case.root(), &["verify-pack", "-v", index.to_str().unwrap()]);
     let line = listed.lines().find(|line| line.starts_with(&blob)).unwrap();
     let offset: usize = line.split_whitespace().nth(4).unwrap().parse().unwrap();
@@ -106,6 +120,23 @@ pub(crate) fn damage(case: &Case, path: &str) {
     let mut bytes = fs_err::read(&pack).unwrap();
     // Behind the headers of the entry and of the compressed bytes.
     bytes[offset + 6] ^= 0x55;
-    fs_err::remove_file(&pack).unwrap();
-    fs_err::write(&pack, bytes).unwrap();
+    overwrite(&pack, &bytes);
+}
+
+/// Makes the user's one pack give the bytes of each of two files for the other: sound, but wrong.
+pub(crate) fn exchange(case: &Case, one: &str, other: &str) {
+    let index = index_of_pack(case);
+    let mut bytes = fs_err::read(&index).unwrap();
+    let count = u32::from_be_bytes(bytes[1028..1032].try_into().unwrap()) as usize;
+    let names: Vec<String> = bytes[1032..1032 + 20 * count]
+        .chunks(20)
+        .map(|name| name.iter().map(|byte| format!("{byte:02x}")).collect())
+        .collect();
+    let place = |path: &str| {
+        let blob = blob_of(case, path);
+        1032 + 24 * count + 4 * names.iter().position(|name| *name == blob).unwrap()
+    };
+    let (one, other) = (place(one), place(other));
+    (0..4).for_each(|at| bytes.swap(one + at, other + at));
+    overwrite(&index, &bytes);
 }

@@ -4,7 +4,7 @@ use turnstone_snapshot::{Captured, Group, Image};
 
 use crate::checkout::{
     ALL, FILES, TIMES, assert_raw, assert_reused, checkout_of, commit, committed, damage,
-    everything, nothing_set, pass_time,
+    everything, exchange, nothing_set, pass_time,
 };
 use crate::support::{Case, NOW, path};
 
@@ -152,6 +152,33 @@ fn a_damaged_object_of_the_user_is_never_served_and_is_made_anew_from_the_file_r
 }
 
 #[test]
+fn an_object_with_sound_but_wrong_bytes_is_never_served_r10() {
+    let case = checkout_of(nothing_set());
+    let (one, other) = ("0123456789\n".repeat(TIMES), "abcdefghij\n".repeat(TIMES));
+    case.write("one", &one);
+    case.write("other", &other);
+    commit(&case, &[]);
+    exchange(&case, "one", "other");
+    let captured = case.capture();
+    assert_eq!(captured.reused, ALL + 2, "kind and size do not tell");
+    case.remove("one");
+    let now = case.capture().capture;
+    let then = &captured.capture;
+    let options = turnstone_snapshot::DiffOptions::default();
+    assert!(case.shadow.diff(then, &now, &options).is_err(), "wrong bytes were shown");
+    let plan = case.shadow.plan_restore(then, &now, None, false);
+    let restored = plan.and_then(|plan| case.shadow.apply(&plan, &Group::new("guard"), NOW));
+    assert!(restored.is_err() || !case.at("one").exists(), "wrong bytes were written");
+    case.write("one", &one);
+    case.capture();
+
+    let settled = case.shadow.settle().unwrap();
+
+    assert_eq!((settled.repaired, settled.lost.len()), (2, 0));
+    assert_raw(&case, &captured);
+}
+
+#[test]
 fn a_damaged_object_whose_file_is_gone_is_said_to_be_lost_r10() {
     let case = committed();
     damage(&case, "sub/c.txt");
@@ -168,8 +195,11 @@ fn a_damaged_object_whose_file_is_gone_is_said_to_be_lost_r10() {
     assert_raw(&case, &later);
     // What is left of the store works on: captures, collections.
     case.write("more", "more\n");
-    case.capture();
-    case.shadow.gc(&[].into(), NOW, false).unwrap();
+    case.shadow.capture(&Group::new("other"), NOW).unwrap();
+    let live = [Group::new("test")].into();
+    let report = case.shadow.gc(&live, NOW.plus(7_200_000), false).unwrap();
+    assert_eq!(report.dropped_groups, ["other"]);
+    assert_raw(&case, &later);
 }
 
 #[test]
