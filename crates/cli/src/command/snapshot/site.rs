@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use turnstone_snapshot::{
-    Budget, Cadence, Group, Link, RelPath, RootPolicy, Selection, Sweep, Vault, VaultError,
-    VaultOptions,
+    Budget, Cadence, Group, Link, Registry, RelPath, RootPolicy, Selection, Sweep, Vault,
+    VaultError, VaultOptions,
 };
 
 use crate::app::App;
@@ -107,8 +107,7 @@ impl Site {
             .into_iter()
             .filter(|capture| capture.group != GROUP && !capture.is_internal());
         let live: BTreeSet<String> = others.map(|capture| capture.group).collect();
-        let keep = i64::from(self.settings.keep_days).saturating_mul(DAY);
-        Ok(Sweep { live, keep, effort, dry_run: false, now: app.now() })
+        Ok(Sweep { live, keep: self.keep(), effort, dry_run: false, now: app.now() })
     }
 
     /// How long captures are kept, in milliseconds.
@@ -142,6 +141,10 @@ impl Site {
             self.sweep(app, effort).and_then(|sweep| self.vault.tend(cadence, &sweep).map(drop));
         if let Err(error) = tended {
             tracing::info!("upkeep of the snapshots failed: {error}");
+        }
+        let registry = Registry::new(app.layout().root());
+        if let Err(error) = registry.remove_gone(self.keep(), app.now(), false) {
+            tracing::info!("stores of directories that are gone could not be removed: {error}");
         }
     }
 }
