@@ -63,6 +63,11 @@ impl Ui {
         }
     }
 
+    /// True if a person watches stderr.
+    pub(crate) const fn is_watched(&self) -> bool {
+        self.bars
+    }
+
     /// The columns to lay text out for; none if the output is not read on a terminal.
     pub(crate) const fn width(&self) -> Option<usize> {
         self.width

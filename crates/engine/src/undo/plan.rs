@@ -38,7 +38,7 @@ impl Engine {
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
         self.recover_session(ctx, session)?;
-        let gathered = self.gather_undo(ctx, session, which, options.scope)?;
+        let gathered = self.gather_undo(ctx, session, which, options)?;
         self.plan(ctx, session, Direction::Back, gathered, options)
     }
 
@@ -55,7 +55,7 @@ impl Engine {
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
         self.recover_session(ctx, session)?;
-        let gathered = self.gather_redo(ctx, session, which, options.scope)?;
+        let gathered = self.gather_redo(ctx, session, which, options)?;
         self.plan(ctx, session, Direction::Forth, gathered, options)
     }
 
@@ -77,6 +77,7 @@ impl Engine {
             kind,
             session: session.clone(),
             turns: gathered.turns,
+            also: gathered.also,
             changes: gathered.changes.iter().map(part).collect(),
             roots: Vec::new(),
             contended,

@@ -1,0 +1,3 @@
+//! `turnstone tour`: stub
+mod run;
+pub(crate) use run::{TourArgs, run};
