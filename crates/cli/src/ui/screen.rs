@@ -63,6 +63,11 @@ impl Ui {
         }
     }
 
+    /// True if data is shown in colours.
+    pub(crate) const fn has_colour(&self) -> bool {
+        self.out.colour
+    }
+
     /// True if a person watches stderr.
     pub(crate) const fn is_watched(&self) -> bool {
         self.bars

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 /// The words of a command in one line, quoted where a shell would need it.
-pub(super) fn line(words: &[OsString]) -> String {
+pub(crate) fn line(words: &[OsString]) -> String {
     let words: Vec<String> = words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
     words.join(" ")
 }

@@ -5,4 +5,5 @@ mod line;
 mod run;
 
 pub(crate) use attend::supervise;
+pub(crate) use line::line;
 pub(crate) use run::{ExecArgs, run};
