@@ -19,7 +19,7 @@ use crate::place::Place;
 use crate::text;
 use crate::ui::{GOOD, HEAD, NAME, Ui, WARN, paint};
 
-/// Say where you are: project, session, what runs, what is undone, whether undo works here
+/// Say where you are: project, session, what runs, whether undo works
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone status --json")]
 pub(crate) struct StatusArgs {}

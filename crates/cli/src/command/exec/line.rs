@@ -13,6 +13,10 @@ fn quoted(word: &str) -> String {
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
     }
+    // Double quotes, if that is easier to read and nothing in it means anything there.
+    if word.contains('\'') && !word.contains(['"', '$', '`', '\\', '!']) {
+        return format!("\"{word}\"");
+    }
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
@@ -22,7 +26,7 @@ mod tests {
 
     #[test]
     fn a_line_can_be_typed_again() {
-        let words = ["sh", "-c", "echo it's > a", "", "x=1"].map(OsString::from);
-        assert_eq!(line(&words), r"sh -c 'echo it'\''s > a' '' x=1");
+        let words = ["sh", "-c", "echo it's > a", "", "x=1", "it's $1"].map(OsString::from);
+        assert_eq!(line(&words), r#"sh -c "echo it's > a" '' x=1 'it'\''s $1'"#);
     }
 }

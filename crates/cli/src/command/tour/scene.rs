@@ -47,14 +47,10 @@ pub(super) fn redo(stage: &mut Stage<'_>, sessions: &Sessions) -> Result<(), Cli
 pub(super) fn overlap(stage: &mut Stage<'_>) -> Result<(), CliError> {
     stage.scene("3. Two agents change one file at the same time")?;
     stage.edit("plan.md", "# Plan\n", "you write plan.md")?;
-    let signal = |name: &str| stage.signal(name).to_string_lossy().into_owned();
-    let (wrote, enough) = (signal("wrote"), signal("enough"));
     // Ends by itself, should nobody be there any more to give the signal.
-    let slow = format!(
-        "echo '- by three' >> plan.md; touch '{wrote}'; n=0; \
-         until [ -e '{enough}' ] || [ $n -gt 400 ]; do sleep 0.05; n=$((n+1)); done"
-    );
-    let three = exec("agent three", &["sh", "-c", &slow]);
+    let slow = "echo '- by three' >> plan.md; touch ../signal/wrote; \
+                for n in $(seq 400); do [ -e ../signal/enough ] && break; sleep 0.05; done";
+    let three = exec("agent three", &["sh", "-c", slow]);
     let child = stage.start(&three)?;
     stage.wait_for("wrote")?;
     let four = exec("agent four", &["sh", "-c", "echo '- by four' >> plan.md"]);
@@ -80,12 +76,10 @@ pub(super) fn overlap(stage: &mut Stage<'_>) -> Result<(), CliError> {
 /// A process that is killed leaves nothing that cannot be taken back.
 pub(super) fn kill(stage: &mut Stage<'_>) -> Result<(), CliError> {
     stage.scene("4. An agent is killed in the middle")?;
-    let half = stage.signal("half").to_string_lossy().into_owned();
-    let work = format!(
-        "echo half > draft.md; sed -i s/gulls/GULLS/ tide.md; touch '{half}'; sleep 50; echo rest >> draft.md"
-    );
+    let work = "echo half > draft.md; sed -i s/gulls/GULLS/ tide.md; touch ../signal/half; \
+                sleep 50; echo rest >> draft.md";
     let before = stage.read("tide.md");
-    let mut child = stage.start(&exec("agent five", &["sh", "-c", &work]))?;
+    let mut child = stage.start(&exec("agent five", &["sh", "-c", work]))?;
     stage.wait_for("half")?;
     let killed = child.kill().and_then(|()| child.wait()).is_ok();
     stage.say("# kill -9")?;
@@ -106,8 +100,8 @@ pub(super) fn look_back(stage: &mut Stage<'_>, sessions: &Sessions) -> Result<()
     stage.claim(complete, "turn, undo and redo are in the log")?;
     stage.run(&["snapshot", "du"], 0)?;
     stage.run(&["snapshot", "verify"], 0)?;
-    stage.run(&["doctor"], 0)?;
-    stage.claim(true, "the stores are sound")
+    stage.ask(&["doctor"])?;
+    stage.claim(true, "database and captures are sound")
 }
 
 fn exec<'a>(title: &'a str, command: &[&'a str]) -> Vec<&'a str> {

@@ -70,7 +70,7 @@ impl<'a> Stage<'a> {
     }
 
     /// A file outside of the project with which commands tell each other how far they are.
-    pub(super) fn signal(&self, name: &str) -> PathBuf {
+    fn signal(&self, name: &str) -> PathBuf {
         self.folder.path().join("signal").join(name)
     }
 

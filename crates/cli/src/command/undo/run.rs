@@ -14,7 +14,11 @@ use crate::command::snapshot::chosen;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::reference::Prefix;
+use crate::text;
 use crate::ui::Ui;
+
+/// Columns of a prompt that is named in passing.
+const PROMPT: usize = 60;
 
 /// Take back what a turn did, and nothing else
 ///
@@ -184,7 +188,8 @@ fn tell_turns(
     let own = plan.turns.iter().map(|turn| (&plan.session, turn));
     for (session, turn) in own.chain(plan.also.iter().map(|(session, turn)| (session, turn))) {
         let prompt = crate::command::log::prompt(engine, ctx, session, turn)?;
-        ui.aside(&format!("{words}: {} ({turn})", prompt.as_deref().unwrap_or("a hidden turn")));
+        let prompt = text::cut(prompt.as_deref().unwrap_or("a hidden turn"), PROMPT);
+        ui.aside(&format!("{words}: {prompt} ({turn})"));
     }
     Ok(())
 }
