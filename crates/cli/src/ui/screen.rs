@@ -63,6 +63,16 @@ impl Ui {
         }
     }
 
+    /// True if data is shown in colours.
+    pub(crate) const fn has_colour(&self) -> bool {
+        self.out.colour
+    }
+
+    /// True if a person watches stderr.
+    pub(crate) const fn is_watched(&self) -> bool {
+        self.bars
+    }
+
     /// The columns to lay text out for; none if the output is not read on a terminal.
     pub(crate) const fn width(&self) -> Option<usize> {
         self.width

@@ -7,6 +7,7 @@ use turnstone_core::change::{Direction, Evidence, FileImage, Root, links};
 use turnstone_core::id::SessionId;
 use turnstone_core::operation::{Extent, OperationKind};
 use turnstone_core::path::RelPath;
+use turnstone_core::time::Cursor;
 use turnstone_snapshot::{OperationId as OrderId, Wish, WishLink, git_point};
 use turnstone_store::Context;
 
@@ -19,9 +20,34 @@ use crate::image::read;
 /// The history of the paths of one root, as far as it is to be walked.
 #[derive(Default)]
 struct Walk {
-    /// Oldest first.
-    paths: BTreeMap<RelPath, Vec<(FileImage, FileImage)>>,
+    paths: BTreeMap<RelPath, Vec<Seen>>,
     windows: BTreeSet<RelPath>,
+}
+
+/// What one change set saw of a path, and between which places in the log.
+struct Seen {
+    opened: Cursor,
+    closed: Option<Cursor>,
+    before: FileImage,
+    after: FileImage,
+}
+
+/// The history of a path, oldest first. What was seen by several at the same time is one change:
+/// from what the first found to what the last one left.
+fn history(mut seen: Vec<Seen>) -> Vec<(FileImage, FileImage)> {
+    seen.sort_by_key(|one| one.opened);
+    let mut joined: Vec<Seen> = Vec::new();
+    for one in seen {
+        match joined.last_mut() {
+            Some(last) if Some(one.opened) < last.closed => {
+                if one.closed > last.closed {
+                    (last.closed, last.after) = (one.closed, one.after);
+                }
+            }
+            _ => joined.push(one),
+        }
+    }
+    joined.into_iter().map(|one| (one.before, one.after)).collect()
 }
 
 impl Engine {
@@ -38,7 +64,7 @@ impl Engine {
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
         self.recover_session(ctx, session)?;
-        let gathered = self.gather_undo(ctx, session, which, options.scope)?;
+        let gathered = self.gather_undo(ctx, session, which, options)?;
         self.plan(ctx, session, Direction::Back, gathered, options)
     }
 
@@ -55,7 +81,7 @@ impl Engine {
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
         self.recover_session(ctx, session)?;
-        let gathered = self.gather_redo(ctx, session, which, options.scope)?;
+        let gathered = self.gather_redo(ctx, session, which, options)?;
         self.plan(ctx, session, Direction::Forth, gathered, options)
     }
 
@@ -77,6 +103,7 @@ impl Engine {
             kind,
             session: session.clone(),
             turns: gathered.turns,
+            also: gathered.also,
             changes: gathered.changes.iter().map(part).collect(),
             roots: Vec::new(),
             contended,
@@ -106,9 +133,9 @@ impl Engine {
         root: Root,
         walk: Walk,
     ) -> Result<RootPlan> {
-        let wish = |(path, history): (RelPath, Vec<(FileImage, FileImage)>)| Wish {
+        let wish = |(path, seen): (RelPath, Vec<Seen>)| Wish {
             path,
-            links: links(&history, direction)
+            links: links(&history(seen), direction)
                 .iter()
                 .map(|link| WishLink { base: Some(read(&link.base)), target: read(&link.target) })
                 .collect(),
@@ -152,8 +179,12 @@ fn sort_out(
         if set.evidence != Evidence::Named {
             walk.windows.insert(path.clone());
         }
-        let pair = (change.before.clone(), change.after.clone());
-        walk.paths.entry(path).or_default().push(pair);
+        walk.paths.entry(path).or_default().push(Seen {
+            opened: held.row.opened,
+            closed: held.row.closed,
+            before: change.before.clone(),
+            after: change.after.clone(),
+        });
     }
 }
 

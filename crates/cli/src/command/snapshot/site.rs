@@ -149,6 +149,26 @@ impl Site {
     }
 }
 
+/// How the stores of commands that make one on the way are opened.
+///
+/// # Errors
+///
+/// The configuration cannot be read.
+pub(crate) fn vault_options(app: &App) -> Result<VaultOptions, CliError> {
+    let wanted = Wanted { make: true, ..Wanted::default() };
+    Ok(options(app, &app.settings()?.snapshot, wanted))
+}
+
+/// Opens the store of a directory if it has one; makes none.
+///
+/// # Errors
+///
+/// [`VaultError::Untracked`] among them.
+pub(crate) fn look(app: &App, directory: &Path) -> Result<Vault, CliError> {
+    let options = options(app, &app.settings()?.snapshot, Wanted::default());
+    Ok(Vault::open(app.layout().root(), app.runtime(), directory, options, app.now())?)
+}
+
 fn options(app: &App, settings: &SnapshotSettings, wanted: Wanted<'_>) -> VaultOptions {
     let usual = Selection::default();
     let user_git = app.git().settings();
