@@ -1,5 +1,10 @@
 //! The engine against a real ledger, real snapshot stores and real repositories.
 
+mod context;
+mod files;
+mod inbox;
+mod permission;
 mod place;
+mod step;
 mod support;
 mod undo;
