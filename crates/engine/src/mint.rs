@@ -2,7 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use turnstone_core::id::{ChangeId, OperationId, ProjectId, SessionId, Tick, Ticker, TurnId};
+use turnstone_core::id::{
+    ChangeId, MessageId, OperationId, PartId, PermissionId, ProjectId, SessionId, Tick, Ticker,
+    TurnId,
+};
 use turnstone_core::time::Millis;
 
 use crate::error::Result;
@@ -39,6 +42,18 @@ impl Mint {
         let (_, random) = self.next(now)?;
         let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(ProjectId::try_from(text).map_err(std::io::Error::other)?)
+    }
+
+    pub(crate) fn message(&self, now: Millis) -> Result<MessageId> {
+        self.next(now).map(|(tick, random)| MessageId::mint(tick, random))
+    }
+
+    pub(crate) fn part(&self, now: Millis) -> Result<PartId> {
+        self.next(now).map(|(tick, random)| PartId::mint(tick, random))
+    }
+
+    pub(crate) fn permission(&self, now: Millis) -> Result<PermissionId> {
+        self.next(now).map(|(tick, random)| PermissionId::mint(tick, random))
     }
 
     pub(crate) fn operation(&self, now: Millis) -> Result<OperationId> {
