@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use turnstone_core::context::{
     Entry, Limits, Settings, completed_compactions, filter_compacted, mark_compacted,
-    recent_budget, replay_point, select_prune, select_tail,
+    order_prompts, recent_budget, replay_point, select_prune, select_tail,
 };
 use turnstone_core::fork::{ForkError, NewFork, fork_session, plan_fork};
 use turnstone_core::id::{MessageId, PartId, SessionId};
@@ -485,4 +485,36 @@ fn r40_a_forked_session_is_a_root_that_remembers_its_origin() {
     });
     let session = fork_session(&original, fork);
     assert_eq!(serde_json::to_value(session).expect("JSON"), expected);
+}
+
+#[test]
+fn a_prompt_is_read_where_it_was_taken_up_not_where_it_was_stored_r29() {
+    let ordered = |messages: Vec<Entry>| {
+        let ordered = order_prompts(messages);
+        names(&ordered).join(" ")
+    };
+    // Two prompts came while the first turn ran; the second one is not answered yet.
+    let busy = vec![
+        user("u1"),
+        user("u2"),
+        assistant("a1", "u1"),
+        user("u3"),
+        assistant("a2", "u1"),
+        assistant("a3", "u2"),
+    ];
+    assert_eq!(ordered(busy), "u1 a1 a2 u2 a3 u3");
+    // A prompt nobody answered stays before the next one.
+    assert_eq!(ordered(vec![user("u1"), user("u2"), assistant("a2", "u2")]), "u1 u2 a2");
+    // An answer to what is not read any more disturbs nothing.
+    assert_eq!(ordered(vec![assistant("a0", "gone"), user("u1")]), "a0 u1");
+}
+
+/// W33: a prompt between the request of a compaction and its summary is read after both.
+#[test]
+fn a_prompt_between_a_compaction_and_its_summary_is_not_lost_w33() {
+    let stream = vec![user("u1"), assistant("a1", "u1"), compaction("c", Some("u1")), user("u2")];
+    let mut stream = [vec![user("u0"), assistant("a0", "u0")], stream].concat();
+    stream.push(summary("s", "c"));
+    let left = filter_compacted(order_prompts(stream).into_iter().rev());
+    assert_eq!(names(&left).join(" "), "c s u1 a1 u2");
 }

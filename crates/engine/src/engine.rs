@@ -10,6 +10,7 @@ use turnstone_snapshot::{Vault, VaultError, VaultOptions};
 use turnstone_store::{Layout, Options, Store};
 
 use crate::error::Result;
+use crate::file::Sights;
 use crate::mint::Mint;
 
 /// How an engine is opened.
@@ -43,6 +44,7 @@ pub struct Engine {
     pub(crate) store: Store,
     pub(crate) mint: Mint,
     pub(crate) settings: Settings,
+    pub(crate) sights: Sights,
     /// By the real path of their root.
     vaults: Mutex<BTreeMap<PathBuf, Arc<Vault>>>,
 }
@@ -55,7 +57,13 @@ impl Engine {
     /// The ledger cannot be opened.
     pub fn open(settings: Settings, now: Millis) -> Result<Self> {
         let store = Store::open(&Options::new(Layout::new(&settings.data), now))?;
-        let engine = Self { store, mint: Mint::default(), settings, vaults: Mutex::default() };
+        let engine = Self {
+            store,
+            mint: Mint::default(),
+            settings,
+            sights: Sights::default(),
+            vaults: Mutex::default(),
+        };
         Ok(engine)
     }
 

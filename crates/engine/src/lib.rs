@@ -6,24 +6,36 @@
 
 mod branch;
 mod call;
+mod context;
 mod engine;
 mod error;
 mod exec;
+mod file;
 mod image;
+mod inbox;
 mod mint;
+mod permission;
 mod place;
 mod recover;
 mod root;
+mod step;
 mod turn;
 mod undo;
 
 pub use call::{Call, Closed};
+pub use context::{CompactionPlan, CompactionRequest, Summary};
 pub use engine::{Engine, Settings};
 pub use error::{EngineError, Result};
 pub use exec::{Beside, CommandEnd, Execution};
+pub use file::{Expected, FileError, FileLock, ReadFile, Stamp, WriteFile, WrittenFiles};
+pub use inbox::Submitted;
+pub use permission::{
+    Asked, BaseRules, NewAsk, PermissionError, Replied, Resumed, Rules, Ruling, read_rules,
+};
 pub use place::{NewSession, OpenProject};
 pub use recover::Recovered;
 pub use root::{Cover, Located};
+pub use step::{NextAgent, Step, StepDone, StepEnd, ToolRun, Touch};
 pub use turn::{Prompt, Turn};
 pub use undo::{
     Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, UndoOptions, UndoPlan, Which,

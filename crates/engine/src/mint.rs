@@ -3,7 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use turnstone_core::id::{
-    ChangeId, MessageId, OperationId, PartId, ProjectId, SessionId, Tick, Ticker, TurnId,
+    ChangeId, MessageId, OperationId, PartId, PermissionId, ProjectId, SessionId, Tick, Ticker,
+    TurnId,
 };
 use turnstone_core::time::Millis;
 
@@ -49,6 +50,18 @@ impl Mint {
         let (_, random) = self.next(now)?;
         let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(ProjectId::try_from(text).map_err(std::io::Error::other)?)
+    }
+
+    pub(crate) fn message(&self, now: Millis) -> Result<MessageId> {
+        self.next(now).map(|(tick, random)| MessageId::mint(tick, random))
+    }
+
+    pub(crate) fn part(&self, now: Millis) -> Result<PartId> {
+        self.next(now).map(|(tick, random)| PartId::mint(tick, random))
+    }
+
+    pub(crate) fn permission(&self, now: Millis) -> Result<PermissionId> {
+        self.next(now).map(|(tick, random)| PermissionId::mint(tick, random))
     }
 
     pub(crate) fn operation(&self, now: Millis) -> Result<OperationId> {

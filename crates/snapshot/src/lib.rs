@@ -54,8 +54,8 @@ pub use point::git_point;
 pub use registry::{Link, ListedStore, Place, Registry, RegistryError, RootFacts, StoreId};
 pub use removal::{RemovalError, remove_store, sweep_stores};
 pub use restore::{
-    Action, Conflict, Operation, OperationId, OperationIdError, Order, Plan, Report, RestoreError,
-    State, Step, Why, Wish, WishLink,
+    Action, Conflict, FileWrite, Operation, OperationId, OperationIdError, Order, Plan, Report,
+    RestoreError, Seen, State, Step, Why, Wish, WishLink,
 };
 pub use selection::Selection;
 pub use shadow::{OpenError, Shadow};

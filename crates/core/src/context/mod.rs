@@ -6,10 +6,19 @@
 
 mod filter;
 mod limit;
+mod model;
+mod order;
 mod prune;
+mod repeat;
 mod tail;
 
 pub use filter::{CompletedCompaction, Entry, completed_compactions, filter_compacted};
 pub use limit::{Limits, Settings, estimate, is_overflow, token_count, usable};
+pub use model::{
+    AssistantContent, CLEARED, CUT_OFF, ModelFile, ModelMessage, ModelTarget, ToolOutput,
+    ToolResult, UserContent, model_size, to_model_messages,
+};
+pub use order::order_prompts;
 pub use prune::{mark_compacted, select_prune};
+pub use repeat::find_repeat;
 pub use tail::{Tail, recent_budget, replay_point, select_tail};

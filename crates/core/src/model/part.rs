@@ -249,6 +249,19 @@ pub struct Tool {
     pub extra: Extra,
 }
 
+impl Tool {
+    /// The input of the call, as far as it is known.
+    #[must_use]
+    pub const fn input(&self) -> &Value {
+        match &self.state {
+            ToolState::Pending { input, .. }
+            | ToolState::Running { input, .. }
+            | ToolState::Completed { input, .. }
+            | ToolState::Error { input, .. } => input,
+        }
+    }
+}
+
 /// How far a tool call got. Which state may follow which is decided by [`crate::tool`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]

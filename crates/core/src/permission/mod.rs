@@ -6,6 +6,7 @@
 mod builtin;
 mod config;
 mod decision;
+mod gate;
 mod reply;
 mod rule;
 mod wildcard;
@@ -16,6 +17,7 @@ pub use decision::{
     Decision, Explanation, Layer, RuleIndex, Source, Verdict, decide, disabled, evaluate, explain,
     inherited, ordered,
 };
+pub use gate::{Caller, Gate, pass_gate};
 pub use reply::{Effects, ReplyError, Resolved, reply};
 pub use rule::{Action, Rule};
 pub use wildcard::matches;

@@ -1,6 +1,11 @@
 //! The engine against a real ledger, real snapshot stores and real repositories.
 
+mod context;
+mod files;
+mod inbox;
+mod permission;
 mod exec;
 mod place;
+mod step;
 mod support;
 mod undo;

@@ -173,7 +173,7 @@ impl Shadow {
         }
     }
 
-    fn run(&self, stored: &Stored, guard: &Capture) -> Result<Report, RestoreError> {
+    pub(super) fn run(&self, stored: &Stored, guard: &Capture) -> Result<Report, RestoreError> {
         let mut report = self.unwritten(&stored.plan);
         report.guard = Some(guard.id);
         let mut ready = Vec::new();

@@ -15,9 +15,11 @@ mod report;
 mod step;
 mod stored;
 mod swap;
+mod write;
 
 pub use plan::{Plan, RestoreError, State, Step, Wish, WishLink};
 pub(crate) use record::GROUP_PREFIX;
 pub use record::{Action, Operation, OperationId, OperationIdError, Order};
 pub use report::{Conflict, Report, Why};
 pub(crate) use stored::mint;
+pub use write::{FileWrite, Seen};

@@ -17,6 +17,7 @@ mod server;
 mod socket;
 mod verify;
 mod work;
+mod write;
 
 pub use compare::PathChange;
 pub use error::{Failure, FailureKind, VaultError};

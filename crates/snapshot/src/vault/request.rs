@@ -10,7 +10,7 @@ use crate::capture::{Captured, Mode};
 use crate::gc::GcReport;
 use crate::object::Oid;
 use crate::path::RelPath;
-use crate::restore::{OperationId, Order, Plan, Report, Wish};
+use crate::restore::{FileWrite, OperationId, Order, Plan, Report, Wish};
 use crate::watch::JournalState;
 
 /// The form of requests and answers; the keeper refuses any other.
@@ -32,6 +32,13 @@ pub(super) struct Envelope {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
+    /// Write files for a tool.
+    Write {
+        /// The files.
+        writes: Vec<FileWrite>,
+        /// The capture that holds their present bytes.
+        guard: Oid,
+    },
     /// Tells nothing but that it is there.
     Hello,
     Capture {

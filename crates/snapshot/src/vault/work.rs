@@ -44,6 +44,9 @@ pub(super) fn serve(shadow: &Shadow, request: &Request) -> Result<Answer, VaultE
         Request::Apply { order, now } => {
             Answer::Applied(Box::new(shadow.apply_order(order, *now)?))
         }
+        Request::Write { writes, guard } => {
+            Answer::Applied(Box::new(shadow.write_files(writes, guard)?))
+        }
         Request::Gc(sweep) => Answer::Collected(Box::new(collect(shadow, sweep)?)),
     })
 }

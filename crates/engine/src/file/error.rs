@@ -1,0 +1,72 @@
+//! Why a file was not read or written.
+
+use std::io;
+use std::path::PathBuf;
+
+use turnstone_snapshot::VaultError;
+use turnstone_store::StoreError;
+
+use super::sight::Stamp;
+use crate::error::EngineError;
+
+/// Why a file was not read or written. The file is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The session has not looked at the file it wants to overwrite.
+    #[error("{path} must be read before it is written")]
+    NeverRead {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is not what the session saw last: somebody else has changed it.
+    #[error("{path} has changed since it was read; read it again")]
+    Stale {
+        /// The file.
+        path: PathBuf,
+        /// What the session saw, and when.
+        read: Box<Stamp>,
+        /// What is there now.
+        now: Box<Stamp>,
+    },
+    /// The path leads out of the root: it is not ours to write.
+    #[error("{path} is outside of the project")]
+    Outside {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file cannot be kept, so it is not overwritten.
+    #[error("{path} is not covered: {reason}")]
+    NotCovered {
+        /// The file.
+        path: PathBuf,
+        /// Why, in one word.
+        reason: String,
+    },
+    /// Somebody else writes the file and did not end in time.
+    #[error("{path} is being written by somebody else")]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The engine refused.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+impl From<StoreError> for FileError {
+    fn from(error: StoreError) -> Self {
+        Self::Engine(error.into())
+    }
+}
+
+impl From<VaultError> for FileError {
+    fn from(error: VaultError) -> Self {
+        Self::Engine(error.into())
+    }
+}
+
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> Self {
+        Self::Engine(error.into())
+    }
+}

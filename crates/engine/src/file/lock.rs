@@ -1,0 +1,87 @@
+//! One writer per file, across sessions and processes: the kernel's lock, freed at death.
+
+use std::collections::BTreeMap;
+use std::fs::TryLockError;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use turnstone_store::BlobHash;
+
+use super::error::FileError;
+use crate::engine::Engine;
+
+/// How long one look is away from the next, while somebody else writes.
+const PAUSE: Duration = Duration::from_millis(4);
+/// So many looks; then the caller is told.
+const LOOKS: u32 = 7_500;
+
+/// The right to write some files, until it is dropped.
+#[derive(Debug)]
+pub struct FileLock {
+    /// By the name of the lock, so that everybody takes several in the same order.
+    held: BTreeMap<PathBuf, fs_err::File>,
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        for path in self.held.keys() {
+            // The name goes while the lock is held; whoever waits for it looks for a new one.
+            fs_err::remove_file(path).ok();
+        }
+    }
+}
+
+impl Engine {
+    /// Waits until nobody else writes any of `files`, real paths, and keeps others out.
+    ///
+    /// Several files are taken in one order, whoever asks, so that nobody waits in a circle. It is
+    /// not for one who holds a lock already.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Locked`] if somebody else did not end in time.
+    pub fn lock_files(&self, files: &[PathBuf]) -> Result<FileLock, FileError> {
+        let folder = self.settings.data.join("lock").join("file");
+        fs_err::create_dir_all(&folder)?;
+        let names: BTreeMap<PathBuf, &PathBuf> =
+            files.iter().map(|file| (folder.join(name_of(file)), file)).collect();
+        let mut lock = FileLock { held: BTreeMap::new() };
+        for (name, file) in names {
+            let held = wait(&name)?.ok_or_else(|| FileError::Locked { path: file.clone() })?;
+            lock.held.insert(name, held);
+        }
+        Ok(lock)
+    }
+}
+
+fn name_of(file: &Path) -> String {
+    BlobHash::of(file.as_os_str().as_bytes()).hex()
+}
+
+/// Takes one lock; nothing if somebody else holds it for too long.
+fn wait(name: &Path) -> io::Result<Option<fs_err::File>> {
+    for _ in 0..LOOKS {
+        let mut options = fs_err::OpenOptions::new();
+        let file = options.create(true).truncate(false).write(true).open(name)?;
+        match file.file().try_lock() {
+            Ok(()) if is_at(&file, name)? => return Ok(Some(file)),
+            // The holder before took the name away: this is the lock of a name nobody finds.
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+fn is_at(file: &fs_err::File, name: &Path) -> io::Result<bool> {
+    let ours = file.metadata()?;
+    match fs_err::metadata(name) {
+        Ok(there) => Ok((there.dev(), there.ino()) == (ours.dev(), ours.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}

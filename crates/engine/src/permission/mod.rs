@@ -1,0 +1,12 @@
+//! Permissions: rules gathered from where they are kept, requests that outlive the process that
+//! asked, and answers that count once.
+
+mod ask;
+mod error;
+mod gate;
+mod rules;
+
+pub use ask::{Asked, NewAsk, Replied, Resumed};
+pub use error::PermissionError;
+pub use gate::Ruling;
+pub use rules::{BaseRules, Rules, read_rules};

@@ -1,0 +1,144 @@
+//! Every rule that counts for a session, in the order of R38.
+
+use serde_json::Value;
+use turnstone_core::id::{ProjectId, SessionId};
+use turnstone_core::model::{MessageBody, PermissionAsk};
+use turnstone_core::permission::{
+    Action, Explanation, Layer, Rule, Source, Verdict, decide, explain, inherited, ordered,
+};
+use turnstone_store::{Changed, Context, Reader};
+
+use crate::engine::Engine;
+use crate::error::Result;
+
+/// A session's parents are looked up this far.
+const DEEPEST: usize = 32;
+
+/// The rules that are not in the ledger: built in, of the agent, and configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BaseRules {
+    /// The built-in defaults.
+    pub builtin: Vec<Rule>,
+    /// The agent's.
+    pub agent: Vec<Rule>,
+    /// The user's configuration.
+    pub user: Vec<Rule>,
+    /// The project's configuration.
+    pub project: Vec<Rule>,
+}
+
+/// Every rule that counts for a session, by where it comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    sources: Vec<(Source, Vec<Rule>)>,
+}
+
+impl Rules {
+    /// The rules as `core` wants them, the weakest source first (R38).
+    #[must_use]
+    pub fn layers(&self) -> Vec<Layer<'_>> {
+        let mut layers = Vec::new();
+        for (source, rules) in &self.sources {
+            layers.push(Layer { source: *source, rules });
+        }
+        ordered(&layers)
+    }
+
+    /// Decides one pattern and names the rule and its source.
+    #[must_use]
+    pub fn explain(&self, permission: &str, pattern: &str) -> Explanation {
+        explain(permission, pattern, &self.layers())
+    }
+
+    /// Judges a whole request.
+    #[must_use]
+    pub fn decide(&self, ask: &PermissionAsk) -> Verdict {
+        let layers = self.layers();
+        let rulesets: Vec<&[Rule]> = layers.iter().map(|layer| layer.rules).collect();
+        decide(&ask.permission, &ask.patterns, &rulesets)
+    }
+}
+
+/// Reads the rules of a session as they are now and puts them behind those that are not stored.
+///
+/// The tools a prompt switched on or off come behind the session's own rules and erase none of them;
+/// what a parent session may not do comes behind both.
+///
+/// # Errors
+///
+/// [`turnstone_store::StoreError::NoSession`].
+pub fn read_rules(
+    reader: &Reader<'_>,
+    session: &SessionId,
+    base: &BaseRules,
+) -> turnstone_store::Result<Rules> {
+    let BaseRules { builtin, agent, user, project } = base.clone();
+    let own = reader.get_session(session)?;
+    let mut sources = vec![
+        (Source::Builtin, builtin),
+        (Source::Agent, agent),
+        (Source::User, user),
+        (Source::Project, project),
+        (Source::Session, own.permission.clone().unwrap_or_default()),
+        (Source::Session, prompt_rules(reader, session)?),
+    ];
+    let mut above = own.parent.clone();
+    for _ in 0..DEEPEST {
+        let Some(parent) = above.and_then(|id| reader.find_session(&id).transpose()).transpose()?
+        else {
+            break;
+        };
+        let denials = inherited(&parent.permission.unwrap_or_default());
+        sources.push((Source::Parent, denials));
+        above = parent.parent;
+    }
+    sources.push((Source::Approval, reader.approvals(&own.project)?));
+    Ok(Rules { sources })
+}
+
+/// What the newest prompt says of single tools.
+fn prompt_rules(reader: &Reader<'_>, session: &SessionId) -> turnstone_store::Result<Vec<Rule>> {
+    let newest = reader.outline(session)?.into_iter().rev().find(|one| one.is_user);
+    let Some(newest) = newest else {
+        return Ok(Vec::new());
+    };
+    let MessageBody::User(user) = reader.get_message(session, &newest.message)?.message.body else {
+        return Ok(Vec::new());
+    };
+    let rule = |(tool, is_on): (&String, &Value)| {
+        let action = if is_on.as_bool()? { Action::Allow } else { Action::Deny };
+        Some(Rule::new(tool, "*", action))
+    };
+    Ok(user.tools.iter().flatten().filter_map(rule).collect())
+}
+
+impl Engine {
+    /// The rules of a session as they are at this moment.
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused.
+    pub fn rules(&self, ctx: &Context, session: &SessionId, base: &BaseRules) -> Result<Rules> {
+        Ok(self.store.read(ctx, |r| read_rules(r, session, base))?)
+    }
+
+    /// What was approved for a project for good, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused.
+    pub fn approvals(&self, ctx: &Context, project: &ProjectId) -> Result<Vec<Rule>> {
+        Ok(self.store.read(ctx, |r| r.approvals(project))?)
+    }
+
+    /// Takes an approval back; false if there was none.
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused.
+    pub fn revoke(&self, ctx: &Context, project: &ProjectId, rule: &Rule) -> Result<bool> {
+        let (project, rule) = (project.clone(), rule.clone());
+        let changed = self.store.write(ctx, move |tx| tx.withdraw(&project, &rule)).wait()?;
+        Ok(changed != Changed::No)
+    }
+}

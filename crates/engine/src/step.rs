@@ -1,0 +1,326 @@
+//! Steps: one model call of a turn, with what the worktree was before and after it (R42).
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde_json::Number;
+use turnstone_core::id::{MessageId, PartId, SessionId};
+use turnstone_core::model::{
+    Extra, Failure, Message, MessageBody, ModelRef, Part, PartBody, Patch, StepFinish, StepStart,
+    Tokens, Tool, ToolState,
+};
+use turnstone_core::time::Cursor;
+use turnstone_core::turn::Outcome;
+use turnstone_store::{Appended, ChangeRow, Context, Ended};
+
+use crate::call::{Call, Closed, group_of};
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::root::Cover;
+use crate::turn::Turn;
+
+/// A model call that runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// The answer it writes.
+    pub message: MessageId,
+    /// The tree of the worktree when it began; none before there is a baseline.
+    pub snapshot: Option<String>,
+    /// Where the log stood.
+    began: Cursor,
+}
+
+/// How a model call ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepEnd {
+    /// Why the model stopped.
+    pub reason: String,
+    /// What it cost.
+    pub cost: Number,
+    /// Its tokens.
+    pub tokens: Tokens,
+}
+
+/// What is kept of a model call that ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepDone {
+    /// The tree of the worktree; none before there is a baseline.
+    pub snapshot: Option<String>,
+    /// The files the turn itself changed in this step, absolute (R21).
+    pub files: Vec<PathBuf>,
+}
+
+/// What a tool may do to files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// Nothing.
+    Nothing,
+    /// It writes these and no others.
+    Named(Vec<PathBuf>),
+    /// Whatever it wants.
+    Anything,
+}
+
+/// A tool that runs.
+pub struct ToolRun {
+    part: Part,
+    call: Option<Call>,
+}
+
+/// Who answers the next prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NextAgent {
+    /// The agent.
+    pub agent: String,
+    /// The model.
+    pub model: ModelRef,
+}
+
+impl Engine {
+    /// Begins a model call: its answer and the mark of its beginning are written at once.
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused; a worktree that cannot be captured is no error (R42).
+    pub fn begin_step(&self, ctx: &Context, turn: &Turn, answer: Message) -> Result<Step> {
+        let snapshot = self.step_tree(ctx, &turn.session)?;
+        let began = self.store.read(ctx, |r| r.last_cursor())?;
+        let body = StepStart { snapshot: snapshot.clone(), extra: Extra::new() };
+        let part = self.part(ctx, &answer, PartBody::StepStart(body))?;
+        let message = answer.id.clone();
+        let begin = move |tx: &turnstone_store::Tx<'_>| {
+            tx.put_message(&answer)?;
+            tx.put_part(&part)
+        };
+        self.store.write(&turn.context(ctx), begin).wait()?;
+        Ok(Step { message, snapshot, began })
+    }
+
+    /// Ends a model call: usage, what it changed, and the answer, all or nothing.
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused: the step is still open and ends with its turn.
+    pub fn end_step(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        step: &Step,
+        end: &StepEnd,
+    ) -> Result<StepDone> {
+        let snapshot = self.step_tree(ctx, &turn.session)?;
+        let (found, rows) = self.store.read(ctx, |r| {
+            let found = r.get_message(&turn.session, &step.message)?;
+            Ok((found, r.turn_changes(&turn.session, &turn.id)?))
+        })?;
+        let mut answer = found.message;
+        let rows: Vec<&ChangeRow> = rows.iter().filter(|row| row.opened > step.began).collect();
+        let files = own_files(&rows);
+        let finish = StepFinish {
+            reason: end.reason.clone(),
+            snapshot: snapshot.clone(),
+            cost: end.cost.clone(),
+            tokens: end.tokens.clone(),
+            extra: Extra::new(),
+        };
+        let mut parts = vec![self.part(ctx, &answer, PartBody::StepFinish(finish))?];
+        if let Some(patch) = self.patch(ctx, turn, step, &rows, &files)? {
+            parts.push(self.part(ctx, &answer, PartBody::Patch(patch))?);
+        }
+        if let MessageBody::Assistant(said) = &mut answer.body {
+            said.finish = Some(end.reason.clone());
+            said.cost = sum(&said.cost, &end.cost);
+            said.tokens = end.tokens.clone();
+            said.time.completed = Some(Number::from(ctx.now.0));
+        }
+        let write = move |tx: &turnstone_store::Tx<'_>| {
+            parts.iter().try_for_each(|part| tx.put_part(part).map(drop))?;
+            tx.put_message(&answer)
+        };
+        self.store.write(&turn.context(ctx), write).wait()?;
+        Ok(StepDone { snapshot, files })
+    }
+
+    /// The tree of the worktree, if a capture costs no more than what changed.
+    fn step_tree(&self, ctx: &Context, session: &SessionId) -> Result<Option<String>> {
+        let session = self.store.read(ctx, |r| r.get_session(session))?;
+        match self.cover(&session, ctx.now)? {
+            Cover::Vault(vault) if vault.has_baseline() => {
+                let captured = vault.track(&group_of(&session.id), ctx.now)?;
+                Ok(Some(captured.capture.tree.to_string()))
+            }
+            Cover::Vault(_) | Cover::Refused(_) => Ok(None),
+        }
+    }
+
+    /// What the turn itself changed, for clients that show it; nothing is decided by it (R21).
+    fn patch(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        step: &Step,
+        rows: &[&ChangeRow],
+        files: &[PathBuf],
+    ) -> Result<Option<Patch>> {
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let hash = match (&step.snapshot, rows.iter().find_map(|row| row.before.as_deref())) {
+            (Some(tree), _) => tree.clone(),
+            (None, Some(before)) => {
+                let session = self.store.read(ctx, |r| r.get_session(&turn.session))?;
+                let Cover::Vault(vault) = self.cover(&session, ctx.now)? else {
+                    return Ok(None);
+                };
+                vault.find_capture(before)?.tree.to_string()
+            }
+            (None, None) => return Ok(None),
+        };
+        let files = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
+        Ok(Some(Patch { hash, files, extra: Extra::new() }))
+    }
+
+    fn part(&self, ctx: &Context, message: &Message, body: PartBody) -> Result<Part> {
+        let (session, message) = (message.session.clone(), message.id.clone());
+        Ok(Part { id: self.mint.part(ctx.now)?, session, message, body })
+    }
+
+    /// Announces a tool: its part runs, and what it may touch is captured before this returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::open_named`]: then the tool must not run.
+    pub fn tool_before(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        part: &Part,
+        touch: &Touch,
+    ) -> Result<ToolRun> {
+        let running = part.clone();
+        self.store.write(&turn.context(ctx), move |tx| tx.put_part(&running)).wait()?;
+        let call = match touch {
+            Touch::Nothing => None,
+            Touch::Named(paths) => Some(self.open_named(ctx, turn, Some(&part.id), paths)?),
+            Touch::Anything => Some(self.open_window(ctx, turn, Some(&part.id))?),
+        };
+        Ok(ToolRun { part: part.clone(), call })
+    }
+
+    /// Ends a tool: what it changed is written down first, then what it answered.
+    ///
+    /// # Errors
+    ///
+    /// The capture or the ledger failed: the tool is still open and ends with its turn.
+    pub fn tool_after(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        run: ToolRun,
+        state: ToolState,
+    ) -> Result<Option<Closed>> {
+        let ToolRun { mut part, call } = run;
+        let closed = call.map(|call| self.close_call(ctx, turn, &call)).transpose()?;
+        if let PartBody::Tool(tool) = &mut part.body {
+            **tool = Tool { state, ..(**tool).clone() };
+        }
+        self.store.write(&turn.context(ctx), move |tx| tx.put_part(&part)).wait()?;
+        Ok(closed)
+    }
+
+    /// Adds streamed text to a part: durable when this returns (R24).
+    ///
+    /// # Errors
+    ///
+    /// As [`turnstone_store::Tx::append_text`].
+    pub fn append_text(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        part: &PartId,
+        delta: &str,
+    ) -> Result<Option<Appended>> {
+        let (session, part, delta) = (turn.session.clone(), part.clone(), delta.to_owned());
+        let append = move |tx: &turnstone_store::Tx<'_>| tx.append_text(&session, &part, &delta);
+        Ok(self.store.write(&turn.context(ctx), append).wait()?)
+    }
+
+    /// Ends a turn that did not end well, once; what its open calls changed is found out.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::end_turn`].
+    pub fn fail_turn(&self, ctx: &Context, turn: &Turn, error: Failure) -> Result<Ended> {
+        let ended = self.end_turn(ctx, turn, Outcome::Failed, Some(error))?;
+        self.recover_session(ctx, &turn.session)?;
+        Ok(ended)
+    }
+
+    /// Stops a turn, once; the prompts that wait in the inbox stay (R29).
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::end_turn`].
+    pub fn abort_turn(&self, ctx: &Context, turn: &Turn) -> Result<Ended> {
+        let ended = self.end_turn(ctx, turn, Outcome::Aborted, None)?;
+        self.recover_session(ctx, &turn.session)?;
+        Ok(ended)
+    }
+
+    /// Who answers the next prompt: the agent and the model of the newest one, else the session's.
+    ///
+    /// Answers are not asked, so it does not matter whether any are left.
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused.
+    pub fn next_agent(&self, ctx: &Context, session: &SessionId) -> Result<Option<NextAgent>> {
+        let found = self.store.read(ctx, |r| {
+            let head = r.head(session)?;
+            let is_kept = |one: &turnstone_store::Outline| {
+                head.as_ref().is_none_or(|head| head.part.is_some() || head.message != one.message)
+            };
+            let kept = r.outline(session)?.into_iter().take_while(is_kept);
+            let newest = kept.filter(|one| one.is_user).last();
+            let newest = newest.map(|one| r.get_message(session, &one.message)).transpose()?;
+            Ok((newest, r.get_session(session)?))
+        })?;
+        let (newest, session) = found;
+        if let Some(MessageBody::User(user)) = newest.map(|found| found.message.body) {
+            return Ok(Some(NextAgent { agent: user.agent, model: user.model }));
+        }
+        let (Some(agent), Some(model)) = (session.agent, session.model) else {
+            return Ok(None);
+        };
+        let model = ModelRef {
+            provider: model.provider,
+            model: model.id,
+            variant: model.variant,
+            extra: Extra::new(),
+        };
+        Ok(Some(NextAgent { agent, model }))
+    }
+}
+
+/// The files of change sets, absolute, each once.
+fn own_files(rows: &[&ChangeRow]) -> Vec<PathBuf> {
+    let mut files = BTreeSet::new();
+    for row in rows.iter().filter(|row| row.closed.is_some()) {
+        let root = PathBuf::from(&row.set.root.path);
+        let path = |path: &turnstone_core::path::RelPath| {
+            use std::os::unix::ffi::OsStrExt;
+            root.join(std::ffi::OsStr::from_bytes(path.as_bytes()))
+        };
+        files.extend(row.set.changes.iter().map(|change| path(&change.path)));
+    }
+    files.into_iter().collect()
+}
+
+/// The sum of two amounts.
+fn sum(one: &Number, other: &Number) -> Number {
+    if let (Some(one), Some(other)) = (one.as_i64(), other.as_i64()) {
+        return Number::from(one.saturating_add(other));
+    }
+    let sum = one.as_f64().unwrap_or(0.0) + other.as_f64().unwrap_or(0.0);
+    Number::from_f64(sum).unwrap_or_else(|| other.clone())
+}

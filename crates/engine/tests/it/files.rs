@@ -1,0 +1,290 @@
+//! Files: read before written, never written over somebody's save, one writer at a time (8.8).
+
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+
+use crate::support::{Case, NOW, ctx};
+use turnstone_core::change::{Evidence, FileImage};
+use turnstone_core::id::SessionId;
+use turnstone_core::time::Millis;
+use turnstone_engine::{Closed, Expected, FileError, Turn, Which, WriteFile};
+
+fn wish(path: &str, text: &str) -> WriteFile {
+    let bytes = Some(text.as_bytes().to_vec());
+    WriteFile { path: PathBuf::from(path), expected: Expected::Read, bytes }
+}
+
+fn write(case: &Case, turn: &Turn, path: &str, text: &str) -> Result<Closed, FileError> {
+    case.engine.write_file(&ctx(), turn, None, &wish(path, text))
+}
+
+fn read(case: &Case, session: &SessionId, path: &str) -> Option<String> {
+    let read = case.engine.read_file(&ctx(), session, Path::new(path)).expect("read");
+    read.bytes.map(|bytes| String::from_utf8(bytes).expect("text"))
+}
+
+#[test]
+fn a_file_must_be_read_before_it_is_written_and_a_new_one_need_not() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("old", Some("old"));
+    let turn = case.begin(&session);
+
+    let refused = write(&case, &turn, "old", "new").expect_err("not read");
+    assert!(matches!(&refused, FileError::NeverRead { path } if path.ends_with("old")));
+    assert_eq!(case.read("old").as_deref(), Some("old"));
+
+    assert_eq!(read(&case, &session, "old").as_deref(), Some("old"));
+    let closed = write(&case, &turn, "old", "new").expect("written");
+    assert_eq!(closed.changes.len(), 1);
+    assert_eq!(case.read("old").as_deref(), Some("new"));
+    // Its own write is something it has seen; a file that is not there needs no look.
+    write(&case, &turn, "old", "newer").expect("written");
+    write(&case, &turn, "deep/er/made", "made").expect("written");
+    assert_eq!(case.read("deep/er/made").as_deref(), Some("made"));
+    case.end(&turn);
+
+    let report = case.undo(&session, &Which::Last);
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!(case.read("old").as_deref(), Some("old"));
+    assert_eq!(case.read("deep/er/made"), None);
+}
+
+#[test]
+fn what_one_session_read_no_other_has_read() {
+    let case = Case::new();
+    let (one, two) = (case.session("ses_a", None), case.session("ses_b", None));
+    case.put("f", Some("f"));
+    read(&case, &one, "f");
+    let turn = case.begin(&two);
+    let refused = write(&case, &turn, "f", "g").expect_err("not read");
+    assert!(matches!(refused, FileError::NeverRead { .. }));
+    case.end(&turn);
+}
+
+#[test]
+fn a_file_that_changed_since_it_was_read_is_left_alone_with_both_stamps() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some("one"));
+    let turn = case.begin(&session);
+    read(&case, &session, "f");
+    case.put("f", Some("two"));
+    let later = ctx().at(Millis(NOW.0 + 5_000));
+
+    let refused = case.engine.write_file(&later, &turn, None, &wish("f", "mine"));
+
+    let Err(FileError::Stale { read: saw, now, .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_ne!(saw.image, now.image);
+    assert_eq!((saw.seen, now.seen), (NOW, later.now));
+    assert!(saw.modified.is_some() && now.modified.is_some());
+    assert_eq!(case.read("f").as_deref(), Some("two"), "the save is there");
+    // Removed counts as changed; only touched does not.
+    read(&case, &session, "f");
+    case.put("f", None);
+    assert!(matches!(write(&case, &turn, "f", "mine"), Err(FileError::Stale { .. })));
+    case.put("f", Some("two"));
+    write(&case, &turn, "f", "mine").expect("what was read is there again");
+    case.end(&turn);
+}
+
+#[test]
+fn a_write_can_expect_nothing_or_a_stamp_of_the_callers() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some("one"));
+    let turn = case.begin(&session);
+    let stamp = case.engine.read_file(&ctx(), &session, Path::new("f")).expect("read").stamp;
+    let make = WriteFile { expected: Expected::Absent, ..wish("f", "made") };
+    let refused = case.engine.write_file(&ctx(), &turn, None, &make).expect_err("it is there");
+    assert!(matches!(refused, FileError::Stale { read, .. } if read.image == FileImage::Absent));
+
+    let swap = |text: &str| {
+        let expected = Expected::Stamp(stamp.clone());
+        let write = WriteFile { expected, ..wish("f", text) };
+        case.engine.write_file(&ctx(), &turn, None, &write)
+    };
+    swap("first").expect("written");
+    assert!(matches!(swap("second"), Err(FileError::Stale { .. })), "of two only one wins");
+    assert_eq!(case.read("f").as_deref(), Some("first"));
+    case.end(&turn);
+}
+
+#[test]
+fn a_save_between_compare_and_swap_is_kept_r15() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some("one"));
+    let turn = case.begin(&session);
+    read(&case, &session, "f");
+    let file = case.root().join("f");
+    let scenario = fail::FailScenario::setup();
+    // In the last moment before the files change places.
+    let save = move || fs_err::write(&file, "saved by a person").expect("saved");
+    fail::cfg_callback("snapshot::before_swap", save).expect("set");
+
+    let refused = write(&case, &turn, "f", "mine");
+
+    scenario.teardown();
+    assert!(matches!(refused, Err(FileError::Stale { .. })), "{refused:?}");
+    assert_eq!(case.read("f").as_deref(), Some("saved by a person"));
+    case.end(&turn);
+    let left: Vec<_> = fs_err::read_dir(case.root()).expect("read").collect();
+    assert_eq!(left.len(), 1, "no temporary name stays: {left:?}");
+}
+
+#[test]
+fn two_sessions_that_edit_one_file_at_once_lose_nothing() {
+    let case = Case::new();
+    let sessions = [case.session("ses_a", None), case.session("ses_b", None)];
+    case.put("f", Some(""));
+    let turns = sessions.each_ref().map(|session| case.begin(session));
+    let start = Barrier::new(2);
+    let engine = &case.engine;
+    let edit = |turn: &Turn, line: &str| {
+        start.wait();
+        let (mut done, mut stale) = (0, 0);
+        while done < 10 {
+            let read = engine.read_file(&ctx(), &turn.session, Path::new("f")).expect("read");
+            let text = String::from_utf8(read.bytes.unwrap_or_default()).expect("text");
+            let write = wish("f", &format!("{text}{line}\n"));
+            match engine.write_file(&ctx(), turn, None, &write) {
+                Ok(_) => done += 1,
+                Err(FileError::Stale { .. }) => stale += 1,
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        stale
+    };
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| edit(&turns[0], "a"));
+        let two = scope.spawn(|| edit(&turns[1], "b"));
+        one.join().expect("done");
+        two.join().expect("done");
+    });
+    let text = case.read("f").expect("there");
+    let count = |line: &str| text.lines().filter(|it| *it == line).count();
+    assert_eq!((count("a"), count("b"), text.lines().count()), (10, 10, 20), "{text}");
+    turns.iter().for_each(|turn| case.end(turn));
+    let locks = case.dir.path().join("data/lock/file");
+    assert_eq!(fs_err::read_dir(locks).expect("read").count(), 0, "no lock is left behind");
+}
+
+#[test]
+fn files_locked_in_any_order_by_many_never_wait_in_a_circle() {
+    let case = Case::new();
+    let names: Vec<PathBuf> = (0..4).map(|n| case.root().join(format!("f{n}"))).collect();
+    let engine = &case.engine;
+    std::thread::scope(|scope| {
+        for turned in 0..4 {
+            let mut mine = names.clone();
+            mine.rotate_left(turned);
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    drop(engine.lock_files(&mine).expect("locked"));
+                }
+            });
+        }
+    });
+    // Different files are nobody's business.
+    let held = engine.lock_files(&names[..1]).expect("locked");
+    drop(engine.lock_files(&names[1..]).expect("locked"));
+    drop(held);
+}
+
+#[test]
+fn a_path_through_a_link_is_the_file_it_leads_to_and_nothing_outside_is_written_r16() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let outside = tempfile::tempdir().expect("temp dir");
+    case.put("real", Some("real"));
+    std::os::unix::fs::symlink("real", case.root().join("link")).expect("linked");
+    std::os::unix::fs::symlink(outside.path(), case.root().join("out")).expect("linked");
+    let turn = case.begin(&session);
+
+    assert_eq!(read(&case, &session, "link").as_deref(), Some("real"));
+    write(&case, &turn, "real", "by its name").expect("one file, one stamp");
+    write(&case, &turn, "link", "by its link").expect("written");
+    assert_eq!(case.read("real").as_deref(), Some("by its link"));
+    assert!(case.root().join("link").is_symlink());
+
+    for path in ["out/x", "../x", "/etc/x"] {
+        let refused = write(&case, &turn, path, "x").expect_err("outside");
+        assert!(matches!(refused, FileError::Outside { .. }), "{path}: {refused:?}");
+    }
+    assert_eq!(fs_err::read_dir(outside.path()).expect("read").count(), 0);
+    case.end(&turn);
+}
+
+#[test]
+fn several_files_are_one_call_and_one_failed_check_writes_none() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("a", Some("a"));
+    case.put("b", Some("b"));
+    let turn = case.begin(&session);
+    read(&case, &session, "a");
+    let both = [wish("a", "A"), wish("b", "B")];
+    let refused = case.engine.write_files(&ctx(), &turn, None, &both).expect_err("b is not read");
+    assert!(matches!(refused, FileError::NeverRead { .. }));
+    assert_eq!(case.read("a").as_deref(), Some("a"));
+
+    read(&case, &session, "b");
+    let gone = WriteFile { bytes: None, ..wish("b", "") };
+    let done = case.engine.write_files(&ctx(), &turn, None, &[wish("a", "A"), gone]);
+    let done = done.expect("written");
+    assert!(done.refused.is_empty());
+    assert_eq!(done.closed.changes.len(), 2);
+    assert_eq!((case.read("a").as_deref(), case.read("b")), (Some("A"), None));
+    case.end(&turn);
+    let rows = case.engine.store().read(&ctx(), |r| r.changes(&session)).expect("reads");
+    assert!(rows.iter().all(|row| row.set.evidence == Evidence::Named));
+}
+
+/// W16 of stamps: they are gone with the process, so nothing is written that was not read again.
+#[test]
+fn after_a_restart_files_are_read_again_and_modes_are_kept() {
+    use std::os::unix::fs::PermissionsExt;
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("run", Some("#!/bin/sh\n"));
+    let mode = std::fs::Permissions::from_mode(0o750);
+    fs_err::set_permissions(case.root().join("run"), mode).expect("set");
+    read(&case, &session, "run");
+    let case = case.reopen();
+    let turn = case.begin(&session);
+    assert!(matches!(write(&case, &turn, "run", "x"), Err(FileError::NeverRead { .. })));
+    read(&case, &session, "run");
+    write(&case, &turn, "run", "#!/bin/sh\ntrue\n").expect("written");
+    let mode = fs_err::metadata(case.root().join("run")).expect("there").permissions().mode();
+    assert_eq!(mode & 0o7777, 0o750);
+    case.end(&turn);
+}
+
+#[test]
+fn a_write_cut_off_is_absent_or_finished_and_known_either_way() {
+    for (point, expected) in [("engine::before_file_write", "one"), ("snapshot::restored", "mine")]
+    {
+        let case = Case::new();
+        let session = case.session("ses_a", None);
+        case.put("f", Some("one"));
+        let turn = case.begin(&session);
+        read(&case, &session, "f");
+        let scenario = fail::FailScenario::setup();
+        let action = if point.starts_with("engine") { "panic" } else { "return" };
+        fail::cfg(point, action).expect("set");
+        let cut = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            write(&case, &turn, "f", "mine").is_ok()
+        }));
+        scenario.teardown();
+        assert!(!matches!(cut, Ok(true)), "{point}");
+        let case = case.reopen();
+        case.engine.recover(&ctx()).expect("recovered");
+        assert_eq!(case.read("f").as_deref(), Some(expected), "{point}");
+        let report = case.undo(&session, &Which::Turn(turn.id));
+        assert!(report.is_complete(), "{point}: {report:?}");
+        assert_eq!(case.read("f").as_deref(), Some("one"), "{point}");
+    }
+}
