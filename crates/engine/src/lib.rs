@@ -11,18 +11,24 @@ mod error;
 mod image;
 mod mint;
 mod place;
+mod project;
 mod recover;
 mod root;
 mod turn;
 mod undo;
+mod worktree;
 
 pub use call::{Call, Closed};
 pub use engine::{Engine, Settings};
 pub use error::{EngineError, Result};
 pub use place::{NewSession, OpenProject};
+pub use project::{ListedProject, ProjectRemoval, Relinked, RemovedProject};
 pub use recover::Recovered;
 pub use root::{Cover, Located};
 pub use turn::{Prompt, Turn};
 pub use undo::{
     Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, UndoOptions, UndoPlan, Which,
+};
+pub use worktree::{
+    NewWorktree, OnlyHere, RemovedWorktree, ResetWorktree, WorktreeError, WorktreeInfo,
 };

@@ -46,6 +46,7 @@ impl Engine {
     pub fn open_project(&self, ctx: &Context, directory: &Path) -> Result<OpenProject> {
         let real = fs_err::canonicalize(directory)?;
         let (root, facts) = self.gather_facts(&real);
+        // One that was removed has no facts left to be found by, and keeps its id to itself.
         let projects = self.store.read(ctx, |r| r.projects())?;
         let known: Vec<Known> = projects
             .iter()
@@ -66,7 +67,7 @@ impl Engine {
     }
 
     /// Learns what can be learned of a directory; what `git` could not tell is left open.
-    fn gather_facts(&self, real: &Path) -> (PathBuf, Facts) {
+    pub(crate) fn gather_facts(&self, real: &Path) -> (PathBuf, Facts) {
         let git = Git::new(real, self.settings.git.clone());
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let bare = |root: &Path| Facts {
@@ -143,6 +144,8 @@ impl Engine {
             time,
             sandboxes: Vec::new(),
             aliases: facts.aliases(),
+            worktrees: Vec::new(),
+            removed: None,
             extra: Extra::default(),
         };
         self.put(ctx, project)

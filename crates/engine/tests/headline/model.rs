@@ -74,6 +74,8 @@ pub(crate) struct Expected {
     pub(crate) reached: BTreeSet<String>,
     /// Those of which no tool said that it would write them.
     pub(crate) windows: BTreeSet<String>,
+    /// True if nobody has touched any of its paths since.
+    pub(crate) is_plain: bool,
 }
 
 #[derive(Default)]
@@ -126,7 +128,7 @@ impl Model {
 
     /// What taking back, or bringing back, these turns must do.
     pub(crate) fn expect(&self, way: Way, agent: usize, turns: &BTreeSet<String>) -> Expected {
-        let mut expected = Expected::default();
+        let mut expected = Expected { is_plain: true, ..Expected::default() };
         let is_chosen = |set: &&Set| set.agent == agent && turns.contains(&set.turn);
         let mut chosen: Vec<&Set> = self.sets.iter().filter(is_chosen).collect();
         chosen.sort_by_key(|set| set.span.1);
@@ -151,6 +153,8 @@ impl Model {
                 continue;
             }
             let ours = self.disk.get(path).cloned();
+            let joined = pairs.windows(2).all(|pair| pair[0].1 == pair[1].0);
+            expected.is_plain &= joined && pairs.last().is_some_and(|pair| pair.1 == ours);
             match fold(path, way, &pairs, ours.clone()) {
                 Some(content) => {
                     expected.reached.insert(path.clone());
@@ -200,18 +204,20 @@ impl Model {
             }
             self.put(path, content.clone());
         }
-        self.swings.push((at, moved));
         for set in &mut self.sets {
             if set.agent != agent || !turns.contains(&set.turn) {
                 continue;
             }
             for path in set.changes.keys().filter(|path| it.reached.contains(*path)) {
                 match way {
+                    // What somebody else had brought about was not taken by this undo.
+                    Way::Back if !moved.contains(path) => {}
                     Way::Back => drop(set.taken.insert(path.clone())),
                     Way::Forth => drop(set.taken.remove(path)),
                 }
             }
         }
+        self.swings.push((at, moved));
     }
 }
 

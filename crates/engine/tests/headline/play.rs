@@ -366,6 +366,7 @@ impl Play {
         let expected = self.model.expect(way, who, turns);
         let fresh = self.model.sets.iter().filter(|set| turns.contains(&set.turn));
         let whole = fresh.clone().all(|set| set.taken.is_empty())
+            && expected.is_plain
             && expected.conflicts.is_empty()
             && expected.contended.is_empty();
         let before = self.operations(who)?;
