@@ -4,6 +4,7 @@
 //! touched, what recovery finishes. Decides nothing itself that `core` can decide; knows no HTTP, no
 //! model and no words for people. Synchronous: whoever serves many callers gives it threads.
 
+mod adopt;
 mod branch;
 mod call;
 mod engine;

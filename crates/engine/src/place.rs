@@ -58,11 +58,12 @@ impl Engine {
             Match::Separate { hint } => (None, false, hint),
             Match::New => (None, false, Vec::new()),
         };
-        let found = id.and_then(|id| projects.into_iter().find(|project| project.id == id));
+        let found = id.and_then(|id| projects.iter().find(|project| project.id == id));
         let project = match found {
-            Some(project) => self.update_project(ctx, project, &root, &facts)?,
+            Some(project) => self.update_project(ctx, project.clone(), &root, &facts)?,
             None => self.make_project(ctx, &known, &root, &facts)?,
         };
+        let project = self.adopt(ctx, project, &projects, &root)?;
         Ok(OpenProject { project, root, joined, alike })
     }
 

@@ -1,5 +1,8 @@
 //! The engine against a real ledger, real snapshot stores and real repositories.
 
 mod place;
+mod project;
+mod repo;
 mod support;
 mod undo;
+mod worktree;
