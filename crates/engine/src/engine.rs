@@ -92,4 +92,12 @@ impl Engine {
         vaults.insert(real, vault.clone());
         Ok(vault)
     }
+
+    /// Lets go of the stores of directories that are about to have none.
+    pub(crate) fn close_vaults<'d>(&self, directories: impl Iterator<Item = &'d String>) {
+        let mut vaults = self.vaults.lock().unwrap_or_else(PoisonError::into_inner);
+        for directory in directories {
+            vaults.retain(|_, vault| vault.place().root != Path::new(directory));
+        }
+    }
 }

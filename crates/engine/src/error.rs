@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
+use turnstone_core::id::{ChangeId, OperationId, ProjectId, SessionId, TurnId};
 use turnstone_process::GroupError;
 use turnstone_snapshot::VaultError;
 use turnstone_store::{OpenError, StoreError};
@@ -24,13 +24,28 @@ pub enum EngineError {
     #[error(transparent)]
     Vault(#[from] VaultError),
     /// The directory a session belongs to is not there any more.
-    #[error("the directory {path} of session {session} is gone")]
+    #[error(
+        "the directory {path} of session {session} is gone; `project relink` tells where it is"
+    )]
     RootGone {
         /// The session.
         session: SessionId,
         /// The directory it had.
         path: PathBuf,
     },
+    /// No directory of a project is there any more.
+    #[error(
+        "the directory {path} of project {project} is gone; `project relink` tells where it is"
+    )]
+    ProjectGone {
+        /// The project.
+        project: ProjectId,
+        /// The directory it had.
+        path: PathBuf,
+    },
+    /// There is no such project, or it was removed.
+    #[error("there is no project {0}")]
+    NoProject(ProjectId),
     /// There is no turn before the head.
     #[error("session {0} has nothing left to undo")]
     NothingToUndo(SessionId),

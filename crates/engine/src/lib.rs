@@ -4,6 +4,7 @@
 //! touched, what recovery finishes. Decides nothing itself that `core` can decide; knows no HTTP, no
 //! model and no words for people. Synchronous: whoever serves many callers gives it threads.
 
+mod adopt;
 mod branch;
 mod call;
 mod context;
@@ -16,11 +17,13 @@ mod inbox;
 mod mint;
 mod permission;
 mod place;
+mod project;
 mod recover;
 mod root;
 mod step;
 mod turn;
 mod undo;
+mod worktree;
 
 pub use call::{Call, Closed};
 pub use context::{CompactionPlan, CompactionRequest, Summary};
@@ -33,10 +36,14 @@ pub use permission::{
     Asked, BaseRules, NewAsk, PermissionError, Replied, Resumed, Rules, Ruling, read_rules,
 };
 pub use place::{NewSession, OpenProject};
+pub use project::{ListedProject, ProjectRemoval, Relinked, RemovedProject};
 pub use recover::Recovered;
 pub use root::{Cover, Located};
 pub use step::{NextAgent, Step, StepDone, StepEnd, ToolRun, Touch};
 pub use turn::{Prompt, Turn};
 pub use undo::{
     Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, UndoOptions, UndoPlan, Which,
+};
+pub use worktree::{
+    NewWorktree, OnlyHere, RemovedWorktree, ResetWorktree, WorktreeError, WorktreeInfo,
 };

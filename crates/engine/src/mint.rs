@@ -52,14 +52,6 @@ impl Mint {
         Ok(ProjectId::try_from(text).map_err(std::io::Error::other)?)
     }
 
-    pub(crate) fn message(&self, now: Millis) -> Result<MessageId> {
-        self.next(now).map(|(tick, random)| MessageId::mint(tick, random))
-    }
-
-    pub(crate) fn part(&self, now: Millis) -> Result<PartId> {
-        self.next(now).map(|(tick, random)| PartId::mint(tick, random))
-    }
-
     pub(crate) fn permission(&self, now: Millis) -> Result<PermissionId> {
         self.next(now).map(|(tick, random)| PermissionId::mint(tick, random))
     }

@@ -46,6 +46,7 @@ impl Engine {
     pub fn open_project(&self, ctx: &Context, directory: &Path) -> Result<OpenProject> {
         let real = fs_err::canonicalize(directory)?;
         let (root, facts) = self.gather_facts(&real);
+        // One that was removed has no facts left to be found by, and keeps its id to itself.
         let projects = self.store.read(ctx, |r| r.projects())?;
         let known: Vec<Known> = projects
             .iter()
@@ -57,16 +58,17 @@ impl Engine {
             Match::Separate { hint } => (None, false, hint),
             Match::New => (None, false, Vec::new()),
         };
-        let found = id.and_then(|id| projects.into_iter().find(|project| project.id == id));
+        let found = id.and_then(|id| projects.iter().find(|project| project.id == id));
         let project = match found {
-            Some(project) => self.update_project(ctx, project, &root, &facts)?,
+            Some(project) => self.update_project(ctx, project.clone(), &root, &facts)?,
             None => self.make_project(ctx, &known, &root, &facts)?,
         };
+        let project = self.adopt(ctx, project, &projects, &root)?;
         Ok(OpenProject { project, root, joined, alike })
     }
 
     /// Learns what can be learned of a directory; what `git` could not tell is left open.
-    fn gather_facts(&self, real: &Path) -> (PathBuf, Facts) {
+    pub(crate) fn gather_facts(&self, real: &Path) -> (PathBuf, Facts) {
         let git = Git::new(real, self.settings.git.clone());
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let bare = |root: &Path| Facts {
@@ -143,6 +145,8 @@ impl Engine {
             time,
             sandboxes: Vec::new(),
             aliases: facts.aliases(),
+            worktrees: Vec::new(),
+            removed: None,
             extra: Extra::default(),
         };
         self.put(ctx, project)

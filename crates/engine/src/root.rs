@@ -55,6 +55,37 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// The store of another root of the session's project that holds a path, and where in it the
+    /// path lies; nothing if no root does, or the root is not captured (R39).
+    pub(crate) fn locate_elsewhere(
+        &self,
+        session: &Session,
+        roots: &[String],
+        path: &Path,
+        now: Millis,
+    ) -> Result<Option<(Arc<Vault>, Located)>> {
+        let asked = Path::new(&session.directory).join(path);
+        let Some(real) = resolve(&asked)? else {
+            return Ok(None);
+        };
+        let holds = |root: &&Path| real.starts_with(root) && root.is_dir();
+        let closest = roots.iter().map(Path::new).filter(holds);
+        let Some(root) = closest.max_by_key(|root| root.components().count()) else {
+            return Ok(None);
+        };
+        let vault = match self.vault(root, now) {
+            Ok(vault) => vault,
+            Err(error) if error.is_refused_root() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        match locate(&vault, root, &real)? {
+            Located::Outside => Ok(None),
+            found @ Located::Inside { .. } => Ok(Some((vault, found))),
+        }
+    }
+}
+
 /// The root of a store, as change sets name it.
 pub(crate) fn root_of(vault: &Vault) -> Root {
     let place = vault.place();

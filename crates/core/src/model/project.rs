@@ -33,9 +33,30 @@ pub struct Project {
     /// The facts by which the project is found again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<Alias>,
+    /// The worktrees Turnstone made for it: the only directories it ever removes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub worktrees: Vec<MadeWorktree>,
+    /// When somebody removed it; its id is never used again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<Number>,
     /// Fields this version does not know.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+/// A worktree that Turnstone made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeWorktree {
+    /// Its name among those of the project.
+    pub name: String,
+    /// Where it is, as a real path.
+    pub directory: String,
+    /// The branch that was made for it, as `opencode/name`; none if it has a commit only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// False until all its files are there.
+    #[serde(default)]
+    pub ready: bool,
 }
 
 /// The moments of a project.

@@ -22,6 +22,8 @@ pub struct Closed {
     pub changes: Vec<FileChange>,
     /// How many of them, and of the paths outside, can never be taken back.
     pub not_covered: u64,
+    /// What it did in other roots of the project (R39).
+    pub beside: Vec<Closed>,
 }
 
 impl Engine {
@@ -59,7 +61,9 @@ impl Engine {
         let name = turn.session.clone();
         let not_covered = close.not_covered;
         self.store.write(&turn.context(ctx), move |tx| tx.close_change(&name, &close)).wait()?;
-        Ok(Closed { id: call.id.clone(), changes, not_covered })
+        let beside = call.beside.iter().map(|call| self.close_call(ctx, turn, call));
+        let beside = beside.collect::<Result<_>>()?;
+        Ok(Closed { id: call.id.clone(), changes, not_covered, beside })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Opening: what is there before a call, captured and written down before it runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,12 +16,17 @@ use crate::error::Result;
 use crate::root::{Cover, Located, locate, root_of};
 use crate::turn::Turn;
 
+/// Paths in other roots, by root.
+type Elsewhere = BTreeMap<PathBuf, (Arc<Vault>, BTreeSet<RelPath>)>;
+
 /// A call that may be changing files right now.
 pub struct Call {
     /// Its change set.
     pub id: ChangeId,
     /// Paths the tool named that lie outside of every root: not covered.
     pub outside: Vec<PathBuf>,
+    /// What it does in other roots of the project, each a change set of its own (R39).
+    pub beside: Vec<Call>,
     pub(crate) vault: Option<Arc<Vault>>,
     pub(crate) before: Option<Capture>,
     pub(crate) named: Option<BTreeSet<RelPath>>,
@@ -57,17 +62,50 @@ impl Engine {
         let Cover::Vault(vault) = self.cover(&session, ctx.now)? else {
             return self.announce(ctx, turn, part, &session, None, Some(BTreeSet::new()), None);
         };
-        let (mut inside, mut outside) = (BTreeSet::new(), Vec::new());
+        let (mut inside, mut elsewhere) = (BTreeSet::new(), Vec::new());
         for path in paths {
             match locate(&vault, Path::new(&session.directory), path)? {
                 Located::Inside { path, also } => inside.extend([path].into_iter().chain(also)),
-                Located::Outside => outside.push(path.clone()),
+                Located::Outside => elsewhere.push(path.clone()),
             }
         }
-        let before = vault.capture_named(&group_of(&turn.session), &inside, true, ctx.now)?;
-        let before = Some(before.capture);
-        let call = self.announce(ctx, turn, part, &session, Some(vault), Some(inside), before)?;
-        Ok(Call { outside, ..call })
+        let (others, outside) = self.sort_elsewhere(ctx, &session, elsewhere)?;
+        let open = |vault: Arc<Vault>, paths: BTreeSet<RelPath>| {
+            let before = vault.capture_named(&group_of(&turn.session), &paths, true, ctx.now)?;
+            let before = Some(before.capture);
+            self.announce(ctx, turn, part, &session, Some(vault), Some(paths), before)
+        };
+        let call = open(vault, inside)?;
+        let beside = others.into_values().map(|(vault, paths)| open(vault, paths));
+        Ok(Call { outside, beside: beside.collect::<Result<_>>()?, ..call })
+    }
+
+    /// Finds which paths lie in other roots of the project, and which in none.
+    fn sort_elsewhere(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        paths: Vec<PathBuf>,
+    ) -> Result<(Elsewhere, Vec<PathBuf>)> {
+        let (mut found, mut outside) = (Elsewhere::new(), Vec::new());
+        if paths.is_empty() {
+            return Ok((found, outside));
+        }
+        let project = self.store.read(ctx, |r| r.find_project(&session.project))?;
+        let roots: Vec<String> = project
+            .map(|project| std::iter::once(project.worktree).chain(project.sandboxes).collect())
+            .unwrap_or_default();
+        for path in paths {
+            match self.locate_elsewhere(session, &roots, &path, ctx.now)? {
+                Some((vault, Located::Inside { path, also })) => {
+                    let root = vault.place().root.clone();
+                    let (_, paths) = found.entry(root).or_insert((vault, BTreeSet::new()));
+                    paths.extend([path].into_iter().chain(also));
+                }
+                Some((_, Located::Outside)) | None => outside.push(path),
+            }
+        }
+        Ok((found, outside))
     }
 
     /// Announces a call that names nothing: the whole root is captured before this returns.
@@ -115,7 +153,7 @@ impl Engine {
         let name = turn.session.clone();
         self.store.write(&turn.context(ctx), move |tx| tx.open_change(&name, &open)).wait()?;
         fail::fail_point!("engine::call_open");
-        Ok(Call { id, outside: Vec::new(), vault, before, named })
+        Ok(Call { id, outside: Vec::new(), beside: Vec::new(), vault, before, named })
     }
 
     /// The open window of the session that began this one: what a child does is inside it (R3).

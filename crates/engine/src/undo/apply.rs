@@ -106,7 +106,12 @@ impl Engine {
 }
 
 /// How much of a change set is taken back after what the report says.
+///
+/// An undo took what it moved: where a path already held what was wanted, somebody else had brought
+/// that about, and a redo must not undo their work. A redo is done with a path that holds what was
+/// wanted, whoever brought it about.
 fn taken(plan: &UndoPlan, part: &Part, report: &OperationReport) -> Taken {
+    let is_redo = plan.kind == OperationKind::Redo;
     let reached: BTreeSet<&RelPath> = plan
         .roots
         .iter()
@@ -115,11 +120,10 @@ fn taken(plan: &UndoPlan, part: &Part, report: &OperationReport) -> Taken {
         .flat_map(|(root, done)| {
             let done = &done.report;
             let now = done.restored.iter().chain(&done.removed).chain(&done.merged);
-            now.chain(&root.plan.unchanged)
+            now.chain(root.plan.unchanged.iter().filter(|_| is_redo))
         })
         .collect();
     let before: BTreeSet<&RelPath> = part.taken.iter().collect();
-    let is_redo = plan.kind == OperationKind::Redo;
     let is_taken = |path: &&RelPath| match is_redo {
         true => before.contains(path) && !reached.contains(path),
         false => before.contains(path) || reached.contains(path),

@@ -183,9 +183,15 @@ impl Engine {
             let all = self.store.read(ctx, |r| r.changes_between(&root.store, from, to))?;
             let undone: BTreeSet<ChangeId> = rows.iter().map(|row| row.set.id.clone()).collect();
             let claims: Vec<Claim> = all.iter().filter_map(claim).collect();
-            for (path, claimants) in find_contended(&undone, &claims) {
+            let mut shared = find_contended(&undone, &claims);
+            let mut meanwhile = self.written_meanwhile(ctx, root, &rows)?;
+            for path in meanwhile.keys() {
+                shared.entry(path.clone()).or_default();
+            }
+            for (path, claimants) in shared {
                 found.push(Contended {
                     root: root.clone(),
+                    operations: meanwhile.remove(&path).unwrap_or_default(),
                     path,
                     claimants: named(&all, &claimants),
                 });

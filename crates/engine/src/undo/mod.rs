@@ -2,6 +2,7 @@
 
 mod apply;
 mod gather;
+mod meanwhile;
 mod plan;
 mod words;
 

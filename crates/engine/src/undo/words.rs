@@ -60,6 +60,9 @@ pub struct Contended {
     pub path: RelPath,
     /// Everybody who claims it; taken back together they could be.
     pub claimants: Vec<Claimant>,
+    /// Operations that wrote it while a window was open: what they did is nobody's turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<OperationId>,
 }
 
 /// Somebody who claims a path.

@@ -374,3 +374,63 @@ fn a_branch_that_was_cut_off_is_finished() {
     assert_eq!(names, ["msg_1", "msg_9"]);
     scenario.teardown();
 }
+
+#[test]
+fn what_an_undo_wrote_inside_somebody_elses_window_is_not_the_windows_r3() {
+    let case = Case::new();
+    let (one, two) = (case.session("ses_a", None), case.session("ses_b", None));
+    case.put("f", Some("before"));
+    case.turn(&one, "f", Some("after"));
+    let turn = case.begin(&two);
+    let mut undone = None;
+    case.shell(&turn, || {
+        case.put("own", Some("own"));
+        undone = Some(case.undo(&one, &Which::Last).operation);
+    });
+    case.end(&turn);
+    assert_eq!(case.read("f").as_deref(), Some("before"));
+
+    let report = case.undo(&two, &Which::Last);
+
+    assert_eq!((case.read("f").as_deref(), case.read("own")), (Some("before"), None));
+    assert_eq!(report.contended[0].path, path("f"));
+    assert_eq!(report.contended[0].operations, Vec::from_iter(undone));
+}
+
+#[test]
+fn redo_leaves_alone_what_a_person_had_put_back_before_the_undo() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some("before"));
+    case.put("g", Some("before"));
+    let turn = case.begin(&session);
+    case.edit(&turn, "f", Some("after"));
+    case.edit(&turn, "g", Some("after"));
+    case.end(&turn);
+    case.put("f", Some("before"));
+
+    case.undo(&session, &Which::Last);
+    assert!(case.redo(&session).is_complete());
+
+    assert_eq!(
+        (case.read("f").as_deref(), case.read("g").as_deref()),
+        (Some("before"), Some("after")),
+        "the undo did not take it, so there is nothing to bring back"
+    );
+}
+
+#[test]
+fn a_file_made_and_removed_by_the_turn_is_the_persons_who_makes_it_later_r4() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.begin(&session);
+    case.edit(&turn, "f", Some("for a moment"));
+    case.edit(&turn, "f", None);
+    case.end(&turn);
+    case.put("f", Some("of a person"));
+
+    let report = case.undo(&session, &Which::Last);
+
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!(case.read("f").as_deref(), Some("of a person"));
+}

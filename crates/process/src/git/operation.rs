@@ -226,6 +226,21 @@ impl Git {
         parse::lines("rev-list", &self.run(&args)?)
     }
 
+    /// The commits that can be reached from what is checked out here and from no branch, tag or
+    /// remote: at most `limit` of them, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// When `git` cannot tell.
+    pub fn list_unnamed(&self, limit: usize) -> Result<Vec<String>, GitError> {
+        if self.find_commit("HEAD")?.is_none() {
+            return Ok(Vec::new());
+        }
+        let count = format!("--max-count={limit}");
+        let args = ["rev-list", &count, "HEAD", "--not", "--branches", "--tags", "--remotes"];
+        parse::lines("rev-list", &self.run(&args)?)
+    }
+
     /// The commits without a parent that the present commit descends from, sorted; none before the
     /// first commit.
     ///
@@ -277,6 +292,16 @@ impl Git {
     pub fn reset_hard(&self, commit: &str) -> Result<(), GitError> {
         check(commit)?;
         self.run_on_files(&["reset", "--hard", "--quiet", commit, "--"]).map(drop)
+    }
+
+    /// Removes every file git was never told of, those in repositories below too; ignored files
+    /// stay.
+    ///
+    /// # Errors
+    ///
+    /// When `git` refuses.
+    pub fn clean(&self) -> Result<(), GitError> {
+        self.run_on_files(&["clean", "-ffd", "--quiet"]).map(drop)
     }
 }
 

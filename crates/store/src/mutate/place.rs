@@ -9,7 +9,7 @@ use turnstone_core::permission::{Action, Rule};
 
 use crate::error::{Result, StoreError};
 use crate::payload::Prepared;
-use crate::read::load_session;
+use crate::read::{load_project, load_session};
 use crate::tx::{Changed, Draft, Tx};
 
 impl Tx<'_> {
@@ -33,6 +33,25 @@ impl Tx<'_> {
         let entity = found.map(|f| f.0);
         self.append(&Draft::new(None, EventKind::ProjectUpdated, entity).payload(prepared))?;
         Ok(if found.is_some() { Changed::Updated } else { Changed::Created })
+    }
+
+    /// Changes a project from the state it has in this transaction, so that no update is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotFound`].
+    pub fn update_project(
+        &self,
+        id: &ProjectId,
+        change: impl FnOnce(&mut Project),
+    ) -> Result<Project> {
+        let mut project = load_project(self.conn, self.blobs, self.project_num(id)?)?;
+        change(&mut project);
+        if project.id != *id {
+            return Err(StoreError::Invalid("a project keeps its id".to_owned()));
+        }
+        self.put_project(&project)?;
+        Ok(project)
     }
 
     pub(crate) fn project_num(&self, id: &ProjectId) -> Result<i64> {

@@ -44,6 +44,8 @@ pub struct OperationRow {
     pub time: Millis,
     /// Where in the log it was planned.
     pub planned: Cursor,
+    /// Where in the log it ended; none while it is not over.
+    pub ended: Option<Cursor>,
     /// What it was to do.
     pub plan: Value,
     /// What it did; none while it is not over.
@@ -229,6 +231,21 @@ impl Reader<'_> {
         Ok(found)
     }
 
+    /// The operations of all sessions that were under way at some moment between two places in
+    /// the log, oldest first; those that are not over among them.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn operations_between(&self, from: Cursor, to: Cursor) -> Result<Vec<OperationRow>> {
+        self.operation_rows(
+            "SELECT operation.id, operation.kind, planned, done, time
+             FROM operation JOIN event ON event.cursor = planned
+             WHERE (done IS NULL OR done > ?1) AND planned < ?2 ORDER BY operation.num",
+            (from.0, to.0),
+        )
+    }
+
     /// The operations of a session, oldest first.
     ///
     /// # Errors
@@ -236,12 +253,17 @@ impl Reader<'_> {
     /// [`StoreError::NoSession`].
     pub fn operations(&self, session: &SessionId) -> Result<Vec<OperationRow>> {
         let num = self.session_num(session)?;
-        let mut statement = self.conn.prepare_cached(
+        self.operation_rows(
             "SELECT operation.id, operation.kind, planned, done, time
              FROM operation JOIN event ON event.cursor = planned
              WHERE operation.session = ?1 ORDER BY operation.num",
-        )?;
-        let mut rows = statement.query([num])?;
+            [num],
+        )
+    }
+
+    fn operation_rows(&self, sql: &'static str, values: impl Params) -> Result<Vec<OperationRow>> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(values)?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             let kind: String = row.get(1)?;
@@ -253,6 +275,7 @@ impl Reader<'_> {
                     .ok_or_else(|| StoreError::Internal(format!("operation {kind:?}")))?,
                 time: Millis(row.get(4)?),
                 planned: Cursor(planned),
+                ended: done.map(Cursor),
                 plan: plan.get_mut("plan").map(Value::take).unwrap_or_default(),
                 done: done
                     .map(|at| payload_at(self.conn, self.blobs, at))

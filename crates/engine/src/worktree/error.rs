@@ -1,0 +1,60 @@
+//! Why a worktree was not made, reset or removed.
+
+use std::path::PathBuf;
+
+use turnstone_core::id::ProjectId;
+use turnstone_process::GitError;
+
+use super::remove::OnlyHere;
+use crate::error::EngineError;
+
+/// Why nothing was done. Unless it says otherwise, no file and no branch has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum WorktreeError {
+    /// The project is no repository.
+    #[error("project {0} is not a git repository")]
+    NotGit(ProjectId),
+    /// The repository has no commit a worktree could begin with.
+    #[error("project {0} has no commit yet")]
+    NoCommit(ProjectId),
+    /// Every name that was tried is taken.
+    #[error("no free name like {0} was found")]
+    NoName(String),
+    /// Nobody of ours made this directory: it is not ours to change.
+    #[error("{} is not a worktree that Turnstone made", .0.display())]
+    NotOurs(PathBuf),
+    /// It is the project's own directory.
+    #[error("{} is the primary directory of the project", .0.display())]
+    Primary(PathBuf),
+    /// It holds work that exists nowhere else.
+    #[error("{} holds {work}", directory.display())]
+    OnlyHere {
+        /// Where.
+        directory: PathBuf,
+        /// What.
+        work: OnlyHere,
+    },
+    /// There is no branch it could be reset to.
+    #[error("project {0} has no default branch: neither that of a remote, nor main, nor master")]
+    NoDefaultBranch(ProjectId),
+    /// The reset went through, and files still differ. The capture holds what was there before.
+    #[error("{} still differs from the default branch: {}", directory.display(), paths.join(", "))]
+    LeftChanges {
+        /// Where.
+        directory: PathBuf,
+        /// Which files.
+        paths: Vec<String>,
+    },
+    /// `git` refused.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// Ledger, snapshot store or disk refused.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+impl From<std::io::Error> for WorktreeError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Engine(error.into())
+    }
+}

@@ -1,0 +1,213 @@
+//! Making and listing worktrees.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use turnstone_core::id::ProjectId;
+use turnstone_core::model::{MadeWorktree, Project};
+use turnstone_core::name;
+use turnstone_process::{Git, NewWorktree as GitWorktree};
+use turnstone_store::Context;
+
+use super::error::WorktreeError;
+use super::name::slugify;
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+
+/// How many names are tried.
+const TRIES: usize = 26;
+/// What the branches of worktrees begin with.
+const PREFIX: &str = "opencode/";
+
+/// A worktree to be made.
+#[derive(Clone, Debug, Default)]
+pub struct NewWorktree {
+    /// What it should be called; none: two words.
+    pub name: Option<String>,
+    /// True for one without a branch.
+    pub detached: bool,
+    /// The commit or branch it begins with; none: the project's present commit.
+    pub from: Option<String>,
+}
+
+/// A worktree of a project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WorktreeInfo {
+    /// Its name.
+    pub name: String,
+    /// Its branch, as `opencode/name`; none if it has a commit only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// Where it is.
+    pub directory: PathBuf,
+    /// False if somebody else made it: it is listed, and never changed.
+    pub made: bool,
+    /// False if its making was cut off, or its directory is gone.
+    pub ready: bool,
+}
+
+impl From<&MadeWorktree> for WorktreeInfo {
+    fn from(made: &MadeWorktree) -> Self {
+        let directory = PathBuf::from(&made.directory);
+        Self {
+            name: made.name.clone(),
+            branch: made.branch.clone(),
+            made: true,
+            ready: made.ready && directory.is_dir(),
+            directory,
+        }
+    }
+}
+
+impl Engine {
+    /// Makes a worktree of a project; all its files are there when this returns.
+    ///
+    /// It is written down before anything is made, so that a crash leaves nothing unknown.
+    ///
+    /// # Errors
+    ///
+    /// See [`WorktreeError`].
+    pub fn create_worktree(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        new: &NewWorktree,
+    ) -> Result<WorktreeInfo, WorktreeError> {
+        let found = self.get_project(ctx, project)?;
+        let git = self.project_git(&found)?;
+        let from = git.find_commit(new.from.as_deref().unwrap_or("HEAD"))?;
+        let from = from.ok_or_else(|| WorktreeError::NoCommit(project.clone()))?;
+        let made = self.choose_name(ctx, &git, &found, new)?;
+        let note = made.clone();
+        self.change_project(ctx, project, move |it| it.worktrees.push(note.clone()))?;
+        fail::fail_point!("engine::worktree_noted", |_| {
+            Err(std::io::Error::other("failpoint").into())
+        });
+        let path = Path::new(&made.directory);
+        let add = GitWorktree { path, branch: made.branch.as_deref(), from: &from };
+        if let Err(error) = git.add_worktree(add) {
+            // Nothing came of it: nothing is left to know.
+            if !path.exists() {
+                let directory = made.directory;
+                self.change_project(ctx, project, move |project| {
+                    project.worktrees.retain(|one| one.directory != directory);
+                })?;
+            }
+            return Err(error.into());
+        }
+        let ready = MadeWorktree { ready: true, ..made };
+        let info = WorktreeInfo::from(&ready);
+        self.change_project(ctx, project, move |project| {
+            project.worktrees.retain(|one| one.directory != ready.directory);
+            if !project.sandboxes.contains(&ready.directory) {
+                project.sandboxes.push(ready.directory.clone());
+            }
+            project.worktrees.push(ready.clone());
+        })?;
+        Ok(info)
+    }
+
+    /// A name that neither a folder nor a branch has.
+    fn choose_name(
+        &self,
+        ctx: &Context,
+        git: &Git,
+        project: &Project,
+        new: &NewWorktree,
+    ) -> Result<MadeWorktree, WorktreeError> {
+        let words = || self.mint.session(ctx.now).map(|(_, random)| name::slug(random));
+        let wanted = slugify(new.name.as_deref().unwrap_or_default());
+        let wanted = if wanted.is_empty() { words()? } else { wanted };
+        let folder = self.worktree_folder(&project.id)?;
+        for attempt in 0..TRIES {
+            let name = match attempt {
+                0 => wanted.clone(),
+                _ => format!("{wanted}-{}", words()?),
+            };
+            let directory = folder.join(&name);
+            let branch = (!new.detached).then(|| format!("{PREFIX}{name}"));
+            let taken = match &branch {
+                Some(branch) => git.find_commit(&format!("refs/heads/{branch}"))?.is_some(),
+                None => false,
+            };
+            let directory = directory.to_string_lossy().into_owned();
+            let known = project.worktrees.iter().any(|made| made.directory == directory);
+            if !taken && !known && fs_err::symlink_metadata(&directory).is_err() {
+                return Ok(MadeWorktree { name, directory, branch, ready: false });
+            }
+        }
+        Err(WorktreeError::NoName(wanted))
+    }
+
+    /// The folder of a project's worktrees, made if need be.
+    fn worktree_folder(&self, project: &ProjectId) -> std::io::Result<PathBuf> {
+        // A name of our own, whatever an import called the project (R46).
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+        let name = project.as_str();
+        let name = match name.chars().all(plain) {
+            true => name.to_owned(),
+            false => name.bytes().map(|byte| format!("{byte:02x}")).collect(),
+        };
+        let folder = self.settings.data.join("worktree").join(name);
+        fs_err::create_dir_all(&folder)?;
+        fs_err::canonicalize(folder)
+    }
+
+    /// The worktrees of a project: those Turnstone made, then those others made.
+    ///
+    /// # Errors
+    ///
+    /// See [`WorktreeError`].
+    pub fn list_worktrees(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+    ) -> Result<Vec<WorktreeInfo>, WorktreeError> {
+        let project = self.get_project(ctx, project)?;
+        let mut found: Vec<WorktreeInfo> = project.worktrees.iter().map(Into::into).collect();
+        let git = match self.project_git(&project) {
+            Err(WorktreeError::NotGit(_)) => return Ok(found),
+            git => git?,
+        };
+        // The first one is the main checkout.
+        for row in git.list_worktrees()?.into_iter().skip(1) {
+            let primary = Path::new(&project.worktree);
+            if row.path == primary || found.iter().any(|one| one.directory == row.path) {
+                continue;
+            }
+            let branch = match &row.branch {
+                turnstone_process::Branch::Named(name) => {
+                    Some(name.strip_prefix("refs/heads/").unwrap_or(name).to_owned())
+                }
+                turnstone_process::Branch::Detached | turnstone_process::Branch::Bare => None,
+            };
+            let name = shown_name(&row.path, primary);
+            let ready = row.path.is_dir();
+            found.push(WorktreeInfo { name, branch, directory: row.path, made: false, ready });
+        }
+        Ok(found)
+    }
+
+    pub(super) fn project_git(&self, project: &Project) -> Result<Git, WorktreeError> {
+        if project.vcs.as_deref() != Some("git") {
+            return Err(WorktreeError::NotGit(project.id.clone()));
+        }
+        let places = std::iter::once(&project.worktree).chain(&project.sandboxes);
+        let place = places.map(Path::new).find(|place| place.is_dir());
+        let gone = || EngineError::ProjectGone {
+            project: project.id.clone(),
+            path: PathBuf::from(&project.worktree),
+        };
+        Ok(Git::new(place.ok_or_else(gone)?, self.settings.git.clone()))
+    }
+}
+
+/// The last name of its path; that of the folder above if it is called like the project itself.
+fn shown_name(path: &Path, primary: &Path) -> String {
+    let last = |path: &Path| path.file_name().map(|name| name.to_string_lossy().to_lowercase());
+    match last(path) {
+        name if name == last(primary) => path.parent().and_then(last).or(name),
+        name => name,
+    }
+    .unwrap_or_default()
+}

@@ -1,0 +1,280 @@
+//! Removing and resetting worktrees: refused where work would be lost, captured in any case.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use turnstone_core::id::ProjectId;
+use turnstone_core::model::{MadeWorktree, Project};
+use turnstone_process::{Git, Removal};
+use turnstone_snapshot::Group;
+use turnstone_store::Context;
+
+use super::error::WorktreeError;
+use crate::engine::Engine;
+use crate::error::Result;
+
+/// How many commits and paths are counted; more are not told apart.
+const SHOWN: usize = 100;
+
+/// Work that exists in one worktree and nowhere else.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct OnlyHere {
+    /// Paths that are not committed.
+    pub changes: Vec<String>,
+    /// Commits that no other branch, tag or remote has, newest first.
+    pub commits: Vec<String>,
+}
+
+impl OnlyHere {
+    /// True if nothing would be lost.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.changes.is_empty() && self.commits.is_empty()
+    }
+}
+
+impl fmt::Display for OnlyHere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (changes, commits) = (self.changes.len(), self.commits.len());
+        write!(f, "{changes} uncommitted paths and {commits} commits that exist nowhere else")
+    }
+}
+
+/// What a removal did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RemovedWorktree {
+    /// Where it was.
+    pub directory: PathBuf,
+    /// The capture of its files before; none if there were none any more.
+    pub capture: Option<String>,
+    /// The branch that went with it, and the commit it named.
+    pub branch: Option<(String, String)>,
+    /// What existed only there.
+    pub lost: OnlyHere,
+}
+
+/// What a reset did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ResetWorktree {
+    /// Where.
+    pub directory: PathBuf,
+    /// The commit it stands at now.
+    pub commit: String,
+    /// The capture of its files before.
+    pub capture: Option<String>,
+    /// What existed only there.
+    pub lost: OnlyHere,
+}
+
+impl Engine {
+    /// Removes a worktree that Turnstone made, by its name or its directory.
+    ///
+    /// Cut off half way, the same call finishes it. A directory that is neither there nor known is
+    /// as removed as it can be.
+    ///
+    /// # Errors
+    ///
+    /// [`WorktreeError::NotOurs`]; [`WorktreeError::OnlyHere`] without `force`. Then nothing has
+    /// changed.
+    pub fn remove_worktree(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        which: &Path,
+        force: bool,
+    ) -> Result<RemovedWorktree, WorktreeError> {
+        let found = self.get_project(ctx, project)?;
+        let git = self.project_git(&found)?;
+        let made = match find_made(&found, which) {
+            Some(made) => made.clone(),
+            None if fs_err::symlink_metadata(which).is_err() && which.is_absolute() => {
+                return Ok(RemovedWorktree { directory: which.to_owned(), ..Default::default() });
+            }
+            None => return Err(refusal(&found, which)),
+        };
+        let directory = PathBuf::from(&made.directory);
+        let mut done = RemovedWorktree { directory: directory.clone(), ..Default::default() };
+        done.lost = self.only_here(&git, &made)?;
+        if !force && !done.lost.is_nothing() {
+            return Err(WorktreeError::OnlyHere { directory, work: done.lost });
+        }
+        done.capture = self.capture_worktree(ctx, &made)?;
+        self.remove_files(&git, &directory)?;
+        fail::fail_point!("engine::worktree_removed", |_| {
+            Err(std::io::Error::other("failpoint").into())
+        });
+        done.branch = delete_branch(&git, &made)?;
+        self.change_project(ctx, project, move |project| {
+            project.worktrees.retain(|one| one.directory != made.directory);
+            project.sandboxes.retain(|one| *one != made.directory);
+            project.aliases.retain(|alias| alias.value != made.directory);
+        })?;
+        Ok(done)
+    }
+
+    /// Puts a worktree that Turnstone made back to the default branch; ignored files stay.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::remove_worktree`]; [`WorktreeError::Primary`] for the project's own directory.
+    pub fn reset_worktree(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        which: &Path,
+        force: bool,
+    ) -> Result<ResetWorktree, WorktreeError> {
+        let found = self.get_project(ctx, project)?;
+        let git = self.project_git(&found)?;
+        let made = find_made(&found, which).ok_or_else(|| refusal(&found, which))?.clone();
+        let directory = PathBuf::from(&made.directory);
+        let commit = default_commit(&git, project)?;
+        let lost = self.only_here(&git, &made)?;
+        if !force && !lost.is_nothing() {
+            return Err(WorktreeError::OnlyHere { directory, work: lost });
+        }
+        let capture = self.capture_worktree(ctx, &made)?;
+        let inside = Git::new(&directory, self.settings.git.clone());
+        inside.reset_hard(&commit)?;
+        inside.clean()?;
+        let left: Vec<String> = paths(&inside)?;
+        match left.is_empty() {
+            true => Ok(ResetWorktree { directory, commit, capture, lost }),
+            false => Err(WorktreeError::LeftChanges { directory, paths: left }),
+        }
+    }
+
+    /// What would be gone with a worktree of a project.
+    pub(crate) fn work_only_in(
+        &self,
+        project: &Project,
+        made: &MadeWorktree,
+    ) -> Result<OnlyHere, WorktreeError> {
+        let git = self.project_git(project)?;
+        self.only_here(&git, made)
+    }
+
+    /// What would be gone with a worktree.
+    fn only_here(&self, git: &Git, made: &MadeWorktree) -> Result<OnlyHere, WorktreeError> {
+        let mut work = OnlyHere::default();
+        if let Some(branch) = own_branch(git, made)? {
+            work.commits = git.list_unreachable_without(branch, SHOWN)?;
+        }
+        let directory = Path::new(&made.directory);
+        // A making that was cut off may have left a folder that is no checkout yet.
+        if directory.join(".git").exists() {
+            let inside = Git::new(directory, self.settings.git.clone());
+            work.changes = paths(&inside)?;
+            for commit in inside.list_unnamed(SHOWN)? {
+                if !work.commits.contains(&commit) {
+                    work.commits.push(commit);
+                }
+            }
+        }
+        Ok(work)
+    }
+
+    fn capture_worktree(&self, ctx: &Context, made: &MadeWorktree) -> Result<Option<String>> {
+        let directory = Path::new(&made.directory);
+        if !directory.join(".git").exists() {
+            return Ok(None);
+        }
+        let vault = self.vault(directory, ctx.now)?;
+        let group = Group::new(&format!("worktree {}", made.directory));
+        Ok(Some(vault.track(&group, ctx.now)?.capture.id.to_string()))
+    }
+
+    /// Takes the checkout away; `git` first, then what it left.
+    fn remove_files(&self, git: &Git, directory: &Path) -> Result<(), WorktreeError> {
+        let is_listed = |git: &Git| -> Result<bool, WorktreeError> {
+            Ok(git.list_worktrees()?.iter().any(|row| row.path == directory))
+        };
+        if directory.is_dir() && is_listed(git)? {
+            let removed = git.remove_worktree(directory, Removal::Force);
+            // It may have failed after it had let go: what counts is what it says now.
+            if removed.is_err() && is_listed(git)? {
+                return Ok(removed?);
+            }
+        }
+        match fs_err::symlink_metadata(directory) {
+            Ok(meta) if meta.is_dir() => fs_err::remove_dir_all(directory)?,
+            Ok(_) => return Err(WorktreeError::NotOurs(directory.to_owned())),
+            Err(_) => {}
+        }
+        if is_listed(git)? {
+            git.prune_worktrees()?;
+        }
+        Ok(())
+    }
+}
+
+/// Every path that is not committed.
+fn paths(git: &Git) -> Result<Vec<String>, WorktreeError> {
+    let shown = |change: &turnstone_process::Change| change.path.to_string_lossy().into_owned();
+    Ok(git.status()?.iter().take(SHOWN).map(shown).collect())
+}
+
+/// The worktree of that name or directory, if Turnstone made it.
+fn find_made<'p>(project: &'p Project, which: &Path) -> Option<&'p MadeWorktree> {
+    let real = fs_err::canonicalize(which).unwrap_or_else(|_| which.to_owned());
+    project
+        .worktrees
+        .iter()
+        .find(|made| Path::new(&made.directory) == real || Path::new(&made.name) == which)
+}
+
+fn refusal(project: &Project, which: &Path) -> WorktreeError {
+    let real = fs_err::canonicalize(which).unwrap_or_else(|_| which.to_owned());
+    match real == Path::new(&project.worktree) {
+        true => WorktreeError::Primary(real),
+        false => WorktreeError::NotOurs(which.to_owned()),
+    }
+}
+
+/// The branch that was made with a worktree, if it is still there.
+fn own_branch<'m>(git: &Git, made: &'m MadeWorktree) -> Result<Option<&'m str>, WorktreeError> {
+    let Some(branch) = made.branch.as_deref() else {
+        return Ok(None);
+    };
+    let is_there = git.find_commit(&format!("refs/heads/{branch}"))?.is_some();
+    Ok(Some(branch).filter(|_| is_there))
+}
+
+/// Deletes the branch that was made with a worktree, unless it moves at this moment or somebody
+/// has it checked out elsewhere: then it is theirs.
+fn delete_branch(
+    git: &Git,
+    made: &MadeWorktree,
+) -> Result<Option<(String, String)>, WorktreeError> {
+    let Some(branch) = own_branch(git, made)? else {
+        return Ok(None);
+    };
+    let Some(commit) = git.find_commit(&format!("refs/heads/{branch}"))? else {
+        return Ok(None);
+    };
+    let name = format!("refs/heads/{branch}");
+    let used = git.list_worktrees()?;
+    let held = turnstone_process::Branch::Named(name);
+    if used.iter().any(|row| row.branch == held) {
+        return Ok(None);
+    }
+    git.delete_branch(branch, &commit)?;
+    Ok(Some((branch.to_owned(), commit)))
+}
+
+/// The commit of the default branch (snapshots.md 5.1); nothing is fetched.
+fn default_commit(git: &Git, project: &ProjectId) -> Result<String, WorktreeError> {
+    let names = [
+        "refs/remotes/origin/HEAD",
+        "refs/remotes/upstream/HEAD",
+        "refs/heads/main",
+        "refs/heads/master",
+    ];
+    for name in names {
+        if let Some(commit) = git.find_commit(name)? {
+            return Ok(commit);
+        }
+    }
+    Err(WorktreeError::NoDefaultBranch(project.clone()))
+}

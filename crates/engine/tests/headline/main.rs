@@ -1,0 +1,37 @@
+//! The headline test: two agents and a person on one workspace, processes killed at random, a small
+//! budget; undo takes back exactly its own (R1–R6, R11–R15, R17, R19, R45).
+//!
+//! The same play on more files: `cargo run --release --example headline -- play SEED STEPS FILES`.
+
+mod model;
+mod play;
+mod world;
+
+use std::path::Path;
+
+fn run(seed: u64) {
+    let test = std::env::current_exe().expect("a program");
+    let folder = test.parent().and_then(Path::parent).expect("a target directory");
+    match play::play(&folder.join("examples/headline"), seed, 160, 2000) {
+        Ok(play) => {
+            let counts = play.shown();
+            assert!(counts["undone"] > 3 && counts["deaths"] > 2, "too quiet: {counts:?}");
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn undo_takes_back_exactly_its_own_whoever_edits_and_dies_meanwhile_first_seed() {
+    run(1);
+}
+
+#[test]
+fn undo_takes_back_exactly_its_own_whoever_edits_and_dies_meanwhile_second_seed() {
+    run(2);
+}
+
+#[test]
+fn undo_takes_back_exactly_its_own_whoever_edits_and_dies_meanwhile_third_seed() {
+    run(3);
+}

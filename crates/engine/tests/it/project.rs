@@ -1,0 +1,227 @@
+//! Projects looked after by people: listed, relinked, removed (R31, R39; snapshots.md 8.4, 8.5).
+
+use std::path::Path;
+
+use crate::repo::{Place, git};
+use crate::support::ctx;
+use turnstone_core::id::{ProjectId, SessionId};
+use turnstone_engine::{Cover, EngineError, NewSession, NewWorktree, WorktreeError};
+use turnstone_store::SessionFilter;
+
+fn session(place: &Place, dir: &Path) -> SessionId {
+    place.engine.create_session(&ctx(), dir, &NewSession::default()).expect("made").id
+}
+
+/// What somebody sees who asks for the sessions of a project.
+fn seen(place: &Place, project: &ProjectId) -> Vec<SessionId> {
+    let filter = SessionFilter { project: Some(project.clone()), ..SessionFilter::default() };
+    let page = place.engine.store().read(&ctx(), |r| r.list_sessions(&filter, None, 100));
+    let mut found: Vec<SessionId> =
+        page.expect("listed").items.into_iter().map(|row| row.session.id).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn nothing_that_happens_to_a_directory_hides_its_sessions_r31() {
+    let place = Place::new();
+    let dir = place.make("app");
+    let first = session(&place, &dir);
+    let sees = |what: &str| {
+        let project = place.open(&dir).project.id;
+        assert!(seen(&place, &project).contains(&first), "after {what}");
+    };
+    git(&dir, &["init", "-q"]);
+    sees("git init");
+    git(&dir, &["commit", "-q", "--allow-empty", "-m", "one"]);
+    sees("a first commit");
+    git(&dir, &["remote", "add", "origin", "https://host.example/a/b"]);
+    sees("a remote");
+    git(&dir, &["remote", "set-url", "origin", "https://host.example/c/d"]);
+    sees("another remote");
+    git(&dir, &["commit", "-q", "--amend", "--allow-empty", "-m", "another root"]);
+    sees("a rebase of the root");
+    fs_err::remove_dir_all(dir.join(".git")).expect("removed");
+    sees("the end of the repository");
+    git(&dir, &["init", "-q"]);
+    git(&dir, &["commit", "-q", "--allow-empty", "-m", "again"]);
+    sees("a new repository");
+}
+
+#[test]
+fn sessions_of_folders_that_become_part_of_a_repository_come_along_r31() {
+    let place = Place::new();
+    let (one, two) = (place.make("ws/one"), place.make("ws/two"));
+    let both = [session(&place, &one), session(&place, &two)];
+    let elsewhere = session(&place, &place.make("other"));
+    git(&place.make("ws"), &["init", "-q"]);
+
+    let opened = place.open(&one).project.id;
+
+    assert_eq!(place.open(&two).project.id, opened);
+    let found = seen(&place, &opened);
+    assert!(both.iter().all(|session| found.contains(session)), "{found:?}");
+    assert!(!found.contains(&elsewhere));
+}
+
+#[test]
+fn sessions_without_a_project_come_to_the_project_of_their_directory_section_8_5() {
+    let place = Place::new();
+    let (dir, project) = place.project("app");
+    let put = |id: &str, directory: &str| {
+        let global = serde_json::json!({"id": "global", "worktree": "/",
+            "time": {"created": 1, "updated": 1}});
+        let global = serde_json::from_value(global).expect("project");
+        let session: turnstone_core::model::Session = serde_json::from_value(serde_json::json!({
+            "id": id, "slug": "a-b", "projectID": "global", "directory": directory, "title": "T",
+            "version": "1", "time": {"created": 1, "updated": 1}}))
+        .expect("session");
+        let write = move |tx: &turnstone_store::Tx<'_>| {
+            tx.put_project(&global)?;
+            tx.create_session(&session)
+        };
+        place.engine.store().write(&ctx(), write).wait().expect("made");
+    };
+    put("ses_here", &dir.to_string_lossy());
+    put("ses_empty", "");
+    put("ses_elsewhere", "/somewhere/else");
+
+    assert_eq!(place.open(&dir).project.id, project);
+
+    assert_eq!(seen(&place, &project), ["ses_here".parse().expect("an id")]);
+    let global = "global".parse().expect("an id");
+    assert_eq!(seen(&place, &global).len(), 2);
+}
+
+#[test]
+fn a_vanished_directory_is_an_error_that_names_the_remedy_and_relink_is_it_r39() {
+    let place = Place::new();
+    let dir = place.make("app");
+    let inner = place.make("app/src");
+    let project = place.open(&dir).project.id;
+    let id = session(&place, &dir);
+    let below = session(&place, &inner);
+    let moved = place.dir.path().join("moved");
+    fs_err::rename(&dir, &moved).expect("moved");
+    let cover = |place: &Place, id: &SessionId| {
+        let found = place.engine.store().read(&ctx(), |r| r.get_session(id)).expect("there");
+        place.engine.cover(&found, ctx().now)
+    };
+    match cover(&place, &id) {
+        Err(error @ EngineError::RootGone { .. }) => {
+            assert!(error.to_string().contains("project relink"), "{error}");
+        }
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("covered"),
+    }
+
+    let done = place.engine.relink_project(&ctx(), &project, &moved).expect("relinked");
+
+    let moved = fs_err::canonicalize(moved).expect("real").to_string_lossy().into_owned();
+    assert_eq!(done.project.worktree, moved);
+    assert_eq!(done.moved_from, Some(dir.to_string_lossy().into_owned()));
+    assert_eq!(done.sessions.len(), 1, "the other one has a project of its own: {done:?}");
+    assert!(matches!(cover(&place, &id), Ok(Cover::Vault(_))));
+    assert_eq!(place.open(Path::new(&moved)).project.id, project);
+    assert!(cover(&place, &below).is_err());
+}
+
+#[test]
+fn relink_joins_a_clone_with_its_sessions_r31() {
+    let place = Place::new();
+    let (dir, first) = place.project("app");
+    git(place.dir.path(), &["clone", "-q", "app", "fork"]);
+    let fork = fs_err::canonicalize(place.dir.path().join("fork")).expect("real");
+    let other = place.open(&fork);
+    assert_eq!(other.alike, std::slice::from_ref(&first));
+    let session = session(&place, &fork);
+
+    let done = place.engine.relink_project(&ctx(), &first, &fork).expect("relinked");
+
+    assert_eq!((done.taken_from, done.moved_from), (Some(other.project.id), None));
+    assert_eq!(done.project.worktree, dir.to_string_lossy());
+    assert_eq!(done.project.sandboxes, [fork.to_string_lossy()]);
+    assert_eq!(place.open(&fork).project.id, first);
+    assert_eq!(seen(&place, &first), [session]);
+}
+
+#[test]
+fn removing_a_project_takes_its_sessions_store_and_worktrees_and_never_the_directory() {
+    let place = Place::new();
+    let (dir, project) = place.project("app");
+    let id = session(&place, &dir);
+    place
+        .engine
+        .vault(&dir, ctx().now)
+        .expect("a store")
+        .track(&turnstone_snapshot::Group::new("g"), ctx().now)
+        .expect("captured");
+    let (kept_dir, kept) = place.project("kept");
+    let kept_session = session(&place, &kept_dir);
+    let new = NewWorktree { name: Some("x".to_owned()), ..NewWorktree::default() };
+    let made = place.engine.create_worktree(&ctx(), &project, &new).expect("made");
+    fs_err::write(made.directory.join("new"), "only here").expect("written");
+
+    let plan = place.engine.plan_project_removal(&ctx(), &project).expect("a plan");
+    assert_eq!(plan.sessions, std::slice::from_ref(&id));
+    assert_eq!((plan.stores.len(), plan.worktrees.len()), (1, 1));
+    let refused = place.engine.remove_project(&ctx(), &project, false);
+    assert!(matches!(refused, Err(WorktreeError::OnlyHere { .. })), "{refused:?}");
+    assert_eq!(seen(&place, &project), [id], "nothing has changed");
+
+    let removed = place.engine.remove_project(&ctx(), &project, true).expect("removed");
+
+    assert!(removed.kept.is_empty(), "{removed:?}");
+    assert!(!made.directory.exists() && dir.join("file").exists() && dir.join(".git").exists());
+    assert!(seen(&place, &project).is_empty());
+    let store = place.dir.path().join("data/store").join(&plan.stores[0].0);
+    assert!(!store.exists());
+    let listed = place.engine.list_projects(&ctx()).expect("listed");
+    assert_eq!(listed.iter().map(|it| &it.project.id).collect::<Vec<_>>(), [&kept]);
+    assert_eq!((listed[0].sessions, listed[0].exists), (1, true));
+    assert_eq!(seen(&place, &kept), [kept_session]);
+    let again = place.engine.remove_project(&ctx(), &project, true);
+    assert!(matches!(again, Err(WorktreeError::Engine(EngineError::NoProject(_)))), "{again:?}");
+    assert_ne!(place.open(&dir).project.id, project, "what was granted there is not inherited");
+}
+
+#[test]
+fn a_path_in_another_root_of_the_project_is_captured_there_and_undone_with_the_turn_r39() {
+    let place = Place::new();
+    let (dir, project) = place.project("app");
+    let new = NewWorktree { name: Some("x".to_owned()), ..NewWorktree::default() };
+    let made = place.engine.create_worktree(&ctx(), &project, &new).expect("made");
+    let session = session(&place, &dir);
+    let body = serde_json::json!({"role": "user", "time": {"created": 1}, "agent": "build",
+        "model": {"providerID": "p", "modelID": "m"}});
+    let message = turnstone_core::model::Message {
+        id: "msg_1".parse().expect("an id"),
+        session: session.clone(),
+        body: serde_json::from_value(body).expect("user"),
+    };
+    let engine = &place.engine;
+    let prompt = turnstone_engine::Prompt { message, parts: Vec::new() };
+    let turn = engine.begin_turn(&ctx(), prompt).expect("begins");
+    let nowhere = place.dir.path().join("nowhere");
+    let paths = ["file".into(), made.directory.join("file"), nowhere.clone()];
+    let call = engine.open_named(&ctx(), &turn, None, &paths).expect("opens");
+    assert_eq!((call.beside.len(), &call.outside[..]), (1, &[nowhere][..]));
+    let (here, there) = (dir.join("file"), made.directory.join("file"));
+    for path in [&here, &there] {
+        fs_err::write(path, "two\n").expect("written");
+    }
+    let closed = engine.close_call(&ctx(), &turn, &call).expect("closes");
+    assert_eq!((closed.changes.len(), closed.beside[0].changes.len()), (1, 1));
+    let done = turnstone_core::turn::Outcome::Completed;
+    engine.end_turn(&ctx(), &turn, done, None).expect("ends");
+
+    let options = turnstone_engine::UndoOptions::default();
+    let last = turnstone_engine::Which::Last;
+    let plan = engine.plan_undo(&ctx(), &session, &last, &options).expect("a plan");
+    let report = engine.apply(&ctx(), &plan).expect("applied");
+
+    assert!(report.is_complete() && report.roots.len() == 2, "{report:?}");
+    for path in [&here, &there] {
+        assert_eq!(fs_err::read_to_string(path).expect("there"), "one\n");
+    }
+}

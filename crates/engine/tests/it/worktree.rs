@@ -1,0 +1,230 @@
+//! Worktrees as sandboxes: OpenCode's names and branches (snapshots.md 5, 8.6), and nothing removed
+//! that is not ours or exists nowhere else.
+
+use std::path::{Path, PathBuf};
+
+use crate::repo::{Place, git};
+use crate::support::ctx;
+use turnstone_core::id::ProjectId;
+use turnstone_engine::{NewSession, NewWorktree, WorktreeError, WorktreeInfo};
+
+fn make(place: &Place, project: &ProjectId, name: &str) -> WorktreeInfo {
+    let new = NewWorktree { name: Some(name.to_owned()), ..NewWorktree::default() };
+    place.engine.create_worktree(&ctx(), project, &new).expect("made")
+}
+
+fn branches(dir: &Path) -> Vec<String> {
+    let listed = git(dir, &["for-each-ref", "--format=%(refname:short)", "refs/heads"]);
+    listed.lines().map(str::to_owned).collect()
+}
+
+fn only_here(error: WorktreeError) -> (usize, usize) {
+    match error {
+        WorktreeError::OnlyHere { work, .. } => (work.changes.len(), work.commits.len()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_worktree_has_a_slug_a_branch_and_a_place_in_the_data_directory_section_8_6() {
+    let place = Place::new();
+    let (dir, project) = place.project("app");
+
+    let made = make(&place, &project, "My Feature Branch!");
+
+    assert_eq!(made.name, "my-feature-branch");
+    assert_eq!(made.branch.as_deref(), Some("opencode/my-feature-branch"));
+    let data = fs_err::canonicalize(place.dir.path().join("data")).expect("real");
+    let expected = data.join("worktree").join(project.as_str()).join("my-feature-branch");
+    assert_eq!(made.directory, expected);
+    assert_eq!(fs_err::read_to_string(expected.join("file")).expect("there"), "one\n");
+    assert_eq!(branches(&dir), ["main", "opencode/my-feature-branch"]);
+    let found = place.engine.get_project(&ctx(), &project).expect("there");
+    assert_eq!(found.sandboxes, [expected.to_string_lossy()]);
+    assert_eq!(place.open(&expected).project.id, project, "a root of the same project (R39)");
+
+    let again = make(&place, &project, "my feature branch");
+    assert!(again.name.starts_with("my-feature-branch-"), "{}", again.name);
+    let unnamed = place.engine.create_worktree(&ctx(), &project, &NewWorktree::default());
+    assert_eq!(unnamed.expect("made").name.split('-').count(), 2);
+}
+
+#[test]
+fn a_detached_worktree_has_no_branch_even_if_the_name_of_one_is_taken_section_8_6() {
+    let place = Place::new();
+    let (dir, project) = place.project("app");
+    git(&dir, &["branch", "opencode/x"]);
+    let new = NewWorktree { name: Some("x".to_owned()), detached: true, from: None };
+
+    let made = place.engine.create_worktree(&ctx(), &project, &new).expect("made");
+
+    assert_eq!((made.name.as_str(), made.branch), ("x", None));
+    assert_ne!(make(&place, &project, "x").name, "x", "the branch is somebody's");
+}
+
+#[test]
+fn no_repository_and_no_commit_are_refused_section_8_6() {
+    let place = Place::new();
+    let plain = place.open(&place.make("plain")).project.id;
+    let made = place.engine.create_worktree(&ctx(), &plain, &NewWorktree::default());
+    assert!(matches!(made, Err(WorktreeError::NotGit(_))), "{made:?}");
+    let removed = place.engine.remove_worktree(&ctx(), &plain, Path::new("/nowhere"), false);
+    assert!(matches!(removed, Err(WorktreeError::NotGit(_))), "{removed:?}");
+
+    let unborn = place.make("unborn");
+    git(&unborn, &["init", "-q"]);
+    let unborn = place.open(&unborn).project.id;
+    let made = place.engine.create_worktree(&ctx(), &unborn, &NewWorktree::default());
+    assert!(matches!(made, Err(WorktreeError::NoCommit(_))), "{made:?}");
+}
+
+#[test]
+fn a_clean_worktree_goes_with_its_branch_and_its_place_among_the_sandboxes_section_8_6() {
+    let place = Place::new();
+    let (dir, project) = place.project("app");
+    let made = make(&place, &project, "x");
+    place.engine.create_session(&ctx(), &made.directory, &NewSession::default()).expect("made");
+
+    let removed = place.engine.remove_worktree(&ctx(), &project, Path::new("x"), false);
+
+    let removed = removed.expect("removed");
+    assert!(removed.capture.is_some() && removed.lost.is_nothing(), "{removed:?}");
+    assert!(!made.directory.exists());
+    assert_eq!(branches(&dir), ["main"]);
+    assert_eq!(git(&dir, &["worktree", "list"]).lines().count(), 1);
+    let found = place.engine.get_project(&ctx(), &project).expect("there");
+    assert!(found.sandboxes.is_empty() && found.worktrees.is_empty(), "{found:?}");
+    let gone = place.engine.remove_worktree(&ctx(), &project, &made.directory, false);
+    assert!(gone.is_ok(), "what is not there is removed: {gone:?}");
+}
+
+#[test]
+fn uncommitted_work_and_commits_that_exist_nowhere_else_need_force_and_are_captured() {
+    let place = Place::new();
+    let (dir, project) = place.project("app");
+    let made = make(&place, &project, "x");
+    fs_err::write(made.directory.join("new"), "not committed").expect("written");
+    let which = Path::new("x");
+    let refused = place.engine.remove_worktree(&ctx(), &project, which, false);
+    assert_eq!(only_here(refused.expect_err("refused")), (1, 0));
+    git(&made.directory, &["add", "."]);
+    git(&made.directory, &["commit", "-q", "-m", "only here"]);
+    let tip = git(&made.directory, &["rev-parse", "HEAD"]);
+    let refused = place.engine.remove_worktree(&ctx(), &project, which, false);
+    assert_eq!(only_here(refused.expect_err("refused")), (0, 1));
+    let refused = place.engine.reset_worktree(&ctx(), &project, which, false);
+    assert_eq!(only_here(refused.expect_err("refused")), (0, 1));
+    assert!(made.directory.join("new").exists() && branches(&dir).len() == 2);
+
+    let removed = place.engine.remove_worktree(&ctx(), &project, which, true).expect("removed");
+
+    assert_eq!(removed.branch, Some(("opencode/x".to_owned(), tip.clone())), "told, to find it by");
+    assert_eq!(git(&dir, &["cat-file", "-t", &tip]), "commit");
+    assert!(removed.capture.is_some() && !made.directory.exists());
+}
+
+#[test]
+fn commits_without_any_branch_are_work_too() {
+    let place = Place::new();
+    let (_, project) = place.project("app");
+    let new = NewWorktree { name: Some("x".to_owned()), detached: true, from: None };
+    let made = place.engine.create_worktree(&ctx(), &project, &new).expect("made");
+    git(&made.directory, &["commit", "-q", "--allow-empty", "-m", "nowhere else"]);
+
+    let refused = place.engine.remove_worktree(&ctx(), &project, Path::new("x"), false);
+
+    assert_eq!(only_here(refused.expect_err("refused")), (0, 1));
+}
+
+#[test]
+fn a_branch_of_the_user_is_never_deleted() {
+    let place = Place::new();
+    let (dir, project) = place.project("app");
+    let made = make(&place, &project, "x");
+    git(&made.directory, &["switch", "-q", "-c", "mine"]);
+    git(&made.directory, &["commit", "-q", "--allow-empty", "-m", "mine"]);
+
+    let removed = place.engine.remove_worktree(&ctx(), &project, Path::new("x"), true);
+
+    assert_eq!(removed.expect("removed").branch.expect("ours").0, "opencode/x");
+    assert_eq!(branches(&dir), ["main", "mine"]);
+}
+
+#[test]
+fn only_what_turnstone_made_is_removed_or_reset() {
+    let place = Place::new();
+    let (dir, project) = place.project("app");
+    git(&dir, &["worktree", "add", "-q", "-b", "side", "../side"]);
+    let side = fs_err::canonicalize(place.dir.path().join("side")).expect("real");
+    let stranger = place.make("stranger");
+    let inside = place.make(&format!("data/worktree/{}/not-made", project.as_str()));
+    for path in [&side, &stranger, &inside, &dir] {
+        for force in [false, true] {
+            let removed = place.engine.remove_worktree(&ctx(), &project, path, force);
+            assert!(removed.is_err(), "{}", path.display());
+            let reset = place.engine.reset_worktree(&ctx(), &project, path, force);
+            assert!(reset.is_err(), "{}", path.display());
+        }
+        assert!(path.is_dir());
+    }
+    let reset = place.engine.reset_worktree(&ctx(), &project, &dir, true);
+    assert!(matches!(reset, Err(WorktreeError::Primary(_))), "{reset:?}");
+
+    make(&place, &project, "x");
+    let listed = place.engine.list_worktrees(&ctx(), &project).expect("listed");
+    let shown: Vec<(&str, bool)> = listed.iter().map(|it| (it.name.as_str(), it.made)).collect();
+    assert_eq!(shown, [("x", true), ("side", false)], "never the main checkout (section 8.6)");
+}
+
+#[test]
+fn reset_goes_to_the_default_branch_and_keeps_ignored_files() {
+    let place = Place::new();
+    let (dir, project) = place.project("app");
+    let made = make(&place, &project, "x");
+    let at = |name: &str| made.directory.join(name);
+    fs_err::write(at(".git-not"), "untracked").expect("written");
+    fs_err::write(at("file"), "changed").expect("written");
+    fs_err::write(dir.join("file"), "two\n").expect("written");
+    git(&dir, &["commit", "-q", "-am", "two"]);
+    let exclude = PathBuf::from(git(&dir, &["rev-parse", "--git-path", "info/exclude"]));
+    fs_err::write(dir.join(exclude), ".env\n").expect("written");
+    fs_err::write(at(".env"), "secret").expect("written");
+    let which = Path::new("x");
+    let refused = place.engine.reset_worktree(&ctx(), &project, which, false);
+    assert_eq!(only_here(refused.expect_err("refused")), (2, 0));
+
+    let reset = place.engine.reset_worktree(&ctx(), &project, which, true).expect("reset");
+
+    assert_eq!(reset.commit, git(&dir, &["rev-parse", "main"]));
+    assert_eq!(fs_err::read_to_string(at("file")).expect("there"), "two\n");
+    assert!(!at(".git-not").exists() && at(".env").exists());
+    let vault = place.engine.vault(&made.directory, ctx().now).expect("a store");
+    let capture = vault.find_capture(&reset.capture.expect("captured")).expect("kept");
+    let kept = vault.list_files(&capture).expect("listed");
+    assert!(kept.iter().any(|file| file.path.to_string() == ".git-not"), "{kept:?}");
+}
+
+#[test]
+fn a_making_that_was_cut_off_and_a_removal_that_was_are_finished_by_a_removal() {
+    let scenario = fail::FailScenario::setup();
+    let place = Place::new();
+    let (dir, project) = place.project("app");
+    fail::cfg("engine::worktree_noted", "return").expect("set");
+    let new = NewWorktree { name: Some("x".to_owned()), ..NewWorktree::default() };
+    assert!(place.engine.create_worktree(&ctx(), &project, &new).is_err());
+    fail::remove("engine::worktree_noted");
+    let place = place.reopen();
+    let listed = place.engine.list_worktrees(&ctx(), &project).expect("listed");
+    assert!(!listed[0].ready, "{listed:?}");
+    place.engine.remove_worktree(&ctx(), &project, Path::new("x"), false).expect("removed");
+
+    make(&place, &project, "x");
+    fail::cfg("engine::worktree_removed", "return").expect("set");
+    assert!(place.engine.remove_worktree(&ctx(), &project, Path::new("x"), false).is_err());
+    fail::remove("engine::worktree_removed");
+    let place = place.reopen();
+    place.engine.remove_worktree(&ctx(), &project, Path::new("x"), false).expect("removed");
+    assert_eq!(branches(&dir), ["main"]);
+    assert!(place.engine.list_worktrees(&ctx(), &project).expect("listed").is_empty());
+    scenario.teardown();
+}
