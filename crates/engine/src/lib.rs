@@ -9,9 +9,13 @@ mod call;
 mod engine;
 mod error;
 mod image;
+mod jump;
+mod line;
 mod mint;
+mod past;
 mod place;
 mod recover;
+mod revert;
 mod root;
 mod turn;
 mod undo;
@@ -19,10 +23,12 @@ mod undo;
 pub use call::{Call, Closed};
 pub use engine::{Engine, Settings};
 pub use error::{EngineError, Result};
+pub use jump::{Checkpoint, Point};
 pub use place::{NewSession, OpenProject};
 pub use recover::Recovered;
 pub use root::{Cover, Located};
 pub use turn::{Prompt, Turn};
 pub use undo::{
-    Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, UndoOptions, UndoPlan, Which,
+    Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
+    UndoPlan, Which,
 };
