@@ -17,6 +17,7 @@ pub mod path;
 pub mod permission;
 pub mod place;
 pub mod retention;
+pub mod revert;
 pub mod time;
 pub mod tool;
 pub mod turn;

@@ -46,14 +46,34 @@ impl Engine {
         id: &OperationId,
         plan: &BranchPlan,
     ) -> Result<()> {
-        for parts in plan.parts.rchunks(AT_ONCE) {
+        self.hide(ctx, session, &plan.messages, &plan.parts)?;
+        let done = DoneOperation {
+            id: id.clone(),
+            head: HeadMove::Tip,
+            taken: Vec::new(),
+            report: serde_json::json!({ "hidden": plan.messages.len() }),
+        };
+        let name = session.clone();
+        self.store.write(ctx, move |tx| tx.finish_operation(&name, &done)).wait()?;
+        Ok(())
+    }
+
+    /// Hides messages and parts, newest first; what is hidden already stays so.
+    pub(crate) fn hide(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        messages: &[MessageId],
+        parts: &[PartId],
+    ) -> Result<()> {
+        for parts in parts.rchunks(AT_ONCE) {
             let (name, parts) = (session.clone(), parts.to_vec());
             let hide = move |tx: &turnstone_store::Tx<'_>| {
                 parts.iter().rev().try_for_each(|part| gone(tx.remove_part(&name, part)))
             };
             self.store.write(ctx, hide).wait()?;
         }
-        for messages in plan.messages.rchunks(AT_ONCE) {
+        for messages in messages.rchunks(AT_ONCE) {
             let (name, messages) = (session.clone(), messages.to_vec());
             let hide = move |tx: &turnstone_store::Tx<'_>| {
                 messages
@@ -66,14 +86,6 @@ impl Engine {
                 Err(std::io::Error::other("failpoint").into())
             });
         }
-        let done = DoneOperation {
-            id: id.clone(),
-            head: HeadMove::Tip,
-            taken: Vec::new(),
-            report: serde_json::json!({ "hidden": plan.messages.len() }),
-        };
-        let name = session.clone();
-        self.store.write(ctx, move |tx| tx.finish_operation(&name, &done)).wait()?;
         Ok(())
     }
 }

@@ -60,6 +60,14 @@ pub enum EngineError {
         /// What was asked for.
         turn: TurnId,
     },
+    /// A session never was at the point that was asked for.
+    #[error("session {session} has no point {point}")]
+    NoPoint {
+        /// The session.
+        session: SessionId,
+        /// What was asked for.
+        point: String,
+    },
     /// A plan no longer fits: something happened since it was made. Make it anew.
     #[error("operation {0} was planned before something else happened in the session")]
     StalePlan(OperationId),

@@ -14,11 +14,15 @@ mod exec;
 mod file;
 mod image;
 mod inbox;
-mod mint;
 mod permission;
+mod jump;
+mod line;
+mod mint;
+mod past;
 mod place;
 mod project;
 mod recover;
+mod revert;
 mod root;
 mod step;
 mod turn;
@@ -35,6 +39,7 @@ pub use inbox::Submitted;
 pub use permission::{
     Asked, BaseRules, NewAsk, PermissionError, Replied, Resumed, Rules, Ruling, read_rules,
 };
+pub use jump::{Checkpoint, Point};
 pub use place::{NewSession, OpenProject};
 pub use project::{ListedProject, ProjectRemoval, Relinked, RemovedProject};
 pub use recover::Recovered;
@@ -42,7 +47,8 @@ pub use root::{Cover, Located};
 pub use step::{NextAgent, Step, StepDone, StepEnd, ToolRun, Touch};
 pub use turn::{Prompt, Turn};
 pub use undo::{
-    Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, UndoOptions, UndoPlan, Which,
+    Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
+    UndoPlan, Which,
 };
 pub use worktree::{
     NewWorktree, OnlyHere, RemovedWorktree, ResetWorktree, WorktreeError, WorktreeInfo,

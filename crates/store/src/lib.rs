@@ -47,8 +47,8 @@ pub use job::Ticket;
 pub use layout::Layout;
 pub use maintain::{Budget, Maintained, Upkeep};
 pub use mutate::{
-    Admitted, CloseChange, Delivery, DoneOperation, EndTurn, Ended, NewOperation, NewTurn,
-    OpenChange, ShareRecord,
+    Admitted, CloseChange, CopyChange, Delivery, DoneOperation, EndTurn, Ended, NewOperation,
+    NewTurn, OpenChange, ShareRecord,
 };
 pub use owner::Takeover;
 pub use purge::Deleted;

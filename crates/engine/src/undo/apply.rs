@@ -29,6 +29,7 @@ impl Engine {
             plan: serde_json::json!({
                 "turns": plan.turns,
                 "also": plan.also,
+                "switched": plan.switch.is_some(),
                 "whole": serde_json::to_string(plan).map_err(std::io::Error::from)?,
             }),
         };
@@ -58,18 +59,38 @@ impl Engine {
             contended: plan.contended.clone(),
             not_covered: plan.not_covered.clone(),
             git: plan.git.clone(),
+            withdrawn: plan.withdrawn.clone(),
         };
+        if let Some(switch) = &plan.switch {
+            self.switch(ctx, &plan.session, switch)?;
+        }
         let done = DoneOperation {
             id: plan.operation.clone(),
             head: plan.head.clone(),
-            taken: plan.changes.iter().map(|part| taken(plan, part, &report)).collect(),
+            taken: plan.changes.iter().filter_map(|part| taken(plan, part, &report)).collect(),
             report: serde_json::json!({
                 "whole": serde_json::to_string(&report).map_err(std::io::Error::from)?,
             }),
         };
-        let session = plan.session.clone();
-        self.store.write(ctx, move |tx| tx.finish_operation(&session, &done)).wait()?;
+        self.record(ctx, plan, done)?;
         Ok(report)
+    }
+
+    /// Writes down what was done; to-dos and grants follow in the same breath.
+    fn record(&self, ctx: &Context, plan: &UndoPlan, done: DoneOperation) -> Result<()> {
+        let session = self.store.read(ctx, |r| r.get_session(&plan.session))?;
+        let (todos, withdrawn) = (plan.todos.clone(), plan.withdrawn.clone());
+        let record = move |tx: &turnstone_store::Tx<'_>| {
+            if let Some(todos) = &todos {
+                tx.set_todos(&session.id, todos)?;
+            }
+            for rule in &withdrawn {
+                tx.withdraw(&session.project, rule)?;
+            }
+            tx.finish_operation(&session.id, &done)
+        };
+        self.store.write(ctx, record).wait()?;
+        Ok(())
     }
 
     fn apply_root(&self, ctx: &Context, plan: &UndoPlan, root: &RootPlan) -> Result<RootReport> {
@@ -105,13 +126,8 @@ impl Engine {
     }
 }
 
-/// How much of a change set is taken back after what the report says.
-///
-/// An undo took what it moved: where a path already held what was wanted, somebody else had brought
-/// that about, and a redo must not undo their work. A redo is done with a path that holds what was
-/// wanted, whoever brought it about.
-fn taken(plan: &UndoPlan, part: &Part, report: &OperationReport) -> Taken {
-    let is_redo = plan.kind == OperationKind::Redo;
+/// How much of a change set is taken back after what the report says; nothing if as much as before.
+fn taken(plan: &UndoPlan, part: &Part, report: &OperationReport) -> Option<Taken> {
     let reached: BTreeSet<&RelPath> = plan
         .roots
         .iter()
@@ -120,19 +136,24 @@ fn taken(plan: &UndoPlan, part: &Part, report: &OperationReport) -> Taken {
         .flat_map(|(root, done)| {
             let done = &done.report;
             let now = done.restored.iter().chain(&done.removed).chain(&done.merged);
-            now.chain(root.plan.unchanged.iter().filter(|_| is_redo))
+            // An undo took what it moved: where a path already held what was wanted, somebody else
+            // had brought that about, and a redo must not undo their work.
+            now.chain(root.plan.unchanged.iter().filter(|path| !part.wanted.has(path)))
         })
         .collect();
     let before: BTreeSet<&RelPath> = part.taken.iter().collect();
-    let is_taken = |path: &&RelPath| match is_redo {
-        true => before.contains(path) && !reached.contains(path),
-        false => before.contains(path) || reached.contains(path),
+    let is_taken = |path: &&RelPath| match reached.contains(path) {
+        true => part.wanted.has(path),
+        false => before.contains(path),
     };
     let after: Vec<RelPath> = part.paths.iter().filter(is_taken).cloned().collect();
+    if after.iter().collect::<BTreeSet<_>>() == before {
+        return None;
+    }
     let extent = match after.len() {
         0 => Extent::Nothing,
         all if all == part.paths.len() => Extent::All,
         _ => Extent::Paths(after),
     };
-    Taken { change: part.change.clone(), extent }
+    Some(Taken { change: part.change.clone(), extent })
 }

@@ -1,33 +1,51 @@
 //! Gathering: which turns, which change sets, who else claims their paths. Everything is read
 //! before anything is decided.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use turnstone_core::change::{Claim, Root, find_contended};
+use turnstone_core::change::{Direction, Root};
 use turnstone_core::id::{ChangeId, SessionId, TurnId};
+use turnstone_core::model::Todo;
 use turnstone_core::operation::{Extent, Head, HeadMove, OperationKind};
 use turnstone_core::path::RelPath;
+use turnstone_core::permission::Rule;
+use turnstone_core::revert::todos_after;
 use turnstone_core::time::Cursor;
 use turnstone_store::{ChangeRow, Context, OperationRow, Reader, StoreError, TurnRow};
 
-use super::words::{Claimant, Contended, Scope, UndoOptions, Which};
+use super::words::{Scope, Switch, UndoOptions, Which};
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::line::Line;
 
-/// A change set and how much of it is taken back.
-pub(super) struct Held {
-    pub(super) row: ChangeRow,
-    pub(super) taken: Extent,
+/// A change set, how much of it is taken back, and how much is to be.
+pub(crate) struct Held {
+    pub(crate) row: ChangeRow,
+    /// The turn of the session it belongs to: its own, or the one that began its session.
+    pub(crate) turn: TurnId,
+    pub(crate) taken: Extent,
+    pub(crate) wanted: Extent,
 }
 
-/// What an undo or a redo is about.
-pub(super) struct Gathered {
-    pub(super) turns: Vec<TurnId>,
+/// What an operation is about.
+pub(crate) struct Gathered {
+    pub(crate) kind: OperationKind,
+    pub(crate) turns: Vec<TurnId>,
     /// Turns of other sessions.
-    pub(super) also: Vec<(SessionId, TurnId)>,
+    pub(crate) also: Vec<(SessionId, TurnId)>,
     /// Closed change sets of the turns and of the sessions they began, oldest first.
-    pub(super) changes: Vec<Held>,
-    pub(super) head: HeadMove,
+    pub(crate) changes: Vec<Held>,
+    pub(crate) head: HeadMove,
+    pub(crate) aside: Aside,
+}
+
+/// What else follows the session.
+#[derive(Default)]
+pub(crate) struct Aside {
+    pub(crate) todos: Option<Vec<Todo>>,
+    pub(crate) withdrawn: Vec<Rule>,
+    pub(crate) switch: Option<Switch>,
+    pub(crate) not_covered: Vec<(Root, RelPath, String)>,
 }
 
 impl Engine {
@@ -40,37 +58,40 @@ impl Engine {
         options: &UndoOptions,
     ) -> Result<Gathered> {
         let scope = options.scope;
-        let (turns, head) = self.store.read(ctx, |r| Ok((r.turns(session)?, r.head(session)?)))?;
-        let visible = visible(&turns, head.as_ref());
-        let mut chosen: Vec<&TurnRow> = match which {
-            Which::Last => visible.last().copied().into_iter().collect(),
-            Which::Turn(id) => vec![find(&turns, session, id)?],
-            Which::From(id) => {
-                let from = find(&turns, session, id)?.span.0;
-                turns.iter().filter(|turn| turn.span.0 >= from).collect()
-            }
-        };
+        let line = self.store.read(ctx, |r| Line::read(r, session))?;
+        let visible = line.before_head();
+        let mut chosen = choose(&line, session, which, || {
+            visible.last().copied().into_iter().collect::<Vec<_>>()
+        })?;
         if chosen.is_empty() {
             return Err(EngineError::NothingToUndo(session.clone()));
         }
-        let also = join(session, &turns, &mut chosen, &options.also)?;
-        // The conversation has one head: it moves back only if nothing visible stays behind it.
+        let also = join(session, &line.turns, &mut chosen, &options.also)?;
         let first = chosen[0];
+        // The conversation has one head: it moves back only if nothing visible stays behind it.
         let behind = visible.iter().filter(|turn| turn.span.0 > first.span.0);
         let is_tail = behind.clone().all(|turn| chosen.iter().any(|one| one.id == turn.id));
         let is_visible = visible.iter().any(|turn| turn.id == first.id);
+        let is_whole = !matches!(which, Which::Message(_) | Which::Part(_));
         let head = match scope {
-            Scope::Both | Scope::Conversation if is_tail && is_visible => {
+            Scope::Both | Scope::Conversation if is_tail && is_visible && is_whole => {
                 HeadMove::To(Head { message: first.message.clone(), part: None })
             }
             Scope::Both | Scope::Conversation | Scope::Files => HeadMove::Stay,
         };
-        let changes = match scope {
-            Scope::Conversation => Vec::new(),
-            Scope::Both | Scope::Files => self.all_changes(ctx, session, &chosen, &also)?,
+        let mut changes = self.changes_in(ctx, session, &chosen, &also, scope)?;
+        changes.retain(|held| is_of(&line, which, &held.row));
+        for held in &mut changes {
+            held.wanted = Extent::All;
+        }
+        let aside = match scope {
+            Scope::Both | Scope::Conversation if is_whole => {
+                self.aside(ctx, session, &chosen, Direction::Back)?
+            }
+            Scope::Both | Scope::Conversation | Scope::Files => Aside::default(),
         };
         let turns = chosen.iter().map(|turn| turn.id.clone()).collect();
-        Ok(Gathered { turns, also, changes, head })
+        Ok(Gathered { kind: OperationKind::Undo, turns, also, changes, head, aside })
     }
 
     /// Reads what the newest undo that still holds took back.
@@ -82,35 +103,29 @@ impl Engine {
         options: &UndoOptions,
     ) -> Result<Gathered> {
         let scope = options.scope;
-        let (turns, operations, head) = self
-            .store
-            .read(ctx, |r| Ok((r.turns(session)?, r.operations(session)?, r.head(session)?)))?;
-        let mut chosen: Vec<&TurnRow> = match which {
-            Which::Last => match last_undone(&turns, &operations, head.as_ref()) {
-                found if found.is_empty() => {
-                    return Err(EngineError::NothingToRedo(session.clone()));
-                }
-                found => found,
-            },
-            Which::Turn(id) => vec![find(&turns, session, id)?],
-            Which::From(id) => {
-                let from = find(&turns, session, id)?.span.0;
-                turns.iter().filter(|turn| turn.span.0 >= from).collect()
-            }
-        };
+        let (line, operations) =
+            self.store.read(ctx, |r| Ok((Line::read(r, session)?, r.operations(session)?)))?;
+        let mut chosen = choose(&line, session, which, || last_undone(&line, &operations))?;
+        if chosen.is_empty() {
+            return Err(EngineError::NothingToRedo(session.clone()));
+        }
         let wanted = match options.also.as_slice() {
             [] => taken_along(&operations, &chosen),
             also => also.to_vec(),
         };
-        let also = join(session, &turns, &mut chosen, &wanted)?;
-        let changes = match scope {
-            Scope::Conversation => Vec::new(),
-            Scope::Both | Scope::Files => self.all_changes(ctx, session, &chosen, &also)?,
-        };
+        let also = join(session, &line.turns, &mut chosen, &wanted)?;
+        let mut changes = self.changes_in(ctx, session, &chosen, &also, scope)?;
+        // What a branch has hidden is reached by a jump, not by a redo.
+        changes.retain(|held| is_of(&line, which, &held.row) && line.shows(session, &held.row));
+        for held in &mut changes {
+            held.wanted = Extent::Nothing;
+        }
         // The first turn behind the head that is not brought back stays taken back.
-        let hidden = hidden(&turns, head.as_ref());
-        let next = hidden.iter().find(|turn| !chosen.iter().any(|one| one.id == turn.id));
-        let brought = hidden.iter().any(|turn| chosen.iter().any(|one| one.id == turn.id));
+        let hidden = line.behind_head();
+        let is_chosen = |turn: &&&TurnRow| chosen.iter().any(|one| one.id == turn.id);
+        let next = hidden.iter().find(|turn| !is_chosen(turn));
+        let is_whole = !matches!(which, Which::Message(_) | Which::Part(_));
+        let brought = is_whole && hidden.iter().any(|turn| is_chosen(&turn));
         let head = match (scope, brought, next) {
             (Scope::Files, ..) | (_, false, _) => HeadMove::Stay,
             (_, true, None) => HeadMove::Tip,
@@ -118,18 +133,82 @@ impl Engine {
                 HeadMove::To(Head { message: next.message.clone(), part: None })
             }
         };
+        let aside = match head {
+            HeadMove::Stay => Aside::default(),
+            HeadMove::Tip | HeadMove::To(_) => {
+                self.aside(ctx, session, &chosen, Direction::Forth)?
+            }
+        };
         let turns = chosen.iter().map(|turn| turn.id.clone()).collect();
-        Ok(Gathered { turns, also, changes, head })
+        Ok(Gathered { kind: OperationKind::Redo, turns, also, changes, head, aside })
+    }
+
+    /// To-dos and grants of turns that are taken back or brought back (R20).
+    fn aside(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        turns: &[&TurnRow],
+        direction: Direction,
+    ) -> Result<Aside> {
+        let (Some(first), Some(last)) = (turns.first(), turns.last()) else {
+            return Ok(Aside::default());
+        };
+        let (from, to) = (first.span.0, last.span.1);
+        match direction {
+            Direction::Back => {
+                let mut aside = self.aside_to(ctx, session, from, to)?;
+                aside.withdrawn = self.granted_in(ctx, session, turns)?;
+                Ok(aside)
+            }
+            Direction::Forth => self.aside_to(ctx, session, to, from),
+        }
+    }
+
+    /// The to-dos, for a session that goes from one place in the log to another.
+    pub(crate) fn aside_to(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        there: Cursor,
+        here: Cursor,
+    ) -> Result<Aside> {
+        let (there, here, now) = self.store.read(ctx, |r| {
+            Ok((r.todos_at(session, there)?, r.todos_at(session, here)?, r.todos(session)?))
+        })?;
+        let todos = todos_after(&there, &here, &now).map(<[Todo]>::to_vec);
+        Ok(Aside { todos, ..Aside::default() })
+    }
+
+    /// The grants that were given while turns ran and still stand.
+    pub(crate) fn granted_in(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        turns: &[&TurnRow],
+    ) -> Result<Vec<Rule>> {
+        Ok(self.store.read(ctx, |r| {
+            let project = r.get_session(session)?.project;
+            let mut found = Vec::new();
+            for turn in turns {
+                found.extend(r.granted_between(&project, turn.span.0, turn.span.1)?);
+            }
+            Ok(found)
+        })?)
     }
 
     /// The change sets of turns and of those of other sessions that go with them.
-    fn all_changes(
+    fn changes_in(
         &self,
         ctx: &Context,
         session: &SessionId,
         turns: &[&TurnRow],
         also: &[(SessionId, TurnId)],
+        scope: Scope,
     ) -> Result<Vec<Held>> {
+        if scope == Scope::Conversation {
+            return Ok(Vec::new());
+        }
         let mut all = self.changes_of(ctx, session, turns)?;
         for (other, turn) in also {
             let theirs = self.store.read(ctx, |r| r.turns(other))?;
@@ -146,8 +225,9 @@ impl Engine {
         Ok(all)
     }
 
-    /// The change sets of turns, and of the sessions that were begun while they ran.
-    fn changes_of(
+    /// The change sets of turns, and of the sessions that were begun while they ran; each is
+    /// wanted as it is.
+    pub(crate) fn changes_of(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -156,48 +236,59 @@ impl Engine {
         let held = self.store.read(ctx, |r| {
             let mut rows = Vec::new();
             for turn in turns {
-                rows.extend(r.turn_changes(session, &turn.id)?);
+                let own = r.turn_changes(session, &turn.id)?;
+                rows.extend(own.into_iter().map(|row| (turn.id.clone(), row)));
             }
             for child in descendants(r, session)? {
-                let inside = |row: &ChangeRow| turns.iter().any(|turn| contains(turn, row));
-                rows.extend(r.changes(&child)?.into_iter().filter(inside));
+                for row in r.changes(&child)? {
+                    let around = turns.iter().find(|turn| contains(turn, &row));
+                    rows.extend(around.map(|turn| (turn.id.clone(), row)));
+                }
             }
-            rows.retain(|row| row.closed.is_some());
-            rows.sort_by_key(|row| row.closed);
-            let held = |row: ChangeRow| Ok(Held { taken: r.taken(&row.set.id)?, row });
+            rows.retain(|(_, row)| row.closed.is_some());
+            rows.sort_by_key(|(_, row)| row.closed);
+            let held = |(turn, row): (TurnId, ChangeRow)| {
+                let taken = r.taken(&row.set.id)?;
+                Ok(Held { wanted: taken.clone(), taken, turn, row })
+            };
             rows.into_iter().map(held).collect::<turnstone_store::Result<Vec<_>>>()
         })?;
         Ok(held)
     }
+}
 
-    /// Finds the paths that change sets outside of `changes` claim as well (R3).
-    pub(super) fn contended(&self, ctx: &Context, changes: &[Held]) -> Result<Vec<Contended>> {
-        let mut by_root: BTreeMap<&Root, Vec<&ChangeRow>> = BTreeMap::new();
-        for held in changes {
-            by_root.entry(&held.row.set.root).or_default().push(&held.row);
+/// The turns that are meant, oldest first.
+fn choose<'l>(
+    line: &'l Line,
+    session: &SessionId,
+    which: &Which,
+    last: impl FnOnce() -> Vec<&'l TurnRow>,
+) -> Result<Vec<&'l TurnRow>> {
+    Ok(match which {
+        Which::Last => last(),
+        Which::Turn(id) => vec![find(&line.turns, session, id)?],
+        Which::From(id) => {
+            let from = find(&line.turns, session, id)?.span.0;
+            line.turns.iter().filter(|turn| turn.span.0 >= from).collect()
         }
-        let mut found = Vec::new();
-        for (root, rows) in by_root {
-            let from = rows.iter().map(|row| row.opened).min().unwrap_or(Cursor(0));
-            let to = rows.iter().filter_map(|row| row.closed).max().unwrap_or(from);
-            let all = self.store.read(ctx, |r| r.changes_between(&root.store, from, to))?;
-            let undone: BTreeSet<ChangeId> = rows.iter().map(|row| row.set.id.clone()).collect();
-            let claims: Vec<Claim> = all.iter().filter_map(claim).collect();
-            let mut shared = find_contended(&undone, &claims);
-            let mut meanwhile = self.written_meanwhile(ctx, root, &rows)?;
-            for path in meanwhile.keys() {
-                shared.entry(path.clone()).or_default();
-            }
-            for (path, claimants) in shared {
-                found.push(Contended {
-                    root: root.clone(),
-                    operations: meanwhile.remove(&path).unwrap_or_default(),
-                    path,
-                    claimants: named(&all, &claimants),
-                });
-            }
+        Which::Message(message) => {
+            let at = line.spot(Some(&Head { message: message.clone(), part: None }));
+            line.turn_at(at).into_iter().collect()
         }
-        Ok(found)
+        Which::Part(part) => line.part(part).and_then(|at| line.turn_at(at)).into_iter().collect(),
+    })
+}
+
+/// Tells whether a change set is among what is meant, given that its turn is.
+fn is_of(line: &Line, which: &Which, row: &ChangeRow) -> bool {
+    let part = row.set.part.as_ref();
+    match which {
+        Which::Last | Which::Turn(_) | Which::From(_) => true,
+        Which::Part(wanted) => part == Some(wanted),
+        Which::Message(message) => {
+            let begins_turn = line.turns.iter().any(|turn| turn.message == *message);
+            begins_turn || part.is_some_and(|part| line.message_of(part) == Some(message))
+        }
     }
 }
 
@@ -237,24 +328,8 @@ fn taken_along(operations: &[OperationRow], chosen: &[&TurnRow]) -> Vec<(Session
     serde_json::from_value(also.unwrap_or_default()).unwrap_or_default()
 }
 
-/// The turns before the head; those a branch has hidden are nowhere.
-fn visible<'t>(turns: &'t [TurnRow], head: Option<&Head>) -> Vec<&'t TurnRow> {
-    let before = |turn: &&TurnRow| head.is_none_or(|head| head.message != turn.message);
-    turns.iter().filter(|turn| !turn.hidden).take_while(before).collect()
-}
-
-/// The turns from the head on.
-fn hidden<'t>(turns: &'t [TurnRow], head: Option<&Head>) -> Vec<&'t TurnRow> {
-    let shown = visible(turns, head).len();
-    turns.iter().filter(|turn| !turn.hidden).skip(shown).collect()
-}
-
 /// The turns of the newest undo that no redo has brought back.
-fn last_undone<'t>(
-    turns: &'t [TurnRow],
-    operations: &[OperationRow],
-    head: Option<&Head>,
-) -> Vec<&'t TurnRow> {
+fn last_undone<'t>(line: &'t Line, operations: &[OperationRow]) -> Vec<&'t TurnRow> {
     let ids = |operation: &OperationRow| -> Vec<TurnId> {
         let turns = operation.plan.get("turns").cloned().unwrap_or_default();
         serde_json::from_value(turns).unwrap_or_default()
@@ -269,19 +344,17 @@ fn last_undone<'t>(
                     undone.retain(|turn| !back.contains(turn));
                 }
             }
-            // What was behind the head is hidden for good: a jump reaches it, a redo does not.
-            OperationKind::Branch => standing.clear(),
-            OperationKind::Jump
-            | OperationKind::Checkpoint
-            | OperationKind::Expire
-            | OperationKind::Forget => {}
+            // What was behind the head is hidden, or the session stands elsewhere: what was taken
+            // back before is no longer what comes next.
+            OperationKind::Branch | OperationKind::Jump => standing.clear(),
+            OperationKind::Checkpoint | OperationKind::Expire | OperationKind::Forget => {}
         }
     }
     let last = standing.into_iter().rev().find(|undone| !undone.is_empty()).unwrap_or_default();
-    let found: Vec<&TurnRow> = turns.iter().filter(|turn| last.contains(&turn.id)).collect();
+    let found: Vec<&TurnRow> = line.turns.iter().filter(|turn| last.contains(&turn.id)).collect();
     // A head that was set without an undo: the first turn behind it.
     match found.is_empty() {
-        true => hidden(turns, head).into_iter().take(1).collect(),
+        true => line.behind_head().into_iter().take(1).collect(),
         false => found,
     }
 }
@@ -307,24 +380,4 @@ fn descendants(
 fn contains(turn: &TurnRow, row: &ChangeRow) -> bool {
     let ended = turn.span.1;
     row.opened > turn.span.0 && (turn.state.is_open() || row.opened < ended)
-}
-
-fn claim(row: &ChangeRow) -> Option<Claim> {
-    let paths: BTreeSet<RelPath> = row.set.changes.iter().map(|it| it.path.clone()).collect();
-    Some(Claim {
-        change: row.set.id.clone(),
-        outer: row.set.outer.clone(),
-        evidence: row.set.evidence,
-        span: (row.opened.0, row.closed?.0),
-        paths,
-    })
-}
-
-fn named(rows: &[ChangeRow], claimants: &BTreeSet<ChangeId>) -> Vec<Claimant> {
-    let claimant = |row: &ChangeRow| Claimant {
-        change: row.set.id.clone(),
-        session: row.set.session.clone(),
-        turn: row.set.turn.clone(),
-    };
-    rows.iter().filter(|row| claimants.contains(&row.set.id)).map(claimant).collect()
 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use turnstone_core::change::{Direction, Evidence, FileImage, Root, links};
+use turnstone_core::change::{Direction, Evidence, FileImage, Link, Root, links};
 use turnstone_core::id::SessionId;
-use turnstone_core::operation::{Extent, OperationKind};
+use turnstone_core::operation::Extent;
 use turnstone_core::path::RelPath;
 use turnstone_core::time::Cursor;
 use turnstone_snapshot::{OperationId as OrderId, Wish, WishLink, git_point};
@@ -20,21 +20,30 @@ use crate::image::read;
 /// The history of the paths of one root, as far as it is to be walked.
 #[derive(Default)]
 struct Walk {
-    paths: BTreeMap<RelPath, Vec<Seen>>,
+    paths: BTreeMap<RelPath, Course>,
     windows: BTreeSet<RelPath>,
 }
 
+/// The changes of one path that are taken back, and those that are brought back, oldest first.
+#[derive(Default)]
+pub(crate) struct Course {
+    pub(crate) back: Vec<Seen>,
+    pub(crate) forth: Vec<Seen>,
+}
+
 /// What one change set saw of a path, and between which places in the log.
-struct Seen {
-    opened: Cursor,
-    closed: Option<Cursor>,
-    before: FileImage,
-    after: FileImage,
+#[derive(Clone)]
+pub(crate) struct Seen {
+    pub(crate) opened: Cursor,
+    pub(crate) closed: Option<Cursor>,
+    pub(crate) before: FileImage,
+    pub(crate) after: FileImage,
 }
 
 /// The history of a path, oldest first. What was seen by several at the same time is one change:
 /// from what the first found to what the last one left.
-fn history(mut seen: Vec<Seen>) -> Vec<(FileImage, FileImage)> {
+fn history(seen: &[Seen]) -> Vec<(FileImage, FileImage)> {
+    let mut seen = seen.to_vec();
     seen.sort_by_key(|one| one.opened);
     let mut joined: Vec<Seen> = Vec::new();
     for one in seen {
@@ -48,6 +57,15 @@ fn history(mut seen: Vec<Seen>) -> Vec<(FileImage, FileImage)> {
         }
     }
     joined.into_iter().map(|one| (one.before, one.after)).collect()
+}
+
+impl Course {
+    /// The steps from what is there to what should be.
+    pub(crate) fn links(&self) -> Vec<Link> {
+        let mut steps = links(&history(&self.back), Direction::Back);
+        steps.extend(links(&history(&self.forth), Direction::Forth));
+        steps
+    }
 }
 
 impl Engine {
@@ -65,7 +83,7 @@ impl Engine {
     ) -> Result<UndoPlan> {
         self.recover_session(ctx, session)?;
         let gathered = self.gather_undo(ctx, session, which, options)?;
-        self.plan(ctx, session, Direction::Back, gathered, options)
+        self.plan(ctx, session, gathered, options)
     }
 
     /// Plans to bring back what was taken back; changes nothing.
@@ -82,60 +100,55 @@ impl Engine {
     ) -> Result<UndoPlan> {
         self.recover_session(ctx, session)?;
         let gathered = self.gather_redo(ctx, session, which, options)?;
-        self.plan(ctx, session, Direction::Forth, gathered, options)
+        self.plan(ctx, session, gathered, options)
     }
 
-    fn plan(
+    /// Makes a plan of what was gathered.
+    pub(crate) fn plan(
         &self,
         ctx: &Context,
         session: &SessionId,
-        direction: Direction,
         gathered: Gathered,
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
-        let (kind, contended) = match direction {
-            Direction::Back => (OperationKind::Undo, self.contended(ctx, &gathered.changes)?),
-            // What was taken back was told apart then.
-            Direction::Forth => (OperationKind::Redo, Vec::new()),
-        };
+        let Gathered { kind, turns, also, changes, head, aside } = gathered;
         let mut plan = UndoPlan {
             operation: self.mint.operation(ctx.now)?,
             kind,
             session: session.clone(),
-            turns: gathered.turns,
-            also: gathered.also,
-            changes: gathered.changes.iter().map(part).collect(),
+            turns,
+            also,
+            changes: Vec::new(),
             roots: Vec::new(),
-            contended,
-            not_covered: Vec::new(),
+            contended: self.contended(ctx, &changes)?,
+            not_covered: aside.not_covered,
             unnamed: Vec::new(),
             git: Vec::new(),
-            head: gathered.head,
+            head,
+            todos: aside.todos,
+            withdrawn: aside.withdrawn,
+            switch: aside.switch,
         };
         let mut walks: BTreeMap<Root, Walk> = BTreeMap::new();
-        for held in &gathered.changes {
-            sort_out(&mut plan, &mut walks, held, options);
+        for held in &changes {
+            let part = sort_out(&mut plan, &mut walks, held, options);
+            plan.changes.push(part);
         }
         let shared: BTreeSet<(Root, RelPath)> =
             plan.contended.iter().map(|it| (it.root.clone(), it.path.clone())).collect();
         for (root, mut walk) in walks {
             walk.paths.retain(|path, _| !shared.contains(&(root.clone(), path.clone())));
-            plan.roots.push(self.plan_root(ctx, direction, root, walk)?);
+            plan.roots.push(self.plan_root(ctx, root, walk)?);
         }
-        plan.git = moves(&gathered.changes);
+        plan.git = moves(&changes);
         Ok(plan)
     }
 
-    fn plan_root(
-        &self,
-        ctx: &Context,
-        direction: Direction,
-        root: Root,
-        walk: Walk,
-    ) -> Result<RootPlan> {
-        let wish = |(path, seen): (RelPath, Vec<Seen>)| Wish {
+    fn plan_root(&self, ctx: &Context, root: Root, walk: Walk) -> Result<RootPlan> {
+        let wish = |(path, course): (RelPath, Course)| Wish {
             path,
-            links: links(&history(seen), direction)
+            links: course
+                .links()
                 .iter()
                 .map(|link| WishLink { base: Some(read(&link.base)), target: read(&link.target) })
                 .collect(),
@@ -155,48 +168,50 @@ fn sort_out(
     walks: &mut BTreeMap<Root, Walk>,
     held: &Held,
     options: &UndoOptions,
-) {
+) -> Part {
     let set = &held.row.set;
-    for change in set.changes.iter().filter(|change| options.chooses(&change.path)) {
+    let mut wanted = Vec::new();
+    for change in &set.changes {
         let path = change.path.clone();
-        let is_taken = held.taken.has(&path);
-        if is_taken != (plan.kind == OperationKind::Redo) {
-            continue;
-        }
+        let (is_taken, mut is_wanted) = (held.taken.has(&path), held.wanted.has(&path));
+        let is_meant = is_taken != is_wanted && options.chooses(&path);
         let reason = [&change.before, &change.after].into_iter().find_map(|image| match image {
             FileImage::Uncovered { reason } => Some(reason.clone()),
             FileImage::Present { .. } | FileImage::Absent => None,
         });
-        if let Some(reason) = reason {
-            plan.not_covered.push((set.root.clone(), path, reason));
-            continue;
+        match reason {
+            _ if !is_meant => is_wanted = is_taken,
+            Some(reason) => plan.not_covered.push((set.root.clone(), path.clone(), reason)),
+            None if options.named_only && set.evidence != Evidence::Named => {
+                plan.unnamed.push((set.root.clone(), path.clone()));
+                is_wanted = is_taken;
+            }
+            None => {
+                let walk = walks.entry(set.root.clone()).or_default();
+                if set.evidence != Evidence::Named {
+                    walk.windows.insert(path.clone());
+                }
+                let course = walk.paths.entry(path.clone()).or_default();
+                let way = if is_wanted { &mut course.back } else { &mut course.forth };
+                let (opened, closed) = held.row.span();
+                way.push(Seen {
+                    opened,
+                    closed,
+                    before: change.before.clone(),
+                    after: change.after.clone(),
+                });
+            }
         }
-        if options.named_only && set.evidence != Evidence::Named {
-            plan.unnamed.push((set.root.clone(), path));
-            continue;
-        }
-        let walk = walks.entry(set.root.clone()).or_default();
-        if set.evidence != Evidence::Named {
-            walk.windows.insert(path.clone());
-        }
-        walk.paths.entry(path).or_default().push(Seen {
-            opened: held.row.opened,
-            closed: held.row.closed,
-            before: change.before.clone(),
-            after: change.after.clone(),
-        });
+        wanted.extend(is_wanted.then_some(path));
     }
-}
-
-fn part(held: &Held) -> Part {
-    let set = &held.row.set;
     let paths: Vec<RelPath> = set.changes.iter().map(|change| change.path.clone()).collect();
-    let taken = match &held.taken {
-        Extent::Nothing => Vec::new(),
-        Extent::All => paths.clone(),
-        Extent::Paths(taken) => taken.clone(),
+    let taken = paths.iter().filter(|path| held.taken.has(path)).cloned().collect();
+    let wanted = match wanted.len() {
+        0 => Extent::Nothing,
+        all if all == paths.len() => Extent::All,
+        _ => Extent::Paths(wanted),
     };
-    Part { change: set.id.clone(), store: set.root.store.clone(), paths, taken }
+    Part { change: set.id.clone(), store: set.root.store.clone(), paths, taken, wanted }
 }
 
 /// Repositories that do not stand where they stood before the first of the change sets (R5).

@@ -2,9 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use turnstone_core::change::{GitPoint, Root};
-use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
-use turnstone_core::operation::{HeadMove, OperationKind};
+use turnstone_core::id::{ChangeId, MessageId, OperationId, PartId, SessionId, TurnId};
+use turnstone_core::model::Todo;
+use turnstone_core::operation::{Extent, HeadMove, OperationKind};
 use turnstone_core::path::RelPath;
+use turnstone_core::permission::Rule;
+use turnstone_core::time::Seq;
 use turnstone_snapshot::{OperationId as OrderId, Plan, Report};
 
 /// Which turns.
@@ -16,6 +19,21 @@ pub enum Which {
     Turn(TurnId),
     /// This one and everything after it.
     From(TurnId),
+    /// The turn this message begins, or what the calls of this answer did; the head stays then.
+    Message(MessageId),
+    /// What this call did; the head stays.
+    Part(PartId),
+}
+
+/// Another line of a session: what is hidden, and from where the rest is brought back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switch {
+    /// Messages that leave the line.
+    pub messages: Vec<MessageId>,
+    /// Parts that leave the line, of messages that stay.
+    pub parts: Vec<PartId>,
+    /// The boundary at which the other line was there whole.
+    pub line: Seq,
 }
 
 /// What is taken back of a turn.
@@ -100,12 +118,12 @@ pub struct RootPlan {
     pub windows: Vec<RelPath>,
 }
 
-/// What an undo or a redo would do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What an undo, a redo or a jump would do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UndoPlan {
     /// Names the operation.
     pub operation: OperationId,
-    /// Undo or redo.
+    /// Undo, redo or jump.
     pub kind: OperationKind,
     /// The session.
     pub session: SessionId,
@@ -128,6 +146,12 @@ pub struct UndoPlan {
     pub git: Vec<GitNote>,
     /// Where the session stands afterwards.
     pub head: HeadMove,
+    /// The to-do list afterwards; nothing: as it is.
+    pub todos: Option<Vec<Todo>>,
+    /// Grants that were given in what is taken back: withdrawn, and never given again (R20).
+    pub withdrawn: Vec<Rule>,
+    /// The line the session changes to; nothing: it stays on its own.
+    pub switch: Option<Switch>,
 }
 
 /// A change set of a plan.
@@ -141,6 +165,8 @@ pub struct Part {
     pub paths: Vec<RelPath>,
     /// Its paths that were taken back before.
     pub taken: Vec<RelPath>,
+    /// What of it is taken back afterwards, where the files can follow.
+    pub wanted: Extent,
 }
 
 /// What was done in one root.
@@ -157,7 +183,7 @@ pub struct RootReport {
 pub struct OperationReport {
     /// Names the operation.
     pub operation: OperationId,
-    /// Undo or redo.
+    /// Undo, redo or jump.
     pub kind: OperationKind,
     /// The turns.
     pub turns: Vec<TurnId>,
@@ -169,6 +195,8 @@ pub struct OperationReport {
     pub not_covered: Vec<(Root, RelPath, String)>,
     /// Repositories that had moved.
     pub git: Vec<GitNote>,
+    /// Grants that were withdrawn.
+    pub withdrawn: Vec<Rule>,
 }
 
 impl OperationReport {

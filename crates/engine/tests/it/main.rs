@@ -9,6 +9,8 @@ mod place;
 mod project;
 mod repo;
 mod step;
+mod revert;
 mod support;
+mod talk;
 mod undo;
 mod worktree;

@@ -8,6 +8,7 @@ use turnstone_core::event::EventKind;
 use turnstone_core::id::{ChangeId, OperationId, PartId, SessionId, TurnId};
 use turnstone_core::operation::{HeadMove, OperationKind, Taken};
 use turnstone_core::path::RelPath;
+use turnstone_core::time::Cursor;
 
 use crate::error::{Result, StoreError};
 use crate::payload::Prepared;
@@ -40,6 +41,16 @@ pub struct OpenChange {
     /// Where the user's repository stood.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<GitPoint>,
+}
+
+/// A change set of a copied turn (R40): the same one, claimed where the original was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyChange {
+    /// What was announced.
+    #[serde(flatten)]
+    pub open: OpenChange,
+    /// Where in the log the original was opened and closed.
+    pub copied: (Cursor, Cursor),
 }
 
 /// What a call did.
@@ -91,13 +102,36 @@ impl Tx<'_> {
     ///
     /// [`StoreError::Conflict`] if the id names another change set of the session.
     pub fn open_change(&self, session: &SessionId, open: &OpenChange) -> Result<Changed> {
+        self.open_change_as(session, &open.id, Prepared::new(open)?)
+    }
+
+    /// Copies a change set into a session that was forked, closed as the original is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tx::open_change`] and [`Tx::close_change`].
+    pub fn copy_change(
+        &self,
+        session: &SessionId,
+        copy: &CopyChange,
+        close: &CloseChange,
+    ) -> Result<Changed> {
+        self.open_change_as(session, &copy.open.id, Prepared::new(copy)?)?;
+        self.close_change(session, close)
+    }
+
+    fn open_change_as(
+        &self,
+        session: &SessionId,
+        id: &ChangeId,
+        prepared: Prepared,
+    ) -> Result<Changed> {
         let num = self.session_num(session)?;
-        let prepared = Prepared::new(open)?;
-        if let Some((_, opened, _)) = self.find_change(num, &open.id)? {
+        if let Some((_, opened, _)) = self.find_change(num, id)? {
             if self.is_same(opened, &prepared)? {
                 return Ok(Changed::No);
             }
-            return Err(StoreError::Conflict { kind: "change set", id: open.id.to_string() });
+            return Err(StoreError::Conflict { kind: "change set", id: id.to_string() });
         }
         self.append(&Draft::new(Some(num), EventKind::ChangeOpened, None).payload(prepared))?;
         Ok(Changed::Created)

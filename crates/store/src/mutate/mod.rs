@@ -9,7 +9,7 @@ mod share;
 mod text;
 mod turn;
 
-pub use change::{CloseChange, DoneOperation, NewOperation, OpenChange};
+pub use change::{CloseChange, CopyChange, DoneOperation, NewOperation, OpenChange};
 pub use inbox::{Admitted, Delivery};
 pub use share::ShareRecord;
 pub(crate) use share::find_share;

@@ -31,6 +31,19 @@ pub struct ChangeRow {
     pub opened: Cursor,
     /// Where in the log it was closed; none while it is open.
     pub closed: Option<Cursor>,
+    /// Where the original was opened and closed, if this is a copy in a fork (R40).
+    pub copied: Option<(Cursor, Cursor)>,
+}
+
+impl ChangeRow {
+    /// Where in the log the call ran: of a copy, where the original ran.
+    #[must_use]
+    pub fn span(&self) -> (Cursor, Option<Cursor>) {
+        match self.copied {
+            Some((opened, closed)) => (opened, Some(closed)),
+            None => (self.opened, self.closed),
+        }
+    }
 }
 
 /// An operation.
@@ -143,7 +156,10 @@ impl Reader<'_> {
             .conn
             .prepare_cached("SELECT id FROM stream WHERE session = ?1")?
             .query_row([session], |row| row.get(0))?;
-        let open: OpenChange = serde_json::from_value(payload_at(self.conn, self.blobs, opened)?)?;
+        let payload = payload_at(self.conn, self.blobs, opened)?;
+        let copied = payload.get("copied").cloned();
+        let copied = copied.map(serde_json::from_value).transpose()?;
+        let open: OpenChange = serde_json::from_value(payload)?;
         let end: Option<Closed> = closed
             .map(|at| payload_at(self.conn, self.blobs, at))
             .transpose()?
@@ -173,6 +189,7 @@ impl Reader<'_> {
             after: end.and_then(|end| end.after),
             opened: Cursor(opened),
             closed: closed.map(Cursor),
+            copied,
         })
     }
 

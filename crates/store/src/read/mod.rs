@@ -6,6 +6,7 @@ mod change;
 mod list;
 mod log;
 mod outline;
+mod past;
 mod reader;
 mod sync;
 

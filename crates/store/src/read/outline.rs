@@ -1,6 +1,7 @@
 //! The outline of a session: which messages and parts there are, without what they say.
 
 use turnstone_core::id::{MessageId, PartId, SessionId};
+use turnstone_core::time::Cursor;
 
 use super::reader::{Reader, parse_id};
 use crate::error::Result;
@@ -14,6 +15,8 @@ pub struct Outline {
     pub is_user: bool,
     /// Its parts and their types, in stream order.
     pub parts: Vec<(PartId, String)>,
+    /// Where in the log each part appeared, in the same order.
+    pub appeared: Vec<Cursor>,
 }
 
 impl Reader<'_> {
@@ -25,7 +28,7 @@ impl Reader<'_> {
     pub fn outline(&self, session: &SessionId) -> Result<Vec<Outline>> {
         let num = self.session_num(session)?;
         let mut statement = self.conn.prepare_cached(
-            "SELECT message.id, message.role, part.id, part.type FROM message
+            "SELECT message.id, message.role, part.id, part.type, part.num FROM message
              LEFT JOIN part ON part.session = message.session AND part.message = message.num
              WHERE message.session = ?1 ORDER BY message.num, part.num",
         )?;
@@ -35,11 +38,13 @@ impl Reader<'_> {
             let message: MessageId = parse_id(row.get(0)?)?;
             if found.last().is_none_or(|last| last.message != message) {
                 let is_user = row.get::<_, String>(1)? == "user";
-                found.push(Outline { message, is_user, parts: Vec::new() });
+                let (parts, appeared) = (Vec::new(), Vec::new());
+                found.push(Outline { message, is_user, parts, appeared });
             }
             let part: Option<String> = row.get(2)?;
             if let (Some(part), Some(last)) = (part, found.last_mut()) {
                 last.parts.push((parse_id(part)?, row.get(3)?));
+                last.appeared.push(Cursor(row.get(4)?));
             }
         }
         Ok(found)

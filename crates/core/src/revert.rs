@@ -1,0 +1,135 @@
+//! Reverts: where a session stands after "back to this message", by OpenCode's rules.
+//!
+//! Owns the boundary: which message and part the head is moved to. What happens to files follows
+//! from change sets, and is not decided here.
+
+use crate::id::{MessageId, PartId};
+use crate::operation::Head;
+
+/// A message and its parts by name and type, as a boundary is looked for in them.
+#[derive(Clone, Copy, Debug)]
+pub struct Spoken<'a> {
+    /// The message.
+    pub message: &'a MessageId,
+    /// True if a person wrote it.
+    pub is_user: bool,
+    /// Its parts and their types, in order.
+    pub parts: &'a [(PartId, String)],
+}
+
+/// Finds what is taken back first when a session is reverted to a message, or to a part.
+///
+/// Messages and parts are walked in order, ids are never compared for order (they wrap). A part is
+/// kept only if an earlier part of its message is a text or a tool call: otherwise nothing of the
+/// message would be left worth keeping. Without a part the head is the last message of a person at
+/// or before the boundary, so that an answer is taken back with what was asked. A message without
+/// parts is no boundary: then there is nothing.
+#[must_use]
+pub fn find_boundary<'a>(
+    messages: impl IntoIterator<Item = Spoken<'a>>,
+    message: &MessageId,
+    part: Option<&PartId>,
+) -> Option<Head> {
+    let mut asked = None;
+    for spoken in messages {
+        if spoken.is_user {
+            asked = Some(spoken.message);
+        }
+        let is_boundary = |(id, _): &(PartId, String)| match part {
+            Some(part) => id == part,
+            None => spoken.message == message,
+        };
+        let Some(at) = spoken.parts.iter().position(is_boundary) else { continue };
+        let is_kept = spoken.parts[..at].iter().any(|(_, kind)| kind == "text" || kind == "tool");
+        let part = part.filter(|_| is_kept).cloned();
+        let message = match (&part, asked) {
+            (None, Some(asked)) => asked,
+            (Some(_), _) | (None, None) => spoken.message,
+        };
+        return Some(Head { message: message.clone(), part });
+    }
+    None
+}
+
+/// What a list of to-dos becomes when a session goes from one point to another: a three-way
+/// question. Nothing if it stays as it is.
+///
+/// `there` is the list at the point to go to, `here` at the point the session stands at, `now` is
+/// the present one: what somebody changed since the session stood here is kept.
+#[must_use]
+pub fn todos_after<'t, T: PartialEq>(there: &'t [T], here: &[T], now: &[T]) -> Option<&'t [T]> {
+    (there != here && here == now).then_some(there)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Said = (MessageId, bool, Vec<(PartId, String)>);
+
+    fn said(id: &str, is_user: bool, parts: &[(&str, &str)]) -> Said {
+        let part = |(id, kind): &(&str, &str)| {
+            (format!("prt_{id}").parse().expect("an id"), (*kind).to_owned())
+        };
+        (format!("msg_{id}").parse().expect("an id"), is_user, parts.iter().map(part).collect())
+    }
+
+    /// Two turns; ids are not in the order of time.
+    fn session() -> Vec<Said> {
+        vec![
+            said("z", true, &[("z1", "text")]),
+            said("y", false, &[("y1", "step-start"), ("y2", "tool"), ("y3", "text")]),
+            said("b", true, &[("b1", "text"), ("b2", "file")]),
+            said("a", false, &[("a1", "step-start"), ("a2", "tool")]),
+            said("empty", true, &[]),
+        ]
+    }
+
+    fn boundary(message: &str, part: Option<&str>) -> Option<(String, Option<String>)> {
+        let all = session();
+        let spoken = all.iter().map(|(message, is_user, parts)| Spoken {
+            message,
+            is_user: *is_user,
+            parts,
+        });
+        let part = part.map(|part| format!("prt_{part}").parse().expect("an id"));
+        let message = format!("msg_{message}").parse().expect("an id");
+        let head = find_boundary(spoken, &message, part.as_ref())?;
+        Some((head.message.to_string(), head.part.map(|part| part.to_string())))
+    }
+
+    fn whole(message: &str) -> Option<(String, Option<String>)> {
+        Some((format!("msg_{message}"), None))
+    }
+
+    #[test]
+    fn an_answer_is_taken_back_with_what_was_asked() {
+        assert_eq!(boundary("b", None), whole("b"));
+        assert_eq!(boundary("a", None), whole("b"));
+        assert_eq!(boundary("y", None), whole("z"));
+    }
+
+    #[test]
+    fn a_part_is_kept_only_behind_a_text_or_a_tool() {
+        assert_eq!(boundary("y", Some("y2")), whole("z"), "only a step began before it");
+        let kept = Some(("msg_y".to_owned(), Some("prt_y3".to_owned())));
+        assert_eq!(boundary("y", Some("y3")), kept);
+        assert_eq!(boundary("other", Some("y3")), kept, "the part alone decides");
+        let file = Some(("msg_b".to_owned(), Some("prt_b2".to_owned())));
+        assert_eq!(boundary("b", Some("b2")), file);
+    }
+
+    #[test]
+    fn there_is_no_boundary_at_a_message_without_parts_or_at_an_unknown_one() {
+        assert_eq!(boundary("empty", None), None);
+        assert_eq!(boundary("none", None), None);
+        assert_eq!(boundary("y", Some("none")), None);
+    }
+
+    #[test]
+    fn to_dos_follow_unless_somebody_changed_them_since() {
+        assert_eq!(todos_after(&[1], &[1, 2], &[1, 2]), Some(&[1][..]));
+        assert_eq!(todos_after(&[1], &[1, 2], &[1, 2, 3]), None, "changed since");
+        assert_eq!(todos_after(&[1], &[1], &[1]), None, "nothing happened to them");
+    }
+}

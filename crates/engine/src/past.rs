@@ -1,0 +1,57 @@
+//! What held at a place in the log, from the operations before it.
+
+use std::collections::BTreeMap;
+
+use turnstone_core::id::ChangeId;
+use turnstone_core::operation::{Extent, Head, HeadMove};
+use turnstone_core::time::Cursor;
+use turnstone_store::OperationRow;
+
+/// Where a session stood, and what was taken back then.
+#[derive(Default)]
+pub(crate) struct Past {
+    pub(crate) head: Option<Head>,
+    taken: BTreeMap<ChangeId, Extent>,
+}
+
+impl Past {
+    /// Replays the operations that were planned up to `at`; an operation has the session for
+    /// itself, so that they were done as well.
+    pub(crate) fn at(operations: &[OperationRow], at: Cursor) -> Self {
+        let mut past = Self::default();
+        for operation in operations.iter().filter(|operation| operation.planned <= at) {
+            past.push(operation);
+        }
+        past
+    }
+
+    /// What held when the session last stood at its end.
+    pub(crate) fn at_tip(operations: &[OperationRow]) -> Self {
+        let (mut past, mut left) = (Self::default(), Cursor(0));
+        for operation in operations {
+            let stood = past.head.is_none();
+            past.push(operation);
+            if stood && past.head.is_some() {
+                left = operation.planned;
+            }
+        }
+        Self::at(operations, Cursor(left.0 - 1))
+    }
+
+    fn push(&mut self, operation: &OperationRow) {
+        let Some(done) = &operation.done else { return };
+        match &done.head {
+            HeadMove::Stay => {}
+            HeadMove::Tip => self.head = None,
+            HeadMove::To(head) => self.head = Some(head.clone()),
+        }
+        for taken in &done.taken {
+            self.taken.insert(taken.change.clone(), taken.extent.clone());
+        }
+    }
+
+    /// How much of a change set was taken back.
+    pub(crate) fn taken(&self, change: &ChangeId) -> Extent {
+        self.taken.get(change).cloned().unwrap_or(Extent::Nothing)
+    }
+}

@@ -1,0 +1,339 @@
+//! OpenCode's revert, unrevert and cleanup: its boundaries, our promises about files.
+
+use serde_json::json;
+use turnstone_core::id::SessionId;
+use turnstone_engine::{EngineError, OperationReport, UndoOptions, Which};
+use turnstone_store::StoreError;
+
+use crate::support::{Case, ctx};
+use crate::talk::{assistant, mid, part, pid, user};
+
+fn revert(case: &Case, session: &SessionId, message: &str, part: Option<&str>) -> OperationReport {
+    let part = part.map(pid);
+    let done = case.engine.revert(&ctx(), session, &mid(message), part.as_ref());
+    done.expect("reverts").expect("a boundary")
+}
+
+fn unrevert(case: &Case, session: &SessionId) -> OperationReport {
+    case.engine.unrevert(&ctx(), session).expect("unreverts").expect("was reverted")
+}
+
+fn whole(message: &str) -> Option<(String, Option<String>)> {
+    Some((message.to_owned(), None))
+}
+
+/// Three turns; each writes a file of its own, and the same one.
+fn three(files: [&str; 3]) -> (Case, SessionId) {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    for (name, file) in ["c", "b", "a"].into_iter().zip(files) {
+        case.exchange(&session, name, (file, Some(name)));
+    }
+    (case, session)
+}
+
+#[test]
+fn a_revert_moves_the_head_keeps_all_messages_and_cleanup_hides_them_12_3() {
+    let (case, session) = three(["1", "2", "3"]);
+    let report = revert(&case, &session, "b", None);
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!(case.head(&session), whole("b"));
+    assert_eq!(case.messages(&session), ["c", "ca", "b", "ba", "a", "aa"], "still visible");
+    assert_eq!((case.read("1").is_some(), case.read("2"), case.read("3")), (true, None, None));
+
+    case.engine.cleanup(&ctx(), &session).expect("cleans");
+
+    assert_eq!(
+        (case.messages(&session), case.head(&session)),
+        (vec!["c".into(), "ca".into()], None)
+    );
+    case.engine.cleanup(&ctx(), &session).expect("nothing to do");
+    assert_eq!(case.messages(&session).len(), 2, "without a revert nothing happens");
+    case.sound();
+}
+
+#[test]
+fn reverting_the_first_message_then_cleanup_leaves_none_12_3() {
+    let (case, session) = three(["1", "2", "3"]);
+    revert(&case, &session, "c", None);
+    case.engine.cleanup(&ctx(), &session).expect("cleans");
+    assert_eq!(case.messages(&session), Vec::<String>::new());
+    assert!(["1", "2", "3"].iter().all(|file| case.read(file).is_none()));
+}
+
+#[test]
+fn an_answer_is_reverted_with_its_prompt_and_ids_give_no_order_12_3() {
+    let (case, session) = three(["1", "2", "3"]);
+    revert(&case, &session, "ba", None);
+    assert_eq!(case.head(&session), whole("b"), "ids run backwards here, time does not");
+    assert_eq!((case.read("1").is_some(), case.read("2"), case.read("3")), (true, None, None));
+}
+
+#[test]
+fn reverting_again_moves_the_boundary_both_ways_different_files_12_3_8_3() {
+    let (case, session) = three(["1", "2", "3"]);
+    let files = || ["1", "2", "3"].map(|file| case.read(file).is_some());
+    let cases = [
+        ("c", [false, false, false]),
+        ("b", [true, false, false]),
+        ("a", [true, true, false]),
+        ("c", [false, false, false]),
+        ("a", [true, true, false]),
+    ];
+    for (message, there) in cases {
+        assert!(revert(&case, &session, message, None).is_complete());
+        assert_eq!((files(), case.head(&session)), (there, whole(message)));
+    }
+    assert!(unrevert(&case, &session).is_complete());
+    assert_eq!((files(), case.head(&session)), ([true; 3], None));
+    assert!(
+        case.engine.unrevert(&ctx(), &session).expect("reads").is_none(),
+        "nothing to take back"
+    );
+}
+
+#[test]
+fn reverting_again_moves_the_boundary_both_ways_same_file_12_3_8_3() {
+    let (case, session) = three(["f", "f", "f"]);
+    case.put("mine", Some("mine"));
+    for (message, content) in [("c", None), ("b", Some("c")), ("a", Some("b")), ("b", Some("c"))] {
+        assert!(revert(&case, &session, message, None).is_complete());
+        assert_eq!(case.read("f").as_deref(), content, "before {message}");
+    }
+    unrevert(&case, &session);
+    assert_eq!(case.read("f").as_deref(), Some("a"));
+    assert_eq!(case.read("mine").as_deref(), Some("mine"), "nobody's turn made it");
+}
+
+/// One turn with two calls and a text between them.
+fn calls() -> (Case, SessionId) {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.ask(&session, "u");
+    case.answer(&turn, "x", "u");
+    case.call(&turn, "x", "x1", ("one", Some("1")));
+    case.add(&turn, "x", "x2", json!({"type": "text", "text": "next"}));
+    case.call(&turn, "x", "x3", ("two", Some("2")));
+    case.end(&turn);
+    (case, session)
+}
+
+#[test]
+fn a_part_is_the_boundary_behind_a_text_or_a_tool_and_cleanup_keeps_the_parts_before_12_3() {
+    let (case, session) = calls();
+    revert(&case, &session, "x", Some("x3"));
+    assert_eq!(case.head(&session), Some(("x".into(), Some("x3".into()))));
+    assert_eq!((case.read("one").is_some(), case.read("two")), (true, None));
+    // Further back, and forth again to the same part.
+    revert(&case, &session, "x", Some("x1"));
+    assert_eq!(case.head(&session), whole("u"), "only a step began before it");
+    assert_eq!((case.read("one"), case.read("two")), (None, None));
+    revert(&case, &session, "x", Some("x3"));
+    assert_eq!((case.read("one").is_some(), case.read("two")), (true, None));
+
+    case.engine.cleanup(&ctx(), &session).expect("cleans");
+
+    let parts: Vec<String> =
+        case.outline(&session)[1].parts.iter().map(|(id, _)| id.to_string()).collect();
+    assert_eq!(parts, ["prt_x0", "prt_x1", "prt_x2"]);
+    assert_eq!((case.messages(&session).len(), case.head(&session)), (2, None));
+    // The hidden call is not brought back by a redo of its turn.
+    let turns = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
+    case.undo(&session, &Which::Last);
+    assert_eq!((case.read("one"), case.read("two")), (None, None));
+    let which = Which::Turn(turns[0].id.clone());
+    let plan = case.engine.plan_redo(&ctx(), &session, &which, &UndoOptions::default());
+    case.engine.apply(&ctx(), &plan.expect("a plan")).expect("applied");
+    assert_eq!((case.read("one").is_some(), case.read("two")), (true, None));
+    case.sound();
+}
+
+#[test]
+fn redo_goes_on_behind_a_part_and_undo_before_it_r19() {
+    let (case, session) = calls();
+    revert(&case, &session, "x", Some("x3"));
+    case.redo(&session);
+    assert_eq!((case.read("two").is_some(), case.head(&session)), (true, None));
+    revert(&case, &session, "x", Some("x3"));
+    case.undo(&session, &Which::Last);
+    assert_eq!((case.read("one"), case.head(&session)), (None, whole("u")));
+}
+
+#[test]
+fn single_calls_and_answers_are_taken_back_alone() {
+    let (case, session) = calls();
+    assert!(case.undo(&session, &Which::Part(pid("x1"))).is_complete());
+    assert_eq!((case.read("one"), case.read("two").is_some()), (None, true));
+    assert_eq!(case.head(&session), None, "the conversation stays");
+    case.undo(&session, &Which::Message(mid("x")));
+    assert_eq!(case.read("two"), None);
+    let plan =
+        case.engine.plan_redo(&ctx(), &session, &Which::Message(mid("u")), &UndoOptions::default());
+    case.engine.apply(&ctx(), &plan.expect("a plan")).expect("applied");
+    assert_eq!((case.read("one").is_some(), case.read("two").is_some()), (true, true));
+}
+
+#[test]
+fn a_message_without_parts_or_unknown_changes_nothing() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.turn(&session, "f", Some("one"));
+    for message in ["1", "none"] {
+        let done = case.engine.revert(&ctx(), &session, &mid(message), None).expect("reads");
+        assert!(done.is_none());
+    }
+    assert_eq!((case.read("f").as_deref(), case.head(&session)), (Some("one"), None));
+}
+
+#[test]
+fn a_revert_keeps_what_a_person_did_and_reports_what_it_cannot_tell_apart() {
+    let (case, session) = three(["f", "g", "f"]);
+    case.put("f", Some("mine"));
+    let report = revert(&case, &session, "b", None);
+    assert_eq!(report.roots[0].report.conflicts.len(), 1);
+    assert_eq!((case.read("f").as_deref(), case.read("g")), (Some("mine"), None));
+    // What was not taken back is not brought back either.
+    unrevert(&case, &session);
+    assert_eq!((case.read("f").as_deref(), case.read("g").is_some()), (Some("mine"), true));
+}
+
+#[test]
+fn unrevert_leaves_a_turn_taken_back_that_was_so_before() {
+    let (case, session) = three(["1", "2", "3"]);
+    let turns = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
+    case.undo(&session, &Which::Turn(turns[1].id.clone()));
+    revert(&case, &session, "b", None);
+    unrevert(&case, &session);
+    assert_eq!(["1", "2", "3"].map(|file| case.read(file).is_some()), [true, false, true]);
+}
+
+#[test]
+fn a_revert_is_refused_while_a_turn_runs_w17_r45() {
+    let (case, session) = three(["1", "2", "3"]);
+    let turn = case.ask(&session, "d");
+    let busy = case.engine.revert(&ctx(), &session, &mid("b"), None);
+    assert!(matches!(busy, Err(EngineError::Store(StoreError::Busy(_)))), "{busy:?}");
+    assert!(case.read("2").is_some() && case.head(&session).is_none());
+    case.end(&turn);
+}
+
+#[test]
+fn a_prompt_after_a_revert_destroys_nothing_of_another_client_w18_r19() {
+    let (case, session) = three(["1", "2", "3"]);
+    revert(&case, &session, "b", None);
+    case.exchange(&session, "d", ("4", Some("4")));
+    assert_eq!(case.messages(&session), ["c", "ca", "d", "da"]);
+    let changes = case.engine.store().read(&ctx(), |r| r.changes(&session)).expect("reads");
+    assert_eq!(changes.len(), 4, "what was taken back is still known");
+}
+
+#[test]
+fn files_of_imported_turns_are_not_covered_and_the_conversation_moves_r21() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("theirs", Some("theirs"));
+    let file = case.root().join("theirs").to_string_lossy().into_owned();
+    let (one, two) = (user(&session, "u"), assistant(&session, "x", "u"));
+    let parts = [
+        part(&session, "u", "u0", json!({"type": "text", "text": "do"})),
+        part(&session, "x", "x0", json!({"type": "patch", "hash": "0", "files": [file]})),
+    ];
+    let import = move |tx: &turnstone_store::Tx<'_>| {
+        tx.put_message(&one)?;
+        tx.put_message(&two)?;
+        parts.iter().try_for_each(|part| tx.put_part(part).map(drop))
+    };
+    case.engine.store().write(&ctx(), import).wait().expect("imported");
+
+    let report = revert(&case, &session, "u", None);
+
+    assert_eq!(case.head(&session), whole("u"));
+    assert_eq!(report.not_covered.len(), 1, "{report:?}");
+    assert_eq!(report.not_covered[0].1.to_string(), "theirs");
+    assert_eq!(case.read("theirs").as_deref(), Some("theirs"), "an unknown tree deletes nothing");
+    unrevert(&case, &session);
+    assert_eq!(case.head(&session), None);
+}
+
+fn todo(case: &Case, session: &SessionId, text: &str) {
+    let todos = json!([{"content": text, "status": "pending", "priority": "low"}]);
+    let todos: Vec<_> = serde_json::from_value(todos).expect("todos");
+    let session = session.clone();
+    let set = move |tx: &turnstone_store::Tx<'_>| tx.set_todos(&session, &todos);
+    case.engine.store().write(&ctx(), set).wait().expect("set");
+}
+
+fn todos(case: &Case, session: &SessionId) -> Vec<String> {
+    let todos = case.engine.store().read(&ctx(), |r| r.todos(session)).expect("reads");
+    todos.into_iter().map(|todo| todo.content).collect()
+}
+
+#[test]
+fn to_dos_go_with_their_turn_and_those_of_a_person_stay() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    todo(&case, &session, "first");
+    let turn = case.ask(&session, "a");
+    todo(&case, &session, "second");
+    case.end(&turn);
+
+    case.undo(&session, &Which::Last);
+    assert_eq!(todos(&case, &session), ["first"]);
+    case.redo(&session);
+    assert_eq!(todos(&case, &session), ["second"]);
+    revert(&case, &session, "a", None);
+    assert_eq!(todos(&case, &session), ["first"]);
+    unrevert(&case, &session);
+    assert_eq!(todos(&case, &session), ["second"]);
+    todo(&case, &session, "mine");
+    revert(&case, &session, "a", None);
+    assert_eq!(todos(&case, &session), ["mine"], "changed since by somebody else");
+    case.sound();
+}
+
+#[test]
+fn grants_given_in_the_turn_are_withdrawn_and_never_come_back_r20() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let grant = |pattern: &str| {
+        let rule = json!({"permission": "bash", "pattern": pattern, "action": "allow"});
+        let rule = serde_json::from_value(rule).expect("a rule");
+        let project = "p1".parse().expect("an id");
+        let grant = move |tx: &turnstone_store::Tx<'_>| tx.approve(&project, &rule);
+        case.engine.store().write(&ctx(), grant).wait().expect("granted");
+    };
+    let granted = || {
+        let project = "p1".parse().expect("an id");
+        let rules = case.engine.store().read(&ctx(), |r| r.approvals(&project)).expect("reads");
+        rules.into_iter().map(|rule| rule.pattern).collect::<Vec<_>>()
+    };
+    grant("ls *");
+    let turn = case.ask(&session, "a");
+    grant("rm *");
+    case.end(&turn);
+    grant("git *");
+
+    let report = case.undo(&session, &Which::Last);
+
+    assert_eq!(report.withdrawn.len(), 1);
+    assert_eq!(granted(), ["ls *", "git *"]);
+    case.redo(&session);
+    assert_eq!(granted(), ["ls *", "git *"]);
+}
+
+#[test]
+fn a_revert_that_was_cut_off_is_finished_once() {
+    for point in ["engine::operation_planned", "engine::root_applied"] {
+        let scenario = fail::FailScenario::setup();
+        let (case, session) = three(["1", "2", "3"]);
+        revert(&case, &session, "c", None);
+        fail::cfg(point, "return").expect("set");
+        case.engine.revert(&ctx(), &session, &mid("a"), None).expect_err("cut off");
+        fail::remove(point);
+        let case = case.reopen();
+        assert_eq!(case.engine.recover(&ctx()).expect("recovers").finished.len(), 1, "{point}");
+        assert_eq!(["1", "2", "3"].map(|file| case.read(file).is_some()), [true, true, false]);
+        assert_eq!(case.head(&session), whole("a"));
+        scenario.teardown();
+    }
+}

@@ -1,0 +1,65 @@
+//! Single facts of the past, without rebuilding the whole session.
+
+use turnstone_core::event::EventKind;
+use turnstone_core::id::{ProjectId, SessionId};
+use turnstone_core::model::Todo;
+use turnstone_core::permission::Rule;
+use turnstone_core::time::Cursor;
+
+use rusqlite::OptionalExtension;
+use serde_json::Value;
+
+use super::body::payload_at;
+use super::reader::Reader;
+use crate::error::Result;
+
+impl Reader<'_> {
+    /// The to-do list of a session at a place in the log; exact at boundaries (R25).
+    ///
+    /// # Errors
+    ///
+    /// [`crate::StoreError::NoSession`].
+    pub fn todos_at(&self, session: &SessionId, at: Cursor) -> Result<Vec<Todo>> {
+        let num = self.session_num(session)?;
+        let image: Option<i64> = self
+            .conn
+            .prepare_cached(
+                "SELECT cursor FROM event
+                 WHERE session = ?1 AND cursor <= ?2 AND kind = ?3 AND payload IS NOT NULL
+                 ORDER BY seq DESC LIMIT 1",
+            )?
+            .query_row((num, at.0, EventKind::TodoUpdated.code()), |row| row.get(0))
+            .optional()?;
+        let Some(image) = image else {
+            return Ok(Vec::new());
+        };
+        let mut value = payload_at(self.conn, self.blobs, image)?;
+        Ok(serde_json::from_value(value["todos"].take())?)
+    }
+
+    /// The rules of a project that stand and were granted between two places in the log.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn granted_between(
+        &self,
+        project: &ProjectId,
+        from: Cursor,
+        to: Cursor,
+    ) -> Result<Vec<Rule>> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT permission, pattern, action FROM approval
+             WHERE project = (SELECT num FROM project WHERE id = ?1)
+               AND granted > ?2 AND granted < ?3 ORDER BY granted",
+        )?;
+        let mut rows = statement.query((project.as_str(), from.0, to.0))?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (permission, pattern): (String, String) = (row.get(0)?, row.get(1)?);
+            let action = serde_json::from_value(Value::String(row.get(2)?))?;
+            found.push(Rule::new(&permission, &pattern, action));
+        }
+        Ok(found)
+    }
+}
