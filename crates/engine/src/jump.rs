@@ -90,7 +90,8 @@ impl Engine {
             aside.withdrawn = self.granted_in(ctx, session, &later.collect::<Vec<_>>())?;
             aside.switch = other.map(|(seq, outline)| switch(&line.outline, &outline, seq));
         }
-        let gathered = Gathered { kind: OperationKind::Jump, turns, also: Vec::new(), changes, head, aside };
+        let gathered =
+            Gathered { kind: OperationKind::Jump, turns, also: Vec::new(), changes, head, aside };
         self.plan(ctx, session, gathered, options)
     }
 

@@ -14,11 +14,11 @@ mod exec;
 mod file;
 mod image;
 mod inbox;
-mod permission;
 mod jump;
 mod line;
 mod mint;
 mod past;
+mod permission;
 mod place;
 mod project;
 mod recover;
@@ -36,10 +36,10 @@ pub use error::{EngineError, Result};
 pub use exec::{Beside, CommandEnd, Execution};
 pub use file::{Expected, FileError, FileLock, ReadFile, Stamp, WriteFile, WrittenFiles};
 pub use inbox::Submitted;
+pub use jump::{Checkpoint, Point};
 pub use permission::{
     Asked, BaseRules, NewAsk, PermissionError, Replied, Resumed, Rules, Ruling, read_rules,
 };
-pub use jump::{Checkpoint, Point};
 pub use place::{NewSession, OpenProject};
 pub use project::{ListedProject, ProjectRemoval, Relinked, RemovedProject};
 pub use recover::Recovered;

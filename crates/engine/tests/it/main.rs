@@ -1,15 +1,15 @@
 //! The engine against a real ledger, real snapshot stores and real repositories.
 
 mod context;
+mod exec;
 mod files;
 mod inbox;
 mod permission;
-mod exec;
 mod place;
 mod project;
 mod repo;
-mod step;
 mod revert;
+mod step;
 mod support;
 mod talk;
 mod undo;
