@@ -43,6 +43,7 @@ impl<'a> Shown<'a> {
             contended: plan.contended.clone(),
             not_covered: plan.not_covered.clone(),
             git: plan.git.clone(),
+            withdrawn: plan.withdrawn.clone(),
         };
         Self { plan, report, dry_run: true }
     }
