@@ -10,7 +10,7 @@ use turnstone_core::path::RelPath;
 use turnstone_core::time::Cursor;
 use turnstone_store::{ChangeRow, Context, OperationRow, Reader, StoreError, TurnRow};
 
-use super::words::{Claimant, Contended, Scope, UndoOptions, Which};
+use super::words::{Claimant, Contended, Scope, Which};
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 
@@ -23,8 +23,6 @@ pub(super) struct Held {
 /// What an undo or a redo is about.
 pub(super) struct Gathered {
     pub(super) turns: Vec<TurnId>,
-    /// Turns of other sessions.
-    pub(super) also: Vec<(SessionId, TurnId)>,
     /// Closed change sets of the turns and of the sessions they began, oldest first.
     pub(super) changes: Vec<Held>,
     pub(super) head: HeadMove,
@@ -37,12 +35,11 @@ impl Engine {
         ctx: &Context,
         session: &SessionId,
         which: &Which,
-        options: &UndoOptions,
+        scope: Scope,
     ) -> Result<Gathered> {
-        let scope = options.scope;
         let (turns, head) = self.store.read(ctx, |r| Ok((r.turns(session)?, r.head(session)?)))?;
         let visible = visible(&turns, head.as_ref());
-        let mut chosen: Vec<&TurnRow> = match which {
+        let chosen: Vec<&TurnRow> = match which {
             Which::Last => visible.last().copied().into_iter().collect(),
             Which::Turn(id) => vec![find(&turns, session, id)?],
             Which::From(id) => {
@@ -53,7 +50,6 @@ impl Engine {
         if chosen.is_empty() {
             return Err(EngineError::NothingToUndo(session.clone()));
         }
-        let also = join(session, &turns, &mut chosen, &options.also)?;
         // The conversation has one head: it moves back only if nothing visible stays behind it.
         let first = chosen[0];
         let behind = visible.iter().filter(|turn| turn.span.0 > first.span.0);
@@ -67,10 +63,9 @@ impl Engine {
         };
         let changes = match scope {
             Scope::Conversation => Vec::new(),
-            Scope::Both | Scope::Files => self.all_changes(ctx, session, &chosen, &also)?,
+            Scope::Both | Scope::Files => self.changes_of(ctx, session, &chosen)?,
         };
-        let turns = chosen.iter().map(|turn| turn.id.clone()).collect();
-        Ok(Gathered { turns, also, changes, head })
+        Ok(Gathered { turns: chosen.iter().map(|turn| turn.id.clone()).collect(), changes, head })
     }
 
     /// Reads what the newest undo that still holds took back.
@@ -79,13 +74,12 @@ impl Engine {
         ctx: &Context,
         session: &SessionId,
         which: &Which,
-        options: &UndoOptions,
+        scope: Scope,
     ) -> Result<Gathered> {
-        let scope = options.scope;
         let (turns, operations, head) = self
             .store
             .read(ctx, |r| Ok((r.turns(session)?, r.operations(session)?, r.head(session)?)))?;
-        let mut chosen: Vec<&TurnRow> = match which {
+        let chosen: Vec<&TurnRow> = match which {
             Which::Last => match last_undone(&turns, &operations, head.as_ref()) {
                 found if found.is_empty() => {
                     return Err(EngineError::NothingToRedo(session.clone()));
@@ -98,14 +92,9 @@ impl Engine {
                 turns.iter().filter(|turn| turn.span.0 >= from).collect()
             }
         };
-        let wanted = match options.also.as_slice() {
-            [] => taken_along(&operations, &chosen),
-            also => also.to_vec(),
-        };
-        let also = join(session, &turns, &mut chosen, &wanted)?;
         let changes = match scope {
             Scope::Conversation => Vec::new(),
-            Scope::Both | Scope::Files => self.all_changes(ctx, session, &chosen, &also)?,
+            Scope::Both | Scope::Files => self.changes_of(ctx, session, &chosen)?,
         };
         // The first turn behind the head that is not brought back stays taken back.
         let hidden = hidden(&turns, head.as_ref());
@@ -118,36 +107,11 @@ impl Engine {
                 HeadMove::To(Head { message: next.message.clone(), part: None })
             }
         };
-        let turns = chosen.iter().map(|turn| turn.id.clone()).collect();
-        Ok(Gathered { turns, also, changes, head })
-    }
-
-    /// The change sets of turns and of those of other sessions that go with them.
-    fn all_changes(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        turns: &[&TurnRow],
-        also: &[(SessionId, TurnId)],
-    ) -> Result<Vec<Held>> {
-        let mut all = self.changes_of(ctx, session, turns)?;
-        for (other, turn) in also {
-            let theirs = self.store.read(ctx, |r| r.turns(other))?;
-            let turn = find(&theirs, other, turn)?;
-            if turn.state.is_open() {
-                return Err(StoreError::Busy(other.clone()).into());
-            }
-            let more = self.changes_of(ctx, other, &[turn])?;
-            let known: BTreeSet<ChangeId> =
-                all.iter().map(|held| held.row.set.id.clone()).collect();
-            all.extend(more.into_iter().filter(|held| !known.contains(&held.row.set.id)));
-        }
-        all.sort_by_key(|held| held.row.closed);
-        Ok(all)
+        Ok(Gathered { turns: chosen.iter().map(|turn| turn.id.clone()).collect(), changes, head })
     }
 
     /// The change sets of turns, and of the sessions that were begun while they ran.
-    fn changes_of(
+    pub(super) fn changes_of(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -199,36 +163,6 @@ impl Engine {
 fn find<'t>(turns: &'t [TurnRow], session: &SessionId, id: &TurnId) -> Result<&'t TurnRow> {
     let missing = || EngineError::NoTurn { session: session.clone(), turn: id.clone() };
     turns.iter().find(|turn| turn.id == *id).ok_or_else(missing)
-}
-
-/// Adds further turns to the chosen ones; returns those of other sessions.
-fn join<'t>(
-    session: &SessionId,
-    turns: &'t [TurnRow],
-    chosen: &mut Vec<&'t TurnRow>,
-    also: &[(SessionId, TurnId)],
-) -> Result<Vec<(SessionId, TurnId)>> {
-    let (own, others): (Vec<_>, Vec<_>) =
-        also.iter().cloned().partition(|(other, _)| other == session);
-    for (_, id) in own {
-        if !chosen.iter().any(|turn| turn.id == id) {
-            chosen.push(find(turns, session, &id)?);
-        }
-    }
-    chosen.sort_by_key(|turn| turn.span.0);
-    Ok(others)
-}
-
-/// The turns of other sessions that the newest undo of these turns took along.
-fn taken_along(operations: &[OperationRow], chosen: &[&TurnRow]) -> Vec<(SessionId, TurnId)> {
-    let is_of = |operation: &&OperationRow| {
-        let turns = operation.plan.get("turns").cloned().unwrap_or_default();
-        let turns: Vec<TurnId> = serde_json::from_value(turns).unwrap_or_default();
-        operation.kind == OperationKind::Undo && chosen.iter().any(|one| turns.contains(&one.id))
-    };
-    let newest = operations.iter().rev().find(is_of);
-    let also = newest.and_then(|operation| operation.plan.get("also")).cloned();
-    serde_json::from_value(also.unwrap_or_default()).unwrap_or_default()
 }
 
 /// The turns before the head; those a branch has hidden are nowhere.

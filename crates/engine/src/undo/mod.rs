@@ -1,8 +1,10 @@
 //! Undo and redo: planned from change sets only, never from what differs between two trees.
 
+mod also;
 mod apply;
 mod gather;
 mod plan;
+mod seen;
 mod words;
 
 pub use words::{

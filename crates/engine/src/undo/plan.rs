@@ -7,11 +7,11 @@ use turnstone_core::change::{Direction, Evidence, FileImage, Root, links};
 use turnstone_core::id::SessionId;
 use turnstone_core::operation::{Extent, OperationKind};
 use turnstone_core::path::RelPath;
-use turnstone_core::time::Cursor;
 use turnstone_snapshot::{OperationId as OrderId, Wish, WishLink, git_point};
 use turnstone_store::Context;
 
 use super::gather::{Gathered, Held};
+use super::seen::{Seen, history};
 use super::words::{GitNote, Part, RootPlan, UndoOptions, UndoPlan, Which};
 use crate::engine::Engine;
 use crate::error::Result;
@@ -22,32 +22,6 @@ use crate::image::read;
 struct Walk {
     paths: BTreeMap<RelPath, Vec<Seen>>,
     windows: BTreeSet<RelPath>,
-}
-
-/// What one change set saw of a path, and between which places in the log.
-struct Seen {
-    opened: Cursor,
-    closed: Option<Cursor>,
-    before: FileImage,
-    after: FileImage,
-}
-
-/// The history of a path, oldest first. What was seen by several at the same time is one change:
-/// from what the first found to what the last one left.
-fn history(mut seen: Vec<Seen>) -> Vec<(FileImage, FileImage)> {
-    seen.sort_by_key(|one| one.opened);
-    let mut joined: Vec<Seen> = Vec::new();
-    for one in seen {
-        match joined.last_mut() {
-            Some(last) if Some(one.opened) < last.closed => {
-                if one.closed > last.closed {
-                    (last.closed, last.after) = (one.closed, one.after);
-                }
-            }
-            _ => joined.push(one),
-        }
-    }
-    joined.into_iter().map(|one| (one.before, one.after)).collect()
 }
 
 impl Engine {
@@ -64,8 +38,10 @@ impl Engine {
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
         self.recover_session(ctx, session)?;
-        let gathered = self.gather_undo(ctx, session, which, options)?;
-        self.plan(ctx, session, Direction::Back, gathered, options)
+        let mut gathered = self.gather_undo(ctx, session, which, options.scope)?;
+        let also = self.take_along(ctx, session, &mut gathered, options)?;
+        let plan = self.plan(ctx, session, Direction::Back, gathered, options)?;
+        Ok(UndoPlan { also, ..plan })
     }
 
     /// Plans to bring back what was taken back; changes nothing.
@@ -81,8 +57,10 @@ impl Engine {
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
         self.recover_session(ctx, session)?;
-        let gathered = self.gather_redo(ctx, session, which, options)?;
-        self.plan(ctx, session, Direction::Forth, gathered, options)
+        let mut gathered = self.gather_redo(ctx, session, which, options.scope)?;
+        let also = self.bring_along(ctx, session, &mut gathered, options)?;
+        let plan = self.plan(ctx, session, Direction::Forth, gathered, options)?;
+        Ok(UndoPlan { also, ..plan })
     }
 
     fn plan(
@@ -103,7 +81,7 @@ impl Engine {
             kind,
             session: session.clone(),
             turns: gathered.turns,
-            also: gathered.also,
+            also: Vec::new(),
             changes: gathered.changes.iter().map(part).collect(),
             roots: Vec::new(),
             contended,
@@ -179,12 +157,7 @@ fn sort_out(
         if set.evidence != Evidence::Named {
             walk.windows.insert(path.clone());
         }
-        walk.paths.entry(path).or_default().push(Seen {
-            opened: held.row.opened,
-            closed: held.row.closed,
-            before: change.before.clone(),
-            after: change.after.clone(),
-        });
+        walk.paths.entry(path).or_default().push(Seen::new(&held.row, change));
     }
 }
 
