@@ -103,6 +103,7 @@ pub(crate) enum CliError {
 }
 
 impl From<EngineError> for CliError {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what is the engine's own stays its own")]
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Store(error) => Self::Store(error),

@@ -227,3 +227,23 @@ fn a_command_inside_a_command_belongs_to_it_r3() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(!case.place("p/a").exists() && !case.place("p/b").exists(), "{ran:?}");
 }
+
+#[test]
+fn killed_at_any_moment_undo_returns_the_former_bytes_r32() {
+    let case = Case::empty();
+    fs_err::write(case.place("p/f"), "1\n2\n3\n").expect("written");
+    let script = "for n in 1 2 3 4 5 6 7 8 9; do echo x$n >> f; echo $n > new$n; sleep 0.01; done";
+    for round in 0..8 {
+        let mut child = start(&case, &["exec", "--", "sh", "-c", script]);
+        std::thread::sleep(Duration::from_millis(40 * round));
+        child.kill().expect("killed, or over");
+        child.wait().expect("reaped");
+        // 1: it had not come to its turn yet, and the one before is undone.
+        let ran = run(&case, &["undo"]);
+        assert!([0, 1].contains(&ran.code), "round {round}: {ran:?}");
+        let names = fs_err::read_dir(case.place("p")).expect("listed");
+        assert_eq!(names.count(), 2, "round {round}: f and src are left: {ran:?}");
+        assert_eq!(read(&case.place("p/f")), "1\n2\n3\n", "round {round}: {ran:?}");
+    }
+    assert_eq!(run(&case, &["doctor"]).code, 0);
+}

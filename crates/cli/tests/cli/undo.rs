@@ -194,3 +194,24 @@ fn without_a_session_the_way_to_begin_is_shown() {
     assert_eq!(ran.code, 0);
     assert!(ran.out.contains("undo      works; nothing is captured yet"), "{}", ran.out);
 }
+
+#[test]
+fn what_a_later_command_left_behind_stays_in_the_log_r19() {
+    let case = Case::empty();
+    shell(&case, "echo x > one");
+    let session = log(&case)["session"].as_str().expect("a session").to_owned();
+    assert_eq!(run(&case, &["undo"]).code, 0);
+    let more = ["exec", "--session", &session, "--", "sh", "-c", "echo y > two"];
+    assert_eq!(run(&case, &more).code, 0);
+
+    let ran = run(&case, &["log"]);
+    assert!(!ran.out.contains("echo x > one") || ran.out.matches("completed").count() == 1);
+    let ran = run(&case, &["log", "--all"]);
+    assert!(
+        ran.out.contains("(left behind by a later prompt)\n  sh -c 'echo x > one'"),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.contains("  branch"), "{}", ran.out);
+    assert!(!case.place("p/one").exists() && case.place("p/two").exists());
+}

@@ -1,10 +1,12 @@
 //! Undo and redo: planned from change sets only, never from what differs between two trees.
 
+mod also;
 mod apply;
 mod contend;
 mod gather;
 mod meanwhile;
 mod plan;
+mod seen;
 mod words;
 
 pub(crate) use gather::{Aside, Gathered, Held};

@@ -32,10 +32,8 @@ fn dead_group() -> GroupId {
 fn call(case: &Case, execution: &Execution) -> ToolState {
     let (session, name) = (&execution.turn.session, execution.name().parse().expect("an id"));
     let part = case.engine.store().read(&ctx(), |r| r.get_part(session, &name)).expect("a part");
-    match part.body {
-        PartBody::Tool(tool) => tool.state,
-        other => panic!("{other:?}"),
-    }
+    let PartBody::Tool(tool) = part.body else { panic!("a tool") };
+    tool.state
 }
 
 #[test]

@@ -67,7 +67,8 @@ fn execute(ui: &mut Ui, app: &App, args: &ExecArgs) -> Result<u8, CliError> {
     choice::settle(ui, &engine, &ctx);
     let line = line(&args.command);
     let session = session(app, &engine, &ctx, args, &line)?;
-    let mut execution = engine.begin_exec(&ctx, &session, &line)?;
+    let begin = || engine.begin_exec(&ctx, &session, &line);
+    let mut execution = ui.busy("capturing the directory, so that undo works", begin)?;
     tell_limits(ui, &session, &execution);
     let Ran { end, code, left } = attend::run(app, &engine, &ctx, &mut execution, &args.command)?;
     match &end {
@@ -81,7 +82,9 @@ fn execute(ui: &mut Ui, app: &App, args: &ExecArgs) -> Result<u8, CliError> {
         ui.note(&format!("turnstone: {count} left running; what they change is in no turn"));
     }
     let covered = execution.call.is_covered();
-    match engine.end_exec(&app.context(), execution, &end) {
+    let ended =
+        ui.busy("looking what changed", || engine.end_exec(&app.context(), execution, &end));
+    match ended {
         Ok(closed) => tell_changes(ui, closed.filter(|_| covered).as_ref()),
         // The command has run: its code is what a script wants. The books are closed later.
         Err(error) => {

@@ -6,11 +6,11 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 use turnstone_core::change::{Evidence, FileChange, FileImage};
-use turnstone_core::id::{MessageId, OperationId, SessionId, TurnId};
-use turnstone_core::model::PartBody;
+use turnstone_core::id::{OperationId, SessionId, TurnId};
+use turnstone_core::model::{Part, PartBody};
 use turnstone_core::operation::{Extent, OperationKind};
 use turnstone_core::path::RelPath;
-use turnstone_core::time::{Cursor, Millis};
+use turnstone_core::time::{Cursor, Millis, Seq};
 use turnstone_engine::{Engine, OperationReport};
 use turnstone_snapshot::{DiffOptions, Patch};
 use turnstone_store::{ChangeRow, Context, OperationRow, Reader, StoreError, TurnRow};
@@ -65,8 +65,15 @@ pub(super) struct OperationEntry {
 
 /// What was read of a session before figures are added.
 struct Found {
-    turns: Vec<(TurnRow, Option<String>, Vec<(ChangeRow, Extent)>)>,
+    turns: Vec<FoundTurn>,
     operations: Vec<OperationRow>,
+}
+
+struct FoundTurn {
+    turn: TurnRow,
+    prompt: Option<String>,
+    /// Its change sets, and how much of each is taken back.
+    changes: Vec<(ChangeRow, Extent)>,
 }
 
 /// Reads the timeline, oldest first.
@@ -78,9 +85,9 @@ pub(super) fn timeline(
 ) -> Result<Vec<Entry>, CliError> {
     let found = engine.store().read(ctx, |r| find(r, session, all))?;
     let mut entries: Vec<(Cursor, Entry)> = Vec::new();
-    for (turn, prompt, changes) in found.turns {
-        let at = turn.span.0;
-        entries.push((at, Entry::Turn(turn_entry(engine, ctx, turn, prompt, &changes))));
+    for found in found.turns {
+        let at = found.turn.span.0;
+        entries.push((at, Entry::Turn(turn_entry(engine, ctx, found))));
     }
     for row in found.operations {
         let at = row.planned;
@@ -98,15 +105,15 @@ fn find(r: &Reader<'_>, session: &SessionId, all: bool) -> Result<Found, StoreEr
             let taken = r.taken(&row.set.id)?;
             changes.push((row, taken));
         }
-        let prompt = prompt_in(r, session, &turn.message)?;
-        turns.push((turn, prompt, changes));
+        let prompt = prompt_of(r, session, &turn)?;
+        turns.push(FoundTurn { turn, prompt, changes });
     }
     let mut operations = r.operations(session)?;
     operations.retain(|row| all || row.kind != OperationKind::Branch);
     Ok(Found { turns, operations })
 }
 
-/// What a person asked for in a turn; nothing if a branch hid it.
+/// What a person asked for in a turn; nothing if that is not kept any more.
 ///
 /// # Errors
 ///
@@ -120,40 +127,47 @@ pub(crate) fn prompt(
     Ok(engine.store().read(ctx, |r| {
         let turns = r.turns(session)?;
         match turns.iter().find(|row| row.id == *turn) {
-            Some(row) => prompt_in(r, session, &row.message),
+            Some(row) => prompt_of(r, session, row),
             None => Ok(None),
         }
     })?)
 }
 
-fn prompt_in(
+fn prompt_of(
     r: &Reader<'_>,
     session: &SessionId,
-    message: &MessageId,
+    turn: &TurnRow,
 ) -> Result<Option<String>, StoreError> {
-    let found = match r.get_message(session, message) {
-        Ok(found) => found,
-        Err(StoreError::NoMessage { .. }) => return Ok(None),
+    match r.get_message(session, &turn.message) {
+        Ok(found) => return Ok(Some(words(found.parts))),
+        Err(StoreError::NoMessage { .. }) => {}
         Err(error) => return Err(error),
+    }
+    // A branch hid it; it is as it was when the turn ended.
+    let all = r.boundaries(session, Seq::default(), usize::MAX)?;
+    let Some(at) = all.into_iter().rev().find(|it| it.cursor == turn.span.1) else {
+        return Ok(None);
     };
+    let then = r.session_at(session, at.seq)?.messages;
+    let found = then.into_iter().find(|it| it.message.id == turn.message);
+    Ok(found.map(|found| words(found.parts)))
+}
+
+/// What a person wrote, in one line.
+fn words(parts: Vec<Part>) -> String {
     #[expect(clippy::wildcard_enum_match_arm, reason = "only text is what a person said")]
     let text = |body: PartBody| match body {
         PartBody::Text(text) if text.synthetic != Some(true) => Some(text.text),
         _ => None,
     };
-    let texts: Vec<String> = found.parts.into_iter().filter_map(|part| text(part.body)).collect();
-    Ok(Some(crate::text::clean_line(&texts.join(" "))))
+    let texts: Vec<String> = parts.into_iter().filter_map(|part| text(part.body)).collect();
+    crate::text::clean_line(&texts.join(" "))
 }
 
-fn turn_entry(
-    engine: &Engine,
-    ctx: &Context,
-    turn: TurnRow,
-    prompt: Option<String>,
-    changes: &[(ChangeRow, Extent)],
-) -> TurnEntry {
+fn turn_entry(engine: &Engine, ctx: &Context, found: FoundTurn) -> TurnEntry {
+    let FoundTurn { turn, prompt, changes } = found;
     let mut files: Vec<FileEntry> = Vec::new();
-    for (row, taken) in changes {
+    for (row, taken) in &changes {
         let figures = figures(engine, ctx, row).unwrap_or_default();
         for change in &row.set.changes {
             let (additions, deletions) = figures.get(&change.path).copied().unzip();

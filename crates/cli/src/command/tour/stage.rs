@@ -22,6 +22,23 @@ pub(super) struct Ran {
     pub(super) code: i32,
 }
 
+/// A command that runs meanwhile; killed if the tour ends before it.
+pub(super) struct Meanwhile(Option<Child>);
+
+impl Meanwhile {
+    /// Kills it, and says whether that worked.
+    pub(super) fn kill(&mut self) -> bool {
+        let Some(mut child) = self.0.take() else { return false };
+        child.kill().and_then(|()| child.wait()).is_ok()
+    }
+}
+
+impl Drop for Meanwhile {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
 /// Where the tour is played.
 pub(super) struct Stage<'a> {
     ui: &'a mut Ui,
@@ -111,7 +128,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Starts the program and does not wait for it.
-    pub(super) fn start(&mut self, args: &[&str]) -> Result<Child, CliError> {
+    pub(super) fn start(&mut self, args: &[&str]) -> Result<Meanwhile, CliError> {
         self.show_command(args)?;
         self.start_quietly(args)
     }
@@ -119,7 +136,7 @@ impl<'a> Stage<'a> {
     /// Waits for the program, shows what it said, and wants this exit code.
     pub(super) fn finish(
         &mut self,
-        child: Child,
+        child: Meanwhile,
         args: &[&str],
         code: i32,
     ) -> Result<Ran, CliError> {
@@ -131,7 +148,7 @@ impl<'a> Stage<'a> {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the tour runs this program as a person would")]
-    fn start_quietly(&self, args: &[&str]) -> Result<Child, CliError> {
+    fn start_quietly(&self, args: &[&str]) -> Result<Meanwhile, CliError> {
         let below = |name: &str| self.folder.path().join(name);
         let colour = if self.ui.has_colour() { "always" } else { "never" };
         let started = Command::new(&self.program)
@@ -148,7 +165,7 @@ impl<'a> Stage<'a> {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        started.map_err(failed("cannot run this program again"))
+        started.map(|child| Meanwhile(Some(child))).map_err(failed("cannot run this program again"))
     }
 
     fn show_command(&mut self, args: &[&str]) -> Result<(), CliError> {
@@ -197,7 +214,8 @@ impl<'a> Stage<'a> {
     }
 }
 
-fn wait(child: Child) -> Result<Ran, CliError> {
+fn wait(mut child: Meanwhile) -> Result<Ran, CliError> {
+    let child = child.0.take().ok_or_else(|| broken("every command runs once"))?;
     let output = child.wait_with_output().map_err(failed("cannot wait for the program"))?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let code = output.status.code().unwrap_or(-1);

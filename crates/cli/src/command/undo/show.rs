@@ -259,10 +259,9 @@ fn tell_next(ui: &mut Ui, shown: &Shown<'_>, hints: &Hints) {
             }
         }
         let turns: Vec<String> = turns.iter().map(ToString::to_string).collect();
+        let (word, turns) = (shown.report.kind.as_str(), turns.join(" "));
         ui.hint(&format!(
-            "these ran at the same time; undo them together: `turnstone {} {}`",
-            shown.report.kind.as_str(),
-            turns.join(" ")
+            "these ran at the same time; {word} them together: `turnstone {word} {turns}`"
         ));
     }
     let changed =
