@@ -8,6 +8,7 @@ mod log;
 mod outline;
 mod reader;
 mod sync;
+mod taken;
 
 pub use at::{Boundary, SessionAt};
 pub(crate) use body::{
