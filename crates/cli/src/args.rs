@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    completions, db, doctor, export, import, man, search, session, snapshot, stats,
+    completions, db, doctor, export, import, man, permission, search, session, snapshot, stats,
+    todo,
 };
 use crate::config::Globals;
 
@@ -42,6 +43,10 @@ pub(crate) enum Command {
     /// Capture a directory, compare, restore, and take that back
     #[command(subcommand, arg_required_else_help = true)]
     Snapshot(snapshot::SnapshotCommand),
+    Todo(todo::TodoArgs),
+    /// See, explain and take back what tools may do
+    #[command(subcommand, arg_required_else_help = true)]
+    Permission(permission::PermissionCommand),
     Search(search::SearchArgs),
     Stats(stats::StatsArgs),
     Import(import::ImportArgs),

@@ -3,7 +3,8 @@
 use crate::app::App;
 use crate::args::Command;
 use crate::command::{
-    completions, db, doctor, export, import, man, search, session, snapshot, stats,
+    completions, db, doctor, export, import, man, permission, search, session, snapshot, stats,
+    todo,
 };
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -18,6 +19,8 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &Command) -> Result<Exit, Cli
     match command {
         Command::Session(command) => session::run(ui, app, command),
         Command::Snapshot(command) => snapshot::run(ui, app, command),
+        Command::Todo(args) => todo::run(ui, app, args),
+        Command::Permission(command) => permission::run(ui, app, command),
         Command::Stats(args) => stats::run(ui, app, args),
         Command::Doctor(args) => doctor::run(ui, app, args),
         Command::Search(args) => search::run(ui, app, args),

@@ -7,9 +7,11 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod man;
+pub(crate) mod permission;
 pub(crate) mod search;
 pub(crate) mod session;
 pub(crate) mod snapshot;
 pub(crate) mod stats;
+pub(crate) mod todo;
 
 pub(crate) use dispatch::run;

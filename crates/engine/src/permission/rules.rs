@@ -59,6 +59,19 @@ impl Rules {
     }
 }
 
+impl From<BaseRules> for Rules {
+    fn from(base: BaseRules) -> Self {
+        let BaseRules { builtin, agent, user, project } = base;
+        let sources = vec![
+            (Source::Builtin, builtin),
+            (Source::Agent, agent),
+            (Source::User, user),
+            (Source::Project, project),
+        ];
+        Self { sources }
+    }
+}
+
 /// Reads the rules of a session as they are now and puts them behind those that are not stored.
 ///
 /// The tools a prompt switched on or off come behind the session's own rules and erase none of them;
@@ -72,16 +85,10 @@ pub fn read_rules(
     session: &SessionId,
     base: &BaseRules,
 ) -> turnstone_store::Result<Rules> {
-    let BaseRules { builtin, agent, user, project } = base.clone();
     let own = reader.get_session(session)?;
-    let mut sources = vec![
-        (Source::Builtin, builtin),
-        (Source::Agent, agent),
-        (Source::User, user),
-        (Source::Project, project),
-        (Source::Session, own.permission.clone().unwrap_or_default()),
-        (Source::Session, prompt_rules(reader, session)?),
-    ];
+    let Rules { mut sources } = Rules::from(base.clone());
+    sources.push((Source::Session, own.permission.clone().unwrap_or_default()));
+    sources.push((Source::Session, prompt_rules(reader, session)?));
     let mut above = own.parent.clone();
     for _ in 0..DEEPEST {
         let Some(parent) = above.and_then(|id| reader.find_session(&id).transpose()).transpose()?
