@@ -37,10 +37,14 @@ fn bodies(case: &Case, session: &SessionId) -> Vec<PartBody> {
 }
 
 fn snapshots(case: &Case, session: &SessionId) -> Vec<Option<String>> {
-    let tree = |body: PartBody| match body {
-        PartBody::StepStart(start) => Some(start.snapshot),
-        PartBody::StepFinish(finish) => Some(finish.snapshot),
-        _ => None,
+    let tree = |body: PartBody| {
+        if let PartBody::StepStart(start) = body {
+            Some(start.snapshot)
+        } else if let PartBody::StepFinish(finish) = body {
+            Some(finish.snapshot)
+        } else {
+            None
+        }
     };
     bodies(case, session).into_iter().filter_map(tree).collect()
 }
@@ -112,12 +116,11 @@ fn is_closed(case: &Case, session: &SessionId) {
             assert!(said.error.is_some() || said.finish.is_some(), "W3: an end says why");
         }
         for part in found.parts {
-            match part.body {
-                PartBody::Tool(tool) => assert!(!tool.state.phase().is_open()),
-                PartBody::Text(text) => {
-                    assert!(text.time.is_none_or(|time| time.end.is_some()));
-                }
-                _ => {}
+            if let PartBody::Tool(tool) = &part.body {
+                assert!(!tool.state.phase().is_open());
+            }
+            if let PartBody::Text(text) = part.body {
+                assert!(text.time.is_none_or(|time| time.end.is_some()));
             }
         }
     }
@@ -155,20 +158,19 @@ fn a_turn_that_fails_or_is_aborted_is_closed_once_and_can_be_undone_w2_w3_w14() 
         let case = Case::new();
         let session = case.session("ses_a", None);
         let turn = in_the_middle(&case, &session);
-        let finish = || match outcome {
-            Outcome::Aborted => case.engine.abort_turn(&ctx(), &turn),
-            _ => {
-                let error = Failure::new(FailureKind::UnknownError, "no");
-                case.engine.fail_turn(&ctx(), &turn, error)
+        let finish = || {
+            if outcome == Outcome::Aborted {
+                return case.engine.abort_turn(&ctx(), &turn);
             }
+            let error = Failure::new(FailureKind::UnknownError, "no");
+            case.engine.fail_turn(&ctx(), &turn, error)
         };
         assert!(matches!(finish(), Ok(Ended::Now(_))));
         assert!(matches!(finish(), Ok(Ended::Already)), "twice is a retry");
         is_closed(&case, &session);
-        let text = messages(&case, &session)[1].parts.iter().find_map(|part| match &part.body {
-            PartBody::Text(text) => Some(text.text.clone()),
-            _ => None,
-        });
+        let text = bodies(&case, &session)
+            .into_iter()
+            .find_map(|body| if let PartBody::Text(text) = body { Some(text.text) } else { None });
         assert_eq!(text.as_deref(), Some("half a sen"), "what was streamed is there");
         let report = case.undo(&session, &Which::Last);
         assert!(report.is_complete(), "{report:?}");
@@ -190,13 +192,13 @@ fn a_turn_whose_process_died_is_closed_once_by_whoever_comes_next_w2() {
     assert_eq!((again.interrupted.len(), again.closed.len()), (0, 0), "once");
     let turns = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
     assert_eq!(turns[0].state, TurnState::Interrupted);
-    let states: Vec<Phase> = bodies(&case, &session)
-        .iter()
-        .filter_map(|body| match body {
-            PartBody::Tool(tool) => Some(tool.state.phase()),
-            _ => None,
-        })
-        .collect();
+    let states: Vec<Phase> =
+        bodies(&case, &session)
+            .iter()
+            .filter_map(|body| {
+                if let PartBody::Tool(tool) = body { Some(tool.state.phase()) } else { None }
+            })
+            .collect();
     assert_eq!(states, [Phase::Error, Phase::Error]);
 }
 
