@@ -15,6 +15,7 @@ mod inbox;
 mod mint;
 mod permission;
 mod place;
+mod prompt;
 mod recover;
 mod root;
 mod step;
@@ -31,9 +32,10 @@ pub use permission::{
     Asked, BaseRules, NewAsk, PermissionError, Replied, Resumed, Rules, Ruling, read_rules,
 };
 pub use place::{NewSession, OpenProject};
+pub use prompt::{NextAgent, newest_prompt};
 pub use recover::Recovered;
 pub use root::{Cover, Located};
-pub use step::{NextAgent, Step, StepDone, StepEnd, ToolRun, Touch};
+pub use step::{Step, StepDone, StepEnd, ToolRun, Touch};
 pub use turn::{Prompt, Turn};
 pub use undo::{
     Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, UndoOptions, UndoPlan, Which,

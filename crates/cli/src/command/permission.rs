@@ -1,11 +1,10 @@
 //! `turnstone permission`: what tools may do, why, and what is taken back.
 
 use serde_json::json;
-use turnstone_core::model::MessageBody;
 use turnstone_core::permission::{
     Action, BuiltinAgent, Directories, Rule, agent_rules, defaults, from_config,
 };
-use turnstone_engine::{BaseRules, Rules, read_rules};
+use turnstone_engine::{BaseRules, Rules, newest_prompt, read_rules};
 use turnstone_store::{Changed, Reader};
 
 use super::todo::chosen;
@@ -136,11 +135,9 @@ fn explain(
     let rules = match &session {
         None => Rules::from(base),
         Some(id) => store.read(&ctx, |r: &Reader<'_>| {
-            let newest = r.outline(id)?.into_iter().rev().find(|one| one.is_user);
-            let newest = newest.map(|one| r.get_message(id, &one.message)).transpose()?;
-            let agent = match newest.map(|found| found.message.body) {
-                Some(MessageBody::User(user)) => Some(user.agent),
-                Some(MessageBody::Assistant(_)) | None => r.get_session(id)?.agent,
+            let agent = match newest_prompt(r, id)? {
+                Some(prompt) => Some(prompt.agent),
+                None => r.get_session(id)?.agent,
             };
             let agent = agent.as_deref().and_then(BuiltinAgent::parse);
             let agent = agent.unwrap_or(BuiltinAgent::Build);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_core::model::{MessageBody, PermissionAsk};
+use turnstone_core::model::PermissionAsk;
 use turnstone_core::permission::{
     Action, Explanation, Layer, Rule, Source, Verdict, decide, explain, inherited, ordered,
 };
@@ -10,6 +10,7 @@ use turnstone_store::{Changed, Context, Reader};
 
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::prompt::newest_prompt;
 
 /// A session's parents are looked up this far.
 const DEEPEST: usize = 32;
@@ -105,11 +106,7 @@ pub fn read_rules(
 
 /// What the newest prompt says of single tools.
 fn prompt_rules(reader: &Reader<'_>, session: &SessionId) -> turnstone_store::Result<Vec<Rule>> {
-    let newest = reader.outline(session)?.into_iter().rev().find(|one| one.is_user);
-    let Some(newest) = newest else {
-        return Ok(Vec::new());
-    };
-    let MessageBody::User(user) = reader.get_message(session, &newest.message)?.message.body else {
+    let Some(user) = newest_prompt(reader, session)? else {
         return Ok(Vec::new());
     };
     let rule = |(tool, is_on): (&String, &Value)| {

@@ -235,6 +235,35 @@ fn agent_and_model_come_from_the_newest_prompt_even_without_any_answer() {
     assert_eq!((next.agent.as_str(), next.model.model.as_str()), ("build", "m7"));
 }
 
+/// W27: what a step names is pinned by its session, so no collection takes it away.
+#[test]
+fn the_captures_of_steps_outlive_a_collection_w27() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some("one"));
+    let turn = case.begin(&session);
+    case.shell(&turn, || case.put("f", Some("two")));
+    let step = begin(&case, &turn, "a1");
+    case.edit(&turn, "f", Some("three"));
+    let done = case.engine.end_step(&ctx(), &turn, &step, &end()).expect("ends");
+    case.end(&turn);
+    let vault = case.engine.vault(&case.root(), crate::support::NOW).expect("opens");
+    let later = turnstone_core::time::Millis(crate::support::NOW.0 + 90 * 24 * 3_600_000);
+    let sweep = turnstone_snapshot::Sweep {
+        live: [session.as_str().to_owned()].into(),
+        keep: 0,
+        effort: u64::MAX,
+        dry_run: false,
+        now: later,
+    };
+    vault.gc(&sweep).expect("collected");
+    for tree in [step.snapshot, done.snapshot] {
+        vault.find_capture(&tree.expect("a tree")).expect("it is there");
+    }
+    assert!(case.undo(&session, &Which::Last).is_complete());
+    assert_eq!(case.read("f").as_deref(), Some("one"));
+}
+
 /// W17, R45: busy is in the ledger, so every process gives the same answer.
 #[test]
 fn a_second_engine_sees_the_turn_and_is_refused_w17() {
