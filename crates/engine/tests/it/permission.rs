@@ -156,6 +156,26 @@ fn a_waiting_turn_outlives_its_process_and_goes_on_once_when_answered_r28_w16() 
 }
 
 #[test]
+fn a_question_outlives_its_process_and_is_answered_once_w16() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.begin(&session);
+    let question = json!({"questions": [{"question": "Which?", "header": "Which",
+        "options": [{"label": "this", "description": "d"}]}]});
+    let question = serde_json::from_value(question).expect("a question");
+    let id = case.engine.ask_question(&ctx(), &turn, question, true).expect("asked");
+    let case = case.reopen();
+    let told = case.engine.pending_requests(&ctx(), Some(&session)).expect("reads");
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].id.as_str(), id.as_str());
+    let answers = |label: &str| RequestState::Answered { answers: vec![vec![label.into()]] };
+    case.engine.settle(&ctx(), &told[0].id, answers("this")).expect("answered");
+    assert!(case.engine.settle(&ctx(), &told[0].id, answers("that")).is_err(), "the first counts");
+    let resumed = case.engine.resume_turn(&ctx(), &session).expect("reads").expect("goes on");
+    case.end(&resumed.turn);
+}
+
+#[test]
 fn two_answers_at_once_count_once() {
     let case = Case::new();
     let session = case.session("ses_a", None);
