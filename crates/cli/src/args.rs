@@ -3,8 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    completions, db, doctor, exec, export, import, log, man, search, session, snapshot, stats,
-    status, tour, undo,
+    completions, db, doctor, exec, export, import, log, man, permission, search, session, snapshot, stats, status, todo, tour, undo,
 };
 use crate::config::Globals;
 
@@ -54,6 +53,10 @@ pub(crate) enum Command {
     /// Capture a directory, compare, restore, and take that back
     #[command(subcommand, arg_required_else_help = true)]
     Snapshot(snapshot::SnapshotCommand),
+    Todo(todo::TodoArgs),
+    /// See, explain and take back what tools may do
+    #[command(subcommand, arg_required_else_help = true)]
+    Permission(permission::PermissionCommand),
     Search(search::SearchArgs),
     Stats(stats::StatsArgs),
     Import(import::ImportArgs),

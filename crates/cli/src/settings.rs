@@ -13,6 +13,8 @@ use crate::error::CliError;
 pub(crate) struct Settings {
     /// About snapshots.
     pub(crate) snapshot: SnapshotSettings,
+    /// What tools may do: one action, or a table of them.
+    pub(crate) permission: Option<serde_json::Value>,
 }
 
 /// What can be set about snapshots.

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use turnstone_core::context::{
-    Entry, Limits, Settings, completed_compactions, filter_compacted, mark_compacted,
-    order_prompts, recent_budget, replay_point, select_prune, select_tail,
+    Entry, Limits, Settings, TakenUp, completed_compactions, filter_compacted, mark_compacted,
+    place_prompts, recent_budget, replay_point, select_prune, select_tail,
 };
 use turnstone_core::fork::{ForkError, NewFork, fork_session, plan_fork};
 use turnstone_core::id::{MessageId, PartId, SessionId};
@@ -487,34 +487,40 @@ fn r40_a_forked_session_is_a_root_that_remembers_its_origin() {
     assert_eq!(serde_json::to_value(session).expect("JSON"), expected);
 }
 
+fn taken(prompt: &str, after: &str) -> TakenUp {
+    let id = |name: &str| format!("msg_{name}").parse().expect("an id");
+    TakenUp { message: id(prompt), after: Some(id(after)) }
+}
+
 #[test]
 fn a_prompt_is_read_where_it_was_taken_up_not_where_it_was_stored_r29() {
-    let ordered = |messages: Vec<Entry>| {
-        let ordered = order_prompts(messages);
-        names(&ordered).join(" ")
+    let stream = || {
+        let (one, two) = (assistant("a1", "u1"), assistant("a2", "u1"));
+        vec![user("u1"), user("q1"), user("q2"), one, user("s"), two, assistant("a3", "q1")]
     };
-    // Two prompts came while the first turn ran; the second one is not answered yet.
-    let busy = vec![
-        user("u1"),
-        user("u2"),
-        assistant("a1", "u1"),
-        user("u3"),
-        assistant("a2", "u1"),
-        assistant("a3", "u2"),
-    ];
-    assert_eq!(ordered(busy), "u1 a1 a2 u2 a3 u3");
-    // A prompt nobody answered stays before the next one.
-    assert_eq!(ordered(vec![user("u1"), user("u2"), assistant("a2", "u2")]), "u1 u2 a2");
-    // An answer to what is not read any more disturbs nothing.
-    assert_eq!(ordered(vec![assistant("a0", "gone"), user("u1")]), "a0 u1");
+    let placed = |taken: &[TakenUp]| names(&place_prompts(stream(), taken)).join(" ");
+    assert_eq!(placed(&[]), "u1 q1 q2 a1 s a2 a3", "what came on its own stays");
+    // Steered after the first answer; then the queue, one after the other.
+    let all = [taken("s", "a1"), taken("q1", "a2"), taken("q2", "a3")];
+    assert_eq!(placed(&all), "u1 a1 s a2 q1 a3 q2");
+    let both = [taken("q2", "a2"), taken("q1", "a2")];
+    assert_eq!(placed(&both), "u1 a1 s a2 q2 q1 a3", "in the order they were taken up");
+    assert_eq!(placed(&[taken("q1", "older")]), "u1 q2 a1 s a2 a3", "read further back only");
 }
 
 /// W33: a prompt between the request of a compaction and its summary is read after both.
 #[test]
 fn a_prompt_between_a_compaction_and_its_summary_is_not_lost_w33() {
-    let stream = vec![user("u1"), assistant("a1", "u1"), compaction("c", Some("u1")), user("u2")];
-    let mut stream = [vec![user("u0"), assistant("a0", "u0")], stream].concat();
-    stream.push(summary("s", "c"));
-    let left = filter_compacted(order_prompts(stream).into_iter().rev());
+    let stream = vec![
+        user("u0"),
+        assistant("a0", "u0"),
+        user("u1"),
+        assistant("a1", "u1"),
+        compaction("c", Some("u1")),
+        user("u2"),
+        summary("s", "c"),
+    ];
+    let placed = place_prompts(stream, &[taken("u2", "s")]);
+    let left = filter_compacted(placed.into_iter().rev());
     assert_eq!(names(&left).join(" "), "c s u1 a1 u2");
 }

@@ -3,7 +3,7 @@
 use serde_json::Number;
 use turnstone_core::context::{
     Entry, Limits, ModelMessage, ModelTarget, Settings, completed_compactions, filter_compacted,
-    mark_compacted, model_size, order_prompts, recent_budget, replay_point, select_prune,
+    mark_compacted, model_size, place_prompts, recent_budget, replay_point, select_prune,
     select_tail, to_model_messages,
 };
 use turnstone_core::id::{MessageId, PartId, SessionId};
@@ -68,30 +68,22 @@ impl Engine {
     /// The ledger refused.
     pub fn context(&self, ctx: &Context, session: &SessionId) -> Result<Vec<Entry>> {
         Ok(self.store.read(ctx, |r| {
-            let waiting = r.inbox(session)?;
-            let mut pages = Pages::new(r, session);
-            let (mut pulled, mut broken) = (Vec::new(), None);
-            // How far back the newest compaction reaches, without reading what is older.
-            let newest_first = std::iter::from_fn(|| {
-                loop {
-                    match pages.next() {
-                        Ok(Some((message, _)))
-                            if waiting.iter().any(|one| one.message == message.id) => {}
-                        Ok(entry) => {
-                            pulled.extend(entry.clone());
-                            return entry;
-                        }
-                        Err(error) => {
-                            broken = Some(error);
-                            return None;
-                        }
+            let (waiting, taken) = (r.inbox(session)?, r.taken_up(session)?);
+            let mut pulled = pull(r, session)?;
+            pulled.retain(|(message, _)| !waiting.iter().any(|one| one.message == message.id));
+            // A prompt that came before a compaction and was taken up after it.
+            for one in &taken {
+                let is_pulled = |id: &MessageId| pulled.iter().any(|(it, _)| it.id == *id);
+                if one.after.as_ref().is_some_and(is_pulled) && !is_pulled(&one.message) {
+                    match r.get_message(session, &one.message) {
+                        Ok(found) => pulled.insert(0, (found.message, found.parts)),
+                        // It is hidden: somebody took it back.
+                        Err(StoreError::NoMessage { .. }) => {}
+                        Err(error) => return Err(error),
                     }
                 }
-            });
-            drop(filter_compacted(newest_first));
-            pulled.reverse();
-            let ordered = order_prompts(pulled);
-            broken.map_or_else(|| Ok(filter_compacted(ordered.into_iter().rev())), Err)
+            }
+            Ok(filter_compacted(place_prompts(pulled, &taken).into_iter().rev()))
         })?)
     }
 
@@ -331,6 +323,25 @@ fn words(parts: &[Part]) -> String {
         if let PartBody::Text(text) = &part.body { Some(text.text.clone()) } else { None }
     };
     parts.iter().filter_map(text).collect::<Vec<_>>().join("\n")
+}
+
+/// The messages of a session in stream order, as far back as its newest compaction reaches.
+fn pull(reader: &Reader<'_>, session: &SessionId) -> turnstone_store::Result<Vec<Entry>> {
+    let mut pages = Pages::new(reader, session);
+    let (mut pulled, mut broken) = (Vec::new(), None);
+    let newest_first = std::iter::from_fn(|| match pages.next() {
+        Ok(entry) => {
+            pulled.extend(entry.clone());
+            entry
+        }
+        Err(error) => {
+            broken = Some(error);
+            None
+        }
+    });
+    drop(filter_compacted(newest_first));
+    pulled.reverse();
+    broken.map_or(Ok(pulled), Err)
 }
 
 /// The messages of a session, newest first, read as far as they are wanted.

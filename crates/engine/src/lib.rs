@@ -21,6 +21,7 @@ mod past;
 mod permission;
 mod place;
 mod project;
+mod prompt;
 mod recover;
 mod revert;
 mod root;
@@ -42,9 +43,10 @@ pub use permission::{
 };
 pub use place::{NewSession, OpenProject};
 pub use project::{ListedProject, ProjectRemoval, Relinked, RemovedProject};
+pub use prompt::{NextAgent, newest_prompt};
 pub use recover::Recovered;
 pub use root::{Cover, Located};
-pub use step::{NextAgent, Step, StepDone, StepEnd, ToolRun, Touch};
+pub use step::{Step, StepDone, StepEnd, ToolRun, Touch};
 pub use turn::{Prompt, Turn};
 pub use undo::{
     Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,

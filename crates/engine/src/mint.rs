@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use turnstone_core::id::{
-    ChangeId, MessageId, OperationId, PartId, PermissionId, ProjectId, SessionId, Tick, Ticker,
-    TurnId,
+    ChangeId, MessageId, OperationId, PartId, PermissionId, ProjectId, QuestionId, SessionId, Tick,
+    Ticker, TurnId,
 };
 use turnstone_core::time::Millis;
 
@@ -54,6 +54,10 @@ impl Mint {
 
     pub(crate) fn permission(&self, now: Millis) -> Result<PermissionId> {
         self.next(now).map(|(tick, random)| PermissionId::mint(tick, random))
+    }
+
+    pub(crate) fn question(&self, now: Millis) -> Result<QuestionId> {
+        self.next(now).map(|(tick, random)| QuestionId::mint(tick, random))
     }
 
     pub(crate) fn operation(&self, now: Millis) -> Result<OperationId> {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use serde_json::Number;
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{
-    Extra, Failure, Message, MessageBody, ModelRef, Part, PartBody, Patch, StepFinish, StepStart,
-    Tokens, Tool, ToolState,
+    Extra, Failure, Message, MessageBody, Part, PartBody, Patch, StepFinish, StepStart, Tokens,
+    Tool, ToolState,
 };
 use turnstone_core::time::Cursor;
 use turnstone_core::turn::Outcome;
@@ -65,15 +65,6 @@ pub enum Touch {
 pub struct ToolRun {
     part: Part,
     call: Option<Call>,
-}
-
-/// Who answers the next prompt.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NextAgent {
-    /// The agent.
-    pub agent: String,
-    /// The model.
-    pub model: ModelRef,
 }
 
 impl Engine {
@@ -265,40 +256,6 @@ impl Engine {
         let ended = self.end_turn(ctx, turn, Outcome::Aborted, None)?;
         self.recover_session(ctx, &turn.session)?;
         Ok(ended)
-    }
-
-    /// Who answers the next prompt: the agent and the model of the newest one, else the session's.
-    ///
-    /// Answers are not asked, so it does not matter whether any are left.
-    ///
-    /// # Errors
-    ///
-    /// The ledger refused.
-    pub fn next_agent(&self, ctx: &Context, session: &SessionId) -> Result<Option<NextAgent>> {
-        let found = self.store.read(ctx, |r| {
-            let head = r.head(session)?;
-            let is_kept = |one: &turnstone_store::Outline| {
-                head.as_ref().is_none_or(|head| head.part.is_some() || head.message != one.message)
-            };
-            let kept = r.outline(session)?.into_iter().take_while(is_kept);
-            let newest = kept.filter(|one| one.is_user).last();
-            let newest = newest.map(|one| r.get_message(session, &one.message)).transpose()?;
-            Ok((newest, r.get_session(session)?))
-        })?;
-        let (newest, session) = found;
-        if let Some(MessageBody::User(user)) = newest.map(|found| found.message.body) {
-            return Ok(Some(NextAgent { agent: user.agent, model: user.model }));
-        }
-        let (Some(agent), Some(model)) = (session.agent, session.model) else {
-            return Ok(None);
-        };
-        let model = ModelRef {
-            provider: model.provider,
-            model: model.id,
-            variant: model.variant,
-            extra: Extra::new(),
-        };
-        Ok(Some(NextAgent { agent, model }))
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use fail::fail_point;
@@ -139,7 +140,22 @@ pub(crate) struct Seen {
     pub(crate) is_guard: bool,
 }
 
+/// Says in a store's folder that the whole worktree was captured once.
+const BASELINE: &str = "baseline";
+
+/// Tells whether the whole worktree of a store was captured once.
+pub(crate) fn has_baseline(folder: &Path) -> bool {
+    folder.join(BASELINE).exists()
+}
+
 impl Shadow {
+    /// A hint for others, whoever keeps the store: without it they do not rely on a baseline.
+    fn note_baseline(&self) {
+        if !has_baseline(&self.folder) {
+            fs_err::write(self.folder.join(BASELINE), []).ok();
+        }
+    }
+
     /// Captures the whole worktree and pins it in `group`.
     ///
     /// # Errors
@@ -162,6 +178,7 @@ impl Shadow {
         *self.picture() = picture;
         drop((held, running));
         let captured = outcome?;
+        self.note_baseline();
         if captured.is_new {
             // Upkeep: what fails now is tried again after the next one.
             self.merge_many().ok();

@@ -63,6 +63,8 @@ fn the_help_names_every_command() {
       tour         See undo at work in a temporary project, in less than a minute
       session      List, show and tidy up sessions
       snapshot     Capture a directory, compare, restore, and take that back
+      todo         Show or change the to-do list of a session
+      permission   See, explain and take back what tools may do
       search       Search titles, messages, reasoning, tools and changed paths
       stats        Count sessions, tokens, costs, models and tools
       import       Take over sessions of OpenCode

@@ -18,7 +18,7 @@ pub use model::{
     AssistantContent, CLEARED, CUT_OFF, ModelFile, ModelMessage, ModelTarget, ToolOutput,
     ToolResult, UserContent, model_size, to_model_messages,
 };
-pub use order::order_prompts;
+pub use order::{TakenUp, place_prompts};
 pub use prune::{mark_compacted, select_prune};
 pub use repeat::find_repeat;
 pub use tail::{Tail, recent_budget, replay_point, select_tail};

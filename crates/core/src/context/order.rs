@@ -1,27 +1,38 @@
 //! Prompts that came while a turn ran are read where they were taken up, not where they were stored.
 
 use super::Entry;
-use crate::model::MessageBody;
+use crate::id::MessageId;
 
-/// Puts prompts behind the answers that were still being written when they came.
+/// Where a prompt from the inbox was taken up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakenUp {
+    /// The prompt.
+    pub message: MessageId,
+    /// The newest message at that moment, prompts of the inbox apart; none if there was none.
+    pub after: Option<MessageId>,
+}
+
+/// Puts prompts of the inbox, given in the order they were taken up, where that happened.
 ///
-/// Messages come and go in stream order otherwise. A prompt stands before the first answer to it;
-/// one that nobody has answered yet stands behind every answer to an earlier one, so that it is
-/// what a model reads last.
+/// All other messages keep the order of the stream. A prompt that was taken up before the first
+/// message given is left out: whoever does not read that far back does not read it.
 #[must_use]
-pub fn order_prompts(messages: Vec<Entry>) -> Vec<Entry> {
-    let mut ordered = Vec::with_capacity(messages.len());
-    let mut waiting: Vec<Entry> = Vec::new();
-    for entry in messages {
-        let MessageBody::Assistant(said) = &entry.0.body else {
-            waiting.push(entry);
-            continue;
-        };
-        let answered = waiting.iter().position(|(message, _)| message.id == said.parent);
-        let upto = answered.map_or(0, |at| at + 1);
-        ordered.extend(waiting.drain(..upto));
-        ordered.push(entry);
+pub fn place_prompts(messages: Vec<Entry>, taken: &[TakenUp]) -> Vec<Entry> {
+    let is_taken = |entry: &Entry| taken.iter().any(|one| one.message == entry.0.id);
+    let (mut prompts, stream): (Vec<Entry>, Vec<Entry>) = messages.into_iter().partition(is_taken);
+    let mut placed = Vec::with_capacity(prompts.len() + stream.len());
+    let mut place = |after: Option<&MessageId>, placed: &mut Vec<Entry>| {
+        for one in taken.iter().filter(|one| one.after.as_ref() == after) {
+            if let Some(at) = prompts.iter().position(|entry| entry.0.id == one.message) {
+                placed.push(prompts.remove(at));
+            }
+        }
+    };
+    place(None, &mut placed);
+    for entry in stream {
+        let id = entry.0.id.clone();
+        placed.push(entry);
+        place(Some(&id), &mut placed);
     }
-    ordered.extend(waiting);
-    ordered
+    placed
 }

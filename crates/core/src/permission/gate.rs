@@ -93,7 +93,7 @@ mod tests {
         let all = Rule::new("*", "*", Action::Allow);
         assert_eq!(action(Caller::Model, std::slice::from_ref(&all)), Action::Ask);
         let named = Rule::new("revert", "src/*", Action::Allow);
-        assert_eq!(action(Caller::Model, &[named.clone()]), Action::Allow);
+        assert_eq!(action(Caller::Model, std::slice::from_ref(&named)), Action::Allow);
         let elsewhere = Rule::new("revert", "docs/*", Action::Allow);
         assert_eq!(action(Caller::Model, &[elsewhere]), Action::Ask);
         let none = Rule::new("*", "*", Action::Deny);

@@ -1,8 +1,8 @@
 //! Asking and answering. A request is durable before anybody is told, an answer counts once.
 
-use turnstone_core::id::{PermissionId, SessionId};
+use turnstone_core::id::{PermissionId, QuestionId, SessionId};
 use turnstone_core::model::{
-    PermissionAsk, PermissionReply, Request, RequestBody, RequestId, RequestState,
+    PermissionAsk, PermissionReply, QuestionAsk, Request, RequestBody, RequestId, RequestState,
 };
 use turnstone_core::permission::{Effects, ReplyError, Rule, Verdict, reply};
 use turnstone_core::turn::{TurnEvent, TurnState};
@@ -87,6 +87,37 @@ impl Engine {
             return Ok(Asked::Allowed);
         }
         Ok(Asked::Pending(id))
+    }
+
+    /// Asks a person to choose; answered with [`Engine::settle`].
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused.
+    pub fn ask_question(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        ask: QuestionAsk,
+        waits: bool,
+    ) -> Result<QuestionId> {
+        let id = self.mint.question(ctx.now)?;
+        let (session, name) = (turn.session.clone(), turn.id.clone());
+        let request = Request {
+            id: RequestId::Question(id.clone()),
+            session: session.clone(),
+            body: RequestBody::Question(ask),
+            state: RequestState::Pending,
+        };
+        let ask = move |tx: &Tx<'_>| {
+            tx.ask(&request)?;
+            if waits {
+                tx.move_turn(&session, &name, &TurnEvent::Asked)?;
+            }
+            Ok(())
+        };
+        self.store.write(&turn.context(ctx), ask).wait()?;
+        Ok(id)
     }
 
     /// Answers a permission request, from any process, and does what follows from it.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_core::model::{MessageBody, PermissionAsk};
+use turnstone_core::model::PermissionAsk;
 use turnstone_core::permission::{
     Action, Explanation, Layer, Rule, Source, Verdict, decide, explain, inherited, ordered,
 };
@@ -10,6 +10,7 @@ use turnstone_store::{Changed, Context, Reader};
 
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::prompt::newest_prompt;
 
 /// A session's parents are looked up this far.
 const DEEPEST: usize = 32;
@@ -59,6 +60,19 @@ impl Rules {
     }
 }
 
+impl From<BaseRules> for Rules {
+    fn from(base: BaseRules) -> Self {
+        let BaseRules { builtin, agent, user, project } = base;
+        let sources = vec![
+            (Source::Builtin, builtin),
+            (Source::Agent, agent),
+            (Source::User, user),
+            (Source::Project, project),
+        ];
+        Self { sources }
+    }
+}
+
 /// Reads the rules of a session as they are now and puts them behind those that are not stored.
 ///
 /// The tools a prompt switched on or off come behind the session's own rules and erase none of them;
@@ -72,16 +86,10 @@ pub fn read_rules(
     session: &SessionId,
     base: &BaseRules,
 ) -> turnstone_store::Result<Rules> {
-    let BaseRules { builtin, agent, user, project } = base.clone();
     let own = reader.get_session(session)?;
-    let mut sources = vec![
-        (Source::Builtin, builtin),
-        (Source::Agent, agent),
-        (Source::User, user),
-        (Source::Project, project),
-        (Source::Session, own.permission.clone().unwrap_or_default()),
-        (Source::Session, prompt_rules(reader, session)?),
-    ];
+    let Rules { mut sources } = Rules::from(base.clone());
+    sources.push((Source::Session, own.permission.clone().unwrap_or_default()));
+    sources.push((Source::Session, prompt_rules(reader, session)?));
     let mut above = own.parent.clone();
     for _ in 0..DEEPEST {
         let Some(parent) = above.and_then(|id| reader.find_session(&id).transpose()).transpose()?
@@ -98,11 +106,7 @@ pub fn read_rules(
 
 /// What the newest prompt says of single tools.
 fn prompt_rules(reader: &Reader<'_>, session: &SessionId) -> turnstone_store::Result<Vec<Rule>> {
-    let newest = reader.outline(session)?.into_iter().rev().find(|one| one.is_user);
-    let Some(newest) = newest else {
-        return Ok(Vec::new());
-    };
-    let MessageBody::User(user) = reader.get_message(session, &newest.message)?.message.body else {
+    let Some(user) = newest_prompt(reader, session)? else {
         return Ok(Vec::new());
     };
     let rule = |(tool, is_on): (&String, &Value)| {

@@ -1,1 +1,285 @@
-//! To come.
+//! Permissions: rules in one order, requests that outlive their process, answers that count once.
+
+use serde_json::json;
+use turnstone_core::id::{PermissionId, ProjectId, SessionId};
+use turnstone_core::model::{PermissionAsk, PermissionReply, RequestState, Session, ToolCall};
+use turnstone_core::permission::{Action, Caller, Gate, ReplyError, Rule, Source};
+use turnstone_core::turn::TurnState;
+use turnstone_engine::Engine;
+use turnstone_engine::{Asked, BaseRules, NewAsk, PermissionError, Ruling, Settings, Turn, Which};
+
+use crate::support::{Case, NOW, ctx, prompt};
+
+fn rule(permission: &str, pattern: &str, action: Action) -> Rule {
+    Rule::new(permission, pattern, action)
+}
+
+/// Everything about `bash` is asked.
+fn base() -> BaseRules {
+    BaseRules {
+        builtin: vec![rule("*", "*", Action::Allow)],
+        user: vec![rule("bash", "*", Action::Ask)],
+        ..BaseRules::default()
+    }
+}
+
+fn bash(pattern: &str) -> NewAsk {
+    let tool = ToolCall {
+        message: "msg_1".parse().expect("an id"),
+        call: "c".into(),
+        extra: Default::default(),
+    };
+    let ask = PermissionAsk {
+        permission: "bash".into(),
+        patterns: vec![pattern.into()],
+        metadata: Default::default(),
+        always: vec![format!("{} *", pattern.split(' ').next().unwrap_or_default())],
+        tool: Some(tool),
+        extra: Default::default(),
+    };
+    NewAsk { ask, waits: true }
+}
+
+fn ask(case: &Case, turn: &Turn, pattern: &str) -> Asked {
+    case.engine.ask_permission(&ctx(), turn, &bash(pattern), &base()).expect("asked")
+}
+
+fn pending(case: &Case, turn: &Turn, pattern: &str) -> PermissionId {
+    let Asked::Pending(id) = ask(case, turn, pattern) else { panic!("{pattern} is not asked") };
+    id
+}
+
+fn state(case: &Case, id: &PermissionId) -> RequestState {
+    case.engine.store().read(&ctx(), |r| r.request_state(id.as_str())).expect("reads")
+}
+
+fn is_replied(case: &Case, id: &PermissionId, wanted: PermissionReply) -> bool {
+    matches!(state(case, id), RequestState::Replied { reply, .. } if reply == wanted)
+}
+
+fn turn_state(case: &Case, session: &SessionId) -> TurnState {
+    let turns = case.engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
+    turns.last().expect("a turn").state
+}
+
+fn project() -> ProjectId {
+    "p1".parse().expect("an id")
+}
+
+fn set_rules(case: &Case, session: &SessionId, rules: Vec<Rule>) {
+    let id = session.clone();
+    let set = move |tx: &turnstone_store::Tx<'_>| {
+        let rules = rules.clone();
+        tx.update_session(&id, |session: &mut Session| {
+            session.permission = Some(rules);
+            Ok(())
+        })
+    };
+    case.engine.store().write(&ctx(), set).wait().expect("set");
+}
+
+#[test]
+fn once_always_and_reject_do_what_they_say_w16() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.begin(&session);
+    let reply = |id: &PermissionId, answer| {
+        case.engine.reply_permission(&ctx(), id, answer, None, &base()).expect("answered")
+    };
+    let once = pending(&case, &turn, "git status");
+    let done = reply(&once, PermissionReply::Once);
+    assert_eq!((done.granted.len(), done.resolved.len()), (0, 1));
+    assert!(matches!(ask(&case, &turn, "git status"), Asked::Pending(_)), "only that time");
+
+    let (always, other) = (pending(&case, &turn, "git log"), pending(&case, &turn, "rm -r x"));
+    let done = reply(&always, PermissionReply::Always);
+    assert_eq!(done.granted, [rule("bash", "git *", Action::Allow)]);
+    assert_eq!(done.resolved.len(), 2, "the other question about git is answered too");
+    assert_eq!(ask(&case, &turn, "git diff"), Asked::Allowed);
+    assert_eq!(state(&case, &other), RequestState::Pending);
+
+    let more = pending(&case, &turn, "mv a b");
+    reply(&other, PermissionReply::Reject);
+    for id in [&other, &more] {
+        assert!(is_replied(&case, id, PermissionReply::Reject), "all that the session asks");
+    }
+    let again = case.engine.reply_permission(&ctx(), &more, PermissionReply::Once, None, &base());
+    assert!(matches!(again, Err(PermissionError::Reply(ReplyError::NotPending(_)))), "{again:?}");
+    let unknown = "per_unknown".parse().expect("an id");
+    let none = case.engine.reply_permission(&ctx(), &unknown, PermissionReply::Once, None, &base());
+    assert!(matches!(none, Err(PermissionError::Reply(ReplyError::NoSuchRequest(_)))), "{none:?}");
+    case.end(&turn);
+}
+
+#[test]
+fn a_rejection_leaves_other_sessions_alone_and_a_denial_asks_nobody() {
+    let case = Case::new();
+    let (one, two) = (case.session("ses_a", None), case.session("ses_b", None));
+    let turns = [case.begin(&one), case.begin(&two)];
+    let mine = pending(&case, &turns[0], "ls");
+    let theirs = pending(&case, &turns[1], "ls");
+    let reject = PermissionReply::Reject;
+    case.engine.reply_permission(&ctx(), &mine, reject, Some("no"), &base()).expect("answered");
+    assert_eq!(state(&case, &theirs), RequestState::Pending);
+    set_rules(&case, &one, vec![rule("bash", "rm *", Action::Deny)]);
+    let denied = ask(&case, &turns[0], "rm -r /");
+    assert!(matches!(&denied, Asked::Denied(rules) if rules.iter().any(|r| r.pattern == "rm *")));
+    turns.iter().for_each(|turn| case.end(turn));
+    assert_eq!(state(&case, &theirs), RequestState::Withdrawn, "its turn ended without it");
+}
+
+/// W16, R28: a restart loses neither the question nor its answer, and the call goes on once.
+#[test]
+fn a_waiting_turn_outlives_its_process_and_goes_on_once_when_answered_r28_w16() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.begin(&session);
+    let id = pending(&case, &turn, "make");
+    assert_eq!(turn_state(&case, &session), TurnState::Waiting);
+    drop(turn);
+    let case = case.reopen();
+    case.engine.recover(&ctx()).expect("recovers");
+    assert_eq!(turn_state(&case, &session), TurnState::Waiting, "nobody ended it");
+    let told = case.engine.pending_requests(&ctx(), None).expect("reads");
+    assert_eq!(told.len(), 1, "it is told again");
+    assert_eq!(told[0].id.as_str(), id.as_str());
+    assert!(case.engine.resume_turn(&ctx(), &session).expect("reads").is_none(), "not answered");
+
+    let once = PermissionReply::Once;
+    case.engine.reply_permission(&ctx(), &id, once, None, &base()).expect("answered");
+    let resumed = case.engine.resume_turn(&ctx(), &session).expect("reads").expect("goes on");
+    assert!(case.engine.resume_turn(&ctx(), &session).expect("reads").is_none(), "once");
+    assert_eq!(turn_state(&case, &session), TurnState::Running);
+    case.edit(&resumed.turn, "f", Some("made"));
+    case.end(&resumed.turn);
+    assert!(case.undo(&session, &Which::Last).is_complete());
+}
+
+#[test]
+fn a_question_outlives_its_process_and_is_answered_once_w16() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.begin(&session);
+    let question = json!({"questions": [{"question": "Which?", "header": "Which",
+        "options": [{"label": "this", "description": "d"}]}]});
+    let question = serde_json::from_value(question).expect("a question");
+    let id = case.engine.ask_question(&ctx(), &turn, question, true).expect("asked");
+    let case = case.reopen();
+    let told = case.engine.pending_requests(&ctx(), Some(&session)).expect("reads");
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].id.as_str(), id.as_str());
+    let answers = |label: &str| RequestState::Answered { answers: vec![vec![label.into()]] };
+    case.engine.settle(&ctx(), &told[0].id, answers("this")).expect("answered");
+    assert!(case.engine.settle(&ctx(), &told[0].id, answers("that")).is_err(), "the first counts");
+    let resumed = case.engine.resume_turn(&ctx(), &session).expect("reads").expect("goes on");
+    case.end(&resumed.turn);
+}
+
+#[test]
+fn two_answers_at_once_count_once() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.begin(&session);
+    let id = pending(&case, &turn, "make");
+    let other = Engine::open(Settings::new(&case.dir.path().join("data")), NOW).expect("opens");
+    let reply = |engine: &Engine, answer| {
+        engine.reply_permission(&ctx(), &id, answer, None, &base()).is_ok()
+    };
+    let answers: Vec<bool> = std::thread::scope(|scope| {
+        let one = scope.spawn(|| reply(&case.engine, PermissionReply::Always));
+        let two = scope.spawn(|| reply(&other, PermissionReply::Reject));
+        vec![one.join().expect("done"), two.join().expect("done")]
+    });
+    assert_eq!(answers.iter().filter(|ok| **ok).count(), 1);
+    let granted = case.engine.approvals(&ctx(), &project()).expect("reads");
+    assert_eq!(granted.len(), usize::from(answers[0]), "a lost answer grants nothing");
+    case.end(&turn);
+}
+
+/// R38, W9, W32: what is stored counts at once, in one order, and a prompt erases none of it.
+#[test]
+fn rules_come_in_one_order_and_a_prompt_erases_none_r38_w9_w32() {
+    let case = Case::new();
+    let parent = case.session("ses_a", None);
+    let child = case.session("ses_b", Some("ses_a"));
+    let explain = |session: &SessionId, permission: &str, pattern: &str| {
+        let rules = case.engine.rules(&ctx(), session, &base()).expect("reads");
+        let told = rules.explain(permission, pattern);
+        (told.action, told.source)
+    };
+    assert_eq!(explain(&child, "edit", "x"), (Action::Allow, Some(Source::Builtin)));
+    assert_eq!(explain(&child, "bash", "ls"), (Action::Ask, Some(Source::User)));
+
+    let turn = case.begin(&child);
+    set_rules(&case, &child, vec![rule("bash", "*", Action::Allow)]);
+    assert_eq!(ask(&case, &turn, "ls"), Asked::Allowed, "during the run");
+    set_rules(
+        &case,
+        &parent,
+        vec![rule("bash", "rm *", Action::Deny), rule("edit", "*", Action::Allow)],
+    );
+    assert_eq!(explain(&child, "bash", "rm x"), (Action::Deny, Some(Source::Parent)));
+    assert_eq!(explain(&child, "bash", "ls"), (Action::Allow, Some(Source::Session)));
+    assert_eq!(explain(&child, "edit", "x").1, Some(Source::Builtin), "only denials come down");
+    case.end(&turn);
+
+    let mut with_tools = prompt(&child, "u2");
+    if let turnstone_core::model::MessageBody::User(user) = &mut with_tools.message.body {
+        user.tools = json!({"webfetch": false, "read": true}).as_object().cloned();
+    }
+    let turn = case.engine.begin_turn(&ctx(), with_tools).expect("begins");
+    assert_eq!(explain(&child, "webfetch", "x"), (Action::Deny, Some(Source::Session)));
+    assert_eq!(explain(&child, "bash", "ls"), (Action::Allow, Some(Source::Session)), "W9");
+    assert_eq!(explain(&child, "bash", "rm x"), (Action::Deny, Some(Source::Parent)), "W9");
+    case.end(&turn);
+}
+
+#[test]
+fn approvals_are_listed_and_can_be_taken_back_and_no_redo_brings_one_back_r20() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.begin(&session);
+    let id = pending(&case, &turn, "git log");
+    let always = PermissionReply::Always;
+    case.engine.reply_permission(&ctx(), &id, always, None, &base()).expect("answered");
+    case.engine.go_on(&ctx(), &turn).expect("goes on");
+    case.edit(&turn, "f", Some("x"));
+    case.end(&turn);
+    let case = case.reopen();
+    let granted = case.engine.approvals(&ctx(), &project()).expect("reads");
+    assert_eq!(granted, [rule("bash", "git *", Action::Allow)], "it is durable");
+    assert!(case.engine.revoke(&ctx(), &project(), &granted[0]).expect("revoked"));
+    assert!(!case.engine.revoke(&ctx(), &project(), &granted[0]).expect("nothing"), "once");
+    case.undo(&session, &Which::Last);
+    case.redo(&session);
+    assert!(case.engine.approvals(&ctx(), &project()).expect("reads").is_empty());
+    let turn = case.begin(&session);
+    assert!(matches!(ask(&case, &turn, "git log"), Asked::Pending(_)));
+    case.end(&turn);
+}
+
+#[test]
+fn a_gate_lets_people_pass_asks_about_models_and_records_a_refusal_r37() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let gate = |caller, rules: &BaseRules| {
+        let what = (Gate::Revert, "src/main.rs");
+        case.engine.gate(&ctx(), &session, what, caller, rules).expect("judged")
+    };
+    assert_eq!(gate(Caller::Person, &base()), Ruling::Allowed);
+    assert_eq!(gate(Caller::Client, &base()), Ruling::Allowed);
+    let Ruling::Pending(id) = gate(Caller::Model, &base()) else {
+        panic!("a model is asked about")
+    };
+    assert_eq!(case.engine.gate_answer(&ctx(), &id).expect("reads"), None);
+    let once = PermissionReply::Once;
+    case.engine.reply_permission(&ctx(), &id, once, None, &base()).expect("answered");
+    assert_eq!(case.engine.gate_answer(&ctx(), &id).expect("reads"), Some(true));
+
+    let closed = BaseRules { project: vec![rule("revert", "src/*", Action::Deny)], ..base() };
+    let before = case.engine.store().read(&ctx(), |r| r.session_seq(&session)).expect("reads");
+    assert!(matches!(gate(Caller::Person, &closed), Ruling::Denied(_)));
+    let after = case.engine.store().read(&ctx(), |r| r.session_seq(&session)).expect("reads");
+    assert!(after > before, "the refusal is in the log");
+    assert!(case.engine.pending_requests(&ctx(), None).expect("reads").is_empty());
+}

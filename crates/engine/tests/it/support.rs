@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use turnstone_core::id::{SessionId, TurnId};
-use turnstone_core::model::{Message, Session};
+use turnstone_core::model::{Message, Part, Session};
 use turnstone_core::time::Millis;
 use turnstone_core::turn::Outcome;
 use turnstone_engine::{
     Closed, Engine, OperationReport, Prompt, Settings, Turn, UndoOptions, UndoPlan, Which,
 };
-use turnstone_store::{Actor, Context};
+use turnstone_store::{Actor, Context, WithParts};
 
 pub(crate) const NOW: Millis = Millis(1_767_225_600_000);
 
@@ -133,4 +133,45 @@ impl Case {
 
 fn open(dir: &Path) -> Engine {
     Engine::open(Settings::new(&dir.join("data")), NOW).expect("opens")
+}
+
+/// A message of a person.
+pub(crate) fn user(session: &SessionId, id: &str) -> Message {
+    let body = json!({"role": "user", "time": {"created": 1}, "agent": "build",
+        "model": {"providerID": "p", "modelID": "m"}});
+    let body = serde_json::from_value(body).expect("user");
+    Message { id: format!("msg_{id}").parse().expect("an id"), session: session.clone(), body }
+}
+
+/// An answer to one.
+pub(crate) fn answer(session: &SessionId, id: &str, parent: &str) -> Message {
+    let body = json!({"role": "assistant", "time": {"created": 1},
+        "parentID": format!("msg_{parent}"), "modelID": "m", "providerID": "p", "mode": "build",
+        "path": {"cwd": "/", "root": "/"}, "cost": 0,
+        "tokens": {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}});
+    let body = serde_json::from_value(body).expect("assistant");
+    Message { id: format!("msg_{id}").parse().expect("an id"), session: session.clone(), body }
+}
+
+/// A part of a message.
+pub(crate) fn part(message: &Message, id: &str, body: serde_json::Value) -> Part {
+    Part {
+        id: format!("prt_{id}").parse().expect("an id"),
+        session: message.session.clone(),
+        message: message.id.clone(),
+        body: serde_json::from_value(body).expect("a part"),
+    }
+}
+
+/// A prompt of one text.
+pub(crate) fn prompt(session: &SessionId, id: &str) -> Prompt {
+    let message = user(session, id);
+    let parts = vec![part(&message, id, json!({"type": "text", "text": id}))];
+    Prompt { message, parts }
+}
+
+/// Every message of a session with its parts.
+pub(crate) fn messages(case: &Case, session: &SessionId) -> Vec<WithParts> {
+    let read = case.engine.store().read(&ctx(), |r| r.list_messages(session, None, 1000));
+    read.expect("reads").items
 }

@@ -5,7 +5,7 @@ use turnstone_core::time::Millis;
 use super::error::VaultError;
 use super::open::{Vault, strange};
 use super::request::{Answer, Request};
-use crate::capture::Capture;
+use crate::capture::{Capture, has_baseline};
 use crate::path::RelPath;
 use crate::restore::{FileWrite, Report, Seen};
 
@@ -42,6 +42,6 @@ impl Vault {
     /// True once the whole worktree was captured: later captures look only at what changed (R42).
     #[must_use]
     pub fn has_baseline(&self) -> bool {
-        self.place().folder.join("stat-cache").exists()
+        has_baseline(&self.place().folder)
     }
 }

@@ -9,6 +9,7 @@ mod outline;
 mod past;
 mod reader;
 mod sync;
+mod taken;
 
 pub use at::{Boundary, SessionAt};
 pub(crate) use body::{

@@ -1,0 +1,50 @@
+//! `turnstone permission`: what was approved, which rule decides, and what is taken back.
+
+use turnstone_core::permission::{Action, Rule};
+
+use crate::case::Case;
+
+fn approve(case: &Case) {
+    let project = "tide".parse().expect("an id");
+    let rule = Rule::new("bash", "git *", Action::Allow);
+    let store = case.store();
+    store.write(&Case::ctx(), move |tx| tx.approve(&project, &rule)).wait().expect("approved");
+}
+
+#[test]
+fn approvals_are_listed_and_taken_back() {
+    let case = Case::filled();
+    let none = case.run(&["permission", "list"]);
+    assert_eq!((none.code, none.out.as_str()), (0, ""));
+    approve(&case);
+    let list = case.run(&["permission", "list"]);
+    assert!(list.out.contains("bash") && list.out.contains("git *"), "{}", list.out);
+    assert_eq!(case.json(&["permission", "list", "--project", "quay"]), serde_json::json!([]));
+
+    let taken = case.run(&["permission", "revoke", "bash", "git *"]);
+    assert_eq!(taken.code, 0, "{taken:?}");
+    assert_eq!(case.json(&["permission", "list"]), serde_json::json!([]));
+    let again = case.run(&["permission", "revoke", "bash", "git *"]);
+    assert_eq!(again.code, 1);
+    assert!(again.err.contains("was not approved"), "{}", again.err);
+}
+
+#[test]
+fn explain_names_the_rule_and_its_source_r38() {
+    let case = Case::filled();
+    let explain = |permission: &str, pattern: &str| {
+        case.json(&["permission", "explain", permission, pattern])
+    };
+    let told = explain("read", "prod.env");
+    assert_eq!((&told["action"], &told["source"]), (&"ask".into(), &"builtin".into()));
+    assert_eq!(told["rule"]["pattern"], "*.env");
+    let words = case.run(&["permission", "explain", "read", "prod.env"]);
+    assert!(words.out.starts_with("ask: read \"*.env\", rule"), "{}", words.out);
+    assert!(words.out.trim_end().ends_with("built-in defaults"), "{}", words.out);
+    approve(&case);
+    let told = explain("bash", "git log");
+    assert_eq!((&told["action"], &told["source"]), (&"allow".into(), &"approval".into()));
+    // Where there is no session, the rules that need none still count.
+    let nowhere = case.run_in("nowhere", &["permission", "explain", "question", "x"]);
+    assert!(nowhere.out.starts_with("deny: question"), "{nowhere:?}");
+}
