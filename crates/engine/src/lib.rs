@@ -14,6 +14,7 @@ mod mint;
 mod place;
 mod project;
 mod recover;
+mod room;
 mod root;
 mod turn;
 mod undo;
