@@ -1,11 +1,15 @@
 //! What every command starts from: where the data is, who acts, what time it is.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use turnstone_core::time::Millis;
+use turnstone_engine::Engine;
+use turnstone_process::GitEnvironment;
 use turnstone_store::{Actor, Context, Layout, Options, Store};
 
 use crate::clock;
+use crate::command::snapshot;
 use crate::config::{Environment, Globals};
 use crate::error::CliError;
 use crate::excludes::GitHome;
@@ -19,6 +23,14 @@ pub(crate) struct App {
     settings: Option<PathBuf>,
     git: GitHome,
     actor: Actor,
+    started: Started,
+}
+
+/// How the program was started.
+struct Started {
+    variables: Vec<(OsString, OsString)>,
+    program: Option<PathBuf>,
+    session: Option<String>,
 }
 
 impl App {
@@ -42,6 +54,11 @@ impl App {
             settings: environment.settings,
             git: environment.git,
             actor: named.unwrap_or_else(Actor::system),
+            started: Started {
+                variables: environment.variables,
+                program: environment.program,
+                session: environment.session,
+            },
         })
     }
 
@@ -107,5 +124,51 @@ impl App {
             tracing::info!("turn {turn} was left running by a process that ended; closed it");
         }
         Ok(store)
+    }
+
+    /// Opens the engine; what dead processes left is finished by whoever needs it.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::Open`], or the configuration cannot be read.
+    pub(crate) fn engine(&self) -> Result<Engine, CliError> {
+        let named = |name: &str| {
+            let mut all = self.started.variables.iter();
+            all.find(|(key, _)| key == OsStr::new(name)).map(|(_, value)| value.clone())
+        };
+        let settings = turnstone_engine::Settings {
+            data: self.layout.root().to_owned(),
+            runtime: self.runtime.clone(),
+            vault: snapshot::vault_options(self)?,
+            git: GitEnvironment {
+                path: named("PATH").unwrap_or_default(),
+                home: self.git.home.clone().map(PathBuf::into_os_string),
+                config_home: named("XDG_CONFIG_HOME"),
+            },
+        };
+        Ok(Engine::open(settings, self.now())?)
+    }
+
+    /// The variables a command inherits.
+    pub(crate) fn variables(&self) -> &[(OsString, OsString)] {
+        &self.started.variables
+    }
+
+    /// The session whose command started this program, if one did.
+    pub(crate) fn session(&self) -> Option<&str> {
+        self.started.session.as_deref()
+    }
+
+    /// This program, to be started again.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::Refused`] if the system does not say where it is.
+    pub(crate) fn program(&self) -> Result<&Path, CliError> {
+        let unknown = || CliError::Refused {
+            what: "cannot tell where this program is".to_owned(),
+            hint: Some("is /proc mounted?".to_owned()),
+        };
+        self.started.program.as_deref().ok_or_else(unknown)
     }
 }

@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    completions, db, doctor, export, import, man, search, session, snapshot, stats,
+    completions, db, doctor, exec, export, import, log, man, search, session, snapshot, stats,
+    status, tour, undo,
 };
 use crate::config::Globals;
 
@@ -31,11 +32,22 @@ Exit codes:
    2  the command line makes no sense
    3  the output was closed early
    4  busy, changed by somebody else, or a file was left alone: look, then try again
-  70  a bug in turnstone: please report it";
+  70  a bug in turnstone: please report it
+`exec` ends with the code of its command, with 127 or 126 if that cannot be started, and with 125
+if turnstone itself could not begin.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Exec(exec::ExecArgs),
+    Undo(undo::UndoArgs),
+    Redo(undo::RedoArgs),
+    Log(log::LogArgs),
+    Status(status::StatusArgs),
+    Tour(tour::TourArgs),
+    /// Watch over one command, for `exec`
+    #[command(hide = true)]
+    Supervise,
     /// List, show and tidy up sessions
     #[command(subcommand, arg_required_else_help = true)]
     Session(session::SessionCommand),

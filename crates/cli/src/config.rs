@@ -1,5 +1,6 @@
 //! Settings: the flags every command has, and the only look at the environment.
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
@@ -49,6 +50,12 @@ pub(crate) struct Environment {
     pub(crate) settings: Option<PathBuf>,
     /// Where git keeps what it was told.
     pub(crate) git: GitHome,
+    /// Every variable: what a command that is run for somebody inherits.
+    pub(crate) variables: Vec<(OsString, OsString)>,
+    /// This program itself.
+    pub(crate) program: Option<PathBuf>,
+    /// The session whose command started this program.
+    pub(crate) session: Option<String>,
     /// The width to lay text out for when no flag says otherwise.
     pub(crate) width: Option<u16>,
     /// Whether a person can be asked.
@@ -82,6 +89,12 @@ impl Environment {
             let named = path("TURNSTONE_DATA");
             (std::env::current_dir().ok(), user.ok(), named, width, runtime, settings)
         };
+        #[expect(clippy::disallowed_methods, reason = "this is the one look at the environment")]
+        let (variables, program, session) = (
+            std::env::vars_os().collect(),
+            std::env::current_exe().ok(),
+            std::env::var("TURNSTONE_SESSION").ok(),
+        );
         let colour = |choice| !matches!(choice, anstream::ColorChoice::Never);
         let out = Surroundings {
             terminal: std::io::stdout().is_terminal(),
@@ -103,6 +116,9 @@ impl Environment {
             settings: settings
                 .or_else(|| config.as_ref().map(|config| config.join("turnstone/config.json"))),
             git: GitHome { home, config },
+            variables,
+            program,
+            session,
             width,
             can_ask: std::io::stdin().is_terminal() && err.terminal,
             out,

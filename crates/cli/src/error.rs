@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use turnstone_core::id::SessionId;
+use turnstone_engine::EngineError;
 use turnstone_exchange::{ExportError, SourceError};
 use turnstone_snapshot::VaultError;
 use turnstone_store::{OpenError, StoreError};
@@ -32,6 +33,15 @@ pub(crate) enum CliError {
     /// Snapshots were asked for and refused.
     #[error(transparent)]
     Snapshot(#[from] VaultError),
+    /// The engine refused.
+    #[error(transparent)]
+    Engine(EngineError),
+    /// No turn is called that.
+    #[error("no turn here begins with {0}")]
+    NoTurn(String),
+    /// The directory has no session yet.
+    #[error("there is no session in {}", .0.display())]
+    NoSessionHere(PathBuf),
     /// No session is called that.
     #[error("no session begins with {0}")]
     NoSession(String),
@@ -92,6 +102,18 @@ pub(crate) enum CliError {
     Json(#[from] serde_json::Error),
 }
 
+impl From<EngineError> for CliError {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what is the engine's own stays its own")]
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Store(error) => Self::Store(error),
+            EngineError::Open(error) => Self::Open(error),
+            EngineError::Vault(error) => Self::Snapshot(error),
+            error => Self::Engine(error),
+        }
+    }
+}
+
 fn count(more: bool, shown: usize) -> String {
     if more { format!("more than {shown}") } else { shown.to_string() }
 }
@@ -119,7 +141,10 @@ impl CliError {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
             Self::Json(_) => Exit::Bug,
             Self::Snapshot(error) => snapshot::exit(error),
-            Self::Open(_)
+            Self::Engine(error) => of_engine(error),
+            Self::NoTurn(_)
+            | Self::NoSessionHere(_)
+            | Self::Open(_)
             | Self::Source(_)
             | Self::Export(_)
             | Self::NoSession(_)
@@ -148,6 +173,13 @@ impl CliError {
             }
             Self::Source(error) => error.remedy(),
             Self::Snapshot(error) => return snapshot::hint(error),
+            Self::Engine(error) => return of_engine_hint(error),
+            Self::NoTurn(_) => {
+                "`turnstone log` shows the turns, `--session ID` those of another session"
+            }
+            Self::NoSessionHere(_) => {
+                "`turnstone exec -- COMMAND` runs a command that can be undone"
+            }
             Self::NoSession(_) | Self::Export(_) => {
                 "`turnstone session list --all` shows every session"
             }
@@ -164,6 +196,31 @@ impl CliError {
         };
         Some(words.to_owned())
     }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest is a refusal")]
+fn of_engine(error: &EngineError) -> Exit {
+    match error {
+        EngineError::Group(_) | EngineError::StalePlan(_) => Exit::Conflict,
+        _ => Exit::Refused,
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest needs no words")]
+fn of_engine_hint(error: &EngineError) -> Option<String> {
+    let words = match error {
+        EngineError::NothingToUndo(_) => {
+            "`turnstone log` shows what happened; `turnstone session list` names the other sessions, \
+             --session chooses one"
+        }
+        EngineError::NothingToRedo(_) => "`turnstone log` shows what was undone and redone",
+        EngineError::NoTurn { .. } => "`turnstone log` shows the turns",
+        EngineError::RootGone { .. } => "put the directory back, or name another session",
+        EngineError::Group(_) => "end those processes, then try again",
+        EngineError::StalePlan(_) => "try again",
+        _ => return None,
+    };
+    Some(words.to_owned())
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest needs no words")]

@@ -18,6 +18,8 @@ pub(crate) enum Exit {
     Conflict,
     /// A bug of ours.
     Bug,
+    /// What a command that was run for somebody ended with, or why it was not started (R33).
+    Of(u8),
 }
 
 impl Exit {
@@ -30,6 +32,7 @@ impl Exit {
             Self::BrokenPipe => 3,
             Self::Conflict => 4,
             Self::Bug => 70,
+            Self::Of(code) => code,
         }
     }
 }

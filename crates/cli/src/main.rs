@@ -5,6 +5,7 @@
 
 mod app;
 mod args;
+mod choice;
 mod clock;
 mod command;
 mod config;
@@ -41,6 +42,10 @@ fn run() -> Exit {
         Ok(cli) => cli,
         Err(error) => return ui::show_usage(&environment, &error),
     };
+    // Started with nothing in its environment: it has no data directory and needs none.
+    if let args::Command::Supervise = cli.command {
+        return command::exec::supervise();
+    }
     let mut ui = Ui::new(&environment, &cli.globals);
     config::start_tracing(cli.globals.verbose);
     let done = App::new(environment, &cli.globals)

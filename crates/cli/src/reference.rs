@@ -28,6 +28,11 @@ impl FromStr for Prefix {
 }
 
 impl Prefix {
+    /// What was typed.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// The session this names: by its whole id, or by a beginning no other session has.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use turnstone_core::id::{ChangeId, OperationId, ProjectId, SessionId, TurnId};
+use turnstone_process::GroupError;
 use turnstone_snapshot::VaultError;
 use turnstone_store::{OpenError, StoreError};
 
@@ -65,6 +66,9 @@ pub enum EngineError {
     /// A call was closed that is not open.
     #[error("change set {0} is not open")]
     NotOpen(ChangeId),
+    /// Processes of a command whose owner died may still run; what they change is not known yet.
+    #[error(transparent)]
+    Group(#[from] GroupError),
     /// The disk or the system said no.
     #[error("the system refused")]
     Io(#[from] io::Error),

@@ -21,6 +21,8 @@ use crate::shadow::Shadow;
 use crate::watch::JournalState;
 
 const COVERAGE_FILE: &str = "coverage.json";
+/// A pack with more bytes becomes durable before anybody has to wait for it.
+const LARGE: u64 = 1 << 20;
 
 impl Shadow {
     /// Writes the capture of some files down.
@@ -58,6 +60,14 @@ impl Shadow {
         group: &Group,
         now: Millis,
     ) -> Result<Captured, CaptureError> {
+        made.iter().try_for_each(|packed| writer.add(packed))?;
+        let mut early = None;
+        if writer.bytes() > LARGE {
+            // Nobody who writes a few named files waits for all of this to become durable (R6).
+            self.admit(writer.bytes(), seen.is_guard)?;
+            early = Some(self.repository.publish(writer, &content.tree)?);
+            writer = self.repository.writer()?;
+        }
         let chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
         let tip = self.repository.find_ref(group.reference())?;
         let last = tip.map(|tip| self.repository.read_commit(&tip)).transpose()?;
@@ -91,12 +101,12 @@ impl Shadow {
         };
         let commit = Packed::new(ObjectKind::Commit, &commit.encode())?;
         let id = commit.oid;
-        made.iter().chain([&commit]).try_for_each(|packed| writer.add(packed))?;
+        writer.add(&commit)?;
         self.admit(writer.bytes(), seen.is_guard)?;
         let held = self.repository.publish(writer, &id)?;
         fail_point!("snapshot::published", |_| Err(io::Error::other("failpoint").into()));
         self.repository.write_ref(group.reference(), &id)?;
-        drop((held, chain));
+        drop((early, held, chain));
         Ok(captured(id, now, true))
     }
 

@@ -290,3 +290,15 @@ fn a_reader_looks_again_when_packs_were_replaced_under_it_r11() {
     }
     assert!(reader.verify().unwrap().damaged.is_empty());
 }
+
+#[test]
+fn killed_while_a_store_is_made_the_directory_has_that_one_store_r12() {
+    let case = Case::new();
+    let dead = finish(case.start(&[], &["track", "a", "1"], "registry::recorded=panic"));
+    assert!(!dead.ok);
+
+    assert_eq!(case.run(&["track", "a", "1"]).acks().len(), 1);
+
+    let listed = turnstone_snapshot::Registry::new(&case.at("data")).list().unwrap();
+    assert_eq!(listed.len(), 1, "{listed:?}");
+}

@@ -3,7 +3,8 @@
 use crate::app::App;
 use crate::args::Command;
 use crate::command::{
-    completions, db, doctor, export, import, man, search, session, snapshot, stats,
+    completions, db, doctor, exec, export, import, log, man, search, session, snapshot, stats,
+    status, tour, undo,
 };
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -16,6 +17,13 @@ use crate::ui::Ui;
 /// What the command answers.
 pub(crate) fn run(ui: &mut Ui, app: &App, command: &Command) -> Result<Exit, CliError> {
     match command {
+        Command::Exec(args) => exec::run(ui, app, args),
+        Command::Undo(args) => undo::undo(ui, app, args),
+        Command::Redo(args) => undo::redo(ui, app, args),
+        Command::Log(args) => log::run(ui, app, args),
+        Command::Status(args) => status::run(ui, app, args),
+        Command::Tour(args) => tour::run(ui, app, args),
+        Command::Supervise => Ok(exec::supervise()),
         Command::Session(command) => session::run(ui, app, command),
         Command::Snapshot(command) => snapshot::run(ui, app, command),
         Command::Stats(args) => stats::run(ui, app, args),

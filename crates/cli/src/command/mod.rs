@@ -4,12 +4,17 @@ pub(crate) mod completions;
 pub(crate) mod db;
 mod dispatch;
 pub(crate) mod doctor;
+pub(crate) mod exec;
 pub(crate) mod export;
 pub(crate) mod import;
+pub(crate) mod log;
 pub(crate) mod man;
 pub(crate) mod search;
 pub(crate) mod session;
 pub(crate) mod snapshot;
 pub(crate) mod stats;
+pub(crate) mod status;
+pub(crate) mod tour;
+pub(crate) mod undo;
 
 pub(crate) use dispatch::run;

@@ -2,6 +2,8 @@
 
 use std::error::Error as _;
 use std::io::{self, BufRead, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use clap::ColorChoice;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -14,6 +16,11 @@ use crate::config::{self, Environment, Globals};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::text;
+
+/// What takes longer is shown to go on.
+const LONG: Duration = Duration::from_millis(500);
+/// How often that moves.
+const TICK: Duration = Duration::from_millis(120);
 
 /// Both streams, and how to lay text out for them.
 pub(crate) struct Ui {
@@ -61,6 +68,42 @@ impl Ui {
             Ok(style) => bar.with_style(style),
             Err(_) => bar,
         }
+    }
+
+    /// Does something and shows a person who watches that it goes on, if it takes long.
+    pub(crate) fn busy<T>(&self, words: &str, work: impl FnOnce() -> T) -> T {
+        if !self.bars {
+            return work();
+        }
+        let bar = self.bar("{spinner} {msg} ({elapsed})");
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                // What is done in a moment needs no bar.
+                std::thread::park_timeout(LONG);
+                while !is_done.load(Ordering::Relaxed) {
+                    bar.set_message(words.to_owned());
+                    bar.tick();
+                    std::thread::park_timeout(TICK);
+                }
+            });
+            let done = work();
+            is_done.store(true, Ordering::Relaxed);
+            watcher.thread().unpark();
+            drop(watcher.join());
+            bar.finish_and_clear();
+            done
+        })
+    }
+
+    /// True if data is shown in colours.
+    pub(crate) const fn has_colour(&self) -> bool {
+        self.out.colour
+    }
+
+    /// True if a person watches stderr.
+    pub(crate) const fn is_watched(&self) -> bool {
+        self.bars
     }
 
     /// The columns to lay text out for; none if the output is not read on a terminal.

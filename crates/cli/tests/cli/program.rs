@@ -8,6 +8,12 @@ use crate::case::{Case, read};
 
 /// Every command that has no commands of its own.
 const LEAVES: &[&[&str]] = &[
+    &["exec"],
+    &["undo"],
+    &["redo"],
+    &["log"],
+    &["status"],
+    &["tour"],
     &["session", "list"],
     &["session", "show"],
     &["session", "rename"],
@@ -49,6 +55,12 @@ fn the_help_names_every_command() {
     Usage: turnstone [OPTIONS] <COMMAND>
 
     Commands:
+      exec         Run any command as a turn that can be undone
+      undo         Take back what a turn did, and nothing else
+      redo         Bring back what undo took
+      log          Show what happened in a session: turns, the files they changed, undo and redo
+      status       Say where you are: project, session, what runs, whether undo works
+      tour         See undo at work in a temporary project, in less than a minute
       session      List, show and tidy up sessions
       snapshot     Capture a directory, compare, restore, and take that back
       search       Search titles, messages, reasoning, tools and changed paths

@@ -264,8 +264,12 @@ fn what_is_wrong_is_told_with_the_command_that_helps() {
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("~/q is too large to be captured unasked"), "{}", ran.err);
     assert!(ran.err.contains("hint: change to a project in it, or insist: "), "{}", ran.err);
-    let mut home = case.command("q", &["snapshot", "track", "--insist"]);
+    let mut home = case.command("q", &["snapshot", "track", "."]);
+    assert_eq!(case.ran(home.env("HOME", case.place("q"))).code, 1, "a dot is no name");
+    let mut home = case.command("q", &["snapshot", "track", "../q"]);
     assert_eq!(case.ran(home.env("HOME", case.place("q"))).code, 0);
+    let mut home = case.command("p", &["snapshot", "track", "--insist"]);
+    assert_eq!(case.ran(home.env("HOME", case.place("p"))).code, 0);
 }
 
 #[test]

@@ -28,6 +28,7 @@ impl Engine {
             // One text, so that a long plan is a value of its own.
             plan: serde_json::json!({
                 "turns": plan.turns,
+                "also": plan.also,
                 "whole": serde_json::to_string(plan).map_err(std::io::Error::from)?,
             }),
         };

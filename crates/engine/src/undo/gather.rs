@@ -111,7 +111,7 @@ impl Engine {
     }
 
     /// The change sets of turns, and of the sessions that were begun while they ran.
-    fn changes_of(
+    pub(super) fn changes_of(
         &self,
         ctx: &Context,
         session: &SessionId,

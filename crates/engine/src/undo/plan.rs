@@ -11,6 +11,7 @@ use turnstone_snapshot::{OperationId as OrderId, Wish, WishLink, git_point};
 use turnstone_store::Context;
 
 use super::gather::{Gathered, Held};
+use super::seen::{Seen, history};
 use super::words::{GitNote, Part, RootPlan, UndoOptions, UndoPlan, Which};
 use crate::engine::Engine;
 use crate::error::Result;
@@ -19,8 +20,7 @@ use crate::image::read;
 /// The history of the paths of one root, as far as it is to be walked.
 #[derive(Default)]
 struct Walk {
-    /// Oldest first.
-    paths: BTreeMap<RelPath, Vec<(FileImage, FileImage)>>,
+    paths: BTreeMap<RelPath, Vec<Seen>>,
     windows: BTreeSet<RelPath>,
 }
 
@@ -38,8 +38,10 @@ impl Engine {
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
         self.recover_session(ctx, session)?;
-        let gathered = self.gather_undo(ctx, session, which, options.scope)?;
-        self.plan(ctx, session, Direction::Back, gathered, options)
+        let mut gathered = self.gather_undo(ctx, session, which, options.scope)?;
+        let also = self.take_along(ctx, session, &mut gathered, options)?;
+        let plan = self.plan(ctx, session, Direction::Back, gathered, options)?;
+        Ok(UndoPlan { also, ..plan })
     }
 
     /// Plans to bring back what was taken back; changes nothing.
@@ -55,8 +57,10 @@ impl Engine {
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
         self.recover_session(ctx, session)?;
-        let gathered = self.gather_redo(ctx, session, which, options.scope)?;
-        self.plan(ctx, session, Direction::Forth, gathered, options)
+        let mut gathered = self.gather_redo(ctx, session, which, options.scope)?;
+        let also = self.bring_along(ctx, session, &mut gathered, options)?;
+        let plan = self.plan(ctx, session, Direction::Forth, gathered, options)?;
+        Ok(UndoPlan { also, ..plan })
     }
 
     fn plan(
@@ -77,6 +81,7 @@ impl Engine {
             kind,
             session: session.clone(),
             turns: gathered.turns,
+            also: Vec::new(),
             changes: gathered.changes.iter().map(part).collect(),
             roots: Vec::new(),
             contended,
@@ -106,9 +111,9 @@ impl Engine {
         root: Root,
         walk: Walk,
     ) -> Result<RootPlan> {
-        let wish = |(path, history): (RelPath, Vec<(FileImage, FileImage)>)| Wish {
+        let wish = |(path, seen): (RelPath, Vec<Seen>)| Wish {
             path,
-            links: links(&history, direction)
+            links: links(&history(seen), direction)
                 .iter()
                 .map(|link| WishLink { base: Some(read(&link.base)), target: read(&link.target) })
                 .collect(),
@@ -152,8 +157,7 @@ fn sort_out(
         if set.evidence != Evidence::Named {
             walk.windows.insert(path.clone());
         }
-        let pair = (change.before.clone(), change.after.clone());
-        walk.paths.entry(path).or_default().push(pair);
+        walk.paths.entry(path).or_default().push(Seen::new(&held.row, change));
     }
 }
 

@@ -39,6 +39,9 @@ pub struct UndoOptions {
     pub named_only: bool,
     /// Only these paths, and what lies below them; empty: all.
     pub paths: Vec<RelPath>,
+    /// Further turns whose files are taken back in the same step, of whichever session: whoever
+    /// claims the same paths, so that nothing is contended (R3).
+    pub also: Vec<(SessionId, TurnId)>,
 }
 
 impl UndoOptions {
@@ -108,6 +111,9 @@ pub struct UndoPlan {
     pub session: SessionId,
     /// The turns.
     pub turns: Vec<TurnId>,
+    /// Turns of other sessions whose files go with them; those conversations stay where they are.
+    #[serde(default)]
+    pub also: Vec<(SessionId, TurnId)>,
     /// The change sets, and how much of each was taken back before.
     pub changes: Vec<Part>,
     /// What happens to files, root by root.

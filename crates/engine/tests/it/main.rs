@@ -1,5 +1,6 @@
 //! The engine against a real ledger, real snapshot stores and real repositories.
 
+mod exec;
 mod place;
 mod project;
 mod repo;

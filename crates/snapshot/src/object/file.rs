@@ -60,9 +60,9 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<PackFile>> {
             let meta = fs_err::metadata(folder.join(format!("{stem}.{ending}")));
             meta.map(|meta| meta.len())
         };
-        let bytes = match length("pack") {
-            Ok(pack) => pack + length("idx")?,
-            // An index alone is no pack; git takes packs away in this order.
+        let bytes = match length("pack").and_then(|pack| Ok(pack + length("idx")?)) {
+            Ok(bytes) => bytes,
+            // Git is just taking it away: one of both alone is no pack.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };

@@ -286,15 +286,22 @@ impl Writer {
             return Ok(None);
         }
         let sum = self.seal()?;
-        self.open()?.get_ref().sync_all()?;
-        fail_point!("snapshot::pack_synced", |_| Err(io::Error::other("failpoint")));
         let name = format!("pack-{sum}");
         // The index lies ready before the pack has its name: that is how a sweep knows whose it is.
         let temp = self.folder.join(hidden_index(&name));
         let index = self.index(&sum)?;
         let mut file = fs_err::File::create(&temp)?;
         file.write_all(&index)?;
-        file.sync_all()?;
+        let pack = self.open()?.get_ref();
+        // The disk is waited for once, not twice.
+        std::thread::scope(|scope| {
+            let synced = scope.spawn(|| pack.sync_all());
+            let index = file.sync_all();
+            let pack =
+                synced.join().unwrap_or_else(|_| Err(io::Error::other("a sync ended badly")));
+            pack.and(index)
+        })?;
+        fail_point!("snapshot::pack_synced", |_| Err(io::Error::other("failpoint")));
         fs_err::set_permissions(&temp, read_only())?;
         fs_err::set_permissions(&self.temp, read_only())?;
         if self.held {

@@ -18,6 +18,8 @@ use super::{Commit, Oid, TreeEntry, Writer, entries, reference};
 
 /// Packs one process can see at a time; gitoxide fixes the number when it opens.
 const SLOTS: u16 = 4096;
+/// Readers that are kept for the next question.
+const IDLE: usize = 16;
 
 const CONFIG: &str = "\
 [core]
@@ -51,6 +53,8 @@ pub(crate) struct Repository {
     floor: AtomicU64,
     /// Objects that were put into packs so far.
     stored: Arc<AtomicU64>,
+    /// Readers that wait for a question: to make one costs more than most objects.
+    idle: Mutex<Vec<gix::odb::HandleArc>>,
     /// True while some packs are on loan: then no object is believed unseen (R10).
     lent: AtomicBool,
 }
@@ -98,6 +102,7 @@ impl Repository {
             objects: Mutex::new(open_objects(git_dir)?),
             floor: AtomicU64::new(0),
             stored: Arc::default(),
+            idle: Mutex::default(),
             lent: AtomicBool::default(),
         };
         repository.look_for_loans()?;
@@ -136,6 +141,7 @@ impl Repository {
         self.lent.store(true, Ordering::SeqCst);
         let objects = open_objects(&self.git_dir)?;
         *self.objects.lock().unwrap_or_else(PoisonError::into_inner) = objects;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.look_for_loans()
     }
 
@@ -154,11 +160,27 @@ impl Repository {
         self.read_once(oid)
     }
 
+    /// Puts a question to a reader that has nothing to do, or to a new one.
+    fn ask<T>(&self, question: impl FnOnce(&gix::odb::HandleArc) -> T) -> T {
+        let objects = self.objects();
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = idle().pop().filter(|handle| std::ptr::eq(handle.store_ref(), &*objects));
+        let handle = waiting.unwrap_or_else(|| objects.to_cache_arc());
+        let answer = question(&handle);
+        let mut idle = idle();
+        if idle.len() < IDLE {
+            idle.push(handle);
+        }
+        answer
+    }
+
     fn read_once(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
         let mut data = Vec::new();
-        let found = self.objects().to_cache_arc().try_find(&oid.gix(), &mut data);
-        let found = found.map_err(|error| io::Error::other(error.to_string()))?;
-        let kind = found.map(|object| object.kind).ok_or(ObjectError::Missing(*oid))?;
+        let kind = self.ask(|handle| {
+            let found = handle.try_find(&oid.gix(), &mut data);
+            let found = found.map_err(|error| io::Error::other(error.to_string()))?;
+            found.map(|object| object.kind).ok_or(ObjectError::Missing(*oid))
+        })?;
         if self.is_lent() && Oid::of(kind, &data)? != *oid {
             return Err(ObjectError::Corrupt(*oid));
         }
@@ -167,7 +189,7 @@ impl Repository {
 
     /// Tells how many bytes an object has.
     pub(crate) fn size(&self, oid: &Oid) -> Result<u64, ObjectError> {
-        let header = self.objects().to_cache_arc().try_header(&oid.gix());
+        let header = self.ask(|handle| handle.try_header(&oid.gix()));
         match header {
             Ok(Some(header)) => Ok(header.size()),
             // The slow way says what is wrong with it.

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use turnstone_core::time::Millis;
 
 use super::RootFacts;
-use crate::path::PathError;
 use crate::worktree::RootError;
 
 /// The form of both files; a higher number was written by a later program.
@@ -30,13 +29,8 @@ pub enum RegistryError {
     #[error(transparent)]
     Root(#[from] RootError),
     /// The directory lies inside a git directory, of which nothing is ever captured.
-    #[error("{path} lies inside a git directory")]
-    InsideGit {
-        /// The directory.
-        path: PathBuf,
-        /// What is wrong with its path.
-        source: PathError,
-    },
+    #[error("{0} lies inside a git directory")]
+    InsideGit(PathBuf),
     /// A record was written by a later version of the program.
     #[error("{path} was written by a later version (form {version})")]
     TooNew {

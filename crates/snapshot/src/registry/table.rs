@@ -327,7 +327,7 @@ fn target(directory: &Path, policy: &RootPolicy, known: &Stores) -> Result<Targe
     let by_name = policy.by_name || known.values().any(|facts| facts.path == root);
     let worktree = Worktree::open(root, &RootPolicy { by_name, ..policy.clone() })?;
     let below = real.strip_prefix(root).unwrap_or(Path::new("")).as_os_str().as_bytes();
-    let inside = |source| RegistryError::InsideGit { path: real.clone(), source };
+    let inside = |_| RegistryError::InsideGit(real.clone());
     let scope = match below.is_empty() {
         true => None,
         false => Some(RelPath::new(below).map_err(inside)?),

@@ -16,7 +16,7 @@ use crate::path::RelPath;
 use crate::worktree::{Worktree, sync_file_system};
 
 /// Threads that wait for the disk at the same time; it commits what they wait for together.
-const WAITING: usize = 64;
+const WAITING: usize = 32;
 /// With more directories than this it is cheaper to wait for everything.
 const MANY: usize = 1000;
 

@@ -93,7 +93,7 @@ fn a_directory_swapped_for_a_link_before_any_write_leads_nowhere_s2_r16() {
         fail::cfg_callback("snapshot::touch", move || {
             if count.fetch_add(1, Ordering::Relaxed) == nth {
                 fs_err::rename(&dir, &aside).unwrap();
-                std::os::unix::fs::symlink(&target, &dir).unwrap();
+                std::os::unix::fs::symlink(&target, &dir).ok();
             }
         })
         .unwrap();

@@ -15,5 +15,8 @@ mod verify;
 mod watch;
 mod words;
 
+pub(crate) use path::chosen;
+pub(crate) use report::foreseen;
 pub(crate) use run::{SnapshotCommand, run};
-pub(crate) use words::{exit, hint};
+pub(crate) use site::{look, vault_options};
+pub(crate) use words::{exit, hint, reason, why};

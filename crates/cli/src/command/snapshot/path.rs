@@ -13,7 +13,7 @@ use crate::error::CliError;
 /// # Errors
 ///
 /// [`CliError::Refused`] if one lies outside.
-pub(super) fn chosen(
+pub(crate) fn chosen(
     root: &Path,
     directory: &Path,
     typed: &[PathBuf],

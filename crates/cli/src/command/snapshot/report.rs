@@ -12,7 +12,7 @@ use crate::text;
 use crate::ui::{BAD, DIM, GOOD, Ui, WARN, paint};
 
 /// What a plan would come to if nothing changes meanwhile.
-pub(super) fn foreseen(plan: &Plan) -> Report {
+pub(crate) fn foreseen(plan: &Plan) -> Report {
     let paths = |wanted: fn(&Step) -> bool| {
         let steps = plan.steps.iter().filter(|step| wanted(step));
         steps.map(|step| step.path.clone()).collect()

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use turnstone_snapshot::{
-    Budget, Cadence, Group, Link, RelPath, RootPolicy, Selection, Sweep, Vault, VaultError,
-    VaultOptions,
+    Budget, Cadence, Group, Link, Registry, RelPath, RootPolicy, Selection, Sweep, Vault,
+    VaultError, VaultOptions,
 };
 
 use crate::app::App;
@@ -107,8 +107,7 @@ impl Site {
             .into_iter()
             .filter(|capture| capture.group != GROUP && !capture.is_internal());
         let live: BTreeSet<String> = others.map(|capture| capture.group).collect();
-        let keep = i64::from(self.settings.keep_days).saturating_mul(DAY);
-        Ok(Sweep { live, keep, effort, dry_run: false, now: app.now() })
+        Ok(Sweep { live, keep: self.keep(), effort, dry_run: false, now: app.now() })
     }
 
     /// How long captures are kept, in milliseconds.
@@ -143,7 +142,31 @@ impl Site {
         if let Err(error) = tended {
             tracing::info!("upkeep of the snapshots failed: {error}");
         }
+        let registry = Registry::new(app.layout().root());
+        if let Err(error) = registry.remove_gone(self.keep(), app.now(), false) {
+            tracing::info!("stores of directories that are gone could not be removed: {error}");
+        }
     }
+}
+
+/// How the stores of commands that make one on the way are opened.
+///
+/// # Errors
+///
+/// The configuration cannot be read.
+pub(crate) fn vault_options(app: &App) -> Result<VaultOptions, CliError> {
+    let wanted = Wanted { make: true, ..Wanted::default() };
+    Ok(options(app, &app.settings()?.snapshot, wanted))
+}
+
+/// Opens the store of a directory if it has one; makes none.
+///
+/// # Errors
+///
+/// [`VaultError::Untracked`] among them.
+pub(crate) fn look(app: &App, directory: &Path) -> Result<Vault, CliError> {
+    let options = options(app, &app.settings()?.snapshot, Wanted::default());
+    Ok(Vault::open(app.layout().root(), app.runtime(), directory, options, app.now())?)
 }
 
 fn options(app: &App, settings: &SnapshotSettings, wanted: Wanted<'_>) -> VaultOptions {

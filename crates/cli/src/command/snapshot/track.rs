@@ -1,7 +1,7 @@
 //! `turnstone snapshot track`
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ use crate::ui::Ui;
 ///
 /// Prints the tree, which `show`, `diff` and `restore` take. Ignored files, files over the size
 /// limit and what cannot be read are skipped; `show --skipped` lists them. In a checkout all of
-/// it is captured, wherever in it you are.
+/// it is captured, wherever in it you are. The home directory and the whole file system are
+/// refused unless you name them or insist.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone snapshot track\n  \
                         tree=$(turnstone snapshot track ~/project)")]
@@ -38,7 +39,13 @@ pub(crate) struct TrackArgs {
 
 pub(super) fn run(ui: &mut Ui, app: &App, args: &TrackArgs) -> Result<Exit, CliError> {
     let directory = args.directory.as_deref();
-    let site = Site::open(ui, app, Wanted { directory, insist: args.insist, make: true })?;
+    // Who writes its name means it; a dot does not name anything.
+    let is_named = |directory: &Path| {
+        let mut parts = directory.components();
+        parts.any(|part| matches!(part, Component::Normal(_) | Component::RootDir))
+    };
+    let insist = args.insist || directory.is_some_and(is_named);
+    let site = Site::open(ui, app, Wanted { directory, insist, make: true })?;
     let started = app.now();
     let captured = capture(ui, &site, started)?;
     let elapsed = app.now().since(started);
@@ -59,6 +66,8 @@ fn capture(ui: &Ui, site: &Site, now: Millis) -> Result<Captured, VaultError> {
     let started = site.vault.progress();
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
+            // What is done in a moment needs no bar.
+            std::thread::park_timeout(Duration::from_millis(500));
             while !is_done.load(Ordering::Relaxed) {
                 std::thread::park_timeout(Duration::from_millis(120));
                 let stored = site.vault.progress().saturating_sub(started);

@@ -37,7 +37,7 @@ pub(crate) fn hint(error: &VaultError) -> Option<String> {
         VaultError::Registry(RegistryError::Root(RootError::Refused(_))) => {
             "change to a project in it, or insist: `turnstone snapshot track --insist`"
         }
-        VaultError::Registry(RegistryError::InsideGit { .. }) => {
+        VaultError::Registry(RegistryError::InsideGit(_)) => {
             "change to a directory with files of yours"
         }
         VaultError::Registry(RegistryError::TooNew { .. })
@@ -80,7 +80,7 @@ fn of_capture(error: &CaptureError) -> Option<String> {
 }
 
 /// Why a path is not in a capture.
-pub(super) const fn reason(reason: Reason) -> &'static str {
+pub(crate) const fn reason(reason: Reason) -> &'static str {
     match reason {
         Reason::Ignored => "ignored",
         Reason::IndexUnreadable => "ignored, and the index cannot be read",
@@ -97,7 +97,7 @@ pub(super) const fn reason(reason: Reason) -> &'static str {
 }
 
 /// Why a path was left as it is.
-pub(super) const fn why(why: Why) -> &'static str {
+pub(crate) const fn why(why: Why) -> &'static str {
     match why {
         Why::Overlap => "the same lines were changed since",
         Why::NotMergeable => "changed since, and not a text that could be merged",

@@ -1,0 +1,164 @@
+//! Running the command: under a supervisor, with a terminal of its own where there is one.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use turnstone_core::id::SessionId;
+use turnstone_engine::{CommandEnd, Engine, EngineError, Execution};
+use turnstone_process::{
+    Attend, AttendError, Environment, Exit as Ended, Keeper, Limits, Outcome, Prepared, Program,
+    Signals, StartError, Streams, Supervisor, Terminal,
+};
+use turnstone_store::Context;
+
+use crate::app::App;
+use crate::error::CliError;
+use crate::exit::Exit;
+
+/// Our own failure before the start (R33).
+pub(super) const NOT_BEGUN: u8 = 125;
+
+/// Watches over one command; everything it needs comes through its standard input.
+pub(crate) fn supervise() -> Exit {
+    Exit::Of(u8::try_from(turnstone_process::supervise()).unwrap_or(NOT_BEGUN))
+}
+
+/// How the command came to its end, and the code that says so.
+pub(super) struct Ran {
+    pub(super) end: CommandEnd,
+    pub(super) code: u8,
+    /// Processes that were left running.
+    pub(super) left: usize,
+}
+
+impl Ran {
+    fn not_started(why: &dyn std::error::Error, code: i32) -> Self {
+        let mut words = why.to_string();
+        if let Some(cause) = why.source() {
+            words = format!("{words}: {cause}");
+        }
+        Self { end: CommandEnd::NotStarted(words), code: byte(code), left: 0 }
+    }
+}
+
+/// What goes wrong before the command runs; it is told and ends the turn.
+enum Failed {
+    Start(StartError),
+    Ledger(EngineError),
+    Io(io::Error),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<StartError> for Failed {
+    fn from(error: StartError) -> Self {
+        Self::Start(error)
+    }
+}
+
+/// Runs the command of `execution` to its end.
+///
+/// # Errors
+///
+/// Only if this program cannot be found to be started again.
+pub(super) fn run(
+    app: &App,
+    engine: &Engine,
+    ctx: &Context,
+    execution: &mut Execution,
+    words: &[OsString],
+) -> Result<Ran, CliError> {
+    let program = program(app, &execution.turn.session, words)?;
+    let supervisor =
+        Supervisor { program: app.program()?.to_owned(), args: vec![OsString::from("supervise")] };
+    let spill = app.layout().root().join("output").join(execution.name());
+    Ok(match go(&supervisor, &program, engine, ctx, execution, spill) {
+        Ok(ran) => ran,
+        Err(Failed::Start(error)) => Ran::not_started(&error, error.exit_code()),
+        Err(Failed::Ledger(error)) => Ran::not_started(&error, NOT_BEGUN.into()),
+        Err(Failed::Io(error)) => Ran::not_started(&error, NOT_BEGUN.into()),
+    })
+}
+
+fn program(app: &App, session: &SessionId, words: &[OsString]) -> Result<Program, CliError> {
+    let (name, args) = words.split_first().ok_or_else(|| CliError::Refused {
+        what: "there is no command to run".to_owned(),
+        hint: None,
+    })?;
+    // Whoever runs turnstone inside of it works on the same data, below this session.
+    let env = Environment::exact(app.variables().iter().cloned())
+        .with("TURNSTONE_SESSION", session.as_str())
+        .with("TURNSTONE_DATA", app.layout().root());
+    Ok(Program::new(name, app.directory()?).args(args).env(env))
+}
+
+fn go(
+    supervisor: &Supervisor,
+    program: &Program,
+    engine: &Engine,
+    ctx: &Context,
+    execution: &mut Execution,
+    spill: PathBuf,
+) -> Result<Ran, Failed> {
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    let terminal = Terminal::find(&stdin, &stdout)?;
+    let streams = match &terminal {
+        Some(terminal) => Streams::Terminal {
+            size: terminal.size()?,
+            outside: Some(terminal),
+            errors_apart: !stderr.is_terminal(),
+        },
+        None => Streams::Pipes { stdin: Some(stdin.as_fd().try_clone_to_owned()?) },
+    };
+    let signals = Signals::hear()?;
+    let prepared = supervisor.prepare(program, streams)?;
+    // Before it runs: whoever comes after a crash must find the processes (R32).
+    engine.note_group(ctx, execution, prepared.group()).map_err(Failed::Ledger)?;
+    if let Some(folder) = spill.parent() {
+        fs_err::create_dir_all(folder)?;
+    }
+    let mut keeper = Keeper::new(Limits::default(), Some(spill));
+    let attend = Attend {
+        keeper: &mut keeper,
+        stdout: &mut { stdout },
+        stderr: &mut { stderr },
+        terminal: terminal.as_ref(),
+        signals: Some(signals),
+    };
+    let ended = attend_to(prepared, attend)?;
+    Ok(ran(ended, keeper))
+}
+
+fn attend_to(
+    prepared: Prepared,
+    attend: Attend<'_>,
+) -> Result<Result<Outcome, AttendError>, Failed> {
+    Ok(prepared.go()?.attend(attend))
+}
+
+fn ran(ended: Result<Outcome, AttendError>, keeper: Keeper) -> Ran {
+    let kept = Box::new(keeper.finish());
+    match ended {
+        Ok(Outcome { exit, left, .. }) => {
+            Ran { end: CommandEnd::Exited { exit, kept }, code: byte(exit.code()), left }
+        }
+        // It was ended with its supervisor: nobody writes any more.
+        Err(AttendError::SupervisorDied) => {
+            let exit = Ended::Signal(9);
+            Ran { end: CommandEnd::Exited { exit, kept }, code: byte(exit.code()), left: 0 }
+        }
+        Err(error @ (AttendError::Loose(_) | AttendError::Io(_))) => {
+            Ran { end: CommandEnd::Lost(error.to_string()), code: NOT_BEGUN, left: 0 }
+        }
+    }
+}
+
+fn byte(code: i32) -> u8 {
+    u8::try_from(code & 0xff).unwrap_or(NOT_BEGUN)
+}

@@ -1,0 +1,128 @@
+//! The scenes, one claim after the other.
+
+use serde_json::Value;
+
+use super::stage::Stage;
+use crate::error::CliError;
+
+const TIDE: &str = "# Tides\n\nlow 04:10\n\nhigh 10:25\n\nlow 16:40\n\nhigh 22:50\n\n- gulls\n";
+
+/// The sessions of the two agents.
+pub(super) struct Sessions {
+    one: String,
+}
+
+/// Two agents and a person, one after the other: one agent is taken back, alone.
+pub(super) fn take_turns(stage: &mut Stage<'_>) -> Result<Sessions, CliError> {
+    stage.scene("1. Two agents and a person change one file; one agent is undone")?;
+    stage.edit("tide.md", TIDE, "you write tide.md")?;
+    stage.run(&exec("agent one", &["sed", "-i", "s/04:10/05:10/", "tide.md"]), 0)?;
+    let one = newest(stage)?;
+    let yours = TIDE.replace("04:10", "05:10").replace("# Tides", "# Tides of the bay");
+    stage.edit("tide.md", &yours, "you change the heading")?;
+    stage.run(&exec("agent two", &["sed", "-i", "s/22:50/23:50/", "tide.md"]), 0)?;
+    let all = yours.replace("22:50", "23:50").replace("- gulls", "- gulls and plovers");
+    stage.edit("tide.md", &all, "you add the plovers")?;
+
+    let before = stage.read("tide.md").unwrap_or_default();
+    stage.run(&["undo", "--session", &one], 0)?;
+    let after = stage.read("tide.md").unwrap_or_default();
+    stage.diff(&before, &after)?;
+    let wanted = all.replace("05:10", "04:10");
+    stage.claim(after == wanted, "exactly the line of agent one went back; all else stayed")?;
+    Ok(Sessions { one })
+}
+
+/// What was taken back comes back.
+pub(super) fn redo(stage: &mut Stage<'_>, sessions: &Sessions) -> Result<(), CliError> {
+    stage.scene("2. Redo brings back what undo took")?;
+    let before = stage.read("tide.md").unwrap_or_default();
+    stage.run(&["redo", "--session", &sessions.one], 0)?;
+    let after = stage.read("tide.md").unwrap_or_default();
+    stage.diff(&before, &after)?;
+    stage.claim(after == before.replace("04:10", "05:10"), "the same bytes as before the undo")
+}
+
+/// Two agents at the same time in the same file: nobody guesses whose line is whose.
+pub(super) fn overlap(stage: &mut Stage<'_>) -> Result<(), CliError> {
+    stage.scene("3. Two agents change one file at the same time")?;
+    stage.edit("plan.md", "# Plan\n", "you write plan.md")?;
+    // Ends by itself, should nobody be there any more to give the signal.
+    let slow = "echo '- by three' >> plan.md; touch ../signal/wrote; \
+                for n in $(seq 400); do [ -e ../signal/enough ] && break; sleep 0.05; done";
+    let three = exec("agent three", &["sh", "-c", slow]);
+    let child = stage.start(&three)?;
+    stage.wait_for("wrote")?;
+    let four = exec("agent four", &["sh", "-c", "echo '- by four' >> plan.md"]);
+    let told = stage.run(&four, 0)?;
+    let four = newest(stage)?;
+    stage.give("enough")?;
+    stage.finish(child, &three, 0)?;
+    stage.claim(told.err.contains("another command runs here"), "the second one was told")?;
+
+    let both = stage.read("plan.md");
+    let ran = stage.run(&["undo", "--session", &four], 4)?;
+    let reported = ran.out.contains("contended") && stage.read("plan.md") == both;
+    stage.claim(reported, "a file that both may have changed is reported, not guessed")?;
+    let Some(command) = command_in(&ran.err) else {
+        return stage.claim(false, "the report names the command that undoes both");
+    };
+    let words: Vec<&str> = command.split(' ').collect();
+    stage.run(&words, 0)?;
+    let is_back = stage.read("plan.md").as_deref() == Some("# Plan\n");
+    stage.claim(is_back, "the command it names takes both back, in one step")
+}
+
+/// A process that is killed leaves nothing that cannot be taken back.
+pub(super) fn kill(stage: &mut Stage<'_>) -> Result<(), CliError> {
+    stage.scene("4. An agent is killed in the middle")?;
+    let work = "echo half > draft.md; sed -i s/gulls/GULLS/ tide.md; touch ../signal/half; \
+                sleep 50; echo rest >> draft.md";
+    let before = stage.read("tide.md");
+    let mut child = stage.start(&exec("agent five", &["sh", "-c", work]))?;
+    stage.wait_for("half")?;
+    let killed = child.kill().and_then(|()| child.wait()).is_ok();
+    stage.say("# kill -9")?;
+    let ran = stage.run(&["log"], 0)?;
+    let known = ran.out.contains("interrupted") && ran.out.contains("recovered");
+    stage.claim(killed && known, "its command was ended, and what it changed is known")?;
+    stage.run(&["undo"], 0)?;
+    let is_back = stage.read("draft.md").is_none() && stage.read("tide.md") == before;
+    stage.claim(is_back, "undo takes back the half that was done")
+}
+
+/// What is remembered, and what it costs.
+pub(super) fn look_back(stage: &mut Stage<'_>, sessions: &Sessions) -> Result<(), CliError> {
+    stage.scene("5. Everything is remembered")?;
+    let ran = stage.run(&["log", &sessions.one], 0)?;
+    let whole = ["agent one", "undo of trn_", "redo of trn_"];
+    let complete = whole.iter().all(|words| plain(&ran.out).contains(words));
+    stage.claim(complete, "turn, undo and redo are in the log")?;
+    stage.run(&["snapshot", "du"], 0)?;
+    stage.run(&["snapshot", "verify"], 0)?;
+    stage.ask(&["doctor"])?;
+    stage.claim(true, "database and captures are sound")
+}
+
+fn exec<'a>(title: &'a str, command: &[&'a str]) -> Vec<&'a str> {
+    [&["exec", "--title", title, "--"], command].concat()
+}
+
+/// The session that was used last.
+fn newest(stage: &mut Stage<'_>) -> Result<String, CliError> {
+    let ran = stage.ask(&["status", "--json"])?;
+    let status: Value = serde_json::from_str(&ran.out)?;
+    Ok(status["session"]["id"].as_str().unwrap_or_default().to_owned())
+}
+
+/// The command a hint names, without the name of the program.
+fn command_in(err: &str) -> Option<String> {
+    let err = plain(err);
+    let (_, rest) = err.split_once("undo them together: `turnstone ")?;
+    Some(rest.split_once('`')?.0.to_owned())
+}
+
+/// The text without colours.
+fn plain(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}

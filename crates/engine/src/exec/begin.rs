@@ -1,0 +1,138 @@
+//! Beginning: turn, messages, tool call and window are written down before anything runs.
+
+use turnstone_core::change::Evidence;
+use turnstone_core::id::SessionId;
+use turnstone_core::model::{Failure, FailureKind, Message, Part, Session};
+use turnstone_core::turn::Outcome;
+use turnstone_process::GroupId;
+use turnstone_store::Context;
+
+use super::rows;
+use crate::call::Call;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::turn::{Prompt, Turn};
+
+/// A command that runs as a turn.
+pub struct Execution {
+    /// The turn.
+    pub turn: Turn,
+    /// The window around it.
+    pub call: Call,
+    /// Whoever else changes files there unseen: what both change cannot be told apart (R3).
+    pub beside: Vec<Beside>,
+    pub(super) answer: Message,
+    pub(super) part: Part,
+}
+
+impl Execution {
+    /// The name of the tool call, for a file beside the ledger.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.part.id.as_str()
+    }
+}
+
+/// A command that runs in the same root at the same time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beside {
+    /// Its session.
+    pub session: SessionId,
+    /// What people call that session.
+    pub title: String,
+}
+
+impl Engine {
+    /// Begins the turn of a command: everything is durable and captured when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs, or the capture
+    /// failed: then the turn has ended and the command must not run.
+    pub fn begin_exec(&self, ctx: &Context, session: &Session, line: &str) -> Result<Execution> {
+        let prompt = self.exec_prompt(ctx, session, line)?;
+        let asked = prompt.message.id.clone();
+        let turn = self.begin_turn(ctx, prompt)?;
+        let opened = self.open_exec(ctx, &turn, session, &asked, line);
+        if let Err(error) = &opened {
+            let failure = Failure::new(FailureKind::UnknownError, &error.to_string());
+            self.end_turn(ctx, &turn, Outcome::Failed, Some(failure))?;
+        }
+        opened
+    }
+
+    fn exec_prompt(&self, ctx: &Context, session: &Session, line: &str) -> Result<Prompt> {
+        let message = rows::prompt(self.mint.message(ctx.now)?, &session.id, ctx.now)?;
+        let text = rows::text(self.mint.part(ctx.now)?, &message, line);
+        Ok(Prompt { message, parts: vec![text] })
+    }
+
+    fn open_exec(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        session: &Session,
+        asked: &turnstone_core::id::MessageId,
+        line: &str,
+    ) -> Result<Execution> {
+        let answer = rows::answer(self.mint.message(ctx.now)?, session, asked, ctx.now)?;
+        let part = rows::call(self.mint.part(ctx.now)?, &answer, line, ctx.now);
+        let (put, with, name, now) = (answer.clone(), part.clone(), session.id.clone(), ctx.now);
+        let write = move |tx: &turnstone_store::Tx<'_>| {
+            tx.put_message(&put)?;
+            tx.put_part(&with)?;
+            // The session that was used last is the newest of its directory.
+            tx.update_session(&name, |session| {
+                session.time.updated = serde_json::Number::from(now.0);
+                Ok(())
+            })
+        };
+        self.store.write(&turn.context(ctx), write).wait()?;
+        let call = self.open_window(ctx, turn, Some(&part.id))?;
+        let beside = self.windows_beside(ctx, &call)?;
+        Ok(Execution { turn: turn.clone(), call, beside, answer, part })
+    }
+
+    /// The other windows on the root of a call.
+    fn windows_beside(&self, ctx: &Context, call: &Call) -> Result<Vec<Beside>> {
+        let Some(vault) = &call.vault else {
+            return Ok(Vec::new());
+        };
+        let store = vault.place().id.to_string();
+        let found = self.store.read(ctx, |r| {
+            let open = r.open_changes(Some(&store))?;
+            let outer = open.iter().find(|row| row.set.id == call.id);
+            let outer = outer.and_then(|row| row.set.outer.clone());
+            let mut found = Vec::new();
+            for row in open {
+                let set = row.set;
+                let is_other = set.id != call.id && Some(&set.id) != outer.as_ref();
+                if is_other && set.evidence != Evidence::Named {
+                    let title = r.find_session(&set.session)?.map(|session| session.title);
+                    let title = title.unwrap_or_default();
+                    found.push(Beside { session: set.session, title });
+                }
+            }
+            Ok(found)
+        })?;
+        Ok(found)
+    }
+
+    /// Writes down which processes a command is, before it runs: a crash must not lose them (R32).
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused: then the command must not run.
+    pub fn note_group(
+        &self,
+        ctx: &Context,
+        execution: &mut Execution,
+        group: &GroupId,
+    ) -> Result<()> {
+        rows::set_group(&mut execution.part, group);
+        let part = execution.part.clone();
+        let context = execution.turn.context(ctx);
+        self.store.write(&context, move |tx| tx.put_part(&part)).wait()?;
+        Ok(())
+    }
+}

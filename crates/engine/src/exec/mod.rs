@@ -1,0 +1,12 @@
+//! Commands as turns: any program runs between two captures, and what it did can be taken back.
+//!
+//! Owns the rows of such a turn and their order. Starts no process itself: whoever has the streams
+//! does, and hands over the group before it lets the command go (R32).
+
+mod begin;
+mod end;
+mod group;
+mod rows;
+
+pub use begin::{Beside, Execution};
+pub use end::CommandEnd;

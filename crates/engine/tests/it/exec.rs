@@ -1,0 +1,133 @@
+//! Commands as turns, at the level of the engine; the program itself is tested with `cli`.
+
+use turnstone_core::change::Evidence;
+use turnstone_core::model::{PartBody, ToolState};
+use turnstone_core::turn::TurnState;
+use turnstone_engine::{CommandEnd, EngineError, Execution, NewSession, UndoOptions, Which};
+use turnstone_process::{Exit, GroupId, Keeper, Limits, Source};
+use turnstone_store::StoreError;
+
+use crate::support::{Case, ctx};
+
+fn begin(case: &Case) -> Execution {
+    let session = case
+        .engine
+        .create_session(&ctx(), &case.root(), &NewSession::default())
+        .expect("a session");
+    case.engine.begin_exec(&ctx(), &session, "make it so").expect("begins")
+}
+
+fn exited(output: &str) -> CommandEnd {
+    let mut keeper = Keeper::new(Limits { head: 8, tail: 8, spill: 0 }, None);
+    keeper.push(Source::Stdout, output.as_bytes());
+    CommandEnd::Exited { exit: Exit::Code(3), kept: Box::new(keeper.finish()) }
+}
+
+/// A group of which nobody lives any more.
+fn dead_group() -> GroupId {
+    let boot_id = "another boot".to_owned();
+    GroupId { pgid: 1, start_time: 1, session: 1, session_start_time: 1, boot_id }
+}
+
+fn call(case: &Case, execution: &Execution) -> ToolState {
+    let (session, name) = (&execution.turn.session, execution.name().parse().expect("an id"));
+    let part = case.engine.store().read(&ctx(), |r| r.get_part(session, &name)).expect("a part");
+    let PartBody::Tool(tool) = part.body else { panic!("a tool") };
+    tool.state
+}
+
+#[test]
+fn a_command_is_a_turn_with_a_call_and_a_window_r32() {
+    let case = Case::new();
+    let mut execution = begin(&case);
+    assert!(execution.call.is_covered() && execution.beside.is_empty());
+    case.engine.note_group(&ctx(), &mut execution, &dead_group()).expect("noted");
+    assert!(
+        matches!(call(&case, &execution), ToolState::Running { metadata: Some(it), .. }
+            if it["group"]["pgid"] == 1),
+        "the processes are known before they run"
+    );
+    case.put("new", Some("new"));
+    let (session, turn) = (execution.turn.session.clone(), execution.turn.id.clone());
+    let id = execution.name().parse().expect("an id");
+
+    let closed = case.engine.end_exec(&ctx(), execution, &exited("0123456789abcdefghij"));
+
+    let closed = closed.expect("ends").expect("compared");
+    assert_eq!(closed.changes.len(), 1);
+    let store = case.engine.store();
+    let (turns, part) = store
+        .read(&ctx(), |r| Ok((r.turns(&session)?, r.get_part(&session, &id)?)))
+        .expect("reads");
+    assert_eq!((turns[0].id.clone(), turns[0].state), (turn, TurnState::Completed));
+    let PartBody::Tool(tool) = part.body else { panic!("a tool") };
+    let ToolState::Completed { output, metadata, .. } = tool.state else { panic!("completed") };
+    assert_eq!(output, "01234567\n… 4 bytes left out …\ncdefghij");
+    assert_eq!((&metadata["exit"], &metadata["truncated"]), (&3.into(), &true.into()));
+    case.undo(&session, &Which::Last);
+    assert_eq!(case.read("new"), None);
+}
+
+#[test]
+fn a_command_whose_end_nobody_saw_is_closed_by_recovery_r32() {
+    let case = Case::new();
+    let mut execution = begin(&case);
+    case.engine.note_group(&ctx(), &mut execution, &dead_group()).expect("noted");
+    let session = execution.turn.session.clone();
+    case.put("new", Some("new"));
+    let lost = CommandEnd::Lost("the supervisor died".to_owned());
+    assert!(case.engine.end_exec(&ctx(), execution, &lost).expect("ends").is_none());
+
+    let done = case.engine.recover(&ctx()).expect("recovers");
+
+    assert_eq!(done.closed.len(), 1);
+    let rows = case.engine.store().read(&ctx(), |r| r.changes(&session)).expect("reads");
+    assert_eq!(rows[0].set.evidence, Evidence::Recovered);
+    assert_eq!(rows[0].set.changes.len(), 1);
+}
+
+#[test]
+fn a_second_window_on_the_root_is_named_and_both_are_undone_together_r3() {
+    let case = Case::new();
+    case.put("plan", Some("plan\n"));
+    let outer = begin(&case);
+    case.put("plan", Some("plan\nby one\n"));
+    let inner = begin(&case);
+    assert_eq!(inner.beside.len(), 1);
+    assert_eq!(inner.beside[0].session, outer.turn.session);
+    case.put("plan", Some("plan\nby one\nby two\n"));
+    let (one, two) = (outer.turn.clone(), inner.turn.clone());
+    case.engine.end_exec(&ctx(), inner, &exited("")).expect("ends");
+    case.engine.end_exec(&ctx(), outer, &exited("")).expect("ends");
+
+    let alone = case.plan(&two.session, &Which::Last);
+    assert_eq!(alone.contended.len(), 1);
+    let options =
+        UndoOptions { also: vec![(one.session.clone(), one.id.clone())], ..Default::default() };
+    let which = Which::Turn(two.id.clone());
+    let plan = case.engine.plan_undo(&ctx(), &two.session, &which, &options).expect("a plan");
+    assert!(plan.contended.is_empty());
+    let report = case.engine.apply(&ctx(), &plan).expect("applied");
+
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!(case.read("plan").as_deref(), Some("plan\n"));
+    // The other session knows that its files are taken back; redo brings back both.
+    let again = case.plan(&one.session, &Which::Last);
+    assert!(again.roots.iter().all(|root| root.plan.steps.is_empty()), "{again:?}");
+    let report = case.redo(&two.session);
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!(case.read("plan").as_deref(), Some("plan\nby one\nby two\n"));
+}
+
+#[test]
+fn a_turn_that_still_runs_elsewhere_is_not_taken_along_r45() {
+    let case = Case::new();
+    let running = begin(&case);
+    let done = begin(&case);
+    let session = done.turn.session.clone();
+    case.engine.end_exec(&ctx(), done, &exited("")).expect("ends");
+    let also = vec![(running.turn.session.clone(), running.turn.id.clone())];
+    let options = UndoOptions { also, ..Default::default() };
+    let plan = case.engine.plan_undo(&ctx(), &session, &Which::Last, &options);
+    assert!(matches!(plan, Err(EngineError::Store(StoreError::Busy(_)))), "{plan:?}");
+}
