@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    completions, db, doctor, exec, export, import, log, man, search, session, snapshot, stats,
-    status, tour, undo,
+    completions, db, doctor, exec, export, import, log, man, project, search, session, snapshot,
+    stats, status, tour, undo, worktree,
 };
 use crate::config::Globals;
 
@@ -54,6 +54,12 @@ pub(crate) enum Command {
     /// Capture a directory, compare, restore, and take that back
     #[command(subcommand, arg_required_else_help = true)]
     Snapshot(snapshot::SnapshotCommand),
+    /// List projects, tell where they went, forget them
+    #[command(subcommand, arg_required_else_help = true)]
+    Project(project::ProjectCommand),
+    /// Make, reset and remove further checkouts of this project
+    #[command(subcommand, arg_required_else_help = true)]
+    Worktree(worktree::WorktreeCommand),
     Search(search::SearchArgs),
     Stats(stats::StatsArgs),
     Import(import::ImportArgs),

@@ -3,8 +3,8 @@
 use crate::app::App;
 use crate::args::Command;
 use crate::command::{
-    completions, db, doctor, exec, export, import, log, man, search, session, snapshot, stats,
-    status, tour, undo,
+    completions, db, doctor, exec, export, import, log, man, project, search, session, snapshot,
+    stats, status, tour, undo, worktree,
 };
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -26,6 +26,8 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &Command) -> Result<Exit, Cli
         Command::Supervise => Ok(exec::supervise()),
         Command::Session(command) => session::run(ui, app, command),
         Command::Snapshot(command) => snapshot::run(ui, app, command),
+        Command::Project(command) => project::run(ui, app, command),
+        Command::Worktree(command) => worktree::run(ui, app, command),
         Command::Stats(args) => stats::run(ui, app, args),
         Command::Doctor(args) => doctor::run(ui, app, args),
         Command::Search(args) => search::run(ui, app, args),

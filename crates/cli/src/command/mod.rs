@@ -9,6 +9,7 @@ pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod log;
 pub(crate) mod man;
+pub(crate) mod project;
 pub(crate) mod search;
 pub(crate) mod session;
 pub(crate) mod snapshot;
@@ -16,5 +17,6 @@ pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod tour;
 pub(crate) mod undo;
+pub(crate) mod worktree;
 
 pub(crate) use dispatch::run;

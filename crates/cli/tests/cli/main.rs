@@ -5,6 +5,7 @@ mod db;
 mod doctor;
 mod exchange;
 mod exec;
+mod place;
 mod program;
 mod search;
 mod session;

@@ -31,6 +31,13 @@ const LEAVES: &[&[&str]] = &[
     &["snapshot", "verify"],
     &["snapshot", "git-dir"],
     &["snapshot", "watch"],
+    &["project", "list"],
+    &["project", "relink"],
+    &["project", "remove"],
+    &["worktree", "create"],
+    &["worktree", "list"],
+    &["worktree", "reset"],
+    &["worktree", "remove"],
     &["search"],
     &["stats"],
     &["import"],
@@ -63,6 +70,8 @@ fn the_help_names_every_command() {
       tour         See undo at work in a temporary project, in less than a minute
       session      List, show and tidy up sessions
       snapshot     Capture a directory, compare, restore, and take that back
+      project      List projects, tell where they went, forget them
+      worktree     Make, reset and remove further checkouts of this project
       search       Search titles, messages, reasoning, tools and changed paths
       stats        Count sessions, tokens, costs, models and tools
       import       Take over sessions of OpenCode
