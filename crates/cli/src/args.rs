@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    completions, db, doctor, exec, export, import, log, man, permission, search, session, snapshot, stats, status, todo, tour, undo,
+    completions, db, doctor, exec, export, import, log, man, permission, project, search, session, snapshot, stats, status, todo, tour, undo, worktree,
 };
 use crate::config::Globals;
 
@@ -57,6 +57,12 @@ pub(crate) enum Command {
     /// See, explain and take back what tools may do
     #[command(subcommand, arg_required_else_help = true)]
     Permission(permission::PermissionCommand),
+    /// List projects, tell where they went, forget them
+    #[command(subcommand, arg_required_else_help = true)]
+    Project(project::ProjectCommand),
+    /// Make, reset and remove further checkouts of this project
+    #[command(subcommand, arg_required_else_help = true)]
+    Worktree(worktree::WorktreeCommand),
     Search(search::SearchArgs),
     Stats(stats::StatsArgs),
     Import(import::ImportArgs),

@@ -184,7 +184,7 @@ impl CliError {
                 "`turnstone session list --all` shows every session"
             }
             Self::Ambiguous { .. } => "give more letters of the id",
-            Self::NoProject(_) => "`turnstone session list --all --json` names the projects",
+            Self::NoProject(_) => "`turnstone project list` names the projects",
             Self::AmbiguousProject { .. } => "give more letters of the id",
             Self::NotInProject(_) => "name one with --project ID",
             Self::NotConfirmed => "`--dry-run` shows what would go, `--yes` deletes it",
@@ -215,7 +215,10 @@ fn of_engine_hint(error: &EngineError) -> Option<String> {
         }
         EngineError::NothingToRedo(_) => "`turnstone log` shows what was undone and redone",
         EngineError::NoTurn { .. } => "`turnstone log` shows the turns",
-        EngineError::RootGone { .. } => "put the directory back, or name another session",
+        EngineError::RootGone { .. } | EngineError::ProjectGone { .. } => {
+            "`turnstone project list` and `turnstone project relink ID DIR` tell where it went"
+        }
+        EngineError::NoProject(_) => "`turnstone project list` names the projects",
         EngineError::Group(_) => "end those processes, then try again",
         EngineError::StalePlan(_) => "try again",
         _ => return None,

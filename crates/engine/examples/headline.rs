@@ -139,7 +139,7 @@ impl Agent {
                 .iter()
                 .map(|row| {
                     json!({ "id": row.set.id, "turn": row.set.turn, "evidence": row.set.evidence,
-                        "open": row.closed.is_none(),
+                        "open": row.closed.is_none(), "not_covered": row.not_covered,
                         "paths": row.set.changes.iter().map(|it| &it.path).collect::<Vec<_>>() })
                 })
                 .collect();

@@ -24,6 +24,7 @@ mod project;
 mod prompt;
 mod recover;
 mod revert;
+mod room;
 mod root;
 mod step;
 mod turn;

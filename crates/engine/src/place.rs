@@ -107,6 +107,7 @@ impl Engine {
             return Ok(project);
         }
         project.aliases.extend(gained);
+        let old = moved.then(|| project.worktree.clone());
         if moved {
             project.worktree = here;
         } else if is_new_place {
@@ -114,7 +115,14 @@ impl Engine {
         }
         project.vcs = vcs;
         project.time.updated = Number::from(ctx.now.0);
-        self.put(ctx, project)
+        let project = self.put(ctx, project)?;
+        if let Some(old) = old {
+            // Its sessions are found where it is now, and so is its store (R12, R31).
+            self.move_sessions(ctx, &project.id, &project.id, Path::new(&old), root)?;
+            self.close_vaults(std::iter::once(&old));
+            drop(self.vault(root, ctx.now));
+        }
+        Ok(project)
     }
 
     fn make_project(

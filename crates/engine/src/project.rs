@@ -170,6 +170,10 @@ impl Engine {
         }
         if let Some(old) = &moved_from {
             sessions.extend(self.move_sessions(ctx, id, id, Path::new(old), &root)?);
+            // The store of the old place is told of the new one (R12); a root that is not captured
+            // has none.
+            self.close_vaults(std::iter::once(old));
+            drop(self.vault(&root, ctx.now));
         }
         Ok(Relinked { project: self.get_project(ctx, id)?, moved_from, sessions, taken_from })
     }

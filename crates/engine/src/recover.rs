@@ -10,6 +10,7 @@ use turnstone_store::{ChangeRow, CloseChange, Context};
 use crate::call::{compare, group_of};
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::room::unknown;
 
 /// What recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,12 +97,14 @@ impl Engine {
         let vault = self.vault(root, ctx.now)?;
         let before = vault.find_capture(before)?;
         let group = group_of(&set.session);
-        let after = match set.evidence {
-            Evidence::Named => {
-                let named = row.named.iter().cloned().collect();
-                vault.capture_named(&group, &named, true, ctx.now)?
-            }
-            Evidence::Window | Evidence::Recovered => vault.track(&group, ctx.now)?,
+        let named = match set.evidence {
+            Evidence::Named => Some(row.named.iter().cloned().collect()),
+            Evidence::Window | Evidence::Recovered => None,
+        };
+        let Some(after) = self.capture_after(ctx, &vault, &group, named.as_ref())? else {
+            close.changes = unknown(&row.named);
+            close.not_covered = row.named.len().max(1) as u64;
+            return Ok(close);
         };
         close.changes = compare(&vault, &before, &after.capture)?;
         close.after = Some(after.capture.id.to_string());

@@ -8,7 +8,7 @@ use turnstone_core::change::Root;
 use turnstone_core::model::Session;
 use turnstone_core::path::RelPath;
 use turnstone_core::time::Millis;
-use turnstone_snapshot::{Vault, VaultError};
+use turnstone_snapshot::{Registry, Vault, VaultError};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -56,6 +56,23 @@ impl Engine {
 }
 
 impl Engine {
+    /// The store a change set was captured in, wherever its directory is by now (R12).
+    pub(crate) fn vault_of(&self, root: &Root, now: Millis) -> Result<Arc<Vault>> {
+        let path = Path::new(&root.path);
+        if path.is_dir() {
+            let vault = self.vault(path, now)?;
+            if vault.place().id.as_str() == root.store {
+                return Ok(vault);
+            }
+        }
+        let listed = Registry::new(&self.settings.data).list().map_err(VaultError::from)?;
+        let moved = listed.into_iter().find(|it| it.id.as_str() == root.store && it.root_exists);
+        match moved.and_then(|it| it.root) {
+            Some(facts) => Ok(self.vault(&facts.path, now)?),
+            None => Ok(self.vault(path, now)?),
+        }
+    }
+
     /// The store of another root of the session's project that holds a path, and where in it the
     /// path lies; nothing if no root does, or the root is not captured (R39).
     pub(crate) fn locate_elsewhere(

@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::args::Command;
 use crate::command::{
-    completions, db, doctor, exec, export, import, log, man, permission, search, session, snapshot, stats, status, todo, tour, undo,
+    completions, db, doctor, exec, export, import, log, man, permission, project, search, session, snapshot, stats, status, todo, tour, undo, worktree,
 };
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -27,6 +27,8 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &Command) -> Result<Exit, Cli
         Command::Snapshot(command) => snapshot::run(ui, app, command),
         Command::Todo(args) => todo::run(ui, app, args),
         Command::Permission(command) => permission::run(ui, app, command),
+        Command::Project(command) => project::run(ui, app, command),
+        Command::Worktree(command) => worktree::run(ui, app, command),
         Command::Stats(args) => stats::run(ui, app, args),
         Command::Doctor(args) => doctor::run(ui, app, args),
         Command::Search(args) => search::run(ui, app, args),

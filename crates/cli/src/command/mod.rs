@@ -10,6 +10,7 @@ pub(crate) mod import;
 pub(crate) mod log;
 pub(crate) mod man;
 pub(crate) mod permission;
+pub(crate) mod project;
 pub(crate) mod search;
 pub(crate) mod session;
 pub(crate) mod snapshot;
@@ -18,5 +19,6 @@ pub(crate) mod status;
 pub(crate) mod tour;
 pub(crate) mod undo;
 pub(crate) mod todo;
+pub(crate) mod worktree;
 
 pub(crate) use dispatch::run;

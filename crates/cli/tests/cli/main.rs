@@ -6,6 +6,7 @@ mod doctor;
 mod exchange;
 mod exec;
 mod permission;
+mod place;
 mod program;
 mod search;
 mod session;

@@ -31,6 +31,13 @@ const LEAVES: &[&[&str]] = &[
     &["snapshot", "verify"],
     &["snapshot", "git-dir"],
     &["snapshot", "watch"],
+    &["project", "list"],
+    &["project", "relink"],
+    &["project", "remove"],
+    &["worktree", "create"],
+    &["worktree", "list"],
+    &["worktree", "reset"],
+    &["worktree", "remove"],
     &["search"],
     &["stats"],
     &["import"],
@@ -65,6 +72,8 @@ fn the_help_names_every_command() {
       snapshot     Capture a directory, compare, restore, and take that back
       todo         Show or change the to-do list of a session
       permission   See, explain and take back what tools may do
+      project      List projects, tell where they went, forget them
+      worktree     Make, reset and remove further checkouts of this project
       search       Search titles, messages, reasoning, tools and changed paths
       stats        Count sessions, tokens, costs, models and tools
       import       Take over sessions of OpenCode

@@ -11,6 +11,7 @@ use super::open::{Call, group_of};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::image::written;
+use crate::room::unknown;
 use crate::turn::Turn;
 
 /// What a call did to files.
@@ -37,15 +38,20 @@ impl Engine {
             Some(_) => Evidence::Named,
             None => Evidence::Window,
         };
+        let mut unseen = 0;
         let (after, changes) = match (&call.vault, &call.before) {
             (Some(vault), Some(before)) => {
-                let group = group_of(&turn.session);
-                let after = match &call.named {
-                    Some(named) => vault.capture_named(&group, named, true, ctx.now)?,
-                    None => vault.track(&group, ctx.now)?,
-                };
-                let changes = compare(vault, before, &after.capture)?;
-                (Some(after.capture.id.to_string()), changes)
+                let (group, named) = (group_of(&turn.session), call.named.as_ref());
+                match self.capture_after(ctx, vault, &group, named)? {
+                    Some(after) => {
+                        let changes = compare(vault, before, &after.capture)?;
+                        (Some(after.capture.id.to_string()), changes)
+                    }
+                    None => {
+                        unseen = usize::from(named.is_none());
+                        (None, unknown(named.into_iter().flatten()))
+                    }
+                }
             }
             _ => (None, Vec::new()),
         };
@@ -55,7 +61,7 @@ impl Engine {
             evidence,
             after,
             changes: changes.clone(),
-            not_covered: (uncovered + call.outside.len()) as u64,
+            not_covered: (uncovered + unseen + call.outside.len()) as u64,
             git: call.vault.as_ref().and_then(|vault| git_point(Path::new(&vault.place().root))),
         };
         let name = turn.session.clone();

@@ -71,7 +71,8 @@ impl Engine {
         }
         let (others, outside) = self.sort_elsewhere(ctx, &session, elsewhere)?;
         let open = |vault: Arc<Vault>, paths: BTreeSet<RelPath>| {
-            let before = vault.capture_named(&group_of(&turn.session), &paths, true, ctx.now)?;
+            let group = group_of(&turn.session);
+            let before = self.capture_before(ctx, &vault, &group, Some(&paths))?;
             let before = Some(before.capture);
             self.announce(ctx, turn, part, &session, Some(vault), Some(paths), before)
         };
@@ -117,7 +118,8 @@ impl Engine {
         let session = self.store.read(ctx, |r| r.get_session(&turn.session))?;
         let (vault, before) = match self.cover(&session, ctx.now)? {
             Cover::Vault(vault) => {
-                let before = vault.track(&group_of(&turn.session), ctx.now)?.capture;
+                let group = group_of(&turn.session);
+                let before = self.capture_before(ctx, &vault, &group, None)?.capture;
                 (Some(vault), Some(before))
             }
             Cover::Refused(_) => (None, None),

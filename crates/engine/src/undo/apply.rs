@@ -1,7 +1,6 @@
 //! Applying: written down first, carried out by the snapshot stores, written down again.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use fail::fail_point;
 use turnstone_core::id::{OperationId, SessionId};
@@ -94,7 +93,7 @@ impl Engine {
     }
 
     fn apply_root(&self, ctx: &Context, plan: &UndoPlan, root: &RootPlan) -> Result<RootReport> {
-        let vault = self.vault(Path::new(&root.root.path), ctx.now)?;
+        let vault = self.vault_of(&root.root, ctx.now)?;
         let order = Order {
             id: root.order.clone(),
             action: Action::Decided { by: plan.operation.to_string() },

@@ -156,7 +156,7 @@ impl Engine {
         let windows =
             walk.windows.into_iter().filter(|path| walk.paths.contains_key(path)).collect();
         let wishes: Vec<Wish> = walk.paths.into_iter().map(wish).collect();
-        let vault = self.vault(Path::new(&root.path), ctx.now)?;
+        let vault = self.vault_of(&root, ctx.now)?;
         let plan = vault.plan(&wishes, ctx.now)?;
         Ok(RootPlan { root, order: OrderId::mint()?, plan, windows })
     }

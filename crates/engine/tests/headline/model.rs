@@ -45,6 +45,8 @@ pub(crate) struct Set {
     pub(crate) span: (u64, u64),
     pub(crate) changes: BTreeMap<String, (Content, Content)>,
     pub(crate) taken: BTreeSet<String>,
+    /// False if its end could not be captured: then nothing of it may ever be taken back.
+    pub(crate) covered: bool,
 }
 
 /// A call that is not over.
@@ -121,9 +123,19 @@ impl Model {
             span: (open.opened, self.tick()),
             changes: self.changes(open),
             taken: BTreeSet::new(),
+            covered: true,
         };
         self.sets.push(set);
         self.sets.last().expect("just pushed")
+    }
+
+    /// The last set was closed without a capture: it claims what it named, and that is all.
+    pub(crate) fn uncover(&mut self, named: Option<&BTreeSet<String>>) {
+        if let Some(set) = self.sets.last_mut() {
+            set.covered = false;
+            set.changes =
+                named.into_iter().flatten().map(|path| (path.clone(), (None, None))).collect();
+        }
     }
 
     /// What taking back, or bringing back, these turns must do.
@@ -139,7 +151,7 @@ impl Model {
                 if way == Way::Back && self.is_contended(set, path, &ids) {
                     expected.contended.insert(path.clone());
                 }
-                if set.taken.contains(path) == (way == Way::Forth) {
+                if set.covered && set.taken.contains(path) == (way == Way::Forth) {
                     history.entry(path).or_default().push(pair.clone());
                     if set.evidence != Evidence::Named {
                         expected.windows.insert(path.clone());

@@ -13,7 +13,7 @@ use crate::model::{Disk, SLOTS, render};
 pub(crate) type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 /// The budget of the snapshot store.
-pub(crate) const BUDGET: u64 = 4 << 20;
+pub(crate) const BUDGET: u64 = 680 << 10;
 
 /// Writes a file whole, or removes it: an editor that replaces, so that a kill tears nothing.
 pub(crate) fn put(dir: &Path, path: &str, text: Option<&str>) -> Fallible {

@@ -122,6 +122,7 @@ fn a_vanished_directory_is_an_error_that_names_the_remedy_and_relink_is_it_r39()
     assert_eq!(done.moved_from, Some(dir.to_string_lossy().into_owned()));
     assert_eq!(done.sessions.len(), 1, "the other one has a project of its own: {done:?}");
     assert!(matches!(cover(&place, &id), Ok(Cover::Vault(_))));
+    let place = place.reopen();
     assert_eq!(place.open(Path::new(&moved)).project.id, project);
     assert!(cover(&place, &below).is_err());
 }
@@ -192,16 +193,8 @@ fn a_path_in_another_root_of_the_project_is_captured_there_and_undone_with_the_t
     let new = NewWorktree { name: Some("x".to_owned()), ..NewWorktree::default() };
     let made = place.engine.create_worktree(&ctx(), &project, &new).expect("made");
     let session = session(&place, &dir);
-    let body = serde_json::json!({"role": "user", "time": {"created": 1}, "agent": "build",
-        "model": {"providerID": "p", "modelID": "m"}});
-    let message = turnstone_core::model::Message {
-        id: "msg_1".parse().expect("an id"),
-        session: session.clone(),
-        body: serde_json::from_value(body).expect("user"),
-    };
     let engine = &place.engine;
-    let prompt = turnstone_engine::Prompt { message, parts: Vec::new() };
-    let turn = engine.begin_turn(&ctx(), prompt).expect("begins");
+    let turn = begin(&place, &session);
     let nowhere = place.dir.path().join("nowhere");
     let paths = ["file".into(), made.directory.join("file"), nowhere.clone()];
     let call = engine.open_named(&ctx(), &turn, None, &paths).expect("opens");
@@ -224,4 +217,50 @@ fn a_path_in_another_root_of_the_project_is_captured_there_and_undone_with_the_t
     for path in [&here, &there] {
         assert_eq!(fs_err::read_to_string(path).expect("there"), "one\n");
     }
+}
+
+#[test]
+fn undo_works_where_the_directory_went_r12() {
+    for relinked in [true, false] {
+        let place = Place::new();
+        let (dir, project) = place.project("app");
+        git(&dir, &["remote", "add", "origin", "https://host.example/a/b"]);
+        place.open(&dir);
+        let id = session(&place, &dir);
+        let turn = begin(&place, &id);
+        let call = place.engine.open_named(&ctx(), &turn, None, &["file".into()]).expect("opens");
+        fs_err::write(dir.join("file"), "two\n").expect("written");
+        place.engine.close_call(&ctx(), &turn, &call).expect("closes");
+        let done = turnstone_core::turn::Outcome::Completed;
+        place.engine.end_turn(&ctx(), &turn, done, None).expect("ends");
+        drop(call);
+        let moved = place.dir.path().join("moved");
+        fs_err::rename(&dir, &moved).expect("moved");
+
+        match relinked {
+            true => drop(place.engine.relink_project(&ctx(), &project, &moved).expect("relinked")),
+            false => assert_eq!(place.open(&moved).project.id, project),
+        }
+
+        assert_eq!(seen(&place, &project), std::slice::from_ref(&id));
+        let found = place.engine.store().read(&ctx(), |r| r.get_session(&id)).expect("there");
+        assert!(found.directory.ends_with("/moved"), "{}", found.directory);
+        let options = turnstone_engine::UndoOptions::default();
+        let last = turnstone_engine::Which::Last;
+        let plan = place.engine.plan_undo(&ctx(), &id, &last, &options).expect("a plan");
+        assert!(place.engine.apply(&ctx(), &plan).expect("applied").is_complete());
+        assert_eq!(fs_err::read_to_string(moved.join("file")).expect("there"), "one\n");
+    }
+}
+
+fn begin(place: &Place, session: &SessionId) -> turnstone_engine::Turn {
+    let body = serde_json::json!({"role": "user", "time": {"created": 1}, "agent": "build",
+        "model": {"providerID": "p", "modelID": "m"}});
+    let message = turnstone_core::model::Message {
+        id: "msg_1".parse().expect("an id"),
+        session: session.clone(),
+        body: serde_json::from_value(body).expect("user"),
+    };
+    let prompt = turnstone_engine::Prompt { message, parts: Vec::new() };
+    place.engine.begin_turn(&ctx(), prompt).expect("begins")
 }

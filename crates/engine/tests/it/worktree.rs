@@ -19,10 +19,8 @@ fn branches(dir: &Path) -> Vec<String> {
 }
 
 fn only_here(error: WorktreeError) -> (usize, usize) {
-    match error {
-        WorktreeError::OnlyHere { work, .. } => (work.changes.len(), work.commits.len()),
-        other => panic!("{other:?}"),
-    }
+    let WorktreeError::OnlyHere { work, .. } = error else { panic!("{error:?}") };
+    (work.changes.len(), work.commits.len())
 }
 
 #[test]

@@ -103,6 +103,8 @@ pub enum FailureKind {
     Root,
     /// Something that was asked for is not there.
     Missing,
+    /// What was to be stored does not fit (R13).
+    Full,
     /// Anything else; the words say what.
     Other,
 }
@@ -142,6 +144,11 @@ fn kind_of(error: &VaultError) -> FailureKind {
         | VaultError::Restore(RestoreError::Guard(CaptureError::Root(_)))
         | VaultError::Registry(RegistryError::Root(_))
         | VaultError::Open(OpenError::Root(RootError::Replaced(_))) => FailureKind::Root,
+        VaultError::Capture(
+            CaptureError::OverBudget(_)
+            | CaptureError::BelowFloor { .. }
+            | CaptureError::NoSpace(_),
+        ) => FailureKind::Full,
         VaultError::Object(ObjectError::Missing(_))
         | VaultError::NoCapture { .. }
         | VaultError::NoOperation(_)
@@ -168,6 +175,12 @@ impl VaultError {
             Self::Registry(RegistryError::Root(RootError::Refused(_)))
                 | Self::Open(OpenError::Root(RootError::Refused(_)))
         )
+    }
+
+    /// True if a capture did not fit: make room, or set another budget (R13).
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        kind_of(self) == FailureKind::Full
     }
 
     pub(super) fn no_operation(id: &OperationId) -> Self {

@@ -1,0 +1,195 @@
+//! `turnstone project`: list, relink, remove.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use turnstone_core::model::Project;
+use turnstone_engine::{Engine, ProjectRemoval};
+
+use crate::app::App;
+use crate::command::worktree;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::figure;
+use crate::reference::Prefix;
+use crate::ui::{Column, Grid, Ui};
+
+/// What to do with projects.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum ProjectCommand {
+    List(ListArgs),
+    Relink(RelinkArgs),
+    Remove(RemoveArgs),
+}
+
+/// List the projects, and where they are
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  turnstone project list")]
+pub(crate) struct ListArgs {}
+
+/// Say that a directory belongs to a project
+///
+/// If the project's own directory is gone, this is its new place, and its sessions move along;
+/// otherwise it is a further one. Sessions that were begun there come to the project.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  turnstone project relink 4b825dc6 ~/work/app")]
+pub(crate) struct RelinkArgs {
+    /// The project: its id, or a beginning no other id has
+    #[arg(value_name = "ID")]
+    project: Prefix,
+
+    /// The directory; without it, the current one
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
+/// Forget a project: its sessions, its snapshots and the worktrees turnstone made for it
+///
+/// The project's own directories are never touched. This cannot be undone.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  turnstone project remove 4b825dc6 --dry-run")]
+pub(crate) struct RemoveArgs {
+    /// The project: its id, or a beginning no other id has
+    #[arg(value_name = "ID")]
+    project: Prefix,
+
+    /// Print what would go, and stop
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Worktrees too that hold work which exists nowhere else
+    #[arg(long)]
+    force: bool,
+
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// Runs one of them.
+///
+/// # Errors
+///
+/// What it answers.
+pub(crate) fn run(ui: &mut Ui, app: &App, command: &ProjectCommand) -> Result<Exit, CliError> {
+    match command {
+        ProjectCommand::List(_) => list(ui, app),
+        ProjectCommand::Relink(args) => relink(ui, app, args),
+        ProjectCommand::Remove(args) => remove(ui, app, args),
+    }
+}
+
+fn list(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
+    let listed = app.engine()?.list_projects(&app.context())?;
+    if ui.wants_json() {
+        ui.json(&serde_json::to_value(&listed)?)?;
+        return Ok(Exit::Ok);
+    }
+    let mut grid = Grid::new(&[
+        ("ID", Column::Text),
+        ("SESSIONS", Column::Figure),
+        ("DIRECTORY", Column::Cut),
+        ("", Column::Text),
+    ]);
+    for it in &listed {
+        let Project { id, worktree, sandboxes, .. } = &it.project;
+        let note = match (it.exists, sandboxes.len()) {
+            (false, _) => "gone".to_owned(),
+            (true, 0) => String::new(),
+            (true, more) => format!("+ {more} more"),
+        };
+        grid.row(&[id.to_string(), it.sessions.to_string(), worktree.clone(), note]);
+    }
+    ui.table(&grid)?;
+    if listed.iter().any(|it| !it.exists) {
+        ui.hint("`turnstone project relink ID DIR` tells where a project went");
+    }
+    Ok(Exit::Ok)
+}
+
+/// The project that was named.
+fn find(app: &App, engine: &Engine, prefix: &Prefix) -> Result<Project, CliError> {
+    let listed = engine.list_projects(&app.context())?;
+    let projects: Vec<Project> = listed.into_iter().map(|it| it.project).collect();
+    prefix.project(&projects).cloned()
+}
+
+fn relink(ui: &mut Ui, app: &App, args: &RelinkArgs) -> Result<Exit, CliError> {
+    let engine = app.engine()?;
+    let project = find(app, &engine, &args.project)?;
+    let directory = match &args.directory {
+        Some(given) => app.directory()?.join(given),
+        None => app.directory()?.to_owned(),
+    };
+    let done = engine.relink_project(&app.context(), &project.id, &directory)?;
+    if ui.wants_json() {
+        ui.json(&serde_json::to_value(&done)?)?;
+    }
+    if let Some(from) = &done.moved_from {
+        ui.note(&format!("{} has moved from {from} to {}", project.id, done.project.worktree));
+    }
+    if let Some(from) = &done.taken_from {
+        ui.note(&format!("it belonged to project {from} before"));
+    }
+    ui.note(&format!("{} moved along", figure::counted(done.sessions.len(), "session")));
+    Ok(Exit::Ok)
+}
+
+fn remove(ui: &mut Ui, app: &App, args: &RemoveArgs) -> Result<Exit, CliError> {
+    let engine = app.engine()?;
+    let ctx = app.context();
+    let project = find(app, &engine, &args.project)?;
+    let plan = engine.plan_project_removal(&ctx, &project.id).map_err(worktree::refused)?;
+    if args.dry_run {
+        return print(ui, &plan).map(|()| Exit::Ok);
+    }
+    if !args.yes {
+        for line in lines(&plan) {
+            ui.note(&line);
+        }
+        if !ui.confirm(&format!("Remove project {} for good?", project.id))? {
+            return Err(CliError::NotConfirmed);
+        }
+    }
+    let done = engine.remove_project(&ctx, &project.id, args.force).map_err(worktree::refused)?;
+    // The rows go now; if this is cut off, the next upkeep finishes it.
+    while !engine.store().purge_some(&ctx, 64)? {}
+    if ui.wants_json() {
+        print(ui, &done.removal)?;
+    }
+    for (store, who) in &done.kept {
+        ui.note(&format!("snapshot store {store} stays: it is in use ({who})"));
+    }
+    ui.note(&format!("removed project {}", project.id));
+    Ok(Exit::Ok)
+}
+
+fn print(ui: &mut Ui, plan: &ProjectRemoval) -> Result<(), CliError> {
+    if ui.wants_json() {
+        let worktrees: Vec<Value> = plan
+            .worktrees
+            .iter()
+            .map(|(directory, work)| json!({ "directory": directory, "only_here": work }))
+            .collect();
+        let stores: Vec<Value> =
+            plan.stores.iter().map(|(id, bytes)| json!({ "id": id, "bytes": bytes })).collect();
+        return ui.json(&json!({
+            "project": plan.project, "sessions": plan.sessions, "stores": stores,
+            "worktrees": worktrees,
+        }));
+    }
+    lines(plan).iter().try_for_each(|line| ui.line(line))
+}
+
+fn lines(plan: &ProjectRemoval) -> Vec<String> {
+    let mut lines: Vec<String> =
+        plan.sessions.iter().map(|session| format!("session   {session}")).collect();
+    for (store, bytes) in &plan.stores {
+        lines.push(format!("store     {store}  ({})", figure::size(*bytes)));
+    }
+    for (directory, work) in &plan.worktrees {
+        let note = if work.is_nothing() { String::new() } else { format!("  ({work})") };
+        lines.push(format!("worktree  {}{note}", directory.display()));
+    }
+    lines
+}

@@ -1,0 +1,202 @@
+//! `turnstone worktree`: further checkouts of a project, made and removed by turnstone.
+
+use std::path::PathBuf;
+
+use turnstone_core::id::ProjectId;
+use turnstone_engine::{Engine, NewWorktree, WorktreeError};
+
+use crate::app::App;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ui::{Column, Grid, Ui};
+
+/// What to do with worktrees.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum WorktreeCommand {
+    Create(CreateArgs),
+    List(ListArgs),
+    Reset(ChosenArgs),
+    Remove(RemoveArgs),
+}
+
+/// Make a worktree of this project, with a branch of its own
+///
+/// It is made in the data directory. Sessions in it belong to this project, and undo works there
+/// apart from everywhere else.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Example:\n  turnstone worktree create \"try the other parser\"")]
+pub(crate) struct CreateArgs {
+    /// What to call it; without a name, two words are drawn
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+
+    /// The commit or branch to begin with; without it, the present commit
+    #[arg(long, value_name = "REV")]
+    from: Option<String>,
+
+    /// Make no branch
+    #[arg(long)]
+    detach: bool,
+}
+
+/// List the worktrees of this project
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  turnstone worktree list")]
+pub(crate) struct ListArgs {}
+
+/// Put a worktree back to the default branch; ignored files stay
+///
+/// Only worktrees turnstone made. Refused where work would go that exists nowhere else; with
+/// --force a snapshot is taken first.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  turnstone worktree reset try-the-other-parser")]
+pub(crate) struct ChosenArgs {
+    /// Its name or its directory
+    #[arg(value_name = "NAME")]
+    worktree: PathBuf,
+
+    /// Even if it holds work that exists nowhere else
+    #[arg(long)]
+    force: bool,
+}
+
+/// Remove a worktree, and the branch that was made for it
+///
+/// Only worktrees turnstone made, and never a branch of yours. Refused where work would go that
+/// exists nowhere else; with --force a snapshot is taken first.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  turnstone worktree remove try-the-other-parser")]
+pub(crate) struct RemoveArgs {
+    #[command(flatten)]
+    chosen: ChosenArgs,
+}
+
+/// Runs one of them.
+///
+/// # Errors
+///
+/// What it answers.
+pub(crate) fn run(ui: &mut Ui, app: &App, command: &WorktreeCommand) -> Result<Exit, CliError> {
+    let engine = app.engine()?;
+    let project = engine.open_project(&app.context(), app.directory()?)?.project.id;
+    match command {
+        WorktreeCommand::Create(args) => create(ui, app, &engine, &project, args),
+        WorktreeCommand::List(_) => list(ui, app, &engine, &project),
+        WorktreeCommand::Reset(args) => reset(ui, app, &engine, &project, args),
+        WorktreeCommand::Remove(args) => remove(ui, app, &engine, &project, &args.chosen),
+    }
+}
+
+/// A refusal in words for people.
+pub(crate) fn refused(error: WorktreeError) -> CliError {
+    let hint = match &error {
+        WorktreeError::OnlyHere { .. } => "commit and push it, or use --force",
+        WorktreeError::NotOurs(_) | WorktreeError::Primary(_) => {
+            "`turnstone worktree list` shows those turnstone made"
+        }
+        WorktreeError::NotGit(_) => "`git init` makes it a repository",
+        WorktreeError::NoCommit(_) => "make a commit first",
+        WorktreeError::NoName(_) => "choose another name",
+        WorktreeError::NoDefaultBranch(_) => "`git remote set-head origin --auto` may help",
+        WorktreeError::LeftChanges { .. } => {
+            "look at those files; the snapshot has the former ones"
+        }
+        WorktreeError::Git(_) => {
+            return CliError::Refused { what: error.to_string(), hint: None };
+        }
+        WorktreeError::Engine(_) => {
+            return match error {
+                WorktreeError::Engine(error) => error.into(),
+                error => CliError::Refused { what: error.to_string(), hint: None },
+            };
+        }
+    };
+    CliError::Refused { what: error.to_string(), hint: Some(hint.to_owned()) }
+}
+
+fn create(
+    ui: &mut Ui,
+    app: &App,
+    engine: &Engine,
+    project: &ProjectId,
+    args: &CreateArgs,
+) -> Result<Exit, CliError> {
+    let CreateArgs { name, from, detach } = args.clone();
+    let new = NewWorktree { name, detached: detach, from };
+    let made = engine.create_worktree(&app.context(), project, &new).map_err(refused)?;
+    match ui.wants_json() {
+        true => ui.json(&serde_json::to_value(&made)?)?,
+        false => ui.line(&made.directory.display().to_string())?,
+    }
+    let branch = made.branch.map(|branch| format!(" on branch {branch}")).unwrap_or_default();
+    ui.note(&format!("made worktree {}{branch}", made.name));
+    Ok(Exit::Ok)
+}
+
+fn list(ui: &mut Ui, app: &App, engine: &Engine, project: &ProjectId) -> Result<Exit, CliError> {
+    let listed = engine.list_worktrees(&app.context(), project).map_err(refused)?;
+    if ui.wants_json() {
+        ui.json(&serde_json::to_value(&listed)?)?;
+        return Ok(Exit::Ok);
+    }
+    let mut grid = Grid::new(&[
+        ("NAME", Column::Text),
+        ("BRANCH", Column::Text),
+        ("DIRECTORY", Column::Cut),
+        ("", Column::Text),
+    ]);
+    for it in listed {
+        let note = match (it.ready, it.made) {
+            (false, _) => "not there",
+            (true, false) => "not made by turnstone",
+            (true, true) => "",
+        };
+        let directory = it.directory.display().to_string();
+        grid.row(&[it.name, it.branch.unwrap_or_default(), directory, note.to_owned()]);
+    }
+    ui.table(&grid)?;
+    Ok(Exit::Ok)
+}
+
+fn reset(
+    ui: &mut Ui,
+    app: &App,
+    engine: &Engine,
+    project: &ProjectId,
+    args: &ChosenArgs,
+) -> Result<Exit, CliError> {
+    let done = engine.reset_worktree(&app.context(), project, &args.worktree, args.force);
+    let done = done.map_err(refused)?;
+    if ui.wants_json() {
+        ui.json(&serde_json::to_value(&done)?)?;
+    }
+    ui.note(&format!("{} stands at {}", done.directory.display(), done.commit));
+    tell_capture(ui, done.capture.as_deref());
+    Ok(Exit::Ok)
+}
+
+fn remove(
+    ui: &mut Ui,
+    app: &App,
+    engine: &Engine,
+    project: &ProjectId,
+    args: &ChosenArgs,
+) -> Result<Exit, CliError> {
+    let done = engine.remove_worktree(&app.context(), project, &args.worktree, args.force);
+    let done = done.map_err(refused)?;
+    if ui.wants_json() {
+        ui.json(&serde_json::to_value(&done)?)?;
+    }
+    ui.note(&format!("removed {}", done.directory.display()));
+    if let Some((branch, commit)) = &done.branch {
+        ui.note(&format!("its branch {branch} is gone too; it was at {commit}"));
+    }
+    tell_capture(ui, done.capture.as_deref());
+    Ok(Exit::Ok)
+}
+
+fn tell_capture(ui: &mut Ui, capture: Option<&str>) {
+    if let Some(capture) = capture {
+        ui.note(&format!("its files before are snapshot {capture}"));
+    }
+}
