@@ -6,8 +6,10 @@
 
 mod branch;
 mod call;
+mod diff;
 mod engine;
 mod error;
+mod fork;
 mod image;
 mod jump;
 mod line;
@@ -19,8 +21,10 @@ mod revert;
 mod root;
 mod turn;
 mod undo;
+mod view;
 
 pub use call::{Call, Closed};
+pub use diff::Differences;
 pub use engine::{Engine, Settings};
 pub use error::{EngineError, Result};
 pub use jump::{Checkpoint, Point};

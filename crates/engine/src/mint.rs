@@ -2,7 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use turnstone_core::id::{ChangeId, OperationId, ProjectId, SessionId, Tick, Ticker, TurnId};
+use turnstone_core::id::{
+    ChangeId, MessageId, OperationId, PartId, ProjectId, SessionId, Tick, Ticker, TurnId,
+};
 use turnstone_core::time::Millis;
 
 use crate::error::Result;
@@ -23,6 +25,14 @@ impl Mint {
 
     pub(crate) fn turn(&self, now: Millis) -> Result<TurnId> {
         self.next(now).map(|(tick, random)| TurnId::mint(tick, random))
+    }
+
+    pub(crate) fn message(&self, now: Millis) -> Result<MessageId> {
+        self.next(now).map(|(tick, random)| MessageId::mint(tick, random))
+    }
+
+    pub(crate) fn part(&self, now: Millis) -> Result<PartId> {
+        self.next(now).map(|(tick, random)| PartId::mint(tick, random))
     }
 
     pub(crate) fn change(&self, now: Millis) -> Result<ChangeId> {

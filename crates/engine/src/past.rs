@@ -27,15 +27,12 @@ impl Past {
 
     /// What held when the session last stood at its end.
     pub(crate) fn at_tip(operations: &[OperationRow]) -> Self {
-        let (mut past, mut left) = (Self::default(), Cursor(0));
-        for operation in operations {
-            let stood = past.head.is_none();
+        let since = since_tip(operations);
+        let mut past = Self::default();
+        for operation in &operations[..operations.len() - since.len()] {
             past.push(operation);
-            if stood && past.head.is_some() {
-                left = operation.planned;
-            }
         }
-        Self::at(operations, Cursor(left.0 - 1))
+        past
     }
 
     fn push(&mut self, operation: &OperationRow) {
@@ -54,4 +51,19 @@ impl Past {
     pub(crate) fn taken(&self, change: &ChangeId) -> Extent {
         self.taken.get(change).cloned().unwrap_or(Extent::Nothing)
     }
+}
+
+/// The operations since the session last stood at its end; none while it does.
+pub(crate) fn since_tip(operations: &[OperationRow]) -> &[OperationRow] {
+    let (mut past, mut left) = (Past::default(), operations.len());
+    for (nth, operation) in operations.iter().enumerate() {
+        let stood = past.head.is_none();
+        past.push(operation);
+        match (stood, past.head.is_some()) {
+            (true, true) => left = nth,
+            (_, false) => left = operations.len(),
+            (false, true) => {}
+        }
+    }
+    &operations[left..]
 }

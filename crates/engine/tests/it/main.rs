@@ -1,5 +1,8 @@
 //! The engine against a real ledger, real snapshot stores and real repositories.
 
+mod diff;
+mod fork;
+mod jump;
 mod place;
 mod revert;
 mod support;

@@ -190,7 +190,7 @@ impl Vault {
     }
 
     /// Does it, or lets the keeper do it; takes over if the keeper ends before it answers.
-    fn ask(&self, request: &Request, now: Millis) -> Result<Answer, VaultError> {
+    pub(super) fn ask(&self, request: &Request, now: Millis) -> Result<Answer, VaultError> {
         let envelope = || Envelope {
             version: VERSION,
             store: self.place.id.to_string(),
@@ -228,7 +228,7 @@ impl Vault {
 }
 
 /// An answer to another question: a keeper that does that is not of this version.
-fn strange() -> VaultError {
+pub(super) fn strange() -> VaultError {
     Failure::new(FailureKind::Malformed, "the keeper answered another question").into()
 }
 

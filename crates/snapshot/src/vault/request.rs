@@ -61,6 +61,10 @@ pub(super) enum Request {
         now: Millis,
     },
     Gc(Sweep),
+    Pin {
+        captures: Vec<Oid>,
+        group: String,
+    },
 }
 
 /// What is to be collected.
@@ -87,6 +91,7 @@ pub(super) enum Answer {
     Planned(Box<Plan>),
     Applied(Box<Report>),
     Collected(Box<Swept>),
+    Pinned { missing: Vec<Oid> },
     Failed(Failure),
 }
 
