@@ -25,12 +25,18 @@ impl Past {
         past
     }
 
-    /// What held when the session last stood at its end.
-    pub(crate) fn at_tip(operations: &[OperationRow]) -> Self {
-        let since = since_tip(operations);
+    /// What is taken back apart from where the head is: by operations that left the head alone.
+    ///
+    /// It stays so when the head moves behind it; what only the head took back comes back with it.
+    pub(crate) fn apart(operations: &[OperationRow]) -> Self {
         let mut past = Self::default();
-        for operation in &operations[..operations.len() - since.len()] {
-            past.push(operation);
+        for done in operations.iter().filter_map(|operation| operation.done.as_ref()) {
+            let is_apart = done.head == HeadMove::Stay;
+            for taken in &done.taken {
+                if is_apart || taken.extent == Extent::Nothing {
+                    past.taken.insert(taken.change.clone(), taken.extent.clone());
+                }
+            }
         }
         past
     }

@@ -4,6 +4,7 @@ mod diff;
 mod fork;
 mod jump;
 mod place;
+mod random;
 mod revert;
 mod support;
 mod talk;
