@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    completions, db, doctor, exec, export, import, log, man, permission, project, search, session, snapshot, stats, status, todo, tour, undo, worktree,
+    completions, db, doctor, exec, export, import, log, man, permission, project, search, session,
+    snapshot, stats, status, todo, tour, undo, worktree,
 };
 use crate::config::Globals;
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use turnstone_core::fork::ForkError;
 use turnstone_core::id::{ChangeId, OperationId, ProjectId, SessionId, TurnId};
 use turnstone_process::GroupError;
 use turnstone_snapshot::VaultError;
@@ -68,6 +69,9 @@ pub enum EngineError {
         /// What was asked for.
         point: String,
     },
+    /// The message to fork at is not there.
+    #[error(transparent)]
+    Fork(#[from] ForkError),
     /// A plan no longer fits: something happened since it was made. Make it anew.
     #[error("operation {0} was planned before something else happened in the session")]
     StalePlan(OperationId),

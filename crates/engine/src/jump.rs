@@ -81,7 +81,10 @@ impl Engine {
         let (mut head, mut aside) = (HeadMove::Stay, Aside::default());
         if options.scope != Scope::Files {
             let at = self.store.read(ctx, |r| r.session_at(session, target.seq))?;
-            let other = self.other_line(ctx, session, &operations, &boundaries, target)?;
+            let other = match is_on(&line.outline, &at) {
+                true => None,
+                false => self.other_line(ctx, session, &operations, &boundaries, target)?,
+            };
             let outline = other.as_ref().map_or(&line.outline, |(_, outline)| outline);
             head = head_in(outline, &at, past.head.as_ref());
             let here = line.moment(line.here());
@@ -93,6 +96,20 @@ impl Engine {
         let gathered =
             Gathered { kind: OperationKind::Jump, turns, also: Vec::new(), changes, head, aside };
         self.plan(ctx, session, gathered, options)
+    }
+
+    /// Finds a point.
+    pub(crate) fn resolve(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        line: &Line,
+        operations: &[OperationRow],
+        point: &Point,
+    ) -> Result<Boundary> {
+        let boundaries = self.store.read(ctx, |r| r.boundaries(session, Seq(0), usize::MAX))?;
+        find_point(line, operations, &boundaries, point)
+            .ok_or_else(|| EngineError::NoPoint { session: session.clone(), point: say(point) })
     }
 
     /// The change sets of a session that are not as they were at a place in the log.
@@ -259,6 +276,16 @@ fn find_point(
         }
         Point::Seq(seq) => boundaries.iter().find(|it| it.seq == *seq).copied(),
     }
+}
+
+/// Tells whether everything that was there at a point is on a line.
+fn is_on(outline: &[Outline], at: &SessionAt) -> bool {
+    let messages: HashSet<&MessageId> = outline.iter().map(|it| &it.message).collect();
+    let parts: HashSet<&PartId> =
+        outline.iter().flat_map(|it| it.parts.iter().map(|(id, _)| id)).collect();
+    at.messages.iter().all(|it| {
+        messages.contains(&it.message.id) && it.parts.iter().all(|part| parts.contains(&part.id))
+    })
 }
 
 fn outline_of(at: &SessionAt) -> Vec<Outline> {

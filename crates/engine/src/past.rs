@@ -25,17 +25,20 @@ impl Past {
         past
     }
 
-    /// What held when the session last stood at its end.
-    pub(crate) fn at_tip(operations: &[OperationRow]) -> Self {
-        let (mut past, mut left) = (Self::default(), Cursor(0));
-        for operation in operations {
-            let stood = past.head.is_none();
-            past.push(operation);
-            if stood && past.head.is_some() {
-                left = operation.planned;
+    /// What is taken back apart from where the head is: by operations that left the head alone.
+    ///
+    /// It stays so when the head moves behind it; what only the head took back comes back with it.
+    pub(crate) fn apart(operations: &[OperationRow]) -> Self {
+        let mut past = Self::default();
+        for done in operations.iter().filter_map(|operation| operation.done.as_ref()) {
+            let is_apart = done.head == HeadMove::Stay;
+            for taken in &done.taken {
+                if is_apart || taken.extent == Extent::Nothing {
+                    past.taken.insert(taken.change.clone(), taken.extent.clone());
+                }
             }
         }
-        Self::at(operations, Cursor(left.0 - 1))
+        past
     }
 
     fn push(&mut self, operation: &OperationRow) {
@@ -54,4 +57,19 @@ impl Past {
     pub(crate) fn taken(&self, change: &ChangeId) -> Extent {
         self.taken.get(change).cloned().unwrap_or(Extent::Nothing)
     }
+}
+
+/// The operations since the session last stood at its end; none while it does.
+pub(crate) fn since_tip(operations: &[OperationRow]) -> &[OperationRow] {
+    let (mut past, mut left) = (Past::default(), operations.len());
+    for (nth, operation) in operations.iter().enumerate() {
+        let stood = past.head.is_none();
+        past.push(operation);
+        match (stood, past.head.is_some()) {
+            (true, true) => left = nth,
+            (_, false) => left = operations.len(),
+            (false, true) => {}
+        }
+    }
+    &operations[left..]
 }

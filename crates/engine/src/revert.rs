@@ -140,13 +140,13 @@ impl Engine {
         let turns: Vec<&TurnRow> =
             line.shown().into_iter().filter(|it| it.2 > touched).map(|it| it.0).collect();
         let mut changes = self.changes_of(ctx, session, &turns)?;
-        let tip = Past::at_tip(operations);
+        let apart = Past::apart(operations);
         changes.retain_mut(|held| {
             // What a branch has hidden stays as it is.
             let Some(at) = line.change(session, &held.turn, &held.row) else { return false };
             held.wanted = match at {
                 at if at >= there => Extent::All,
-                at if at >= here => tip.taken(&held.row.set.id),
+                at if at >= here => apart.taken(&held.row.set.id),
                 _ => held.taken.clone(),
             };
             true

@@ -199,7 +199,7 @@ fn cut_of(commits: &[(Oid, Commit)], group: &Group, keep_from: &Oid) -> Result<u
 }
 
 /// The same capture after another one, or after none.
-fn anew(oid: &Oid, commit: &Commit, above: Option<Oid>) -> Result<Commit, ObjectError> {
+pub(crate) fn anew(oid: &Oid, commit: &Commit, above: Option<Oid>) -> Result<Commit, ObjectError> {
     let about = commit.parents.last().ok_or(ObjectError::Corrupt(*oid))?;
     let mut message = commit.message.clone();
     if commit.trailer(ID_TRAILER).is_none() {

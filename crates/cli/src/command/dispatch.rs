@@ -3,7 +3,8 @@
 use crate::app::App;
 use crate::args::Command;
 use crate::command::{
-    completions, db, doctor, exec, export, import, log, man, permission, project, search, session, snapshot, stats, status, todo, tour, undo, worktree,
+    completions, db, doctor, exec, export, import, log, man, permission, project, search, session,
+    snapshot, stats, status, todo, tour, undo, worktree,
 };
 use crate::error::CliError;
 use crate::exit::Exit;

@@ -16,9 +16,9 @@ pub(crate) mod session;
 pub(crate) mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod status;
+pub(crate) mod todo;
 pub(crate) mod tour;
 pub(crate) mod undo;
-pub(crate) mod todo;
 pub(crate) mod worktree;
 
 pub(crate) use dispatch::run;

@@ -12,6 +12,6 @@ mod search;
 mod session;
 mod snapshot;
 mod stats;
+mod todo;
 mod tour;
 mod undo;
-mod todo;

@@ -50,6 +50,17 @@ pub fn find_contended(
     contended
 }
 
+/// The paths of a change set that may be its own: without those that a named write or a window
+/// inside it surely made (R3).
+#[must_use]
+pub fn own_paths(change: &ChangeId, claims: &[Claim]) -> BTreeSet<RelPath> {
+    let Some(claim) = claims.iter().find(|claim| claim.change == *change) else {
+        return BTreeSet::new();
+    };
+    let is_own = |path: &&RelPath| claimants(claim, path, claims).contains(change);
+    claim.paths.iter().filter(is_own).cloned().collect()
+}
+
 /// Everybody who may have made this change of `path`, the claim's own change set among them.
 fn claimants(claim: &Claim, path: &RelPath, claims: &[Claim]) -> BTreeSet<ChangeId> {
     let own = BTreeSet::from([claim.change.clone()]);
@@ -146,6 +157,18 @@ mod tests {
         assert_eq!(contended(&["edit"], &claims), []);
         let makers = vec!["chg_edit".to_owned()];
         assert_eq!(contended(&["shell"], &claims), [("x".to_owned(), makers)]);
+    }
+
+    #[test]
+    fn what_a_window_only_saw_is_not_its_own_r3() {
+        let claims = [
+            claim("shell", Evidence::Window, (1, 10), &["x", "y"]),
+            claim("edit", Evidence::Named, (4, 5), &["x"]),
+        ];
+        let own = own_paths(&id("shell"), &claims);
+        assert_eq!(own.iter().map(ToString::to_string).collect::<Vec<_>>(), ["y"]);
+        assert_eq!(own_paths(&id("edit"), &claims).len(), 1);
+        assert!(own_paths(&id("none"), &claims).is_empty());
     }
 
     #[test]

@@ -7,6 +7,6 @@ mod claim;
 mod link;
 mod set;
 
-pub use claim::{Claim, find_contended};
+pub use claim::{Claim, find_contended, own_paths};
 pub use link::{Direction, Link, links};
 pub use set::{ChangeSet, Evidence, FileChange, FileImage, FileMode, GitMove, GitPoint, Root};

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use turnstone_core::change::{Direction, Evidence, FileImage, Link, Root, links};
+use turnstone_core::change::{Direction, Evidence, FileChange, FileImage, Link, Root, links};
 use turnstone_core::id::SessionId;
 use turnstone_core::operation::Extent;
 use turnstone_core::path::RelPath;
 use turnstone_core::time::Cursor;
 use turnstone_snapshot::{OperationId as OrderId, Wish, WishLink, git_point};
-use turnstone_store::Context;
+use turnstone_store::{ChangeRow, Context};
 
 use super::gather::{Gathered, Held};
 use super::words::{GitNote, Part, RootPlan, UndoOptions, UndoPlan, Which};
@@ -34,10 +34,18 @@ pub(crate) struct Course {
 /// What one change set saw of a path, and between which places in the log.
 #[derive(Clone)]
 pub(crate) struct Seen {
-    pub(crate) opened: Cursor,
-    pub(crate) closed: Option<Cursor>,
-    pub(crate) before: FileImage,
-    pub(crate) after: FileImage,
+    opened: Cursor,
+    closed: Option<Cursor>,
+    before: FileImage,
+    after: FileImage,
+}
+
+impl Seen {
+    pub(crate) fn new(row: &ChangeRow, change: &FileChange) -> Self {
+        let (opened, closed) = row.span();
+        let FileChange { before, after, .. } = change.clone();
+        Self { opened, closed, before, after }
+    }
 }
 
 /// The history of a path, oldest first. What was seen by several at the same time is one change:
@@ -193,13 +201,7 @@ fn sort_out(
                 }
                 let course = walk.paths.entry(path.clone()).or_default();
                 let way = if is_wanted { &mut course.back } else { &mut course.forth };
-                let (opened, closed) = held.row.span();
-                way.push(Seen {
-                    opened,
-                    closed,
-                    before: change.before.clone(),
-                    after: change.after.clone(),
-                });
+                way.push(Seen::new(&held.row, change));
             }
         }
         wanted.extend(is_wanted.then_some(path));

@@ -1,12 +1,16 @@
 //! The engine against a real ledger, real snapshot stores and real repositories.
 
 mod context;
+mod diff;
 mod exec;
 mod files;
+mod fork;
 mod inbox;
+mod jump;
 mod permission;
 mod place;
 mod project;
+mod random;
 mod repo;
 mod revert;
 mod step;

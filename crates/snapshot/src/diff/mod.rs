@@ -14,5 +14,6 @@ mod trees;
 pub use disk::DiffError;
 pub use patch::Patch;
 pub use rename::Rename;
+pub(crate) use show::Unread;
 pub use show::{Diff, DiffOptions, FileDiff, Status};
 pub(crate) use trees::Change;

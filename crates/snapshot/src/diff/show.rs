@@ -113,10 +113,10 @@ impl Diff {
 }
 
 /// One side of a file: what it is, and its bytes.
-pub(super) type Bytes = Option<(Leaf, Vec<u8>)>;
+pub(crate) type Bytes = Option<(Leaf, Vec<u8>)>;
 
 /// Why the second side of a file has no bytes.
-pub(super) enum Unread {
+pub(crate) enum Unread {
     Object(ObjectError),
     Uncovered(Reason),
     /// It has more bytes than are compared.
@@ -141,7 +141,7 @@ impl Shadow {
     }
 
     /// Shows changes; `read` finds the bytes of what they led to.
-    pub(super) fn show(
+    pub(crate) fn show(
         &self,
         changes: Vec<Change>,
         options: &DiffOptions,
@@ -184,7 +184,7 @@ impl Shadow {
         Ok(diff)
     }
 
-    fn bytes_of(&self, leaf: Option<Leaf>) -> Result<Bytes, ObjectError> {
+    pub(crate) fn bytes_of(&self, leaf: Option<Leaf>) -> Result<Bytes, ObjectError> {
         leaf.map(|leaf| Ok((leaf, self.repository.read(&leaf.blob)?.1))).transpose()
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::error::VaultError;
 use super::open::Vault;
 use crate::capture::Capture;
-use crate::diff::Change;
+use crate::diff::{Change, Diff, DiffOptions, Unread};
 use crate::image::Image;
 use crate::object::ObjectError;
 use crate::path::RelPath;
@@ -41,6 +41,23 @@ impl Shadow {
         let change = |Change { path, before, after }| PathChange { path, before, after };
         Ok(changes.into_iter().map(change).collect())
     }
+
+    /// Shows changes whose sides are known, in the order given; a path may come more than once.
+    ///
+    /// # Errors
+    ///
+    /// An object cannot be read; there is no difference then, not an empty one.
+    pub fn show_changes(
+        &self,
+        changes: &[PathChange],
+        options: &DiffOptions,
+    ) -> Result<Diff, ObjectError> {
+        let _held = self.hold_objects();
+        let change =
+            |it: &PathChange| Change { path: it.path.clone(), before: it.before, after: it.after };
+        let changes = changes.iter().map(change).collect();
+        self.show(changes, options, |_, leaf| self.bytes_of(leaf).map_err(Unread::Object))
+    }
 }
 
 impl Vault {
@@ -51,5 +68,18 @@ impl Vault {
     /// The store cannot be read.
     pub fn changes(&self, one: &Capture, other: &Capture) -> Result<Vec<PathChange>, VaultError> {
         Ok(self.shadow()?.list_changes(one, other)?)
+    }
+
+    /// As [`Shadow::show_changes`].
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn show_changes(
+        &self,
+        changes: &[PathChange],
+        options: &DiffOptions,
+    ) -> Result<Diff, VaultError> {
+        Ok(self.shadow()?.show_changes(changes, options)?)
     }
 }

@@ -11,6 +11,7 @@ mod frame;
 mod keeper;
 mod listing;
 mod open;
+mod pin;
 mod read;
 mod request;
 mod server;

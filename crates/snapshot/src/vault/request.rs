@@ -68,6 +68,10 @@ pub(super) enum Request {
         now: Millis,
     },
     Gc(Sweep),
+    Pin {
+        captures: Vec<Oid>,
+        group: String,
+    },
 }
 
 /// What is to be collected.
@@ -94,6 +98,7 @@ pub(super) enum Answer {
     Planned(Box<Plan>),
     Applied(Box<Report>),
     Collected(Box<Swept>),
+    Pinned { missing: Vec<Oid> },
     Failed(Failure),
 }
 

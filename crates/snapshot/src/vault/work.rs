@@ -48,6 +48,9 @@ pub(super) fn serve(shadow: &Shadow, request: &Request) -> Result<Answer, VaultE
             Answer::Applied(Box::new(shadow.write_files(writes, guard)?))
         }
         Request::Gc(sweep) => Answer::Collected(Box::new(collect(shadow, sweep)?)),
+        Request::Pin { captures, group } => {
+            Answer::Pinned { missing: shadow.pin_captures(captures, &Group::new(group))? }
+        }
     })
 }
 

@@ -1,0 +1,298 @@
+//! Differences: what a turn, an answer, a session changed, or what lies between two points. Only
+//! what its calls changed: nothing a person or another session did is in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde_json::Number;
+use turnstone_core::change::{Evidence, Root, own_paths};
+use turnstone_core::id::{ChangeId, MessageId, SessionId, TurnId};
+use turnstone_core::model::{Extra, FileDiff, Summary};
+use turnstone_core::operation::Extent;
+use turnstone_core::path::RelPath;
+use turnstone_snapshot::{DiffOptions, FileDiff as Shown, Patch, PathChange, Status};
+use turnstone_store::{ChangeRow, Context, TurnRow};
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::image::{read, word};
+use crate::jump::Point;
+use crate::line::Line;
+use crate::past::Past;
+use crate::undo::{Course, Held, Seen};
+
+/// Larger patches are left out, and all after this much together.
+const PATCH: usize = 1 << 20;
+const PATCHES: usize = 16 << 20;
+/// A patch shows the whole file, as OpenCode's do.
+const WHOLE: usize = 1 << 30;
+
+/// What changed, file by file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Differences {
+    /// The files; one outside of the session's root by its whole path.
+    pub files: Vec<FileDiff>,
+    /// Paths of which nothing can be said: where, which, why.
+    pub not_covered: Vec<(Root, RelPath, String)>,
+}
+
+impl Differences {
+    /// The figures people see.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        let sum = |of: fn(&FileDiff) -> &Number| {
+            Number::from(self.files.iter().filter_map(|file| of(file).as_u64()).sum::<u64>())
+        };
+        Summary {
+            additions: sum(|file| &file.additions),
+            deletions: sum(|file| &file.deletions),
+            files: Number::from(self.files.len()),
+            diffs: None,
+            extra: Extra::default(),
+        }
+    }
+}
+
+/// The way of every path, root by root.
+type Courses = BTreeMap<Root, BTreeMap<RelPath, Course>>;
+
+impl Engine {
+    /// What a turn changed, taken back or not.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoTurn`], or something could not be read: then there is no difference.
+    pub fn diff_turn(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        turn: &TurnId,
+    ) -> Result<Differences> {
+        let line = self.store.read(ctx, |r| Line::read(r, session))?;
+        let missing = || EngineError::NoTurn { session: session.clone(), turn: turn.clone() };
+        let found = line.turns.iter().find(|it| it.id == *turn).ok_or_else(missing)?;
+        let changes = self.changes_of(ctx, session, &[found])?;
+        self.differences(ctx, session, &changes, |_, _| (true, false))
+    }
+
+    /// What the turn of a prompt changed, or the calls of an answer.
+    ///
+    /// # Errors
+    ///
+    /// [`turnstone_store::StoreError::NoMessage`], or as [`Engine::diff_turn`].
+    pub fn diff_message(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        message: &MessageId,
+    ) -> Result<Differences> {
+        let line = self.store.read(ctx, |r| {
+            r.get_message(session, message)?;
+            Line::read(r, session)
+        })?;
+        if let Some(turn) = line.turns.iter().find(|turn| turn.message == *message) {
+            return self.diff_turn(ctx, session, &turn.id.clone());
+        }
+        let turns: Vec<&TurnRow> = line.turns.iter().collect();
+        let mut changes = self.changes_of(ctx, session, &turns)?;
+        changes.retain(|held| {
+            let part = held.row.set.part.as_ref();
+            part.is_some_and(|part| line.message_of(part) == Some(message))
+        });
+        self.differences(ctx, session, &changes, |_, _| (true, false))
+    }
+
+    /// What a session has changed and nobody has taken back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::diff_turn`].
+    pub fn diff_session(&self, ctx: &Context, session: &SessionId) -> Result<Differences> {
+        let line = self.store.read(ctx, |r| Line::read(r, session))?;
+        let turns: Vec<&TurnRow> = line.turns.iter().collect();
+        let changes = self.changes_of(ctx, session, &turns)?;
+        self.differences(ctx, session, &changes, |held, path| (true, held.taken.has(path)))
+    }
+
+    /// What changes on the way from one point to another, as far as the session's calls made it.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoPoint`], or as [`Engine::diff_turn`].
+    pub fn diff_points(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        from: &Point,
+        to: &Point,
+    ) -> Result<Differences> {
+        let (line, operations) = self.line_of(ctx, session)?;
+        let (from, to) = (
+            self.resolve(ctx, session, &line, &operations, from)?.cursor,
+            self.resolve(ctx, session, &line, &operations, to)?.cursor,
+        );
+        let turns: Vec<&TurnRow> = line.turns.iter().collect();
+        let changes = self.changes_of(ctx, session, &turns)?;
+        let (one, other) = (Past::at(&operations, from), Past::at(&operations, to));
+        let taken = |past: &Past, at, row: &ChangeRow| match row.opened > at {
+            true => Extent::All,
+            false => past.taken(&row.set.id),
+        };
+        let stood = |held: &Held, path: &RelPath| {
+            let before = taken(&one, from, &held.row).has(path);
+            (before, taken(&other, to, &held.row).has(path))
+        };
+        self.differences(ctx, session, &changes, stood)
+    }
+
+    /// Shows the changes whose state differs: `taken` says whether a path of a change set was taken
+    /// back at the one end and at the other.
+    fn differences(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        changes: &[Held],
+        taken: impl Fn(&Held, &RelPath) -> (bool, bool),
+    ) -> Result<Differences> {
+        let own = self.own(ctx, changes)?;
+        let (mut found, mut courses) = (Differences::default(), Courses::new());
+        for held in changes {
+            let set = &held.row.set;
+            for change in &set.changes {
+                let (before, after) = taken(held, &change.path);
+                let is_own = own.get(&set.id).is_none_or(|paths| paths.contains(&change.path));
+                if before == after || !is_own {
+                    continue;
+                }
+                if !change.is_covered() {
+                    let why = "not covered".to_owned();
+                    found.not_covered.push((set.root.clone(), change.path.clone(), why));
+                    continue;
+                }
+                let paths = courses.entry(set.root.clone()).or_default();
+                let course = paths.entry(change.path.clone()).or_default();
+                let way = if after { &mut course.back } else { &mut course.forth };
+                way.push(Seen::new(&held.row, change));
+            }
+        }
+        let home = self.store.read(ctx, |r| r.get_session(session))?.directory;
+        for (root, paths) in courses {
+            self.show(ctx, &root, &home, &paths, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// What each window may claim as its own; named writes are not in it: they need no proof.
+    fn own(
+        &self,
+        ctx: &Context,
+        changes: &[Held],
+    ) -> Result<BTreeMap<ChangeId, BTreeSet<RelPath>>> {
+        let mut by_store: BTreeMap<&str, Vec<&ChangeRow>> = BTreeMap::new();
+        let windows = changes.iter().filter(|held| held.row.set.evidence != Evidence::Named);
+        for held in windows {
+            by_store.entry(&held.row.set.root.store).or_default().push(&held.row);
+        }
+        let mut own = BTreeMap::new();
+        for (store, rows) in by_store {
+            let (_, claims) = self.claims(ctx, store, &rows)?;
+            for row in rows {
+                own.insert(row.set.id.clone(), own_paths(&row.set.id, &claims));
+            }
+        }
+        Ok(own)
+    }
+
+    fn show(
+        &self,
+        ctx: &Context,
+        root: &Root,
+        home: &str,
+        paths: &BTreeMap<RelPath, Course>,
+        found: &mut Differences,
+    ) -> Result<()> {
+        let vault = self.vault(Path::new(&root.path), ctx.now)?;
+        let mut changes = Vec::new();
+        for (path, course) in paths {
+            changes.extend(course.links().iter().map(|link| PathChange {
+                path: path.clone(),
+                before: read(&link.base),
+                after: read(&link.target),
+            }));
+        }
+        let options = DiffOptions {
+            context: WHOLE,
+            max_patch_bytes: PATCH,
+            max_total_bytes: PATCHES,
+            ..DiffOptions::default()
+        };
+        let diff = vault.show_changes(&changes, &options)?;
+        let missing = diff.not_covered.into_iter();
+        found.not_covered.extend(missing.map(|(path, reason)| (root.clone(), path, word(reason))));
+        // The root holds the session's directory: its paths are short.
+        let is_home = Path::new(home).starts_with(&root.path);
+        let name = |path: &RelPath| match is_home {
+            true => path.to_string(),
+            false => Path::new(&root.path).join(path.to_string()).to_string_lossy().into_owned(),
+        };
+        let mut files: BTreeMap<RelPath, Vec<Shown>> = BTreeMap::new();
+        for file in diff.files {
+            files.entry(file.path.clone()).or_default().push(file);
+        }
+        found.files.extend(files.iter().map(|(path, steps)| joined(&name(path), steps)));
+        Ok(())
+    }
+}
+
+/// One file; several steps are what somebody else's change lies between.
+fn joined(name: &str, steps: &[Shown]) -> FileDiff {
+    let sum = |of: fn(&Shown) -> usize| Number::from(steps.iter().map(of).sum::<usize>());
+    let (first, last) = (steps.first().map(|it| it.status), steps.last().map(|it| it.status));
+    let status = match (first, last) {
+        (Some(Status::Added), Some(Status::Deleted)) => "modified",
+        (Some(Status::Added), _) => "added",
+        (_, Some(Status::Deleted)) => "deleted",
+        _ => "modified",
+    };
+    FileDiff {
+        file: Some(name.to_owned()),
+        patch: jsdiff(name, steps),
+        additions: sum(|it| it.additions),
+        deletions: sum(|it| it.deletions),
+        status: Some(status.to_owned()),
+        extra: Extra::default(),
+    }
+}
+
+/// A patch as the JavaScript library `diff` prints it; empty for what is no text, nothing for what
+/// is too large.
+fn jsdiff(name: &str, steps: &[Shown]) -> Option<String> {
+    let line = "=".repeat(67);
+    let mut text = format!("Index: {name}\n{line}\n--- {name}\t\n+++ {name}\t\n");
+    for step in steps {
+        let git = match &step.patch {
+            Patch::Text(git) => String::from_utf8_lossy(git),
+            Patch::Binary => return Some(String::new()),
+            Patch::TooLarge => return None,
+        };
+        let body = git.lines().skip_while(|line| !line.starts_with("@@ "));
+        for line in body {
+            match line.strip_prefix("@@ -").and_then(|rest| rest.split_once(" @@")) {
+                Some((counts, _)) => text.push_str(&hunk(counts)),
+                None => text.push_str(line),
+            }
+            text.push('\n');
+        }
+    }
+    Some(text)
+}
+
+/// The head of a hunk, both counts written out.
+fn hunk(counts: &str) -> String {
+    let full = |side: &str| match side.contains(',') {
+        true => side.to_owned(),
+        false => format!("{side},1"),
+    };
+    let (old, new) = counts.split_once(" +").unwrap_or((counts, "0,0"));
+    format!("@@ -{} +{} @@", full(old), full(new))
+}

@@ -1,0 +1,313 @@
+//! Forks: a copy of a session up to a message that depends on nothing of the original (R40).
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use turnstone_core::context::Entry;
+use turnstone_core::fork::{ForkPlan, NewFork, fork_session, plan_fork};
+use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
+use turnstone_core::model::{Origin, Part, Session, Tokens, Usage, UsageBase};
+use turnstone_core::name;
+use turnstone_core::operation::Head;
+use turnstone_core::turn::{Outcome, TurnEvent, TurnState};
+use turnstone_core::wire::usage_of;
+use turnstone_snapshot::Oid;
+use turnstone_store::{
+    CloseChange, Context, CopyChange, EndTurn, NewTurn, OpenChange, Takeover, TurnRow, Tx,
+};
+
+use crate::call::group_of;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::line::Line;
+use crate::undo::Held;
+
+/// Messages read at once, parts written at once.
+const PAGE: usize = 100;
+const AT_ONCE: usize = 50;
+
+/// A session that is being copied.
+struct Copy {
+    session: Session,
+    plan: ForkPlan,
+    /// Which part became which.
+    parts: HashMap<PartId, PartId>,
+    /// The turns, by the message in the copy that begins each.
+    turns: HashMap<MessageId, (TurnRow, TurnId)>,
+    /// Change sets of the turns that are copied.
+    changes: Vec<Held>,
+}
+
+impl Engine {
+    /// Copies a session up to a message, or as far as it stands, into a session of its own.
+    ///
+    /// Every message and part has a new id. Change sets keep theirs: what is taken back in one of
+    /// the sessions is taken back. Until the copy is whole it is archived and has no origin.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::EngineError::Fork`] if the session has no such message. A copy that was cut off
+    /// stays archived; the original is never touched.
+    pub fn fork(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        at: Option<&MessageId>,
+    ) -> Result<Session> {
+        let copy = self.plan_copy(ctx, session, at)?;
+        self.pin(ctx, &copy)?;
+        let (origin, whole) = (copy.session.origin.clone(), copy.session.clone());
+        let mut made = whole.clone();
+        made.origin = None;
+        made.time.archived = Some(made.time.created.clone());
+        self.store.write(ctx, move |tx| tx.create_session(&made)).wait()?;
+        let lease = self.store.lease(ctx, &whole.id, Takeover::IfDead)?;
+        self.write_copy(&ctx.clone().leased(&lease), &copy)?;
+        self.store.release(ctx, &lease)?;
+        let id = whole.id;
+        let finish = move |tx: &Tx<'_>| {
+            let origin = origin.clone();
+            tx.update_session(&id, |session| {
+                session.origin = origin;
+                session.time.archived = None;
+                Ok(())
+            })
+        };
+        Ok(self.store.write(ctx, finish).wait()?)
+    }
+
+    /// Reads the original and decides what is copied; nothing is written.
+    fn plan_copy(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        at: Option<&MessageId>,
+    ) -> Result<Copy> {
+        let (original, line, seq) = self.store.read(ctx, |r| {
+            Ok((r.get_session(session)?, Line::read(r, session)?, r.session_seq(session)?))
+        })?;
+        let entries = self.entries(ctx, session)?;
+        let head = at.map(|at| Head { message: at.clone(), part: None }).or(line.head.clone());
+        let entries = match at {
+            Some(_) => entries,
+            None => standing(entries, &line),
+        };
+        let (id, random) = self.mint.session(ctx.now)?;
+        let mut messages = Vec::new();
+        let mut parts = Vec::new();
+        for (_, said) in &entries {
+            messages.push(self.mint.message(ctx.now)?);
+            for _ in said {
+                parts.push(self.mint.part(ctx.now)?);
+            }
+        }
+        // Handed out in the order of the original, so that the ids ascend.
+        let (mut messages, mut parts) = (messages.into_iter(), parts.into_iter());
+        let spare = (self.mint.message(ctx.now)?, self.mint.part(ctx.now)?);
+        let plan = plan_fork(
+            &entries,
+            at,
+            &id,
+            || messages.next().unwrap_or_else(|| spare.0.clone()),
+            || parts.next().unwrap_or_else(|| spare.1.clone()),
+        )?;
+        let origin = Origin { session: session.clone(), message: at.cloned(), seq };
+        let (slug, version) = (name::slug(random), env!("CARGO_PKG_VERSION").to_owned());
+        let new = NewFork { id, slug, version, now: ctx.now, origin };
+        let mut made = fork_session(&original, new);
+        made.usage_base = Some(paid(&plan));
+        let mut copy = Copy {
+            session: made,
+            parts: renamed(&entries, &plan),
+            turns: HashMap::new(),
+            changes: Vec::new(),
+            plan,
+        };
+        self.copy_turns(ctx, session, &line, head.as_ref(), &mut copy)?;
+        Ok(copy)
+    }
+
+    /// Finds the turns of what is copied, and what they did before the cut.
+    fn copy_turns(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        line: &Line,
+        cut: Option<&Head>,
+        copy: &mut Copy,
+    ) -> Result<()> {
+        let cut = line.spot(cut);
+        let mut turns = Vec::new();
+        for (old, new) in &copy.plan.renamed {
+            if let Some(turn) = line.turns.iter().find(|turn| turn.message == *old) {
+                copy.turns.insert(new.clone(), (turn.clone(), self.mint.turn(ctx.now)?));
+                turns.push(turn);
+            }
+        }
+        copy.changes = self.changes_of(ctx, session, &turns)?;
+        copy.changes.retain(|held| {
+            line.change(session, &held.turn, &held.row).is_some_and(|spot| spot < cut)
+        });
+        Ok(())
+    }
+
+    /// All messages of a session with their parts, in order.
+    fn entries(&self, ctx: &Context, session: &SessionId) -> Result<Vec<Entry>> {
+        let mut pages = Vec::new();
+        let mut before: Option<String> = None;
+        loop {
+            let page =
+                self.store.read(ctx, |r| r.list_messages(session, before.as_deref(), PAGE))?;
+            pages.push(page.items);
+            before = page.before;
+            if before.is_none() {
+                break;
+            }
+        }
+        let items = pages.into_iter().rev().flatten();
+        Ok(items.map(|it| (it.message, it.parts)).collect())
+    }
+
+    /// Pins the captures of the copy in its own group, before its first row.
+    fn pin(&self, ctx: &Context, copy: &Copy) -> Result<()> {
+        let mut captures: BTreeMap<&str, Vec<Oid>> = BTreeMap::new();
+        for held in &copy.changes {
+            let row = &held.row;
+            let ids = row.before.iter().chain(&row.after).filter_map(|id| id.parse::<Oid>().ok());
+            captures.entry(&row.set.root.path).or_default().extend(ids);
+        }
+        for (root, ids) in captures {
+            // Of a directory that is gone nothing can be taken back anyway.
+            if !ids.is_empty() && Path::new(root).is_dir() {
+                let vault = self.vault(Path::new(root), ctx.now)?;
+                vault.pin_captures(&ids, &group_of(&copy.session.id), ctx.now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes messages, turns and change sets of a copy, in order.
+    fn write_copy(&self, ctx: &Context, copy: &Copy) -> Result<()> {
+        let mut open: Option<&(TurnRow, TurnId)> = None;
+        for (message, parts) in &copy.plan.messages {
+            let parts = parts.clone();
+            if let Some(turn) = copy.turns.get(&message.id) {
+                self.end_copied(ctx, copy, open.replace(turn))?;
+                let new =
+                    NewTurn { id: turn.1.clone(), message: message.clone(), parts: Vec::new() };
+                let session = copy.session.id.clone();
+                let begin = move |tx: &Tx<'_>| {
+                    tx.begin_turn(&new)?;
+                    tx.move_turn(&session, &new.id, &TurnEvent::Started)
+                };
+                self.store.write(ctx, begin).wait()?;
+            } else {
+                let message = message.clone();
+                self.store.write(ctx, move |tx| tx.put_message(&message)).wait()?;
+            }
+            self.write_parts(ctx, &parts)?;
+            fail::fail_point!("engine::fork_copies", |_| {
+                Err(std::io::Error::other("failpoint").into())
+            });
+        }
+        self.end_copied(ctx, copy, open)
+    }
+
+    fn write_parts(&self, ctx: &Context, parts: &[Part]) -> Result<()> {
+        for some in parts.chunks(AT_ONCE) {
+            let some = some.to_vec();
+            let put =
+                move |tx: &Tx<'_>| some.iter().try_for_each(|part| tx.put_part(part).map(drop));
+            self.store.write(ctx, put).wait()?;
+        }
+        Ok(())
+    }
+
+    /// Copies what a turn did, and ends it as it ended.
+    fn end_copied(
+        &self,
+        ctx: &Context,
+        copy: &Copy,
+        turn: Option<&(TurnRow, TurnId)>,
+    ) -> Result<()> {
+        let Some((original, turn)) = turn else {
+            return Ok(());
+        };
+        for held in copy.changes.iter().filter(|held| held.turn == original.id) {
+            let Some((change, close)) = copied(held, turn, &copy.parts) else { continue };
+            let session = copy.session.id.clone();
+            let write = move |tx: &Tx<'_>| tx.copy_change(&session, &change, &close);
+            self.store.write(ctx, write).wait()?;
+        }
+        let outcome = match original.state {
+            TurnState::Completed => Outcome::Completed,
+            TurnState::Failed => Outcome::Failed,
+            TurnState::Aborted => Outcome::Aborted,
+            // A turn that runs goes on in the original only.
+            TurnState::Interrupted
+            | TurnState::Accepted
+            | TurnState::Running
+            | TurnState::Waiting => Outcome::Interrupted,
+        };
+        let session = copy.session.id.clone();
+        let end = EndTurn { session, turn: turn.clone(), outcome, error: None };
+        self.store.write(ctx, move |tx| tx.end_turn(&end)).wait()?;
+        Ok(())
+    }
+}
+
+/// What stands before the head.
+fn standing(mut entries: Vec<Entry>, line: &Line) -> Vec<Entry> {
+    let (message, part) = line.here();
+    if part > 0
+        && let Some((_, parts)) = entries.get_mut(message)
+    {
+        parts.truncate(part - 1);
+    }
+    entries.truncate(message.saturating_add(usize::from(part > 0)));
+    entries
+}
+
+/// What the copied steps cost was paid once, by the original (W8).
+fn paid(plan: &ForkPlan) -> UsageBase {
+    let parts = plan.messages.iter().flat_map(|(_, parts)| parts);
+    let counted = parts.fold(Usage::default(), |sum, part| sum.plus(usage_of(&part.body)));
+    UsageBase { cost: Some(0.into()), tokens: Some(Tokens::default()), counted }
+}
+
+fn renamed(entries: &[Entry], plan: &ForkPlan) -> HashMap<PartId, PartId> {
+    let pairs = entries.iter().zip(&plan.messages);
+    let parts = pairs.flat_map(|((_, old), (_, new))| old.iter().zip(new));
+    parts.map(|(old, new)| (old.id.clone(), new.id.clone())).collect()
+}
+
+/// A change set under its own id in another turn; nothing if it is not closed.
+fn copied(
+    held: &Held,
+    turn: &TurnId,
+    parts: &HashMap<PartId, PartId>,
+) -> Option<(CopyChange, CloseChange)> {
+    let (row, set) = (&held.row, &held.row.set);
+    let (opened, closed) = row.span();
+    let git = set.git.clone();
+    let open = OpenChange {
+        id: set.id.clone(),
+        turn: turn.clone(),
+        part: set.part.as_ref().and_then(|part| parts.get(part)).cloned(),
+        root: set.root.clone(),
+        evidence: set.evidence,
+        outer: set.outer.clone(),
+        named: row.named.clone(),
+        before: row.before.clone(),
+        git: git.as_ref().map(|git| git.before.clone()),
+    };
+    let close = CloseChange {
+        id: set.id.clone(),
+        evidence: set.evidence,
+        after: row.after.clone(),
+        changes: set.changes.clone(),
+        not_covered: row.not_covered,
+        git: git.map(|git| git.after),
+    };
+    Some((CopyChange { open, copied: (opened, closed?) }, close))
+}

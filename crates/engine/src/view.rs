@@ -1,0 +1,90 @@
+//! What clients of OpenCode see of a head: derived, never read back to decide anything (R21).
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use turnstone_core::change::Root;
+use turnstone_core::id::SessionId;
+use turnstone_core::model::{Extra, Revert};
+use turnstone_core::path::RelPath;
+use turnstone_snapshot::{DiffOptions, Patch};
+use turnstone_store::{Context, OperationRow};
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::past::since_tip;
+use crate::undo::{OperationReport, RootReport};
+
+/// A longer difference is cut.
+const LONGEST: usize = 1 << 20;
+
+const CUT: &str = "\n[the rest of the difference is left out]\n";
+
+/// What a revert changed on disk, as text, and the tree it can be compared with.
+#[derive(Default)]
+struct Shown {
+    snapshot: Option<String>,
+    diff: String,
+    seen: BTreeSet<(Root, RelPath)>,
+}
+
+impl Engine {
+    /// The `revert` field of a session; nothing while it stands at its end.
+    ///
+    /// `snapshot` is the tree of the guard, `diff` what differs between the guards and the disk, over
+    /// the paths that were written since the session left its end.
+    ///
+    /// # Errors
+    ///
+    /// The ledger could not be read. A guard that has expired is left out.
+    pub fn revert_view(&self, ctx: &Context, session: &SessionId) -> Result<Option<Revert>> {
+        let (head, operations) =
+            self.store.read(ctx, |r| Ok((r.head(session)?, r.operations(session)?)))?;
+        let Some(head) = head else {
+            return Ok(None);
+        };
+        let mut shown = Shown::default();
+        for report in since_tip(&operations).iter().filter_map(report) {
+            for root in &report.roots {
+                self.show_guard(ctx, root, &mut shown);
+            }
+        }
+        if shown.diff.len() > LONGEST {
+            let end = (0..=LONGEST).rev().find(|at| shown.diff.is_char_boundary(*at));
+            shown.diff.truncate(end.unwrap_or(0));
+            shown.diff.push_str(CUT);
+        }
+        Ok(Some(Revert {
+            message: head.message,
+            part: head.part,
+            diff: shown.snapshot.is_some().then_some(shown.diff),
+            snapshot: shown.snapshot,
+            extra: Extra::default(),
+        }))
+    }
+
+    /// Adds what one guard shows; a path belongs to the oldest guard that holds it.
+    fn show_guard(&self, ctx: &Context, root: &RootReport, shown: &mut Shown) {
+        let Some(guard) = root.report.guard else { return };
+        let Ok(vault) = self.vault(Path::new(&root.root.path), ctx.now) else { return };
+        let Ok(capture) = vault.find_capture(&guard.to_string()) else { return };
+        let Ok(diff) = vault.diff_worktree(&capture, &DiffOptions::default()) else { return };
+        shown.snapshot.get_or_insert_with(|| capture.tree.to_string());
+        for file in diff.files {
+            let is_new = !shown.seen.contains(&(root.root.clone(), file.path));
+            if let (true, Patch::Text(text), true) =
+                (is_new, file.patch, shown.diff.len() <= LONGEST)
+            {
+                shown.diff.push_str(&String::from_utf8_lossy(&text));
+            }
+        }
+        let report = &root.report;
+        let written = report.restored.iter().chain(&report.removed).chain(&report.merged);
+        shown.seen.extend(written.map(|path| (root.root.clone(), path.clone())));
+    }
+}
+
+fn report(operation: &OperationRow) -> Option<OperationReport> {
+    let done = operation.done.as_ref()?;
+    serde_json::from_str(done.report.get("whole")?.as_str()?).ok()
+}
