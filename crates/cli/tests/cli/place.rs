@@ -42,13 +42,13 @@ fn a_worktree_is_made_listed_refused_and_removed() {
     let case = repository();
     let ran = run(&case, &["worktree", "create", "Try It"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let directory = ran.out.trim().to_owned();
-    assert!(directory.ends_with("/try-it") && Path::new(&directory).join("f").exists());
+    let directory = case.place(ran.out.trim().strip_prefix("~/").expect("below the data"));
+    assert!(directory.ends_with("try-it") && directory.join("f").exists());
     assert!(ran.err.contains("made worktree try-it on branch opencode/try-it"), "{}", ran.err);
     let listed = json(&run(&case, &["worktree", "list", "--json"]));
     assert_eq!((&listed[0]["name"], &listed[0]["made"]), (&"try-it".into(), &true.into()));
 
-    fs_err::write(Path::new(&directory).join("new"), "only here").expect("written");
+    fs_err::write(directory.join("new"), "only here").expect("written");
     let ran = run(&case, &["worktree", "remove", "try-it"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.err.contains("1 uncommitted paths") && ran.err.contains("--force"), "{}", ran.err);
@@ -59,7 +59,7 @@ fn a_worktree_is_made_listed_refused_and_removed() {
     let ran = run(&case, &["worktree", "remove", "try-it", "--force"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.err.contains("its files before are snapshot "), "{}", ran.err);
-    assert!(!Path::new(&directory).exists());
+    assert!(!directory.exists());
 }
 
 #[test]
