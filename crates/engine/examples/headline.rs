@@ -72,7 +72,7 @@ struct Agent {
 fn work(dir: &Path, session: &str) -> Fallible {
     let mut settings = Settings::new(&dir.join("data"));
     settings.vault.budget =
-        Budget { store: world::BUDGET, floor: Floor::Bytes(0), ..Budget::default() };
+        Budget { store: world::budget(dir)?, floor: Floor::Bytes(0), ..Budget::default() };
     let engine = Engine::open(settings, Millis(NOW))?;
     let mut agent = Agent {
         engine,

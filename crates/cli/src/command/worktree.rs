@@ -89,7 +89,8 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &WorktreeCommand) -> Result<E
 
 /// A refusal in words for people.
 pub(crate) fn refused(error: WorktreeError) -> CliError {
-    let hint = match &error {
+    let what = error.to_string();
+    let hint = match error {
         WorktreeError::OnlyHere { .. } => "commit and push it, or use --force",
         WorktreeError::NotOurs(_) | WorktreeError::Primary(_) => {
             "`turnstone worktree list` shows those turnstone made"
@@ -101,17 +102,10 @@ pub(crate) fn refused(error: WorktreeError) -> CliError {
         WorktreeError::LeftChanges { .. } => {
             "look at those files; the snapshot has the former ones"
         }
-        WorktreeError::Git(_) => {
-            return CliError::Refused { what: error.to_string(), hint: None };
-        }
-        WorktreeError::Engine(_) => {
-            return match error {
-                WorktreeError::Engine(error) => error.into(),
-                error => CliError::Refused { what: error.to_string(), hint: None },
-            };
-        }
+        WorktreeError::Git(_) => return CliError::Refused { what, hint: None },
+        WorktreeError::Engine(error) => return error.into(),
     };
-    CliError::Refused { what: error.to_string(), hint: Some(hint.to_owned()) }
+    CliError::Refused { what, hint: Some(hint.to_owned()) }
 }
 
 fn create(

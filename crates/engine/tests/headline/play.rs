@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use turnstone_testkit::fixture::{Rng, TempData};
 
 use crate::model::{Content, Evidence, Expected, Model, Open, SLOTS, Way, render};
-use crate::world::{Agent, BUDGET, Fallible, grow, look, put};
+use crate::world::{Agent, Fallible, budget, grow, look, put};
 
 const SESSIONS: [&str; 2] = ["ses_a", "ses_b"];
 /// The most one undo or redo displaces.
@@ -436,6 +436,7 @@ impl Play {
     }
 
     fn verify_log(&mut self) -> Fallible {
+        let budget = budget(self.data.path())?;
         for player in &mut self.players {
             let Some(agent) = &mut player.agent else { continue };
             let found = agent.ask(&json!({ "do": "check" }))??;
@@ -445,8 +446,8 @@ impl Play {
             let used = found["used"]["bytes"].as_u64().unwrap_or(u64::MAX);
             // What an undo displaces is kept past the budget (R14).
             let guards = self.model.swings.len() as u64 * GUARD;
-            if used > BUDGET + guards {
-                return Err(format!("{used} bytes are used of {BUDGET}").into());
+            if used > budget + guards {
+                return Err(format!("{used} bytes are used of {budget}").into());
             }
             self.counts.insert("bytes used", used);
         }

@@ -12,8 +12,10 @@ use crate::model::{Disk, SLOTS, render};
 
 pub(crate) type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-/// The budget of the snapshot store.
-pub(crate) const BUDGET: u64 = 680 << 10;
+/// The budget of the snapshot store: room for every file once, and not for much more.
+pub(crate) fn budget(dir: &Path) -> Fallible<u64> {
+    Ok(fs_err::read_to_string(dir.join("budget"))?.parse()?)
+}
 
 /// Writes a file whole, or removes it: an editor that replaces, so that a kill tears nothing.
 pub(crate) fn put(dir: &Path, path: &str, text: Option<&str>) -> Fallible {
@@ -33,6 +35,7 @@ pub(crate) fn put(dir: &Path, path: &str, text: Option<&str>) -> Fallible {
 /// Makes the workspace: no repository itself, two in it, one of them without a commit.
 pub(crate) fn grow(dir: &Path, files: usize) -> Fallible<Disk> {
     let work = dir.join("work");
+    fs_err::write(dir.join("budget"), (305 * files.max(2000)).to_string())?;
     let mut disk = Disk::new();
     for number in 0..files {
         let folder = match number % 40 {
