@@ -235,7 +235,7 @@ impl Registry {
         Ok(known)
     }
 
-    /// Lists the stores, by id; `used` is what [`Registry::note_use`] wrote.
+    /// Lists the stores, by id; `used` is what the keeper wrote.
     ///
     /// # Errors
     ///

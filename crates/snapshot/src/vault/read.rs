@@ -31,7 +31,7 @@ impl Vault {
     ///
     /// # Errors
     ///
-    /// As [`Shadow::find_capture`].
+    /// As [`crate::Shadow::find_capture`].
     pub fn find_capture(&self, text: &str) -> Result<Capture, VaultError> {
         self.shadow()?.find_capture(text)
     }
@@ -117,7 +117,7 @@ impl Vault {
     ///
     /// # Errors
     ///
-    /// As [`Shadow::verify`].
+    /// As [`crate::Shadow::verify`].
     pub fn verify(&self) -> Result<Verified, VaultError> {
         Ok(self.shadow()?.verify()?)
     }
