@@ -4,6 +4,8 @@ mod event;
 mod health;
 mod message;
 mod session;
+mod status;
+mod sync;
 
 use axum::Router;
 use axum::http::{Method, Uri};
@@ -26,6 +28,8 @@ pub(crate) fn router(app: App) -> Router {
         .merge(event::routes())
         .merge(health::routes())
         .merge(session::routes())
+        .merge(status::routes())
+        .merge(sync::routes())
         .merge(message::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(unknown);
