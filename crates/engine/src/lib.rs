@@ -44,7 +44,8 @@ pub use file::{Expected, FileError, FileLock, ReadFile, Stamp, WriteFile, Writte
 pub use inbox::Submitted;
 pub use jump::{Checkpoint, Point};
 pub use permission::{
-    Asked, BaseRules, NewAsk, PermissionError, Replied, Resumed, Rules, Ruling, read_rules,
+    Asked, BaseRules, NewAsk, PermissionError, Refusal, Replied, Resumed, Rules, Ruling,
+    StandingRules, read_rules,
 };
 pub use place::{NewSession, OpenProject};
 pub use project::{ListedProject, ProjectRemoval, Relinked, RemovedProject};
@@ -55,7 +56,7 @@ pub use step::{Step, StepDone, StepEnd, ToolRun, Touch};
 pub use turn::{Prompt, Turn};
 pub use undo::{
     Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
-    UndoPlan, Which,
+    UndoPlan, Which, report_of, turns_of,
 };
 pub use worktree::{
     NewWorktree, OnlyHere, RemovedWorktree, ResetWorktree, WorktreeError, WorktreeInfo,

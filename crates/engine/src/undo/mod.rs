@@ -5,11 +5,16 @@ mod contend;
 mod gather;
 mod meanwhile;
 mod plan;
+mod retrace;
 mod words;
+mod written;
 
 pub(crate) use gather::{Aside, Gathered, Held};
 pub(crate) use plan::{Course, Seen};
+pub(crate) use words::IMPORTED;
 pub use words::{
     Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
     UndoPlan, Which,
 };
+pub(crate) use written::{is_switch, name_of, write_branch, write_name, written};
+pub use written::{report_of, turns_of};

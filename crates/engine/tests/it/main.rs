@@ -2,6 +2,7 @@
 
 mod context;
 mod diff;
+mod exact;
 mod exec;
 mod files;
 mod fork;

@@ -6,7 +6,12 @@ use std::path::{Path, PathBuf};
 use crate::repo::{Place, git};
 use crate::support::ctx;
 use turnstone_core::id::ProjectId;
-use turnstone_engine::{NewSession, NewWorktree, WorktreeError, WorktreeInfo};
+use turnstone_core::model::PermissionReply;
+use turnstone_core::permission::Caller;
+use turnstone_engine::{
+    BaseRules, EngineError, NewSession, NewWorktree, Refusal, WorktreeError, WorktreeInfo,
+};
+use turnstone_store::Context;
 
 fn make(place: &Place, project: &ProjectId, name: &str) -> WorktreeInfo {
     let new = NewWorktree { name: Some(name.to_owned()), ..NewWorktree::default() };
@@ -225,4 +230,32 @@ fn a_making_that_was_cut_off_and_a_removal_that_was_are_finished_by_a_removal() 
     assert_eq!(branches(&dir), ["main"]);
     assert!(place.engine.list_worktrees(&ctx(), &project).expect("listed").is_empty());
     scenario.teardown();
+}
+
+#[test]
+fn a_tool_does_not_remove_or_reset_a_worktree_unasked_r37() {
+    let place = Place::new();
+    let (_, project) = place.project("app");
+    let made = make(&place, &project, "x");
+    let tool = Context { client: Some(Caller::TOOL.to_owned()), ..ctx() };
+    let which = Path::new("x");
+    let nobody = place.engine.remove_worktree(&tool, &project, which, true);
+    let Err(WorktreeError::Engine(EngineError::Refused { why, .. })) = nobody else {
+        panic!("{nobody:?}")
+    };
+    assert_eq!(why, Refusal::Nobody);
+
+    place.engine.create_session(&ctx(), &made.directory, &NewSession::default()).expect("made");
+    let reset = place.engine.reset_worktree(&tool, &project, which, true);
+    assert!(matches!(reset, Err(WorktreeError::Engine(EngineError::Asked { .. }))), "{reset:?}");
+    let tool = Context { request: Some("removal".to_owned()), ..tool };
+    let removed = place.engine.remove_worktree(&tool, &project, which, true);
+    let Err(WorktreeError::Engine(EngineError::Asked { request, .. })) = removed else {
+        panic!("{removed:?}")
+    };
+    assert!(made.directory.is_dir(), "nothing was done");
+    let (once, base) = (PermissionReply::Once, BaseRules::default());
+    place.engine.reply_permission(&ctx(), &request, once, None, &base).expect("answered");
+    place.engine.remove_worktree(&tool, &project, which, true).expect("removed");
+    assert!(!made.directory.exists());
 }
