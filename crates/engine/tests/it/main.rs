@@ -1,14 +1,17 @@
 //! The engine against a real ledger, real snapshot stores and real repositories.
 
+mod compaction;
 mod context;
 mod diff;
 mod exec;
 mod files;
 mod fork;
 mod inbox;
+mod index;
 mod jump;
 mod permission;
 mod place;
+mod process;
 mod project;
 mod random;
 mod repo;
@@ -17,4 +20,5 @@ mod step;
 mod support;
 mod talk;
 mod undo;
+mod weakness;
 mod worktree;
