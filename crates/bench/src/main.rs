@@ -1,16 +1,19 @@
 //! Ours against the limit and against OpenCode's settings, measured in one run (R36).
 //!
 //! `ledger` measures acknowledged writes and reads, `growth` the bytes one turn adds, `snapshot`
-//! captures, diffs and restores, `capnweb` calls over Cap'n Web.
+//! captures, diffs and restores, `turn` what a tool call costs, `capnweb` calls over Cap'n Web;
+//! `headline` plays the headline test on many files.
 
 mod capnweb;
 mod data;
 mod growth;
+mod headline;
 mod limit;
 mod opencode;
 mod read;
 mod snapshot;
 mod table;
+mod turn;
 mod write;
 
 use std::process::ExitCode;
@@ -28,11 +31,15 @@ fn main() -> ExitCode {
         // The other end of `capnweb`, in a process of its own.
         Some("capnweb-server") => crate::capnweb::serve(),
         Some("snapshot") => snapshot::run(&words[1..]),
+        Some("turn") => turn::run(&words[1..]),
+        Some("headline") => headline::run(&words[1..]),
         // One size in a process of its own.
         Some("snapshot-memory") => snapshot::measure_memory(&words[1..]),
         _ => {
             eprintln!("usage: turnstone-bench ledger [--quick] | growth | capnweb [--quick]");
             eprintln!("       turnstone-bench snapshot [--quick] [--files N] [--limit SECONDS]");
+            eprintln!("       turnstone-bench turn [--quick] [--files N]");
+            eprintln!("       turnstone-bench headline [--files N] [--steps N] [--seeds N]");
             return ExitCode::from(2);
         }
     };

@@ -19,12 +19,15 @@ const TOO_MUCH: &str = "The last request was too large for the context, so what 
 /// Media, which may be what was too much, become a line each. Requests to compact are not repeated.
 #[must_use]
 pub fn ask_again(parts: &[Part]) -> Vec<PartBody> {
-    let again = |part: &Part| match &part.body {
-        PartBody::Compaction(_) => None,
-        PartBody::File(file) if is_media(&file.mime) => {
-            Some(PartBody::Text(Text { text: named(file), ..Text::default() }))
+    let again = |part: &Part| {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is asked as it was")]
+        match &part.body {
+            PartBody::Compaction(_) => None,
+            PartBody::File(file) if is_media(&file.mime) => {
+                Some(PartBody::Text(Text { text: named(file), ..Text::default() }))
+            }
+            body => Some(body.clone()),
         }
-        body => Some(body.clone()),
     };
     parts.iter().filter_map(again).collect()
 }

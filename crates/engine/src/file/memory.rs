@@ -103,7 +103,7 @@ impl Sights {
         let known = all.entry(session.clone()).or_default();
         let opened = self.open(session);
         let taken = match &opened {
-            Ok(open) => known.take_in(&mut &*open.file()),
+            Ok(open) => known.take_in(&mut open.file()),
             Err(_) => Ok(()),
         };
         let line = line(&file, &stamp);
