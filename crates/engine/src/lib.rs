@@ -7,6 +7,7 @@
 mod adopt;
 mod branch;
 mod call;
+mod compaction;
 mod context;
 mod diff;
 mod engine;
@@ -35,7 +36,7 @@ mod view;
 mod worktree;
 
 pub use call::{Call, Closed};
-pub use context::{CompactionPlan, CompactionRequest, Summary};
+pub use compaction::{CompactionPlan, CompactionRequest, Summary};
 pub use diff::Differences;
 pub use engine::{Engine, Settings};
 pub use error::{EngineError, Result};

@@ -1,5 +1,6 @@
 //! The engine against a real ledger, real snapshot stores and real repositories.
 
+mod compaction;
 mod context;
 mod diff;
 mod exact;
@@ -7,9 +8,11 @@ mod exec;
 mod files;
 mod fork;
 mod inbox;
+mod index;
 mod jump;
 mod permission;
 mod place;
+mod process;
 mod project;
 mod random;
 mod repo;
@@ -18,4 +21,5 @@ mod step;
 mod support;
 mod talk;
 mod undo;
+mod weakness;
 mod worktree;
