@@ -12,6 +12,7 @@ use turnstone_store::{
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::line::Line;
+use crate::mark::standing;
 use crate::past::Past;
 use crate::undo::{Aside, Gathered, Held, Scope, Switch, UndoOptions, UndoPlan};
 
@@ -230,14 +231,8 @@ impl Engine {
     /// [`turnstone_store::StoreError::NoSession`].
     pub fn checkpoints(&self, ctx: &Context, session: &SessionId) -> Result<Vec<Checkpoint>> {
         let operations = self.store.read(ctx, |r| r.operations(session))?;
-        Ok(operations.iter().filter_map(checkpoint).collect())
+        Ok(standing(&operations))
     }
-}
-
-fn checkpoint(operation: &OperationRow) -> Option<Checkpoint> {
-    let name = operation.plan.get("name")?.as_str()?.to_owned();
-    let is_one = operation.kind == OperationKind::Checkpoint && operation.done.is_some();
-    is_one.then(|| Checkpoint { operation: operation.id.clone(), name, time: operation.time })
 }
 
 /// A point in words, for whoever is told that there is none.
@@ -269,10 +264,8 @@ fn find_point(
         }
         Point::Operation(id) => end(operations.iter().find(|operation| operation.id == *id)?),
         Point::Checkpoint(name) => {
-            let named = |operation: &&OperationRow| {
-                checkpoint(operation).is_some_and(|it| it.name == *name)
-            };
-            end(operations.iter().rev().find(named)?)
+            let named = standing(operations).into_iter().rev().find(|it| it.name == *name)?;
+            end(operations.iter().find(|operation| operation.id == named.operation)?)
         }
         Point::Seq(seq) => boundaries.iter().find(|it| it.seq == *seq).copied(),
     }

@@ -5,6 +5,7 @@
 //! model and no words for people. Synchronous: whoever serves many callers gives it threads.
 
 mod adopt;
+mod baseline;
 mod branch;
 mod call;
 mod context;
@@ -18,6 +19,7 @@ mod image;
 mod inbox;
 mod jump;
 mod line;
+mod mark;
 mod mint;
 mod past;
 mod permission;
@@ -36,11 +38,12 @@ mod worktree;
 
 pub use call::{Call, Closed};
 pub use context::{CompactionPlan, CompactionRequest, Summary};
-pub use diff::Differences;
+pub use diff::{Compared, Differences, Form};
 pub use engine::{Engine, Settings};
 pub use error::{EngineError, Result};
-pub use exec::{Beside, CommandEnd, Execution};
+pub use exec::{Abort, Beside, CommandEnd, Execution};
 pub use file::{Expected, FileError, FileLock, ReadFile, Stamp, WriteFile, WrittenFiles};
+pub use fork::ForkedWorktree;
 pub use inbox::Submitted;
 pub use jump::{Checkpoint, Point};
 pub use permission::{

@@ -5,6 +5,7 @@ mod diff;
 mod exec;
 mod files;
 mod fork;
+mod fork_files;
 mod inbox;
 mod jump;
 mod permission;
