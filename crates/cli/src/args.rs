@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    completions, db, doctor, exec, export, import, log, man, permission, project, search, session,
-    snapshot, stats, status, todo, tour, undo, worktree,
+    checkpoint, completions, db, diff, doctor, exec, export, fork, import, jump, log, man,
+    permission, project, search, session, snapshot, stats, status, todo, tour, undo, worktree,
 };
 use crate::config::Globals;
 
@@ -42,6 +42,10 @@ pub(crate) enum Command {
     Exec(exec::ExecArgs),
     Undo(undo::UndoArgs),
     Redo(undo::RedoArgs),
+    Jump(jump::JumpArgs),
+    Checkpoint(checkpoint::CheckpointArgs),
+    Fork(fork::ForkArgs),
+    Diff(diff::DiffArgs),
     Log(log::LogArgs),
     Status(status::StatusArgs),
     Tour(tour::TourArgs),
