@@ -4,7 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::command::{
     checkpoint, completions, db, diff, doctor, exec, export, fork, import, jump, log, man,
-    permission, project, search, session, snapshot, stats, status, todo, tour, undo, worktree,
+    permission, project, search, serve, session, snapshot, stats, status, todo, tour, undo,
+    worktree,
 };
 use crate::config::Globals;
 
@@ -49,6 +50,7 @@ pub(crate) enum Command {
     Log(log::LogArgs),
     Status(status::StatusArgs),
     Tour(tour::TourArgs),
+    Serve(serve::ServeArgs),
     /// Watch over one command, for `exec`
     #[command(hide = true)]
     Supervise,
