@@ -23,8 +23,8 @@ fn files(diff: &Differences) -> Vec<(&str, u64, u64, &str)> {
         .collect()
 }
 
-fn diff(case: &Case, session: &SessionId, what: Compared) -> Differences {
-    case.engine.diff(&ctx(), session, &what, Form::Clients).expect("differs")
+fn diff(case: &Case, session: &SessionId, what: &Compared) -> Differences {
+    case.engine.diff(&ctx(), session, what, Form::Clients).expect("differs")
 }
 
 fn turns(case: &Case, session: &SessionId) -> Vec<TurnId> {
@@ -46,7 +46,7 @@ fn a_turn_shows_what_it_changed_and_nothing_of_a_person() {
     case.edit(&turn, "new", Some("a\nb\n"));
     case.end(&turn);
 
-    let diff = diff(&case, &session, Compared::Turn(turn.id.clone()));
+    let diff = diff(&case, &session, &Compared::Turn(turn.id.clone()));
 
     assert_eq!(files(&diff), [("f", 2, 1, "modified"), ("new", 2, 0, "added")]);
     let patch = diff.files[1].patch.as_deref().expect("a patch");
@@ -66,11 +66,11 @@ fn a_fast_tool_has_a_difference_and_the_session_counts_what_stands_8_3_w11() {
     let session = case.session("ses_a", None);
     case.exchange(&session, "a", ("f", Some("one\n")));
     case.exchange(&session, "b", ("f", Some("one\ntwo\n")));
-    let by_message = diff(&case, &session, Compared::Message(mid("a")));
+    let by_message = diff(&case, &session, &Compared::Message(mid("a")));
     assert_eq!(files(&by_message), [("f", 1, 0, "added")]);
-    let by_answer = diff(&case, &session, Compared::Message(mid("ba")));
+    let by_answer = diff(&case, &session, &Compared::Message(mid("ba")));
     assert_eq!(files(&by_answer), [("f", 1, 0, "modified")]);
-    let whole = || diff(&case, &session, Compared::Session);
+    let whole = || diff(&case, &session, &Compared::Session);
     assert_eq!(files(&whole()), [("f", 2, 0, "added")]);
     assert_eq!(whole().summary().additions, 2.into());
 
@@ -93,7 +93,7 @@ fn points_are_compared_both_ways_and_across_branches() {
     case.exchange(&session, "c", ("g", Some("three\n")));
     let turns = turns(&case, &session);
     let between = |from: &Point, to: &Point| {
-        diff(&case, &session, Compared::Points(Some(from.clone()), Some(to.clone())))
+        diff(&case, &session, &Compared::Points(Some(from.clone()), Some(to.clone())))
     };
     let (a, b, c) = (
         Point::After(turns[0].clone()),
@@ -121,7 +121,7 @@ fn what_another_named_or_a_child_did_is_not_in_the_window_around_it_r3() {
     case.end(&two);
 
     let diff =
-        |session: &SessionId, turn: &TurnId| diff(&case, session, Compared::Turn(turn.clone()));
+        |session: &SessionId, turn: &TurnId| diff(&case, session, &Compared::Turn(turn.clone()));
     assert_eq!(files(&diff(&a, &one.id)), [("shell", 1, 0, "added")]);
     assert_eq!(files(&diff(&b, &two.id)), [("named", 1, 0, "added")]);
 }
@@ -221,7 +221,7 @@ fn people_get_patches_that_git_takes() {
     assert!(patch.ends_with("@@ -4,3 +4,3 @@\n 4\n-5\n+five\n 6\n"), "{patch}");
     // From the beginning to a point, and from a point to the present.
     let first = Point::After(turns(&case, &session)[0].clone());
-    let until = diff(&case, &session, Compared::Points(None, Some(first.clone())));
+    let until = diff(&case, &session, &Compared::Points(None, Some(first.clone())));
     assert_eq!(files(&until), [("f", 1, 1, "modified")]);
-    assert_eq!(files(&diff(&case, &session, Compared::Points(Some(first), None))), []);
+    assert_eq!(files(&diff(&case, &session, &Compared::Points(Some(first), None))), []);
 }
