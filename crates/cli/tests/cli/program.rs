@@ -77,6 +77,7 @@ fn the_help_names_every_command() {
       log          Show what happened in a session: turns, the files they changed, operations, forks
       status       Say where you are: project, session, what runs, whether undo works
       tour         See undo at work in a temporary project, in less than a minute
+      serve        Answer OpenCode's own clients, and native ones, over HTTP
       session      List, show and tidy up sessions
       snapshot     Capture a directory, compare, restore, and take that back
       todo         Show or change the to-do list of a session
