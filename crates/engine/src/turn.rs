@@ -129,7 +129,8 @@ impl Engine {
         Ok(gone)
     }
 
-    /// Ends a turn, once: open tools and messages are closed with it.
+    /// Ends a turn, once: open tools and messages are closed with it, and the figures of what the
+    /// session changed are written down.
     ///
     /// # Errors
     ///
@@ -142,7 +143,13 @@ impl Engine {
         error: Option<Failure>,
     ) -> Result<Ended> {
         let end = EndTurn { session: turn.session.clone(), turn: turn.id.clone(), outcome, error };
-        let ended = self.store.write(&turn.context(ctx), move |tx| tx.end_turn(&end)).wait()?;
+        let stated = self.state_at_end(ctx, &turn.session, &turn.id)?;
+        let end_it = move |tx: &turnstone_store::Tx<'_>| {
+            // First: nothing is said of a session after its turn has ended.
+            stated.put(tx, &end.session)?;
+            tx.end_turn(&end)
+        };
+        let ended = self.store.write(&turn.context(ctx), end_it).wait()?;
         self.store.release(ctx, &turn.lease)?;
         Ok(ended)
     }

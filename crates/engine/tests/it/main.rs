@@ -7,6 +7,7 @@ mod exact;
 mod exec;
 mod files;
 mod fork;
+mod fork_files;
 mod inbox;
 mod index;
 mod jump;
