@@ -94,7 +94,10 @@ impl Hub {
         kind: &str,
         properties: impl Borrow<Value>,
     ) {
-        let directory: Arc<str> = directory.as_ref().to_string_lossy().into();
+        // Streams know a directory by its real path.
+        let asked = directory.as_ref();
+        let real = fs_err::canonicalize(asked).unwrap_or_else(|_| asked.to_path_buf());
+        let directory: Arc<str> = real.to_string_lossy().into();
         self.pass_on(Some(directory), kind, properties.borrow());
     }
 

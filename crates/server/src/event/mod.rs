@@ -25,6 +25,8 @@ mod recent;
 mod ring;
 mod session;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod translate;
 
 pub(crate) use history::{History, Replayed, replay};

@@ -25,6 +25,10 @@ pub(crate) fn happening(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Ha
     if let FeedBody::Project(project) = &event.body {
         scene.project = Some(project.id.as_str().into());
     }
+    if let FeedBody::Worktree { project, news } = &event.body {
+        scene.project = Some(project.as_str().into());
+        scene.directory = Some(news.directory.as_str().into());
+    }
     let told = told(engine, ctx, event);
     let id = event.session.as_ref().map(|session| session.id.clone());
     Happening::logged(event.cursor, id, scene, told)
@@ -52,6 +56,9 @@ type Says = Vec<(&'static str, Value)>;
 fn says(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Says {
     if let FeedBody::Project(project) = &event.body {
         return vec![("project.updated", wire::project_info(project))];
+    }
+    if let FeedBody::Worktree { news, .. } = &event.body {
+        return vec![(event.kind.name(), wire::worktree_info(news))];
     }
     let Some(session) = &event.session else { return Vec::new() };
     let id = &session.id;
@@ -96,7 +103,7 @@ fn says(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Says {
 }
 
 /// What is said beside the conversation.
-#[expect(clippy::wildcard_enum_match_arm, reason = "whatever OpenCode has no word for is not said")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "what OpenCode has no word for is not said")]
 fn aside_says(id: &SessionId, body: &FeedBody) -> Says {
     match body {
         FeedBody::Todos(todos) => {

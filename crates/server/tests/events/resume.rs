@@ -31,7 +31,9 @@ fn w21_a_stream_dropped_at_any_frame_resumes_to_the_byte() {
         if path == "/event" {
             assert_eq!(frames(&mut live, whole.len()), whole, "live and from the log are the same");
         }
-        for (nth, last) in whole.iter().enumerate() {
+        // The third has the places of the first; a few of them will do.
+        let step = if path == "/api/event" { 9 } else { 1 };
+        for (nth, last) in whole.iter().enumerate().step_by(step) {
             let id = last.id.as_deref().expect("every frame of the log has a place");
             let mut stream = house.client().with("last-event-id", id).stream(path);
             let rest = frames(&mut stream, whole.len() - nth - 1);

@@ -11,7 +11,7 @@ use turnstone_core::event::{EntityClass, EventKind};
 use turnstone_core::id::{MessageId, PartId, ProjectId, SessionId, TurnId};
 use turnstone_core::model::{
     Failure, FileDiff, Message, Part, Project, Request, RequestId, RequestState, Session, Status,
-    Todo, Usage,
+    Todo, Usage, WorktreeNews,
 };
 use turnstone_core::operation::{Head, HeadMove};
 use turnstone_core::time::{Cursor, Millis, Seq};
@@ -65,6 +65,13 @@ pub struct FeedSession {
 pub enum FeedBody {
     /// A project was seen first or changed.
     Project(Box<Project>),
+    /// A further checkout of a project was made, or could not be.
+    Worktree {
+        /// The project.
+        project: ProjectId,
+        /// What became of it.
+        news: WorktreeNews,
+    },
     /// A session was created or changed.
     Session(Box<SessionThen>),
     /// A session was deleted; what it last was, while that is still there.
@@ -298,7 +305,7 @@ impl Reader<'_> {
             return Ok(FeedBody::Stub { is_deleted: entry.is_deleted });
         };
         match entry.kind.class() {
-            EntityClass::Project => Ok(FeedBody::Project(Box::new(serde_json::from_value(value)?))),
+            EntityClass::Project => self.project_body(entry, value),
             EntityClass::Session => self.session_body(entry, value, memo),
             EntityClass::Message | EntityClass::Part => self.content_body(entry, value, memo),
             EntityClass::Turn => turn_body(entry.kind, value),
@@ -310,6 +317,18 @@ impl Reader<'_> {
             | EntityClass::Input => side_body(entry.kind, value),
             EntityClass::Approval | EntityClass::Share | EntityClass::Change => Ok(FeedBody::Other),
         }
+    }
+
+    fn project_body(&self, entry: &Entry, value: Value) -> Result<FeedBody> {
+        if entry.kind == EventKind::ProjectUpdated {
+            return Ok(FeedBody::Project(Box::new(serde_json::from_value(value)?)));
+        }
+        let id: String = self
+            .conn
+            .prepare_cached("SELECT id FROM project WHERE num = ?1")?
+            .query_row([entry.entity], |row| row.get(0))?;
+        let news = serde_json::from_value(value)?;
+        Ok(FeedBody::Worktree { project: parse_id(id)?, news })
     }
 
     fn session_body(

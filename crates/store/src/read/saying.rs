@@ -42,7 +42,7 @@ fn streamed(json: &str) -> usize {
 /// What a turn's event says.
 pub(super) fn turn_body(kind: EventKind, mut value: Value) -> Result<FeedBody> {
     let turn: TurnId = parse_id(take_id(&mut value)?)?;
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the class of the event leaves these five")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the class of the event leaves these six")]
     let event = match kind {
         EventKind::TurnAccepted => {
             let message = serde_json::from_value(value["message"].take())?;
@@ -51,6 +51,7 @@ pub(super) fn turn_body(kind: EventKind, mut value: Value) -> Result<FeedBody> {
         EventKind::TurnStarted => TurnEvent::Started,
         EventKind::TurnAsked => TurnEvent::Asked,
         EventKind::TurnAnswered => TurnEvent::Answered,
+        EventKind::TurnAbortAsked => return Ok(FeedBody::Other),
         _ => TurnEvent::Ended { outcome: serde_json::from_value(value["outcome"].take())? },
     };
     let given: Option<Failure> = serde_json::from_value(value["error"].take())?;
