@@ -123,6 +123,8 @@ impl Hub {
     /// Ends all streams: the server stops.
     pub(crate) fn close(&self) {
         self.shared.news.send_modify(|news| news.is_closed = true);
+        // The thread that follows the log hears it at once.
+        self.shared.engine.store().watch().wake();
     }
 }
 

@@ -100,6 +100,9 @@ impl Hub {
         line.is_new = listener.wire == Wire::Global && listener.after.is_none();
         let mut flow = Flow { shared, listener, news, beat, line, _seat: seat };
         flow.say("server.connected");
+        if flow.listener.wire == Wire::Api {
+            flow.say("server.heartbeat");
+        }
         let frames = stream::unfold(flow, |mut flow| async move {
             let bytes = flow.next().await?;
             Some((Ok::<_, std::convert::Infallible>(bytes), flow))

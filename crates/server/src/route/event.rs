@@ -26,11 +26,15 @@ pub(super) fn routes() -> Router<App> {
 }
 
 /// Where a client was before: the header of the standard, or `after` in the query.
+///
+/// Clients send the header by themselves, so one that is of another server is no mistake of theirs: it is
+/// a place this log never reached. What stands in a query somebody wrote.
 fn after(headers: &HeaderMap, query: &Query) -> Result<Option<StreamPlace>, ApiError> {
-    let header = headers.get("last-event-id").and_then(|value| value.to_str().ok());
-    let Some(text) = header.filter(|text| !text.is_empty()).or(query.filled("after")) else {
-        return Ok(None);
-    };
+    if let Some(text) = headers.get("last-event-id").filter(|value| !value.is_empty()) {
+        let place = text.to_str().ok().and_then(StreamPlace::parse);
+        return Ok(Some(place.unwrap_or(StreamPlace::NOWHERE)));
+    }
+    let Some(text) = query.filled("after") else { return Ok(None) };
     match StreamPlace::parse(text) {
         Some(place) => Ok(Some(place)),
         None => Err(query.refuse("after", "the id of an event of this stream", text)),
