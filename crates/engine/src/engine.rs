@@ -64,8 +64,8 @@ impl Engine {
         let engine = Self {
             store,
             mint: Mint::default(),
+            sights: Sights::new(&settings.data),
             settings,
-            sights: Sights::default(),
             vaults: Mutex::default(),
         };
         Ok(engine)

@@ -12,9 +12,10 @@ use turnstone_store::{
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::line::Line;
+use crate::mark::standing;
 use crate::past::Past;
 use crate::undo::{
-    Aside, Gathered, Held, Scope, Switch, UndoOptions, UndoPlan, is_switch, name_of, write_name,
+    Aside, Gathered, Held, Scope, Switch, UndoOptions, UndoPlan, is_switch, write_name,
 };
 
 /// Messages or parts written in one transaction.
@@ -201,7 +202,7 @@ impl Engine {
     ) -> Result<OperationId> {
         self.recover_session(ctx, session)?;
         let id = self.mint.operation(ctx.now)?;
-        let plan = write_name(name)?;
+        let plan = write_name(name, Vec::new())?;
         let new = NewOperation { id: id.clone(), kind: OperationKind::Checkpoint, plan };
         let done = DoneOperation {
             id: id.clone(),
@@ -225,14 +226,8 @@ impl Engine {
     /// [`turnstone_store::StoreError::NoSession`].
     pub fn checkpoints(&self, ctx: &Context, session: &SessionId) -> Result<Vec<Checkpoint>> {
         let operations = self.store.read(ctx, |r| r.operations(session))?;
-        operations.iter().filter_map(|it| checkpoint(it).transpose()).collect()
+        standing(&operations)
     }
-}
-
-fn checkpoint(operation: &OperationRow) -> Result<Option<Checkpoint>> {
-    let name = name_of(operation)?.filter(|_| operation.done.is_some());
-    let (id, time) = (operation.id.clone(), operation.time);
-    Ok(name.map(|name| Checkpoint { operation: id, name, time }))
 }
 
 /// A point in words, for whoever is told that there is none.
@@ -264,13 +259,9 @@ fn find_point(
         }
         Point::Operation(id) => operations.iter().find(|it| it.id == *id).and_then(end),
         Point::Checkpoint(wanted) => {
-            let mut found = None;
-            for operation in operations {
-                if checkpoint(operation)?.is_some_and(|it| it.name == *wanted) {
-                    found = end(operation);
-                }
-            }
-            found
+            let named = standing(operations)?.into_iter().rev().find(|it| it.name == *wanted);
+            let named = named.and_then(|it| operations.iter().find(|row| row.id == it.operation));
+            named.and_then(end)
         }
         Point::Seq(seq) => boundaries.iter().find(|it| it.seq == *seq).copied(),
     })

@@ -63,6 +63,35 @@ pub struct MadeWorktree {
     pub ready: bool,
 }
 
+/// What clients are told of a worktree that was made, or could not be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorktreeNews {
+    /// The directory it is about.
+    pub directory: String,
+    /// What became of it.
+    #[serde(flatten)]
+    pub outcome: WorktreeOutcome,
+}
+
+/// What became of a worktree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum WorktreeOutcome {
+    /// All its files are there.
+    Ready {
+        /// Its name.
+        name: String,
+        /// Its branch, where it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        branch: Option<String>,
+    },
+    /// It could not be made.
+    Failed {
+        /// Why.
+        message: String,
+    },
+}
+
 /// The moments of a project.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProjectTime {

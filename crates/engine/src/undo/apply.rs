@@ -75,6 +75,11 @@ impl Engine {
         let session = self.store.read(ctx, |r| r.get_session(&plan.session))?;
         let todos = plan.todos.clone().filter(|_| !report.without_effect);
         let withdrawn = report.withdrawn.clone();
+        let mut stated = Vec::new();
+        let others = plan.also.iter().map(|(other, _)| other);
+        for one in std::iter::once(&plan.session).chain(others).collect::<BTreeSet<_>>() {
+            stated.push((one.clone(), self.state_changes(ctx, one, &done.taken)?));
+        }
         let record = move |tx: &turnstone_store::Tx<'_>| {
             if let Some(todos) = &todos {
                 tx.set_todos(&session.id, todos)?;
@@ -82,6 +87,7 @@ impl Engine {
             for rule in &withdrawn {
                 tx.withdraw(&session.project, rule)?;
             }
+            stated.iter().try_for_each(|(session, stated)| stated.put(tx, session))?;
             tx.finish_operation(&session.id, &done)
         };
         self.store.write(ctx, record).wait()?;

@@ -17,5 +17,5 @@ pub use words::{
     Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
     UndoPlan, Which,
 };
-pub(crate) use written::{is_switch, name_of, write_branch, write_name, written};
-pub use written::{report_of, turns_of};
+pub use written::{NamedPoint, name_of, report_of, turns_of};
+pub(crate) use written::{is_switch, write_branch, write_name, written};

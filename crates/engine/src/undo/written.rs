@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use turnstone_core::change::Root;
-use turnstone_core::id::{SessionId, TurnId};
+use turnstone_core::id::{OperationId, SessionId, TurnId};
 use turnstone_core::operation::OperationKind;
 use turnstone_core::path::RelPath;
 use turnstone_store::OperationRow;
@@ -32,10 +32,14 @@ struct WrittenReport {
     whole: String,
 }
 
-/// The plan of a checkpoint.
-#[derive(Serialize, Deserialize)]
-struct WrittenName {
-    name: String,
+/// The plan of a checkpoint: the name a point gets, or the points that give it up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NamedPoint {
+    /// The name.
+    pub name: String,
+    /// The checkpoints that lose it; none when a point gets it.
+    #[serde(default, rename = "givesUp", skip_serializing_if = "Vec::is_empty")]
+    pub gives_up: Vec<OperationId>,
 }
 
 /// True for operations that bring files and the conversation somewhere: those with a plan.
@@ -69,8 +73,8 @@ pub(crate) fn write_branch(plan: &BranchPlan) -> Result<Value> {
     Ok(serde_json::to_value(plan).map_err(std::io::Error::from)?)
 }
 
-pub(crate) fn write_name(name: &str) -> Result<Value> {
-    let written = WrittenName { name: name.to_owned() };
+pub(crate) fn write_name(name: &str, gives_up: Vec<OperationId>) -> Result<Value> {
+    let written = NamedPoint { name: name.to_owned(), gives_up };
     Ok(serde_json::to_value(written).map_err(std::io::Error::from)?)
 }
 
@@ -135,12 +139,14 @@ pub(crate) fn branch_of(operation: &OperationRow) -> Result<BranchPlan> {
     read(operation, &operation.plan)
 }
 
-/// The name a checkpoint gave; nothing for any other operation.
-pub(crate) fn name_of(operation: &OperationRow) -> Result<Option<String>> {
+/// The name a checkpoint gave, or gave up; nothing for any other operation.
+///
+/// # Errors
+///
+/// [`EngineError::Unreadable`].
+pub fn name_of(operation: &OperationRow) -> Result<Option<NamedPoint>> {
     match operation.kind {
-        OperationKind::Checkpoint => {
-            Ok(Some(read::<WrittenName>(operation, &operation.plan)?.name))
-        }
+        OperationKind::Checkpoint => read(operation, &operation.plan).map(Some),
         OperationKind::Undo
         | OperationKind::Redo
         | OperationKind::Jump

@@ -102,6 +102,8 @@ impl Engine {
             return Err(WorktreeError::OnlyHere { directory, work: done.lost });
         }
         done.capture = self.capture_worktree(ctx, &made)?;
+        // Another one of that name would be another directory.
+        self.close_vaults(std::iter::once(&made.directory));
         self.remove_files(&git, &directory)?;
         fail::fail_point!("engine::worktree_removed", |_| {
             Err(std::io::Error::other("failpoint").into())
@@ -146,6 +148,21 @@ impl Engine {
             true => Ok(ResetWorktree { directory, commit, capture, lost }),
             false => Err(WorktreeError::LeftChanges { directory, paths: left }),
         }
+    }
+
+    /// Takes away a worktree nobody has worked in: its making failed, and clients hear why.
+    pub(crate) fn discard(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        made: &MadeWorktree,
+        why: &WorktreeError,
+    ) -> Result<(), WorktreeError> {
+        let git = self.project_git(&self.get_project(ctx, project)?)?;
+        self.close_vaults(std::iter::once(&made.directory));
+        self.remove_files(&git, Path::new(&made.directory))?;
+        delete_branch(&git, made)?;
+        Ok(self.note_failure(ctx, project, made, &why.to_string())?)
     }
 
     /// What would be gone with a worktree of a project.

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use crate::repo::{Place, git};
 use crate::support::ctx;
 use turnstone_core::id::ProjectId;
-use turnstone_core::model::PermissionReply;
+use turnstone_core::model::{PermissionReply, WorktreeNews};
 use turnstone_core::permission::Caller;
+use turnstone_core::time::Cursor;
+use turnstone_core::wire;
 use turnstone_engine::{
     BaseRules, EngineError, NewSession, NewWorktree, Refusal, WorktreeError, WorktreeInfo,
 };
@@ -258,4 +260,45 @@ fn a_tool_does_not_remove_or_reset_a_worktree_unasked_r37() {
     place.engine.reply_permission(&ctx(), &request, once, None, &base).expect("answered");
     place.engine.remove_worktree(&tool, &project, which, true).expect("removed");
     assert!(!made.directory.exists());
+}
+
+/// What clients were told of worktrees, in OpenCode's shapes.
+fn news(place: &Place) -> Vec<(String, serde_json::Value)> {
+    let log = place.engine.store().read(&ctx(), |r| r.log_after(Cursor(0), 1000)).expect("reads");
+    let events = log.events.into_iter().filter(|event| event.kind.name().starts_with("worktree."));
+    events
+        .map(|event| {
+            let payload = event.payload.expect("a payload");
+            let news: WorktreeNews = serde_json::from_value(payload).expect("news");
+            (event.kind.name().to_owned(), wire::worktree_info(&news))
+        })
+        .collect()
+}
+
+#[test]
+fn clients_are_told_that_a_worktree_is_ready_or_has_failed() {
+    let place = Place::new();
+    let (dir, project) = place.project("app");
+    let made = make(&place, &project, "one");
+    let ready = serde_json::json!({"name": "one", "branch": "opencode/one"});
+    assert_eq!(news(&place), [("worktree.ready".to_owned(), ready)]);
+    // Where the checkout belongs nothing can be made.
+    let folder = made.directory.parent().expect("a folder").to_owned();
+    fs_err::remove_dir_all(&made.directory).expect("removed");
+    git(&dir, &["worktree", "prune"]);
+    fs_err::remove_dir(&folder).expect("removed");
+    fs_err::write(dir.join(".git/worktrees"), "in the way").expect("written");
+
+    let new = NewWorktree { name: Some("two".to_owned()), ..NewWorktree::default() };
+    let failed = place.engine.create_worktree(&ctx(), &project, &new);
+
+    assert!(matches!(failed, Err(WorktreeError::Git(_))), "{failed:?}");
+    let told = news(&place);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(told[1].0, "worktree.failed");
+    assert!(told[1].1["message"].as_str().is_some_and(|why| !why.is_empty()), "{told:?}");
+    let known = place.engine.get_project(&ctx(), &project).expect("there").worktrees;
+    assert!(known.iter().all(|made| made.name != "two"), "nothing is left to know: {known:?}");
+    // The log is the truth: it is there after a restart.
+    assert_eq!(news(&place.reopen()), told);
 }

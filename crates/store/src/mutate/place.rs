@@ -4,7 +4,7 @@ use rusqlite::OptionalExtension;
 use serde_json::json;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_core::model::{FileDiff, Project, Session, Todo};
+use turnstone_core::model::{FileDiff, Project, Session, Todo, WorktreeNews, WorktreeOutcome};
 use turnstone_core::permission::{Action, Rule};
 
 use crate::error::{Result, StoreError};
@@ -52,6 +52,21 @@ impl Tx<'_> {
         }
         self.put_project(&project)?;
         Ok(project)
+    }
+
+    /// Says what became of a further checkout of a project; `news` is what clients are told.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotFound`] if there is no such project.
+    pub fn announce_worktree(&self, id: &ProjectId, news: &WorktreeNews) -> Result<()> {
+        let num = self.project_num(id)?;
+        let kind = match news.outcome {
+            WorktreeOutcome::Ready { .. } => EventKind::WorktreeReady,
+            WorktreeOutcome::Failed { .. } => EventKind::WorktreeFailed,
+        };
+        self.append(&Draft::new(None, kind, Some(num)).payload(Prepared::new(news)?))?;
+        Ok(())
     }
 
     pub(crate) fn project_num(&self, id: &ProjectId) -> Result<i64> {

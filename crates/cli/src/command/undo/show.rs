@@ -22,7 +22,7 @@ use crate::ui::{BAD, DIM, GOOD, Ui, WARN, paint};
 const SHORT: usize = 8;
 
 /// What was done, or would be.
-pub(super) struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     plan: &'a UndoPlan,
     report: OperationReport,
     dry_run: bool,
@@ -30,7 +30,7 @@ pub(super) struct Shown<'a> {
 
 impl<'a> Shown<'a> {
     /// What a plan comes to if nothing changes meanwhile.
-    pub(super) fn foreseen(plan: &'a UndoPlan) -> Self {
+    pub(crate) fn foreseen(plan: &'a UndoPlan) -> Self {
         let root = |root: &turnstone_engine::RootPlan| RootReport {
             root: root.root.clone(),
             report: foreseen(&root.plan),
@@ -40,7 +40,7 @@ impl<'a> Shown<'a> {
     }
 
     /// What came of a plan.
-    pub(super) const fn done(plan: &'a UndoPlan, report: OperationReport) -> Self {
+    pub(crate) const fn done(plan: &'a UndoPlan, report: OperationReport) -> Self {
         Self { plan, report, dry_run: false }
     }
 
@@ -71,14 +71,14 @@ impl<'a> Shown<'a> {
 }
 
 /// What helps with paths that were left alone.
-pub(super) struct Hints {
+pub(crate) struct Hints {
     /// The capture from before the turns, for each path.
     before: BTreeMap<RelPath, String>,
 }
 
 impl Hints {
     /// Looks up what the paths held before the turns.
-    pub(super) fn gather(
+    pub(crate) fn gather(
         engine: &Engine,
         ctx: &Context,
         plan: &UndoPlan,
@@ -111,7 +111,7 @@ pub(super) const fn verb(kind: OperationKind) -> &'static str {
 }
 
 /// Prints what was done, or would be, and what a person can do about the rest.
-pub(super) fn print(ui: &mut Ui, shown: &Shown<'_>, hints: &Hints) -> Result<Exit, CliError> {
+pub(crate) fn print(ui: &mut Ui, shown: &Shown<'_>, hints: &Hints) -> Result<Exit, CliError> {
     if ui.wants_json() {
         ui.json(&shown.json()?)?;
         return Ok(shown.exit());
