@@ -12,6 +12,7 @@ mod guard;
 mod input;
 mod place;
 mod route;
+mod runner;
 mod serve;
 mod settings;
 mod show;
