@@ -29,7 +29,7 @@ struct Inner {
 
 impl App {
     pub(crate) fn new(engine: Arc<Engine>, settings: Settings) -> Self {
-        let hub = Hub::new(engine.clone(), settings.clock);
+        let hub = Hub::new(engine.clone(), settings.clock, settings.limits.streams);
         let rate = Rate::new(settings.limits.rate);
         let (places, runners) = (Places::default(), Runners::default());
         Self { inner: Arc::new(Inner { engine, settings, places, hub, rate, runners }) }

@@ -5,7 +5,9 @@
 //! nothing about sessions, and reads neither clock nor environment: it is told.
 
 mod app;
+mod beneath;
 mod call;
+mod config;
 mod error;
 mod event;
 mod guard;

@@ -1,5 +1,6 @@
 //! The routes: each translates in, makes one call, and translates out.
 
+mod event;
 mod health;
 mod message;
 mod session;
@@ -22,6 +23,7 @@ const COMPRESSED: u64 = 1024;
 pub(crate) fn router(app: App) -> Router {
     let worth = SizeAbove::new(COMPRESSED).and(NotForContentType::new("text/event-stream"));
     let routes = Router::new()
+        .merge(event::routes())
         .merge(health::routes())
         .merge(session::routes())
         .merge(message::routes())
