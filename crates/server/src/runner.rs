@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -48,9 +49,38 @@ pub(crate) struct Runners {
     /// Turns driven from outside, and until when their driver is believed to live.
     held: Mutex<BTreeMap<TurnId, (Turn, Millis)>>,
     /// Commands that run as turns of this process.
-    commands: Mutex<BTreeMap<SessionId, Control>>,
+    commands: Mutex<BTreeMap<SessionId, Arc<Command>>>,
     /// Told whenever a prompt comes, a turn ends, or a runner comes or goes.
     stirred: Arc<Notify>,
+}
+
+/// A command that runs as a turn of this process, or is about to.
+#[derive(Debug, Default)]
+pub(crate) struct Command {
+    control: OnceLock<Control>,
+    aborted: AtomicBool,
+}
+
+impl Command {
+    /// It runs; if somebody wanted its end before, it comes now.
+    pub(crate) fn runs(&self, control: Control) {
+        drop(self.control.set(control));
+        if self.is_aborted() {
+            self.abort();
+        }
+    }
+
+    /// Asks for its end.
+    pub(crate) fn abort(&self) {
+        self.aborted.store(true, Ordering::SeqCst);
+        // A supervisor that is gone has taken the command along.
+        drop(self.control.get().map(Control::end));
+    }
+
+    /// True if somebody asked for its end.
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::SeqCst)
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -135,9 +165,9 @@ impl Runners {
         held.values().filter(|(_, until)| *until <= now).map(|(turn, _)| turn.clone()).collect()
     }
 
-    /// Notes a command that runs as a turn of this process.
-    pub(crate) fn began_command(&self, session: &SessionId, control: Control) {
-        lock(&self.commands).insert(session.clone(), control);
+    /// Notes that this process is about to run a command as a turn of a session.
+    pub(crate) fn command(&self, session: &SessionId) -> Arc<Command> {
+        lock(&self.commands).entry(session.clone()).or_default().clone()
     }
 
     /// Forgets a command that has ended.
@@ -148,8 +178,8 @@ impl Runners {
 
     /// Ends the command of a session, if this process runs one; does not wait for it.
     pub(crate) fn end_command(&self, session: &SessionId) -> bool {
-        let control = lock(&self.commands).get(session).cloned();
-        control.is_some_and(|control| control.end().is_ok())
+        let command = lock(&self.commands).get(session).cloned();
+        command.inspect(|command| command.abort()).is_some()
     }
 
     /// Tells everybody who waits to look again.
