@@ -5,15 +5,20 @@
 //! nothing about sessions, and reads neither clock nor environment: it is told.
 
 mod app;
+mod beneath;
 mod call;
+mod config;
 mod error;
 mod event;
 mod guard;
 mod input;
 mod place;
+mod prompt;
 mod route;
+mod runner;
 mod serve;
 mod settings;
+mod shell;
 mod show;
 
 pub use serve::{ServeError, Server};

@@ -53,9 +53,10 @@ pub use mutate::{
 pub use owner::Takeover;
 pub use purge::Deleted;
 pub use read::{
-    Boundary, ChangeRow, Delta, FeedBody, FeedEvent, FeedMemo, FeedPage, FeedSession, LogEvent,
-    LogPage, MessagePage, OperationEnd, OperationRow, Outline, Reader, SessionAt, SessionFilter,
-    SessionPage, SessionRow, SessionThen, SyncBody, SyncEvent, Tail, TurnRow, WithParts,
+    Boundary, ChangeRow, Delta, Fate, FeedBody, FeedEvent, FeedMemo, FeedPage, FeedSession,
+    LogEvent, LogPage, MessagePage, OperationEnd, OperationRow, Outline, Reader, SessionAt,
+    SessionFilter, SessionPage, SessionRow, SessionThen, SyncBody, SyncEvent, Tail, TurnRow,
+    WithParts,
 };
 pub use rebuild::{RebuildProgress, Rebuilt};
 pub use recover::Recovered;

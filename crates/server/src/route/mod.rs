@@ -1,10 +1,17 @@
 //! The routes: each translates in, makes one call, and translates out.
 
+mod abort;
+mod command;
 mod event;
 mod health;
 mod message;
+mod permission;
+mod prompt;
+mod question;
 mod session;
+mod shell;
 mod status;
+mod summarize;
 mod sync;
 
 use axum::Router;
@@ -25,12 +32,19 @@ const COMPRESSED: u64 = 1024;
 pub(crate) fn router(app: App) -> Router {
     let worth = SizeAbove::new(COMPRESSED).and(NotForContentType::new("text/event-stream"));
     let routes = Router::new()
+        .merge(abort::routes())
+        .merge(command::routes())
         .merge(event::routes())
         .merge(health::routes())
         .merge(session::routes())
         .merge(status::routes())
         .merge(sync::routes())
         .merge(message::routes())
+        .merge(permission::routes())
+        .merge(prompt::routes())
+        .merge(question::routes())
+        .merge(shell::routes())
+        .merge(summarize::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(unknown);
     routes
