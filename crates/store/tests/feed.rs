@@ -14,8 +14,10 @@ fn feed(store: &Store, after: Cursor, limit: usize, memo: &mut FeedMemo) -> Vec<
     store.read(&ctx(), |r| r.feed_after(after, limit, memo)).expect("read").events
 }
 
+type Step = Box<dyn Fn(&Tx<'_>) -> turnstone_store::Result<()> + Send>;
+
 /// What is done in each step; each is a transaction of its own.
-fn steps() -> Vec<Box<dyn Fn(&Tx<'_>) -> turnstone_store::Result<()> + Send>> {
+fn steps() -> Vec<Step> {
     let step = |id: &str, message: &str, n: i64| {
         part(
             "ses_a",
@@ -72,15 +74,13 @@ fn what_was_read_as_it_happened_is_read_again_later_in_pages_of_any_size() {
     for (nth, event) in live.iter().enumerate() {
         // With nothing remembered, each page has to count backwards from the end.
         let page = feed(&store, Cursor(event.cursor.0 - 1), 1, &mut FeedMemo::default());
-        assert_eq!(page, [event.clone()], "event {nth}");
+        assert_eq!(page, std::slice::from_ref(event), "event {nth}");
     }
     let sums: Vec<(String, i64, i64)> = live
         .iter()
-        .filter_map(|event| match &event.body {
-            FeedBody::Session(then) => {
-                Some((then.session.title.clone(), then.usage.input, then.usage.cost))
-            }
-            _ => None,
+        .filter_map(|event| {
+            let FeedBody::Session(then) = &event.body else { return None };
+            Some((then.session.title.clone(), then.usage.input, then.usage.cost))
         })
         .collect();
     let half = 500_000_000_000;
@@ -104,9 +104,9 @@ fn a_delta_has_its_text_and_a_part_the_text_it_had() {
     let all = feed(&store, Cursor(0), 100, &mut FeedMemo::default());
     let deltas: Vec<&str> = all
         .iter()
-        .filter_map(|event| match &event.body {
-            FeedBody::Delta { text, part, .. } if *part == pid("prt_t") => Some(text.as_str()),
-            _ => None,
+        .filter_map(|event| {
+            let FeedBody::Delta { text, part, .. } = &event.body else { return None };
+            (*part == pid("prt_t")).then_some(text.as_str())
         })
         .collect();
     assert_eq!(deltas, ["first ", "second"]);
@@ -139,11 +139,9 @@ fn turns_and_requests_to_abort_them_are_told_in_words_of_the_model() {
     let all = feed(&store, Cursor(0), 100, &mut FeedMemo::default());
     let ends: Vec<_> = all
         .iter()
-        .filter_map(|event| match &event.body {
-            FeedBody::Turn { event, error, .. } => {
-                Some((*event, error.as_ref().map(|it| it.data["message"].clone())))
-            }
-            _ => None,
+        .filter_map(|event| {
+            let FeedBody::Turn { event, error, .. } = &event.body else { return None };
+            Some((*event, error.as_ref().map(|it| it.data["message"].clone())))
         })
         .collect();
     let aborted = TurnEvent::Ended { outcome: Outcome::Aborted };

@@ -48,10 +48,10 @@ impl Shared {
     }
 
     fn translate(&self, event: &FeedEvent) -> Happening {
-        match event.body {
-            FeedBody::Stub { is_deleted: false } => Happening::gap(event.cursor, event.time),
-            _ => translate::happening(&self.engine, &self.context(), event),
+        if event.body == (FeedBody::Stub { is_deleted: false }) {
+            return Happening::gap(event.cursor, event.time);
         }
+        translate::happening(&self.engine, &self.context(), event)
     }
 }
 

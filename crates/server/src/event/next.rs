@@ -21,6 +21,7 @@ pub(super) struct Next {
 }
 
 /// What an event is in the second interface; nothing if it has no word for it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only messages and parts have words there")]
 pub(super) fn next(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Option<Next> {
     let session = event.session.as_ref()?;
     let seq = session.sync_seq?;
@@ -51,10 +52,8 @@ pub(super) fn next(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Option<
 type Said = (&'static str, Map<String, Value>);
 
 fn said(kind: &'static str, data: Value) -> Option<Said> {
-    match data {
-        Value::Object(map) => Some((kind, map)),
-        _ => None,
-    }
+    let Value::Object(map) = data else { return None };
+    Some((kind, map))
 }
 
 fn of_message(engine: &Engine, ctx: &Context, message: &Message, is_first: bool) -> Option<Said> {

@@ -144,13 +144,13 @@ impl Flow {
                 continue;
             }
             match self.line.source {
-                Source::Ring(from) => self.from_ring(from).await,
-                Source::Log => self.from_log().await,
+                Source::Ring(from) => self.read_ring(from).await,
+                Source::Log => self.read_log().await,
             }
         }
     }
 
-    async fn from_ring(&mut self, from: u64) {
+    async fn read_ring(&mut self, from: u64) {
         match self.shared.ring(|ring| ring.read(from, TAKEN)) {
             Found::Next(next, _) if next.is_empty() => {
                 tokio::select! {
@@ -173,7 +173,7 @@ impl Flow {
     }
 
     /// Reads on in the log, or goes over to the ring once that reaches back to here.
-    async fn from_log(&mut self) {
+    async fn read_log(&mut self) {
         let place = self.line.place;
         let hop = self.shared.ring(|ring| {
             (place.cursor <= ring.end()).then(|| ring.number_after(place.before())).flatten()

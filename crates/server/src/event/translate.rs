@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use turnstone_core::event::EventKind;
 use turnstone_core::id::SessionId;
 use turnstone_core::model::{
-    Extra, Message, MessageBody, RequestBody, RequestId, RequestState, Revert,
+    Extra, Message, MessageBody, PermissionReply, RequestBody, RequestId, RequestState, Revert,
 };
 use turnstone_core::operation::Head;
 use turnstone_core::turn::TurnEvent;
@@ -53,6 +53,7 @@ fn told(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Vec<Told> {
 
 type Says = Vec<(&'static str, Value)>;
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the rest is said beside the conversation")]
 fn says(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Says {
     if let FeedBody::Project(project) = &event.body {
         return vec![("project.updated", wire::project_info(project))];
@@ -86,8 +87,8 @@ fn says(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Says {
             vec![("message.removed", json!({ "sessionID": id, "messageID": message }))]
         }
         FeedBody::Part(part) => {
-            let part = wire::part_info(part);
-            let said = json!({ "sessionID": id, "part": part, "time": event.time.0 });
+            let (part, time) = (wire::part_info(part), json!(event.time.0));
+            let said = object([("sessionID", json!(id)), ("part", part), ("time", time)]);
             vec![("message.part.updated", said)]
         }
         FeedBody::PartRemoved { message, part } => {
@@ -141,29 +142,43 @@ fn status(id: &SessionId, word: &str) -> (&'static str, Value) {
     ("session.status", json!({ "sessionID": id, "status": { "type": word } }))
 }
 
+/// An object of values that are moved, not copied.
+fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
 fn with_info(id: &SessionId, info: Value) -> Value {
-    json!({ "sessionID": id, "info": info })
+    object([("sessionID", json!(id)), ("info", info)])
 }
 
 /// How a request ended, in the words clients take it off the screen with. What nobody answered is gone
 /// as if it had been turned down.
 fn resolved(id: &SessionId, request: &RequestId, state: &RequestState) -> (&'static str, Value) {
     let mut said = json!({ "sessionID": id, "requestID": request });
-    match (request, state) {
-        (RequestId::Permission(_), RequestState::Replied { reply, .. }) => {
+    let kind = match request {
+        RequestId::Permission(_) => {
+            let reply = match state {
+                RequestState::Replied { reply, .. } => *reply,
+                RequestState::Pending
+                | RequestState::Answered { .. }
+                | RequestState::Rejected
+                | RequestState::Withdrawn => PermissionReply::Reject,
+            };
             said["reply"] = json!(reply);
-            ("permission.replied", said)
+            "permission.replied"
         }
-        (RequestId::Permission(_), _) => {
-            said["reply"] = json!("reject");
-            ("permission.replied", said)
-        }
-        (RequestId::Question(_), RequestState::Answered { answers }) => {
-            said["answers"] = json!(answers);
-            ("question.replied", said)
-        }
-        (RequestId::Question(_), _) => ("question.rejected", said),
-    }
+        RequestId::Question(_) => match state {
+            RequestState::Answered { answers } => {
+                said["answers"] = json!(answers);
+                "question.replied"
+            }
+            RequestState::Pending
+            | RequestState::Replied { .. }
+            | RequestState::Rejected
+            | RequestState::Withdrawn => "question.rejected",
+        },
+    };
+    (kind, said)
 }
 
 fn message_says(id: &SessionId, message: &Message) -> Says {

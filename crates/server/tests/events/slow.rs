@@ -59,7 +59,9 @@ fn a_reader_that_stops_reading_is_bounded_told_and_catches_up() {
                 last.take().expect("sent").wait().expect("written");
             }
         }
-        last.map(|ticket| ticket.wait().expect("written"));
+        if let Some(ticket) = last {
+            ticket.wait().expect("written");
+        }
         assert_eq!(reads.join().expect("read"), EVENTS);
         (before, resident())
     });
