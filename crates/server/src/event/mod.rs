@@ -15,12 +15,12 @@
 //!
 //! Such an event reaches the streams that are open now, in order with the log, and nobody later.
 
+mod episode;
 mod follow;
 mod happening;
 mod history;
 mod hub;
 mod ident;
-mod next;
 mod recent;
 mod ring;
 mod session;

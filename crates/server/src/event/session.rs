@@ -12,8 +12,8 @@ use turnstone_core::id::SessionId;
 use turnstone_engine::Engine;
 use turnstone_store::{Context, FeedMemo};
 
+use super::episode::{Episode, episode};
 use super::hub::{Hub, News, Shared};
-use super::next::{Next, next};
 use super::ring::Found;
 use super::stream::answer;
 use crate::error::ApiError;
@@ -33,7 +33,7 @@ pub(crate) fn page(
     most: usize,
 ) -> Result<(Vec<String>, bool), ApiError> {
     let mut reached = after;
-    let mut found: Vec<Next> = Vec::new();
+    let mut found: Vec<Episode> = Vec::new();
     let mut memo = FeedMemo::default();
     // One more than wanted tells whether there is more.
     while found.len() <= most {
@@ -42,11 +42,11 @@ pub(crate) fn page(
             break;
         };
         reached = last;
-        found.extend(read.iter().filter_map(|event| next(engine, ctx, event)));
+        found.extend(read.iter().filter_map(|event| episode(engine, ctx, event)));
     }
     let more = found.len() > most;
     found.truncate(most);
-    Ok((found.into_iter().map(|next| next.json).collect(), more))
+    Ok((found.into_iter().map(|episode| episode.json).collect(), more))
 }
 
 struct Flow {
@@ -140,15 +140,17 @@ impl Flow {
                 let store = shared.engine.store();
                 let events = store.read(&ctx, |r| r.feed_sync(&session, after, PAGE, &mut memo))?;
                 let last = events.last().and_then(|event| event.session.as_ref()?.sync_seq);
-                let found: Vec<Next> =
-                    events.iter().filter_map(|event| next(&shared.engine, &ctx, event)).collect();
+                let found: Vec<Episode> = events
+                    .iter()
+                    .filter_map(|event| episode(&shared.engine, &ctx, event))
+                    .collect();
                 Ok::<_, turnstone_store::StoreError>((found, last))
             });
             let read = read.await;
             drop(turn);
             let (found, last) = read.ok()?.ok()?;
             let framed =
-                |next: Next| Bytes::from(format!("id: {}\ndata: {}\n\n", next.seq, next.json));
+                |it: Episode| Bytes::from(format!("id: {}\ndata: {}\n\n", it.seq, it.json));
             self.queue.extend(found.into_iter().map(framed));
             let Some(last) = last else { return Some(()) };
             self.after = last;

@@ -11,4 +11,5 @@ mod heal;
 mod resume;
 mod script;
 mod slow;
+mod story;
 mod sync;

@@ -72,6 +72,20 @@ fn w21_nothing_is_lost_or_doubled_while_a_writer_writes_and_the_reader_keeps_dro
 }
 
 #[test]
+fn w21_a_place_is_good_after_the_server_was_started_again() {
+    let house = House::new();
+    let from = end_of_log(house.engine());
+    play(&house, "z", 2);
+    let whole = uninterrupted(&house, "/global/event", from);
+    let house = house.restart();
+    for nth in [0, whole.len() / 3, whole.len() - 2] {
+        let id = whole[nth].id.as_deref().expect("a place");
+        let mut stream = house.client().with("last-event-id", id).stream("/global/event");
+        assert_eq!(frames(&mut stream, whole.len() - nth - 1), whole[nth + 1..]);
+    }
+}
+
+#[test]
 fn a_stream_that_breaks_before_anything_happened_goes_on_as_well() {
     let house = House::new();
     let mut stream = house.client().stream("/event");

@@ -13,7 +13,7 @@ use turnstone_store::{Context, FeedBody, FeedEvent};
 use super::ident::event_id;
 
 /// One event of the second interface.
-pub(super) struct Next {
+pub(super) struct Episode {
     /// Its number.
     pub(super) seq: i64,
     /// All of it, as JSON.
@@ -22,7 +22,7 @@ pub(super) struct Next {
 
 /// What an event is in the second interface; nothing if it has no word for it.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only messages and parts have words there")]
-pub(super) fn next(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Option<Next> {
+pub(super) fn episode(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Option<Episode> {
     let session = event.session.as_ref()?;
     let seq = session.sync_seq?;
     let (kind, mut data) = match &event.body {
@@ -46,7 +46,7 @@ pub(super) fn next(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Option<
         "durable": { "aggregateID": session.id, "seq": seq, "version": version },
         "data": data,
     });
-    Some(Next { seq, json: json.to_string() })
+    Some(Episode { seq, json: json.to_string() })
 }
 
 type Said = (&'static str, Map<String, Value>);

@@ -1,0 +1,106 @@
+//! What single deeds are told as.
+
+use serde_json::{Value, json};
+use turnstone_core::model::WorktreeNews;
+use turnstone_core::turn::Outcome;
+
+use crate::script::{Frame, at, begin, end_of_log, frame, frames, session, write};
+use crate::support::House;
+
+fn said(frame: &Frame) -> Value {
+    frame.json()["properties"].clone()
+}
+
+#[test]
+fn r19_an_undo_tells_where_the_session_stands_and_a_redo_that_it_stands_at_its_end() {
+    let house = House::in_git();
+    let id = session(&house, "undone");
+    for name in ["msg_u_0", "msg_u_1"] {
+        let turn = begin(house.engine(), &id, name, "go");
+        house.engine().end_turn(&at(5), &turn, Outcome::Completed, None).expect("ended");
+    }
+    let mut stream = house.client().stream("/event");
+    assert!(frame(&mut stream).is_some_and(|it| it.is_own()));
+    let from = end_of_log(house.engine());
+    let back = "msg_u_1".parse().expect("an id");
+    let report = house.engine().revert(&at(9), &id, &back, None).expect("reverts");
+    assert!(report.is_some());
+    let told = frames(&mut stream, 1).remove(0);
+    assert_eq!(told.kind(), "session.updated");
+    assert_eq!(said(&told)["info"]["revert"]["messageID"], "msg_u_1");
+    house.engine().unrevert(&at(10), &id).expect("brought back").expect("something");
+    let told = frames(&mut stream, 1).remove(0);
+    assert_eq!(told.kind(), "session.updated");
+    assert_eq!(said(&told)["info"]["revert"], Value::Null);
+    // Later it is still told where the session stood then.
+    let mut later = house.client().with("last-event-id", &from.to_string()).stream("/event");
+    let again: Vec<Value> = frames(&mut later, 2).iter().map(said).collect();
+    assert_eq!(again[0]["info"]["revert"], json!({ "messageID": "msg_u_1" }));
+    assert_eq!(again[1]["info"]["revert"], Value::Null);
+}
+
+#[test]
+fn a_prompt_after_an_undo_takes_the_messages_behind_it_off_the_screen() {
+    let house = House::in_git();
+    let id = session(&house, "branched");
+    for name in ["msg_b_0", "msg_b_1"] {
+        let turn = begin(house.engine(), &id, name, "go");
+        house.engine().end_turn(&at(5), &turn, Outcome::Completed, None).expect("ended");
+    }
+    let back = "msg_b_1".parse().expect("an id");
+    house.engine().revert(&at(9), &id, &back, None).expect("reverts").expect("something");
+    let mut stream = house.client().stream("/event");
+    assert!(frame(&mut stream).is_some_and(|it| it.is_own()));
+    let turn = begin(house.engine(), &id, "msg_b_2", "another way");
+    let mut kinds = Vec::new();
+    while kinds.last().is_none_or(|(kind, _)| kind != "session.status") {
+        let next = frames(&mut stream, 1).remove(0);
+        kinds.push((next.kind(), said(&next)));
+    }
+    let gone = kinds.iter().find(|(kind, _)| kind == "message.removed").expect("removed");
+    assert_eq!(gone.1, json!({ "sessionID": id, "messageID": "msg_b_1" }));
+    let updated = kinds.iter().rfind(|(kind, _)| kind == "session.updated").expect("updated");
+    assert_eq!(updated.1["info"]["revert"], Value::Null);
+    house.engine().end_turn(&at(12), &turn, Outcome::Completed, None).expect("ended");
+}
+
+#[test]
+fn a_deleted_session_is_told_with_what_it_was() {
+    let house = House::new();
+    let id = session(&house, "short");
+    let mut stream = house.client().stream("/event");
+    assert!(frame(&mut stream).is_some_and(|it| it.is_own()));
+    house.client().delete(&format!("/session/{id}")).expect(200);
+    let told = frames(&mut stream, 1).remove(0);
+    assert_eq!(told.kind(), "session.deleted");
+    assert_eq!(said(&told)["sessionID"], json!(id));
+    assert_eq!(said(&told)["info"]["title"], "short");
+}
+
+#[test]
+fn a_worktree_is_told_in_its_own_directory() {
+    let house = House::new();
+    let open = house.engine().open_project(&at(0), &house.project()).expect("a project");
+    let directory = house.beside("feat");
+    fs_err::create_dir_all(&directory).expect("made");
+    let mut own = house.client().stream(&format!("/event?directory={}", directory.display()));
+    let mut all = house.client().stream("/global/event");
+    for stream in [&mut own, &mut all] {
+        assert!(frame(stream).is_some_and(|it| it.is_own()));
+    }
+    let news: WorktreeNews = serde_json::from_value(
+        json!({ "directory": directory, "name": "feat", "branch": "opencode/feat" }),
+    )
+    .expect("news");
+    let id = open.project.id.clone();
+    write(house.engine(), &at(1), move |tx| tx.announce_worktree(&id, &news));
+    let told = frames(&mut own, 1).remove(0);
+    assert_eq!(told.kind(), "worktree.ready");
+    assert_eq!(said(&told), json!({ "name": "feat", "branch": "opencode/feat" }));
+    let mut told = frames(&mut all, 1).remove(0).json();
+    while told["payload"]["type"] != "worktree.ready" {
+        told = frames(&mut all, 1).remove(0).json();
+    }
+    assert_eq!(told["directory"], json!(directory));
+    assert_eq!(told["project"], json!(open.project.id));
+}
