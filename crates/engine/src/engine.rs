@@ -13,6 +13,19 @@ use crate::error::Result;
 use crate::file::Sights;
 use crate::mint::Mint;
 
+/// How long captures nobody needs are usually kept (R41).
+const KEEP: i64 = 7 * 24 * 3_600_000;
+
+/// What becomes of a call when there is no room for what its undo needs (R13).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UndoPolicy {
+    /// It is refused.
+    #[default]
+    Required,
+    /// It runs, and can never be taken back.
+    BestEffort,
+}
+
 /// How an engine is opened.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -24,6 +37,10 @@ pub struct Settings {
     pub vault: VaultOptions,
     /// What `git` is told of its surroundings.
     pub git: GitEnvironment,
+    /// What goes first when space is short: undo, or the call.
+    pub undo: UndoPolicy,
+    /// How long captures that nobody needs are kept, in milliseconds (R41).
+    pub keep: i64,
 }
 
 impl Settings {
@@ -35,6 +52,8 @@ impl Settings {
             runtime: None,
             vault: VaultOptions::default(),
             git: GitEnvironment::default(),
+            undo: UndoPolicy::default(),
+            keep: KEEP,
         }
     }
 }
@@ -50,7 +69,11 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens the ledger and finishes what dead processes left.
+    /// Opens the ledger, which ends the turns of dead processes.
+    ///
+    /// What those did to files, and what else they left half done, is found out and finished by
+    /// [`Engine::recover`]: whoever opens the engine calls it next, and one that runs for long calls
+    /// [`Engine::sweep`] once a minute (R45).
     ///
     /// # Errors
     ///

@@ -13,7 +13,8 @@ use turnstone_core::turn::{Outcome, TurnEvent, TurnState};
 use turnstone_core::wire::usage_of;
 use turnstone_snapshot::Oid;
 use turnstone_store::{
-    CloseChange, Context, CopyChange, EndTurn, NewTurn, OpenChange, Takeover, TurnRow, Tx,
+    CloseChange, Context, CopyChange, EndTurn, NewTurn, OpenChange, StoreError, Takeover, TurnRow,
+    Tx,
 };
 
 use crate::call::group_of;
@@ -25,6 +26,14 @@ use crate::undo::Held;
 /// Messages read at once, parts written at once.
 const PAGE: usize = 100;
 const AT_ONCE: usize = 50;
+
+/// Where a session that is not wholly copied says which process copies it.
+const COPYING: &str = "turnstone.copying";
+
+/// True for a copy that is not whole.
+pub(crate) fn is_half(session: &Session) -> bool {
+    session.extra.contains_key(COPYING)
+}
 
 /// A session that is being copied.
 struct Copy {
@@ -47,7 +56,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`crate::EngineError::Fork`] if the session has no such message. A copy that was cut off
-    /// stays archived; the original is never touched.
+    /// stays archived until recovery removes it; the original is never touched.
     pub fn fork(
         &self,
         ctx: &Context,
@@ -59,21 +68,51 @@ impl Engine {
         let (origin, whole) = (copy.session.origin.clone(), copy.session.clone());
         let mut made = whole.clone();
         made.origin = None;
+        made.extra.insert(COPYING.to_owned(), self.store.owner_id()?.as_str().into());
         made.time.archived = Some(made.time.created.clone());
         self.store.write(ctx, move |tx| tx.create_session(&made)).wait()?;
         let lease = self.store.lease(ctx, &whole.id, Takeover::IfDead)?;
         self.write_copy(&ctx.clone().leased(&lease), &copy)?;
+        self.carry_expiry(ctx, session, &copy)?;
         self.store.release(ctx, &lease)?;
         let id = whole.id;
         let finish = move |tx: &Tx<'_>| {
             let origin = origin.clone();
             tx.update_session(&id, |session| {
                 session.origin = origin;
+                session.extra.remove(COPYING);
                 session.time.archived = None;
                 Ok(())
             })
         };
         Ok(self.store.write(ctx, finish).wait()?)
+    }
+
+    /// What could not be taken back in the original cannot be in the copy.
+    fn carry_expiry(&self, ctx: &Context, original: &SessionId, copy: &Copy) -> Result<()> {
+        let expired = self.store.read(ctx, |r| r.expired(original))?;
+        let gone = copy.turns.values().filter(|(turn, _)| expired.contains_key(&turn.id));
+        let turns: Vec<TurnId> = gone.map(|(_, turn)| turn.clone()).collect();
+        if turns.is_empty() {
+            return Ok(());
+        }
+        let (session, id) = (copy.session.id.clone(), self.mint.operation(ctx.now)?);
+        self.store.write(ctx, move |tx| tx.copy_expiry(&session, &id, &turns)).wait()?;
+        Ok(())
+    }
+
+    /// Removes copies whose process died before they were whole.
+    pub(crate) fn sweep_copies(&self, ctx: &Context) -> Result<Vec<SessionId>> {
+        let mut gone = Vec::new();
+        for session in self.store.abandoned(ctx, COPYING)? {
+            match self.store.delete_session(ctx, &session) {
+                Ok(_) => gone.push(session),
+                // Somebody else was faster.
+                Err(StoreError::NoSession(_) | StoreError::Deleted(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(gone)
     }
 
     /// Reads the original and decides what is copied; nothing is written.

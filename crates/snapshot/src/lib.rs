@@ -62,7 +62,7 @@ pub use shadow::{OpenError, Shadow};
 pub use upkeep::{Cadence, Merged};
 pub use usage::{DiskUse, GroupUse, PathUse, Usage};
 pub use vault::{
-    Damage, Failure, FailureKind, ListedCapture, ListedFile, PathChange, Sweep, Swept, Vault,
+    Damage, Failure, FailureKind, ListedCapture, ListedFile, Need, PathChange, Sweep, Swept, Vault,
     VaultError, VaultOptions, Verified,
 };
 pub use vcs::{UserGit, find_excludes_file};

@@ -47,15 +47,15 @@ pub use job::Ticket;
 pub use layout::Layout;
 pub use maintain::{Budget, Maintained, Upkeep};
 pub use mutate::{
-    Admitted, CloseChange, CopyChange, Delivery, DoneOperation, EndTurn, Ended, NewOperation,
-    NewTurn, OpenChange, ShareRecord,
+    Admitted, CloseChange, CopyChange, Delivery, DoneOperation, EndTurn, Ended, Expiring,
+    NewOperation, NewTurn, OpenChange, ShareRecord,
 };
 pub use owner::Takeover;
 pub use purge::Deleted;
 pub use read::{
-    Boundary, ChangeRow, Delta, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow,
-    Outline, Reader, SessionAt, SessionFilter, SessionPage, SessionRow, SyncBody, SyncEvent, Tail,
-    TurnRow, WithParts,
+    Boundary, ChangeRow, Delta, Expired, LogEvent, LogPage, MessagePage, OperationEnd,
+    OperationRow, Outline, Reader, SessionAt, SessionFilter, SessionPage, SessionRow, SyncBody,
+    SyncEvent, Tail, TurnRow, Unfinished, WithParts,
 };
 pub use rebuild::{RebuildProgress, Rebuilt};
 pub use recover::Recovered;

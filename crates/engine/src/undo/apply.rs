@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use fail::fail_point;
-use turnstone_core::id::{OperationId, SessionId};
+use turnstone_core::id::{ChangeId, OperationId, SessionId};
 use turnstone_core::operation::{Extent, OperationKind, Taken};
 use turnstone_core::path::RelPath;
 use turnstone_snapshot::{Action, Order};
-use turnstone_store::{Context, DoneOperation, NewOperation};
+use turnstone_store::{Context, DoneOperation, Expired, NewOperation, OperationRow};
 
 use super::words::{OperationReport, Part, RootPlan, RootReport, UndoPlan};
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 
 impl Engine {
     /// Carries a plan out. After a crash, [`Engine::recover`] finishes it.
@@ -32,8 +32,15 @@ impl Engine {
                 "whole": serde_json::to_string(plan).map_err(std::io::Error::from)?,
             }),
         };
-        let session = plan.session.clone();
-        self.store.write(ctx, move |tx| tx.plan_operation(&session, &new)).wait()?;
+        let (session, needed) = (plan.session.clone(), plan.needed());
+        // Between plan and apply the undo of a turn may have expired; from here on it cannot.
+        let write = move |tx: &turnstone_store::Tx<'_>| match tx.find_expired(&needed)? {
+            Some(expired) => Ok(Some(expired)),
+            None => tx.plan_operation(&session, &new).map(|_| None),
+        };
+        if let Some(Expired { session, turn, at }) = self.store.write(ctx, write).wait()? {
+            return Err(EngineError::Expired { session, turn, at });
+        }
         fail_point!(
             "engine::operation_planned",
             |_| Err(std::io::Error::other("failpoint").into())
@@ -110,7 +117,9 @@ impl Engine {
         session: &SessionId,
     ) -> Result<Option<OperationId>> {
         let operations = self.store.read(ctx, |r| r.operations(session))?;
-        let Some(open) = operations.into_iter().find(|operation| operation.done.is_none()) else {
+        let is_cut_off =
+            |operation: &OperationRow| operation.done.is_none() && !operation.kind.is_aside();
+        let Some(open) = operations.into_iter().find(is_cut_off) else {
             return Ok(None);
         };
         if open.kind == OperationKind::Branch {
@@ -122,6 +131,19 @@ impl Engine {
         let plan: UndoPlan = serde_json::from_str(whole).map_err(std::io::Error::from)?;
         self.finish(ctx, &plan)?;
         Ok(Some(open.id))
+    }
+}
+
+impl UndoPlan {
+    /// The change sets of which something moves, with their sessions.
+    fn needed(&self) -> Vec<(SessionId, ChangeId)> {
+        let moves = |part: &&Part| {
+            part.paths.iter().any(|path| part.wanted.has(path) != part.taken.contains(path))
+        };
+        let named = |part: &Part| {
+            (part.session.clone().unwrap_or_else(|| self.session.clone()), part.change.clone())
+        };
+        self.changes.iter().filter(moves).map(named).collect()
     }
 }
 

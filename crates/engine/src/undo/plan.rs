@@ -81,7 +81,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`crate::EngineError::NothingToUndo`], or a fact could not be obtained: then there is no plan.
+    /// [`crate::EngineError::NothingToUndo`]; [`crate::EngineError::Expired`] if the undo of one of the
+    /// turns has expired; or a fact could not be obtained: then there is no plan.
     pub fn plan_undo(
         &self,
         ctx: &Context,
@@ -120,6 +121,7 @@ impl Engine {
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
         let Gathered { kind, turns, also, changes, head, aside } = gathered;
+        self.refuse_expired(ctx, &changes)?;
         let mut plan = UndoPlan {
             operation: self.mint.operation(ctx.now)?,
             kind,
@@ -213,7 +215,8 @@ fn sort_out(
         all if all == paths.len() => Extent::All,
         _ => Extent::Paths(wanted),
     };
-    Part { change: set.id.clone(), store: set.root.store.clone(), paths, taken, wanted }
+    let (change, session, store) = (set.id.clone(), set.session.clone(), set.root.store.clone());
+    Part { change, session: Some(session), store, paths, taken, wanted }
 }
 
 /// Repositories that do not stand where they stood before the first of the change sets (R5).

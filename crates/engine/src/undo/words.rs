@@ -159,6 +159,9 @@ pub struct UndoPlan {
 pub struct Part {
     /// The change set.
     pub change: ChangeId,
+    /// Its session.
+    #[serde(default)]
+    pub session: Option<SessionId>,
     /// Its root's store.
     pub store: String,
     /// Its paths.

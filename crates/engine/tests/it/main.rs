@@ -3,6 +3,7 @@
 mod context;
 mod diff;
 mod exec;
+mod expire;
 mod files;
 mod fork;
 mod inbox;
