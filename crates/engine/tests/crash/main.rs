@@ -1,0 +1,3 @@
+//! Killed where space is given back: what is written down as expired is, and nothing else.
+
+mod space;
