@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    completions, db, doctor, exec, export, import, log, man, permission, project, search, session,
-    snapshot, stats, status, todo, tour, undo, worktree,
+    completions, db, doctor, exec, export, forget, import, log, man, permission, project, search,
+    session, snapshot, stats, status, todo, tour, undo, worktree,
 };
 use crate::config::Globals;
 
@@ -68,6 +68,7 @@ pub(crate) enum Command {
     Stats(stats::StatsArgs),
     Import(import::ImportArgs),
     Export(export::ExportArgs),
+    Forget(forget::ForgetArgs),
     Doctor(doctor::DoctorArgs),
     /// Look after the database
     #[command(subcommand, arg_required_else_help = true)]

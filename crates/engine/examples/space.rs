@@ -1,7 +1,8 @@
 //! The program of the crash tests of space: does one thing, says so line by line, and may die anywhere.
 //!
 //! `space DIR fill COUNT` plays so many turns in a store with room for a few, and says each that has
-//! ended. `space DIR fork` copies the session. `space DIR forget PATTERN` forgets paths.
+//! ended. `space DIR fork` copies the session. `space DIR secret TEXT` plays a turn that writes it into
+//! `.env` and speaks of it, `space DIR forget PATTERN` forgets paths.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -35,7 +36,9 @@ fn main() -> Fallible {
     match words[..] {
         [dir, "fill", count] => fill(Path::new(dir), count.parse()?)?,
         [dir, "fork"] => fork(Path::new(dir))?,
-        _ => return Err("usage: space DIR fill COUNT | fork".into()),
+        [dir, "secret", text] => secret(Path::new(dir), text)?,
+        [dir, "forget", pattern] => forget(Path::new(dir), pattern)?,
+        _ => return Err("usage: space DIR fill COUNT | fork | secret TEXT | forget PATTERN".into()),
     }
     scenario.teardown();
     Ok(())
@@ -95,6 +98,42 @@ fn fill(dir: &Path, count: u64) -> Fallible {
         say(&format!("turn {}", turn.id))?;
     }
     Ok(())
+}
+
+fn secret(dir: &Path, text: &str) -> Fallible {
+    let engine = open(dir)?;
+    let session: turnstone_core::id::SessionId = "ses_a".parse()?;
+    let body = json!({"role": "user", "time": {"created": 1}, "agent": "build",
+        "model": {"providerID": "p", "modelID": "m"}});
+    let id: turnstone_core::id::MessageId = "msg_secret".parse()?;
+    let part = |name: &str, text: String| -> Fallible<turnstone_core::model::Part> {
+        Ok(turnstone_core::model::Part {
+            id: name.parse()?,
+            session: session.clone(),
+            message: id.clone(),
+            body: serde_json::from_value(json!({"type": "text", "text": text}))?,
+        })
+    };
+    let parts = vec![
+        part("prt_short", format!("it is {text}"))?,
+        part("prt_long", format!("{}\n{text}\n", "x".repeat(3000)))?,
+        part("prt_huge", format!("{}\n{text}\n", "y".repeat(300_000)))?,
+    ];
+    let body = serde_json::from_value(body)?;
+    let message = Message { id: id.clone(), session: session.clone(), body };
+    let turn = engine.begin_turn(&ctx(), Prompt { message, parts })?;
+    let call = engine.open_named(&ctx(), &turn, None, &[PathBuf::from(".env")])?;
+    fs_err::write(dir.join("work/.env"), format!("{text}\n"))?;
+    engine.close_call(&ctx(), &turn, &call)?;
+    engine.end_turn(&ctx(), &turn, Outcome::Completed, None)?;
+    say("kept")
+}
+
+fn forget(dir: &Path, pattern: &str) -> Fallible {
+    let engine = open(dir)?;
+    let plan = engine.plan_forget(&ctx(), &dir.join("work"), &[pattern.to_owned()])?;
+    engine.apply_forget(&ctx(), &plan)?;
+    say("forgotten")
 }
 
 fn fork(dir: &Path) -> Fallible {

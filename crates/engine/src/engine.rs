@@ -116,6 +116,13 @@ impl Engine {
         Ok(vault)
     }
 
+    /// The snapshot stores that are open, each once.
+    pub(crate) fn vaults(&self) -> Vec<Arc<Vault>> {
+        let vaults = self.vaults.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_root = vaults.iter().filter(|(path, vault)| **path == vault.place().root);
+        by_root.map(|(_, vault)| vault.clone()).collect()
+    }
+
     /// Lets go of the stores of directories that are about to have none.
     pub(crate) fn close_vaults<'d>(&self, directories: impl Iterator<Item = &'d String>) {
         let mut vaults = self.vaults.lock().unwrap_or_else(PoisonError::into_inner);

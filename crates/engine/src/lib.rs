@@ -14,6 +14,7 @@ mod error;
 mod exec;
 mod expire;
 mod file;
+mod forget;
 mod fork;
 mod image;
 mod inbox;
@@ -32,6 +33,7 @@ mod root;
 mod step;
 mod turn;
 mod undo;
+mod upkeep;
 mod view;
 mod worktree;
 
@@ -42,6 +44,7 @@ pub use engine::{Engine, Settings, UndoPolicy};
 pub use error::{EngineError, Result};
 pub use exec::{Beside, CommandEnd, Execution};
 pub use file::{Expected, FileError, FileLock, ReadFile, Stamp, WriteFile, WrittenFiles};
+pub use forget::{ForgetPlan, Forgotten, Touched};
 pub use inbox::Submitted;
 pub use jump::{Checkpoint, Point};
 pub use permission::{
@@ -58,6 +61,7 @@ pub use undo::{
     Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
     UndoPlan, Which,
 };
+pub use upkeep::Tended;
 pub use worktree::{
     NewWorktree, OnlyHere, RemovedWorktree, ResetWorktree, WorktreeError, WorktreeInfo,
 };

@@ -46,6 +46,7 @@ impl Engine {
             done.finished.extend(self.finish_cut_off(ctx, &session)?);
         }
         done.finished.extend(self.finish_expiries(ctx)?);
+        self.finish_forgets(ctx)?;
         done.removed = self.sweep_copies(ctx)?;
         Ok(done)
     }

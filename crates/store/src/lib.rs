@@ -25,6 +25,7 @@ mod purge;
 mod read;
 mod rebuild;
 mod recover;
+mod redact;
 mod replay;
 mod salvage;
 mod schema;
@@ -59,6 +60,7 @@ pub use read::{
 };
 pub use rebuild::{RebuildProgress, Rebuilt};
 pub use recover::Recovered;
+pub use redact::Redacted;
 pub use salvage::{DamagedSession, Salvaged, Tally, salvage};
 pub use search::{
     Indexed, SearchFilter, SearchHit, SearchKind, SearchPage, SearchQuery, SearchSize, Snippet,

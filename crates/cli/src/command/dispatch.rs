@@ -3,8 +3,8 @@
 use crate::app::App;
 use crate::args::Command;
 use crate::command::{
-    completions, db, doctor, exec, export, import, log, man, permission, project, search, session,
-    snapshot, stats, status, todo, tour, undo, worktree,
+    completions, db, doctor, exec, export, forget, import, log, man, permission, project, search,
+    session, snapshot, stats, status, todo, tour, undo, worktree,
 };
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -35,6 +35,7 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &Command) -> Result<Exit, Cli
         Command::Search(args) => search::run(ui, app, args),
         Command::Import(args) => import::run(ui, app, args),
         Command::Export(args) => export::run(ui, app, args),
+        Command::Forget(args) => forget::run(ui, app, args),
         Command::Db(command) => db::run(ui, app, command),
         Command::Completions(args) => completions::run(ui, args),
         Command::Man(args) => man::run(ui, args),

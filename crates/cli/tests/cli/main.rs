@@ -11,6 +11,7 @@ mod program;
 mod search;
 mod session;
 mod snapshot;
+mod space;
 mod stats;
 mod todo;
 mod tour;

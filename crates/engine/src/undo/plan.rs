@@ -120,8 +120,9 @@ impl Engine {
         gathered: Gathered,
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
-        let Gathered { kind, turns, also, changes, head, aside } = gathered;
+        let Gathered { kind, turns, also, mut changes, head, aside } = gathered;
         self.refuse_expired(ctx, &changes)?;
+        self.veil_forgotten(&mut changes)?;
         let mut plan = UndoPlan {
             operation: self.mint.operation(ctx.now)?,
             kind,

@@ -1,3 +1,4 @@
-//! Killed where space is given back: what is written down as expired is, and nothing else.
+//! Killed where space is given back: what is written down as gone is, and nothing else.
 
+mod forget;
 mod space;

@@ -7,6 +7,7 @@
 mod client;
 mod compare;
 mod error;
+mod forget;
 mod frame;
 mod keeper;
 mod listing;

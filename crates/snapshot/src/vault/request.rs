@@ -80,6 +80,12 @@ pub(super) enum Request {
         steps: Vec<Expiry>,
         need: Need,
     },
+    BeginForget {
+        patterns: Vec<String>,
+    },
+    FinishForget {
+        now: Millis,
+    },
     Pin {
         captures: Vec<Oid>,
         group: String,
@@ -125,6 +131,7 @@ pub(super) enum Answer {
     Collected(Box<Swept>),
     Relieved(Box<Relief>),
     Weighed { enough: Option<usize> },
+    Forgotten { captures: usize },
     Pinned { missing: Vec<Oid> },
     Failed(Failure),
 }

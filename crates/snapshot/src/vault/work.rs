@@ -55,6 +55,13 @@ pub(super) fn serve(shadow: &Shadow, request: &Request) -> Result<Answer, VaultE
         Request::Expire { steps, need } => {
             Answer::Relieved(Box::new(shadow.expire_steps(&room(need, steps))?))
         }
+        Request::BeginForget { patterns } => {
+            shadow.begin_forget(patterns)?;
+            Answer::Hello
+        }
+        Request::FinishForget { now } => {
+            Answer::Forgotten { captures: shadow.finish_forget(*now)? }
+        }
         Request::Pin { captures, group } => {
             Answer::Pinned { missing: shadow.pin_captures(captures, &Group::new(group))? }
         }

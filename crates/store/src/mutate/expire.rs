@@ -64,9 +64,23 @@ impl Tx<'_> {
         id: &OperationId,
         turns: &[TurnId],
     ) -> Result<()> {
+        self.note_aside(session, id, OperationKind::Expire, &json!({ "turns": turns }))
+    }
+
+    /// Writes down an operation beside a session that is over.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::StoreError::NoSession`].
+    pub fn note_aside(
+        &self,
+        session: &SessionId,
+        id: &OperationId,
+        kind: OperationKind,
+        plan: &Value,
+    ) -> Result<()> {
         let num = self.session_num(session)?;
-        let payload =
-            json!({ "id": id, "kind": OperationKind::Expire, "plan": { "turns": turns } });
+        let payload = json!({ "id": id, "kind": kind, "plan": plan });
         let draft = Draft::new(Some(num), EventKind::OperationPlanned, None);
         self.append(&draft.payload(Prepared::new(&payload)?))?;
         let (head, report) = (HeadMove::Stay, Value::Null);

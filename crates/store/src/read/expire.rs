@@ -1,6 +1,6 @@
 //! Which turns can no longer be taken back, and expiries that are not finished.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Connection;
 use serde_json::Value;
@@ -85,6 +85,39 @@ impl Reader<'_> {
             found.extend(Some(session).filter(|session| session.extra.contains_key(field)));
         }
         Ok(found)
+    }
+
+    /// Which of these names no part of a session that is there is called, and no event of one speaks
+    /// of: files beside the ledger that nobody can ask for any more.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn unknown_outputs(&self, names: &BTreeSet<String>) -> Result<BTreeSet<String>> {
+        let mut unknown = BTreeSet::new();
+        let mut part = self.conn.prepare_cached(
+            "SELECT 1 FROM part JOIN session ON session.num = part.session
+             WHERE part.id = ?1 AND hidden = 0",
+        )?;
+        for name in names {
+            if !part.exists([name])? {
+                unknown.insert(name.clone());
+            }
+        }
+        if unknown.is_empty() {
+            return Ok(unknown);
+        }
+        // A copy in a fork speaks of it, and what a branch hid may come back.
+        let mut events = self.conn.prepare_cached(
+            "SELECT payload FROM event JOIN session ON session.num = event.session
+             WHERE hidden = 0 AND instr(payload, '\"outputPath\"') > 0",
+        )?;
+        let mut rows = events.query([])?;
+        while let Some(row) = rows.next()? {
+            let payload: String = row.get(0)?;
+            unknown.retain(|name| !payload.contains(name.as_str()));
+        }
+        Ok(unknown)
     }
 
     /// Expiries whose bytes may still be there.

@@ -53,6 +53,8 @@ fn print_turn(ui: &mut Ui, now: Millis, turn: &TurnEntry) -> Result<(), CliError
         (false, false) => "",
     };
     ui.line("")?;
+    let gone = if turn.expired.is_some() { "  (undo expired)" } else { "" };
+    let marks = format!("{marks}{gone}");
     ui.line(&format!("{}  {when}  {state}{}", paint(NAME, &turn.id), paint(DIM, marks)))?;
     let width = ui.width().unwrap_or(PROMPT).saturating_sub(2).max(20);
     ui.line(&format!("  {}", text::cut(turn.prompt.as_deref().unwrap_or("…"), width)))?;
@@ -92,7 +94,10 @@ fn print_operation(ui: &mut Ui, now: Millis, operation: &OperationEntry) -> Resu
     let when = moment::near(operation.time.0, now);
     let turns: Vec<String> = operation.turns.iter().map(ToString::to_string).collect();
     let of = if turns.is_empty() { String::new() } else { format!(" of {}", turns.join(", ")) };
-    let kind = paint(HEAD, operation.kind.as_str());
+    let kind = match operation.kind {
+        OperationKind::Expire => paint(WARN, "undo expired"),
+        other => paint(HEAD, other.as_str()),
+    };
     ui.line("")?;
     ui.line(&format!("{}  {when}  {kind}{of}", paint(DIM, &operation.id)))?;
     let words = match (&operation.report, operation.kind) {
