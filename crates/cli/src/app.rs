@@ -184,6 +184,18 @@ impl App {
         &self.started.variables
     }
 
+    /// Who acts.
+    pub(crate) const fn actor(&self) -> &Actor {
+        &self.actor
+    }
+
+    /// One of the variables the program was started with; an empty one is none.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        let mut all = self.started.variables.iter();
+        let found = all.find(|(key, _)| key == OsStr::new(name));
+        found.and_then(|(_, value)| value.to_str()).filter(|value| !value.is_empty())
+    }
+
     /// The session whose command started this program, if one did.
     pub(crate) fn session(&self) -> Option<&str> {
         self.started.session.as_deref()

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::command::{
     completions, db, doctor, exec, export, forget, import, log, man, permission, project, search,
-    session, snapshot, stats, status, todo, tour, undo, worktree,
+    serve, session, snapshot, stats, status, todo, tour, undo, worktree,
 };
 use crate::config::Globals;
 
@@ -45,6 +45,7 @@ pub(crate) enum Command {
     Log(log::LogArgs),
     Status(status::StatusArgs),
     Tour(tour::TourArgs),
+    Serve(serve::ServeArgs),
     /// Watch over one command, for `exec`
     #[command(hide = true)]
     Supervise,

@@ -31,6 +31,8 @@ struct Past {
     expired: BTreeMap<TurnId, Millis>,
     /// The captures each turn needs in this store.
     needs: BTreeMap<TurnId, BTreeSet<Oid>>,
+    /// Those of all turns.
+    named: BTreeSet<Oid>,
     /// Turns from here on stay.
     protected: Cursor,
 }
@@ -84,6 +86,7 @@ impl Past {
             let ids = row.before.iter().chain(&row.after).filter_map(|id| id.parse::<Oid>().ok());
             needs.entry(row.set.turn.clone()).or_default().extend(ids);
         }
+        let named = needs.values().flatten().copied().collect();
         let (turns, expired) = (r.turns(id)?, r.expired(id)?);
         let newest = turns.iter().filter(|turn| needs.contains_key(&turn.id));
         let newest = newest.map(|turn| turn.span.0).max();
@@ -91,7 +94,7 @@ impl Past {
         let above = above(r, &session)?;
         let protected = [newest, open, above].into_iter().flatten().min();
         let protected = protected.unwrap_or(Cursor(i64::MAX));
-        Ok(Some(Self { session, turns, expired, needs, protected }))
+        Ok(Some(Self { session, turns, expired, needs, named, protected }))
     }
 
     /// Archived before others, those at work last, and else by when something happened last.
@@ -134,12 +137,13 @@ impl Past {
         let needs = self.needs.get(&turn.id);
         let is_needed = |id: &Oid| needs.is_some_and(|needs| needs.contains(id));
         // What no call names was made for a step of the turn, or for a call that is just opened (R42).
-        let is_named = |id: &Oid| self.needs.values().any(|needs| needs.contains(id));
         let during = |it: &ListedCapture| {
             let ended = turn.ended.unwrap_or(i64::MAX);
             turn.started.is_some_and(|started| (started..=ended).contains(&it.time.0))
         };
-        chain.iter().rposition(|it| is_needed(&it.id) || (!is_named(&it.id) && during(it)))
+        chain
+            .iter()
+            .rposition(|it| is_needed(&it.id) || (!self.named.contains(&it.id) && during(it)))
     }
 }
 

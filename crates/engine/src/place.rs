@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Number;
 use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_core::model::{Extra, Project, ProjectTime, Session};
+use turnstone_core::model::{Extra, Project, ProjectTime, Session, SessionModel};
 use turnstone_core::name;
+use turnstone_core::permission::Rule;
 use turnstone_core::place::{
     Facts, Known, Match, find_project, gained_aliases, new_project_id, origin_of,
 };
@@ -35,6 +36,14 @@ pub struct NewSession {
     pub title: Option<String>,
     /// The session that begins this one.
     pub parent: Option<SessionId>,
+    /// The agent it prefers.
+    pub agent: Option<String>,
+    /// The model it prefers.
+    pub model: Option<SessionModel>,
+    /// Free data of the client.
+    pub metadata: Option<Extra>,
+    /// Its own rules.
+    pub permission: Option<Vec<Rule>>,
 }
 
 impl Engine {
@@ -178,19 +187,39 @@ impl Engine {
         new: &NewSession,
     ) -> Result<Session> {
         let OpenProject { project, root, .. } = self.open_project(ctx, directory)?;
+        self.create_session_in(ctx, &project.id, &root, directory, new)
+    }
+
+    /// Makes a session in a directory whose project is known; `git` is not asked again.
+    ///
+    /// # Errors
+    ///
+    /// The directory is not there, or the ledger refused.
+    pub fn create_session_in(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        root: &Path,
+        directory: &Path,
+        new: &NewSession,
+    ) -> Result<Session> {
         let real = fs_err::canonicalize(directory)?;
         let (id, random) = self.mint.session(ctx.now)?;
         let title =
             new.title.clone().unwrap_or_else(|| name::default_title(ctx.now, new.parent.is_some()));
-        let path = real.strip_prefix(&root).ok().map(|path| path.to_string_lossy().into_owned());
+        let path = real.strip_prefix(root).ok().map(|path| path.to_string_lossy().into_owned());
         let now = Number::from(ctx.now.0);
-        let session: Session = serde_json::from_value(serde_json::json!({
-            "id": id, "slug": name::slug(random), "projectID": project.id,
+        let mut session: Session = serde_json::from_value(serde_json::json!({
+            "id": id, "slug": name::slug(random), "projectID": project,
             "directory": real.to_string_lossy(), "path": path, "parentID": new.parent,
             "title": title, "version": env!("CARGO_PKG_VERSION"),
             "time": { "created": now, "updated": now },
         }))
         .map_err(std::io::Error::from)?;
+        session.agent.clone_from(&new.agent);
+        session.model.clone_from(&new.model);
+        session.metadata.clone_from(&new.metadata);
+        session.permission.clone_from(&new.permission);
         let made = session.clone();
         self.store.write(ctx, move |tx| tx.create_session(&made)).wait()?;
         Ok(session)

@@ -151,11 +151,10 @@ impl Store {
             let text = String::from_utf8(bytes).unwrap_or_default();
             let Some(clean) = words.written(&text) else { continue };
             count += 1;
-            while !dry_run {
+            let mut is_left = !dry_run;
+            while is_left {
                 let clean = clean.clone();
-                if self.write(ctx, move |tx| tx.swap_value(&hash, &clean)).wait()? {
-                    break;
-                }
+                is_left = !self.write(ctx, move |tx| tx.swap_value(&hash, &clean)).wait()?;
             }
         }
         Ok(count)

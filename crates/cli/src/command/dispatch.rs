@@ -4,7 +4,7 @@ use crate::app::App;
 use crate::args::Command;
 use crate::command::{
     completions, db, doctor, exec, export, forget, import, log, man, permission, project, search,
-    session, snapshot, stats, status, todo, tour, undo, worktree,
+    serve, session, snapshot, stats, status, todo, tour, undo, worktree,
 };
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -23,6 +23,7 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &Command) -> Result<Exit, Cli
         Command::Log(args) => log::run(ui, app, args),
         Command::Status(args) => status::run(ui, app, args),
         Command::Tour(args) => tour::run(ui, app, args),
+        Command::Serve(args) => serve::run(ui, app, args),
         Command::Supervise => Ok(exec::supervise()),
         Command::Session(command) => session::run(ui, app, command),
         Command::Snapshot(command) => snapshot::run(ui, app, command),

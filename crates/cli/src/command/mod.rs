@@ -13,6 +13,7 @@ pub(crate) mod man;
 pub(crate) mod permission;
 pub(crate) mod project;
 pub(crate) mod search;
+pub(crate) mod serve;
 pub(crate) mod session;
 pub(crate) mod snapshot;
 pub(crate) mod stats;

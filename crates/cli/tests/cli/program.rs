@@ -42,6 +42,7 @@ const LEAVES: &[&[&str]] = &[
     &["stats"],
     &["import"],
     &["export"],
+    &["forget"],
     &["doctor"],
     &["db", "path"],
     &["db", "size"],
@@ -68,6 +69,7 @@ fn the_help_names_every_command() {
       log          Show what happened in a session: turns, the files they changed, undo and redo
       status       Say where you are: project, session, what runs, whether undo works
       tour         See undo at work in a temporary project, in less than a minute
+      serve        Answer OpenCode's own clients, and native ones, over HTTP
       session      List, show and tidy up sessions
       snapshot     Capture a directory, compare, restore, and take that back
       todo         Show or change the to-do list of a session
@@ -78,6 +80,7 @@ fn the_help_names_every_command() {
       stats        Count sessions, tokens, costs, models and tools
       import       Take over sessions of OpenCode
       export       Write a session as OpenCode's export does
+      forget       Remove what was kept of files, for good
       doctor       Check the data directory and the database
       db           Look after the database
       completions  Print completions for a shell

@@ -195,11 +195,11 @@ impl VaultError {
     /// The sizes, if the budget is what is in the way: then room may be made (R13).
     #[must_use]
     pub fn over_budget(&self) -> Option<OverBudget> {
-        match self {
-            Self::Capture(CaptureError::OverBudget(over)) => Some(*over),
-            Self::Keeper(failure) => failure.over,
-            _ => None,
+        if let Self::Keeper(failure) = self {
+            return failure.over;
         }
+        let Self::Capture(CaptureError::OverBudget(over)) = self else { return None };
+        Some(*over)
     }
 
     pub(super) fn no_operation(id: &OperationId) -> Self {

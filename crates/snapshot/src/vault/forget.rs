@@ -34,10 +34,8 @@ impl Vault {
     /// See [`VaultError`].
     pub fn begin_forget(&self, patterns: &[String], now: Millis) -> Result<(), VaultError> {
         let request = Request::BeginForget { patterns: patterns.to_vec() };
-        match self.ask(&request, now)? {
-            Answer::Hello => Ok(()),
-            _ => Err(strange()),
-        }
+        let Answer::Hello = self.ask(&request, now)? else { return Err(strange()) };
+        Ok(())
     }
 
     /// As [`crate::Shadow::finish_forget`].

@@ -32,7 +32,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
     ("exchange", &["core", "store"]),
     ("capnweb", &[]),
     ("share", &["core", "store", "capnweb"]),
-    ("server", &["core", "engine", "agent"]),
+    ("server", &["core", "store", "process", "engine", "agent"]),
     ("cli", SHIPPED),
     ("testkit", ALL),
     ("bench", ALL),

@@ -118,7 +118,11 @@ fn session(
         return Ok(session);
     }
     let title = args.title.clone().unwrap_or_else(|| text::cut(&text::clean_line(line), TITLE));
-    let new = NewSession { title: Some(title), parent: parent(app, engine, ctx)? };
+    let new = NewSession {
+        title: Some(title),
+        parent: parent(app, engine, ctx)?,
+        ..NewSession::default()
+    };
     Ok(engine.create_session(ctx, directory, &new)?)
 }
 

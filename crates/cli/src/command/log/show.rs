@@ -94,9 +94,10 @@ fn print_operation(ui: &mut Ui, now: Millis, operation: &OperationEntry) -> Resu
     let when = moment::near(operation.time.0, now);
     let turns: Vec<String> = operation.turns.iter().map(ToString::to_string).collect();
     let of = if turns.is_empty() { String::new() } else { format!(" of {}", turns.join(", ")) };
-    let kind = match operation.kind {
-        OperationKind::Expire => paint(WARN, "undo expired"),
-        other => paint(HEAD, other.as_str()),
+    let kind = if operation.kind == OperationKind::Expire {
+        paint(WARN, "undo expired")
+    } else {
+        paint(HEAD, operation.kind.as_str())
     };
     ui.line("")?;
     ui.line(&format!("{}  {when}  {kind}{of}", paint(DIM, &operation.id)))?;

@@ -1,0 +1,75 @@
+//! What every handler starts from.
+
+use std::sync::Arc;
+
+use turnstone_core::time::Millis;
+use turnstone_engine::Engine;
+
+use crate::error::ApiError;
+use crate::event::Hub;
+use crate::guard::Rate;
+use crate::place::Places;
+use crate::settings::Settings;
+
+/// The application behind the routes; a copy is a handle.
+#[derive(Clone)]
+pub(crate) struct App {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: Arc<Engine>,
+    settings: Settings,
+    places: Places,
+    hub: Hub,
+    rate: Rate,
+}
+
+impl App {
+    pub(crate) fn new(engine: Arc<Engine>, settings: Settings) -> Self {
+        let hub = Hub::new(engine.clone(), settings.clock);
+        let rate = Rate::new(settings.limits.rate);
+        let places = Places::default();
+        Self { inner: Arc::new(Inner { engine, settings, places, hub, rate }) }
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    pub(crate) fn places(&self) -> &Places {
+        &self.inner.places
+    }
+
+    /// Where events come from.
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.inner.hub
+    }
+
+    /// How often an address may ask.
+    pub(crate) fn rate(&self) -> &Rate {
+        &self.inner.rate
+    }
+
+    /// The present moment.
+    pub(crate) fn now(&self) -> Millis {
+        (self.inner.settings.clock)()
+    }
+
+    /// Runs `work` where it may wait for disk and locks; a panic in it ends this request only.
+    pub(crate) async fn blocking<T, F>(&self, work: F) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Self) -> Result<T, ApiError> + Send + 'static,
+    {
+        let app = self.clone();
+        match tokio::task::spawn_blocking(move || work(&app)).await {
+            Ok(done) => done,
+            Err(error) => Err(ApiError::unexpected(&error)),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Who asks, and under which conditions: a request's context (R43).
+
+use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
+use axum::http::header::{IF_MATCH, USER_AGENT};
+use axum::http::request::Parts;
+use turnstone_core::time::Seq;
+use turnstone_store::{Actor, Context};
+
+use crate::app::App;
+use crate::error::ApiError;
+
+/// The longest name of a client that is kept.
+const LONGEST: usize = 128;
+
+/// The context of a request: actor, client, request id, idempotency key, expected number.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller(pub(crate) Context);
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let headers = &parts.headers;
+        let actor = match text(headers, "x-turnstone-actor") {
+            Some(name) => Actor::new(name).map_err(|e| ApiError::query(e.to_string()))?,
+            None => app.settings().actor.clone(),
+        };
+        let mut ctx = Context::new(actor, app.now());
+        let client = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
+        ctx.client = client.map(|name| name.chars().take(LONGEST).collect());
+        ctx.request = text(headers, "x-request-id");
+        ctx.idempotency = text(headers, "idempotency-key");
+        ctx.expected_seq = expected(headers)?;
+        Ok(Self(ctx))
+    }
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    let value = headers.get(name)?.to_str().ok()?.trim();
+    (!value.is_empty() && value.len() <= LONGEST).then(|| value.to_owned())
+}
+
+/// `If-Match` names the number the session must stand at; anything else in it is a mistake, not "any".
+fn expected(headers: &HeaderMap) -> Result<Option<Seq>, ApiError> {
+    let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
+    let number = value.to_str().ok().map(|text| text.trim().trim_matches('"'));
+    match number.and_then(|text| text.parse::<i64>().ok()).filter(|seq| *seq >= 0) {
+        Some(seq) => Ok(Some(Seq(seq))),
+        None => Err(ApiError::query("If-Match must be a sequence number in quotes")),
+    }
+}

@@ -1,0 +1,240 @@
+//! What a request is answered when it cannot be done: one place decides status and body.
+//!
+//! OpenCode's clients know four shapes of an error; each variant is one of them.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+use turnstone_core::id::{MessageId, SessionId};
+use turnstone_core::time::Seq;
+use turnstone_engine::EngineError;
+use turnstone_store::StoreError;
+
+/// The longest message a client is sent.
+const LONGEST: usize = 1024;
+
+/// Why a request was not done.
+#[derive(Debug)]
+pub(crate) enum ApiError {
+    /// A thing that was named is not there: `NotFoundError`.
+    NotFound(String),
+    /// The request is not of the shape it must have: `BadRequest` with where it goes wrong.
+    Shape {
+        /// What is wrong, and where.
+        message: String,
+        /// Which part of the request: `Payload`, `Query` or `Params`.
+        kind: &'static str,
+    },
+    /// One of the errors that carry `_tag`.
+    Tagged {
+        /// The status.
+        status: StatusCode,
+        /// The tag.
+        tag: &'static str,
+        /// What else is in the body.
+        fields: Map<String, Value>,
+    },
+    /// A part of OpenCode's interface this server does not have.
+    NotOffered {
+        /// What was asked for.
+        what: String,
+    },
+    /// Something this server could not do; the log knows more under the reference.
+    Unknown {
+        /// Names the line in the log.
+        reference: String,
+    },
+}
+
+impl ApiError {
+    /// There is no such session.
+    pub(crate) fn no_session(id: impl std::fmt::Display) -> Self {
+        Self::NotFound(format!("Session not found: {id}"))
+    }
+
+    /// The session has no such message.
+    pub(crate) fn no_message(id: &MessageId) -> Self {
+        Self::NotFound(format!("Message not found: {id}"))
+    }
+
+    /// The body is wrong.
+    pub(crate) fn payload(message: impl Into<String>) -> Self {
+        Self::Shape { message: message.into(), kind: "Payload" }
+    }
+
+    /// The query is wrong.
+    pub(crate) fn query(message: impl Into<String>) -> Self {
+        Self::Shape { message: message.into(), kind: "Query" }
+    }
+
+    /// The path is wrong.
+    pub(crate) fn params(message: impl Into<String>) -> Self {
+        Self::Shape { message: message.into(), kind: "Params" }
+    }
+
+    /// An error with a tag and a message.
+    pub(crate) fn tagged(status: StatusCode, tag: &'static str, message: &str) -> Self {
+        Self::Tagged { status, tag, fields: Map::new() }.with("message", message)
+    }
+
+    /// The same with one more field.
+    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        if let Self::Tagged { fields, .. } = &mut self {
+            fields.insert(key.to_owned(), value.into());
+        }
+        self
+    }
+
+    /// The bare answer OpenCode gives to a body it cannot use.
+    pub(crate) fn bare_bad_request() -> Self {
+        Self::Tagged { status: StatusCode::BAD_REQUEST, tag: "BadRequest", fields: Map::new() }
+    }
+
+    /// A turn runs, and the request would disturb it (R45).
+    pub(crate) fn busy(session: &SessionId) -> Self {
+        let message = format!("Session is busy: {session}");
+        Self::tagged(StatusCode::CONFLICT, "SessionBusyError", &message)
+            .with("sessionID", session.as_str())
+    }
+
+    /// The session has moved on since the client looked (R43).
+    pub(crate) fn stale(session: &SessionId, expected: Seq, current: Seq) -> Self {
+        let message = format!("session {session} stands at {current}, not at {expected}");
+        Self::tagged(StatusCode::CONFLICT, "StaleError", &message)
+            .with("sessionID", session.as_str())
+            .with("expected", expected.0)
+            .with("current", current.0)
+    }
+
+    /// Something that should not happen: told to the log, named to the client.
+    pub(crate) fn unexpected(error: &dyn std::error::Error) -> Self {
+        let reference = reference();
+        let mut words = error.to_string();
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            words = format!("{words}: {inner}");
+            cause = inner.source();
+        }
+        tracing::error!(reference, "{words}");
+        Self::Unknown { reference }
+    }
+
+    /// The status of the answer.
+    pub(crate) const fn status(&self) -> StatusCode {
+        match self {
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::Shape { .. } => StatusCode::BAD_REQUEST,
+            Self::Tagged { status, .. } => *status,
+            Self::NotOffered { .. } => StatusCode::NOT_IMPLEMENTED,
+            Self::Unknown { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// The body of the answer.
+    pub(crate) fn body(&self) -> Value {
+        match self {
+            Self::NotFound(message) => {
+                json!({ "name": "NotFoundError", "data": { "message": message } })
+            }
+            Self::Shape { message, kind } => {
+                let message: String = message.chars().take(LONGEST).collect();
+                json!({ "name": "BadRequest", "data": { "message": message, "kind": kind } })
+            }
+            Self::Tagged { tag, fields, .. } => {
+                let mut body = Map::new();
+                body.insert("_tag".to_owned(), Value::from(*tag));
+                body.extend(fields.clone());
+                Value::Object(body)
+            }
+            Self::NotOffered { what } => {
+                let message = format!("{what} is not offered by this server");
+                json!({ "name": "NotOfferedError", "data": { "message": message } })
+            }
+            Self::Unknown { reference } => {
+                let message = "Unexpected server error. Check server logs for details.";
+                json!({ "name": "UnknownError", "data": { "message": message, "ref": reference } })
+            }
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        (self.status(), Json(self.body())).into_response()
+    }
+}
+
+/// A short name for a line in the log.
+fn reference() -> String {
+    let number = getrandom::u32().unwrap_or_default();
+    format!("err_{number:08x}")
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoSession(id) | StoreError::Deleted(id) => Self::no_session(id),
+            StoreError::NoMessage { message, .. } => Self::no_message(&message),
+            StoreError::NoPart { part, .. } => Self::NotFound(format!("Part not found: {part}")),
+            StoreError::NotFound { kind, id } => Self::NotFound(format!("{kind} not found: {id}")),
+            StoreError::Busy(id) | StoreError::Fenced(id) => Self::busy(&id),
+            StoreError::Stale { session, expected, current } => {
+                Self::stale(&session, expected, current)
+            }
+            StoreError::WrongOwner { .. }
+            | StoreError::Conflict { .. }
+            | StoreError::Transition(_)
+            | StoreError::Tool(_) => {
+                Self::tagged(StatusCode::CONFLICT, "ConflictError", &error.to_string())
+            }
+            StoreError::Invalid(message) => Self::payload(message),
+            StoreError::NoBoundary { .. } | StoreError::BeyondEnd { .. } => {
+                Self::payload(error.to_string())
+            }
+            StoreError::TooLarge { .. } => {
+                Self::tagged(StatusCode::PAYLOAD_TOO_LARGE, "TooLargeError", &error.to_string())
+            }
+            StoreError::Full { .. } => {
+                Self::tagged(StatusCode::INSUFFICIENT_STORAGE, "StorageFullError", "no space left")
+            }
+            StoreError::ReadOnly { .. } | StoreError::Locked { .. } | StoreError::InUse { .. } => {
+                Self::tagged(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "ServiceUnavailableError",
+                    &error.to_string(),
+                )
+                .with("service", "store")
+            }
+            _ => Self::unexpected(&error),
+        }
+    }
+}
+
+impl From<EngineError> for ApiError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Store(error) => error.into(),
+            EngineError::NoProject(id) => {
+                let message = format!("Project not found: {id}");
+                Self::tagged(StatusCode::NOT_FOUND, "ProjectNotFoundError", &message)
+                    .with("projectID", id.as_str())
+            }
+            EngineError::NoTurn { turn, .. } => Self::NotFound(format!("Turn not found: {turn}")),
+            EngineError::NoPoint { point, .. } => {
+                Self::NotFound(format!("Point not found: {point}"))
+            }
+            EngineError::Fork(error) => Self::NotFound(error.to_string()),
+            EngineError::NothingToUndo(_) | EngineError::NothingToRedo(_) => {
+                Self::tagged(StatusCode::CONFLICT, "NothingToDoError", &error.to_string())
+            }
+            EngineError::StalePlan(_) | EngineError::NotOpen(_) => {
+                Self::tagged(StatusCode::CONFLICT, "ConflictError", &error.to_string())
+            }
+            EngineError::RootGone { .. } | EngineError::ProjectGone { .. } => {
+                Self::tagged(StatusCode::CONFLICT, "DirectoryGoneError", &error.to_string())
+            }
+            other => Self::unexpected(&other),
+        }
+    }
+}

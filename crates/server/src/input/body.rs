@@ -1,0 +1,96 @@
+//! Bodies: read whole, within the limits, and only then looked into.
+
+use axum::extract::{FromRequest, Request};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::Value;
+
+use super::fields::Fields;
+use crate::app::App;
+use crate::error::ApiError;
+use axum::http::StatusCode;
+
+/// A JSON object that must be there.
+pub(crate) struct Body(pub(crate) Fields);
+
+/// A JSON object, or nothing at all.
+pub(crate) struct MaybeBody(pub(crate) Fields);
+
+impl FromRequest<App> for Body {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        match value(request, app).await? {
+            Some(value) => Fields::top(value).map(Self),
+            None => Err(ApiError::payload("Expected object, got undefined")),
+        }
+    }
+}
+
+impl FromRequest<App> for MaybeBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        let value = value(request, app).await?;
+        Fields::top(value.unwrap_or_else(|| Value::Object(serde_json::Map::new()))).map(Self)
+    }
+}
+
+/// The JSON of a request; nothing if it has no body.
+async fn value(request: Request, app: &App) -> Result<Option<Value>, ApiError> {
+    let limits = app.settings().limits;
+    let collect = Limited::new(request.into_body(), limits.body).collect();
+    let time = std::time::Duration::from_secs(limits.arrival);
+    let bytes = match tokio::time::timeout(time, collect).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let message = format!("a body may have {} bytes", limits.body);
+            let status = StatusCode::PAYLOAD_TOO_LARGE;
+            return Err(ApiError::tagged(status, "TooLargeError", &message));
+        }
+        Ok(Err(_)) => return Err(ApiError::payload("The body ended too early")),
+        Err(_) => {
+            let message = "the body took too long to arrive";
+            return Err(ApiError::tagged(StatusCode::REQUEST_TIMEOUT, "TimeoutError", message));
+        }
+    };
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    if depth(&bytes) > limits.depth {
+        return Err(ApiError::payload(format!("a body may be {} levels deep", limits.depth)));
+    }
+    match serde_json::from_slice(&bytes) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => Err(ApiError::payload(format!("The body is not JSON: {error}"))),
+    }
+}
+
+/// How deep the objects and lists of a JSON text are nested, without parsing it.
+fn depth(text: &[u8]) -> usize {
+    let (mut now, mut most, mut quoted, mut escaped) = (0_usize, 0, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'{' | b'[' if !quoted => {
+                now += 1;
+                most = most.max(now);
+            }
+            b'}' | b']' if !quoted => now = now.saturating_sub(1),
+            _ => {}
+        }
+    }
+    most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::depth;
+
+    #[test]
+    fn depth_counts_what_is_nested_and_not_what_is_quoted() {
+        assert_eq!(depth(br#"{"a":[1,{"b":"}]{[\"["}]}"#), 3);
+        assert_eq!(depth(b"1"), 0);
+    }
+}

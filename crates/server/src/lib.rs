@@ -1,0 +1,20 @@
+//! The local HTTP API: the routes OpenCode's own clients speak, native routes, and events from the log.
+//!
+//! Translates and nothing else: a request becomes one call of the engine, its answer becomes JSON in
+//! OpenCode's shapes. Owns the listener, who may ask, and the streams. Knows no SQL and no git, decides
+//! nothing about sessions, and reads neither clock nor environment: it is told.
+
+mod app;
+mod call;
+mod error;
+mod event;
+mod guard;
+mod input;
+mod place;
+mod route;
+mod serve;
+mod settings;
+mod show;
+
+pub use serve::{ServeError, Server};
+pub use settings::{Credentials, Folders, Limits, Settings};

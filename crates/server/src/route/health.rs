@@ -1,0 +1,21 @@
+//! Whether the server answers.
+
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+
+use crate::app::App;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new().route("/global/health", get(health)).route("/api/health", get(api_health))
+}
+
+/// `GET /global/health`
+async fn health() -> Json<Value> {
+    Json(json!({ "healthy": true, "version": env!("CARGO_PKG_VERSION") }))
+}
+
+/// `GET /api/health`
+async fn api_health() -> Json<Value> {
+    Json(json!({ "healthy": true }))
+}

@@ -1,0 +1,78 @@
+//! Messages: listed by page, read one by one.
+
+use axum::Json;
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::routing::get;
+use serde_json::Value;
+use turnstone_core::id::MessageId;
+
+use super::session::session_id;
+use crate::app::App;
+use crate::call::Caller;
+use crate::error::ApiError;
+use crate::input::{Query, parse_id};
+use crate::show::with_parts;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new()
+        .route("/session/{session}/message", get(list))
+        .route("/session/{session}/message/{message}", get(read))
+}
+
+/// `GET /session/{sessionID}/message`
+async fn list(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+    query: Query,
+) -> Result<(HeaderMap, Json<Value>), ApiError> {
+    let id = session_id(&session)?;
+    let limit = query.count("limit")?.filter(|limit| *limit > 0);
+    let before = query.get("before").map(str::to_owned);
+    if before.is_some() && limit.is_none() {
+        return Err(ApiError::bare_bad_request());
+    }
+    app.blocking(move |app| {
+        let most = limit.unwrap_or(usize::MAX);
+        let read =
+            app.engine().store().read(&ctx, |r| r.list_messages(&id, before.as_deref(), most));
+        let page = match read {
+            Err(turnstone_store::StoreError::Invalid(_)) => {
+                return Err(ApiError::bare_bad_request());
+            }
+            read => read?,
+        };
+        let mut headers = HeaderMap::new();
+        if let (Some(cursor), Some(limit)) = (&page.before, limit) {
+            let link =
+                format!("</session/{id}/message?limit={limit}&before={cursor}>; rel=\"next\"");
+            for (name, text) in [("x-next-cursor", cursor), ("link", &link)] {
+                if let Ok(value) = HeaderValue::from_str(text) {
+                    headers.insert(name, value);
+                }
+            }
+            let names = HeaderValue::from_static("Link, X-Next-Cursor");
+            headers.insert("access-control-expose-headers", names);
+        }
+        let shown: Vec<Value> = page.items.iter().map(with_parts).collect();
+        Ok((headers, Json(Value::Array(shown))))
+    })
+    .await
+}
+
+/// `GET /session/{sessionID}/message/{messageID}`
+async fn read(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path((session, message)): Path<(String, String)>,
+) -> Result<Json<Value>, ApiError> {
+    let id = session_id(&session)?;
+    let message: MessageId = parse_id("messageID", "msg", &message)?;
+    app.blocking(move |app| {
+        let found = app.engine().store().read(&ctx, |r| r.get_message(&id, &message))?;
+        Ok(Json(with_parts(&found)))
+    })
+    .await
+}

@@ -1,0 +1,48 @@
+//! The routes: each translates in, makes one call, and translates out.
+
+mod health;
+mod message;
+mod session;
+
+use axum::Router;
+use axum::http::{Method, Uri};
+use axum::middleware::from_fn_with_state;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::guard;
+
+/// Smaller answers are not worth the work.
+const COMPRESSED: u64 = 1024;
+
+/// All routes behind their guards.
+pub(crate) fn router(app: App) -> Router {
+    let worth = SizeAbove::new(COMPRESSED).and(NotForContentType::new("text/event-stream"));
+    let routes = Router::new()
+        .merge(health::routes())
+        .merge(session::routes())
+        .merge(message::routes())
+        .fallback(unknown)
+        .method_not_allowed_fallback(unknown);
+    routes
+        .layer(CompressionLayer::new().gzip(true).compress_when(worth))
+        .layer(CatchPanicLayer::custom(contained))
+        .layer(from_fn_with_state(app.clone(), guard::check))
+        .with_state(app)
+}
+
+/// OpenCode answers what it does not know with its web page; here it is an error a client can tell.
+async fn unknown(method: Method, uri: Uri) -> ApiError {
+    ApiError::NotFound(format!("Route not found: {method} {}", uri.path()))
+}
+
+/// A panic in one request is that request's error and nobody else's.
+fn contained(panic: Box<dyn std::any::Any + Send>) -> axum::response::Response {
+    let words = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let words = words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    let error = std::io::Error::other(format!("panic: {words}"));
+    axum::response::IntoResponse::into_response(ApiError::unexpected(&error))
+}

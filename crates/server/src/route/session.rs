@@ -1,0 +1,199 @@
+//! Sessions: made, listed, changed, deleted.
+
+use axum::extract::{Path, State};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::{Number, Value};
+use turnstone_core::id::{SessionId, WorkspaceId};
+use turnstone_core::model::{Extra, Usage};
+use turnstone_core::permission::Rule;
+use turnstone_core::wire;
+use turnstone_engine::NewSession;
+use turnstone_store::SessionFilter;
+
+use crate::app::App;
+use crate::call::Caller;
+use crate::error::ApiError;
+use crate::input::{Body, Fields, MaybeBody, Query, parse_id};
+use crate::place::Asked;
+
+/// How many sessions are listed unless the client says otherwise.
+const PAGE: usize = 100;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new()
+        .route("/session", get(list).post(create))
+        .route("/session/{session}", get(read).patch(update).delete(remove))
+        .route("/session/{session}/children", get(children))
+        .route("/session/{session}/todo", get(todos))
+}
+
+/// The session a path names.
+pub(super) fn session_id(text: &str) -> Result<SessionId, ApiError> {
+    parse_id("sessionID", "ses", text)
+}
+
+/// `GET /session`
+async fn list(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    asked: Asked,
+    query: Query,
+) -> Result<Json<Value>, ApiError> {
+    let roots = query.flag("roots")?;
+    app.blocking(move |app| {
+        let Some(place) = app.find_place(&ctx, &asked.directory)? else {
+            return Ok(Json(Value::Array(Vec::new())));
+        };
+        let path = query.filled("path").map(str::to_owned);
+        let narrow = asked.by_query && path.is_none() && query.get("scope") != Some("project");
+        let filter = SessionFilter {
+            project: Some(place.project.id),
+            directory: narrow.then(|| place.directory.to_string_lossy().into_owned()),
+            path,
+            roots,
+            start: query.filled("start").and_then(|text| text.parse().ok()),
+            search: query.filled("search").map(str::to_owned),
+            archived: true,
+            actor: None,
+        };
+        let limit = query.filled("limit").and_then(|text| text.parse().ok()).unwrap_or(PAGE);
+        let shown = app.show_sessions(&ctx, |r| {
+            let page = r.list_sessions(&filter, None, limit)?;
+            Ok(page.items.into_iter().map(|row| row.session).collect())
+        })?;
+        Ok(Json(Value::Array(shown)))
+    })
+    .await
+}
+
+/// What a client says of a new session.
+fn wanted(mut fields: Fields) -> Result<NewSession, ApiError> {
+    if let Some(workspace) = fields.id::<WorkspaceId>("workspaceID", "wrk")? {
+        return Err(ApiError::NotFound(format!("Workspace not found: {workspace}")));
+    }
+    Ok(NewSession {
+        title: fields.text("title")?,
+        parent: fields.id("parentID", "ses")?,
+        agent: fields.text("agent")?,
+        model: fields.read("model", "{ id, providerID, variant }")?,
+        metadata: fields.read("metadata", "object")?,
+        permission: fields.read("permission", "PermissionRuleset")?,
+    })
+}
+
+/// `POST /session`
+async fn create(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    asked: Asked,
+    MaybeBody(fields): MaybeBody,
+) -> Result<Json<Value>, ApiError> {
+    let new = wanted(fields)?;
+    app.blocking(move |app| {
+        let place = app.place(&ctx, &asked.directory)?;
+        let (project, root) = (&place.project.id, &place.root);
+        let engine = app.engine();
+        let made = engine.create_session_in(&ctx, project, root, &place.directory, &new)?;
+        Ok(Json(wire::session_info(&made, Usage::default())))
+    })
+    .await
+}
+
+/// `GET /session/{sessionID}`
+async fn read(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let id = session_id(&session)?;
+    app.blocking(move |app| Ok(Json(app.show_session(&ctx, &id)?))).await
+}
+
+/// `PATCH /session/{sessionID}`
+async fn update(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+    Body(mut fields): Body,
+) -> Result<Json<Value>, ApiError> {
+    let id = session_id(&session)?;
+    let title = fields.text("title")?;
+    let metadata: Option<Extra> = fields.read("metadata", "object")?;
+    let permission: Option<Vec<Rule>> = fields.read("permission", "PermissionRuleset")?;
+    let time = fields.object("time")?;
+    let archived: Option<Number> =
+        time.map(|mut time| time.read("archived", "number")).transpose()?.flatten();
+    app.blocking(move |app| {
+        let (name, now) = (id.clone(), ctx.now);
+        let change = move |tx: &turnstone_store::Tx<'_>| {
+            tx.update_session(&name, |session| {
+                if let Some(title) = &title {
+                    session.title.clone_from(title);
+                }
+                if let Some(archived) = &archived {
+                    session.time.archived = Some(archived.clone());
+                }
+                if let Some(metadata) = &metadata {
+                    session.metadata = Some(metadata.clone());
+                }
+                if let Some(rules) = &permission {
+                    session.permission.get_or_insert_default().extend(rules.iter().cloned());
+                }
+                // As OpenCode: a title or an archiving does not make a session newer.
+                if metadata.is_some() || permission.is_some() {
+                    session.time.updated = Number::from(now.0);
+                }
+                Ok(())
+            })
+        };
+        app.engine().store().write(&ctx, change).wait()?;
+        Ok(Json(app.show_session(&ctx, &id)?))
+    })
+    .await
+}
+
+/// `DELETE /session/{sessionID}`
+async fn remove(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+) -> Result<Json<bool>, ApiError> {
+    let id = session_id(&session)?;
+    app.blocking(move |app| {
+        app.engine().store().delete_session(&ctx, &id)?;
+        Ok(Json(true))
+    })
+    .await
+}
+
+/// `GET /session/{sessionID}/children`
+async fn children(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let id = session_id(&session)?;
+    app.blocking(move |app| {
+        let shown = app.show_sessions(&ctx, |r| {
+            r.get_session(&id)?;
+            r.children(&id)
+        })?;
+        Ok(Json(Value::Array(shown)))
+    })
+    .await
+}
+
+/// `GET /session/{sessionID}/todo`
+async fn todos(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let id = session_id(&session)?;
+    app.blocking(move |app| {
+        let todos = app.engine().store().read(&ctx, |r| r.todos(&id))?;
+        Ok(Json(wire::todos(&todos)))
+    })
+    .await
+}

@@ -1,0 +1,80 @@
+//! How a server is set up: everything it may know of its surroundings.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use turnstone_core::time::Millis;
+use turnstone_store::Actor;
+
+/// Everything a server is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The directory of requests that name none.
+    pub directory: PathBuf,
+    /// Who asks, unless the request says otherwise.
+    pub actor: Actor,
+    /// What a client must know; nothing: anybody who reaches the socket may ask.
+    pub credentials: Option<Credentials>,
+    /// Further origins whose pages may ask.
+    pub origins: Vec<String>,
+    /// The folders clients are told of.
+    pub folders: Folders,
+    /// What a command inherits.
+    pub variables: Vec<(OsString, OsString)>,
+    /// This program, started again to watch over a command.
+    pub program: PathBuf,
+    /// How much a request may ask for.
+    pub limits: Limits,
+    /// The present moment.
+    pub clock: fn() -> Millis,
+}
+
+/// The folders clients are told of by `/path`.
+#[derive(Clone, Debug, Default)]
+pub struct Folders {
+    /// The home directory.
+    pub home: PathBuf,
+    /// Where the configuration is.
+    pub config: PathBuf,
+    /// Where the data is.
+    pub data: PathBuf,
+}
+
+/// A name and a password; shown to nobody.
+#[derive(Clone)]
+pub struct Credentials {
+    /// The name.
+    pub user: String,
+    /// The password.
+    pub password: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// How much a request may ask for.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The largest body, in bytes.
+    pub body: usize,
+    /// How deep a body may be nested.
+    pub depth: usize,
+    /// How long a request's body may take to arrive, in seconds.
+    pub arrival: u64,
+    /// Requests a second from one address; a burst may be ten times that.
+    pub rate: u32,
+    /// Event streams at a time.
+    pub streams: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { body: 32 << 20, depth: 64, arrival: 30, rate: 2_000, streams: 4_096 }
+    }
+}
