@@ -14,7 +14,9 @@ use crate::error::{EngineError, Result};
 use crate::line::Line;
 use crate::mark::standing;
 use crate::past::Past;
-use crate::undo::{Aside, Gathered, Held, Scope, Switch, UndoOptions, UndoPlan};
+use crate::undo::{
+    Aside, Gathered, Held, Scope, Switch, UndoOptions, UndoPlan, is_switch, write_mark,
+};
 
 /// Messages or parts written in one transaction.
 const AT_ONCE: usize = 50;
@@ -64,7 +66,7 @@ impl Engine {
         self.recover_session(ctx, session)?;
         let (line, operations) = self.line_of(ctx, session)?;
         let boundaries = self.store.read(ctx, |r| r.boundaries(session, Seq(0), usize::MAX))?;
-        let target = find_point(&line, &operations, &boundaries, point)
+        let target = find_point(&line, &operations, &boundaries, point)?
             .ok_or_else(|| EngineError::NoPoint { session: session.clone(), point: say(point) })?;
         let past = Past::at(&operations, target.cursor);
         let changes = match options.scope {
@@ -109,7 +111,7 @@ impl Engine {
         point: &Point,
     ) -> Result<Boundary> {
         let boundaries = self.store.read(ctx, |r| r.boundaries(session, Seq(0), usize::MAX))?;
-        find_point(line, operations, &boundaries, point)
+        find_point(line, operations, &boundaries, point)?
             .ok_or_else(|| EngineError::NoPoint { session: session.clone(), point: say(point) })
     }
 
@@ -143,21 +145,14 @@ impl Engine {
         boundaries: &[Boundary],
         target: Boundary,
     ) -> Result<Option<(Seq, Vec<Outline>)>> {
-        let leaves = |operation: &&OperationRow| {
-            operation.planned > target.cursor
-                && match operation.kind {
-                    OperationKind::Branch => true,
-                    OperationKind::Jump => {
-                        operation.plan.get("switched") == Some(&serde_json::Value::Bool(true))
-                    }
-                    OperationKind::Undo
-                    | OperationKind::Redo
-                    | OperationKind::Checkpoint
-                    | OperationKind::Expire
-                    | OperationKind::Forget => false,
-                }
-        };
-        let Some(left) = operations.iter().find(leaves) else {
+        let mut left = None;
+        for operation in operations.iter().filter(|it| it.planned > target.cursor) {
+            if operation.kind == OperationKind::Branch || is_switch(operation)? {
+                left = Some(operation);
+                break;
+            }
+        }
+        let Some(left) = left else {
             return Ok(None);
         };
         let last = boundaries.iter().rev().find(|it| it.cursor < left.planned).unwrap_or(&target);
@@ -207,7 +202,7 @@ impl Engine {
     ) -> Result<OperationId> {
         self.recover_session(ctx, session)?;
         let id = self.mint.operation(ctx.now)?;
-        let plan = serde_json::json!({ "name": name });
+        let plan = write_mark(name, Vec::new())?;
         let new = NewOperation { id: id.clone(), kind: OperationKind::Checkpoint, plan };
         let done = DoneOperation {
             id: id.clone(),
@@ -231,7 +226,7 @@ impl Engine {
     /// [`turnstone_store::StoreError::NoSession`].
     pub fn checkpoints(&self, ctx: &Context, session: &SessionId) -> Result<Vec<Checkpoint>> {
         let operations = self.store.read(ctx, |r| r.operations(session))?;
-        Ok(standing(&operations))
+        standing(&operations)
     }
 }
 
@@ -250,25 +245,28 @@ fn find_point(
     operations: &[OperationRow],
     boundaries: &[Boundary],
     point: &Point,
-) -> Option<Boundary> {
+) -> Result<Option<Boundary>> {
     let at = |cursor: Cursor| boundaries.iter().find(|it| it.cursor == cursor).copied();
     let turn = |id: &TurnId| line.turns.iter().find(|turn| turn.id == *id);
     // An operation is numbered by where it was planned; its end is the boundary.
     let end = |operation: &OperationRow| {
         boundaries.iter().find(|it| it.entity == operation.planned.0).copied()
     };
-    match point {
-        Point::Before(id) => at(turn(id)?.span.0),
+    Ok(match point {
+        Point::Before(id) => turn(id).and_then(|turn| at(turn.span.0)),
         Point::After(id) => {
-            turn(id).filter(|turn| !turn.state.is_open()).and_then(|t| at(t.span.1))
+            turn(id).filter(|turn| !turn.state.is_open()).and_then(|turn| at(turn.span.1))
         }
-        Point::Operation(id) => end(operations.iter().find(|operation| operation.id == *id)?),
-        Point::Checkpoint(name) => {
-            let named = standing(operations).into_iter().rev().find(|it| it.name == *name)?;
-            end(operations.iter().find(|operation| operation.id == named.operation)?)
+        Point::Operation(id) => operations.iter().find(|it| it.id == *id).and_then(end),
+        Point::Checkpoint(wanted) => {
+            let named = standing(operations)?.into_iter().rev().find(|it| it.name == *wanted);
+            let is_it = |operation: &&OperationRow| {
+                named.as_ref().is_some_and(|it| it.operation == operation.id)
+            };
+            operations.iter().find(is_it).and_then(end)
         }
         Point::Seq(seq) => boundaries.iter().find(|it| it.seq == *seq).copied(),
-    }
+    })
 }
 
 /// Tells whether everything that was there at a point is on a line.

@@ -8,6 +8,7 @@ mod adopt;
 mod baseline;
 mod branch;
 mod call;
+mod compaction;
 mod context;
 mod diff;
 mod engine;
@@ -37,7 +38,7 @@ mod view;
 mod worktree;
 
 pub use call::{Call, Closed};
-pub use context::{CompactionPlan, CompactionRequest, Summary};
+pub use compaction::{CompactionPlan, CompactionRequest, Summary};
 pub use diff::{Compared, Differences, Form};
 pub use engine::{Engine, Settings};
 pub use error::{EngineError, Result};
@@ -47,7 +48,8 @@ pub use fork::ForkedWorktree;
 pub use inbox::Submitted;
 pub use jump::{Checkpoint, Point};
 pub use permission::{
-    Asked, BaseRules, NewAsk, PermissionError, Replied, Resumed, Rules, Ruling, read_rules,
+    Asked, BaseRules, NewAsk, PermissionError, Refusal, Replied, Resumed, Rules, Ruling,
+    StandingRules, read_rules,
 };
 pub use place::{NewSession, OpenProject};
 pub use project::{ListedProject, ProjectRemoval, Relinked, RemovedProject};
@@ -57,8 +59,8 @@ pub use root::{Cover, Located};
 pub use step::{Step, StepDone, StepEnd, ToolRun, Touch};
 pub use turn::{Prompt, Turn};
 pub use undo::{
-    Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
-    UndoPlan, Which,
+    Contended, GitNote, Mark, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
+    UndoPlan, Which, mark_of, report_of, turns_of,
 };
 pub use worktree::{
     NewWorktree, OnlyHere, RemovedWorktree, ResetWorktree, WorktreeError, WorktreeInfo,

@@ -1,33 +1,28 @@
 //! Marks: points of a session that got a name, and names that were given up.
 
-use turnstone_core::id::{OperationId, SessionId};
+use turnstone_core::id::SessionId;
 use turnstone_core::operation::{HeadMove, OperationKind};
 use turnstone_store::{Context, DoneOperation, NewOperation, OperationRow, Tx};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::jump::Checkpoint;
-
-/// In the plan of an operation: the checkpoints whose names are given up.
-const GIVEN_UP: &str = "givesUp";
+use crate::undo::{Mark, mark_of, write_mark};
 
 /// The checkpoints that stand, oldest first.
-pub(crate) fn standing(operations: &[OperationRow]) -> Vec<Checkpoint> {
+pub(crate) fn standing(operations: &[OperationRow]) -> Result<Vec<Checkpoint>> {
     let mut found: Vec<Checkpoint> = Vec::new();
-    for operation in operations {
-        if operation.kind != OperationKind::Checkpoint || operation.done.is_none() {
+    for operation in operations.iter().filter(|operation| operation.done.is_some()) {
+        let Some(Mark { name, gives_up }) = mark_of(operation)? else {
             continue;
-        }
-        if let Some(given_up) = operation.plan.get(GIVEN_UP) {
-            let gone: Vec<OperationId> =
-                serde_json::from_value(given_up.clone()).unwrap_or_default();
-            found.retain(|checkpoint| !gone.contains(&checkpoint.operation));
-        } else if let Some(name) = operation.plan.get("name").and_then(|it| it.as_str()) {
+        };
+        found.retain(|checkpoint| !gives_up.contains(&checkpoint.operation));
+        if gives_up.is_empty() {
             let (operation, time) = (operation.id.clone(), operation.time);
-            found.push(Checkpoint { operation, name: name.to_owned(), time });
+            found.push(Checkpoint { operation, name, time });
         }
     }
-    found
+    Ok(found)
 }
 
 impl Engine {
@@ -52,8 +47,8 @@ impl Engine {
             return Err(EngineError::NoPoint { session, point });
         }
         let id = self.mint.operation(ctx.now)?;
-        let ids: Vec<&OperationId> = gone.iter().map(|checkpoint| &checkpoint.operation).collect();
-        let plan = serde_json::json!({ GIVEN_UP: ids, "name": name });
+        let gives_up = gone.iter().map(|checkpoint| checkpoint.operation.clone()).collect();
+        let plan = write_mark(name, gives_up)?;
         let new = NewOperation { id: id.clone(), kind: OperationKind::Checkpoint, plan };
         let (head, taken) = (HeadMove::Stay, Vec::new());
         let done = DoneOperation { id, head, taken, report: serde_json::Value::Null };

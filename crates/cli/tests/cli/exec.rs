@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::case::{Case, Ran, read};
 
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Runs the program in `p`, where commands are found.
 pub(crate) fn run(case: &Case, args: &[&str]) -> Ran {

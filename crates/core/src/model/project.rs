@@ -5,6 +5,7 @@ use serde_json::{Number, Value};
 
 use super::Extra;
 use crate::id::ProjectId;
+use crate::permission::Rule;
 
 /// A place of work: one repository or directory with its sandboxes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,9 @@ pub struct Project {
     /// Commands run at start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commands: Option<Value>,
+    /// What tools may do in it: rules people stored with it (R38).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission: Option<Vec<Rule>>,
     /// When things happened.
     pub time: ProjectTime,
     /// Further directories.

@@ -19,7 +19,7 @@ use turnstone_store::{
 
 use crate::call::group_of;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 use crate::line::Line;
 use crate::undo::Held;
 
@@ -229,8 +229,12 @@ impl Engine {
         let mut captures: BTreeMap<&str, Vec<Oid>> = BTreeMap::new();
         for held in &copy.changes {
             let row = &held.row;
-            let ids = row.before.iter().chain(&row.after).filter_map(|id| id.parse::<Oid>().ok());
-            captures.entry(&row.set.root.path).or_default().extend(ids);
+            let pinned = captures.entry(&row.set.root.path).or_default();
+            for id in row.before.iter().chain(&row.after) {
+                let unreadable =
+                    |source| EngineError::BadCapture { change: row.set.id.clone(), source };
+                pinned.push(id.parse::<Oid>().map_err(unreadable)?);
+            }
         }
         for (root, ids) in captures {
             // Of a directory that is gone nothing can be taken back anyway.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use turnstone_core::id::ProjectId;
 use turnstone_core::model::{MadeWorktree, Project};
+use turnstone_core::permission::Gate;
 use turnstone_process::{Git, Removal};
 use turnstone_snapshot::Group;
 use turnstone_store::Context;
@@ -94,6 +95,7 @@ impl Engine {
             None => return Err(refusal(&found, which)),
         };
         let directory = PathBuf::from(&made.directory);
+        self.require_in(ctx, project, Gate::Worktree, std::slice::from_ref(&made.directory))?;
         let mut done = RemovedWorktree { directory: directory.clone(), ..Default::default() };
         done.lost = self.only_here(&git, &made)?;
         if !force && !done.lost.is_nothing() {
@@ -131,6 +133,7 @@ impl Engine {
         let git = self.project_git(&found)?;
         let made = find_made(&found, which).ok_or_else(|| refusal(&found, which))?.clone();
         let directory = PathBuf::from(&made.directory);
+        self.require_in(ctx, project, Gate::Worktree, std::slice::from_ref(&made.directory))?;
         let commit = default_commit(&git, project)?;
         let lost = self.only_here(&git, &made)?;
         if !force && !lost.is_nothing() {

@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 use crate::repo::{Place, git};
 use crate::support::ctx;
 use turnstone_core::id::ProjectId;
-use turnstone_core::model::WorktreeNews;
+use turnstone_core::model::{PermissionReply, WorktreeNews};
+use turnstone_core::permission::Caller;
 use turnstone_core::time::Cursor;
 use turnstone_core::wire;
-use turnstone_engine::{NewSession, NewWorktree, WorktreeError, WorktreeInfo};
+use turnstone_engine::{
+    BaseRules, EngineError, NewSession, NewWorktree, Refusal, WorktreeError, WorktreeInfo,
+};
+use turnstone_store::Context;
 
 fn make(place: &Place, project: &ProjectId, name: &str) -> WorktreeInfo {
     let new = NewWorktree { name: Some(name.to_owned()), ..NewWorktree::default() };
@@ -269,4 +273,32 @@ fn clients_are_told_that_a_worktree_is_ready_or_has_failed() {
     assert!(known.iter().all(|made| made.name != "two"), "nothing is left to know: {known:?}");
     // The log is the truth: it is there after a restart.
     assert_eq!(news(&place.reopen()), told);
+}
+
+#[test]
+fn a_tool_does_not_remove_or_reset_a_worktree_unasked_r37() {
+    let place = Place::new();
+    let (_, project) = place.project("app");
+    let made = make(&place, &project, "x");
+    let tool = Context { client: Some(Caller::TOOL.to_owned()), ..ctx() };
+    let which = Path::new("x");
+    let nobody = place.engine.remove_worktree(&tool, &project, which, true);
+    let Err(WorktreeError::Engine(EngineError::Refused { why, .. })) = nobody else {
+        panic!("{nobody:?}")
+    };
+    assert_eq!(why, Refusal::Nobody);
+
+    place.engine.create_session(&ctx(), &made.directory, &NewSession::default()).expect("made");
+    let reset = place.engine.reset_worktree(&tool, &project, which, true);
+    assert!(matches!(reset, Err(WorktreeError::Engine(EngineError::Asked { .. }))), "{reset:?}");
+    let tool = Context { request: Some("removal".to_owned()), ..tool };
+    let removed = place.engine.remove_worktree(&tool, &project, which, true);
+    let Err(WorktreeError::Engine(EngineError::Asked { request, .. })) = removed else {
+        panic!("{removed:?}")
+    };
+    assert!(made.directory.is_dir(), "nothing was done");
+    let (once, base) = (PermissionReply::Once, BaseRules::default());
+    place.engine.reply_permission(&ctx(), &request, once, None, &base).expect("answered");
+    place.engine.remove_worktree(&tool, &project, which, true).expect("removed");
+    assert!(!made.directory.exists());
 }

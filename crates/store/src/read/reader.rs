@@ -275,6 +275,42 @@ impl Reader<'_> {
         }
     }
 
+    /// A request as it stands, if there is one of that id.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn find_request(&self, id: &str) -> Result<Option<Request>> {
+        let asked: Option<i64> = self
+            .conn
+            .prepare_cached("SELECT asked FROM request WHERE id = ?1")?
+            .query_row([id], |row| row.get(0))
+            .optional()?;
+        let Some(asked) = asked else {
+            return Ok(None);
+        };
+        let mut request: Request =
+            serde_json::from_value(payload_at(self.conn, self.blobs, asked)?)?;
+        request.state = self.request_state(id)?;
+        Ok(Some(request))
+    }
+
+    /// Who created a session (R43).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn session_actor(&self, session: &SessionId) -> Result<String> {
+        let num = self.session_num(session)?;
+        Ok(self
+            .conn
+            .prepare_cached(
+                "SELECT actor.name FROM session JOIN actor ON actor.num = session.actor
+                 WHERE session.num = ?1",
+            )?
+            .query_row([num], |row| row.get(0))?)
+    }
+
     /// The turns of a session, oldest first.
     ///
     /// # Errors

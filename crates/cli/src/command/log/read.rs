@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
-use serde_json::Value;
 use turnstone_core::change::{Evidence, FileChange, FileImage};
 use turnstone_core::id::{OperationId, SessionId, TurnId};
 use turnstone_core::model::{Origin, Part, PartBody, Session};
 use turnstone_core::operation::{Extent, OperationKind};
 use turnstone_core::path::RelPath;
 use turnstone_core::time::{Cursor, Millis, Seq};
-use turnstone_engine::{Engine, OperationReport};
+use turnstone_engine::{Engine, OperationReport, mark_of, report_of, turns_of};
 use turnstone_snapshot::{DiffOptions, Patch};
 use turnstone_store::{
     ChangeRow, Context, OperationRow, Reader, SessionFilter, StoreError, TurnRow,
@@ -147,7 +146,7 @@ pub(super) fn timeline(
     }
     for row in found.operations {
         let at = row.planned;
-        entries.push((at, Entry::Operation(operation_entry(row))));
+        entries.push((at, Entry::Operation(operation_entry(row)?)));
     }
     entries.sort_by_key(|(at, _)| *at);
     Ok(entries.into_iter().map(|(_, entry)| entry).collect())
@@ -272,17 +271,17 @@ fn figures(
     Some(text.map(|file| (file.path, (file.additions, file.deletions))).collect())
 }
 
-fn operation_entry(row: OperationRow) -> OperationEntry {
-    let turns = row.plan.get("turns").cloned().unwrap_or_default();
-    let whole = row.done.as_ref().and_then(|done| done.report.get("whole"));
-    OperationEntry {
+fn operation_entry(row: OperationRow) -> Result<OperationEntry, CliError> {
+    let (turns, report, mark) = (turns_of(&row)?, report_of(&row)?, mark_of(&row)?);
+    let given_up = mark.as_ref().is_some_and(|mark| !mark.gives_up.is_empty());
+    Ok(OperationEntry {
         id: row.id,
         kind: row.kind,
         time: row.time,
-        turns: serde_json::from_value(turns).unwrap_or_default(),
-        name: row.plan.get("name").and_then(Value::as_str).map(str::to_owned),
-        given_up: row.plan.get("givesUp").is_some(),
+        turns,
+        name: mark.map(|mark| mark.name),
+        given_up,
         done: row.done.is_some(),
-        report: whole.and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok()),
-    }
+        report,
+    })
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use turnstone_core::change::GitPoint;
 use turnstone_core::id::TurnId;
-use turnstone_core::operation::OperationKind;
+use turnstone_core::operation::{HeadMove, OperationKind};
 use turnstone_core::path::RelPath;
 use turnstone_engine::{Engine, GitNote, OperationReport, RootReport, UndoPlan};
 use turnstone_snapshot::{Conflict, Report};
@@ -35,16 +35,7 @@ impl<'a> Shown<'a> {
             root: root.root.clone(),
             report: foreseen(&root.plan),
         };
-        let report = OperationReport {
-            operation: plan.operation.clone(),
-            kind: plan.kind,
-            turns: plan.turns.clone(),
-            roots: plan.roots.iter().map(root).collect(),
-            contended: plan.contended.clone(),
-            not_covered: plan.not_covered.clone(),
-            git: plan.git.clone(),
-            withdrawn: plan.withdrawn.clone(),
-        };
+        let report = plan.report(plan.roots.iter().map(root).collect());
         Self { plan, report, dry_run: true }
     }
 
@@ -60,7 +51,10 @@ impl<'a> Shown<'a> {
     /// A file that was left alone is told by the exit code.
     fn exit(&self) -> Exit {
         let clean = self.sum(|report| report.conflicts.len()) == 0;
-        if clean && self.report.contended.is_empty() { Exit::Ok } else { Exit::Conflict }
+        match clean && self.report.contended.is_empty() && !self.report.without_effect {
+            true => Exit::Ok,
+            false => Exit::Conflict,
+        }
     }
 
     fn json(&self) -> Result<Value, CliError> {
@@ -232,6 +226,11 @@ fn tell_sum(ui: &mut Ui, shown: &Shown<'_>) {
         (false, true) => ui.note(&format!("{all}; nothing was changed")),
         (false, false) => ui.note(&all),
     }
+    match (shown.report.without_effect, shown.dry_run) {
+        (true, true) => ui.note("no file could follow: the conversation would stay where it is"),
+        (true, false) => ui.note("no file could follow: the conversation stays where it is"),
+        (false, _) => {}
+    }
 }
 
 /// The commands that help.
@@ -263,6 +262,11 @@ fn tell_next(ui: &mut Ui, shown: &Shown<'_>, hints: &Hints) {
         ui.hint(&format!(
             "these ran at the same time; {word} them together: `turnstone {word} {turns}`"
         ));
+    }
+    let moves = shown.plan.head != HeadMove::Stay;
+    if shown.report.without_effect && moves {
+        let word = shown.report.kind.as_str();
+        ui.hint(&format!("`turnstone {word} --conversation` moves the conversation alone"));
     }
     let changed =
         shown.sum(|report| report.restored.len() + report.removed.len() + report.merged.len());
