@@ -65,8 +65,8 @@ pub use step::{Step, StepDone, StepEnd, ToolRun, Touch};
 pub use submit::{NewPrompt, Stored, Wish};
 pub use turn::{Prompt, Turn};
 pub use undo::{
-    Contended, GitNote, NamedPoint, OperationReport, RootPlan, RootReport, Scope, Switch,
-    UndoOptions, UndoPlan, Which, name_of, report_of, turns_of,
+    Contended, GitNote, Mark, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
+    UndoPlan, Which, mark_of, report_of, turns_of,
 };
 pub use upkeep::Tended;
 pub use worktree::{

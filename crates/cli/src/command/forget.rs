@@ -1,8 +1,8 @@
 //! `turnstone forget`
 
 use serde_json::json;
-use turnstone_core::permission::{Caller, Gate, from_config};
-use turnstone_engine::{BaseRules, Engine, ForgetPlan, Forgotten, Ruling};
+use turnstone_core::permission::Gate;
+use turnstone_engine::{Engine, ForgetPlan, Forgotten};
 use turnstone_store::Context;
 
 use crate::app::App;
@@ -55,7 +55,7 @@ pub(crate) fn run(ui: &mut Ui, app: &App, args: &ForgetArgs) -> Result<Exit, Cli
         ui.note("nothing of that is kept");
         return print(ui, &plan, None).map(|()| Exit::Ok);
     }
-    pass(app, &engine, &ctx, &plan)?;
+    pass(&engine, &ctx, &plan)?;
     if !args.yes {
         lines(&plan).iter().for_each(|line| ui.note(line));
         if !ui.confirm("Forget it for good?")? {
@@ -80,25 +80,9 @@ pub(crate) fn run(ui: &mut Ui, app: &App, args: &ForgetArgs) -> Result<Exit, Cli
 }
 
 /// The permission rules of every session that is concerned (R37).
-fn pass(app: &App, engine: &Engine, ctx: &Context, plan: &ForgetPlan) -> Result<(), CliError> {
-    let home = app.git().home.as_deref().unwrap_or(std::path::Path::new("~"));
-    let user = match &app.settings()?.permission {
-        Some(setting) => from_config(setting, &home.to_string_lossy())
-            .map_err(|error| CliError::Refused { what: error.to_string(), hint: None })?,
-        None => Vec::new(),
-    };
-    let base = BaseRules { user, ..BaseRules::default() };
+fn pass(engine: &Engine, ctx: &Context, plan: &ForgetPlan) -> Result<(), CliError> {
     for touched in &plan.sessions {
-        for pattern in &plan.patterns {
-            let gate = (Gate::Revert, pattern.as_str());
-            let ruling = engine.gate(ctx, &touched.session, gate, Caller::Person, &base)?;
-            if ruling != Ruling::Allowed {
-                return Err(CliError::Refused {
-                    what: format!("a permission rule forbids it in session {}", touched.session),
-                    hint: Some(format!("turnstone permission explain revert {pattern:?}")),
-                });
-            }
-        }
+        engine.require(ctx, &touched.session, Gate::Revert, &plan.patterns)?;
     }
     Ok(())
 }

@@ -131,7 +131,8 @@ fn a_command_is_a_turn_as_recorded_and_can_be_undone() {
     assert_eq!(stored[0]["info"]["id"], info["parentID"]);
 
     // No secret of the server reaches a command, and its session is known to it.
-    let (_, answer) = served.shell(&session, "echo [$TURNSTONE_SESSION][$OPENCODE_SERVER_PASSWORD]");
+    let (_, answer) =
+        served.shell(&session, "echo [$TURNSTONE_SESSION][$OPENCODE_SERVER_PASSWORD]");
     assert_eq!(answer["parts"][0]["state"]["output"], format!("[{session}][]\n"));
     drop(served);
     assert_eq!(read(&case.place("p").join("made")), "x\n");

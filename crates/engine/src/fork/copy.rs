@@ -9,7 +9,6 @@ use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
 use turnstone_core::model::{Origin, Part, Session, Tokens, Usage, UsageBase};
 use turnstone_core::name;
 use turnstone_core::operation::Head;
-use turnstone_core::time::Millis;
 use turnstone_core::turn::{Outcome, TurnEvent, TurnState};
 use turnstone_core::wire::usage_of;
 use turnstone_snapshot::Oid;
@@ -83,7 +82,7 @@ impl Engine {
     pub(super) fn write_session(&self, ctx: &Context, copy: &Copy) -> Result<Session> {
         let written = self.write_rows(ctx, copy);
         if written.is_err() {
-            // What cannot be removed now goes with the next fork; nobody sees it until then.
+            // What cannot be removed now is removed by recovery; nobody sees it until then.
             drop(self.store.delete_session(ctx, &copy.session.id));
         }
         written
@@ -101,7 +100,7 @@ impl Engine {
         });
         let lease = self.store.lease(ctx, &whole.id, Takeover::IfDead)?;
         self.write_copy(&ctx.clone().leased(&lease), copy)?;
-        self.carry_expiry(ctx, session, copy)?;
+        self.carry_expiry(ctx, copy)?;
         self.store.release(ctx, &lease)?;
         if copy.is_apart {
             self.note_taken(ctx, copy)?;
@@ -120,8 +119,9 @@ impl Engine {
     }
 
     /// What could not be taken back in the original cannot be in the copy.
-    fn carry_expiry(&self, ctx: &Context, original: &SessionId, copy: &Copy) -> Result<()> {
-        let expired = self.store.read(ctx, |r| r.expired(original))?;
+    fn carry_expiry(&self, ctx: &Context, copy: &Copy) -> Result<()> {
+        let Some(origin) = &copy.session.origin else { return Ok(()) };
+        let expired = self.store.read(ctx, |r| r.expired(&origin.session))?;
         let gone = copy.turns.values().filter(|(turn, _)| expired.contains_key(&turn.id));
         let turns: Vec<TurnId> = gone.map(|(_, turn)| turn.clone()).collect();
         if turns.is_empty() {

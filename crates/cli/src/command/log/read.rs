@@ -10,7 +10,7 @@ use turnstone_core::model::{Origin, Part, PartBody, Session};
 use turnstone_core::operation::{Extent, OperationKind};
 use turnstone_core::path::RelPath;
 use turnstone_core::time::{Cursor, Millis, Seq};
-use turnstone_engine::{Engine, OperationReport, name_of, report_of, turns_of};
+use turnstone_engine::{Engine, OperationReport, mark_of, report_of, turns_of};
 use turnstone_snapshot::{DiffOptions, Patch};
 use turnstone_store::{
     ChangeRow, Context, OperationRow, Reader, SessionFilter, StoreError, TurnRow,
@@ -278,14 +278,15 @@ fn figures(
 }
 
 fn operation_entry(row: OperationRow) -> Result<OperationEntry, CliError> {
-    let (turns, report, name) = (turns_of(&row)?, report_of(&row)?, name_of(&row)?);
+    let (turns, report, mark) = (turns_of(&row)?, report_of(&row)?, mark_of(&row)?);
+    let given_up = mark.as_ref().is_some_and(|mark| !mark.gives_up.is_empty());
     Ok(OperationEntry {
         id: row.id,
         kind: row.kind,
         time: row.time,
         turns,
-        given_up: name.as_ref().is_some_and(|named| !named.gives_up.is_empty()),
-        name: name.map(|named| named.name),
+        name: mark.map(|mark| mark.name),
+        given_up,
         done: row.done.is_some(),
         report,
     })

@@ -144,7 +144,6 @@ fn print_operation(ui: &mut Ui, now: Millis, operation: &OperationEntry) -> Resu
         (None, OperationKind::Undo | OperationKind::Redo | OperationKind::Jump, false) => {
             "cut off".to_owned()
         }
-        (None, OperationKind::Undo, true) => "taken over from where it was forked".to_owned(),
         (None, ..) => return Ok(()),
     };
     ui.line(&format!("    {words}"))
