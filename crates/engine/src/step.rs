@@ -190,6 +190,8 @@ impl Engine {
     ) -> Result<ToolRun> {
         let running = part.clone();
         self.store.write(&turn.context(ctx), move |tx| tx.put_part(&running)).wait()?;
+        // What the caller relied on held when the part was written (R43).
+        let ctx = &ctx.settled();
         let call = match touch {
             Touch::Nothing => None,
             Touch::Named(paths) => Some(self.open_named(ctx, turn, Some(&part.id), paths)?),
@@ -211,7 +213,9 @@ impl Engine {
         state: ToolState,
     ) -> Result<Option<Closed>> {
         let ToolRun { mut part, call } = run;
+        let is_open = call.is_some();
         let closed = call.map(|call| self.close_call(ctx, turn, &call)).transpose()?;
+        let ctx = &if is_open { ctx.settled() } else { ctx.clone() };
         if let PartBody::Tool(tool) = &mut part.body {
             **tool = Tool { state, ..(**tool).clone() };
         }

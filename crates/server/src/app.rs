@@ -8,6 +8,7 @@ use turnstone_engine::Engine;
 use crate::error::ApiError;
 use crate::event::Hub;
 use crate::guard::Rate;
+use crate::once::Claims;
 use crate::place::Places;
 use crate::settings::Settings;
 
@@ -23,14 +24,22 @@ struct Inner {
     places: Places,
     hub: Hub,
     rate: Rate,
+    work: Work,
+}
+
+/// What is being done for clients right now.
+#[derive(Default)]
+pub(crate) struct Work {
+    /// Requests that are made once.
+    pub(crate) claims: Claims,
 }
 
 impl App {
     pub(crate) fn new(engine: Arc<Engine>, settings: Settings) -> Self {
         let hub = Hub::new(engine.clone(), settings.clock);
         let rate = Rate::new(settings.limits.rate);
-        let places = Places::default();
-        Self { inner: Arc::new(Inner { engine, settings, places, hub, rate }) }
+        let (places, work) = (Places::default(), Work::default());
+        Self { inner: Arc::new(Inner { engine, settings, places, hub, rate, work }) }
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -53,6 +62,11 @@ impl App {
     /// How often an address may ask.
     pub(crate) fn rate(&self) -> &Rate {
         &self.inner.rate
+    }
+
+    /// What is being done for clients right now.
+    pub(crate) fn work(&self) -> &Work {
+        &self.inner.work
     }
 
     /// The present moment.

@@ -75,6 +75,8 @@ impl Engine {
         asked: &turnstone_core::id::MessageId,
         line: &str,
     ) -> Result<Execution> {
+        // What the caller relied on held when the turn began (R43).
+        let ctx = &ctx.settled();
         let answer = rows::answer(self.mint.message(ctx.now)?, session, asked, ctx.now)?;
         let part = rows::call(self.mint.part(ctx.now)?, &answer, line, ctx.now);
         let (put, with, name, now) = (answer.clone(), part.clone(), session.id.clone(), ctx.now);

@@ -1,8 +1,14 @@
 //! The routes: each translates in, makes one call, and translates out.
 
+mod diff;
+mod fork;
+mod global;
 mod health;
 mod message;
+mod part;
+mod revert;
 mod session;
+mod share;
 
 use axum::Router;
 use axum::http::{Method, Uri};
@@ -14,6 +20,7 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 use crate::app::App;
 use crate::error::ApiError;
 use crate::guard;
+use crate::once::once;
 
 /// Smaller answers are not worth the work.
 const COMPRESSED: u64 = 1024;
@@ -22,12 +29,19 @@ const COMPRESSED: u64 = 1024;
 pub(crate) fn router(app: App) -> Router {
     let worth = SizeAbove::new(COMPRESSED).and(NotForContentType::new("text/event-stream"));
     let routes = Router::new()
+        .merge(diff::routes())
+        .merge(fork::routes())
+        .merge(global::routes())
         .merge(health::routes())
-        .merge(session::routes())
         .merge(message::routes())
+        .merge(part::routes())
+        .merge(revert::routes())
+        .merge(session::routes())
+        .merge(share::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(unknown);
     routes
+        .layer(from_fn_with_state(app.clone(), once))
         .layer(CompressionLayer::new().gzip(true).compress_when(worth))
         .layer(CatchPanicLayer::custom(contained))
         .layer(from_fn_with_state(app.clone(), guard::check))

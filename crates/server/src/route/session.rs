@@ -47,9 +47,12 @@ async fn list(
         };
         let path = query.filled("path").map(str::to_owned);
         let narrow = asked.by_query && path.is_none() && query.get("scope") != Some("project");
+        let here = || place.directory.to_string_lossy().into_owned();
         let filter = SessionFilter {
+            directory: narrow.then(here),
+            // A session that was stored without a path is found by its directory.
+            pathless: (asked.by_query && path.is_some()).then(here),
             project: Some(place.project.id),
-            directory: narrow.then(|| place.directory.to_string_lossy().into_owned()),
             path,
             roots,
             start: query.filled("start").and_then(|text| text.parse().ok()),

@@ -1,0 +1,9 @@
+//! A running server for tests, and a client that knows just enough HTTP to talk to it.
+//!
+//! Used by every test program of this crate: `#[path = "../support/mod.rs"] mod support;`.
+
+mod client;
+mod house;
+
+pub(crate) use client::{Answer, Client, Stream};
+pub(crate) use house::{House, git};
