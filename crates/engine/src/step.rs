@@ -30,6 +30,13 @@ pub struct Step {
     began: Cursor,
 }
 
+impl Step {
+    /// A model call whose beginning is in the ledger, at `at`.
+    pub(crate) const fn found(message: MessageId, snapshot: Option<String>, at: Cursor) -> Self {
+        Self { message, snapshot, began: at }
+    }
+}
+
 /// How a model call ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepEnd {
@@ -65,6 +72,18 @@ pub enum Touch {
 pub struct ToolRun {
     part: Part,
     call: Option<Call>,
+}
+
+impl ToolRun {
+    pub(crate) const fn found(part: Part, call: Option<Call>) -> Self {
+        Self { part, call }
+    }
+
+    /// What it may do to files; nothing if it touches none.
+    #[must_use]
+    pub const fn call(&self) -> Option<&Call> {
+        self.call.as_ref()
+    }
 }
 
 impl Engine {

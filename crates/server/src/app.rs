@@ -8,6 +8,7 @@ use turnstone_engine::Engine;
 use crate::error::ApiError;
 use crate::event::Hub;
 use crate::guard::Rate;
+use crate::held::Turns;
 use crate::once::Claims;
 use crate::place::Places;
 use crate::settings::Settings;
@@ -32,6 +33,8 @@ struct Inner {
 pub(crate) struct Work {
     /// Requests that are made once.
     pub(crate) claims: Claims,
+    /// Turns that are driven from outside.
+    pub(crate) turns: Turns,
 }
 
 impl App {

@@ -2,8 +2,9 @@
 
 use axum::http::StatusCode;
 use turnstone_core::id::SessionId;
-use turnstone_core::model::Status;
+use turnstone_core::model::{Session, Status};
 use turnstone_core::permission::{Caller, Gate};
+use turnstone_core::time::Cursor;
 use turnstone_engine::{BaseRules, Ruling};
 use turnstone_store::Context;
 
@@ -11,6 +12,20 @@ use crate::app::App;
 use crate::error::ApiError;
 
 impl App {
+    /// The session that was made by the event at `cursor`; nothing if it is gone since.
+    pub(crate) fn session_made_at(
+        &self,
+        ctx: &Context,
+        cursor: Cursor,
+    ) -> Result<Option<Session>, ApiError> {
+        let found = self.engine().store().read(ctx, |r| {
+            let page = r.log_after(Cursor(cursor.0 - 1), 1)?;
+            let session = page.events.into_iter().find_map(|event| event.session);
+            session.map(|id| r.find_session(&id)).transpose()
+        })?;
+        Ok(found.flatten())
+    }
+
     /// Refuses while a turn of the session is open (R45).
     pub(crate) fn idle(&self, ctx: &Context, session: &SessionId) -> Result<(), ApiError> {
         match self.engine().store().read(ctx, |r| r.status(session))? {

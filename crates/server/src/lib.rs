@@ -9,6 +9,7 @@ mod call;
 mod error;
 mod event;
 mod guard;
+mod held;
 mod history;
 mod input;
 mod once;

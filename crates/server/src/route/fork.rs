@@ -8,7 +8,7 @@ use turnstone_core::id::MessageId;
 
 use super::session::session_id;
 use crate::app::App;
-use crate::call::Caller;
+use crate::call::Repeat;
 use crate::error::ApiError;
 use crate::input::MaybeBody;
 
@@ -19,14 +19,26 @@ pub(super) fn routes() -> Router<App> {
 /// `POST /session/{sessionID}/fork`
 async fn fork(
     State(app): State<App>,
-    Caller(ctx): Caller,
+    Repeat(ctx, began): Repeat,
     Path(session): Path<String>,
     MaybeBody(mut fields): MaybeBody,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
     let at: Option<MessageId> = fields.id("messageID", "msg")?;
     app.blocking(move |app| {
-        let made = app.engine().fork(&ctx, &id, at.as_ref())?;
+        let Some(began) = began else {
+            let made = app.engine().fork(&ctx, &id, at.as_ref())?;
+            return Ok(Json(app.show_session(&ctx, &made.id)?));
+        };
+        // The first try was cut off: its copy is whole, or it goes and is made anew.
+        let half = app.session_made_at(&ctx, began)?;
+        if let Some(copy) = half {
+            if copy.origin.is_some() {
+                return Ok(Json(app.show_session(&ctx, &copy.id)?));
+            }
+            app.engine().store().delete_session(&ctx.aside(), &copy.id)?;
+        }
+        let made = app.engine().fork(&ctx.aside(), &id, at.as_ref())?;
         Ok(Json(app.show_session(&ctx, &made.id)?))
     })
     .await

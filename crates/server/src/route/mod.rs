@@ -5,6 +5,7 @@ mod fork;
 mod global;
 mod health;
 mod message;
+mod native;
 mod part;
 mod revert;
 mod session;
@@ -34,6 +35,7 @@ pub(crate) fn router(app: App) -> Router {
         .merge(global::routes())
         .merge(health::routes())
         .merge(message::routes())
+        .merge(native::routes())
         .merge(part::routes())
         .merge(revert::routes())
         .merge(session::routes())

@@ -10,7 +10,7 @@ use turnstone_store::{StoreError, Tx};
 
 use super::session::session_id;
 use crate::app::App;
-use crate::call::Caller;
+use crate::call::Repeat;
 use crate::error::ApiError;
 use crate::input::{Body, parse_id, told};
 
@@ -34,7 +34,7 @@ fn names((session, message, part): &(String, String, String)) -> Result<Names, A
 /// `PATCH /session/{sessionID}/message/{messageID}/part/{partID}`
 async fn update(
     State(app): State<App>,
-    Caller(ctx): Caller,
+    Repeat(ctx, began): Repeat,
     Path(path): Path<(String, String, String)>,
     Body(fields): Body,
 ) -> Result<Json<Value>, ApiError> {
@@ -45,6 +45,8 @@ async fn update(
     if (&part.session, &part.message, &part.id) != (&session, &message, &id) {
         return Err(ApiError::bare_bad_request());
     }
+    // Each of these is one transaction: if it was begun, it was done, and doing it again is nothing.
+    let ctx = if began.is_some() { ctx.settled() } else { ctx };
     app.blocking(move |app| {
         let written = part.clone();
         app.engine().store().write(&ctx, move |tx| tx.put_part(&written)).wait()?;
@@ -58,10 +60,12 @@ async fn update(
 /// What is not there is as good as deleted, as OpenCode answers.
 async fn remove(
     State(app): State<App>,
-    Caller(ctx): Caller,
+    Repeat(ctx, began): Repeat,
     Path(path): Path<(String, String, String)>,
 ) -> Result<Json<bool>, ApiError> {
     let (session, message, id) = names(&path)?;
+    // Each of these is one transaction: if it was begun, it was done, and doing it again is nothing.
+    let ctx = if began.is_some() { ctx.settled() } else { ctx };
     app.blocking(move |app| {
         let store = app.engine().store();
         let is_there = store.read(&ctx, |r| {
@@ -87,11 +91,13 @@ async fn remove(
 /// `DELETE /session/{sessionID}/message/{messageID}`
 async fn remove_message(
     State(app): State<App>,
-    Caller(ctx): Caller,
+    Repeat(ctx, began): Repeat,
     Path((session, message)): Path<(String, String)>,
 ) -> Result<Json<bool>, ApiError> {
     let session = session_id(&session)?;
     let message: MessageId = parse_id("messageID", "msg", &message)?;
+    // Each of these is one transaction: if it was begun, it was done, and doing it again is nothing.
+    let ctx = if began.is_some() { ctx.settled() } else { ctx };
     app.blocking(move |app| {
         app.idle(&ctx, &session)?;
         let remove = move |tx: &Tx<'_>| match tx.remove_message(&session, &message) {

@@ -8,7 +8,7 @@ use turnstone_core::id::{MessageId, PartId};
 
 use super::session::session_id;
 use crate::app::App;
-use crate::call::Caller;
+use crate::call::Repeat;
 use crate::error::ApiError;
 use crate::input::Body;
 
@@ -21,7 +21,7 @@ pub(super) fn routes() -> Router<App> {
 /// `POST /session/{sessionID}/revert`
 async fn revert(
     State(app): State<App>,
-    Caller(ctx): Caller,
+    Repeat(ctx, began): Repeat,
     Path(session): Path<String>,
     Body(mut fields): Body,
 ) -> Result<Json<Value>, ApiError> {
@@ -29,6 +29,8 @@ async fn revert(
     let message: MessageId = fields.need_id("messageID", "msg")?;
     let part: Option<PartId> = fields.id("partID", "prt")?;
     app.blocking(move |app| {
+        // Whoever asks again asks for the same point: what was cut off is finished on the way.
+        let ctx = if began.is_some() { ctx.settled() } else { ctx };
         // OpenCode changes nothing and says so with a 200 if there is no such message.
         app.engine().store().read(&ctx, |r| {
             r.get_message(&id, &message)?;
@@ -45,11 +47,13 @@ async fn revert(
 /// `POST /session/{sessionID}/unrevert`
 async fn unrevert(
     State(app): State<App>,
-    Caller(ctx): Caller,
+    Repeat(ctx, began): Repeat,
     Path(session): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
     app.blocking(move |app| {
+        // Whoever asks again asks for the same point: what was cut off is finished on the way.
+        let ctx = if began.is_some() { ctx.settled() } else { ctx };
         app.idle(&ctx, &id)?;
         app.may_revert(&ctx, &id)?;
         app.engine().unrevert(&ctx, &id)?;
