@@ -1,7 +1,7 @@
 //! Ours against the limit and against OpenCode's settings, measured in one run (R36).
 //!
 //! `ledger` measures acknowledged writes and reads, `growth` the bytes one turn adds, `snapshot`
-//! captures, diffs and restores, `capnweb` calls over Cap'n Web.
+//! captures, diffs and restores, `capnweb` calls over Cap'n Web, `server` the HTTP API.
 
 mod capnweb;
 mod data;
@@ -9,6 +9,7 @@ mod growth;
 mod limit;
 mod opencode;
 mod read;
+mod server;
 mod snapshot;
 mod table;
 mod write;
@@ -27,12 +28,16 @@ fn main() -> ExitCode {
         Some("capnweb") => crate::capnweb::run(quick),
         // The other end of `capnweb`, in a process of its own.
         Some("capnweb-server") => crate::capnweb::serve(),
+        Some("server") => server::run(&words[1..]),
         Some("snapshot") => snapshot::run(&words[1..]),
         // One size in a process of its own.
         Some("snapshot-memory") => snapshot::measure_memory(&words[1..]),
         _ => {
             eprintln!("usage: turnstone-bench ledger [--quick] | growth | capnweb [--quick]");
             eprintln!("       turnstone-bench snapshot [--quick] [--files N] [--limit SECONDS]");
+            eprintln!(
+                "       turnstone-bench server [--quick] [--turnstone PATH] [--opencode PATH]"
+            );
             return ExitCode::from(2);
         }
     };

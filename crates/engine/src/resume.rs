@@ -18,9 +18,10 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// No randomness to be had.
-    pub fn new_message(&self, ctx: &Context, _session: &SessionId) -> Result<MessageId> {
-        self.mint.message(ctx.now)
+    /// [`StoreError::NoSession`].
+    pub fn new_message(&self, ctx: &Context, session: &SessionId) -> Result<MessageId> {
+        let newest = self.store.read(ctx, |r| r.greatest_recent_message(session))?;
+        self.mint.message_after(newest.as_ref(), ctx.now)
     }
 
     /// An id for a new part.

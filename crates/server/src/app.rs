@@ -11,6 +11,7 @@ use crate::guard::Rate;
 use crate::held::Turns;
 use crate::once::Claims;
 use crate::place::Places;
+use crate::runner::Runners;
 use crate::settings::Settings;
 
 /// The application behind the routes; a copy is a handle.
@@ -35,11 +36,13 @@ pub(crate) struct Work {
     pub(crate) claims: Claims,
     /// Turns that are driven from outside.
     pub(crate) turns: Turns,
+    /// Who runs turns.
+    pub(crate) runners: Runners,
 }
 
 impl App {
     pub(crate) fn new(engine: Arc<Engine>, settings: Settings) -> Self {
-        let hub = Hub::new(engine.clone(), settings.clock);
+        let hub = Hub::new(engine.clone(), settings.clock, settings.limits.streams);
         let rate = Rate::new(settings.limits.rate);
         let (places, work) = (Places::default(), Work::default());
         Self { inner: Arc::new(Inner { engine, settings, places, hub, rate, work }) }
@@ -70,6 +73,11 @@ impl App {
     /// What is being done for clients right now.
     pub(crate) fn work(&self) -> &Work {
         &self.inner.work
+    }
+
+    /// Who runs turns.
+    pub(crate) fn runners(&self) -> &Runners {
+        &self.inner.work.runners
     }
 
     /// The present moment.

@@ -135,11 +135,12 @@ impl Turns {
 
 impl App {
     /// Ends the turns whose drivers have vanished: nothing stays busy for ever.
-    pub(crate) fn end_lapsed(&self) -> Result<(), ApiError> {
+    pub(crate) fn end_vanished(&self) -> Result<(), ApiError> {
         let now = self.now();
         let patience = i64::try_from(self.settings().limits.patience).unwrap_or(i64::MAX);
         let ctx = Context::system(now);
         for turn in self.work().turns.lapsed(now, patience) {
+            self.runners().let_go(&turn.id);
             let row = match self.turn_row(&ctx, &turn.session, &turn.id) {
                 Ok(row) => row,
                 // Deleted with its session: nothing is left to end.

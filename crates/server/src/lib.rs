@@ -5,7 +5,9 @@
 //! nothing about sessions, and reads neither clock nor environment: it is told.
 
 mod app;
+mod beneath;
 mod call;
+mod config;
 mod error;
 mod event;
 mod guard;
@@ -15,6 +17,7 @@ mod input;
 mod once;
 mod place;
 mod route;
+mod runner;
 mod serve;
 mod settings;
 mod show;

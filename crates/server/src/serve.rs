@@ -140,7 +140,7 @@ async fn sweep(app: App) {
 async fn lapse(app: App) {
     loop {
         tokio::time::sleep(LAPSE).await;
-        if app.blocking(App::end_lapsed).await.is_err() {
+        if app.blocking(App::end_vanished).await.is_err() {
             tracing::warn!("a turn whose driver has vanished could not be ended; trying again");
         }
     }

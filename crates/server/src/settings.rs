@@ -83,7 +83,7 @@ impl Default for Limits {
             arrival: 30,
             rate: 2_000,
             streams: 4_096,
-            patience: 120_000,
+            patience: 90_000,
         }
     }
 }

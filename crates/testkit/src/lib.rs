@@ -6,6 +6,7 @@
 pub mod crash;
 pub mod fault;
 pub mod fixture;
+pub mod npm;
 pub mod powerloss;
 pub mod require;
 mod trace;

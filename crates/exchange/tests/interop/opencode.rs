@@ -12,6 +12,7 @@ use serde_json::Value;
 use turnstone_core::event::EventKind;
 use turnstone_core::time::Seq;
 use turnstone_exchange::{ACTOR, Kind};
+use turnstone_testkit::npm;
 
 use crate::case::{Case, TestResult, check, counts, is_unchanged};
 
@@ -22,20 +23,7 @@ struct Programs {
 
 impl Programs {
     fn install() -> TestResult<Self> {
-        let recipe = recipe();
-        let lock = fs::read(recipe.join("package-lock.json"))?;
-        let name = format!("opencode-{}", &blake3::hash(&lock).to_hex()[..16]);
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        fs::create_dir_all(&dir)?;
-        let guard = fs::File::create(dir.join("lock"))?;
-        guard.file().lock()?;
-        if !dir.join("done").exists() {
-            for file in ["package.json", "package-lock.json", ".npmrc"] {
-                fs::copy(recipe.join(file), dir.join(file))?;
-            }
-            run(program("npm").arg("ci").current_dir(&dir))?;
-            fs::write(dir.join("done"), "")?;
-        }
+        let dir = npm::install(&recipe(), Path::new(env!("CARGO_TARGET_TMPDIR")))?;
         Ok(Self { dir })
     }
 

@@ -1,6 +1,7 @@
 //! The routes: each translates in, makes one call, and translates out.
 
 mod diff;
+mod event;
 mod fork;
 mod global;
 mod health;
@@ -31,6 +32,7 @@ pub(crate) fn router(app: App) -> Router {
     let worth = SizeAbove::new(COMPRESSED).and(NotForContentType::new("text/event-stream"));
     let routes = Router::new()
         .merge(diff::routes())
+        .merge(event::routes())
         .merge(fork::routes())
         .merge(global::routes())
         .merge(health::routes())

@@ -10,6 +10,7 @@ mod coverage;
 mod history;
 mod input;
 mod log;
+mod runner;
 mod step;
 mod timeline;
 mod tool;
@@ -25,6 +26,7 @@ pub(super) fn routes() -> Router<App> {
         .merge(coverage::routes())
         .merge(history::routes())
         .merge(log::routes())
+        .merge(runner::routes())
         .merge(step::routes())
         .merge(timeline::routes())
         .merge(tool::routes())

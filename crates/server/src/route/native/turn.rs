@@ -248,6 +248,7 @@ async fn end(
             // What its open calls changed is found out now, not when somebody asks.
             engine.recover(&ctx)?;
             app.work().turns.let_go(&turn);
+            app.runners().let_go(&turn);
         }
         let row = app.turn_row(&ctx, &session, &turn)?;
         app.show_turn(&ctx, &session, Some(&row))
@@ -277,6 +278,7 @@ impl App {
     ) -> Result<Stamped<Begun>, ApiError> {
         let row = turn.as_ref().map(|turn| self.turn_row(ctx, session, &turn.id)).transpose()?;
         if let Some(turn) = turn {
+            self.runners().hold(&turn, self.now());
             self.work().turns.hold(turn, self.now())?;
         }
         self.show_turn(ctx, session, row.as_ref())
@@ -326,6 +328,7 @@ impl App {
             return Err(ApiError::query("Missing header x-turnstone-lease"));
         };
         if let Some(using) = self.work().turns.using(session, turn, token, self.settings().clock) {
+            self.runners().hold(using.turn(), self.now());
             return Ok(using);
         }
         let row = self.turn_row(ctx, session, turn)?;

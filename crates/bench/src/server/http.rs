@@ -1,0 +1,108 @@
+//! A client of one connection: enough HTTP to ask and to be answered.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::Fallible;
+
+/// How long an answer may take; a fork of OpenCode takes most of a minute.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A connection that is kept open.
+pub(crate) struct Client {
+    stream: BufReader<TcpStream>,
+    directory: String,
+}
+
+/// What was answered.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    /// The body as JSON; anything but success is an error.
+    pub(crate) fn json(&self) -> Fallible<Value> {
+        if !(200..300).contains(&self.status) {
+            let body = String::from_utf8_lossy(&self.body);
+            return Err(format!("status {}: {body}", self.status).into());
+        }
+        Ok(serde_json::from_slice(&self.body)?)
+    }
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr, directory: &str) -> Fallible<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self { stream: BufReader::new(stream), directory: directory.to_owned() })
+    }
+
+    pub(crate) fn get(&mut self, path: &str) -> Fallible<Answer> {
+        self.ask("GET", path, None)
+    }
+
+    pub(crate) fn post(&mut self, path: &str, body: &Value) -> Fallible<Answer> {
+        self.ask("POST", path, Some(body))
+    }
+
+    pub(crate) fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Fallible<Answer> {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-opencode-directory: {}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            self.directory,
+            body.len(),
+        );
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        self.answer()
+    }
+
+    fn line(&mut self) -> Fallible<String> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err("the server hung up".into());
+        }
+        Ok(line.trim_end().to_owned())
+    }
+
+    fn answer(&mut self) -> Fallible<Answer> {
+        let status = self.line()?.split(' ').nth(1).ok_or("no status")?.parse()?;
+        let (mut length, mut chunked) = (0, false);
+        loop {
+            let line = self.line()?.to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse()?;
+            }
+            chunked |= line.starts_with("transfer-encoding:") && line.contains("chunked");
+        }
+        let mut body = Vec::new();
+        if !chunked {
+            body.resize(length, 0);
+            self.stream.read_exact(&mut body)?;
+            return Ok(Answer { status, body });
+        }
+        loop {
+            let size = usize::from_str_radix(self.line()?.trim(), 16)?;
+            let at = body.len();
+            body.resize(at + size, 0);
+            self.stream.read_exact(&mut body[at..])?;
+            self.line()?;
+            if size == 0 {
+                return Ok(Answer { status, body });
+            }
+        }
+    }
+}

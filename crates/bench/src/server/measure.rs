@@ -1,0 +1,283 @@
+//! What is measured, and the table.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::http::Client;
+use super::program::{Program, Running};
+use super::stream;
+use crate::Fallible;
+use crate::table::{median, ms};
+
+/// One line of the table.
+struct Row {
+    what: &'static str,
+    ours: f64,
+    peer: f64,
+    /// The peer needs at least so many times as much.
+    floor: Option<f64>,
+    /// Ours needs at most so much.
+    most: Option<f64>,
+    unit: &'static str,
+}
+
+/// The figures of one program, in the order of the table.
+struct Figures(Vec<(&'static str, f64, &'static str)>);
+
+const FLOORS: [(&str, Option<f64>, Option<f64>); 13] = [
+    ("cold start to first answer", Some(20.0), Some(50.0)),
+    ("memory, idle", Some(10.0), Some(30.0)),
+    ("create a session, p50", Some(3.0), None),
+    ("create a session, p99", Some(3.0), None),
+    ("memory with 1,000 sessions", None, None),
+    ("list 1,000 sessions", Some(5.0), None),
+    ("read one session", None, None),
+    ("read 1,000 messages, 5,000 parts", Some(5.0), None),
+    ("fork of that session", Some(100.0), None),
+    ("change a part, p50", Some(3.0), None),
+    ("change a part → event arrives, p50", Some(3.0), None),
+    ("change a part → event arrives, p99", Some(3.0), None),
+    ("one event to 1,000 streams", None, None),
+];
+
+/// How much is done.
+#[derive(Clone, Copy)]
+struct Size {
+    cold: usize,
+    sessions: usize,
+    messages: usize,
+    writes: usize,
+    streams: usize,
+}
+
+/// Runs both and prints the table.
+pub(crate) fn run(words: &[String]) -> Fallible {
+    let quick = words.iter().any(|word| word == "--quick");
+    let size = if quick {
+        Size { cold: 3, sessions: 1_000, messages: 1_000, writes: 200, streams: 1_000 }
+    } else {
+        Size { cold: 7, sessions: 1_000, messages: 1_000, writes: 1_000, streams: 1_000 }
+    };
+    let named = |flag: &str| {
+        let at = words.iter().position(|word| word == flag)?;
+        words.get(at + 1).map(PathBuf::from)
+    };
+    let ours = named("--turnstone").map_or_else(beside, Ok)?;
+    let peer = named("--opencode").map_or_else(install, Ok)?;
+    let out = tempfile::tempdir()?;
+    let ours = measure(&Program::new("turnstone", &ours, out.path())?, size)?;
+    let peer = measure(&Program::new("opencode", &peer, out.path())?, size)?;
+    print(&rows(&ours, &peer));
+    Ok(())
+}
+
+/// The program that was built beside this one.
+fn beside() -> Fallible<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name("turnstone");
+    if path.exists() {
+        return Ok(path);
+    }
+    Err("turnstone is not built: cargo build --release -p turnstone".into())
+}
+
+/// The real program, installed into the folder for temporary files of the build.
+fn install() -> Fallible<PathBuf> {
+    let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/opencode");
+    let binary = recipe.join("node_modules/opencode-today/bin/opencode");
+    if !binary.exists() {
+        let npm = std::process::Command::new("npm").arg("ci").current_dir(&recipe).output()?;
+        if !npm.status.success() {
+            return Err(format!("npm ci: {}", String::from_utf8_lossy(&npm.stderr)).into());
+        }
+    }
+    Ok(binary)
+}
+
+fn measure(program: &Program, size: Size) -> Fallible<Figures> {
+    eprintln!("{}: starting", program.name);
+    let mut cold = Vec::new();
+    for _ in 0..size.cold {
+        cold.push(ms(program.start()?.cold));
+    }
+    let running = program.start()?;
+    let mut client = running.client()?;
+    // The first request of a directory boots what serves it; it is not counted.
+    client.get("/session")?.json()?;
+    std::thread::sleep(Duration::from_secs(2));
+    let mut figures = vec![
+        ("cold start to first answer", median(cold), "ms"),
+        ("memory, idle", running.resident()?, "MiB"),
+    ];
+    eprintln!("{}: {} sessions", program.name, size.sessions);
+    let create = |client: &mut Client, n: usize| {
+        client.post("/session", &json!({ "title": format!("number {n}") }))?.json()
+    };
+    let times = timed(size.sessions, |n| create(&mut client, n).map(drop))?;
+    figures.push(("create a session, p50", at(&times, 0.5), "ms"));
+    figures.push(("create a session, p99", at(&times, 0.99), "ms"));
+    figures.push(("memory with 1,000 sessions", running.resident()?, "MiB"));
+    let listed = timed(20, |_| {
+        let list = client.get(&format!("/session?limit={}", size.sessions))?.json()?;
+        let found = list.as_array().map_or(0, Vec::len);
+        if found == size.sessions { Ok(()) } else { Err(format!("{found} listed").into()) }
+    })?;
+    figures.push(("list 1,000 sessions", at(&listed, 0.5), "ms"));
+    figures.extend(talk(program, &running, &mut client, size)?);
+    Ok(Figures(figures))
+}
+
+/// What one long session costs.
+fn talk(
+    program: &Program,
+    running: &Running,
+    client: &mut Client,
+    size: Size,
+) -> Fallible<Vec<(&'static str, f64, &'static str)>> {
+    eprintln!("{}: {} messages", program.name, size.messages);
+    let made = client.post("/session", &json!({ "title": "long" }))?.json()?;
+    let session = made["id"].as_str().ok_or("no id")?.to_owned();
+    let parts: Vec<Value> = (0..5)
+        .map(|n| json!({ "type": "text", "text": format!("{n} {}", "word ".repeat(80)) }))
+        .collect();
+    let model = json!({ "providerID": "p", "modelID": "m" });
+    let prompt = json!({ "noReply": true, "agent": "build", "model": model, "parts": parts });
+    let mut last = Value::Null;
+    for _ in 0..size.messages {
+        last = client.post(&format!("/session/{session}/message"), &prompt)?.json()?;
+    }
+    let mut figures = Vec::new();
+    let one = timed(50, |_| client.get(&format!("/session/{session}"))?.json().map(drop))?;
+    figures.push(("read one session", at(&one, 0.5), "ms"));
+    let read = timed(10, |_| {
+        let list = client.get(&format!("/session/{session}/message"))?.json()?;
+        let found = list.as_array().map_or(0, Vec::len);
+        if found == size.messages { Ok(()) } else { Err(format!("{found} read").into()) }
+    })?;
+    figures.push(("read 1,000 messages, 5,000 parts", at(&read, 0.5), "ms"));
+    let forks = timed(2, |_| {
+        client.post(&format!("/session/{session}/fork"), &json!({}))?.json().map(drop)
+    })?;
+    figures.push(("fork of that session", at(&forks, 0.5), "ms"));
+    let part = last["parts"][0].clone();
+    figures.extend(changes(running, client, &part, size)?);
+    Ok(figures)
+}
+
+/// Changes of a part: until they are answered, and until an event says so.
+fn changes(
+    running: &Running,
+    client: &mut Client,
+    part: &Value,
+    size: Size,
+) -> Fallible<Vec<(&'static str, f64, &'static str)>> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let name = |key: &str| part[key].as_str().unwrap_or_default().to_owned();
+    let path =
+        format!("/session/{}/message/{}/part/{}", name("sessionID"), name("messageID"), name("id"));
+    let (heard_in, mut heard) = mpsc::unbounded_channel();
+    let address = running.address;
+    let ears = runtime.spawn(async move {
+        stream::listen(address, "changed-", heard_in).await.map_err(|error| error.to_string())
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    let (mut answered, mut arrived) = (Vec::new(), Vec::new());
+    for n in 0..size.writes {
+        let mut changed = part.clone();
+        let mark = format!("changed-{n}-");
+        changed["text"] = Value::from(mark.clone());
+        let began = Instant::now();
+        client.ask("PATCH", &path, Some(&changed))?.json()?;
+        answered.push(ms(began.elapsed()));
+        loop {
+            let wait = tokio::time::timeout(Duration::from_secs(10), heard.recv());
+            let (at, line) = runtime.block_on(wait)?.ok_or("the stream ended")?;
+            if line.contains(&mark) {
+                arrived.push(ms(at - began));
+                break;
+            }
+        }
+    }
+    ears.abort();
+    answered.sort_by(f64::total_cmp);
+    arrived.sort_by(f64::total_cmp);
+    let mut figures = vec![
+        ("change a part, p50", at(&answered, 0.5), "ms"),
+        ("change a part → event arrives, p50", at(&arrived, 0.5), "ms"),
+        ("change a part → event arrives, p99", at(&arrived, 0.99), "ms"),
+    ];
+    let mut announced = part.clone();
+    announced["text"] = Value::from("to-everybody");
+    let mut other = running.client()?;
+    let announce = move || other.ask("PATCH", &path, Some(&announced))?.json().map(drop);
+    let spread =
+        runtime.block_on(stream::fan_out(address, size.streams, "to-everybody", announce))?;
+    figures.push(("one event to 1,000 streams", ms(spread), "ms"));
+    Ok(figures)
+}
+
+/// The milliseconds of each of `count` calls, sorted.
+fn timed(count: usize, mut call: impl FnMut(usize) -> Fallible) -> Fallible<Vec<f64>> {
+    let mut times = Vec::with_capacity(count);
+    for n in 0..count {
+        let began = Instant::now();
+        call(n)?;
+        times.push(ms(began.elapsed()));
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times)
+}
+
+/// The figure below which `share` of the sorted figures lie.
+fn at(sorted: &[f64], share: f64) -> f64 {
+    let index = (sorted.len() as f64 * share) as usize;
+    sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+}
+
+fn rows(ours: &Figures, peer: &Figures) -> Vec<Row> {
+    let row = |(mine, theirs): (&(&'static str, f64, &'static str), &(&str, f64, &str))| {
+        let (_, floor, most) = FLOORS
+            .iter()
+            .find(|(name, ..)| *name == mine.0)
+            .copied()
+            .unwrap_or((mine.0, None, None));
+        Row { what: mine.0, ours: mine.1, peer: theirs.1, floor, most, unit: mine.2 }
+    };
+    ours.0.iter().zip(&peer.0).map(row).collect()
+}
+
+fn print(rows: &[Row]) {
+    println!("| what | turnstone | opencode | ratio | floor | reached |");
+    println!("|---|---|---|---|---|---|");
+    let mut missed = 0;
+    for row in rows {
+        let ratio = row.peer / row.ours;
+        let floor = row.floor.map(|floor| format!("≥ {floor}×"));
+        let most = row.most.map(|most| format!("≤ {most} {}", row.unit));
+        let goal: Vec<String> = floor.into_iter().chain(most).collect();
+        let is_reached = row.floor.is_none_or(|floor| ratio >= floor)
+            && row.most.is_none_or(|most| row.ours <= most);
+        missed += usize::from(!is_reached);
+        let reached = if goal.is_empty() {
+            "–"
+        } else if is_reached {
+            "yes"
+        } else {
+            "NO"
+        };
+        let (what, unit) = (row.what, row.unit);
+        println!(
+            "| {what} | {:.2} {unit} | {:.2} {unit} | {ratio:.1}× | {} | {reached} |",
+            row.ours,
+            row.peer,
+            if goal.is_empty() { "–".to_owned() } else { goal.join(", ") },
+        );
+    }
+    println!(
+        "{}",
+        if missed == 0 { "all floors reached".to_owned() } else { format!("{missed} missed") }
+    );
+}

@@ -1,0 +1,11 @@
+//! The server: `turnstone serve` against the real `opencode serve`, asked the same in one run (R36).
+//!
+//! Both run in a home of their own over the same small project; ours writes with full durability. Every
+//! figure is taken by this program over loopback, one connection kept open, as a client does.
+
+mod http;
+mod measure;
+mod program;
+mod stream;
+
+pub(crate) use measure::run;

@@ -1,0 +1,242 @@
+//! Paths of clients: every one stays below a root, and no link is followed on the way (R16).
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::ApiError;
+
+/// Why a path of a client leads nowhere.
+#[derive(Debug)]
+pub(crate) enum PathError {
+    /// It is no path below the root.
+    Outside(String),
+    /// There is a link on the way.
+    Link(String),
+    /// There is nothing.
+    Missing(String),
+    /// It is something else than was asked for.
+    Kind(String),
+    /// It is larger than what is read.
+    TooLarge(String),
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl From<PathError> for ApiError {
+    fn from(error: PathError) -> Self {
+        match error {
+            PathError::Outside(path) => {
+                Self::query(format!("Path escapes the project directory: {path}\n  at [\"path\"]"))
+            }
+            PathError::Link(path) => {
+                Self::query(format!("Links are not followed: {path}\n  at [\"path\"]"))
+            }
+            PathError::Missing(path) => Self::NotFound(format!("File not found: {path}")),
+            PathError::Kind(path) => {
+                Self::query(format!("Neither file nor directory as asked: {path}\n  at [\"path\"]"))
+            }
+            PathError::TooLarge(path) => {
+                let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
+                Self::tagged(status, "TooLargeError", &format!("{path} is too large to be read"))
+            }
+            PathError::Io(error) => Self::unexpected(&error),
+        }
+    }
+}
+
+/// A path that names something below any root: no `..`, not absolute, no zero byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Below(PathBuf);
+
+impl Below {
+    /// Reads the path a client gave; empty and `.` are the root itself.
+    pub(crate) fn parse(text: &str) -> Result<Self, PathError> {
+        let outside = || PathError::Outside(text.chars().take(200).collect());
+        if text.contains('\0') || text.len() > 4_096 {
+            return Err(outside());
+        }
+        let mut path = PathBuf::new();
+        for component in Path::new(text).components() {
+            match component {
+                Component::CurDir => {}
+                Component::Normal(name) => path.push(name),
+                Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                    return Err(outside());
+                }
+            }
+        }
+        Ok(Self(path))
+    }
+
+    /// The path; empty for the root.
+    pub(crate) fn as_path(&self) -> &Path {
+        &self.0
+    }
+
+    fn shown(&self) -> String {
+        self.0.display().to_string()
+    }
+}
+
+/// A directory, held open: everything else is found from its handle.
+#[derive(Debug)]
+pub(crate) struct Root {
+    handle: OwnedFd,
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// Its name.
+    pub(crate) name: String,
+    /// True for a directory; links and special files are not listed.
+    pub(crate) is_dir: bool,
+}
+
+impl Root {
+    /// Opens a root.
+    pub(crate) fn open(path: &Path) -> Result<Self, PathError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(path, flags, Mode::empty());
+        let handle = handle.map_err(|errno| told(errno, &path.display().to_string()))?;
+        Ok(Self { handle })
+    }
+
+    /// Reads a whole file of at most `most` bytes.
+    pub(crate) fn read(&self, path: &Below, most: u64) -> Result<Vec<u8>, PathError> {
+        let shown = path.shown();
+        let (parent, name) = self.parent(path)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&parent, name, flags, Mode::empty());
+        let file = file.map_err(|errno| told(errno, &shown))?;
+        let stat = rustix::fs::fstat(&file).map_err(|errno| told(errno, &shown))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(PathError::Kind(shown));
+        }
+        let mut bytes = Vec::new();
+        // One byte more than allowed tells a file that grows from one that fits.
+        let file = std::fs::File::from(file);
+        let read = io::Read::read_to_end(&mut io::Read::take(file, most + 1), &mut bytes);
+        match read {
+            Ok(count) if u64::try_from(count).is_ok_and(|count| count <= most) => Ok(bytes),
+            Ok(_) => Err(PathError::TooLarge(shown)),
+            Err(error) => Err(PathError::Io(error)),
+        }
+    }
+
+    /// Lists a directory: at most `most` entries, by name.
+    pub(crate) fn list(&self, path: &Below, most: usize) -> Result<Vec<Entry>, PathError> {
+        let shown = path.shown();
+        let handle = self.walk(path.as_path(), &shown)?;
+        let dir = rustix::fs::Dir::read_from(&handle).map_err(|errno| told(errno, &shown))?;
+        let mut entries = Vec::new();
+        for entry in dir {
+            let entry = entry.map_err(|errno| told(errno, &shown))?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                // Some file systems tell only when asked.
+                FileType::Unknown => {
+                    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+                    let stat = rustix::fs::statat(&handle, entry.file_name(), flags);
+                    stat.map(|stat| FileType::from_raw_mode(stat.st_mode)).ok()
+                }
+                kind => Some(kind),
+            };
+            let is_dir = kind == Some(FileType::Directory);
+            // A name that is no text cannot be said in JSON, so it cannot be asked for either.
+            let Ok(name) = str::from_utf8(name) else { continue };
+            if is_dir || kind == Some(FileType::RegularFile) {
+                entries.push(Entry { name: name.to_owned(), is_dir });
+            }
+            if entries.len() > most {
+                return Err(PathError::TooLarge(shown));
+            }
+        }
+        entries.sort_by(|a, b| (!a.is_dir, &a.name).cmp(&(!b.is_dir, &b.name)));
+        Ok(entries)
+    }
+
+    fn parent<'p>(&self, path: &'p Below) -> Result<(OwnedFd, &'p std::ffi::OsStr), PathError> {
+        let shown = path.shown();
+        let name = path.0.file_name().ok_or_else(|| PathError::Kind(shown.clone()))?;
+        let above = path.0.parent().unwrap_or(Path::new(""));
+        Ok((self.walk(above, &shown)?, name))
+    }
+
+    /// Opens directory by directory, so that no link can lead astray, not even one made meanwhile.
+    fn walk(&self, path: &Path, shown: &str) -> Result<OwnedFd, PathError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = |at: &OwnedFd, name: &[u8]| rustix::fs::openat(at, name, flags, Mode::empty());
+        let mut at = open(&self.handle, b".").map_err(|errno| told(errno, shown))?;
+        for part in path.components() {
+            let name = part.as_os_str().as_bytes();
+            at = match open(&at, name) {
+                Ok(next) => next,
+                // A link asked for as a directory is "not a directory": look which it is.
+                Err(Errno::NOTDIR) if is_link(&at, name) => {
+                    return Err(PathError::Link(shown.to_owned()));
+                }
+                Err(errno) => return Err(told(errno, shown)),
+            };
+        }
+        Ok(at)
+    }
+}
+
+fn is_link(at: &OwnedFd, name: &[u8]) -> bool {
+    let stat = rustix::fs::statat(at, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+}
+
+fn told(errno: Errno, shown: &str) -> PathError {
+    let shown = shown.to_owned();
+    match errno {
+        Errno::NOENT => PathError::Missing(shown),
+        Errno::LOOP => PathError::Link(shown),
+        Errno::NOTDIR | Errno::ISDIR | Errno::NXIO => PathError::Kind(shown),
+        Errno::NAMETOOLONG | Errno::INVAL => PathError::Outside(shown),
+        other => PathError::Io(other.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn below(text: &str) -> Below {
+        Below::parse(text).expect("a path")
+    }
+
+    #[test]
+    fn r16_no_path_and_no_link_leads_out_of_the_root() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = dir.path().join("root");
+        fs_err::create_dir_all(root.join("sub")).expect("made");
+        fs_err::write(dir.path().join("secret"), "s").expect("written");
+        fs_err::write(root.join("sub/file"), "inside").expect("written");
+        std::os::unix::fs::symlink("../secret", root.join("link")).expect("linked");
+        std::os::unix::fs::symlink("..", root.join("up")).expect("linked");
+        let open = Root::open(&root).expect("opens");
+
+        for text in ["/etc/passwd", "../secret", "sub/../../secret", "a\0b"] {
+            assert!(matches!(Below::parse(text), Err(PathError::Outside(_))), "{text:?}");
+        }
+        assert_eq!(open.read(&below("./sub/file"), 10).expect("read"), b"inside");
+        assert!(matches!(open.read(&below("sub/file"), 5), Err(PathError::TooLarge(_))));
+        assert!(matches!(open.read(&below("link"), 10), Err(PathError::Link(_))));
+        assert!(matches!(open.read(&below("up/secret"), 10), Err(PathError::Link(_))));
+        assert!(matches!(open.list(&below("up"), 10), Err(PathError::Link(_))));
+        assert!(matches!(open.read(&below("sub"), 10), Err(PathError::Kind(_))));
+        assert!(matches!(open.read(&below("none"), 10), Err(PathError::Missing(_))));
+        let names: Vec<_> = open.list(&below(""), 10).expect("listed");
+        assert_eq!(names.iter().map(|e| e.name.as_str()).collect::<Vec<_>>(), ["sub"]);
+    }
+}

@@ -1,0 +1,86 @@
+//! JSON as people write it: with comments, and commas before a closing bracket.
+
+use serde_json::Value;
+
+/// Reads such a text.
+pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str(&plain(text))
+}
+
+/// The same text as plain JSON: what is left out becomes spaces, so that places in it stay.
+fn plain(text: &str) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    let (mut at, mut comma) = (0, None);
+    while let Some(&byte) = bytes.get(at) {
+        match (byte, bytes.get(at + 1)) {
+            (b'"', _) => {
+                at = after_string(&bytes, at);
+                comma = None;
+                continue;
+            }
+            (b'/', Some(b'/' | b'*')) => {
+                let end = after_comment(&bytes, at);
+                for byte in bytes.iter_mut().take(end).skip(at).filter(|byte| **byte != b'\n') {
+                    *byte = b' ';
+                }
+                at = end;
+                continue;
+            }
+            (b',', _) => comma = Some(at),
+            (b'}' | b']', _) => {
+                if let Some(byte) = comma.and_then(|at: usize| bytes.get_mut(at)) {
+                    *byte = b' ';
+                }
+                comma = None;
+            }
+            (byte, _) if byte.is_ascii_whitespace() => {}
+            _ => comma = None,
+        }
+        at += 1;
+    }
+    // Only whole comments and single commas were replaced, so it is text still.
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn after_string(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\\' => at += 2,
+            b'"' => return at + 1,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+fn after_comment(bytes: &[u8], start: usize) -> usize {
+    let rest = bytes.get(start + 2..).unwrap_or_default();
+    let end = if bytes.get(start + 1) == Some(&b'/') {
+        rest.iter().position(|byte| *byte == b'\n')
+    } else {
+        rest.windows(2).position(|pair| pair == b"*/").map(|at| at + 2)
+    };
+    end.map_or(bytes.len(), |end| start + 2 + end)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::parse;
+
+    #[test]
+    fn comments_and_last_commas_are_left_out_and_strings_are_not_touched() {
+        let text = "// é\n{ \"a\": \"x // y /* z */ ,}\", /* , */\n \"b\": [1, 2,\n], }\n// end";
+        assert_eq!(parse(text).ok(), Some(json!({ "a": "x // y /* z */ ,}", "b": [1, 2] })));
+        assert_eq!(parse(r#"{"q": "\"//"}"#).ok(), Some(json!({ "q": "\"//" })));
+    }
+
+    #[test]
+    fn what_is_broken_stays_broken() {
+        for text in ["{", "{\"a\": }", "[,]", "/* open", "{\"a\" 1}"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Which files make up the configuration of a place, and how they are laid over one another.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use axum::http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::{front, jsonc, redact};
+use crate::app::App;
+use crate::beneath::{Below, PathError, Root};
+use crate::error::ApiError;
+use crate::place::Place;
+
+/// The largest file that is read.
+const LARGEST: u64 = 1 << 20;
+/// The most Markdown files of one folder.
+const MOST: usize = 1_000;
+/// How deep such a folder may be nested.
+const DEEPEST: usize = 4;
+/// The names of a configuration file, the stronger one last.
+const NAMES: [&str; 2] = ["opencode.json", "opencode.jsonc"];
+
+/// A configuration, merged: what is nearer to the work is stronger.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Config {
+    pub(super) merged: Map<String, Value>,
+    pub(super) home: String,
+}
+
+/// A file that cannot be used; the client is told which and why.
+pub(super) fn broken(path: &Path, message: &str) -> ApiError {
+    let shown = path.display().to_string();
+    let words = format!("Configuration {shown} cannot be used: {message}");
+    ApiError::tagged(StatusCode::BAD_REQUEST, "ConfigInvalidError", &words).with("path", shown)
+}
+
+impl App {
+    /// The configuration that holds in a place. Reads files.
+    pub(crate) fn config(&self, place: &Place) -> Result<Config, ApiError> {
+        let mut config = self.global_config()?;
+        if let Some(file) = self.variable("OPENCODE_CONFIG") {
+            config.lay_file(&place.directory.join(file))?;
+        }
+        let root = Root::open(&place.root)?;
+        let inner = place.directory.strip_prefix(&place.root).unwrap_or(Path::new(""));
+        let mut levels: Vec<&Path> = inner.ancestors().collect();
+        levels.reverse();
+        let project = Project { root: &root, at: &place.root };
+        for level in &levels {
+            config.lay_names(&project, level)?;
+        }
+        for level in &levels {
+            let folder = level.join(".opencode");
+            config.lay_names(&project, &folder)?;
+            config.lay_folders(&project, &folder)?;
+        }
+        if let Some(text) = self.variable("OPENCODE_CONFIG_CONTENT") {
+            config.lay_text(Path::new("OPENCODE_CONFIG_CONTENT"), &text)?;
+        }
+        Ok(config)
+    }
+
+    /// The configuration of this user, wherever the work is.
+    pub(crate) fn global_config(&self) -> Result<Config, ApiError> {
+        let folders = &self.settings().folders;
+        let mut config = Config { home: folders.home.display().to_string(), ..Config::default() };
+        let own = folders.config.join("opencode");
+        for folder in [own.clone(), folders.home.join(".opencode")] {
+            if folder == own {
+                config.lay_file(&folder.join("config.json"))?;
+            }
+            for name in NAMES {
+                config.lay_file(&folder.join(name))?;
+            }
+            if folder.is_dir() {
+                let root = Root::open(&folder)?;
+                let project = Project { root: &root, at: &folder };
+                config.lay_folders(&project, Path::new(""))?;
+            }
+        }
+        Ok(config)
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        let mut all = self.settings().variables.iter();
+        let (_, value) = all.find(|(key, _)| key == name)?;
+        value.to_str().filter(|text| !text.is_empty()).map(str::to_owned)
+    }
+}
+
+/// A directory whose files are read without leaving it.
+struct Project<'p> {
+    root: &'p Root,
+    at: &'p Path,
+}
+
+impl Project<'_> {
+    /// The text of a file; nothing if there is none. A link is followed if it stays inside.
+    fn text(&self, path: &Path) -> Result<Option<String>, ApiError> {
+        let whole = self.at.join(path);
+        let below = Below::parse(&path.to_string_lossy())?;
+        let bytes = match self.root.read(&below, LARGEST) {
+            Err(PathError::Link(_)) => {
+                let real =
+                    fs_err::canonicalize(&whole).map_err(|e| broken(&whole, &e.to_string()))?;
+                let Ok(inside) = real.strip_prefix(self.at) else {
+                    return Err(broken(&whole, "it leads out of the project"));
+                };
+                let below = Below::parse(&inside.to_string_lossy())?;
+                self.root.read(&below, LARGEST)
+            }
+            read => read,
+        };
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(PathError::Missing(_) | PathError::Kind(_)) => return Ok(None),
+            Err(PathError::TooLarge(_)) => return Err(broken(&whole, "it is too large")),
+            Err(error) => return Err(error.into()),
+        };
+        String::from_utf8(bytes).map(Some).map_err(|_| broken(&whole, "it is no text"))
+    }
+
+    /// The Markdown files of a folder and below, by their names without the ending.
+    fn markdown(&self, folder: &Path) -> Result<Vec<(String, PathBuf)>, ApiError> {
+        let mut found = Vec::new();
+        let mut open = vec![(String::new(), folder.to_owned(), 0)];
+        while let Some((prefix, path, depth)) = open.pop() {
+            let below = Below::parse(&path.to_string_lossy())?;
+            let entries = match self.root.list(&below, MOST) {
+                Ok(entries) => entries,
+                Err(PathError::Missing(_) | PathError::Kind(_)) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            for entry in entries {
+                let inner = path.join(&entry.name);
+                if entry.is_dir && depth < DEEPEST {
+                    open.push((format!("{prefix}{}/", entry.name), inner, depth + 1));
+                } else if let Some(name) = entry.name.strip_suffix(".md") {
+                    found.push((format!("{prefix}{name}"), inner));
+                }
+            }
+        }
+        found.sort();
+        match found.len() > MOST {
+            true => Err(broken(&self.at.join(folder), "there are too many files")),
+            false => Ok(found),
+        }
+    }
+}
+
+impl Config {
+    fn lay_text(&mut self, path: &Path, text: &str) -> Result<(), ApiError> {
+        let value = jsonc::parse(text).map_err(|error| broken(path, &error.to_string()))?;
+        match value {
+            Value::Object(map) => lay(&mut self.merged, map),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_) => {
+                return Err(broken(path, "it is not an object"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A file of the user's own, wherever a link leads.
+    fn lay_file(&mut self, path: &Path) -> Result<(), ApiError> {
+        match fs_err::metadata(path) {
+            Ok(found) if found.is_file() => {}
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(()),
+            Err(error) => return Err(broken(path, &error.to_string())),
+        }
+        let mut text = String::new();
+        let file = fs_err::File::open(path).map_err(|error| broken(path, &error.to_string()))?;
+        let read = file.take(LARGEST + 1).read_to_string(&mut text);
+        match read {
+            Ok(count) if u64::try_from(count).is_ok_and(|count| count <= LARGEST) => {
+                self.lay_text(path, &text)
+            }
+            Ok(_) => Err(broken(path, "it is too large")),
+            Err(error) => Err(broken(path, &error.to_string())),
+        }
+    }
+
+    fn lay_names(&mut self, project: &Project<'_>, folder: &Path) -> Result<(), ApiError> {
+        for name in NAMES {
+            let path = folder.join(name);
+            if let Some(text) = project.text(&path)? {
+                self.lay_text(&project.at.join(&path), &text)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Agents and commands that are files of their own.
+    fn lay_folders(&mut self, project: &Project<'_>, folder: &Path) -> Result<(), ApiError> {
+        for (name, kind, body) in [
+            ("command", "command", "template"),
+            ("commands", "command", "template"),
+            ("agent", "agent", "prompt"),
+            ("agents", "agent", "prompt"),
+        ] {
+            for (name, path) in project.markdown(&folder.join(name))? {
+                let Some(text) = project.text(&path)? else { continue };
+                let (mut fields, rest) = front::split(&text)
+                    .map_err(|message| broken(&project.at.join(&path), &message))?;
+                fields.insert(body.to_owned(), Value::from(rest));
+                let mut named = Map::new();
+                named.insert(name, Value::Object(fields));
+                let mut over = Map::new();
+                over.insert(kind.to_owned(), Value::Object(named));
+                lay(&mut self.merged, over);
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries of a table such as `agent`.
+    pub(super) fn table(&self, key: &str) -> Result<Map<String, Value>, ApiError> {
+        match self.merged.get(key) {
+            None | Some(Value::Null) => Ok(Map::new()),
+            Some(Value::Object(map)) => Ok(map.clone()),
+            Some(_) => Err(broken(Path::new(key), "it must be a table")),
+        }
+    }
+
+    /// The whole of it for a client: secrets are hidden, and nothing is shared or updated (yet).
+    pub(crate) fn shown(&self, user: &str) -> Value {
+        let mut map = self.merged.clone();
+        for key in ["command", "agent", "mode"] {
+            map.entry(key).or_insert_with(|| json!({}));
+        }
+        map.entry("plugin").or_insert_with(|| json!([]));
+        map.entry("username").or_insert_with(|| Value::from(user));
+        map.insert("share".to_owned(), Value::from("disabled"));
+        map.insert("autoupdate".to_owned(), Value::from(false));
+        let mut value = Value::Object(map);
+        redact::redact(&mut value);
+        value
+    }
+
+    /// The same for the user alone, as it is in the files.
+    pub(crate) fn shown_bare(&self) -> Value {
+        let mut value = Value::Object(self.merged.clone());
+        redact::redact(&mut value);
+        value
+    }
+}
+
+/// Lays one table over another: tables are merged, lists of instructions grow, the rest is replaced.
+fn lay(base: &mut Map<String, Value>, over: Map<String, Value>) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Object(below)), Value::Object(above)) => lay(below, above),
+            (Some(Value::Array(below)), Value::Array(above))
+                if key == "instructions" || key == "plugin" =>
+            {
+                below.extend(above);
+            }
+            (_, value) => drop(base.insert(key, value)),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Names of events, and places in a stream.
+
+use turnstone_core::id::{EventId, Ticker};
+use turnstone_core::time::{Cursor, Millis};
+
+/// The name of an event of the log on the wire: the same whenever it is read.
+///
+/// `nth` tells apart what one event of the log becomes.
+pub(crate) fn event_id(cursor: Cursor, time: Millis, nth: usize) -> EventId {
+    let mut rest = (cursor.0.unsigned_abs() << 6) | (nth as u64 & 63);
+    let mut digits = [0; 14];
+    for digit in digits.iter_mut().rev() {
+        *digit = (rest % 62) as u8;
+        rest /= 62;
+    }
+    EventId::mint(Ticker::default().tick(time), digits)
+}
+
+/// The name of an event that is in no log.
+pub(crate) fn passing_id(ticker: &mut Ticker, now: Millis) -> EventId {
+    let mut random = [0; 14];
+    // Without randomness the counter of the ticker still tells the names of a millisecond apart.
+    getrandom::fill(&mut random).unwrap_or_default();
+    EventId::mint(ticker.tick(now), random)
+}
+
+/// A place in a stream: after an event of the log, or inside of what one event becomes.
+///
+/// On the wire `41` is after all of event 41, `41.0` after the first frame of what it becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The event.
+    pub(crate) cursor: Cursor,
+    /// The last frame of it that was seen; none: all of them.
+    pub(crate) frame: Option<u32>,
+}
+
+impl Place {
+    /// After all of an event.
+    pub(crate) const fn after(cursor: Cursor) -> Self {
+        Self { cursor, frame: None }
+    }
+
+    /// Reads what a client gives back.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (cursor, frame) = match text.split_once('.') {
+            Some((cursor, frame)) => (cursor, Some(number(frame)?.parse().ok()?)),
+            None => (text, None),
+        };
+        Some(Self { cursor: Cursor(number(cursor)?.parse().ok()?), frame })
+    }
+
+    /// The event to read the log after.
+    pub(crate) const fn before(self) -> Cursor {
+        match self.frame {
+            None => self.cursor,
+            Some(_) => Cursor(self.cursor.0 - 1),
+        }
+    }
+
+    /// True if frame `frame` of event `cursor` was seen.
+    pub(crate) fn has(self, cursor: Cursor, frame: u32) -> bool {
+        cursor < self.cursor
+            || (cursor == self.cursor && self.frame.is_none_or(|seen| frame <= seen))
+    }
+}
+
+/// Digits and nothing else: no sign, no space.
+fn number(text: &str) -> Option<&str> {
+    text.bytes().all(|b| b.is_ascii_digit()).then_some(text)
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.frame {
+            None => write!(f, "{}", self.cursor.0),
+            Some(frame) => write!(f, "{}.{frame}", self.cursor.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_has_one_name_for_ever_and_of_the_usual_form() {
+        let id = event_id(Cursor(77), Millis(1_794_728_449_001), 0);
+        assert_eq!(id.as_str().len(), 30);
+        assert!(id.as_str().starts_with("evt_1de26d3e9001"), "{id}");
+        assert_eq!(id, event_id(Cursor(77), Millis(1_794_728_449_001), 0));
+        assert_ne!(id, event_id(Cursor(77), Millis(1_794_728_449_001), 1));
+        assert_ne!(id, event_id(Cursor(78), Millis(1_794_728_449_001), 0));
+    }
+
+    #[test]
+    fn a_place_is_read_as_it_is_written() {
+        for text in ["0", "41", "41.0", "41.3"] {
+            assert_eq!(Place::parse(text).map(|place| place.to_string()).as_deref(), Some(text));
+        }
+        for text in ["", "-1", "+1", "x", "1.", ".1", "1.-1", "evt_1", "99999999999999999999"] {
+            assert_eq!(Place::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_place_knows_what_was_seen() {
+        let inside = Place { cursor: Cursor(5), frame: Some(1) };
+        assert_eq!(inside.before(), Cursor(4));
+        assert!(inside.has(Cursor(4), 9) && inside.has(Cursor(5), 1));
+        assert!(!inside.has(Cursor(5), 2) && !inside.has(Cursor(6), 0));
+        assert!(Place::after(Cursor(5)).has(Cursor(5), 9));
+    }
+}

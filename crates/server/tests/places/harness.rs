@@ -1,0 +1,16 @@
+//! The equipment itself.
+
+use serde_json::json;
+
+use crate::support::House;
+
+#[test]
+fn a_session_made_over_the_socket_is_there_after_a_restart() {
+    let house = House::in_git();
+    let made = house.client().post("/session", &json!({ "title": "kept" })).expect(200);
+    let house = house.restart();
+    let path = format!("/session/{}", made["id"].as_str().expect("an id"));
+    assert_eq!(house.client().get(&path).expect(200)["title"], "kept");
+    assert_eq!(house.client().delete(&path).expect(200), true);
+    assert_eq!(house.client().get(&path).expect(404)["name"], "NotFoundError");
+}

@@ -1,0 +1,7 @@
+//! What a client reads at start-up, places and files, over a real socket.
+
+#[path = "../support/mod.rs"]
+#[expect(dead_code, unused_imports, reason = "shared by several test programs")]
+mod support;
+
+mod harness;
