@@ -26,6 +26,17 @@ impl App {
         Ok(found.flatten())
     }
 
+    /// Refuses what relies on a number the session has passed (R43). The statement that assigns the
+    /// next number compares again; this is for what would not come so far.
+    pub(crate) fn expected(&self, ctx: &Context, session: &SessionId) -> Result<(), ApiError> {
+        let Some(expected) = ctx.expected_seq else { return Ok(()) };
+        let current = self.engine().store().read(ctx, |r| r.session_seq(session))?;
+        match current == expected {
+            true => Ok(()),
+            false => Err(ApiError::stale(session, expected, current)),
+        }
+    }
+
     /// Refuses while a turn of the session is open (R45).
     pub(crate) fn idle(&self, ctx: &Context, session: &SessionId) -> Result<(), ApiError> {
         match self.engine().store().read(ctx, |r| r.status(session))? {

@@ -238,6 +238,7 @@ impl App {
             let plan = Box::new(plan(ctx)?);
             return self.stamped(ctx, session, Outcome::Foreseen { plan });
         }
+        self.expected(ctx, session)?;
         self.idle(ctx, session)?;
         self.may_revert(ctx, session)?;
         let report = self.engine().apply(ctx, &plan(ctx)?)?;
