@@ -5,6 +5,7 @@ mod db;
 mod doctor;
 mod exchange;
 mod exec;
+mod history;
 mod permission;
 mod place;
 mod program;

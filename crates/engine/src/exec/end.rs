@@ -12,6 +12,9 @@ use crate::call::Closed;
 use crate::engine::Engine;
 use crate::error::Result;
 
+/// A command that ran for longer, in milliseconds, is not taken at the journal's word.
+const SHORT: i64 = 10_000;
+
 /// How a command came to its end.
 #[derive(Debug)]
 pub enum CommandEnd {
@@ -21,6 +24,8 @@ pub enum CommandEnd {
         exit: Exit,
         /// What it wrote; a box, as it is large.
         kept: Box<Kept>,
+        /// True if somebody asked for the turn to be aborted.
+        aborted: bool,
     },
     /// It was never started: why.
     NotStarted(String),
@@ -41,7 +46,12 @@ impl Engine {
         end: &CommandEnd,
     ) -> Result<Option<Closed>> {
         let ctx = &ctx.settled();
-        let Execution { turn, call, mut answer, mut part, .. } = execution;
+        let Execution { turn, call, began, mut answer, mut part, .. } = execution;
+        // Who waited so long does not notice a walk: the journal is compared with one first (R8),
+        // and if it missed something the capture walks.
+        if let Some(vault) = call.vault.as_ref().filter(|_| ctx.now.since(began) > SHORT) {
+            vault.audit(ctx.now).map_err(crate::EngineError::from)?;
+        }
         // Whatever still runs writes on: recovery waits for it before it closes the window.
         let closed = match end {
             CommandEnd::Exited { .. } | CommandEnd::NotStarted(_) => {
@@ -50,7 +60,7 @@ impl Engine {
             CommandEnd::Lost(_) => None,
         };
         let (outcome, failure) = match end {
-            CommandEnd::Exited { exit, kept } => {
+            CommandEnd::Exited { exit, kept, aborted } => {
                 rows::complete(&mut part, output(kept), &facts(*exit, kept), ctx.now);
                 rows::finish(&mut answer, ctx.now);
                 let write = move |tx: &turnstone_store::Tx<'_>| {
@@ -59,8 +69,8 @@ impl Engine {
                 };
                 self.store.write(&turn.context(ctx), write).wait()?;
                 match exit {
-                    Exit::Code(_) => (Outcome::Completed, None),
-                    Exit::Signal(_) => (Outcome::Aborted, None),
+                    Exit::Code(_) if !aborted => (Outcome::Completed, None),
+                    Exit::Code(_) | Exit::Signal(_) => (Outcome::Aborted, None),
                 }
             }
             CommandEnd::NotStarted(why) | CommandEnd::Lost(why) => {

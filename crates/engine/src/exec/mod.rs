@@ -3,10 +3,12 @@
 //! Owns the rows of such a turn and their order. Starts no process itself: whoever has the streams
 //! does, and hands over the group before it lets the command go (R32).
 
+mod abort;
 mod begin;
 mod end;
 mod group;
 mod rows;
 
+pub use abort::Abort;
 pub use begin::{Beside, Execution};
 pub use end::CommandEnd;

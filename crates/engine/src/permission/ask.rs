@@ -152,7 +152,9 @@ impl Engine {
             resolved: resolved.iter().map(|one| one.id.clone()).collect(),
         };
         let write = move |tx: &Tx<'_>| {
-            granted.iter().try_for_each(|rule| tx.approve(&session.project, rule).map(drop))?;
+            for rule in &granted {
+                tx.approve_for(&session.project, rule, &session.id)?;
+            }
             resolved.iter().try_for_each(|one| tx.resolve(&one.id, &one.state).map(drop))
         };
         match self.store.write(ctx, write).wait() {

@@ -38,7 +38,6 @@ async fn revert(
         })?;
         app.expected(&ctx, &id)?;
         app.idle(&ctx, &id)?;
-        app.may_revert(&ctx, &id)?;
         app.engine().revert(&ctx, &id, &message, part.as_ref())?;
         Ok(Json(app.show_session(&ctx, &id)?))
     })
@@ -57,7 +56,6 @@ async fn unrevert(
         let ctx = if began.is_some() { ctx.settled() } else { ctx };
         app.expected(&ctx, &id)?;
         app.idle(&ctx, &id)?;
-        app.may_revert(&ctx, &id)?;
         app.engine().unrevert(&ctx, &id)?;
         Ok(Json(app.show_session(&ctx, &id)?))
     })

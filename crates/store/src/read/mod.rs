@@ -14,8 +14,8 @@ mod taken;
 
 pub use at::{Boundary, SessionAt};
 pub(crate) use body::{
-    FoundPart, find_message, find_part, load_message, load_part, load_project, load_session,
-    open_turn, part_text, payload_at,
+    FoundPart, find_message, find_part, is_abort_asked, load_message, load_part, load_project,
+    load_session, open_turn, part_text, payload_at,
 };
 pub use change::{ChangeRow, OperationEnd, OperationRow};
 pub(crate) use list::usage_at;

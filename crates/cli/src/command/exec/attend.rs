@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use turnstone_core::id::SessionId;
-use turnstone_engine::{CommandEnd, Engine, EngineError, Execution};
+use turnstone_engine::{CommandEnd, Engine, EngineError, Execution, Turn};
 use turnstone_process::{
     Attend, AttendError, Environment, Exit as Ended, Keeper, Limits, Outcome, Prepared, Program,
     Signals, StartError, Streams, Supervisor, Terminal,
@@ -72,9 +73,10 @@ pub(super) fn run(
     engine: &Engine,
     ctx: &Context,
     execution: &mut Execution,
+    place: &Path,
     words: &[OsString],
 ) -> Result<Ran, CliError> {
-    let program = program(app, &execution.turn.session, words)?;
+    let program = program(app, &execution.turn.session, place, words)?;
     let supervisor =
         Supervisor { program: app.program()?.to_owned(), args: vec![OsString::from("supervise")] };
     let spill = app.layout().root().join("output").join(execution.name());
@@ -86,7 +88,12 @@ pub(super) fn run(
     })
 }
 
-fn program(app: &App, session: &SessionId, words: &[OsString]) -> Result<Program, CliError> {
+fn program(
+    app: &App,
+    session: &SessionId,
+    place: &Path,
+    words: &[OsString],
+) -> Result<Program, CliError> {
     let (name, args) = words.split_first().ok_or_else(|| CliError::Refused {
         what: "there is no command to run".to_owned(),
         hint: None,
@@ -95,7 +102,7 @@ fn program(app: &App, session: &SessionId, words: &[OsString]) -> Result<Program
     let env = Environment::exact(app.variables().iter().cloned())
         .with("TURNSTONE_SESSION", session.as_str())
         .with("TURNSTONE_DATA", app.layout().root());
-    Ok(Program::new(name, app.directory()?).args(args).env(env))
+    Ok(Program::new(name, place).args(args).env(env))
 }
 
 fn go(
@@ -131,27 +138,49 @@ fn go(
         terminal: terminal.as_ref(),
         signals: Some(signals),
     };
-    let ended = attend_to(prepared, attend)?;
-    Ok(ran(ended, keeper))
+    let (ended, aborted) = attend_to(prepared, attend, engine, ctx, &execution.turn)?;
+    Ok(ran(ended, aborted, keeper))
 }
 
+/// Stays with the command; ends it if somebody asks for its turn to be aborted (R45).
 fn attend_to(
     prepared: Prepared,
     attend: Attend<'_>,
-) -> Result<Result<Outcome, AttendError>, Failed> {
-    Ok(prepared.go()?.attend(attend))
+    engine: &Engine,
+    ctx: &Context,
+    turn: &Turn,
+) -> Result<(Result<Outcome, AttendError>, bool), Failed> {
+    let running = prepared.go()?;
+    let (control, over) = (running.control(), AtomicBool::new(false));
+    Ok(std::thread::scope(|scope| {
+        let listening = scope.spawn(|| {
+            let asked = engine.await_abort(ctx, turn, &over).unwrap_or_else(|error| {
+                tracing::warn!("nobody can ask for an abort any more: {error}");
+                false
+            });
+            // A supervisor that is gone has taken the command along.
+            asked && control.end().is_ok()
+        });
+        let ended = running.attend(attend);
+        engine.stop_listening(&over);
+        (ended, listening.join().unwrap_or(false))
+    }))
 }
 
-fn ran(ended: Result<Outcome, AttendError>, keeper: Keeper) -> Ran {
+fn ran(ended: Result<Outcome, AttendError>, aborted: bool, keeper: Keeper) -> Ran {
     let kept = Box::new(keeper.finish());
     match ended {
         Ok(Outcome { exit, left, .. }) => {
-            Ran { end: CommandEnd::Exited { exit, kept }, code: byte(exit.code()), left }
+            Ran { end: CommandEnd::Exited { exit, kept, aborted }, code: byte(exit.code()), left }
         }
         // It was ended with its supervisor: nobody writes any more.
         Err(AttendError::SupervisorDied) => {
             let exit = Ended::Signal(9);
-            Ran { end: CommandEnd::Exited { exit, kept }, code: byte(exit.code()), left: 0 }
+            Ran {
+                end: CommandEnd::Exited { exit, kept, aborted },
+                code: byte(exit.code()),
+                left: 0,
+            }
         }
         Err(error @ (AttendError::Loose(_) | AttendError::Io(_))) => {
             Ran { end: CommandEnd::Lost(error.to_string()), code: NOT_BEGUN, left: 0 }
