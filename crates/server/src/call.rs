@@ -64,7 +64,12 @@ impl FromRequestParts<App> for Repeat {
         let Caller(mut ctx) = Caller::of(&parts.headers, app)?;
         let known = parts.extensions.get::<Known>();
         ctx.idempotency = known.map(|known| known.key.clone());
-        Ok(Self(ctx, known.and_then(|known| known.began)))
+        let began = known.and_then(|known| known.began);
+        // What the first try relied on held when it began: it is what has moved the session since.
+        if began.is_some() {
+            ctx.expected_seq = None;
+        }
+        Ok(Self(ctx, began))
     }
 }
 

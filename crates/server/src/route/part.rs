@@ -1,4 +1,6 @@
 //! Parts and messages, written and removed one by one.
+//!
+//! Each of these is one transaction: one that was begun was done, and doing it again is nothing.
 
 use axum::extract::{Path, State};
 use axum::routing::{delete, patch};
@@ -34,7 +36,7 @@ fn names((session, message, part): &(String, String, String)) -> Result<Names, A
 /// `PATCH /session/{sessionID}/message/{messageID}/part/{partID}`
 async fn update(
     State(app): State<App>,
-    Repeat(ctx, began): Repeat,
+    Repeat(ctx, _): Repeat,
     Path(path): Path<(String, String, String)>,
     Body(fields): Body,
 ) -> Result<Json<Value>, ApiError> {
@@ -45,8 +47,6 @@ async fn update(
     if (&part.session, &part.message, &part.id) != (&session, &message, &id) {
         return Err(ApiError::bare_bad_request());
     }
-    // Each of these is one transaction: if it was begun, it was done, and doing it again is nothing.
-    let ctx = if began.is_some() { ctx.settled() } else { ctx };
     app.blocking(move |app| {
         let written = part.clone();
         app.engine().store().write(&ctx, move |tx| tx.put_part(&written)).wait()?;
@@ -60,12 +60,10 @@ async fn update(
 /// What is not there is as good as deleted, as OpenCode answers.
 async fn remove(
     State(app): State<App>,
-    Repeat(ctx, began): Repeat,
+    Repeat(ctx, _): Repeat,
     Path(path): Path<(String, String, String)>,
 ) -> Result<Json<bool>, ApiError> {
     let (session, message, id) = names(&path)?;
-    // Each of these is one transaction: if it was begun, it was done, and doing it again is nothing.
-    let ctx = if began.is_some() { ctx.settled() } else { ctx };
     app.blocking(move |app| {
         let store = app.engine().store();
         let is_there = store.read(&ctx, |r| {
@@ -91,13 +89,11 @@ async fn remove(
 /// `DELETE /session/{sessionID}/message/{messageID}`
 async fn remove_message(
     State(app): State<App>,
-    Repeat(ctx, began): Repeat,
+    Repeat(ctx, _): Repeat,
     Path((session, message)): Path<(String, String)>,
 ) -> Result<Json<bool>, ApiError> {
     let session = session_id(&session)?;
     let message: MessageId = parse_id("messageID", "msg", &message)?;
-    // Each of these is one transaction: if it was begun, it was done, and doing it again is nothing.
-    let ctx = if began.is_some() { ctx.settled() } else { ctx };
     app.blocking(move |app| {
         app.expected(&ctx, &session)?;
         app.idle(&ctx, &session)?;

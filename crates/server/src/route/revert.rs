@@ -21,7 +21,8 @@ pub(super) fn routes() -> Router<App> {
 /// `POST /session/{sessionID}/revert`
 async fn revert(
     State(app): State<App>,
-    Repeat(ctx, began): Repeat,
+    // Whoever asks again asks for the same point: what was cut off is finished on the way.
+    Repeat(ctx, _): Repeat,
     Path(session): Path<String>,
     Body(mut fields): Body,
 ) -> Result<Json<Value>, ApiError> {
@@ -29,8 +30,6 @@ async fn revert(
     let message: MessageId = fields.need_id("messageID", "msg")?;
     let part: Option<PartId> = fields.id("partID", "prt")?;
     app.blocking(move |app| {
-        // Whoever asks again asks for the same point: what was cut off is finished on the way.
-        let ctx = if began.is_some() { ctx.settled() } else { ctx };
         // OpenCode changes nothing and says so with a 200 if there is no such message.
         app.engine().store().read(&ctx, |r| {
             r.get_message(&id, &message)?;
@@ -47,13 +46,12 @@ async fn revert(
 /// `POST /session/{sessionID}/unrevert`
 async fn unrevert(
     State(app): State<App>,
-    Repeat(ctx, began): Repeat,
+    // Whoever asks again asks for the same point: what was cut off is finished on the way.
+    Repeat(ctx, _): Repeat,
     Path(session): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
     app.blocking(move |app| {
-        // Whoever asks again asks for the same point: what was cut off is finished on the way.
-        let ctx = if began.is_some() { ctx.settled() } else { ctx };
         app.expected(&ctx, &id)?;
         app.idle(&ctx, &id)?;
         app.engine().unrevert(&ctx, &id)?;

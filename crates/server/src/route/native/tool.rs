@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::routing::post;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use turnstone_core::change::FileChange;
 use turnstone_core::id::{ChangeId, MessageId, PartId};
 use turnstone_core::model::{PartBody, ToolState};
@@ -103,15 +103,16 @@ async fn before(
         if let Some(title) = body.title {
             state["title"] = Value::from(title);
         }
-        let mut part = json!({"type": "tool", "callID": body.call, "tool": body.tool,
-            "state": state});
+        let mut part = Map::from_iter([
+            ("type".to_owned(), Value::from("tool")),
+            ("callID".to_owned(), Value::from(body.call)),
+            ("tool".to_owned(), Value::from(body.tool)),
+            ("state".to_owned(), state),
+        ]);
         if let Some(id) = &body.part {
-            part["id"] = Value::from(id.as_str());
+            part.insert("id".to_owned(), Value::from(id.as_str()));
         }
-        let part = match part {
-            Value::Object(part) => app.part_from(&ctx, &session, &body.message, part)?,
-            _ => return Err(ApiError::bare_bad_request()),
-        };
+        let part = app.part_from(&ctx, &session, &body.message, part)?;
         let touch = Touch::from(body.touches);
         let run = app.engine().tool_before(&ctx, held.turn(), &part, &touch)?;
         let call = run.call();

@@ -91,6 +91,7 @@ async fn begin(
             let row = turns.into_iter().find(|row| row.span.0 >= began);
             return app.show_turn(&ctx, &id, row.as_ref());
         }
+        app.expected(&ctx, &id)?;
         let turn = match body.prompt {
             Some(new) => {
                 let prompt = written(app, &ctx, &id, new)?;
@@ -139,6 +140,7 @@ async fn resume(
 ) -> Result<Stamped<Begun>, ApiError> {
     let id = session_id(&session)?;
     app.blocking(move |app| {
+        app.expected(&ctx, &id)?;
         if body.takeover
             && let Some(turn) = app.work().turns.of(&id)
         {
@@ -329,6 +331,7 @@ impl App {
         };
         if let Some(using) = self.work().turns.using(session, turn, token, self.settings().clock) {
             self.runners().hold(using.turn(), self.now());
+            self.expected(ctx, session)?;
             return Ok(using);
         }
         let row = self.turn_row(ctx, session, turn)?;
