@@ -108,7 +108,7 @@ impl Engine {
         session: &SessionId,
         request: &CompactionRequest,
     ) -> Result<Prompt> {
-        let id = self.mint.message(ctx.now)?;
+        let id = self.new_message_id(ctx, session)?;
         let user = User {
             time: UserTime { created: Number::from(ctx.now.0), extra: Extra::new() },
             format: None,
@@ -289,7 +289,7 @@ impl Engine {
                 (asked.message.clone(), vec![go_on(overflow == Some(true))])
             }
         };
-        message.id = self.mint.message(ctx.now)?;
+        message.id = self.new_message_id(ctx, session)?;
         if let MessageBody::User(user) = &mut message.body {
             user.time.created = Number::from(ctx.now.0);
             user.summary = None;

@@ -33,6 +33,7 @@ mod revert;
 mod room;
 mod root;
 mod step;
+mod submit;
 mod turn;
 mod undo;
 mod view;
@@ -43,7 +44,7 @@ pub use compaction::{CompactionPlan, CompactionRequest, Summary};
 pub use diff::{Compared, Differences, Form};
 pub use engine::{Engine, Settings};
 pub use error::{EngineError, Result};
-pub use exec::{Abort, Beside, CommandEnd, Execution};
+pub use exec::{Abort, Beside, CommandEnd, Execution, Ran, Shell};
 pub use file::{Expected, FileError, FileLock, ReadFile, Stamp, WriteFile, WrittenFiles};
 pub use fork::ForkedWorktree;
 pub use inbox::Submitted;
@@ -58,6 +59,7 @@ pub use prompt::{NextAgent, newest_prompt};
 pub use recover::Recovered;
 pub use root::{Cover, Located};
 pub use step::{Step, StepDone, StepEnd, ToolRun, Touch};
+pub use submit::{NewPrompt, Stored, Wish};
 pub use turn::{Prompt, Turn};
 pub use undo::{
     Contended, GitNote, NamedPoint, OperationReport, RootPlan, RootReport, Scope, Switch,

@@ -1,8 +1,7 @@
-//! Work that began in a process that is gone, found again in the ledger; and new ids for whoever
-//! writes rows from outside.
+//! Work that began in a process that is gone, found again in the ledger.
 
 use turnstone_core::change::Evidence;
-use turnstone_core::id::{MessageId, PartId, SessionId};
+use turnstone_core::id::{MessageId, PartId};
 use turnstone_core::model::PartBody;
 use turnstone_core::time::Cursor;
 use turnstone_store::{ChangeRow, Context, StoreError};
@@ -14,25 +13,6 @@ use crate::step::{Step, ToolRun};
 use crate::turn::Turn;
 
 impl Engine {
-    /// An id for a new message of a session: it sorts after those that are there.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::NoSession`].
-    pub fn new_message(&self, ctx: &Context, session: &SessionId) -> Result<MessageId> {
-        let newest = self.store.read(ctx, |r| r.greatest_recent_message(session))?;
-        self.mint.message_after(newest.as_ref(), ctx.now)
-    }
-
-    /// An id for a new part.
-    ///
-    /// # Errors
-    ///
-    /// No randomness to be had.
-    pub fn new_part(&self, ctx: &Context) -> Result<PartId> {
-        self.mint.part(ctx.now)
-    }
-
     /// The model call that writes an answer, as [`Engine::begin_step`] returned it.
     ///
     /// # Errors

@@ -16,10 +16,12 @@ mod history;
 mod input;
 mod once;
 mod place;
+mod prompt;
 mod route;
 mod runner;
 mod serve;
 mod settings;
+mod shell;
 mod show;
 
 pub use serve::{ServeError, Server};

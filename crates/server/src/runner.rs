@@ -3,7 +3,7 @@
 //! Known in memory only, and only as long as they are heard of: a runner that dies leaves nothing
 //! behind, the prompts it did not take stay in the durable inbox, and its turns are ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,7 +15,6 @@ use turnstone_core::model::{Failure, FailureKind};
 use turnstone_core::time::Millis;
 use turnstone_core::turn::TurnState;
 use turnstone_engine::Turn;
-use turnstone_process::Control;
 use turnstone_store::{Context, Fate};
 
 use crate::app::App;
@@ -47,8 +46,8 @@ pub(crate) struct Runners {
     runners: Mutex<BTreeMap<String, Runner>>,
     /// Turns driven from outside, and until when their driver is believed to live.
     held: Mutex<BTreeMap<TurnId, (Turn, Millis)>>,
-    /// Commands that run as turns of this process.
-    commands: Mutex<BTreeMap<SessionId, Control>>,
+    /// Sessions in which a command runs as a turn of this process.
+    commands: Mutex<BTreeSet<SessionId>>,
     /// Told whenever a prompt comes, a turn ends, or a runner comes or goes.
     stirred: Arc<Notify>,
 }
@@ -135,21 +134,20 @@ impl Runners {
         held.values().filter(|(_, until)| *until <= now).map(|(turn, _)| turn.clone()).collect()
     }
 
-    /// Notes a command that runs as a turn of this process.
-    pub(crate) fn began_command(&self, session: &SessionId, control: Control) {
-        lock(&self.commands).insert(session.clone(), control);
+    /// Notes that a command runs as a turn of this process: it hears of an abort by itself.
+    pub(crate) fn began_command(&self, session: &SessionId) {
+        lock(&self.commands).insert(session.clone());
     }
 
-    /// Forgets a command that has ended.
+    /// Forgets a command that has ended, and tells whoever waits for that.
     pub(crate) fn ended_command(&self, session: &SessionId) {
         lock(&self.commands).remove(session);
         self.stir();
     }
 
-    /// Ends the command of a session, if this process runs one; does not wait for it.
-    pub(crate) fn end_command(&self, session: &SessionId) -> bool {
-        let control = lock(&self.commands).get(session).cloned();
-        control.is_some_and(|control| control.end().is_ok())
+    /// True while a command runs as a turn of this process.
+    pub(crate) fn runs_command(&self, session: &SessionId) -> bool {
+        lock(&self.commands).contains(session)
     }
 
     /// Tells everybody who waits to look again.

@@ -11,6 +11,7 @@ mod place;
 mod program;
 mod search;
 mod session;
+mod shell;
 mod snapshot;
 mod stats;
 mod todo;

@@ -7,10 +7,14 @@ use turnstone_process::{Exit, Kept};
 use turnstone_store::Context;
 
 use super::begin::Execution;
+use super::manner::Manner;
 use super::rows;
 use crate::call::Closed;
 use crate::engine::Engine;
 use crate::error::Result;
+
+/// What clients of OpenCode find behind the output of a command that was aborted.
+const ABORTED: &str = "\n\n<metadata>\nUser aborted the command\n</metadata>";
 
 /// A command that ran for longer, in milliseconds, is not taken at the journal's word.
 const SHORT: i64 = 10_000;
@@ -46,7 +50,7 @@ impl Engine {
         end: &CommandEnd,
     ) -> Result<Option<Closed>> {
         let ctx = &ctx.settled();
-        let Execution { turn, call, began, mut answer, mut part, .. } = execution;
+        let Execution { turn, call, manner, began, mut answer, mut part, .. } = execution;
         // Who waited so long does not notice a walk: the journal is compared with one first (R8),
         // and if it missed something the capture walks.
         if let Some(vault) = call.vault.as_ref().filter(|_| ctx.now.since(began) > SHORT) {
@@ -61,8 +65,9 @@ impl Engine {
         };
         let (outcome, failure) = match end {
             CommandEnd::Exited { exit, kept, aborted } => {
-                rows::complete(&mut part, output(kept), &facts(*exit, kept), ctx.now);
-                rows::finish(&mut answer, ctx.now);
+                let (output, facts) = said(&manner, *exit, kept, *aborted);
+                rows::complete(&mut part, output, &facts, ctx.now);
+                rows::finish(&mut answer, &manner, ctx.now);
                 let write = move |tx: &turnstone_store::Tx<'_>| {
                     tx.put_part(&part)?;
                     tx.put_message(&answer)
@@ -80,6 +85,18 @@ impl Engine {
         self.end_turn(ctx, &turn, outcome, failure)?;
         Ok(closed)
     }
+}
+
+/// What a command said, and what is known of it.
+fn said(manner: &Manner, exit: Exit, kept: &Kept, aborted: bool) -> (String, serde_json::Value) {
+    let (mut output, mut facts) = (output(kept), facts(exit, kept));
+    if matches!(manner, Manner::Shell(_)) {
+        if aborted {
+            output.push_str(ABORTED);
+        }
+        facts["output"] = json!(output);
+    }
+    (output, facts)
 }
 
 /// What is shown of the output: its beginning, its end, and how much is missing in between.

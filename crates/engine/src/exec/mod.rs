@@ -7,8 +7,12 @@ mod abort;
 mod begin;
 mod end;
 mod group;
+mod manner;
+mod ran;
 mod rows;
 
 pub use abort::Abort;
 pub use begin::{Beside, Execution};
 pub use end::CommandEnd;
+pub use manner::Shell;
+pub use ran::Ran;

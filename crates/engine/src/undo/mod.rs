@@ -1,4 +1,5 @@
-//! Undo and redo: planned from change sets only, never from what differs between two trees.
+//! Undo, planned from change sets only, never from what differs between two trees; and redo, which walks
+//! back what an undo wrote down.
 
 mod apply;
 mod contend;

@@ -1,5 +1,7 @@
 //! The routes: each translates in, makes one call, and translates out.
 
+mod abort;
+mod command;
 mod diff;
 mod event;
 mod fork;
@@ -8,9 +10,14 @@ mod health;
 mod message;
 mod native;
 mod part;
+mod permission;
+mod prompt;
+mod question;
 mod revert;
 mod session;
 mod share;
+mod shell;
+mod summarize;
 
 use axum::Router;
 use axum::http::{Method, Uri};
@@ -31,6 +38,8 @@ const COMPRESSED: u64 = 1024;
 pub(crate) fn router(app: App) -> Router {
     let worth = SizeAbove::new(COMPRESSED).and(NotForContentType::new("text/event-stream"));
     let routes = Router::new()
+        .merge(abort::routes())
+        .merge(command::routes())
         .merge(diff::routes())
         .merge(event::routes())
         .merge(fork::routes())
@@ -39,9 +48,14 @@ pub(crate) fn router(app: App) -> Router {
         .merge(message::routes())
         .merge(native::routes())
         .merge(part::routes())
+        .merge(permission::routes())
+        .merge(prompt::routes())
+        .merge(question::routes())
         .merge(revert::routes())
         .merge(session::routes())
         .merge(share::routes())
+        .merge(shell::routes())
+        .merge(summarize::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(unknown);
     routes

@@ -69,7 +69,7 @@ async fn begin(
         let held = app.driven(&ctx, &session, &turn, &headers)?;
         let row = app.turn_row(&ctx, &session, &turn)?;
         let place = app.engine().store().read(&ctx, |r| r.get_session(&session))?.directory;
-        let new = || app.engine().new_message(&ctx, &session);
+        let new = || app.engine().new_message_id(&ctx, &session);
         let id = body.message.clone().map_or_else(new, Ok)?;
         let info = json!({"id": id, "sessionID": session, "role": "assistant",
             "time": {"created": ctx.now.0}, "parentID": row.message, "modelID": body.model,

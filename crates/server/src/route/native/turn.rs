@@ -111,7 +111,7 @@ fn written(
     session: &SessionId,
     new: NewPrompt,
 ) -> Result<Prompt, ApiError> {
-    let id = new.message.map_or_else(|| app.engine().new_message(ctx, session), Ok)?;
+    let id = new.message.map_or_else(|| app.engine().new_message_id(ctx, session), Ok)?;
     let info = json!({"id": id, "sessionID": session, "role": "user", "agent": new.agent,
         "model": new.model, "time": {"created": ctx.now.0}});
     let message = wire::parse_message(info).map_err(|e| ApiError::payload(e.to_string()))?;
@@ -349,7 +349,7 @@ impl App {
         part.insert("sessionID".to_owned(), Value::from(session.as_str()));
         part.insert("messageID".to_owned(), Value::from(message.as_str()));
         if !part.contains_key("id") {
-            let id = self.engine().new_part(ctx)?;
+            let id = self.engine().new_part_id(ctx)?;
             part.insert("id".to_owned(), Value::from(id.as_str()));
         }
         let read = wire::parse_part(Value::Object(part), Mode::Strict);

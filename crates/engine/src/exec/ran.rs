@@ -1,0 +1,84 @@
+//! From the end of a process to the end of its turn.
+
+use std::error::Error;
+use std::sync::atomic::AtomicBool;
+
+use turnstone_process::{Attend, AttendError, Exit, Keeper, Outcome, Running, StartError};
+use turnstone_store::Context;
+
+use super::end::CommandEnd;
+use crate::engine::Engine;
+use crate::turn::Turn;
+
+/// Our own failure before the start (R33).
+const NOT_BEGUN: i32 = 125;
+
+/// How a command came to its end, and the code that says so.
+#[derive(Debug)]
+pub struct Ran {
+    /// How.
+    pub end: CommandEnd,
+    /// The exit code of whoever stands for the command.
+    pub code: i32,
+    /// Processes that were left running.
+    pub left: usize,
+}
+
+impl Ran {
+    /// A command that was attended to; `aborted` if somebody asked for its end.
+    #[must_use]
+    pub fn ended(ended: Result<Outcome, AttendError>, keeper: Keeper, aborted: bool) -> Self {
+        let kept = Box::new(keeper.finish());
+        let (exit, left) = match ended {
+            Ok(Outcome { exit, left, .. }) => (exit, left),
+            // It was ended with its supervisor: nobody writes any more.
+            Err(AttendError::SupervisorDied) => (Exit::Signal(9), 0),
+            Err(error @ (AttendError::Loose(_) | AttendError::Io(_))) => {
+                let end = CommandEnd::Lost(error.to_string());
+                return Self { end, code: NOT_BEGUN, left: 0 };
+            }
+        };
+        Self { end: CommandEnd::Exited { exit, kept, aborted }, code: exit.code(), left }
+    }
+
+    /// A command that was refused by the supervisor or the system.
+    #[must_use]
+    pub fn refused(error: &StartError) -> Self {
+        Self { code: error.exit_code(), ..Self::not_begun(error) }
+    }
+
+    /// A command that never ran, for a reason that is not its own.
+    #[must_use]
+    pub fn not_begun(error: &dyn Error) -> Self {
+        let mut words = error.to_string();
+        if let Some(cause) = error.source() {
+            words = format!("{words}: {cause}");
+        }
+        Self { end: CommandEnd::NotStarted(words), code: NOT_BEGUN, left: 0 }
+    }
+}
+
+impl Engine {
+    /// Stays with a command; ends it if somebody asks for its turn to be aborted (R45), and says
+    /// whether that was so.
+    pub fn attend_exec(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        running: Running,
+        attend: Attend<'_>,
+    ) -> (Result<Outcome, AttendError>, bool) {
+        let (control, over) = (running.control(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let listening = scope.spawn(|| {
+                // Who cannot read the log cannot hear the wish; the command goes on as it is.
+                let asked = self.await_abort(ctx, turn, &over).unwrap_or(false);
+                // A supervisor that is gone has taken the command along.
+                asked && control.end().is_ok()
+            });
+            let ended = running.attend(attend);
+            self.stop_listening(&over);
+            (ended, listening.join().unwrap_or(false))
+        })
+    }
+}
