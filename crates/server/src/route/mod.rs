@@ -2,13 +2,20 @@
 
 mod abort;
 mod command;
+mod diff;
 mod event;
+mod fork;
+mod global;
 mod health;
 mod message;
+mod native;
+mod part;
 mod permission;
 mod prompt;
 mod question;
+mod revert;
 mod session;
+mod share;
 mod shell;
 mod summarize;
 
@@ -22,6 +29,7 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 use crate::app::App;
 use crate::error::ApiError;
 use crate::guard;
+use crate::once::once;
 
 /// Smaller answers are not worth the work.
 const COMPRESSED: u64 = 1024;
@@ -32,18 +40,26 @@ pub(crate) fn router(app: App) -> Router {
     let routes = Router::new()
         .merge(abort::routes())
         .merge(command::routes())
+        .merge(diff::routes())
         .merge(event::routes())
+        .merge(fork::routes())
+        .merge(global::routes())
         .merge(health::routes())
-        .merge(session::routes())
         .merge(message::routes())
+        .merge(native::routes())
+        .merge(part::routes())
         .merge(permission::routes())
         .merge(prompt::routes())
         .merge(question::routes())
+        .merge(revert::routes())
+        .merge(session::routes())
+        .merge(share::routes())
         .merge(shell::routes())
         .merge(summarize::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(unknown);
     routes
+        .layer(from_fn_with_state(app.clone(), once))
         .layer(CompressionLayer::new().gzip(true).compress_when(worth))
         .layer(CatchPanicLayer::custom(contained))
         .layer(from_fn_with_state(app.clone(), guard::check))
