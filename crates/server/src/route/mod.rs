@@ -17,7 +17,9 @@ mod revert;
 mod session;
 mod share;
 mod shell;
+mod status;
 mod summarize;
+mod sync;
 
 use axum::Router;
 use axum::http::{Method, Uri};
@@ -55,7 +57,9 @@ pub(crate) fn router(app: App) -> Router {
         .merge(session::routes())
         .merge(share::routes())
         .merge(shell::routes())
+        .merge(status::routes())
         .merge(summarize::routes())
+        .merge(sync::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(unknown);
     routes
