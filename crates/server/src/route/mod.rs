@@ -1,9 +1,20 @@
 //! The routes: each translates in, makes one call, and translates out.
 
+mod agent;
+mod command_list;
+mod config;
 mod event;
 mod health;
+mod instance;
+mod log;
 mod message;
+mod path;
+mod project;
+mod provider;
 mod session;
+mod startup;
+mod tui;
+mod worktree;
 
 use axum::Router;
 use axum::http::{Method, Uri};
@@ -23,10 +34,21 @@ const COMPRESSED: u64 = 1024;
 pub(crate) fn router(app: App) -> Router {
     let worth = SizeAbove::new(COMPRESSED).and(NotForContentType::new("text/event-stream"));
     let routes = Router::new()
+        .merge(agent::routes())
+        .merge(command_list::routes())
+        .merge(config::routes())
         .merge(event::routes())
         .merge(health::routes())
-        .merge(session::routes())
+        .merge(instance::routes())
+        .merge(log::routes())
         .merge(message::routes())
+        .merge(path::routes())
+        .merge(project::routes())
+        .merge(provider::routes())
+        .merge(session::routes())
+        .merge(startup::routes())
+        .merge(tui::routes())
+        .merge(worktree::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(unknown);
     routes
