@@ -4,16 +4,20 @@ mod agent;
 mod command_list;
 mod config;
 mod event;
+mod file;
+mod find;
 mod health;
 mod instance;
 mod log;
 mod message;
+mod patch;
 mod path;
 mod project;
 mod provider;
 mod session;
 mod startup;
 mod tui;
+mod vcs;
 mod worktree;
 
 use axum::Router;
@@ -38,6 +42,8 @@ pub(crate) fn router(app: App) -> Router {
         .merge(command_list::routes())
         .merge(config::routes())
         .merge(event::routes())
+        .merge(file::routes())
+        .merge(find::routes())
         .merge(health::routes())
         .merge(instance::routes())
         .merge(log::routes())
@@ -48,6 +54,7 @@ pub(crate) fn router(app: App) -> Router {
         .merge(session::routes())
         .merge(startup::routes())
         .merge(tui::routes())
+        .merge(vcs::routes())
         .merge(worktree::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(unknown);
