@@ -117,6 +117,40 @@ ids! {
     WorkspaceId "wrk" "workspace" Ascending;
 }
 
+impl MessageId {
+    /// Mints an id that sorts after `newest`: by its moment, or right behind it if the clock or the
+    /// wrap of the time field would put it before. Clients look messages up by halving a list.
+    #[must_use]
+    pub fn mint_after(newest: Option<&Self>, tick: Tick, random: [u8; 14]) -> Self {
+        let minted = Self::mint(tick, random);
+        match newest {
+            Some(newest) if minted <= *newest => Self(behind(&newest.0, &minted.0)),
+            _ => minted,
+        }
+    }
+}
+
+/// The text of an id that sorts right behind `newest`, with the random letters of `minted`.
+fn behind(newest: &str, minted: &str) -> String {
+    let random = &minted[minted.len() - 14..];
+    let field = newest.get(4..16).filter(|field| !field.bytes().any(|b| b.is_ascii_uppercase()));
+    let value = field.and_then(|field| u64::from_str_radix(field, 16).ok());
+    if let Some(value) = value.filter(|value| *value < TIME_MASK) {
+        return format!("msg_{:012x}{random}", value + 1);
+    }
+    // Made by a client in a way of its own: the next letter, from the back.
+    let mut text = newest.as_bytes().to_vec();
+    for at in (4..text.len()).rev() {
+        if let Some(next) = ALPHABET.iter().find(|letter| **letter > text[at]) {
+            text[at] = *next;
+            text.truncate(at + 1);
+            break;
+        }
+    }
+    let grown = String::from_utf8_lossy(&text).into_owned();
+    if grown.as_str() > newest { grown } else { format!("{newest}0") }
+}
+
 /// Identifies one project: a root commit, a hash or the word `global`; not in the prefix scheme.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -182,13 +216,20 @@ pub struct Ticker {
 
 impl Ticker {
     /// Returns the tick for an id made at `now`; the first of a millisecond has counter 1.
+    ///
+    /// Ticks never go back: what is made at an earlier moment than the last goes on from there, so
+    /// that ids made one after the other sort that way.
     pub fn tick(&mut self, now: Millis) -> Tick {
-        if self.last != Some(now) {
+        let last = *self.last.get_or_insert(now);
+        if now > last {
             self.last = Some(now);
             self.counter = 0;
+        } else if self.counter == u16::MAX {
+            self.last = Some(last.plus(1));
+            self.counter = 0;
         }
-        self.counter = self.counter.wrapping_add(1);
-        Tick { now, counter: self.counter }
+        self.counter += 1;
+        Tick { now: self.last.unwrap_or(now), counter: self.counter }
     }
 }
 
@@ -245,6 +286,32 @@ mod tests {
         let old = SessionId::mint(tick(WRAP - 1), ZERO);
         let new = SessionId::mint(tick(WRAP + 1), ZERO);
         assert!(new > old, "descending ids turn round too: {new} {old}");
+    }
+
+    #[test]
+    fn ids_made_one_after_the_other_sort_that_way_even_if_the_clock_goes_back() {
+        let mut ticker = Ticker::default();
+        let moments = [9, 7, 9, 8, 10, 3];
+        let ids: Vec<_> =
+            moments.iter().map(|ms| PartId::mint(ticker.tick(Millis(*ms)), ZERO)).collect();
+        assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
+    }
+
+    #[test]
+    fn a_new_message_sorts_after_the_newest_whatever_that_looks_like() {
+        let id = |text: &str| text.parse::<MessageId>().expect("an id");
+        let late = MessageId::mint(tick(WRAP - 1), [61; 14]);
+        let own = ["msg_zzzzzzzzzzzz0000000000000a", "msg_zzzz", "msg_", "msgOLD", "msg_a-b_z"];
+        let own = own.iter().filter_map(|text| text.parse().ok());
+        let newest = [late, id("msg_ffffffffffff00000000000000"), id("msg_Zz")];
+        for newest in newest.into_iter().chain(own) {
+            let next = MessageId::mint_after(Some(&newest), tick(WRAP + 1), ZERO);
+            assert!(next > newest, "{next} {newest}");
+            assert!(next.as_str().parse::<MessageId>().is_ok(), "{next}");
+        }
+        // In the usual case its own moment is good enough.
+        let next = MessageId::mint_after(Some(&id("msg_000000001001a")), tick(5), ZERO);
+        assert_eq!(next, MessageId::mint(tick(5), ZERO));
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl Engine {
         session: &SessionId,
         request: &CompactionRequest,
     ) -> Result<Prompt> {
-        let id = self.mint.message(ctx.now)?;
+        let id = self.new_message_id(ctx, session)?;
         let user = User {
             time: UserTime { created: Number::from(ctx.now.0), extra: Extra::new() },
             format: None,

@@ -29,6 +29,7 @@ mod revert;
 mod room;
 mod root;
 mod step;
+mod submit;
 mod turn;
 mod undo;
 mod view;
@@ -39,7 +40,7 @@ pub use context::{CompactionPlan, CompactionRequest, Summary};
 pub use diff::Differences;
 pub use engine::{Engine, Settings};
 pub use error::{EngineError, Result};
-pub use exec::{Beside, CommandEnd, Execution};
+pub use exec::{Beside, CommandEnd, Execution, Ran, Shell};
 pub use file::{Expected, FileError, FileLock, ReadFile, Stamp, WriteFile, WrittenFiles};
 pub use inbox::Submitted;
 pub use jump::{Checkpoint, Point};
@@ -52,6 +53,7 @@ pub use prompt::{NextAgent, newest_prompt};
 pub use recover::Recovered;
 pub use root::{Cover, Located};
 pub use step::{Step, StepDone, StepEnd, ToolRun, Touch};
+pub use submit::{NewPrompt, Stored, Wish};
 pub use turn::{Prompt, Turn};
 pub use undo::{
     Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,

@@ -32,6 +32,15 @@ impl Mint {
         self.next(now).map(|(tick, random)| MessageId::mint(tick, random))
     }
 
+    /// An id for a message of a session whose newest message is `newest`.
+    pub(crate) fn message_after(
+        &self,
+        newest: Option<&MessageId>,
+        now: Millis,
+    ) -> Result<MessageId> {
+        self.next(now).map(|(tick, random)| MessageId::mint_after(newest, tick, random))
+    }
+
     pub(crate) fn part(&self, now: Millis) -> Result<PartId> {
         self.next(now).map(|(tick, random)| PartId::mint(tick, random))
     }

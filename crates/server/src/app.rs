@@ -9,6 +9,7 @@ use crate::error::ApiError;
 use crate::event::Hub;
 use crate::guard::Rate;
 use crate::place::Places;
+use crate::runner::Runners;
 use crate::settings::Settings;
 
 /// The application behind the routes; a copy is a handle.
@@ -23,14 +24,15 @@ struct Inner {
     places: Places,
     hub: Hub,
     rate: Rate,
+    runners: Runners,
 }
 
 impl App {
     pub(crate) fn new(engine: Arc<Engine>, settings: Settings) -> Self {
         let hub = Hub::new(engine.clone(), settings.clock, settings.limits.streams);
         let rate = Rate::new(settings.limits.rate);
-        let places = Places::default();
-        Self { inner: Arc::new(Inner { engine, settings, places, hub, rate }) }
+        let (places, runners) = (Places::default(), Runners::default());
+        Self { inner: Arc::new(Inner { engine, settings, places, hub, rate, runners }) }
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -53,6 +55,11 @@ impl App {
     /// How often an address may ask.
     pub(crate) fn rate(&self) -> &Rate {
         &self.inner.rate
+    }
+
+    /// Who runs turns.
+    pub(crate) fn runners(&self) -> &Runners {
+        &self.inner.runners
     }
 
     /// The present moment.

@@ -13,9 +13,12 @@ mod event;
 mod guard;
 mod input;
 mod place;
+mod prompt;
 mod route;
+mod runner;
 mod serve;
 mod settings;
+mod shell;
 mod show;
 
 pub use serve::{ServeError, Server};

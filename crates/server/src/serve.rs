@@ -121,6 +121,7 @@ async fn sweep(app: App) {
         let swept = app
             .blocking(|app| {
                 let ctx = Context::system(app.now());
+                app.end_lapsed(&ctx)?;
                 Ok(app.engine().recover(&ctx)?)
             })
             .await;

@@ -53,7 +53,7 @@ pub use mutate::{
 pub use owner::Takeover;
 pub use purge::Deleted;
 pub use read::{
-    Boundary, ChangeRow, Delta, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow,
+    Boundary, ChangeRow, Delta, Fate, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow,
     Outline, Reader, SessionAt, SessionFilter, SessionPage, SessionRow, SyncBody, SyncEvent, Tail,
     TurnRow, WithParts,
 };

@@ -1,12 +1,13 @@
 //! Beginning: turn, messages, tool call and window are written down before anything runs.
 
 use turnstone_core::change::Evidence;
-use turnstone_core::id::SessionId;
+use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::{Failure, FailureKind, Message, Part, Session};
 use turnstone_core::turn::Outcome;
 use turnstone_process::GroupId;
-use turnstone_store::Context;
+use turnstone_store::{Context, StoreError};
 
+use super::manner::{Manner, Shell};
 use super::rows;
 use crate::call::Call;
 use crate::engine::Engine;
@@ -21,11 +22,18 @@ pub struct Execution {
     pub call: Call,
     /// Whoever else changes files there unseen: what both change cannot be told apart (R3).
     pub beside: Vec<Beside>,
+    pub(super) manner: Manner,
     pub(super) answer: Message,
     pub(super) part: Part,
 }
 
 impl Execution {
+    /// The message that holds the tool call.
+    #[must_use]
+    pub fn answer(&self) -> &MessageId {
+        &self.answer.id
+    }
+
     /// The name of the tool call, for a file beside the ledger.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -50,10 +58,45 @@ impl Engine {
     /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs, or the capture
     /// failed: then the turn has ended and the command must not run.
     pub fn begin_exec(&self, ctx: &Context, session: &Session, line: &str) -> Result<Execution> {
-        let prompt = self.exec_prompt(ctx, session, line)?;
+        self.begin_as(ctx, session, Manner::Exec, line)
+    }
+
+    /// The same for a command that a person runs in a conversation with a model.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::begin_exec`], and [`turnstone_store::StoreError::Conflict`] if the id of its
+    /// message is taken.
+    pub fn begin_shell(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        shell: Shell,
+        line: &str,
+    ) -> Result<Execution> {
+        if let Some(id) = &shell.message {
+            let known = id.clone();
+            // In the ledger's own words: it is the only one who knows all sessions.
+            let taken = self.store.write(ctx, move |tx| tx.has_message(&known)).wait()?;
+            if taken {
+                let id = id.to_string();
+                return Err(StoreError::Conflict { kind: "message", id }.into());
+            }
+        }
+        self.begin_as(ctx, session, Manner::Shell(shell), line)
+    }
+
+    fn begin_as(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        manner: Manner,
+        line: &str,
+    ) -> Result<Execution> {
+        let prompt = self.exec_prompt(ctx, session, &manner, line)?;
         let asked = prompt.message.id.clone();
         let turn = self.begin_turn(ctx, prompt)?;
-        let opened = self.open_exec(ctx, &turn, session, &asked, line);
+        let opened = self.open_exec(ctx, &turn, session, (&asked, manner), line);
         if let Err(error) = &opened {
             let failure = Failure::new(FailureKind::UnknownError, &error.to_string());
             self.end_turn(ctx, &turn, Outcome::Failed, Some(failure))?;
@@ -61,9 +104,19 @@ impl Engine {
         opened
     }
 
-    fn exec_prompt(&self, ctx: &Context, session: &Session, line: &str) -> Result<Prompt> {
-        let message = rows::prompt(self.mint.message(ctx.now)?, &session.id, ctx.now)?;
-        let text = rows::text(self.mint.part(ctx.now)?, &message, line);
+    fn exec_prompt(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        manner: &Manner,
+        line: &str,
+    ) -> Result<Prompt> {
+        let id = match manner {
+            Manner::Shell(Shell { message: Some(id), .. }) => id.clone(),
+            Manner::Exec | Manner::Shell(_) => self.new_message_id(ctx, &session.id)?,
+        };
+        let message = rows::prompt(id, &session.id, manner, ctx.now)?;
+        let text = rows::text(self.mint.part(ctx.now)?, &message, manner, line);
         Ok(Prompt { message, parts: vec![text] })
     }
 
@@ -72,11 +125,12 @@ impl Engine {
         ctx: &Context,
         turn: &Turn,
         session: &Session,
-        asked: &turnstone_core::id::MessageId,
+        (asked, manner): (&MessageId, Manner),
         line: &str,
     ) -> Result<Execution> {
-        let answer = rows::answer(self.mint.message(ctx.now)?, session, asked, ctx.now)?;
-        let part = rows::call(self.mint.part(ctx.now)?, &answer, line, ctx.now);
+        let id = self.new_message_id(ctx, &session.id)?;
+        let answer = rows::answer(id, session, (asked, &manner), ctx.now)?;
+        let part = rows::call(self.mint.part(ctx.now)?, &answer, &manner, line, ctx.now);
         let (put, with, name, now) = (answer.clone(), part.clone(), session.id.clone(), ctx.now);
         let write = move |tx: &turnstone_store::Tx<'_>| {
             tx.put_message(&put)?;
@@ -90,7 +144,7 @@ impl Engine {
         self.store.write(&turn.context(ctx), write).wait()?;
         let call = self.open_window(ctx, turn, Some(&part.id))?;
         let beside = self.windows_beside(ctx, &call)?;
-        Ok(Execution { turn: turn.clone(), call, beside, answer, part })
+        Ok(Execution { turn: turn.clone(), call, beside, manner, answer, part })
     }
 
     /// The other windows on the root of a call.
@@ -130,6 +184,23 @@ impl Engine {
         group: &GroupId,
     ) -> Result<()> {
         rows::set_group(&mut execution.part, group);
+        let part = execution.part.clone();
+        let context = execution.turn.context(ctx);
+        self.store.write(&context, move |tx| tx.put_part(&part)).wait()?;
+        Ok(())
+    }
+    /// Shows what a command has written so far, to whoever looks while it runs.
+    ///
+    /// # Errors
+    ///
+    /// [`turnstone_store::StoreError::Fenced`] if the turn is not this process's any more.
+    pub fn note_output(
+        &self,
+        ctx: &Context,
+        execution: &mut Execution,
+        output: &str,
+    ) -> Result<()> {
+        rows::set_output(&mut execution.part, output);
         let part = execution.part.clone();
         let context = execution.turn.context(ctx);
         self.store.write(&context, move |tx| tx.put_part(&part)).wait()?;

@@ -7,10 +7,14 @@ use turnstone_process::{Exit, Kept};
 use turnstone_store::Context;
 
 use super::begin::Execution;
+use super::manner::Manner;
 use super::rows;
 use crate::call::Closed;
 use crate::engine::Engine;
 use crate::error::Result;
+
+/// What clients of OpenCode find behind the output of a command that was aborted.
+const ABORTED: &str = "\n\n<metadata>\nUser aborted the command\n</metadata>";
 
 /// How a command came to its end.
 #[derive(Debug)]
@@ -21,6 +25,8 @@ pub enum CommandEnd {
         exit: Exit,
         /// What it wrote; a box, as it is large.
         kept: Box<Kept>,
+        /// True if somebody asked for the turn to be aborted.
+        aborted: bool,
     },
     /// It was never started: why.
     NotStarted(String),
@@ -40,7 +46,7 @@ impl Engine {
         execution: Execution,
         end: &CommandEnd,
     ) -> Result<Option<Closed>> {
-        let Execution { turn, call, mut answer, mut part, .. } = execution;
+        let Execution { turn, call, manner, mut answer, mut part, .. } = execution;
         // Whatever still runs writes on: recovery waits for it before it closes the window.
         let closed = match end {
             CommandEnd::Exited { .. } | CommandEnd::NotStarted(_) => {
@@ -49,17 +55,18 @@ impl Engine {
             CommandEnd::Lost(_) => None,
         };
         let (outcome, failure) = match end {
-            CommandEnd::Exited { exit, kept } => {
-                rows::complete(&mut part, output(kept), &facts(*exit, kept), ctx.now);
-                rows::finish(&mut answer, ctx.now);
+            CommandEnd::Exited { exit, kept, aborted } => {
+                let (output, facts) = said(&manner, *exit, kept, *aborted);
+                rows::complete(&mut part, output, &facts, ctx.now);
+                rows::finish(&mut answer, &manner, ctx.now);
                 let write = move |tx: &turnstone_store::Tx<'_>| {
                     tx.put_part(&part)?;
                     tx.put_message(&answer)
                 };
                 self.store.write(&turn.context(ctx), write).wait()?;
                 match exit {
-                    Exit::Code(_) => (Outcome::Completed, None),
-                    Exit::Signal(_) => (Outcome::Aborted, None),
+                    Exit::Code(_) if !aborted => (Outcome::Completed, None),
+                    Exit::Code(_) | Exit::Signal(_) => (Outcome::Aborted, None),
                 }
             }
             CommandEnd::NotStarted(why) | CommandEnd::Lost(why) => {
@@ -69,6 +76,18 @@ impl Engine {
         self.end_turn(ctx, &turn, outcome, failure)?;
         Ok(closed)
     }
+}
+
+/// What a command said, and what is known of it.
+fn said(manner: &Manner, exit: Exit, kept: &Kept, aborted: bool) -> (String, serde_json::Value) {
+    let (mut output, mut facts) = (output(kept), facts(exit, kept));
+    if matches!(manner, Manner::Shell(_)) {
+        if aborted {
+            output.push_str(ABORTED);
+        }
+        facts["output"] = json!(output);
+    }
+    (output, facts)
 }
 
 /// What is shown of the output: its beginning, its end, and how much is missing in between.

@@ -6,7 +6,11 @@
 mod begin;
 mod end;
 mod group;
+mod manner;
+mod ran;
 mod rows;
 
 pub use begin::{Beside, Execution};
 pub use end::CommandEnd;
+pub use manner::Shell;
+pub use ran::Ran;

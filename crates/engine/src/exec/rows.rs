@@ -8,23 +8,39 @@ use turnstone_core::model::{
 use turnstone_core::time::Millis;
 use turnstone_process::GroupId;
 
+use super::manner::Manner;
 use crate::error::Result;
 
 /// Where in the metadata of a tool call its processes are.
 const GROUP: &str = "group";
+/// Where in it is what the call has written so far.
+const OUTPUT: &str = "output";
+/// What OpenCode lets a person say who runs a command of their own.
+const SHELL_PROMPT: &str = "The following tool was executed by the user";
 
 /// The message of whoever ran the command.
-pub(super) fn prompt(id: MessageId, session: &SessionId, now: Millis) -> Result<Message> {
+pub(super) fn prompt(
+    id: MessageId,
+    session: &SessionId,
+    manner: &Manner,
+    now: Millis,
+) -> Result<Message> {
     let body = json!({
-        "role": "user", "time": { "created": now.0 }, "agent": "exec",
-        "model": { "providerID": "turnstone", "modelID": "exec" },
+        "role": "user", "time": { "created": now.0 }, "agent": manner.agent(),
+        "model": manner.model(),
     });
     message(id, session, body)
 }
 
-/// The command line, as text of the prompt.
-pub(super) fn text(id: PartId, message: &Message, line: &str) -> Part {
-    let body = PartBody::Text(Text { text: line.to_owned(), ..Text::default() });
+/// What the prompt says: the command line, or for a client of OpenCode that there was one.
+pub(super) fn text(id: PartId, message: &Message, manner: &Manner, line: &str) -> Part {
+    let text = match manner {
+        Manner::Exec => Text { text: line.to_owned(), ..Text::default() },
+        Manner::Shell(_) => {
+            Text { text: SHELL_PROMPT.to_owned(), synthetic: Some(true), ..Text::default() }
+        }
+    };
+    let body = PartBody::Text(text);
     Part { id, session: message.session.clone(), message: message.id.clone(), body }
 }
 
@@ -32,15 +48,17 @@ pub(super) fn text(id: PartId, message: &Message, line: &str) -> Part {
 pub(super) fn answer(
     id: MessageId,
     session: &Session,
-    asked: &MessageId,
+    (asked, manner): (&MessageId, &Manner),
     now: Millis,
 ) -> Result<Message> {
     let none =
         json!({ "input": 0, "output": 0, "reasoning": 0, "cache": { "read": 0, "write": 0 } });
+    let model = manner.model();
     let body = json!({
         "role": "assistant", "time": { "created": now.0 }, "parentID": asked,
-        "modelID": "exec", "providerID": "turnstone", "mode": "exec", "agent": "exec",
-        "path": { "cwd": session.directory, "root": session.directory },
+        "modelID": model.model, "providerID": model.provider,
+        "mode": manner.agent(), "agent": manner.agent(),
+        "path": { "cwd": session.directory, "root": manner.root(session) },
         "cost": 0, "tokens": none,
     });
     message(id, &session.id, body)
@@ -52,12 +70,18 @@ fn message(id: MessageId, session: &SessionId, body: Value) -> Result<Message> {
 }
 
 /// The tool call, running.
-pub(super) fn call(id: PartId, message: &Message, line: &str, now: Millis) -> Part {
+pub(super) fn call(
+    id: PartId,
+    message: &Message,
+    manner: &Manner,
+    line: &str,
+    now: Millis,
+) -> Part {
     let time =
         ToolTime { start: Number::from(now.0), end: None, compacted: None, extra: Extra::new() };
     let state = ToolState::Running {
         input: json!({ "command": line }),
-        title: Some(line.to_owned()),
+        title: matches!(manner, Manner::Exec).then(|| line.to_owned()),
         metadata: None,
         time,
         extra: Extra::new(),
@@ -79,6 +103,16 @@ pub(super) fn set_group(part: &mut Part, group: &GroupId) {
         && let ToolState::Running { metadata, .. } = &mut tool.state
     {
         *metadata = Some(json!({ GROUP: group }));
+    }
+}
+
+/// Puts what a running call has written so far into its metadata.
+pub(super) fn set_output(part: &mut Part, output: &str) {
+    if let PartBody::Tool(tool) = &mut part.body
+        && let ToolState::Running { metadata, .. } = &mut tool.state
+    {
+        let metadata = metadata.get_or_insert_with(|| json!({}));
+        metadata[OUTPUT] = Value::from(output);
     }
 }
 
@@ -121,9 +155,10 @@ pub(super) fn complete(part: &mut Part, output: String, more: &Value, now: Milli
 }
 
 /// Completes the message around a call.
-pub(super) fn finish(message: &mut Message, now: Millis) {
+pub(super) fn finish(message: &mut Message, manner: &Manner, now: Millis) {
     if let MessageBody::Assistant(assistant) = &mut message.body {
         assistant.time.completed = Some(Number::from(now.0));
-        assistant.finish = Some("stop".to_owned());
+        // No model has stopped: OpenCode leaves it out for a shell command.
+        assistant.finish = matches!(manner, Manner::Exec).then(|| "stop".to_owned());
     }
 }

@@ -20,7 +20,7 @@ fn begin(case: &Case) -> Execution {
 fn exited(output: &str) -> CommandEnd {
     let mut keeper = Keeper::new(Limits { head: 8, tail: 8, spill: 0 }, None);
     keeper.push(Source::Stdout, output.as_bytes());
-    CommandEnd::Exited { exit: Exit::Code(3), kept: Box::new(keeper.finish()) }
+    CommandEnd::Exited { exit: Exit::Code(3), kept: Box::new(keeper.finish()), aborted: false }
 }
 
 /// A group of which nobody lives any more.

@@ -57,6 +57,12 @@ impl Fields {
         ApiError::payload(format!("Expected {expected}, got {}{place}", told(value)))
     }
 
+    /// A refusal of the object itself: what was expected in its place.
+    pub(crate) fn refuse_whole(&self, expected: &str) -> ApiError {
+        let got = told(&Value::Object(self.map.clone()));
+        ApiError::payload(format!("Expected {expected}, got {got}{}", at(&self.place)))
+    }
+
     fn missing(&self, key: &str) -> ApiError {
         ApiError::payload(format!("Missing key{}", at(&self.step(key))))
     }

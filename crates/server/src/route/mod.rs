@@ -1,6 +1,8 @@
 //! The routes: each translates in, makes one call, and translates out.
 
+mod abort;
 mod agent;
+mod command;
 mod command_list;
 mod config;
 mod event;
@@ -12,10 +14,15 @@ mod log;
 mod message;
 mod patch;
 mod path;
+mod permission;
 mod project;
+mod prompt;
 mod provider;
+mod question;
 mod session;
+mod shell;
 mod startup;
+mod summarize;
 mod tui;
 mod vcs;
 mod worktree;
@@ -38,7 +45,9 @@ const COMPRESSED: u64 = 1024;
 pub(crate) fn router(app: App) -> Router {
     let worth = SizeAbove::new(COMPRESSED).and(NotForContentType::new("text/event-stream"));
     let routes = Router::new()
+        .merge(abort::routes())
         .merge(agent::routes())
+        .merge(command::routes())
         .merge(command_list::routes())
         .merge(config::routes())
         .merge(event::routes())
@@ -49,10 +58,15 @@ pub(crate) fn router(app: App) -> Router {
         .merge(log::routes())
         .merge(message::routes())
         .merge(path::routes())
+        .merge(permission::routes())
         .merge(project::routes())
+        .merge(prompt::routes())
         .merge(provider::routes())
+        .merge(question::routes())
         .merge(session::routes())
+        .merge(shell::routes())
         .merge(startup::routes())
+        .merge(summarize::routes())
         .merge(tui::routes())
         .merge(vcs::routes())
         .merge(worktree::routes())

@@ -80,6 +80,15 @@ impl Tx<'_> {
         Ok(if found.is_some() { Changed::Updated } else { Changed::Created })
     }
 
+    /// True if a message of any session has this id.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn has_message(&self, id: &MessageId) -> Result<bool> {
+        Ok(find_message(self.conn, id)?.is_some())
+    }
+
     /// A message written under the lease belongs to the open turn.
     fn turn_of_lease(&self, session: i64, right: Right) -> Result<Option<i64>> {
         if right == Right::Anybody || self.ctx.lease.is_none() {

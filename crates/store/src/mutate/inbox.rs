@@ -81,6 +81,34 @@ impl Tx<'_> {
         Ok(Admitted { message: message.id.clone(), delivery, admitted, promoted: None })
     }
 
+    /// Stores a message of a person that asks for no answer, whoever holds the lease. Repeating it
+    /// changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] if the id was used for another message.
+    pub fn note(&self, message: &Message, parts: &[Part]) -> Result<Changed> {
+        if !matches!(message.body, MessageBody::User(_)) {
+            return Err(StoreError::Invalid("a note is a user message".to_owned()));
+        }
+        let session = self.session_num(&message.session)?;
+        let known = find_message(self.conn, &message.id)?.is_some();
+        let mut changed = self.put_message_as(message, Right::Anybody, None)?;
+        for part in parts {
+            if part.message != message.id || part.session != message.session {
+                return Err(StoreError::Invalid("a part of another message".to_owned()));
+            }
+            if self.put_part_as(part, Right::Anybody)? != Changed::No && changed == Changed::No {
+                changed = Changed::Updated;
+            }
+        }
+        let is_prompt = self.receipt(session, &message.id)?.is_some();
+        if known && (changed != Changed::No || is_prompt) {
+            return Err(StoreError::Conflict { kind: "message", id: message.id.to_string() });
+        }
+        Ok(changed)
+    }
+
     fn receipt(&self, session: i64, message: &MessageId) -> Result<Option<Admitted>> {
         let row: Option<(String, i64, Option<i64>)> = self
             .conn

@@ -6,10 +6,9 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use turnstone_core::id::SessionId;
-use turnstone_engine::{CommandEnd, Engine, EngineError, Execution};
+use turnstone_engine::{Engine, EngineError, Execution, Ran};
 use turnstone_process::{
-    Attend, AttendError, Environment, Exit as Ended, Keeper, Limits, Outcome, Prepared, Program,
-    Signals, StartError, Streams, Supervisor, Terminal,
+    Attend, Environment, Keeper, Limits, Program, Signals, StartError, Streams, Supervisor, Terminal,
 };
 use turnstone_store::Context;
 
@@ -23,24 +22,6 @@ pub(super) const NOT_BEGUN: u8 = 125;
 /// Watches over one command; everything it needs comes through its standard input.
 pub(crate) fn supervise() -> Exit {
     Exit::Of(u8::try_from(turnstone_process::supervise()).unwrap_or(NOT_BEGUN))
-}
-
-/// How the command came to its end, and the code that says so.
-pub(super) struct Ran {
-    pub(super) end: CommandEnd,
-    pub(super) code: u8,
-    /// Processes that were left running.
-    pub(super) left: usize,
-}
-
-impl Ran {
-    fn not_started(why: &dyn std::error::Error, code: i32) -> Self {
-        let mut words = why.to_string();
-        if let Some(cause) = why.source() {
-            words = format!("{words}: {cause}");
-        }
-        Self { end: CommandEnd::NotStarted(words), code: byte(code), left: 0 }
-    }
 }
 
 /// What goes wrong before the command runs; it is told and ends the turn.
@@ -80,9 +61,9 @@ pub(super) fn run(
     let spill = app.layout().root().join("output").join(execution.name());
     Ok(match go(&supervisor, &program, engine, ctx, execution, spill) {
         Ok(ran) => ran,
-        Err(Failed::Start(error)) => Ran::not_started(&error, error.exit_code()),
-        Err(Failed::Ledger(error)) => Ran::not_started(&error, NOT_BEGUN.into()),
-        Err(Failed::Io(error)) => Ran::not_started(&error, NOT_BEGUN.into()),
+        Err(Failed::Start(error)) => Ran::refused(&error),
+        Err(Failed::Ledger(error)) => Ran::not_begun(&error),
+        Err(Failed::Io(error)) => Ran::not_begun(&error),
     })
 }
 
@@ -131,34 +112,6 @@ fn go(
         terminal: terminal.as_ref(),
         signals: Some(signals),
     };
-    let ended = attend_to(prepared, attend)?;
-    Ok(ran(ended, keeper))
-}
-
-fn attend_to(
-    prepared: Prepared,
-    attend: Attend<'_>,
-) -> Result<Result<Outcome, AttendError>, Failed> {
-    Ok(prepared.go()?.attend(attend))
-}
-
-fn ran(ended: Result<Outcome, AttendError>, keeper: Keeper) -> Ran {
-    let kept = Box::new(keeper.finish());
-    match ended {
-        Ok(Outcome { exit, left, .. }) => {
-            Ran { end: CommandEnd::Exited { exit, kept }, code: byte(exit.code()), left }
-        }
-        // It was ended with its supervisor: nobody writes any more.
-        Err(AttendError::SupervisorDied) => {
-            let exit = Ended::Signal(9);
-            Ran { end: CommandEnd::Exited { exit, kept }, code: byte(exit.code()), left: 0 }
-        }
-        Err(error @ (AttendError::Loose(_) | AttendError::Io(_))) => {
-            Ran { end: CommandEnd::Lost(error.to_string()), code: NOT_BEGUN, left: 0 }
-        }
-    }
-}
-
-fn byte(code: i32) -> u8 {
-    u8::try_from(code & 0xff).unwrap_or(NOT_BEGUN)
+    let ended = prepared.go()?.attend(attend);
+    Ok(Ran::ended(ended, keeper, false))
 }

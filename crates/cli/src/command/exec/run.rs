@@ -4,10 +4,10 @@ use std::ffi::OsString;
 
 use turnstone_core::id::SessionId;
 use turnstone_core::model::{Session, Status};
-use turnstone_engine::{Closed, CommandEnd, Engine, Execution, NewSession};
+use turnstone_engine::{Closed, CommandEnd, Engine, Execution, NewSession, Ran};
 use turnstone_store::Context;
 
-use super::attend::{self, NOT_BEGUN, Ran};
+use super::attend::{self, NOT_BEGUN};
 use super::line::line;
 use crate::app::App;
 use crate::choice;
@@ -92,7 +92,7 @@ fn execute(ui: &mut Ui, app: &App, args: &ExecArgs) -> Result<u8, CliError> {
             ui.note("turnstone: the next turnstone here finds out what the command changed");
         }
     }
-    Ok(code)
+    Ok(u8::try_from(code & 0xff).unwrap_or(NOT_BEGUN))
 }
 
 /// The session the command belongs to: the one named, or a new one.

@@ -1,0 +1,220 @@
+//! Prompts on their way in: stored with what they say of their session, in one transaction.
+
+use serde_json::Number;
+use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
+use turnstone_core::model::{MessageBody, ModelRef, Session, SessionModel, User};
+use turnstone_core::permission::Rule;
+use turnstone_core::turn::{Outcome, TurnEvent};
+use turnstone_store::{Admitted, Context, Delivery, EndTurn, NewTurn, StoreError, Takeover, Tx};
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::turn::{Prompt, Turn};
+
+/// What the word is for a model without a variant, in a session.
+const NO_VARIANT: &str = "default";
+
+/// Who is to answer a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Nobody: it is something to know.
+    Nothing,
+    /// This process, at once; while a turn runs it waits in the inbox.
+    Here(Delivery),
+    /// Whoever takes it from the inbox.
+    Inbox(Delivery),
+}
+
+/// A prompt, and what it says of its session.
+#[derive(Clone, Debug)]
+pub struct NewPrompt {
+    /// The message and its parts.
+    pub prompt: Prompt,
+    /// Rules that are added to the session's own (R38).
+    pub rules: Vec<Rule>,
+    /// Who is to answer.
+    pub wish: Wish,
+}
+
+/// What became of it.
+#[derive(Clone, Debug)]
+pub enum Stored {
+    /// It is there, and nobody answers.
+    Kept,
+    /// It began a turn, which this process runs.
+    Begun(Turn),
+    /// It is in the inbox.
+    Admitted(Admitted),
+}
+
+impl Engine {
+    /// A new id for a message of a session: it sorts after those that are there.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn new_message_id(&self, ctx: &Context, session: &SessionId) -> Result<MessageId> {
+        let newest = self.store.read(ctx, |r| r.greatest_recent_message(session))?;
+        self.mint.message_after(newest.as_ref(), ctx.now)
+    }
+
+    /// A new id for a part; those made later sort behind it.
+    ///
+    /// # Errors
+    ///
+    /// The system has no randomness.
+    pub fn new_part_id(&self, ctx: &Context) -> Result<PartId> {
+        self.mint.part(ctx.now)
+    }
+
+    /// Takes a prompt in: agent and model of the session, the message and its parts, and the rules
+    /// it adds are written together. What is behind the head is hidden first (R19).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] or [`StoreError::WrongOwner`] if its id is taken.
+    pub fn take_in(&self, ctx: &Context, new: &NewPrompt) -> Result<Stored> {
+        let session = &new.prompt.message.session;
+        self.recover_session(&unconditional(ctx), session)?;
+        self.branch(&unconditional(ctx), session)?;
+        match new.wish {
+            Wish::Nothing => self.keep(ctx, new).map(|()| Stored::Kept),
+            Wish::Inbox(delivery) => self.put_in_inbox(ctx, new, delivery),
+            Wish::Here(delivery) => match self.begin_here(ctx, new) {
+                Err(EngineError::Store(StoreError::Busy(_))) => {
+                    self.put_in_inbox(ctx, new, delivery)
+                }
+                begun => begun.map(Stored::Begun),
+            },
+        }
+    }
+
+    fn keep(&self, ctx: &Context, new: &NewPrompt) -> Result<()> {
+        let new = new.clone();
+        let write = move |tx: &Tx<'_>| {
+            new.around(tx, |tx| tx.note(&new.prompt.message, &new.prompt.parts).map(drop))
+        };
+        Ok(self.store.write(ctx, write).wait()?)
+    }
+
+    fn put_in_inbox(&self, ctx: &Context, new: &NewPrompt, delivery: Delivery) -> Result<Stored> {
+        let new = new.clone();
+        let write = move |tx: &Tx<'_>| {
+            new.around(tx, |tx| tx.admit(&new.prompt.message, &new.prompt.parts, delivery))
+        };
+        Ok(Stored::Admitted(self.store.write(ctx, write).wait()?))
+    }
+
+    fn begin_here(&self, ctx: &Context, new: &NewPrompt) -> Result<Turn> {
+        let session = new.prompt.message.session.clone();
+        let id = self.mint.turn(ctx.now)?;
+        let lease = self.store.lease(&unconditional(ctx), &session, Takeover::IfDead)?;
+        let turn = Turn { session, id, lease };
+        let (new, id) = (new.clone(), turn.id.clone());
+        let write = move |tx: &Tx<'_>| new.around(tx, |tx| begin(tx, &new.prompt, &id));
+        self.store.write(&turn.context(ctx), write).wait()?;
+        Ok(turn)
+    }
+
+    /// Ends a turn that had nobody to answer it: an answer that says why, and the end, at once.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Fenced`] if another process took the session over.
+    pub fn refuse_turn(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        answer: turnstone_core::model::Message,
+        why: turnstone_core::model::Failure,
+    ) -> Result<()> {
+        let end = EndTurn {
+            session: turn.session.clone(),
+            turn: turn.id.clone(),
+            outcome: Outcome::Failed,
+            error: Some(why),
+        };
+        let write = move |tx: &Tx<'_>| {
+            tx.put_message(&answer)?;
+            tx.end_turn(&end)
+        };
+        let ctx = unconditional(ctx);
+        self.store.write(&turn.context(&ctx), write).wait()?;
+        self.store.release(&ctx, &turn.lease)?;
+        Ok(())
+    }
+}
+
+/// The same context without what must hold: it was compared by the first write of the call (R43).
+fn unconditional(ctx: &Context) -> Context {
+    Context { expected_seq: None, ..ctx.clone() }
+}
+
+fn begin(tx: &Tx<'_>, prompt: &Prompt, id: &TurnId) -> turnstone_store::Result<()> {
+    let Prompt { message, parts } = prompt.clone();
+    let session = message.session.clone();
+    tx.begin_turn(&NewTurn { id: id.clone(), message, parts })?;
+    tx.move_turn(&session, id, &TurnEvent::Started)?;
+    Ok(())
+}
+
+impl NewPrompt {
+    /// Writes what the prompt says of its session before and after the prompt itself.
+    fn around<T>(
+        &self,
+        tx: &Tx<'_>,
+        put: impl FnOnce(&Tx<'_>) -> turnstone_store::Result<T>,
+    ) -> turnstone_store::Result<T> {
+        let Prompt { message, .. } = &self.prompt;
+        let session = &message.session;
+        // A prompt is never written over what somebody said before.
+        if tx.has_message(&message.id)? {
+            return Err(StoreError::Conflict { kind: "message", id: message.id.to_string() });
+        }
+        let MessageBody::User(user) = &self.prompt.message.body else {
+            return Err(StoreError::Invalid("a prompt is a user message".to_owned()));
+        };
+        tx.update_session(session, |session| {
+            choose(session, user);
+            Ok(())
+        })?;
+        let done = put(tx)?;
+        let now = Number::from(tx.now().0);
+        tx.update_session(session, |session| {
+            session.time.updated = now;
+            let mut rules = session.permission.clone().unwrap_or_default();
+            for rule in &self.rules {
+                let last = rules.iter().rfind(|known| known.permission == rule.permission);
+                if last != Some(rule) {
+                    rules.push(rule.clone());
+                }
+            }
+            if !self.rules.is_empty() {
+                session.permission = Some(rules);
+            }
+            Ok(())
+        })?;
+        Ok(done)
+    }
+}
+
+/// Notes in the session who answers its newest prompt, if that is somebody else than before.
+fn choose(session: &mut Session, user: &User) {
+    let ModelRef { provider, model, variant, .. } = &user.model;
+    let variant = variant.as_deref().unwrap_or(NO_VARIANT);
+    let is_same = session.agent.as_ref() == Some(&user.agent)
+        && session.model.as_ref().is_some_and(|known| {
+            let known_variant = known.variant.as_deref().unwrap_or(NO_VARIANT);
+            known.id == *model && known.provider == *provider && known_variant == variant
+        });
+    if is_same {
+        return;
+    }
+    session.agent = Some(user.agent.clone());
+    session.model = Some(SessionModel {
+        id: model.clone(),
+        provider: provider.clone(),
+        variant: Some(variant.to_owned()),
+        extra: turnstone_core::model::Extra::new(),
+    });
+}

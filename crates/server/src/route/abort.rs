@@ -1,0 +1,79 @@
+//! Stopping whatever a session does.
+
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::routing::post;
+use axum::{Json, Router};
+use turnstone_core::id::SessionId;
+use turnstone_core::model::Status;
+use turnstone_engine::{EngineError, Turn};
+use turnstone_store::{Context, StoreError, Takeover};
+
+use super::session::session_id;
+use crate::app::App;
+use crate::call::Caller;
+use crate::error::ApiError;
+
+/// How long the end of a command is waited for.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// How often it is looked for.
+const TICK: Duration = Duration::from_millis(50);
+
+pub(super) fn routes() -> Router<App> {
+    Router::new().route("/session/{session}/abort", post(abort))
+}
+
+/// `POST /session/{sessionID}/abort`: true whether there was anything to stop or not.
+async fn abort(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+) -> Result<Json<bool>, ApiError> {
+    let id = session_id(&session)?;
+    let (asked, name) = (ctx.clone(), id.clone());
+    let is_ending = app.blocking(move |app| stop(app, &asked, &name)).await?;
+    let until = tokio::time::Instant::now() + PATIENCE;
+    let mut waits = is_ending;
+    while waits && tokio::time::Instant::now() < until {
+        tokio::time::sleep(TICK).await;
+        let (ctx, id) = (ctx.clone(), id.clone());
+        waits = app
+            .blocking(move |app| {
+                Ok(app.engine().store().read(&ctx, |r| r.status(&id))? != Status::Idle)
+            })
+            .await?;
+    }
+    Ok(Json(true))
+}
+
+/// Stops the turn of a session; true if its end is still to come.
+fn stop(app: &App, ctx: &Context, id: &SessionId) -> Result<bool, ApiError> {
+    if app.runners().end_command(id) {
+        return Ok(true);
+    }
+    let open = app.engine().store().read(ctx, |r| {
+        Ok(r.turns(id)?.into_iter().rfind(|turn| turn.state.is_open()).map(|turn| turn.id))
+    });
+    let turn = match open {
+        Ok(Some(turn)) => turn,
+        // Nothing runs, or there is no such session: nothing is left to stop.
+        Ok(None) | Err(StoreError::NoSession(_) | StoreError::Deleted(_)) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let lease = match app.engine().store().lease(ctx, id, Takeover::IfDead) {
+        Ok(lease) => lease,
+        // Another living process runs it.
+        Err(StoreError::Busy(_)) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let turn = Turn { session: id.clone(), id: turn, lease };
+    match app.engine().abort_turn(ctx, &turn) {
+        Ok(_) => {}
+        // It ended by itself at this very moment.
+        Err(EngineError::Store(StoreError::Transition(_) | StoreError::Fenced(_))) => {}
+        Err(error) => return Err(error.into()),
+    }
+    app.runners().let_go(&turn.id);
+    Ok(false)
+}

@@ -1,0 +1,45 @@
+//! Compaction: a request that a runner carries out.
+
+use axum::extract::{Path, State};
+use axum::routing::post;
+use axum::{Json, Router};
+use turnstone_core::model::{Compaction, Extra, PartBody};
+
+use super::session::session_id;
+use crate::app::App;
+use crate::call::Caller;
+use crate::error::ApiError;
+use crate::input::Body;
+use crate::prompt::{PartInput, PromptInput, Wanted};
+
+pub(super) fn routes() -> Router<App> {
+    Router::new().route("/session/{session}/summarize", post(summarize))
+}
+
+/// `POST /session/{sessionID}/summarize`
+async fn summarize(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+    Body(mut fields): Body,
+) -> Result<Json<bool>, ApiError> {
+    let id = session_id(&session)?;
+    let model = (fields.need_text("providerID")?, fields.need_text("modelID")?);
+    let compaction = Compaction {
+        auto: fields.flag("auto")?,
+        overflow: None,
+        tail_start: None,
+        extra: Extra::new(),
+    };
+    // The agent that goes on afterwards is the one that answered last.
+    let (read, name) = (ctx.clone(), id.clone());
+    let next = app.blocking(move |app| Ok(app.engine().next_agent(&read, &name)?)).await?;
+    let parts = vec![PartInput::plain(PartBody::Compaction(compaction))];
+    let agent = next.map(|next| next.agent);
+    let asked = PromptInput {
+        wanted: Wanted { agent, model: Some(model), variant: None },
+        ..PromptInput::of(parts)
+    };
+    app.prompt(&ctx, &id, asked).await?;
+    Ok(Json(true))
+}

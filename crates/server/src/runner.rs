@@ -1,0 +1,290 @@
+//! Runners: programs outside of the server that run models, and the turns driven from outside.
+//!
+//! Known in memory only, and only as long as they are heard of: a runner that dies leaves nothing
+//! behind, the prompts it did not take stay in the durable inbox, and its turns are ended.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::sync::Notify;
+use turnstone_core::id::{MessageId, SessionId, TurnId};
+use turnstone_core::model::{Failure, FailureKind};
+use turnstone_core::time::Millis;
+use turnstone_core::turn::TurnState;
+use turnstone_engine::Turn;
+use turnstone_process::Control;
+use turnstone_store::{Context, Fate};
+
+use crate::app::App;
+use crate::error::ApiError;
+
+/// A runner that was not heard of for so long is gone.
+pub(crate) const RUNNER_PATIENCE: i64 = 45_000;
+/// A turn whose driver was not heard of for so long is ended.
+pub(crate) const TURN_PATIENCE: i64 = 120_000;
+/// How often whoever waits looks by itself: another process may have done it.
+const TICK: Duration = Duration::from_millis(250);
+
+/// A program that runs models for a directory and everything below it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Runner {
+    /// Names it.
+    pub(crate) id: String,
+    /// What people call it.
+    pub(crate) name: String,
+    /// Where it takes prompts from.
+    pub(crate) directory: PathBuf,
+    /// When it is forgotten unless it is heard of again.
+    pub(crate) until: Millis,
+}
+
+/// Who runs turns: programs outside, and the commands of this process.
+#[derive(Default)]
+pub(crate) struct Runners {
+    runners: Mutex<BTreeMap<String, Runner>>,
+    /// Turns driven from outside, and until when their driver is believed to live.
+    held: Mutex<BTreeMap<TurnId, (Turn, Millis)>>,
+    /// Commands that run as turns of this process.
+    commands: Mutex<BTreeMap<SessionId, Arc<Command>>>,
+    /// Told whenever a prompt comes, a turn ends, or a runner comes or goes.
+    stirred: Arc<Notify>,
+}
+
+/// A command that runs as a turn of this process, or is about to.
+#[derive(Debug, Default)]
+pub(crate) struct Command {
+    control: OnceLock<Control>,
+    aborted: AtomicBool,
+}
+
+impl Command {
+    /// It runs; if somebody wanted its end before, it comes now.
+    pub(crate) fn runs(&self, control: Control) {
+        drop(self.control.set(control));
+        if self.is_aborted() {
+            self.abort();
+        }
+    }
+
+    /// Asks for its end.
+    pub(crate) fn abort(&self) {
+        self.aborted.store(true, Ordering::SeqCst);
+        // A supervisor that is gone has taken the command along.
+        drop(self.control.get().map(Control::end));
+    }
+
+    /// True if somebody asked for its end.
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::SeqCst)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Runners {
+    /// Lets a program take prompts from `directory` and below.
+    ///
+    /// It has to be heard of again within [`RUNNER_PATIENCE`]; see [`Runners::renew`].
+    pub(crate) fn register(&self, name: &str, directory: &Path, now: Millis) -> Runner {
+        let mut runners = lock(&self.runners);
+        // Random, so that nobody guesses it; counted, so that it is one of a kind in any case.
+        let random = getrandom::u64().unwrap_or_default();
+        let runner = Runner {
+            id: format!("run_{:x}{:02x}{random:016x}", now.0, runners.len()),
+            name: name.to_owned(),
+            directory: directory.to_owned(),
+            until: now.plus(RUNNER_PATIENCE),
+        };
+        runners.insert(runner.id.clone(), runner.clone());
+        drop(runners);
+        self.stir();
+        runner
+    }
+
+    /// Believes in a runner for another while; nothing if it is not known (any more).
+    pub(crate) fn renew(&self, id: &str, now: Millis) -> Option<Runner> {
+        let mut runners = lock(&self.runners);
+        let runner = runners.get_mut(id).filter(|runner| runner.until > now)?;
+        runner.until = now.plus(RUNNER_PATIENCE);
+        Some(runner.clone())
+    }
+
+    /// Forgets a runner; true if it was known.
+    pub(crate) fn leave(&self, id: &str) -> bool {
+        let known = lock(&self.runners).remove(id).is_some();
+        self.stir();
+        known
+    }
+
+    /// The runners that are there.
+    pub(crate) fn list(&self, now: Millis) -> Vec<Runner> {
+        let mut runners = lock(&self.runners);
+        runners.retain(|_, runner| runner.until > now);
+        runners.values().cloned().collect()
+    }
+
+    /// True if somebody takes prompts from sessions in `directory`.
+    pub(crate) fn is_present(&self, directory: &Path, now: Millis) -> bool {
+        self.list(now).iter().any(|runner| directory.starts_with(&runner.directory))
+    }
+
+    /// Notes that a turn is driven from outside, or that its driver was heard of again.
+    ///
+    /// Every native call about a turn does this; a turn whose driver stays silent for
+    /// [`TURN_PATIENCE`] is ended by [`App::end_lapsed`].
+    pub(crate) fn hold(&self, turn: &Turn, now: Millis) {
+        lock(&self.held).insert(turn.id.clone(), (turn.clone(), now.plus(TURN_PATIENCE)));
+    }
+
+    /// The turn of a session that is driven from outside, with the lease it is written under.
+    pub(crate) fn held(&self, session: &SessionId, turn: &TurnId) -> Option<Turn> {
+        let held = lock(&self.held);
+        held.get(turn).map(|(turn, _)| turn).filter(|turn| turn.session == *session).cloned()
+    }
+
+    /// The same, whichever turn of the session it is.
+    pub(crate) fn held_in(&self, session: &SessionId) -> Option<Turn> {
+        lock(&self.held).values().map(|(turn, _)| turn).find(|t| t.session == *session).cloned()
+    }
+
+    /// Forgets a turn that has ended, and tells whoever waits for that.
+    pub(crate) fn let_go(&self, turn: &TurnId) {
+        lock(&self.held).remove(turn);
+        self.stir();
+    }
+
+    /// The turns whose drivers have not been heard of.
+    fn lapsed(&self, now: Millis) -> Vec<Turn> {
+        let held = lock(&self.held);
+        held.values().filter(|(_, until)| *until <= now).map(|(turn, _)| turn.clone()).collect()
+    }
+
+    /// Notes that this process is about to run a command as a turn of a session.
+    pub(crate) fn command(&self, session: &SessionId) -> Arc<Command> {
+        lock(&self.commands).entry(session.clone()).or_default().clone()
+    }
+
+    /// Forgets a command that has ended.
+    pub(crate) fn ended_command(&self, session: &SessionId) {
+        lock(&self.commands).remove(session);
+        self.stir();
+    }
+
+    /// Ends the command of a session, if this process runs one; does not wait for it.
+    pub(crate) fn end_command(&self, session: &SessionId) -> bool {
+        let command = lock(&self.commands).get(session).cloned();
+        command.inspect(|command| command.abort()).is_some()
+    }
+
+    /// Tells everybody who waits to look again.
+    pub(crate) fn stir(&self) {
+        self.stirred.notify_waiters();
+    }
+}
+
+impl App {
+    /// The sessions below `directory` with prompts that wait and no open turn, as soon as there
+    /// are any; none after `patience`.
+    pub(crate) async fn wait_for_prompt(
+        &self,
+        ctx: &Context,
+        directory: &Path,
+        patience: Duration,
+    ) -> Result<Vec<SessionId>, ApiError> {
+        let until = tokio::time::Instant::now() + patience;
+        loop {
+            let stirred = self.runners().stirred.notified();
+            let (ctx, directory) = (ctx.clone(), directory.to_owned());
+            let found = self.blocking(move |app| app.sessions_waiting(&ctx, &directory)).await?;
+            if !found.is_empty() || tokio::time::Instant::now() >= until {
+                return Ok(found);
+            }
+            let next = tokio::time::Instant::now() + TICK;
+            drop(tokio::time::timeout_at(next.min(until), stirred).await);
+        }
+    }
+
+    fn sessions_waiting(
+        &self,
+        ctx: &Context,
+        directory: &Path,
+    ) -> Result<Vec<SessionId>, ApiError> {
+        let found = self.engine().store().read(ctx, |r| {
+            let mut found = Vec::new();
+            for id in r.sessions_with_input()? {
+                let here = Path::new(&r.get_session(&id)?.directory).starts_with(directory);
+                if here && r.status(&id)? == turnstone_core::model::Status::Idle {
+                    found.push(id);
+                }
+            }
+            Ok(found)
+        })?;
+        Ok(found)
+    }
+
+    /// Waits until the turn that took a prompt up has ended; how it ended.
+    ///
+    /// If nobody is left who would take it up, `take` is called to do so; what it leaves in the
+    /// inbox is waited for.
+    pub(crate) async fn wait_for_turn_end<F>(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        message: &MessageId,
+        take: F,
+    ) -> Result<Option<TurnState>, ApiError>
+    where
+        F: Fn(&Self) -> Result<(), ApiError> + Clone + Send + 'static,
+    {
+        loop {
+            let stirred = self.runners().stirred.notified();
+            let (ctx, id, message, take) =
+                (ctx.clone(), session.clone(), message.clone(), take.clone());
+            let fate = self
+                .blocking(move |app| {
+                    let read = || app.engine().store().read(&ctx, |r| r.fate(&id, &message));
+                    let fate = read()?;
+                    if fate != Some(Fate::Waiting) {
+                        return Ok(fate);
+                    }
+                    take(app)?;
+                    Ok(read()?)
+                })
+                .await?;
+            match fate {
+                None => return Ok(None),
+                Some(Fate::Taken(_, state)) if !state.is_open() => return Ok(Some(state)),
+                Some(Fate::Taken(..) | Fate::Waiting) => {}
+            }
+            drop(tokio::time::timeout(TICK, stirred).await);
+        }
+    }
+
+    /// Ends the turns whose drivers have not been heard of: nothing stays busy for ever.
+    pub(crate) fn end_lapsed(&self, ctx: &Context) -> Result<Vec<TurnId>, ApiError> {
+        let mut ended = Vec::new();
+        for turn in self.runners().lapsed(ctx.now) {
+            let words = "The program that ran this turn was not heard of any more";
+            let failure = Failure::new(FailureKind::UnknownError, words);
+            match self.engine().fail_turn(ctx, &turn, failure) {
+                Ok(_) => ended.push(turn.id.clone()),
+                // Somebody else ended it: that is what was wanted.
+                Err(turnstone_engine::EngineError::Store(
+                    turnstone_store::StoreError::Fenced(_)
+                    | turnstone_store::StoreError::Transition(_)
+                    | turnstone_store::StoreError::NotFound { .. }
+                    | turnstone_store::StoreError::NoSession(_),
+                )) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.runners().let_go(&turn.id);
+        }
+        Ok(ended)
+    }
+}

@@ -1,0 +1,258 @@
+//! Commands of people: run under a supervisor, as turns that can be taken back (R32).
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use turnstone_core::id::{MessageId, SessionId};
+use turnstone_core::model::Session;
+use turnstone_engine::{Execution, Ran};
+use turnstone_process::{
+    Attend, Environment, Keeper, Limits, Program, Running, StartError, Streams, Supervisor,
+};
+use turnstone_store::Context;
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::runner::Command;
+
+/// How often the output of a running command is shown.
+const RHYTHM: Duration = Duration::from_millis(200);
+/// How much of it is shown while it runs: its end.
+const SHOWN: usize = 30_000;
+/// How long a command in a template may take.
+const TEMPLATE: Duration = Duration::from_secs(60);
+/// What a command inherits no secret from.
+const SECRETS: [&str; 2] = ["TURNSTONE_SERVER_PASSWORD", "OPENCODE_SERVER_PASSWORD"];
+
+impl App {
+    /// Runs the command of a turn that has begun to its end, and ends the turn.
+    ///
+    /// Takes as long as the command does: call it on a thread of its own.
+    pub(crate) fn run_command(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        execution: Execution,
+        line: &str,
+    ) -> Result<MessageId, ApiError> {
+        let answer = execution.answer().clone();
+        let command = self.runners().command(&session.id);
+        let mut execution = execution;
+        let ran = match self.attend(ctx, session, &mut execution, line, &command) {
+            Ok(ran) => ran,
+            Err(Failed::Start(error)) => Ran::refused(&error),
+            Err(Failed::Other(error)) => Ran::not_begun(&*error),
+        };
+        if ran.left > 0 {
+            tracing::warn!("{} processes of a command of {} were left", ran.left, session.id);
+        }
+        let now = ctx.clone().at(self.now());
+        let ended = self.engine().end_exec(&now, execution, &ran.end);
+        self.runners().ended_command(&session.id);
+        ended?;
+        // Prompts that came meanwhile are not forgotten if nobody else takes them up.
+        self.take_up_alone(&now, &session.id)?;
+        Ok(answer)
+    }
+
+    fn attend(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        execution: &mut Execution,
+        line: &str,
+        command: &Command,
+    ) -> Result<Ran, Failed> {
+        let program = self.shell(&session.id, Path::new(&session.directory), line);
+        let prepared = self.supervisor().prepare(&program, Streams::Pipes { stdin: None })?;
+        // Before it runs: whoever comes after a crash must find the processes (R32).
+        self.engine().note_group(ctx, execution, prepared.group()).map_err(Failed::other)?;
+        let folder = self.engine().store().layout().root().join("output");
+        fs_err::create_dir_all(&folder).map_err(Failed::other)?;
+        let mut keeper = Keeper::new(Limits::default(), Some(folder.join(execution.name())));
+        let running = prepared.go()?;
+        command.runs(running.control());
+        let live = Live::default();
+        let ended = std::thread::scope(|scope| {
+            let showing = scope.spawn(|| self.show(ctx, execution, &live));
+            let (mut stdout, mut stderr) = (live.clone(), live.clone());
+            let attend = Attend {
+                keeper: &mut keeper,
+                stdout: &mut stdout,
+                stderr: &mut stderr,
+                terminal: None,
+                signals: None,
+            };
+            let ended = running.attend(attend);
+            live.end();
+            drop(showing.join());
+            ended
+        });
+        Ok(Ran::ended(ended, keeper, command.is_aborted()))
+    }
+
+    /// Shows what a command writes while it runs.
+    fn show(&self, ctx: &Context, execution: &mut Execution, live: &Live) {
+        while let Some(text) = live.next() {
+            let now = ctx.clone().at(self.now());
+            if let Err(error) = self.engine().note_output(&now, execution, &text) {
+                // The command goes on; its whole output is kept at its end.
+                tracing::warn!("the output of a command is not shown while it runs: {error}");
+                return;
+            }
+        }
+    }
+
+    /// Runs a command line of a template and returns what it wrote; it is no turn of its own.
+    pub(crate) fn output_of(&self, session: &Session, line: &str) -> String {
+        let program = self.shell(&session.id, Path::new(&session.directory), line);
+        let prepared = self.supervisor().prepare(&program, Streams::Pipes { stdin: None });
+        let running = match prepared.and_then(turnstone_process::Prepared::go) {
+            Ok(running) => running,
+            Err(error) => return format!("({line}: {error})"),
+        };
+        let mut keeper = Keeper::new(Limits::default(), None);
+        let ended = within(running, &mut keeper);
+        let text = keeper.finish().text();
+        let omitted = text.omitted;
+        let output = match omitted {
+            0 => text.head,
+            _ => format!("{}\n… {omitted} bytes left out …\n{}", text.head, text.tail),
+        };
+        match ended {
+            Ok(()) => output,
+            Err(why) => format!("{output}({line}: {why})"),
+        }
+    }
+
+    fn supervisor(&self) -> Supervisor {
+        let program = self.settings().program.clone();
+        Supervisor { program, args: vec![OsString::from("supervise")] }
+    }
+
+    /// A command line for the shell of whoever started the server.
+    fn shell(&self, session: &SessionId, directory: &Path, line: &str) -> Program {
+        let variables = &self.settings().variables;
+        let shell = variables.iter().find(|(name, _)| name == "SHELL").map(|(_, value)| value);
+        let shell = shell.filter(|shell| Path::new(shell).is_absolute());
+        let shell = shell.filter(|shell| Path::new(shell).is_file()).cloned();
+        let kept = variables.iter().filter(|(name, _)| SECRETS.iter().all(|secret| name != secret));
+        // Whoever runs turnstone inside of it works on the same data, below this session.
+        let env = Environment::exact(kept.cloned())
+            .with("TURNSTONE_SESSION", session.as_str())
+            .with("TURNSTONE_DATA", self.engine().store().layout().root());
+        let shell = shell.unwrap_or_else(|| OsString::from("/bin/sh"));
+        Program::new(shell, directory).args(["-c", line]).env(env)
+    }
+}
+
+/// Stays with a command for as long as a template may take; then it is ended.
+fn within(running: Running, keeper: &mut Keeper) -> Result<(), String> {
+    let control = running.control();
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let timer = scope.spawn(move || {
+            let late = is_done.recv_timeout(TEMPLATE)
+                == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+            late && control.end().is_ok()
+        });
+        let attend = Attend {
+            keeper,
+            stdout: &mut io::sink(),
+            stderr: &mut io::sink(),
+            terminal: None,
+            signals: None,
+        };
+        let ended = running.attend(attend);
+        drop(done);
+        let late = timer.join().unwrap_or(false);
+        match ended {
+            Ok(_) if late => Err(format!("ended after {} seconds", TEMPLATE.as_secs())),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    })
+}
+
+/// What goes wrong before the command runs.
+enum Failed {
+    Start(StartError),
+    Other(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Failed {
+    fn other(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Other(Box::new(error))
+    }
+}
+
+impl From<StartError> for Failed {
+    fn from(error: StartError) -> Self {
+        Self::Start(error)
+    }
+}
+
+/// What a command has written so far: its end, and whether somebody has to be shown it.
+#[derive(Clone, Default)]
+struct Live(Arc<(Mutex<Tail>, Condvar)>);
+
+#[derive(Default)]
+struct Tail {
+    bytes: Vec<u8>,
+    is_new: bool,
+    is_over: bool,
+}
+
+impl Live {
+    fn lock(&self) -> MutexGuard<'_, Tail> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The output so far, when there is more of it and a beat has passed; nothing at its end.
+    fn next(&self) -> Option<String> {
+        let mut tail = self.lock();
+        loop {
+            let over = |tail: &mut Tail| !tail.is_over;
+            let waited = self.0.1.wait_timeout_while(tail, RHYTHM, over);
+            tail = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if tail.is_over {
+                return None;
+            }
+            if std::mem::take(&mut tail.is_new) {
+                return Some(text(&tail.bytes));
+            }
+        }
+    }
+
+    fn end(&self) {
+        self.lock().is_over = true;
+        self.0.1.notify_all();
+    }
+}
+
+impl Write for Live {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut tail = self.lock();
+        tail.bytes.extend_from_slice(bytes);
+        let over = tail.bytes.len().saturating_sub(SHOWN);
+        tail.bytes.drain(..over);
+        tail.is_new = true;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Bytes as text; a letter that is still being written is left out.
+fn text(bytes: &[u8]) -> String {
+    let whole = match str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
+        _ => bytes,
+    };
+    String::from_utf8_lossy(whole).into_owned()
+}

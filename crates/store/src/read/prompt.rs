@@ -1,0 +1,105 @@
+//! Prompts on their way: what waits in the inboxes, and which turn took a prompt up.
+
+use rusqlite::OptionalExtension;
+use turnstone_core::id::{MessageId, SessionId, TurnId};
+use turnstone_core::turn::TurnState;
+
+use super::reader::{Reader, parse_id};
+use crate::error::{Result, StoreError};
+
+/// Among so many of the newest messages the greatest id is looked for.
+const RECENT: i64 = 64;
+
+/// What became of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It waits in the inbox.
+    Waiting,
+    /// A turn took it up, and is in this state.
+    Taken(TurnId, TurnState),
+}
+
+impl Reader<'_> {
+    /// What became of a prompt; nothing for a message that asks for no answer (R29).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn fate(&self, session: &SessionId, message: &MessageId) -> Result<Option<Fate>> {
+        let num = self.session_num(session)?;
+        let begun = self.turn_where(
+            "SELECT id, state FROM turn WHERE session = ?1 AND message = ?2
+             ORDER BY num DESC LIMIT 1",
+            (num, message.as_str()),
+        )?;
+        if begun.is_some() {
+            return Ok(begun);
+        }
+        let promoted: Option<Option<i64>> = self
+            .conn
+            .prepare_cached("SELECT promoted FROM input WHERE session = ?1 AND message = ?2")?
+            .query_row((num, message.as_str()), |row| row.get(0))
+            .optional()?;
+        match promoted {
+            None => Ok(None),
+            Some(None) => Ok(Some(Fate::Waiting)),
+            // It steered the turn that was open at that moment.
+            Some(Some(seq)) => self.turn_where(
+                "SELECT id, state FROM turn WHERE session = ?1 AND num <
+                   (SELECT cursor FROM event WHERE event.session = ?1 AND event.seq = ?2)
+                 ORDER BY num DESC LIMIT 1",
+                (num, seq),
+            ),
+        }
+    }
+
+    fn turn_where(&self, sql: &'static str, by: impl rusqlite::Params) -> Result<Option<Fate>> {
+        let row: Option<(String, String)> = self
+            .conn
+            .prepare_cached(sql)?
+            .query_row(by, |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        row.map(|(id, text)| {
+            let state = TurnState::parse(&text)
+                .ok_or_else(|| StoreError::Internal(format!("turn state {text:?}")))?;
+            Ok(Fate::Taken(parse_id(id)?, state))
+        })
+        .transpose()
+    }
+
+    /// The sessions with prompts that no turn has taken up, the longest waiting first.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn sessions_with_input(&self) -> Result<Vec<SessionId>> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT session.id FROM input JOIN session ON session.num = input.session
+             WHERE input.promoted IS NULL AND session.hidden = 0
+             GROUP BY session.num ORDER BY min(input.num)",
+        )?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(parse_id(row.get(0)?)?);
+        }
+        Ok(found)
+    }
+
+    /// The greatest id among the newest messages of a session: what a new one has to sort after.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn greatest_recent_message(&self, session: &SessionId) -> Result<Option<MessageId>> {
+        let num = self.session_num(session)?;
+        let id: Option<String> = self
+            .conn
+            .prepare_cached(
+                "SELECT max(id) FROM
+                   (SELECT id FROM message WHERE session = ?1 ORDER BY num DESC LIMIT ?2)",
+            )?
+            .query_row((num, RECENT), |row| row.get(0))?;
+        id.map(parse_id).transpose()
+    }
+}
