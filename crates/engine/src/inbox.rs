@@ -78,7 +78,7 @@ impl Engine {
         if self.store.read(ctx, |r| r.inbox(session))?.is_empty() {
             return Ok(None);
         }
-        self.branch(ctx, session)?;
+        let ctx = &self.branch(ctx, session)?;
         let lease = self.store.lease(ctx, session, Takeover::IfDead)?;
         loop {
             let waiting = self.store.read(ctx, |r| r.inbox(session))?;

@@ -47,7 +47,7 @@ impl Engine {
     pub fn begin_turn(&self, ctx: &Context, prompt: Prompt) -> Result<Turn> {
         let session = prompt.message.session.clone();
         self.recover_session(ctx, &session)?;
-        self.branch(ctx, &session)?;
+        let ctx = &self.branch(ctx, &session)?;
         let id = self.mint.turn(ctx.now)?;
         let lease = self.store.lease(ctx, &session, Takeover::IfDead)?;
         let turn = Turn { session: session.clone(), id: id.clone(), lease };

@@ -46,6 +46,7 @@ impl Engine {
         execution: Execution,
         end: &CommandEnd,
     ) -> Result<Option<Closed>> {
+        let ctx = &ctx.settled();
         let Execution { turn, call, manner, mut answer, mut part, .. } = execution;
         // Whatever still runs writes on: recovery waits for it before it closes the window.
         let closed = match end {

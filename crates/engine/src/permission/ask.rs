@@ -79,6 +79,7 @@ impl Engine {
             Ok(())
         };
         self.store.write(&turn.context(ctx), ask).wait()?;
+        let ctx = &ctx.settled();
         // Somebody may have approved it for good between the rules and the question.
         if self.rules(ctx, &turn.session, base)?.decide(&new.ask) == Verdict::Allowed {
             let state = RequestState::Replied { reply: PermissionReply::Always, message: None };

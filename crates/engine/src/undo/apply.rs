@@ -38,7 +38,7 @@ impl Engine {
             "engine::operation_planned",
             |_| Err(std::io::Error::other("failpoint").into())
         );
-        self.finish(ctx, plan)
+        self.finish(&ctx.settled(), plan)
     }
 
     /// Carries out what is left of a plan that is written down.

@@ -5,13 +5,18 @@ mod agent;
 mod command;
 mod command_list;
 mod config;
+mod diff;
 mod event;
 mod file;
 mod find;
+mod fork;
+mod global;
 mod health;
 mod instance;
 mod log;
 mod message;
+mod native;
+mod part;
 mod patch;
 mod path;
 mod permission;
@@ -19,7 +24,9 @@ mod project;
 mod prompt;
 mod provider;
 mod question;
+mod revert;
 mod session;
+mod share;
 mod shell;
 mod startup;
 mod summarize;
@@ -37,6 +44,7 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 use crate::app::App;
 use crate::error::ApiError;
 use crate::guard;
+use crate::once::once;
 
 /// Smaller answers are not worth the work.
 const COMPRESSED: u64 = 1024;
@@ -50,20 +58,27 @@ pub(crate) fn router(app: App) -> Router {
         .merge(command::routes())
         .merge(command_list::routes())
         .merge(config::routes())
+        .merge(diff::routes())
         .merge(event::routes())
         .merge(file::routes())
         .merge(find::routes())
+        .merge(fork::routes())
+        .merge(global::routes())
         .merge(health::routes())
         .merge(instance::routes())
         .merge(log::routes())
         .merge(message::routes())
+        .merge(native::routes())
+        .merge(part::routes())
         .merge(path::routes())
         .merge(permission::routes())
         .merge(project::routes())
         .merge(prompt::routes())
         .merge(provider::routes())
         .merge(question::routes())
+        .merge(revert::routes())
         .merge(session::routes())
+        .merge(share::routes())
         .merge(shell::routes())
         .merge(startup::routes())
         .merge(summarize::routes())
@@ -73,6 +88,7 @@ pub(crate) fn router(app: App) -> Router {
         .fallback(unknown)
         .method_not_allowed_fallback(unknown);
     routes
+        .layer(from_fn_with_state(app.clone(), once))
         .layer(CompressionLayer::new().gzip(true).compress_when(worth))
         .layer(CatchPanicLayer::custom(contained))
         .layer(from_fn_with_state(app.clone(), guard::check))
