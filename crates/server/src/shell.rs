@@ -155,8 +155,8 @@ fn within(running: Running, keeper: &mut Keeper) -> Result<(), String> {
     let (done, is_done) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
         let timer = scope.spawn(move || {
-            let late = is_done.recv_timeout(TEMPLATE)
-                == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+            let late =
+                is_done.recv_timeout(TEMPLATE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
             late && control.end().is_ok()
         });
         let attend = Attend {

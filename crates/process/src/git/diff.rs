@@ -11,8 +11,7 @@ use crate::exit::Exit;
 const EMPTY: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
 /// No program of the user's has a say in what is shown.
-const PLAIN: [&str; 5] =
-    ["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames"];
+const PLAIN: [&str; 5] = ["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames"];
 
 impl Git {
     /// The patch of every tracked file that differs from a commit; nothing: from no file at all.

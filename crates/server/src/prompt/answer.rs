@@ -2,9 +2,7 @@
 
 use serde_json::{Value, json};
 use turnstone_core::id::{MessageId, SessionId};
-use turnstone_core::model::{
-    Failure, FailureKind, Message, MessageBody, PartBody, Session, User,
-};
+use turnstone_core::model::{Failure, FailureKind, Message, MessageBody, PartBody, Session, User};
 use turnstone_engine::Turn;
 use turnstone_store::{Context, WithParts};
 

@@ -160,9 +160,7 @@ pub(super) fn text(root: &Path, named: &Named) -> Result<String, Refusal> {
     } else {
         format!("(Lines {first}-{used} of {total}; read on from line {})", used + 1)
     };
-    Ok(format!(
-        "<path>{shown}</path>\n<type>file</type>\n<content>\n{body}\n{end}\n</content>"
-    ))
+    Ok(format!("<path>{shown}</path>\n<type>file</type>\n<content>\n{body}\n{end}\n</content>"))
 }
 
 #[cfg(test)]
@@ -188,6 +186,9 @@ mod tests {
         assert!(whole.contains("\n1: one\n2: two\n3: three\n\n(End of file - total 3 lines)\n"));
         let named = Named::of(&format!("{url}?start=2&end=2")).expect("a file");
         let some = text(&root, &named).expect("read");
-        assert!(some.contains("<content>\n2: two\n\n(Lines 2-2 of 3; read on from line 3)"), "{some}");
+        assert!(
+            some.contains("<content>\n2: two\n\n(Lines 2-2 of 3; read on from line 3)"),
+            "{some}"
+        );
     }
 }

@@ -5,9 +5,7 @@ use std::path::Path;
 use axum::http::StatusCode;
 use serde_json::{Number, Value, json};
 use turnstone_core::id::{MessageId, SessionId};
-use turnstone_core::model::{
-    Extra, Message, MessageBody, Part, Session, Status, User, UserTime,
-};
+use turnstone_core::model::{Extra, Message, MessageBody, Part, Session, Status, User, UserTime};
 use turnstone_engine::{EngineError, NewPrompt, Prompt, Stored, Wish};
 use turnstone_store::{Context, StoreError};
 
@@ -52,7 +50,9 @@ impl App {
         let (app, ctx, session) = (self.clone(), ctx.clone(), session.clone());
         tokio::spawn(async move {
             if app.settle(&ctx, &session, &sent).await.is_err() {
-                tracing::warn!("a prompt of {session} was stored, and its answer could not be read");
+                tracing::warn!(
+                    "a prompt of {session} was stored, and its answer could not be read"
+                );
             }
         });
         Ok(())
@@ -134,7 +134,9 @@ impl App {
         };
         let stored = match self.engine().take_in(ctx, &new) {
             // Somebody was faster with the same id: it may have been the same prompt.
-            Err(EngineError::Store(StoreError::Conflict { .. } | StoreError::WrongOwner { .. })) => {
+            Err(EngineError::Store(
+                StoreError::Conflict { .. } | StoreError::WrongOwner { .. },
+            )) => {
                 return self.find_repeat(ctx, id, asked)?.ok_or_else(|| taken(&message_id));
             }
             stored => stored?,

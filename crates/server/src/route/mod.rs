@@ -2,6 +2,7 @@
 
 mod abort;
 mod agent;
+mod api;
 mod command;
 mod command_list;
 mod config;
@@ -16,6 +17,7 @@ mod instance;
 mod log;
 mod message;
 mod native;
+mod offered;
 mod part;
 mod patch;
 mod path;
@@ -55,6 +57,7 @@ pub(crate) fn router(app: App) -> Router {
     let routes = Router::new()
         .merge(abort::routes())
         .merge(agent::routes())
+        .merge(api::routes())
         .merge(command::routes())
         .merge(command_list::routes())
         .merge(config::routes())
@@ -69,6 +72,7 @@ pub(crate) fn router(app: App) -> Router {
         .merge(log::routes())
         .merge(message::routes())
         .merge(native::routes())
+        .merge(offered::routes())
         .merge(part::routes())
         .merge(path::routes())
         .merge(permission::routes())

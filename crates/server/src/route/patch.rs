@@ -29,7 +29,11 @@ pub(super) fn split(text: &str) -> Vec<FilePatch> {
     for line in text.split_inclusive('\n') {
         if let Some(rest) = line.strip_prefix("diff --git ") {
             let file = name_of(rest.trim_end());
-            files.push(FilePatch { status: "modified", patch: Some(String::new()), ..FilePatch::unseen(file) });
+            files.push(FilePatch {
+                status: "modified",
+                patch: Some(String::new()),
+                ..FilePatch::unseen(file)
+            });
             in_hunk = false;
         }
         let Some(file) = files.last_mut() else { continue };
@@ -74,7 +78,12 @@ fn unquoted(text: &str) -> String {
         let digits: Vec<u8> = (0..3).map_while(|_| rest.next_if(u8::is_ascii_digit)).collect();
         if digits.is_empty() {
             let letter = rest.next().unwrap_or(b'\\');
-            bytes.push(match letter { b'n' => b'\n', b't' => b'\t', b'r' => b'\r', other => other });
+            bytes.push(match letter {
+                b'n' => b'\n',
+                b't' => b'\t',
+                b'r' => b'\r',
+                other => other,
+            });
         } else {
             let value = digits.iter().fold(0_u32, |sum, digit| sum * 8 + u32::from(digit - b'0'));
             bytes.push(u8::try_from(value).unwrap_or(b'?'));
@@ -94,11 +103,10 @@ mod tests {
             --- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n\
             diff --git \"a/\\303\\244\" \"b/\\303\\244\"\nnew file mode 100644\n";
         let files = split(text);
-        let told: Vec<_> = files
-            .iter()
-            .map(|f| (f.file.as_str(), f.status, f.additions, f.deletions))
-            .collect();
-        let wanted = [("a b.txt", "modified", 2, 1), ("gone", "deleted", 0, 1), ("ä", "added", 0, 0)];
+        let told: Vec<_> =
+            files.iter().map(|f| (f.file.as_str(), f.status, f.additions, f.deletions)).collect();
+        let wanted =
+            [("a b.txt", "modified", 2, 1), ("gone", "deleted", 0, 1), ("ä", "added", 0, 0)];
         assert_eq!(told, wanted);
         assert_eq!(files.iter().filter_map(|f| f.patch.clone()).collect::<String>(), text);
     }

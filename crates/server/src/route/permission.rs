@@ -72,7 +72,7 @@ fn request_id(name: &str, text: &str) -> Result<PermissionId, ApiError> {
 }
 
 /// `POST /permission/{requestID}/reply`
-async fn reply(
+pub(super) async fn reply(
     State(app): State<App>,
     Caller(ctx): Caller,
     Path(request): Path<String>,
@@ -131,7 +131,10 @@ fn base_rules(app: &App, ctx: &Context, session: &SessionId) -> Result<BaseRules
     let agents = app.config(&place)?.agents()?;
     let name = session.agent.as_deref().unwrap_or("build");
     let agent = agents.into_iter().find(|agent| agent.name == name);
-    Ok(BaseRules { agent: agent.map(|agent| agent.rules).unwrap_or_default(), ..BaseRules::default() })
+    Ok(BaseRules {
+        agent: agent.map(|agent| agent.rules).unwrap_or_default(),
+        ..BaseRules::default()
+    })
 }
 
 fn unknown(id: &PermissionId) -> ApiError {

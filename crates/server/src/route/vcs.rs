@@ -152,9 +152,9 @@ async fn diff(
         "branch" => true,
         other => return Err(query.refuse("mode", "\"git\" | \"branch\"", other)),
     };
-    let context = query.count("context")?.map_or(CONTEXT, |lines| {
-        u32::try_from(lines.min(MOST_CONTEXT)).unwrap_or(CONTEXT)
-    });
+    let context = query
+        .count("context")?
+        .map_or(CONTEXT, |lines| u32::try_from(lines.min(MOST_CONTEXT)).unwrap_or(CONTEXT));
     app.blocking(move |app| {
         let Some(git) = app.asked_git(&ctx, &asked)? else { return Ok(Json(json!([]))) };
         let shown = patches(&git, branch, context)?.into_iter().map(|one| {

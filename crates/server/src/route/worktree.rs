@@ -71,10 +71,8 @@ async fn create(
     app.blocking(move |app| {
         let place = app.place(&ctx, &asked.directory)?;
         let new = NewWorktree { name, ..NewWorktree::default() };
-        let made =
-            app.engine().create_worktree(&ctx, &place.project.id, &new).map_err(refused)?;
-        let mut shown =
-            json!({ "name": made.name, "directory": made.directory.to_string_lossy() });
+        let made = app.engine().create_worktree(&ctx, &place.project.id, &new).map_err(refused)?;
+        let mut shown = json!({ "name": made.name, "directory": made.directory.to_string_lossy() });
         if let Some(branch) = &made.branch {
             shown["branch"] = Value::from(branch.as_str());
         }

@@ -27,7 +27,8 @@ fn the_four_answers_a_terminal_client_needs_are_there_without_any_configuration(
     let get = |path: &str| house.client().get(path).expect(200);
     assert_eq!(get("/config/providers"), json!({ "providers": [], "default": {} }));
     assert_eq!(get("/provider"), json!({ "all": [], "default": {}, "connected": [] }));
-    let names: Vec<Value> = get("/agent").as_array().expect("a list").iter().map(|a| a["name"].clone()).collect();
+    let names: Vec<Value> =
+        get("/agent").as_array().expect("a list").iter().map(|a| a["name"].clone()).collect();
     assert_eq!(names, ["build", "compaction", "explore", "general", "plan", "summary", "title"]);
     assert_eq!(get("/config")["share"], "disabled");
 }
@@ -38,8 +39,12 @@ fn a_configured_provider_is_shown_as_recorded_and_its_key_is_not() {
     let shown = house.client().get("/config/providers").expect(200);
     assert_eq!(shown["default"], json!({ "fake": "fake-1" }));
     let provider = &shown["providers"][0];
-    assert_eq!(provider["options"], json!({ "apiKey": "[redacted]", "baseURL": "http://127.0.0.1:9901/v1" }));
-    let text = json!({ "text": true, "audio": false, "image": false, "video": false, "pdf": false });
+    assert_eq!(
+        provider["options"],
+        json!({ "apiKey": "[redacted]", "baseURL": "http://127.0.0.1:9901/v1" })
+    );
+    let text =
+        json!({ "text": true, "audio": false, "image": false, "video": false, "pdf": false });
     let recorded = json!({ "id": "fake-1", "providerID": "fake",
         "api": { "id": "fake-1", "url": "", "npm": "@ai-sdk/openai-compatible" },
         "name": "Fake One", "family": "",
@@ -61,9 +66,7 @@ fn the_rules_of_an_agent_are_the_built_in_ones_then_those_of_the_configuration()
     let house = configured();
     let agents = house.client().get("/agent").expect(200);
     let rules = agents[0]["permission"].as_array().expect("rules").clone();
-    let rule = |permission: &str, pattern: &str, action: &str| {
-        json!({ "permission": permission, "pattern": pattern, "action": action })
-    };
+    let rule = |permission: &str, pattern: &str, action: &str| json!({ "permission": permission, "pattern": pattern, "action": action });
     assert_eq!(rules[0], rule("*", "*", "allow"));
     assert_eq!(rules[rules.len() - 3], rule("edit", "*", "allow"));
     assert_eq!(rules[rules.len() - 1], rule("bash", "rm *", "ask"));
@@ -74,11 +77,18 @@ fn what_is_nearer_to_the_work_is_stronger_and_files_of_their_own_are_found() {
     let house = House::in_git();
     let global = house.home().join(".config/opencode");
     fs_err::create_dir_all(&global).expect("made");
-    fs_err::write(global.join("opencode.json"), r#"{"model":"a/global","theme":"dark"}"#).expect("written");
+    fs_err::write(global.join("opencode.json"), r#"{"model":"a/global","theme":"dark"}"#)
+        .expect("written");
     house.put("opencode.json", r#"{"model":"b/root"}"#);
     house.put("sub/opencode.json", r#"{"model":"c/sub"}"#);
-    house.put(".opencode/command/nested/tidy.md", "---\ndescription: tidy up\nagent: plan\n---\nTidy $1 now\n");
-    house.put(".opencode/agent/critic.md", "---\nmode: subagent\ntools:\n  write: false\n---\nFind faults.\n");
+    house.put(
+        ".opencode/command/nested/tidy.md",
+        "---\ndescription: tidy up\nagent: plan\n---\nTidy $1 now\n",
+    );
+    house.put(
+        ".opencode/agent/critic.md",
+        "---\nmode: subagent\ntools:\n  write: false\n---\nFind faults.\n",
+    );
     let client = house.client();
     assert_eq!(client.get("/global/config").expect(200)["model"], "a/global");
     assert_eq!(client.get("/config").expect(200)["model"], "b/root");
@@ -91,8 +101,16 @@ fn what_is_nearer_to_the_work_is_stronger_and_files_of_their_own_are_found() {
         "template": "Tidy $1 now", "source": "command", "hints": ["$1"] });
     assert_eq!(tidy, Some(&wanted));
     let agents = client.get("/agent").expect(200);
-    let critic = agents.as_array().expect("a list").iter().find(|a| a["name"] == "critic").expect("an agent");
-    assert_eq!((critic["mode"].as_str(), critic["prompt"].as_str()), (Some("subagent"), Some("Find faults.")));
+    let critic = agents
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|a| a["name"] == "critic")
+        .expect("an agent");
+    assert_eq!(
+        (critic["mode"].as_str(), critic["prompt"].as_str()),
+        (Some("subagent"), Some("Find faults."))
+    );
     let last = critic["permission"].as_array().and_then(|rules| rules.last()).cloned();
     assert_eq!(last, Some(json!({ "permission": "edit", "pattern": "*", "action": "deny" })));
 }
@@ -132,7 +150,10 @@ fn what_turnstone_does_not_have_is_answered_with_the_documented_empty_shape() {
         ("/provider/auth", json!({})),
         ("/find/symbol?query=x", json!([])),
         ("/experimental/capabilities", json!({ "backgroundSubagents": false })),
-        ("/experimental/console", json!({ "consoleManagedProviders": [], "switchableOrgCount": 0 })),
+        (
+            "/experimental/console",
+            json!({ "consoleManagedProviders": [], "switchableOrgCount": 0 }),
+        ),
         ("/experimental/resource", json!({})),
         ("/experimental/workspace", json!([])),
         ("/experimental/workspace/status", json!([])),
@@ -149,7 +170,9 @@ fn a_path_names_the_directory_that_was_asked_for() {
     let house = House::in_git();
     house.put("src/a", "");
     let (root, src) = (house.project(), house.project().join("src"));
-    let path = |client: &crate::support::Client, query: &str| client.get(&format!("/path{query}")).expect(200);
+    let path = |client: &crate::support::Client, query: &str| {
+        client.get(&format!("/path{query}")).expect(200)
+    };
     let shown = path(house.client(), "");
     assert_eq!(shown["worktree"], *root.to_string_lossy());
     assert_eq!(shown["home"], *house.home().to_string_lossy());
@@ -205,7 +228,8 @@ fn the_terminal_client_is_told_by_events() {
     client.post("/tui/execute-command", &json!({ "command": "session_list" })).expect(200);
     let command = json!({ "command": "session.list" });
     assert_eq!(stream.until("tui.command.execute")["properties"], command);
-    let unknown = client.post("/tui/select-session", &json!({ "sessionID": "ses_nope" })).expect(404);
+    let unknown =
+        client.post("/tui/select-session", &json!({ "sessionID": "ses_nope" })).expect(404);
     assert_eq!(unknown["data"]["message"], "Session not found: ses_nope");
     let strange = json!({ "type": "session.deleted", "properties": {} });
     assert_eq!(client.post("/tui/publish", &strange).expect(400)["name"], "BadRequest");
@@ -234,6 +258,12 @@ fn a_worktree_is_made_listed_reset_and_removed() {
     assert_eq!(remove().expect(200), true);
     assert_eq!(client.get("/experimental/worktree").expect(200), json!([]));
     let outside = json!({ "directory": house.project() });
-    assert_eq!(client.post("/experimental/worktree/reset", &outside).expect(400)["name"], "BadRequest");
-    assert_eq!(client.post("/experimental/worktree", &json!({ "name": 5 })).expect(400)["name"], "BadRequest");
+    assert_eq!(
+        client.post("/experimental/worktree/reset", &outside).expect(400)["name"],
+        "BadRequest"
+    );
+    assert_eq!(
+        client.post("/experimental/worktree", &json!({ "name": 5 })).expect(400)["name"],
+        "BadRequest"
+    );
 }
