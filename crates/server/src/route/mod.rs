@@ -6,6 +6,7 @@ mod api;
 mod command;
 mod command_list;
 mod config;
+mod describe;
 mod diff;
 mod event;
 mod file;
@@ -61,6 +62,7 @@ pub(crate) fn router(app: App) -> Router {
         .merge(command::routes())
         .merge(command_list::routes())
         .merge(config::routes())
+        .merge(describe::routes())
         .merge(diff::routes())
         .merge(event::routes())
         .merge(file::routes())
