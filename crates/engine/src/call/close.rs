@@ -53,7 +53,11 @@ impl Engine {
                     }
                 }
             }
-            _ => (None, Vec::new()),
+            (Some(_), None) => {
+                unseen = usize::from(call.named.is_none());
+                (None, unknown(call.named.iter().flatten()))
+            }
+            (None, _) => (None, Vec::new()),
         };
         let uncovered = changes.iter().filter(|change| !change.is_covered()).count();
         let close = CloseChange {
@@ -67,7 +71,8 @@ impl Engine {
         let name = turn.session.clone();
         let not_covered = close.not_covered;
         self.store.write(&turn.context(ctx), move |tx| tx.close_change(&name, &close)).wait()?;
-        let beside = call.beside.iter().map(|call| self.close_call(ctx, turn, call));
+        let settled = ctx.settled();
+        let beside = call.beside.iter().map(|call| self.close_call(&settled, turn, call));
         let beside = beside.collect::<Result<_>>()?;
         Ok(Closed { id: call.id.clone(), changes, not_covered, beside })
     }

@@ -2,6 +2,7 @@
 
 mod change;
 mod content;
+mod expire;
 mod inbox;
 mod place;
 mod replica;
@@ -11,6 +12,7 @@ mod text;
 mod turn;
 
 pub use change::{CloseChange, CopyChange, DoneOperation, NewOperation, OpenChange};
+pub use expire::Expiring;
 pub use inbox::{Admitted, Delivery};
 pub use replica::Replicated;
 pub use share::ShareRecord;
