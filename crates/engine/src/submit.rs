@@ -5,7 +5,7 @@ use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
 use turnstone_core::model::{MessageBody, ModelRef, Session, SessionModel, User};
 use turnstone_core::permission::Rule;
 use turnstone_core::turn::{Outcome, TurnEvent};
-use turnstone_store::{Admitted, Context, Delivery, EndTurn, NewTurn, StoreError, Takeover, Tx};
+use turnstone_store::{Admitted, Context, Delivery, EndTurn, NewTurn, StoreError, Tx};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
