@@ -2,6 +2,7 @@
 
 mod change;
 mod content;
+mod expire;
 mod inbox;
 mod place;
 mod request;
@@ -10,6 +11,7 @@ mod text;
 mod turn;
 
 pub use change::{CloseChange, CopyChange, DoneOperation, NewOperation, OpenChange};
+pub use expire::Expiring;
 pub use inbox::{Admitted, Delivery};
 pub use share::ShareRecord;
 pub(crate) use share::find_share;

@@ -3,6 +3,7 @@
 mod at;
 mod body;
 mod change;
+mod expire;
 mod list;
 mod log;
 mod outline;
@@ -18,6 +19,8 @@ pub(crate) use body::{
     load_session, open_turn, part_text, payload_at,
 };
 pub use change::{ChangeRow, OperationEnd, OperationRow};
+pub(crate) use expire::expired_turns;
+pub use expire::{Expired, Unfinished};
 pub(crate) use list::usage_at;
 pub use list::{MessagePage, SessionFilter, SessionPage, SessionRow, WithParts};
 pub use log::{Delta, LogEvent, LogPage, Tail};
