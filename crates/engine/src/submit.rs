@@ -75,8 +75,8 @@ impl Engine {
     /// [`StoreError::Conflict`] or [`StoreError::WrongOwner`] if its id is taken.
     pub fn take_in(&self, ctx: &Context, new: &NewPrompt) -> Result<Stored> {
         let session = &new.prompt.message.session;
-        self.recover_session(&unconditional(ctx), session)?;
-        self.branch(&unconditional(ctx), session)?;
+        self.recover_session(ctx, session)?;
+        let ctx = &self.branch(ctx, session)?;
         match new.wish {
             Wish::Nothing => self.keep(ctx, new).map(|()| Stored::Kept),
             Wish::Inbox(delivery) => self.put_in_inbox(ctx, new, delivery),
@@ -135,16 +135,11 @@ impl Engine {
             tx.put_message(&answer)?;
             tx.end_turn(&end)
         };
-        let ctx = unconditional(ctx);
+        let ctx = ctx.settled();
         self.store.write(&turn.context(&ctx), write).wait()?;
         self.store.release(&ctx, &turn.lease)?;
         Ok(())
     }
-}
-
-/// The same context without what must hold: it was compared by the first write of the call (R43).
-fn unconditional(ctx: &Context) -> Context {
-    Context { expected_seq: None, ..ctx.clone() }
 }
 
 fn begin(tx: &Tx<'_>, prompt: &Prompt, id: &TurnId) -> turnstone_store::Result<()> {

@@ -140,7 +140,7 @@ impl App {
         let patience = i64::try_from(self.settings().limits.patience).unwrap_or(i64::MAX);
         let ctx = Context::system(now);
         for turn in self.work().turns.lapsed(now, patience) {
-            self.runners().let_go(&turn.id);
+            self.runners().stir();
             let row = match self.turn_row(&ctx, &turn.session, &turn.id) {
                 Ok(row) => row,
                 // Deleted with its session: nothing is left to end.

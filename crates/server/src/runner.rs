@@ -1,7 +1,7 @@
-//! Runners: programs outside of the server that run models, and the turns driven from outside.
+//! Runners: programs outside of the server that run models, and whoever waits for them.
 //!
 //! Known in memory only, and only as long as they are heard of: a runner that dies leaves nothing
-//! behind, the prompts it did not take stay in the durable inbox, and its turns are ended.
+//! behind, and the prompts it did not take stay in the durable inbox.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,11 +10,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::sync::Notify;
-use turnstone_core::id::{MessageId, SessionId, TurnId};
-use turnstone_core::model::{Failure, FailureKind};
+use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::time::Millis;
 use turnstone_core::turn::TurnState;
-use turnstone_engine::Turn;
 use turnstone_store::{Context, Fate};
 
 use crate::app::App;
@@ -22,8 +20,6 @@ use crate::error::ApiError;
 
 /// A runner that was not heard of for so long is gone.
 pub(crate) const RUNNER_PATIENCE: i64 = 45_000;
-/// A turn whose driver was not heard of for so long is ended.
-pub(crate) const TURN_PATIENCE: i64 = 120_000;
 /// How often whoever waits looks by itself: another process may have done it.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -44,8 +40,6 @@ pub(crate) struct Runner {
 #[derive(Default)]
 pub(crate) struct Runners {
     runners: Mutex<BTreeMap<String, Runner>>,
-    /// Turns driven from outside, and until when their driver is believed to live.
-    held: Mutex<BTreeMap<TurnId, (Turn, Millis)>>,
     /// Sessions in which a command runs as a turn of this process.
     commands: Mutex<BTreeSet<SessionId>>,
     /// Told whenever a prompt comes, a turn ends, or a runner comes or goes.
@@ -101,37 +95,6 @@ impl Runners {
     /// True if somebody takes prompts from sessions in `directory`.
     pub(crate) fn is_present(&self, directory: &Path, now: Millis) -> bool {
         self.list(now).iter().any(|runner| directory.starts_with(&runner.directory))
-    }
-
-    /// Notes that a turn is driven from outside, or that its driver was heard of again.
-    ///
-    /// Every native call about a turn does this; a turn whose driver stays silent for
-    /// [`TURN_PATIENCE`] is ended by [`App::end_lapsed`].
-    pub(crate) fn hold(&self, turn: &Turn, now: Millis) {
-        lock(&self.held).insert(turn.id.clone(), (turn.clone(), now.plus(TURN_PATIENCE)));
-    }
-
-    /// The turn of a session that is driven from outside, with the lease it is written under.
-    pub(crate) fn held(&self, session: &SessionId, turn: &TurnId) -> Option<Turn> {
-        let held = lock(&self.held);
-        held.get(turn).map(|(turn, _)| turn).filter(|turn| turn.session == *session).cloned()
-    }
-
-    /// The same, whichever turn of the session it is.
-    pub(crate) fn held_in(&self, session: &SessionId) -> Option<Turn> {
-        lock(&self.held).values().map(|(turn, _)| turn).find(|t| t.session == *session).cloned()
-    }
-
-    /// Forgets a turn that has ended, and tells whoever waits for that.
-    pub(crate) fn let_go(&self, turn: &TurnId) {
-        lock(&self.held).remove(turn);
-        self.stir();
-    }
-
-    /// The turns whose drivers have not been heard of.
-    fn lapsed(&self, now: Millis) -> Vec<Turn> {
-        let held = lock(&self.held);
-        held.values().filter(|(_, until)| *until <= now).map(|(turn, _)| turn.clone()).collect()
     }
 
     /// Notes that a command runs as a turn of this process: it hears of an abort by itself.
@@ -232,27 +195,5 @@ impl App {
             }
             drop(tokio::time::timeout(TICK, stirred).await);
         }
-    }
-
-    /// Ends the turns whose drivers have not been heard of: nothing stays busy for ever.
-    pub(crate) fn end_lapsed(&self, ctx: &Context) -> Result<Vec<TurnId>, ApiError> {
-        let mut ended = Vec::new();
-        for turn in self.runners().lapsed(ctx.now) {
-            let words = "The program that ran this turn was not heard of any more";
-            let failure = Failure::new(FailureKind::UnknownError, words);
-            match self.engine().fail_turn(ctx, &turn, failure) {
-                Ok(_) => ended.push(turn.id.clone()),
-                // Somebody else ended it: that is what was wanted.
-                Err(turnstone_engine::EngineError::Store(
-                    turnstone_store::StoreError::Fenced(_)
-                    | turnstone_store::StoreError::Transition(_)
-                    | turnstone_store::StoreError::NotFound { .. }
-                    | turnstone_store::StoreError::NoSession(_),
-                )) => {}
-                Err(error) => return Err(error.into()),
-            }
-            self.runners().let_go(&turn.id);
-        }
-        Ok(ended)
     }
 }

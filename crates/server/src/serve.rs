@@ -126,7 +126,6 @@ async fn sweep(app: App) {
         let swept = app
             .blocking(|app| {
                 let ctx = Context::system(app.now());
-                app.end_lapsed(&ctx)?;
                 Ok(app.engine().sweep(&ctx)?)
             })
             .await;

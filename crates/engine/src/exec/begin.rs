@@ -89,7 +89,7 @@ impl Engine {
                 return Err(StoreError::Conflict { kind: "message", id }.into());
             }
         }
-        self.begin_as(ctx, session, Manner::Shell(shell), line)
+        self.begin_as(ctx, session, Manner::Shell(Box::new(shell)), line)
     }
 
     fn begin_as(
@@ -117,9 +117,9 @@ impl Engine {
         manner: &Manner,
         line: &str,
     ) -> Result<Prompt> {
-        let id = match manner {
-            Manner::Shell(Shell { message: Some(id), .. }) => id.clone(),
-            Manner::Exec | Manner::Shell(_) => self.new_message_id(ctx, &session.id)?,
+        let id = match manner.message() {
+            Some(id) => id.clone(),
+            None => self.new_message_id(ctx, &session.id)?,
         };
         let message = rows::prompt(id, &session.id, manner, ctx.now)?;
         let text = rows::text(self.mint.part(ctx.now)?, &message, manner, line);

@@ -22,10 +22,18 @@ pub(super) enum Manner {
     /// Its own.
     Exec,
     /// That of a person in a conversation.
-    Shell(Shell),
+    Shell(Box<Shell>),
 }
 
 impl Manner {
+    /// The id of the message that asks for the command, if whoever asks has named one.
+    pub(super) fn message(&self) -> Option<&MessageId> {
+        match self {
+            Self::Exec => None,
+            Self::Shell(shell) => shell.message.as_ref(),
+        }
+    }
+
     pub(super) fn agent(&self) -> &str {
         match self {
             Self::Exec => "exec",

@@ -31,8 +31,8 @@ pub(crate) fn expand(root: &Path, parts: &[PartInput]) -> Expanded {
         let id = part.id.clone();
         match &part.kind {
             PartKind::Plain(body) => {
-                done.parts.push((id, body.clone()));
-                if let PartBody::Agent(agent) = body {
+                done.parts.push((id, (**body).clone()));
+                if let PartBody::Agent(agent) = &**body {
                     done.say(format!(
                         " Use the above message and context to generate a prompt and call the task \
                          tool with subagent: {}",

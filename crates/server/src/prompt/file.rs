@@ -90,9 +90,11 @@ fn inside<T>(
     match found {
         Err(PathError::Outside(_) | PathError::Link(_)) => {
             // Where it really is decides; opened from there no link is followed any more.
-            let real = fs_err::canonicalize(&named.path).map_err(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => format!("File not found: {shown}"),
-                _ => format!("{shown} cannot be read: {error}"),
+            let real = fs_err::canonicalize(&named.path).map_err(|error| {
+                if error.kind() == std::io::ErrorKind::NotFound {
+                    return format!("File not found: {shown}");
+                }
+                format!("{shown} cannot be read: {error}")
             })?;
             below(&real).and_then(|path| read(&open, &path)).map_err(refused)
         }

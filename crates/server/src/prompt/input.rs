@@ -48,7 +48,7 @@ pub(crate) enum PartKind {
     /// A file, which is looked into.
     File(FileInput),
     /// Anything else is stored as it is.
-    Plain(PartBody),
+    Plain(Box<PartBody>),
 }
 
 /// A file a prompt names or carries.
@@ -140,25 +140,27 @@ fn delivery(fields: &mut Fields) -> Result<Delivery, ApiError> {
 
 impl PartInput {
     pub(crate) fn plain(body: PartBody) -> Self {
-        Self { id: None, kind: PartKind::Plain(body) }
+        Self { id: None, kind: PartKind::Plain(Box::new(body)) }
     }
 
     /// Reads one part.
     pub(crate) fn read(mut fields: Fields) -> Result<Self, ApiError> {
         let refusal = fields.refuse_whole(KINDS);
         let id = fields.id("id", "prt")?;
-        let kind = match fields.take("type").as_ref().and_then(Value::as_str) {
-            Some("text") => PartKind::Plain(PartBody::Text(text(&mut fields)?)),
-            Some("file") => PartKind::File(file(&mut fields)?),
-            Some("agent") => PartKind::Plain(PartBody::Agent(AgentPart {
+        let body = match fields.take("type").as_ref().and_then(Value::as_str) {
+            Some("text") => PartBody::Text(text(&mut fields)?),
+            Some("file") => {
+                return Ok(Self { id, kind: PartKind::File(file(&mut fields)?) });
+            }
+            Some("agent") => PartBody::Agent(AgentPart {
                 name: fields.need_text("name")?,
                 source: fields.read("source", "{ value, start, end }")?,
                 extra: Extra::new(),
-            })),
-            Some("subtask") => PartKind::Plain(PartBody::Subtask(subtask(&mut fields)?)),
+            }),
+            Some("subtask") => PartBody::Subtask(subtask(&mut fields)?),
             _ => return Err(refusal),
         };
-        Ok(Self { id, kind })
+        Ok(Self { id, ..Self::plain(body) })
     }
 }
 

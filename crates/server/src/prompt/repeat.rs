@@ -26,9 +26,9 @@ fn says_the_same(stored: &WithParts, asked: &PromptInput) -> bool {
         match &part.kind {
             PartKind::Plain(body) => {
                 // Added text is passed over, unless it is what the client said itself.
-                while left.next_if(|next| next.body != *body && is_added(&next.body)).is_some() {}
+                while left.next_if(|next| next.body != **body && is_added(&next.body)).is_some() {}
                 let Some(next) = left.next() else { return false };
-                if next.body != *body || part.id.as_ref().is_some_and(|id| *id != next.id) {
+                if next.body != **body || part.id.as_ref().is_some_and(|id| *id != next.id) {
                     return false;
                 }
             }

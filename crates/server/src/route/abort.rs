@@ -76,6 +76,7 @@ fn stop(app: &App, ctx: &Context, id: &SessionId) -> Result<bool, ApiError> {
         Err(EngineError::Store(StoreError::Transition(_) | StoreError::Fenced(_))) => {}
         Err(error) => return Err(error.into()),
     }
-    app.runners().let_go(&turn.id);
+    app.work().turns.let_go(&turn.id);
+    app.runners().stir();
     Ok(false)
 }

@@ -192,7 +192,10 @@ fn a_prompt_beside_a_running_turn_steers_it_and_gets_its_answer_r29() {
         let refused = house.client().post(&format!("/session/{id}/shell"), &shell).expect(409);
         assert_eq!(refused["_tag"], "SessionBusyError");
         let taken = house.engine().take_steers(&beside(), &turn).expect("taken");
-        assert_eq!(taken.iter().map(ToString::to_string).collect::<Vec<_>>(), [asked.clone()]);
+        assert_eq!(
+            taken.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            std::slice::from_ref(&asked)
+        );
         answer(&house, &turn, &asked, "done");
         house.engine().end_turn(&beside(), &turn, Outcome::Completed, None).expect("ended");
         let answered = asking.join().expect("answered");

@@ -22,10 +22,7 @@ fn ask(house: &House, pair: &Value, ours: &str) -> support::Answer {
             if is_known || part == "SES" { ours } else { part }
         })
         .collect();
-    let body = match &pair["body"] {
-        Value::Null => None,
-        body => Some(body.to_string()),
-    };
+    let body = Some(&pair["body"]).filter(|body| !body.is_null()).map(Value::to_string);
     let method = pair["method"].as_str().expect("a method");
     house.client().send(method, &path.join("/"), body.as_deref().map(str::as_bytes))
 }

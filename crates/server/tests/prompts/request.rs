@@ -26,10 +26,9 @@ fn ask_for(house: &House, turn: &Turn, permission: &str, command: &str) -> Strin
     let ask = serde_json::from_value(ask).expect("a request");
     let new = NewAsk { ask, waits: true };
     let asked = house.engine().ask_permission(&beside(), turn, &new, &BaseRules::default());
-    match asked.expect("asked") {
-        Asked::Pending(id) => id.to_string(),
-        other => panic!("{other:?}"),
-    }
+    let asked = asked.expect("asked");
+    let Asked::Pending(id) = asked else { panic!("{asked:?}") };
+    id.to_string()
 }
 
 fn question(house: &House, turn: &Turn) -> String {

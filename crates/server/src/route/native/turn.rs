@@ -250,7 +250,7 @@ async fn end(
             // What its open calls changed is found out now, not when somebody asks.
             engine.recover(&ctx)?;
             app.work().turns.let_go(&turn);
-            app.runners().let_go(&turn);
+            app.runners().stir();
         }
         let row = app.turn_row(&ctx, &session, &turn)?;
         app.show_turn(&ctx, &session, Some(&row))
@@ -280,7 +280,6 @@ impl App {
     ) -> Result<Stamped<Begun>, ApiError> {
         let row = turn.as_ref().map(|turn| self.turn_row(ctx, session, &turn.id)).transpose()?;
         if let Some(turn) = turn {
-            self.runners().hold(&turn, self.now());
             self.work().turns.hold(turn, self.now())?;
         }
         self.show_turn(ctx, session, row.as_ref())
@@ -330,7 +329,6 @@ impl App {
             return Err(ApiError::query("Missing header x-turnstone-lease"));
         };
         if let Some(using) = self.work().turns.using(session, turn, token, self.settings().clock) {
-            self.runners().hold(using.turn(), self.now());
             self.expected(ctx, session)?;
             return Ok(using);
         }
