@@ -142,7 +142,7 @@ async fn resume(
     app.blocking(move |app| {
         app.expected(&ctx, &id)?;
         if body.takeover
-            && let Some(turn) = app.work().turns.of(&id)
+            && let Some(turn) = app.runners().held_in(&id)
         {
             return app.show_held(&ctx, &id, Some(turn));
         }
@@ -329,7 +329,10 @@ impl App {
         let Some(token) = token else {
             return Err(ApiError::query("Missing header x-turnstone-lease"));
         };
-        if let Some(using) = self.work().turns.using(session, turn, token, self.settings().clock) {
+        // Somebody may have stopped the turn meanwhile.
+        let is_held = self.runners().held(session, turn).is_some();
+        let turns = &self.work().turns;
+        if is_held && let Some(using) = turns.using(session, turn, token, self.settings().clock) {
             self.runners().hold(using.turn(), self.now());
             self.expected(ctx, session)?;
             return Ok(using);
