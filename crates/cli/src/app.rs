@@ -1,12 +1,15 @@
 //! What every command starts from: where the data is, who acts, what time it is.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use turnstone_core::id::SessionId;
 use turnstone_core::permission::{Caller, from_config};
 use turnstone_core::time::Millis;
-use turnstone_engine::{Engine, StandingRules};
+use turnstone_engine::{Engine, StandingRules, UndoPolicy};
 use turnstone_process::GitEnvironment;
+use turnstone_snapshot::Cadence;
 use turnstone_store::{Actor, Context, Layout, Options, Store};
 
 use crate::clock;
@@ -14,7 +17,7 @@ use crate::command::snapshot;
 use crate::config::{Environment, Globals};
 use crate::error::CliError;
 use crate::excludes::GitHome;
-use crate::settings::Settings;
+use crate::settings::{Settings, UndoSetting};
 
 /// The program's view of its surroundings.
 pub(crate) struct App {
@@ -132,6 +135,20 @@ impl App {
         Ok(store)
     }
 
+    /// Those of the groups that are named after sessions that are gone; none if nobody can tell.
+    pub(crate) fn gone_sessions(&self, groups: &BTreeSet<String>) -> BTreeSet<String> {
+        if !self.layout.database().exists() {
+            return BTreeSet::new();
+        }
+        let Ok(store) = self.open() else { return BTreeSet::new() };
+        let is_gone = |group: &&String| {
+            let id = group.parse::<SessionId>();
+            let found = id.map(|id| store.read(&self.context(), |r| r.find_session(&id)));
+            matches!(found, Ok(Ok(None)))
+        };
+        groups.iter().filter(is_gone).cloned().collect()
+    }
+
     /// Opens the engine; what dead processes left is finished by whoever needs it.
     ///
     /// # Errors
@@ -142,7 +159,13 @@ impl App {
             let mut all = self.started.variables.iter();
             all.find(|(key, _)| key == OsStr::new(name)).map(|(_, value)| value.clone())
         };
+        let chosen = self.settings()?;
         let settings = turnstone_engine::Settings {
+            undo: match chosen.undo {
+                UndoSetting::Required => UndoPolicy::Required,
+                UndoSetting::BestEffort => UndoPolicy::BestEffort,
+            },
+            keep: chosen.snapshot.keep(),
             data: self.layout.root().to_owned(),
             runtime: self.runtime.clone(),
             vault: snapshot::vault_options(self)?,
@@ -168,6 +191,13 @@ impl App {
             None => Vec::new(),
         };
         Ok(StandingRules { user, home, ..StandingRules::default() })
+    }
+
+    /// Ends a command: a little upkeep, once a day (R41). What fails is tried again the next time.
+    pub(crate) fn tend(&self, engine: &Engine) {
+        if let Err(error) = engine.tend(&self.context(), Cadence::Command) {
+            tracing::info!("upkeep of the snapshots failed: {error}");
+        }
     }
 
     /// The variables a command inherits.

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    checkpoint, completions, db, diff, doctor, exec, export, fork, import, jump, log, man,
+    checkpoint, completions, db, diff, doctor, exec, export, forget, fork, import, jump, log, man,
     permission, project, search, serve, session, snapshot, stats, status, todo, tour, undo,
     worktree,
 };
@@ -74,6 +74,7 @@ pub(crate) enum Command {
     Stats(stats::StatsArgs),
     Import(import::ImportArgs),
     Export(export::ExportArgs),
+    Forget(forget::ForgetArgs),
     Doctor(doctor::DoctorArgs),
     /// Look after the database
     #[command(subcommand, arg_required_else_help = true)]

@@ -19,7 +19,7 @@ const PAGE: usize = 100;
 pub(crate) fn settle(ui: &mut Ui, engine: &Engine, ctx: &Context) {
     let opened = engine.store().recovered().interrupted.len();
     match engine.recover(ctx) {
-        Ok(Recovered { interrupted, closed, finished }) => {
+        Ok(Recovered { interrupted, closed, finished, removed }) => {
             let turns = figure::counted(opened + interrupted.len(), "turn");
             if opened + interrupted.len() > 0 {
                 ui.note(&format!("{turns} had been cut off; what was changed is known now"));
@@ -28,8 +28,12 @@ pub(crate) fn settle(ui: &mut Ui, engine: &Engine, ctx: &Context) {
                 ui.note(&format!("closed the books of {calls} that had been cut off"));
             }
             if !finished.is_empty() {
-                let count = figure::counted(finished.len(), "undo or redo");
+                let count = figure::counted(finished.len(), "operation");
                 ui.note(&format!("finished {count} that had been cut off"));
+            }
+            if !removed.is_empty() {
+                let count = figure::counted(removed.len(), "unfinished fork");
+                ui.note(&format!("removed {count}"));
             }
         }
         // Another session's trouble: whoever uses that one is told again.

@@ -9,8 +9,10 @@ use turnstone_exchange::{ExportError, SourceError};
 use turnstone_snapshot::VaultError;
 use turnstone_store::{OpenError, StoreError};
 
+use crate::clock;
 use crate::command::snapshot;
 use crate::exit::{Exit, REPORT};
+use crate::moment;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +111,17 @@ impl From<EngineError> for CliError {
             EngineError::Store(error) => Self::Store(error),
             EngineError::Open(error) => Self::Open(error),
             EngineError::Vault(error) => Self::Snapshot(error),
+            EngineError::Expired { session, turn, at } => Self::Refused {
+                what: format!(
+                    "the undo of turn {turn} of session {session} expired {}: nothing was changed",
+                    moment::near(at.0, clock::now())
+                ),
+                hint: Some(
+                    "its bytes made room for newer ones; `turnstone log` shows which turns can be \
+                     undone, `snapshot.budget` in the configuration gives them more room"
+                        .to_owned(),
+                ),
+            },
             error => Self::Engine(error),
         }
     }
@@ -236,6 +249,11 @@ fn of_engine_hint(error: &EngineError) -> Option<String> {
         }
         EngineError::Rules { .. } => "mend the file, or move it away for the moment",
         EngineError::Unreadable { .. } => "run `turnstone doctor`",
+        EngineError::NoRoom(_) => {
+            "delete or archive sessions you do not need, raise `snapshot.budget` or \
+             `snapshot.total_budget` in the configuration, or let commands run without undo with \
+             \"undo\": \"best-effort\"; `turnstone snapshot du` shows what takes the space"
+        }
         _ => return None,
     };
     Some(words.to_owned())

@@ -9,12 +9,28 @@ use crate::error::CliError;
 
 /// Everything that can be set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct Settings {
+    /// Where a JSON schema of this file is; editors look there, nobody else does.
+    #[serde(rename = "$schema")]
+    pub(crate) schema: Option<String>,
+    /// What goes first when space is short: undo, or the command.
+    pub(crate) undo: UndoSetting,
     /// About snapshots.
     pub(crate) snapshot: SnapshotSettings,
     /// What tools may do: one action, or a table of them.
     pub(crate) permission: Option<serde_json::Value>,
+}
+
+/// What becomes of a command when there is no room for what its undo needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum UndoSetting {
+    /// It is refused.
+    #[default]
+    Required,
+    /// It runs, and cannot be undone.
+    BestEffort,
 }
 
 /// What can be set about snapshots.
@@ -45,6 +61,13 @@ impl Default for SnapshotSettings {
             keep_days: 7,
             generated: None,
         }
+    }
+}
+
+impl SnapshotSettings {
+    /// How long captures that nobody pins are kept, in milliseconds.
+    pub(crate) fn keep(&self) -> i64 {
+        i64::from(self.keep_days).saturating_mul(86_400_000)
     }
 }
 
@@ -122,6 +145,10 @@ mod tests {
         assert!(read(r#"{"snapshot":{"keep_day":1}}"#).is_err());
         assert!(read(r#"{"snapshot":{"budget":"much"}}"#).is_err());
         assert!(read(r#"{"snapshot":{"budget":"99999999999 GiB"}}"#).is_err());
-        assert!(read(r#"{"elsewhere":1}"#).is_ok(), "other parts have other readers");
+        assert_eq!(read(r#"{"undo":"best-effort"}"#).unwrap().undo, UndoSetting::BestEffort);
+        assert!(read(r#"{"undo":"maybe"}"#).is_err());
+        assert!(read(r#"{"$schema":"x","permission":"ask"}"#).is_ok());
+        let unknown = read(r#"{"elsewhere":1}"#).unwrap_err().to_string();
+        assert!(unknown.contains("`elsewhere`") && unknown.contains("`snapshot`"), "{unknown}");
     }
 }

@@ -55,6 +55,13 @@ impl OperationKind {
         }
     }
 
+    /// True for what is done beside the session, whatever it is doing: it moves no head, touches
+    /// no file of a person, and nobody waits for it.
+    #[must_use]
+    pub const fn is_aside(self) -> bool {
+        matches!(self, Self::Expire | Self::Forget)
+    }
+
     /// The kind with this word.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {

@@ -151,12 +151,15 @@ impl Agent {
             let operations: Vec<Value> = r
                 .operations(name)?
                 .iter()
+                .filter(|operation| !operation.kind.is_aside())
                 .map(|operation| {
                     json!({ "id": operation.id, "kind": operation.kind,
                         "open": operation.done.is_none() })
                 })
                 .collect();
-            Ok(json!({ "changes": changes, "turns": turns, "operations": operations }))
+            let expired: Vec<_> = r.expired(name)?.into_keys().collect();
+            Ok(json!({ "changes": changes, "turns": turns, "operations": operations,
+                "expired": expired }))
         })?;
         Ok(facts)
     }
@@ -247,6 +250,7 @@ impl Agent {
         let gap = cursors.windows(2).find(|pair| pair[1] != pair[0] + 1).map(<[i64]>::to_vec);
         let vault = self.engine.vault(&self.dir.join("work"), ctx.now)?;
         let used = vault.usage()?;
-        Ok(json!({ "gap": gap, "used": used }))
+        let open = self.engine.store().read(&ctx, |r| r.unfinished_expiries())?;
+        Ok(json!({ "gap": gap, "used": used, "expiring": open.len() }))
     }
 }

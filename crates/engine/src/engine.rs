@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use turnstone_core::time::Millis;
-use turnstone_process::GitEnvironment;
+use turnstone_process::{Git, GitEnvironment};
 use turnstone_snapshot::{Vault, VaultError, VaultOptions};
 use turnstone_store::{Layout, Options, Store};
 
@@ -13,6 +13,19 @@ use crate::error::Result;
 use crate::file::Sights;
 use crate::mint::Mint;
 use crate::permission::StandingRules;
+
+/// How long captures nobody needs are usually kept (R41).
+const KEEP: i64 = 7 * 24 * 3_600_000;
+
+/// What becomes of a call when there is no room for what its undo needs (R13).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UndoPolicy {
+    /// It is refused.
+    #[default]
+    Required,
+    /// It runs, and can never be taken back.
+    BestEffort,
+}
 
 /// How an engine is opened.
 #[derive(Clone, Debug)]
@@ -27,6 +40,10 @@ pub struct Settings {
     pub git: GitEnvironment,
     /// What tools may do, as far as it is not stored.
     pub rules: StandingRules,
+    /// What goes first when space is short: undo, or the call.
+    pub undo: UndoPolicy,
+    /// How long captures that nobody needs are kept, in milliseconds (R41).
+    pub keep: i64,
 }
 
 impl Settings {
@@ -39,6 +56,8 @@ impl Settings {
             vault: VaultOptions::default(),
             git: GitEnvironment::default(),
             rules: StandingRules::default(),
+            undo: UndoPolicy::default(),
+            keep: KEEP,
         }
     }
 }
@@ -54,7 +73,11 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens the ledger and finishes what dead processes left.
+    /// Opens the ledger, which ends the turns of dead processes.
+    ///
+    /// What those did to files, and what else they left half done, is found out and finished by
+    /// [`Engine::recover`]: whoever opens the engine calls it next, and one that runs for long calls
+    /// [`Engine::sweep`] once a minute (R45).
     ///
     /// # Errors
     ///
@@ -77,6 +100,12 @@ impl Engine {
         &self.store
     }
 
+    /// `git` in a directory, with the surroundings this engine was given.
+    #[must_use]
+    pub fn git(&self, directory: &Path) -> Git {
+        Git::new(directory, self.settings.git.clone())
+    }
+
     /// The snapshot store of the root that holds `directory`.
     ///
     /// # Errors
@@ -95,6 +124,13 @@ impl Engine {
         let vault = vaults.entry(root).or_insert_with(|| Arc::new(opened)).clone();
         vaults.insert(real, vault.clone());
         Ok(vault)
+    }
+
+    /// The snapshot stores that are open, each once.
+    pub(crate) fn vaults(&self) -> Vec<Arc<Vault>> {
+        let vaults = self.vaults.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_root = vaults.iter().filter(|(path, vault)| **path == vault.place().root);
+        by_root.map(|(_, vault)| vault.clone()).collect()
     }
 
     /// Lets go of the stores of directories that are about to have none.

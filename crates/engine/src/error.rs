@@ -8,8 +8,9 @@ use turnstone_core::id::{
     ChangeId, OperationId, PartId, PermissionId, ProjectId, SessionId, TurnId,
 };
 use turnstone_core::permission::{ConfigError, Gate};
+use turnstone_core::time::Millis;
 use turnstone_process::{GitError, GroupError};
-use turnstone_snapshot::{OidError, VaultError};
+use turnstone_snapshot::{OidError, OverBudget, VaultError};
 use turnstone_store::{OpenError, StoreError};
 
 use crate::permission::Refusal;
@@ -66,6 +67,19 @@ pub enum EngineError {
         /// What was asked for.
         turn: TurnId,
     },
+    /// What the turn did can no longer be taken back or brought back: its bytes made room (R13).
+    #[error("the undo of turn {turn} of session {session} expired ({})", at.0)]
+    Expired {
+        /// The session.
+        session: SessionId,
+        /// The turn.
+        turn: TurnId,
+        /// When.
+        at: Millis,
+    },
+    /// What an undo would need does not fit, and nothing more may expire (R13).
+    #[error("there is no room for what undo needs: {0}")]
+    NoRoom(OverBudget),
     /// A session never was at the point that was asked for.
     #[error("session {session} has no point {point}")]
     NoPoint {

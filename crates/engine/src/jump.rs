@@ -15,7 +15,7 @@ use crate::line::Line;
 use crate::mark::standing;
 use crate::past::Past;
 use crate::undo::{
-    Aside, Gathered, Held, Scope, Switch, UndoOptions, UndoPlan, is_switch, write_name,
+    Aside, Gathered, Held, Scope, Switch, UndoOptions, UndoPlan, is_switch, write_mark,
 };
 
 /// Messages or parts written in one transaction.
@@ -202,7 +202,7 @@ impl Engine {
     ) -> Result<OperationId> {
         self.recover_session(ctx, session)?;
         let id = self.mint.operation(ctx.now)?;
-        let plan = write_name(name, Vec::new())?;
+        let plan = write_mark(name, Vec::new())?;
         let new = NewOperation { id: id.clone(), kind: OperationKind::Checkpoint, plan };
         let done = DoneOperation {
             id: id.clone(),
@@ -260,8 +260,10 @@ fn find_point(
         Point::Operation(id) => operations.iter().find(|it| it.id == *id).and_then(end),
         Point::Checkpoint(wanted) => {
             let named = standing(operations)?.into_iter().rev().find(|it| it.name == *wanted);
-            let named = named.and_then(|it| operations.iter().find(|row| row.id == it.operation));
-            named.and_then(end)
+            let is_it = |operation: &&OperationRow| {
+                named.as_ref().is_some_and(|it| it.operation == operation.id)
+            };
+            operations.iter().find(is_it).and_then(end)
         }
         Point::Seq(seq) => boundaries.iter().find(|it| it.seq == *seq).copied(),
     })

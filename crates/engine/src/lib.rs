@@ -14,7 +14,9 @@ mod diff;
 mod engine;
 mod error;
 mod exec;
+mod expire;
 mod file;
+mod forget;
 mod fork;
 mod image;
 mod inbox;
@@ -36,16 +38,18 @@ mod step;
 mod submit;
 mod turn;
 mod undo;
+mod upkeep;
 mod view;
 mod worktree;
 
 pub use call::{Call, Closed};
 pub use compaction::{CompactionPlan, CompactionRequest, Summary};
 pub use diff::{Compared, Differences, Form};
-pub use engine::{Engine, Settings};
+pub use engine::{Engine, Settings, UndoPolicy};
 pub use error::{EngineError, Result};
 pub use exec::{Abort, Beside, CommandEnd, Execution, Ran, Shell};
 pub use file::{Expected, FileError, FileLock, ReadFile, Stamp, WriteFile, WrittenFiles};
+pub use forget::{ForgetPlan, Forgotten, Touched};
 pub use fork::ForkedWorktree;
 pub use inbox::Submitted;
 pub use jump::{Checkpoint, Point};
@@ -62,9 +66,10 @@ pub use step::{Step, StepDone, StepEnd, ToolRun, Touch};
 pub use submit::{NewPrompt, Stored, Wish};
 pub use turn::{Prompt, Turn};
 pub use undo::{
-    Contended, GitNote, NamedPoint, OperationReport, RootPlan, RootReport, Scope, Switch,
-    UndoOptions, UndoPlan, Which, name_of, report_of, turns_of,
+    Contended, GitNote, Mark, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
+    UndoPlan, Which, mark_of, report_of, turns_of,
 };
+pub use upkeep::Tended;
 pub use worktree::{
     NewWorktree, OnlyHere, RemovedWorktree, ResetWorktree, WorktreeError, WorktreeInfo,
 };

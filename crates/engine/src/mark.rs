@@ -7,18 +7,19 @@ use turnstone_store::{Context, DoneOperation, NewOperation, OperationRow, Tx};
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::jump::Checkpoint;
-use crate::undo::{name_of, write_name};
+use crate::undo::{Mark, mark_of, write_mark};
 
 /// The checkpoints that stand, oldest first.
 pub(crate) fn standing(operations: &[OperationRow]) -> Result<Vec<Checkpoint>> {
     let mut found: Vec<Checkpoint> = Vec::new();
-    for operation in operations.iter().filter(|it| it.done.is_some()) {
-        let Some(named) = name_of(operation)? else { continue };
-        if named.gives_up.is_empty() {
+    for operation in operations.iter().filter(|operation| operation.done.is_some()) {
+        let Some(Mark { name, gives_up }) = mark_of(operation)? else {
+            continue;
+        };
+        found.retain(|checkpoint| !gives_up.contains(&checkpoint.operation));
+        if gives_up.is_empty() {
             let (operation, time) = (operation.id.clone(), operation.time);
-            found.push(Checkpoint { operation, name: named.name, time });
-        } else {
-            found.retain(|checkpoint| !named.gives_up.contains(&checkpoint.operation));
+            found.push(Checkpoint { operation, name, time });
         }
     }
     Ok(found)
@@ -46,8 +47,8 @@ impl Engine {
             return Err(EngineError::NoPoint { session, point });
         }
         let id = self.mint.operation(ctx.now)?;
-        let ids = gone.iter().map(|checkpoint| checkpoint.operation.clone()).collect();
-        let plan = write_name(name, ids)?;
+        let gives_up = gone.iter().map(|checkpoint| checkpoint.operation.clone()).collect();
+        let plan = write_mark(name, gives_up)?;
         let new = NewOperation { id: id.clone(), kind: OperationKind::Checkpoint, plan };
         let (head, taken) = (HeadMove::Stay, Vec::new());
         let done = DoneOperation { id, head, taken, report: serde_json::Value::Null };

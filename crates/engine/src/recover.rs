@@ -21,10 +21,13 @@ pub struct Recovered {
     pub closed: Vec<ChangeId>,
     /// Operations that were cut off and are finished.
     pub finished: Vec<OperationId>,
+    /// Copies of sessions that were cut off and are gone.
+    pub removed: Vec<SessionId>,
 }
 
 impl Engine {
-    /// Finishes what dead processes left, in every session.
+    /// Finishes what dead processes left, in every session: the one recovery there is (R45). Run by
+    /// several at once, or again, it does everything once.
     ///
     /// # Errors
     ///
@@ -43,6 +46,9 @@ impl Engine {
         for session in self.store.read(ctx, |r| r.sessions_in_operation())? {
             done.finished.extend(self.finish_cut_off(ctx, &session)?);
         }
+        done.finished.extend(self.finish_expiries(ctx)?);
+        self.finish_forgets(ctx)?;
+        done.removed = self.sweep_copies(ctx)?;
         Ok(done)
     }
 
@@ -96,7 +102,11 @@ impl Engine {
         let root = Path::new(&set.root.path);
         let Some(before) = row.before.as_deref().filter(|_| root.is_dir()) else {
             // Nothing was captured before, or nothing is left to look at.
-            close.not_covered = row.named.len() as u64;
+            if !set.root.store.is_empty() {
+                close.changes = unknown(&row.named);
+            }
+            let at_least = usize::from(!set.root.store.is_empty());
+            close.not_covered = row.named.len().max(at_least) as u64;
             return Ok(close);
         };
         let vault = self.vault(root, ctx.now)?;

@@ -5,7 +5,7 @@ use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
 use turnstone_core::model::{MessageBody, ModelRef, Session, SessionModel, User};
 use turnstone_core::permission::Rule;
 use turnstone_core::turn::{Outcome, TurnEvent};
-use turnstone_store::{Admitted, Context, Delivery, EndTurn, NewTurn, StoreError, Takeover, Tx};
+use turnstone_store::{Admitted, Context, Delivery, EndTurn, NewTurn, StoreError, Tx};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -108,12 +108,9 @@ impl Engine {
     fn begin_here(&self, ctx: &Context, new: &NewPrompt) -> Result<Turn> {
         let session = new.prompt.message.session.clone();
         let id = self.mint.turn(ctx.now)?;
-        let lease = self.store.lease(&unconditional(ctx), &session, Takeover::IfDead)?;
-        let turn = Turn { session, id, lease };
-        let (new, id) = (new.clone(), turn.id.clone());
-        let write = move |tx: &Tx<'_>| new.around(tx, |tx| begin(tx, &new.prompt, &id));
-        self.store.write(&turn.context(ctx), write).wait()?;
-        Ok(turn)
+        let (new, name) = (new.clone(), id.clone());
+        let write = move |tx: &Tx<'_>| new.around(tx, |tx| begin(tx, &new.prompt, &name));
+        self.lease_turn(ctx, &session, &id, write)
     }
 
     /// Ends a turn that had nobody to answer it: an answer that says why, and the end, at once.

@@ -120,14 +120,14 @@ impl Server {
     }
 }
 
-/// Ends what processes that died have left, at the start and once a minute.
+/// Ends what processes that died have left, at the start and once a minute; upkeep hourly (R41).
 async fn sweep(app: App) {
     loop {
         let swept = app
             .blocking(|app| {
                 let ctx = Context::system(app.now());
                 app.end_lapsed(&ctx)?;
-                Ok(app.engine().recover(&ctx)?)
+                Ok(app.engine().sweep(&ctx)?)
             })
             .await;
         if swept.is_err() {

@@ -103,8 +103,17 @@ impl App {
     }
 
     /// Runs a command line of a template and returns what it wrote; it is no turn of its own.
-    pub(crate) fn output_of(&self, session: &Session, line: &str) -> String {
-        let program = self.shell(&session.id, Path::new(&session.directory), line);
+    ///
+    /// The arguments are parameters of the shell, so that nothing in them is taken for code.
+    pub(crate) fn output_of(
+        &self,
+        session: &Session,
+        line: &str,
+        (arguments, parameters): (&str, &[String]),
+    ) -> String {
+        let mut program = self.shell(&session.id, Path::new(&session.directory), line);
+        program = program.args(["sh"]).args(parameters);
+        program.env = program.env.with("ARGUMENTS", arguments);
         let prepared = self.supervisor().prepare(&program, Streams::Pipes { stdin: None });
         let running = match prepared.and_then(turnstone_process::Prepared::go) {
             Ok(running) => running,

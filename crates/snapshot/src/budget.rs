@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use turnstone_core::time::Millis;
 
 use crate::capture::CaptureError;
@@ -52,7 +52,7 @@ impl Default for Budget {
 }
 
 /// Which limit stands in the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// That of this store.
@@ -62,7 +62,7 @@ pub enum Limit {
 }
 
 /// A capture that does not fit. Nothing of it is in the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("the capture needs {needed} bytes; {used} of {limit} are used")]
 pub struct OverBudget {
     /// The limit in the way.
@@ -102,7 +102,7 @@ pub struct Room<'r> {
 }
 
 /// What was done to make room.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relief {
     /// Groups nobody needed, by name.
     pub dropped_groups: Vec<String>,
@@ -195,45 +195,80 @@ impl Shadow {
     ///
     /// The store cannot be read or written, or a step names a capture its group does not have.
     pub fn make_room(&self, room: &Room<'_>) -> Result<Relief, ExpireError> {
-        let (before, allowed) = self.allowance()?;
-        let target = allowed.saturating_sub(room.needed);
-        let mut relief = Relief { bytes_before: before, bytes_after: before, ..Relief::default() };
-        let fits = |relief: &mut Relief| -> io::Result<bool> {
-            relief.bytes_after = self.allowance()?.0;
-            relief.fits = room.needed <= allowed && relief.bytes_after <= target;
-            Ok(relief.fits)
-        };
-        if fits(&mut relief)? {
+        let mut relief = self.relieve(room)?;
+        let mut rest = room.expiry;
+        for _ in 0..ROUNDS {
+            if relief.fits || rest.is_empty() {
+                break;
+            }
+            let enough = self.count_expiry(rest, room.needed)?;
+            let (now, later) = rest.split_at(enough.unwrap_or(rest.len()));
+            rest = later;
+            let more = self.expire_steps(&Room { expiry: now, ..room.clone() })?;
+            relief.expired.extend(more.expired);
+            (relief.bytes_after, relief.fits) = (more.bytes_after, more.fits);
+        }
+        Ok(relief)
+    }
+
+    /// Makes room without letting anything expire: drops what nobody pins, then repacks.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read or written.
+    pub fn relieve(&self, room: &Room<'_>) -> Result<Relief, ExpireError> {
+        let (before, _) = self.allowance()?;
+        let mut relief = Relief { bytes_before: before, ..Relief::default() };
+        if self.fits(room.needed, &mut relief)? {
             return Ok(relief);
         }
         relief.dropped_groups = self.collect_for(room)?;
-        if fits(&mut relief)? {
-            return Ok(relief);
-        }
         for _ in 0..ROUNDS {
-            let merged = self.repack(room.effort)?;
-            if fits(&mut relief)? {
-                return Ok(relief);
-            }
-            if merged.is_done {
+            if self.fits(room.needed, &mut relief)? || self.repack(room.effort)?.is_done {
                 break;
             }
         }
-        let mut rest = room.expiry;
-        for _ in 0..ROUNDS {
-            if rest.is_empty() {
-                break;
-            }
-            let count = self.count_steps(rest, relief.bytes_after.saturating_sub(target))?;
-            let (now, later) = rest.split_at(count);
-            rest = later;
-            self.expire_all(now, &mut relief)?;
-            self.collect_for(room)?;
-            if fits(&mut relief)? {
-                return Ok(relief);
-            }
-        }
+        self.fits(room.needed, &mut relief)?;
         Ok(relief)
+    }
+
+    /// How many of `steps`, taken in order, are about enough for `needed` more bytes; nothing if all
+    /// of them are not.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn count_expiry(
+        &self,
+        steps: &[Expiry],
+        needed: u64,
+    ) -> Result<Option<usize>, ExpireError> {
+        let (used, allowed) = self.allowance()?;
+        let excess = used.saturating_add(needed).saturating_sub(allowed);
+        self.count_steps(steps, excess)
+    }
+
+    /// Lets the captures of all steps expire and drops what nobody pins then. Repeating it changes
+    /// nothing; a step that says less than was done before is done.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read or written; do it again.
+    pub fn expire_steps(&self, room: &Room<'_>) -> Result<Relief, ExpireError> {
+        let (before, _) = self.allowance()?;
+        let mut relief = Relief { bytes_before: before, ..Relief::default() };
+        self.expire_all(room.expiry, &mut relief)?;
+        relief.dropped_groups = self.collect_for(room)?;
+        self.fits(room.needed, &mut relief)?;
+        Ok(relief)
+    }
+
+    /// Looks whether so many bytes fit now.
+    fn fits(&self, needed: u64, relief: &mut Relief) -> io::Result<bool> {
+        let (used, allowed) = self.allowance()?;
+        relief.bytes_after = used;
+        relief.fits = used.saturating_add(needed) <= allowed;
+        Ok(relief.fits)
     }
 
     /// Lets the captures of all steps expire, each chain written anew once.
@@ -242,7 +277,11 @@ impl Shadow {
         // The last step of a group says the most.
         let last = steps.iter().rev().filter(|step| seen.insert(step.group.clone()));
         for step in last.collect::<Vec<_>>().into_iter().rev() {
-            let captures = self.expire(&step.group, &step.keep_from)?;
+            let captures = match self.expire(&step.group, &step.keep_from) {
+                // More has expired before.
+                Err(ExpireError::NotInGroup { .. }) => continue,
+                expired => expired?,
+            };
             if !captures.is_empty() {
                 let group = step.group.name().to_owned();
                 relief.expired.push(Expired { group, captures });

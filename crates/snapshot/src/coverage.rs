@@ -29,6 +29,8 @@ pub enum Reason {
     BehindLink,
     /// The capture looked at other paths only.
     NotNamed,
+    /// It was there, and somebody had its bytes forgotten.
+    Forgotten,
     /// Its present bytes could not be kept before they were to be overwritten.
     NoGuard,
 }

@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 
 use fail::fail_point;
 use gix::objs::Kind;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::chain::id_of;
 use crate::group::Group;
@@ -45,7 +45,7 @@ impl From<io::Error> for ExpireError {
 /// Captures that may go: those of `group` before `keep_from`, which stays with all that follow it.
 ///
 /// Whoever knows turns lists such steps, in the order in which they may go (R13).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expiry {
     /// The group.
     pub group: Group,
@@ -54,7 +54,7 @@ pub struct Expiry {
 }
 
 /// Captures that went.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expired {
     /// Their group, by name.
     pub group: String,
@@ -103,7 +103,7 @@ impl Shadow {
         }
     }
 
-    fn read_commits(&self, tip: Oid) -> Result<Vec<(Oid, Commit)>, ObjectError> {
+    pub(crate) fn read_commits(&self, tip: Oid) -> Result<Vec<(Oid, Commit)>, ObjectError> {
         let mut found = Vec::new();
         let mut at = Some(tip);
         while let Some(oid) = at {
@@ -120,19 +120,41 @@ impl Shadow {
             Err(ObjectError::Missing(_)) => {}
             found => return found,
         }
+        let is_it = |oid: &Oid, commit: &Commit| id_of(oid, commit) == *id;
+        let hint = self.memory().anew.get(id).copied();
+        if let Some(oid) = hint
+            && let Ok(commit) = self.repository.read_commit(&oid)
+            && is_it(&oid, &commit)
+        {
+            return Ok(commit);
+        }
+        let (mut anew, mut found) = (HashMap::new(), None);
         for tip in self.repository.list_refs()?.into_values() {
-            let commits = self.read_commits(tip)?;
-            if let Some((_, commit)) = commits.into_iter().find(|(oid, it)| id_of(oid, it) == *id) {
-                return Ok(commit);
+            for (oid, commit) in self.read_commits(tip)? {
+                anew.insert(id_of(&oid, &commit), oid);
+                if is_it(&oid, &commit) {
+                    found = Some(commit);
+                }
             }
+        }
+        anew.retain(|id, oid| id != oid);
+        self.memory().anew = anew;
+        if let Some(commit) = found {
+            return Ok(commit);
         }
         Err(ObjectError::Missing(*id))
     }
 
-    /// How many of `steps`, taken in order, free at least `excess` stored bytes; all if none do.
+    /// How many of `steps`, taken in order, free at least `excess` stored bytes; nothing if all of
+    /// them do not.
     ///
     /// What a step frees is what no capture keeps that stays, and none of a later step.
-    pub(crate) fn count_steps(&self, steps: &[Expiry], excess: u64) -> Result<usize, ExpireError> {
+    pub(crate) fn count_steps(
+        &self,
+        steps: &[Expiry],
+        excess: u64,
+    ) -> Result<Option<usize>, ExpireError> {
+        let _held = self.hold_objects();
         let ranges = self.ranges(steps)?;
         let sizes = stored_bytes(&self.repository)?;
         let mut reach = Reach::default();
@@ -165,7 +187,7 @@ impl Shadow {
             sum += bytes;
             sum >= excess
         });
-        Ok(enough.map_or(steps.len(), |index| index + 1))
+        Ok(enough.map(|index| index + 1))
     }
 
     /// The commits each step takes away that no step before it does.

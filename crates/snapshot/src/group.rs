@@ -3,13 +3,15 @@
 use std::fmt::Write;
 
 use gix::objs::Kind;
+use serde::{Deserialize, Serialize};
 
 use crate::object::Oid;
 
 /// A pin group: an opaque name, and the reference its captures are chained on (R9).
 ///
 /// The name is never used as a file name; the reference is a slug of it and a hash (R30, R46).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub struct Group {
     name: String,
     reference: String,
@@ -43,6 +45,18 @@ impl Group {
 
     pub(crate) fn reference(&self) -> &str {
         &self.reference
+    }
+}
+
+impl From<String> for Group {
+    fn from(name: String) -> Self {
+        Self::new(&name)
+    }
+}
+
+impl From<Group> for String {
+    fn from(group: Group) -> Self {
+        group.name
     }
 }
 

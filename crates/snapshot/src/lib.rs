@@ -12,6 +12,7 @@ mod chain;
 mod coverage;
 mod diff;
 mod expire;
+mod forget;
 mod gc;
 mod group;
 mod hash;
@@ -43,6 +44,7 @@ pub use capture::{Capture, CaptureError, Captured, Mode};
 pub use coverage::{Coverage, Permissions, Reason, Scope};
 pub use diff::{Diff, DiffError, DiffOptions, FileDiff, Patch, Rename, Status};
 pub use expire::{ExpireError, Expired, Expiry};
+pub use forget::{Forgettable, Tombstones, Version, names_path};
 pub use gc::{Collection, GcReport, Kept, WhyKept};
 pub use group::Group;
 pub use image::Image;
@@ -62,7 +64,7 @@ pub use shadow::{OpenError, Shadow};
 pub use upkeep::{Cadence, Merged};
 pub use usage::{DiskUse, GroupUse, PathUse, Usage};
 pub use vault::{
-    Damage, Failure, FailureKind, ListedCapture, ListedFile, PathChange, Sweep, Swept, Vault,
+    Damage, Failure, FailureKind, ListedCapture, ListedFile, Need, PathChange, Sweep, Swept, Vault,
     VaultError, VaultOptions, Verified,
 };
 pub use vcs::{UserGit, find_excludes_file};

@@ -1,6 +1,6 @@
 //! A store of one worktree, open: the repository, what is remembered of the files, and the locks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -61,6 +61,9 @@ pub struct Shadow {
 pub(crate) struct Memory {
     /// Paths a caller forced, for ever (R1).
     pub(crate) forced: Arc<BTreeSet<RelPath>>,
+    /// Where captures were found whose commits were written anew: a hint, looked at before it is
+    /// believed.
+    pub(crate) anew: HashMap<Oid, Oid>,
 }
 
 impl Memory {
@@ -70,7 +73,7 @@ impl Memory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeSet::new(),
             Err(error) => return Err(error),
         };
-        Ok(Self { forced: Arc::new(forced) })
+        Ok(Self { forced: Arc::new(forced), anew: HashMap::new() })
     }
 }
 

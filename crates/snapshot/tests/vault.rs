@@ -11,8 +11,10 @@ use std::os::unix::net::UnixStream;
 use case::{Case, group, restore, undo};
 use support::{NOW, git_in, path, paths_of};
 use turnstone_snapshot::{
-    Action, DiffOptions, Link, OperationId, Order, Registry, Sweep, Vault, VaultError, VaultOptions,
+    Action, Budget, DiffOptions, Expiry, Floor, Link, Need, OperationId, Order, Registry, Sweep,
+    Vault, VaultError, VaultOptions,
 };
+use turnstone_testkit::fixture::Rng;
 
 #[cfg(test)]
 mod case {
@@ -244,12 +246,12 @@ fn garbage_from_a_connection_is_refused_and_the_keeper_lives_on_r11() {
     let id = keeper.place().id.to_string();
     let text = format!(r#"{{"version":99,"store":"{id}","request":"hello"}}"#);
     assert!(ask(&frame(&text)).contains("version"));
-    let hello = |store: &str| format!(r#"{{"version":1,"store":"{store}","request":"hello"}}"#);
+    let hello = |store: &str| format!(r#"{{"version":2,"store":"{store}","request":"hello"}}"#);
     assert!(ask(&frame(&hello("another"))).contains("missing"));
     assert!(ask(&frame(&hello(&id))).contains("hello"));
     let hostile =
         r#"{"capture_named":{"group":"x","paths":["../../etc/passwd"],"keep":false,"now":1}}"#;
-    let text = format!(r#"{{"version":1,"store":"{id}","request":{hostile}}}"#);
+    let text = format!(r#"{{"version":2,"store":"{id}","request":{hostile}}}"#);
     assert!(ask(&frame(&text)).contains("malformed"));
 
     let other = case.open();
@@ -290,6 +292,50 @@ fn a_stale_socket_and_a_lying_lock_file_are_in_nobodys_way_r11() {
     assert!(vault.is_keeper() && vault.is_listening());
     case.write("a", "1");
     assert!(case.open().track(&group(), NOW).unwrap().is_new);
+}
+
+#[test]
+fn room_is_weighed_and_made_by_the_keeper_for_whoever_asks_r13() {
+    let case = Case::new();
+    let open = || {
+        let (data, run) = (case.at("data"), case.at("run"));
+        let budget = Budget { store: 60 << 10, floor: Floor::Bytes(0), ..Budget::default() };
+        let options = VaultOptions { budget, ..VaultOptions::default() };
+        Vault::open(&data, Some(&run), &case.at("work"), options, NOW).unwrap()
+    };
+    let (keeper, other) = (open(), open());
+    assert!(keeper.is_keeper() && !other.is_keeper());
+    let mut rng = Rng::new(3);
+    let mut noise = || (0..12 << 10).map(|_| char::from(b' ' + rng.below(95) as u8)).collect();
+    let mut ids = Vec::new();
+    let refused = loop {
+        let text: String = noise();
+        case.write("a", &text);
+        match other.capture_named(&group(), &paths_of(&["a"]), false, NOW) {
+            Ok(captured) => ids.push(captured.capture.id),
+            Err(error) => break error,
+        }
+    };
+    let over = refused.over_budget().expect("the sizes came over the socket");
+    assert!(refused.is_full() && over.limit == 60 << 10 && ids.len() > 2, "{over:?}");
+    let live = BTreeSet::from([group()]);
+    let need = Need { bytes: over.needed, live, effort: 1 << 20, now: NOW };
+    assert!(!other.relieve(&need).unwrap().fits, "everything is pinned");
+    let steps: Vec<Expiry> =
+        ids.iter().map(|id| Expiry { group: group(), keep_from: *id }).collect();
+
+    assert_eq!(other.weigh(&steps, 1 << 30, NOW).unwrap(), None, "never enough");
+    let enough = other.weigh(&steps, over.needed, NOW).unwrap().expect("enough");
+    assert_eq!(keeper.list_captures().unwrap().len(), ids.len(), "nothing went by weighing");
+    let relief = other.expire(&steps[..enough], &need).unwrap();
+    assert!(relief.fits && relief.expired[0].captures.len() == enough - 1, "{relief:?}");
+    let again = other.expire(&steps[..enough], &need).unwrap();
+    assert!(again.fits && again.expired.is_empty(), "once and for all: {again:?}");
+    other.capture_named(&group(), &paths_of(&["a"]), false, NOW).unwrap();
+    for (nth, id) in ids.iter().enumerate() {
+        let found = other.find_capture(&id.to_string());
+        assert_eq!(found.is_ok_and(|found| found.id == *id), nth + 1 >= enough, "by its old id");
+    }
 }
 
 #[test]

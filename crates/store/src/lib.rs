@@ -26,6 +26,7 @@ mod purge;
 mod read;
 mod rebuild;
 mod recover;
+mod redact;
 mod replay;
 mod salvage;
 mod schema;
@@ -48,19 +49,21 @@ pub use job::Ticket;
 pub use layout::Layout;
 pub use maintain::{Budget, Maintained, Upkeep};
 pub use mutate::{
-    Admitted, CloseChange, CopyChange, Delivery, DoneOperation, EndTurn, Ended, NewOperation,
-    NewTurn, OpenChange, ShareRecord,
+    Admitted, CloseChange, CopyChange, Delivery, DoneOperation, EndTurn, Ended, Expiring,
+    NewOperation, NewTurn, OpenChange, Replicated, ShareRecord,
 };
 pub use once::Recall;
 pub use owner::Takeover;
 pub use purge::Deleted;
 pub use read::{
-    Boundary, ChangeRow, Delta, Fate, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow,
-    Outline, Reader, SessionAt, SessionFilter, SessionPage, SessionRow, SyncBody, SyncEvent, Tail,
-    TurnRow, WithParts,
+    Boundary, ChangeRow, Delta, Expired, Fate, FeedBody, FeedEvent, FeedMemo, FeedPage,
+    FeedSession, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow, Outline, Reader,
+    SessionAt, SessionFilter, SessionPage, SessionRow, SessionThen, SyncBody, SyncEvent, Tail,
+    TurnRow, Unfinished, WithParts,
 };
 pub use rebuild::{RebuildProgress, Rebuilt};
 pub use recover::Recovered;
+pub use redact::Redacted;
 pub use salvage::{DamagedSession, Salvaged, Tally, salvage};
 pub use search::{
     Indexed, SearchFilter, SearchHit, SearchKind, SearchPage, SearchQuery, SearchSize, Snippet,

@@ -77,6 +77,13 @@ pub(crate) fn is_alive(layout: &Layout, id: &OwnerId, now: Millis) -> Result<boo
     }
 }
 
+/// The owner of this name; nothing if it is not the name of one.
+pub(crate) fn parse(name: &str) -> Option<OwnerId> {
+    let body = name.strip_prefix("owner-")?;
+    let is_plain = body.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    is_plain.then(|| OwnerId(name.to_owned()))
+}
+
 /// Removes owner files of dead processes; call it with the open lock held.
 pub(crate) fn sweep(layout: &Layout, now: Millis) -> Result<()> {
     for entry in fs_err::read_dir(layout.locks())?.flatten() {

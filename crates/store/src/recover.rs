@@ -1,12 +1,12 @@
 //! Recovery: ends what dead processes left running. One function, safe to run by several at once.
 
-use turnstone_core::id::TurnId;
+use turnstone_core::id::{SessionId, TurnId};
 use turnstone_core::turn::{Outcome, Recovery, TurnState};
 
 use crate::context::{Context, Lease};
 use crate::error::Result;
 use crate::mutate::{EndTurn, Hand};
-use crate::owner::is_alive;
+use crate::owner::{self, is_alive};
 use crate::read::parse_stored;
 use crate::store::Store;
 
@@ -72,5 +72,25 @@ impl Store {
     pub fn release(&self, ctx: &Context, lease: &Lease) -> Result<bool> {
         let lease = lease.clone();
         self.write(ctx, move |tx| tx.give_back(&lease)).wait()
+    }
+}
+
+impl Store {
+    /// Archived sessions that say under `mark` which process works on them, and it is dead.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses, or an owner that cannot be looked at.
+    pub fn abandoned(&self, ctx: &Context, mark: &str) -> Result<Vec<SessionId>> {
+        let mut found = Vec::new();
+        for session in self.read(ctx, |r| r.archived_with(mark))? {
+            let owner = session.extra.get(mark).and_then(serde_json::Value::as_str);
+            // Anything else was not written by us, and says nothing.
+            let Some(owner) = owner.and_then(owner::parse) else { continue };
+            if !is_alive(self.layout(), &owner, ctx.now)? {
+                found.push(session.id);
+            }
+        }
+        Ok(found)
     }
 }

@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::args::Command;
 use crate::command::{
-    checkpoint, completions, db, diff, doctor, exec, export, fork, import, jump, log, man,
+    checkpoint, completions, db, diff, doctor, exec, export, forget, fork, import, jump, log, man,
     permission, project, search, serve, session, snapshot, stats, status, todo, tour, undo,
     worktree,
 };
@@ -41,6 +41,7 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &Command) -> Result<Exit, Cli
         Command::Search(args) => search::run(ui, app, args),
         Command::Import(args) => import::run(ui, app, args),
         Command::Export(args) => export::run(ui, app, args),
+        Command::Forget(args) => forget::run(ui, app, args),
         Command::Db(command) => db::run(ui, app, command),
         Command::Completions(args) => completions::run(ui, args),
         Command::Man(args) => man::run(ui, args),

@@ -8,6 +8,7 @@ mod dispatch;
 pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod export;
+pub(crate) mod forget;
 pub(crate) mod fork;
 pub(crate) mod import;
 pub(crate) mod jump;

@@ -13,6 +13,7 @@ mod search;
 mod session;
 mod shell;
 mod snapshot;
+mod space;
 mod stats;
 mod todo;
 mod tour;

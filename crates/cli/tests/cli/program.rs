@@ -47,6 +47,7 @@ const LEAVES: &[&[&str]] = &[
     &["stats"],
     &["import"],
     &["export"],
+    &["forget"],
     &["doctor"],
     &["db", "path"],
     &["db", "size"],
@@ -88,6 +89,7 @@ fn the_help_names_every_command() {
       stats        Count sessions, tokens, costs, models and tools
       import       Take over sessions of OpenCode
       export       Write a session as OpenCode's export does
+      forget       Remove what was kept of files, for good
       doctor       Check the data directory and the database
       db           Look after the database
       completions  Print completions for a shell

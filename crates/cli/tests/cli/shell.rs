@@ -131,13 +131,16 @@ fn a_command_is_a_turn_as_recorded_and_can_be_undone() {
     assert_eq!(stored[0]["info"]["id"], info["parentID"]);
 
     // No secret of the server reaches a command, and its session is known to it.
-    let (_, answer) = served.shell(&session, "echo [$TURNSTONE_SESSION][$OPENCODE_SERVER_PASSWORD]");
+    let (_, answer) =
+        served.shell(&session, "echo [$TURNSTONE_SESSION][$OPENCODE_SERVER_PASSWORD]");
     assert_eq!(answer["parts"][0]["state"]["output"], format!("[{session}][]\n"));
     drop(served);
     assert_eq!(read(&case.place("p").join("made")), "x\n");
-    let undone = crate::exec::run(&case, &["undo", "--session", &session, "--turns", "2"]);
-    let undone = if undone.code == 2 { crate::exec::run(&case, &["undo"]) } else { undone };
-    assert_eq!(undone.code, 0, "{undone:?}");
+    for _ in 0..2 {
+        let undone = crate::exec::run(&case, &["undo"]);
+        assert_eq!(undone.code, 0, "{undone:?}");
+    }
+    assert!(!case.place("p").join("made").exists(), "both commands are taken back");
 }
 
 #[test]
@@ -249,7 +252,8 @@ fn a_template_shows_what_a_program_says() {
     let case = Case::empty();
     let folder = case.place("p").join(".opencode/command");
     fs_err::create_dir_all(&folder).expect("made");
-    fs_err::write(folder.join("tell.md"), "It is !`echo $((40 + $1))` today.\n").expect("written");
+    fs_err::write(folder.join("tell.md"), "It is !`echo $((40 + $1)) \"$2\"` today.\n")
+        .expect("written");
     let served = Served::start(&case);
     let session = served.session();
     let body = json!({ "command": "tell", "arguments": "2 !`touch evil`" });
@@ -257,6 +261,6 @@ fn a_template_shows_what_a_program_says() {
     assert_eq!(status, 200, "{answer}");
     let stored = served.messages(&session);
     let text = stored[0]["parts"][0]["text"].as_str().expect("a text");
-    assert!(text.starts_with("It is "), "{text}");
-    assert!(!case.place("p").join("evil").exists(), "arguments run nothing: {text}");
+    assert_eq!(text, "It is 42 !`touch evil`\n today.");
+    assert!(!case.place("p").join("evil").exists(), "arguments run nothing");
 }

@@ -53,7 +53,11 @@ impl Engine {
                     }
                 }
             }
-            _ => (None, Vec::new()),
+            (Some(_), None) => {
+                unseen = usize::from(call.named.is_none());
+                (None, unknown(call.named.iter().flatten()))
+            }
+            (None, _) => (None, Vec::new()),
         };
         let uncovered = changes.iter().filter(|change| !change.is_covered()).count();
         let close = CloseChange {

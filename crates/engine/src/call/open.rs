@@ -38,6 +38,12 @@ impl Call {
     pub fn is_covered(&self) -> bool {
         self.before.is_some()
     }
+
+    /// True if that is so only because there was no room, and it runs all the same (R13).
+    #[must_use]
+    pub fn had_no_room(&self) -> bool {
+        self.before.is_none() && self.vault.is_some()
+    }
 }
 
 /// The pin group of a session: what keeps its captures.
@@ -72,8 +78,7 @@ impl Engine {
         let (others, outside) = self.sort_elsewhere(ctx, &session, elsewhere)?;
         let open = |vault: Arc<Vault>, paths: BTreeSet<RelPath>| {
             let group = group_of(&turn.session);
-            let before = self.capture_before(ctx, &vault, &group, Some(&paths))?;
-            let before = Some(before.capture);
+            let before = self.capture_if_possible(ctx, &vault, &group, Some(&paths))?;
             self.announce(ctx, turn, part, &session, Some(vault), Some(paths), before)
         };
         let call = open(vault, inside)?;
@@ -119,8 +124,8 @@ impl Engine {
         let (vault, before) = match self.cover(&session, ctx.now)? {
             Cover::Vault(vault) => {
                 let group = group_of(&turn.session);
-                let before = self.capture_before(ctx, &vault, &group, None)?.capture;
-                (Some(vault), Some(before))
+                let before = self.capture_if_possible(ctx, &vault, &group, None)?;
+                (Some(vault), before)
             }
             Cover::Refused(_) => (None, None),
         };

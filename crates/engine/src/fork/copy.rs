@@ -9,7 +9,6 @@ use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
 use turnstone_core::model::{Message, Origin, Part, Session, Tokens, Usage, UsageBase};
 use turnstone_core::name;
 use turnstone_core::operation::Head;
-use turnstone_core::time::Millis;
 use turnstone_core::turn::{Outcome, TurnEvent, TurnState};
 use turnstone_core::wire::usage_of;
 use turnstone_snapshot::Oid;
@@ -34,11 +33,13 @@ const BYTES: usize = 1 << 20;
 /// Transactions on their way at a time.
 const AHEAD: usize = 8;
 
-/// In the row of a session that is being copied: it is not whole yet.
-const UNFINISHED: &str = "forking";
+/// Where a session that is not wholly copied says which process copies it.
+const COPYING: &str = "turnstone.copying";
 
-/// A copy that was begun so long ago and that nobody holds is nobody's any more.
-const SETTLED: i64 = 60_000;
+/// True for a copy that is not whole.
+pub(crate) fn is_half(session: &Session) -> bool {
+    session.extra.contains_key(COPYING)
+}
 
 /// A session that is being copied.
 pub(super) struct Copy {
@@ -71,14 +72,13 @@ impl Engine {
     /// # Errors
     ///
     /// [`crate::EngineError::Fork`] if the session has no such message. The original is never
-    /// touched; a copy that was cut off is never shown, and goes with the next fork.
+    /// touched; a copy that was cut off is never shown, and recovery removes it.
     pub fn fork(
         &self,
         ctx: &Context,
         session: &SessionId,
         at: Option<&MessageId>,
     ) -> Result<Session> {
-        self.sweep_forks(&ctx.aside(), session)?;
         let copy = self.plan_copy(ctx, session, at)?;
         // The original is only read; whether it stands where the caller thinks was seen in that read.
         let ctx = &ctx.settled();
@@ -90,7 +90,7 @@ impl Engine {
     pub(super) fn write_session(&self, ctx: &Context, copy: &Copy) -> Result<Session> {
         let written = self.write_rows(ctx, copy);
         if written.is_err() {
-            // What cannot be removed now goes with the next fork; nobody sees it until then.
+            // What cannot be removed now is removed by recovery; nobody sees it until then.
             drop(self.store.delete_session(ctx, &copy.session.id));
         }
         written
@@ -100,14 +100,15 @@ impl Engine {
         let (origin, whole) = (copy.session.origin.clone(), copy.session.clone());
         let mut made = whole.clone();
         made.origin = None;
+        made.extra.insert(COPYING.to_owned(), self.store.owner_id()?.as_str().into());
         made.time.archived = Some(made.time.created.clone());
-        made.extra.insert(UNFINISHED.to_owned(), true.into());
         self.store.write(ctx, move |tx| tx.create_session(&made)).wait()?;
         fail::fail_point!("engine::fork_begun", |_| {
             Err(std::io::Error::other("failpoint").into())
         });
         let lease = self.store.lease(ctx, &whole.id, Takeover::IfDead)?;
         self.write_copy(&ctx.clone().leased(&lease), copy)?;
+        self.carry_expiry(ctx, copy)?;
         self.store.release(ctx, &lease)?;
         if copy.is_apart {
             self.note_taken(ctx, copy)?;
@@ -117,27 +118,40 @@ impl Engine {
             let origin = origin.clone();
             tx.update_session(&id, |session| {
                 session.origin = origin;
+                session.extra.remove(COPYING);
                 session.time.archived = None;
-                session.extra.remove(UNFINISHED);
                 Ok(())
             })
         };
         Ok(self.store.write(ctx, finish).wait()?)
     }
 
-    /// Removes copies in the project of a session that a process did not live to finish.
-    fn sweep_forks(&self, ctx: &Context, session: &SessionId) -> Result<()> {
-        let project = self.store.read(ctx, |r| r.get_session(session))?.project;
-        for other in self.sessions_of(ctx, &project)? {
-            // One that was begun a moment ago may not have its lease yet.
-            let begun = Millis(other.time.created.as_i64().unwrap_or(0));
-            let is_old = ctx.now.since(begun) > SETTLED;
-            let is_cut_off = is_old && other.extra.contains_key(UNFINISHED);
-            if is_cut_off && !self.store.is_leased(ctx, &other.id)? {
-                self.store.delete_session(ctx, &other.id)?;
+    /// What could not be taken back in the original cannot be in the copy.
+    fn carry_expiry(&self, ctx: &Context, copy: &Copy) -> Result<()> {
+        let Some(origin) = &copy.session.origin else { return Ok(()) };
+        let expired = self.store.read(ctx, |r| r.expired(&origin.session))?;
+        let gone = copy.turns.values().filter(|(turn, _)| expired.contains_key(&turn.id));
+        let turns: Vec<TurnId> = gone.map(|(_, turn)| turn.clone()).collect();
+        if turns.is_empty() {
+            return Ok(());
+        }
+        let (session, id) = (copy.session.id.clone(), self.mint.operation(ctx.now)?);
+        self.store.write(ctx, move |tx| tx.copy_expiry(&session, &id, &turns)).wait()?;
+        Ok(())
+    }
+
+    /// Removes copies whose process died before they were whole.
+    pub(crate) fn sweep_copies(&self, ctx: &Context) -> Result<Vec<SessionId>> {
+        let mut gone = Vec::new();
+        for session in self.store.abandoned(ctx, COPYING)? {
+            match self.store.delete_session(ctx, &session) {
+                Ok(_) => gone.push(session),
+                // Somebody else was faster.
+                Err(StoreError::NoSession(_) | StoreError::Deleted(_)) => {}
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(gone)
     }
 
     /// Reads the original and decides what is copied; nothing is written.

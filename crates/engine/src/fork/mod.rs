@@ -5,4 +5,5 @@ mod copy;
 mod point;
 mod worktree;
 
+pub(crate) use copy::is_half;
 pub use worktree::ForkedWorktree;

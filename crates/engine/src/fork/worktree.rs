@@ -23,6 +23,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::past::Past;
 use crate::root::{Cover, root_of};
+use crate::undo::{UndoPlan, write_plan, write_report};
 use crate::worktree::{NewWorktree, WorktreeError, WorktreeInfo};
 
 /// A fork with files of its own.
@@ -223,9 +224,26 @@ impl Engine {
         }
         let id = self.mint.operation(ctx.now)?;
         let turns: Vec<_> = turns.into_values().flatten().collect();
-        let plan = serde_json::json!({ "turns": turns, "forked": true });
-        let new = NewOperation { id: id.clone(), kind: OperationKind::Undo, plan };
-        let report = serde_json::Value::Null;
+        // No file moves: those of the point are there already.
+        let plan = UndoPlan {
+            operation: id.clone(),
+            kind: OperationKind::Undo,
+            session: copy.session.id.clone(),
+            turns,
+            also: Vec::new(),
+            changes: Vec::new(),
+            roots: Vec::new(),
+            contended: Vec::new(),
+            not_covered: Vec::new(),
+            unnamed: Vec::new(),
+            git: Vec::new(),
+            head: HeadMove::Stay,
+            todos: None,
+            withdrawn: Vec::new(),
+            switch: None,
+        };
+        let new = NewOperation { id: id.clone(), kind: plan.kind, plan: write_plan(&plan)? };
+        let report = write_report(&plan.report(Vec::new()))?;
         let done = DoneOperation { id, head: HeadMove::Stay, taken, report };
         let session = copy.session.id.clone();
         let note = move |tx: &Tx<'_>| {

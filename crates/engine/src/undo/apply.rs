@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 
 use fail::fail_point;
-use turnstone_core::id::{OperationId, SessionId};
+use turnstone_core::id::{ChangeId, OperationId, SessionId};
 use turnstone_core::operation::{Extent, HeadMove, OperationKind, Taken};
 use turnstone_core::path::RelPath;
 use turnstone_snapshot::{Action, Oid, Order, Report, Vault};
-use turnstone_store::{Context, DoneOperation, NewOperation};
+use turnstone_store::{Context, DoneOperation, Expired, NewOperation, OperationRow};
 
 use super::words::{OperationReport, Part, RootPlan, RootReport, UndoPlan};
 use super::written::{branch_of, plan_of, write_plan, write_report, written};
 use crate::call::group_of;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 
 impl Engine {
     /// Carries a plan out, if it may be. After a crash, [`Engine::recover`] finishes it.
@@ -28,8 +28,15 @@ impl Engine {
         self.let_pass(&ctx.aside(), plan)?;
         let new =
             NewOperation { id: plan.operation.clone(), kind: plan.kind, plan: write_plan(plan)? };
-        let session = plan.session.clone();
-        self.store.write(ctx, move |tx| tx.plan_operation(&session, &new)).wait()?;
+        let (session, needed) = (plan.session.clone(), plan.needed());
+        // Between plan and apply the undo of a turn may have expired; from here on it cannot.
+        let write = move |tx: &turnstone_store::Tx<'_>| match tx.find_expired(&needed)? {
+            Some(expired) => Ok(Some(expired)),
+            None => tx.plan_operation(&session, &new).map(|_| None),
+        };
+        if let Some(Expired { session, turn, at }) = self.store.write(ctx, write).wait()? {
+            return Err(EngineError::Expired { session, turn, at });
+        }
         fail_point!(
             "engine::operation_planned",
             |_| Err(std::io::Error::other("failpoint").into())
@@ -138,7 +145,9 @@ impl Engine {
         session: &SessionId,
     ) -> Result<Option<OperationId>> {
         let operations = self.store.read(ctx, |r| r.operations(session))?;
-        let Some(open) = operations.into_iter().find(|operation| operation.done.is_none()) else {
+        let is_cut_off =
+            |operation: &OperationRow| operation.done.is_none() && !operation.kind.is_aside();
+        let Some(open) = operations.into_iter().find(is_cut_off) else {
             return Ok(None);
         };
         if open.kind == OperationKind::Branch {
@@ -147,6 +156,19 @@ impl Engine {
         }
         self.finish(ctx, &plan_of(&open)?)?;
         Ok(Some(open.id))
+    }
+}
+
+impl UndoPlan {
+    /// The change sets of which something moves, with their sessions.
+    fn needed(&self) -> Vec<(SessionId, ChangeId)> {
+        let moves = |part: &&Part| {
+            part.paths.iter().any(|path| part.wanted.has(path) != part.taken.contains(path))
+        };
+        let named = |part: &Part| {
+            (part.session.clone().unwrap_or_else(|| self.session.clone()), part.change.clone())
+        };
+        self.changes.iter().filter(moves).map(named).collect()
     }
 }
 

@@ -96,7 +96,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`crate::EngineError::NothingToUndo`], or a fact could not be obtained: then there is no plan.
+    /// [`crate::EngineError::NothingToUndo`]; [`crate::EngineError::Expired`] if the undo of one of the
+    /// turns has expired; or a fact could not be obtained: then there is no plan.
     pub fn plan_undo(
         &self,
         ctx: &Context,
@@ -134,7 +135,9 @@ impl Engine {
         gathered: Gathered,
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
-        let Gathered { kind, turns, also, changes, head, aside } = gathered;
+        let Gathered { kind, turns, also, mut changes, head, aside } = gathered;
+        self.refuse_expired(ctx, &changes)?;
+        self.veil_forgotten(&mut changes)?;
         let mut plan = UndoPlan {
             operation: self.mint.operation(ctx.now)?,
             kind,
@@ -241,7 +244,8 @@ fn sort_out(
         all if all == paths.len() => Extent::All,
         _ => Extent::Paths(wanted),
     };
-    Part { change: set.id.clone(), store: set.root.store.clone(), paths, taken, wanted }
+    let (change, session, store) = (set.id.clone(), set.session.clone(), set.root.store.clone());
+    Part { change, session: Some(session), store, paths, taken, wanted }
 }
 
 /// Repositories that do not stand where they stood before the first of the change sets (R5).

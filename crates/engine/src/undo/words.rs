@@ -162,6 +162,9 @@ pub struct UndoPlan {
 pub struct Part {
     /// The change set.
     pub change: ChangeId,
+    /// Its session.
+    #[serde(default)]
+    pub session: Option<SessionId>,
     /// Its root's store.
     pub store: String,
     /// Its paths.

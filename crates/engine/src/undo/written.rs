@@ -32,13 +32,13 @@ struct WrittenReport {
     whole: String,
 }
 
-/// The plan of a checkpoint: the name a point gets, or the points that give it up.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct NamedPoint {
+/// The plan of a checkpoint: a point gets a name, or names are given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
     /// The name.
     pub name: String,
-    /// The checkpoints that lose it; none when a point gets it.
-    #[serde(default, rename = "givesUp", skip_serializing_if = "Vec::is_empty")]
+    /// The checkpoints whose name this operation gives up; empty: it names the point it was made at.
+    #[serde(rename = "givesUp", default, skip_serializing_if = "Vec::is_empty")]
     pub gives_up: Vec<OperationId>,
 }
 
@@ -73,8 +73,8 @@ pub(crate) fn write_branch(plan: &BranchPlan) -> Result<Value> {
     Ok(serde_json::to_value(plan).map_err(std::io::Error::from)?)
 }
 
-pub(crate) fn write_name(name: &str, gives_up: Vec<OperationId>) -> Result<Value> {
-    let written = NamedPoint { name: name.to_owned(), gives_up };
+pub(crate) fn write_mark(name: &str, gives_up: Vec<OperationId>) -> Result<Value> {
+    let written = Mark { name: name.to_owned(), gives_up };
     Ok(serde_json::to_value(written).map_err(std::io::Error::from)?)
 }
 
@@ -144,9 +144,9 @@ pub(crate) fn branch_of(operation: &OperationRow) -> Result<BranchPlan> {
 /// # Errors
 ///
 /// [`EngineError::Unreadable`].
-pub fn name_of(operation: &OperationRow) -> Result<Option<NamedPoint>> {
+pub fn mark_of(operation: &OperationRow) -> Result<Option<Mark>> {
     match operation.kind {
-        OperationKind::Checkpoint => read(operation, &operation.plan).map(Some),
+        OperationKind::Checkpoint => Ok(Some(read(operation, &operation.plan)?)),
         OperationKind::Undo
         | OperationKind::Redo
         | OperationKind::Jump

@@ -16,6 +16,9 @@ fn run(seed: u64) {
         Ok(play) => {
             let counts = play.shown();
             assert!(counts["undone"] > 3 && counts["deaths"] > 2, "too quiet: {counts:?}");
+            let expired = ["expired a", "expired b"].map(|who| counts.get(who).copied());
+            let expired: u64 = expired.into_iter().flatten().sum();
+            assert!(expired > 0, "the budget was never in the way: {counts:?}");
         }
         Err(error) => panic!("{error}"),
     }

@@ -7,6 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 pub(crate) const SLOTS: usize = 5;
+/// What is written in the play has larger numbers than what was there before.
+pub(crate) const FRESH: u64 = 1_000_000;
+
+/// What a guard takes besides its files: commits, trees, an index.
+const OVERHEAD: u64 = 16 << 10;
 
 /// What a file holds; files whose name ends in `.bin` cannot be merged.
 pub(crate) type Body = Rc<[u64; SLOTS]>;
@@ -20,12 +25,27 @@ pub(crate) fn render(path: &str, body: &Body) -> String {
         text.push('\0');
     }
     for (at, slot) in body.iter().enumerate() {
-        text.push_str(&format!("slot {at} is {slot}\n"));
+        text.push_str(&format!("slot {at} is {slot}{}\n", noise(*slot)));
         for line in ["one", "two", "three", "four"] {
             text.push_str(&format!("  line {line} after slot {at} of {path}\n"));
         }
     }
     text
+}
+
+/// What was written in the play does not compress, so that its undo takes space worth giving back.
+fn noise(slot: u64) -> String {
+    if slot < FRESH {
+        return String::new();
+    }
+    let mut state = slot.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut letter = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from(b'0' + (state % 75) as u8)
+    };
+    std::iter::once(' ').chain(std::iter::repeat_with(&mut letter).take(1500)).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +107,8 @@ pub(crate) struct Model {
     pub(crate) clock: u64,
     /// Writes an undo or a redo made: when, and where.
     pub(crate) swings: Vec<(u64, BTreeSet<String>)>,
+    /// Bytes those writes displaced or stored at most.
+    pub(crate) guarded: u64,
 }
 
 impl Model {
@@ -210,7 +232,10 @@ impl Model {
     ) {
         let at = self.tick();
         let mut moved = BTreeSet::new();
+        self.guarded += OVERHEAD;
         for (path, content) in &it.wanted {
+            let sides = self.disk.get(path).into_iter().chain(content);
+            self.guarded += sides.map(|body| render(path, body).len() as u64).sum::<u64>();
             if self.disk.get(path) != content.as_ref() {
                 moved.insert(path.clone());
             }

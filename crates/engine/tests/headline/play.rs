@@ -8,12 +8,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use turnstone_testkit::fixture::{Rng, TempData};
 
-use crate::model::{Content, Evidence, Expected, Model, Open, SLOTS, Way, render};
+use crate::model::{Content, Evidence, Expected, FRESH, Model, Open, SLOTS, Way, render};
 use crate::world::{Agent, Fallible, budget, grow, look, put};
 
 const SESSIONS: [&str; 2] = ["ses_a", "ses_b"];
-/// The most one undo or redo displaces.
-const GUARD: u64 = 16 << 10;
 /// One order in so many is the last one of its process.
 const DEATHS: u64 = 14;
 
@@ -70,7 +68,7 @@ impl Play {
             model,
             players: Vec::new(),
             hot,
-            fresh: 1_000_000,
+            fresh: FRESH,
             small: files <= 5000,
             counts: BTreeMap::new(),
         };
@@ -385,9 +383,19 @@ impl Play {
         let before = self.operations(who)?;
         match self.order(who, order)? {
             Some(Ok(answer)) => {
+                self.only_needless(who, way, turns)?;
                 check_report(&answer, &expected).map_err(|e| format!("{order}: {e}"))?;
                 self.model.swing(way, who, turns, &expected);
                 self.verify().map_err(|e| format!("{order}: {e}\n{answer}"))?;
+            }
+            // Said of a turn that has expired, and of no other; then nothing has changed.
+            Some(Err(error)) if error.contains("expired (") => {
+                if self.expired(who)?.is_disjoint(turns) {
+                    return Err(format!("{order}: {error}, and none of them has").into());
+                }
+                self.count("refused as expired");
+                self.verify().map_err(|e| format!("{order}, expired: {e}"))?;
+                return Ok(false);
             }
             Some(Err(error)) => return Err(format!("{order}: {error}").into()),
             None => {
@@ -402,6 +410,36 @@ impl Play {
             }
         }
         Ok(whole)
+    }
+
+    /// The turns of an agent that are marked as expired.
+    fn expired(&mut self, who: usize) -> Fallible<BTreeSet<String>> {
+        let agent = self.players[who].agent.as_mut().ok_or("nobody there")?;
+        let facts = agent.ask(&json!({ "do": "facts" }))??;
+        let expired = names(&facts["expired"]);
+        if let Some(newest) = self.players[who].turns.last()
+            && expired.contains(newest)
+        {
+            return Err(format!("{newest} is the newest turn and has expired").into());
+        }
+        self.counts.insert(["expired a", "expired b"][who], expired.len() as u64);
+        Ok(expired)
+    }
+
+    /// An undo that was carried out needed no expired turn: those among `turns` have nothing to move.
+    fn only_needless(&mut self, who: usize, way: Way, turns: &BTreeSet<String>) -> Fallible {
+        let expired = self.expired(who)?;
+        let moves = |set: &&crate::model::Set| {
+            let paths = set.changes.keys();
+            set.agent == who
+                && turns.contains(&set.turn)
+                && expired.contains(&set.turn)
+                && paths.clone().any(|path| set.taken.contains(path) == (way == Way::Forth))
+        };
+        match self.model.sets.iter().find(moves) {
+            Some(set) => Err(format!("{} has expired and was moved", set.turn).into()),
+            None => Ok(()),
+        }
     }
 
     fn operations(&mut self, who: usize) -> Fallible<usize> {
@@ -445,11 +483,13 @@ impl Play {
             }
             let used = found["used"]["bytes"].as_u64().unwrap_or(u64::MAX);
             // What an undo displaces is kept past the budget (R14).
-            let guards = self.model.swings.len() as u64 * GUARD;
-            if used > budget + guards {
+            if used > budget + self.model.guarded {
                 return Err(format!("{used} bytes are used of {budget}").into());
             }
             self.counts.insert("bytes used", used);
+            if found["expiring"] != 0 {
+                return Err("an expiry is not finished".into());
+            }
         }
         Ok(())
     }

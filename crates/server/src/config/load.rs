@@ -21,8 +21,8 @@ const DEEPEST: usize = 4;
 /// The names of a configuration file, the stronger one last.
 const NAMES: [&str; 2] = ["opencode.json", "opencode.jsonc"];
 
-/// A configuration, merged: what is nearer to the work is stronger.
-#[derive(Clone, Debug, Default)]
+/// A configuration, merged: what is nearer to the work is stronger. Holds secrets: never print it.
+#[derive(Clone, Default)]
 pub(crate) struct Config {
     pub(super) merged: Map<String, Value>,
     pub(super) home: String,

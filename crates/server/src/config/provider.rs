@@ -8,8 +8,8 @@ use super::load::{Config, broken};
 use super::redact;
 use crate::error::ApiError;
 
-/// One provider of models.
-#[derive(Clone, Debug)]
+/// One provider of models. Holds secrets: never print it.
+#[derive(Clone)]
 pub(crate) struct Provider {
     /// What it is called by.
     pub(crate) id: String,
@@ -19,7 +19,7 @@ pub(crate) struct Provider {
 }
 
 /// One model.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct ModelEntry {
     /// What it is called by.
     pub(crate) id: String,

@@ -36,6 +36,9 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// A place no log reaches.
+    pub(crate) const NOWHERE: Self = Self::after(Cursor(i64::MAX));
+
     /// After all of an event.
     pub(crate) const fn after(cursor: Cursor) -> Self {
         Self { cursor, frame: None }

@@ -13,4 +13,4 @@ mod template;
 
 pub(crate) use choose::{Choice, Wanted};
 pub(crate) use input::{FileInput, PartInput, PartKind, PromptInput, model};
-pub(crate) use template::{Filled, mentions};
+pub(crate) use template::{Filled, mentions, parameters};

@@ -5,7 +5,7 @@
 pub(crate) enum Filled {
     /// Text as it is.
     Text(String),
-    /// A command line whose output goes here.
+    /// A command line whose output goes here; the arguments are parameters of its shell.
     Output(String),
 }
 
@@ -13,8 +13,8 @@ impl Filled {
     /// Fills arguments into a template.
     ///
     /// `$1`, `$2` … are the words of the arguments, the highest number takes the rest; `$ARGUMENTS`
-    /// is all of them. A template without any of these gets them at its end. What stands in the
-    /// arguments is never taken for a command line.
+    /// is all of them. A template without any of these gets them at its end. Nothing of the arguments
+    /// is put into a command line: its shell knows them by the same names.
     pub(crate) fn pieces(template: &str, arguments: &str) -> Vec<Self> {
         let arguments = arguments.trim();
         let words = words(arguments);
@@ -26,7 +26,7 @@ impl Filled {
             let (before, behind) = (&rest[..at], &rest[at + 2..]);
             let Some(end) = behind.find('`') else { break };
             pieces.push(Self::Text(fill(before)));
-            pieces.push(Self::Output(fill(&behind[..end])));
+            pieces.push(Self::Output(behind[..end].to_owned()));
             rest = &behind[end + 1..];
         }
         pieces.push(Self::Text(fill(rest)));
@@ -35,6 +35,16 @@ impl Filled {
         }
         pieces
     }
+}
+
+/// The arguments as parameters of a shell: the highest number of the template takes the rest.
+pub(crate) fn parameters(template: &str, arguments: &str) -> Vec<String> {
+    let mut words = words(arguments.trim());
+    if let Some(last) = numbers(template).max().filter(|last| *last <= words.len()) {
+        let rest = words.split_off(last - 1).join(" ");
+        words.push(rest);
+    }
+    words
 }
 
 /// The words of arguments; quotes keep a word together and are taken away.
@@ -133,7 +143,9 @@ mod tests {
 
     #[test]
     fn only_the_template_names_command_lines() {
-        assert_eq!(text("a !`git log $1` b", "-1"), "a [git log -1] b");
+        assert_eq!(text("a !`git log $1` b", "-1"), "a [git log $1] b");
+        assert_eq!(parameters("!`x $2`", "a 'b c' d"), ["a", "b c d"]);
+        assert_eq!(parameters("plain", "a b"), ["a", "b"]);
         assert_eq!(text("$ARGUMENTS", "!`rm -rf x`"), "!`rm -rf x`");
         assert_eq!(text("open !`end", ""), "open !`end");
     }

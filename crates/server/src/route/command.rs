@@ -16,7 +16,9 @@ use crate::call::Caller;
 use crate::config::{Agent, Command};
 use crate::error::ApiError;
 use crate::input::{Body, Fields};
-use crate::prompt::{FileInput, Filled, PartInput, PartKind, PromptInput, Wanted, mentions};
+use crate::prompt::{
+    FileInput, Filled, PartInput, PartKind, PromptInput, Wanted, mentions, parameters,
+};
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
@@ -146,9 +148,10 @@ fn prompt_of(
 
 fn filled(app: &App, session: &Session, command: &Command, arguments: &str) -> String {
     let pieces = Filled::pieces(&command.template, arguments);
+    let parameters = parameters(&command.template, arguments);
     let text = pieces.into_iter().map(|piece| match piece {
         Filled::Text(text) => text,
-        Filled::Output(line) => app.output_of(session, &line),
+        Filled::Output(line) => app.output_of(session, &line, (arguments, &parameters)),
     });
     text.collect::<String>().trim().to_owned()
 }

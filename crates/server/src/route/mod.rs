@@ -1,23 +1,43 @@
 //! The routes: each translates in, makes one call, and translates out.
 
 mod abort;
+mod agent;
+mod api;
 mod command;
+mod command_list;
+mod config;
+mod describe;
 mod diff;
 mod event;
+mod file;
+mod find;
 mod fork;
 mod global;
 mod health;
+mod instance;
+mod log;
 mod message;
 mod native;
+mod offered;
 mod part;
+mod patch;
+mod path;
 mod permission;
+mod project;
 mod prompt;
+mod provider;
 mod question;
 mod revert;
 mod session;
 mod share;
 mod shell;
+mod startup;
+mod status;
 mod summarize;
+mod sync;
+mod tui;
+mod vcs;
+mod worktree;
 
 use axum::Router;
 use axum::http::{Method, Uri};
@@ -39,23 +59,42 @@ pub(crate) fn router(app: App) -> Router {
     let worth = SizeAbove::new(COMPRESSED).and(NotForContentType::new("text/event-stream"));
     let routes = Router::new()
         .merge(abort::routes())
+        .merge(agent::routes())
+        .merge(api::routes())
         .merge(command::routes())
+        .merge(command_list::routes())
+        .merge(config::routes())
+        .merge(describe::routes())
         .merge(diff::routes())
         .merge(event::routes())
+        .merge(file::routes())
+        .merge(find::routes())
         .merge(fork::routes())
         .merge(global::routes())
         .merge(health::routes())
+        .merge(instance::routes())
+        .merge(log::routes())
         .merge(message::routes())
         .merge(native::routes())
+        .merge(offered::routes())
         .merge(part::routes())
+        .merge(path::routes())
         .merge(permission::routes())
+        .merge(project::routes())
         .merge(prompt::routes())
+        .merge(provider::routes())
         .merge(question::routes())
         .merge(revert::routes())
         .merge(session::routes())
         .merge(share::routes())
         .merge(shell::routes())
+        .merge(startup::routes())
+        .merge(status::routes())
         .merge(summarize::routes())
+        .merge(sync::routes())
+        .merge(tui::routes())
+        .merge(vcs::routes())
+        .merge(worktree::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(unknown);
     routes

@@ -27,9 +27,9 @@ fn named(session: &str) -> SessionId {
     session.parse().expect("a session")
 }
 
-/// Whoever works on the data beside the server.
+/// The same person, working on the data beside the server.
 fn beside() -> Context {
-    Context::new(Actor::new("beside").expect("a name"), Millis(1_800_000_000_000))
+    Context::new(Actor::new("ada").expect("a name"), Millis(1_800_000_000_000))
 }
 
 /// All messages of a session.

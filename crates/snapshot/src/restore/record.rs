@@ -214,6 +214,19 @@ impl Shadow {
         write_json(&file(&self.folder, operation.id.as_str()), &operation)
     }
 
+    /// Lets go of the bytes of merges of operations that touched some path; they are done, and what
+    /// takes them back needs none.
+    pub(crate) fn forget_merges(&self, is_meant: &dyn Fn(&RelPath) -> bool) -> io::Result<()> {
+        for mut operation in self.list_operations()? {
+            let steps = &operation.plan.steps;
+            if steps.iter().any(|step| step.merged && is_meant(&step.path)) {
+                operation.plan.merges.clear();
+                write_json(&file(&self.folder, operation.id.as_str()), &operation)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Forgets operations, whose captures are gone.
     pub(crate) fn forget_operations(&self, gone: impl Fn(&Operation) -> bool) -> io::Result<()> {
         for operation in self.list_operations()?.iter().filter(|operation| gone(operation)) {

@@ -129,14 +129,7 @@ impl Vault {
             captures: captures.to_vec(),
             group: group.name().to_owned(),
         };
-        match self.ask(&request, now)? {
-            Answer::Pinned { .. } => Ok(()),
-            Answer::Hello
-            | Answer::Captured(_)
-            | Answer::Planned(_)
-            | Answer::Applied(_)
-            | Answer::Collected(_)
-            | Answer::Failed(_) => Err(strange()),
-        }
+        let Answer::Pinned { .. } = self.ask(&request, now)? else { return Err(strange()) };
+        Ok(())
     }
 }

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::budget::OverBudget;
 use crate::capture::CaptureError;
 use crate::diff::DiffError;
+use crate::expire::ExpireError;
 use crate::object::{ObjectError, Oid};
 use crate::registry::RegistryError;
 use crate::restore::{OperationId, RestoreError};
@@ -29,6 +31,9 @@ pub enum VaultError {
     /// Nothing was captured.
     #[error(transparent)]
     Capture(#[from] CaptureError),
+    /// Nothing expired.
+    #[error(transparent)]
+    Expire(#[from] ExpireError),
     /// Nothing was restored.
     #[error(transparent)]
     Restore(#[from] RestoreError),
@@ -117,11 +122,14 @@ pub struct Failure {
     pub kind: FailureKind,
     /// In words, causes included.
     pub message: String,
+    /// The sizes, if the budget is in the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<OverBudget>,
 }
 
 impl Failure {
     pub(super) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), over: None }
     }
 
     /// Puts an error into words that can be sent.
@@ -133,7 +141,7 @@ impl Failure {
             message.push_str(&inner.to_string());
             cause = inner.source();
         }
-        Self { kind: kind_of(error), message }
+        Self { kind: kind_of(error), message, over: error.over_budget() }
     }
 }
 
@@ -157,6 +165,7 @@ fn kind_of(error: &VaultError) -> FailureKind {
         VaultError::Registry(_)
         | VaultError::Open(_)
         | VaultError::Capture(_)
+        | VaultError::Expire(_)
         | VaultError::Restore(_)
         | VaultError::Object(_)
         | VaultError::Diff(_)
@@ -181,6 +190,16 @@ impl VaultError {
     #[must_use]
     pub fn is_full(&self) -> bool {
         kind_of(self) == FailureKind::Full
+    }
+
+    /// The sizes, if the budget is what is in the way: then room may be made (R13).
+    #[must_use]
+    pub fn over_budget(&self) -> Option<OverBudget> {
+        if let Self::Keeper(failure) = self {
+            return failure.over;
+        }
+        let Self::Capture(CaptureError::OverBudget(over)) = self else { return None };
+        Some(*over)
     }
 
     pub(super) fn no_operation(id: &OperationId) -> Self {

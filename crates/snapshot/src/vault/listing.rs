@@ -1,5 +1,7 @@
 //! Lists for people: captures of every group, files of a capture, and what a short name means.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use turnstone_core::time::Millis;
 
@@ -53,6 +55,12 @@ impl ListedCapture {
         self.group == LOOK || self.group.starts_with(GROUP_PREFIX)
     }
 
+    /// True if it keeps what a restore displaced.
+    #[must_use]
+    pub fn is_guard(&self) -> bool {
+        self.group.starts_with(GROUP_PREFIX)
+    }
+
     /// True if it holds some paths only.
     #[must_use]
     pub fn is_partial(&self) -> bool {
@@ -82,17 +90,26 @@ impl Shadow {
     ///
     /// The store cannot be read.
     pub fn list_all(&self) -> Result<Vec<ListedCapture>, ObjectError> {
-        let mut found = Vec::new();
-        for tip in self.repository.list_refs()?.into_values() {
-            let mut at = Some(tip);
-            while let Some(id) = at {
-                let commit = self.repository.read_commit(&id)?;
-                found.push(ListedCapture::new(id, &commit));
-                at = (commit.parents.len() > 1).then(|| commit.parents[0]);
-            }
-        }
+        let mut found: Vec<_> = self.list_chains()?.into_values().flatten().collect();
         // Of one moment and one group, the later one comes first as the chain has it.
         found.sort_by_key(|capture| std::cmp::Reverse(capture.time));
+        Ok(found)
+    }
+
+    /// Lists the captures of every group by the name of the group, newest first as the chain has it.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn list_chains(&self) -> Result<BTreeMap<String, Vec<ListedCapture>>, ObjectError> {
+        let mut found = BTreeMap::<String, Vec<ListedCapture>>::new();
+        for tip in self.repository.list_refs()?.into_values() {
+            let commits = self.read_commits(tip)?;
+            let listed = commits.iter().map(|(oid, commit)| ListedCapture::new(*oid, commit));
+            let listed: Vec<ListedCapture> = listed.collect();
+            let group = listed.first().map(|newest| newest.group.clone()).unwrap_or_default();
+            found.entry(group).or_default().extend(listed);
+        }
         Ok(found)
     }
 
@@ -110,6 +127,14 @@ impl Shadow {
         let wanted = text.to_ascii_lowercase();
         if wanted.len() < SHORTEST {
             return Err(none());
+        }
+        // A whole id needs no list: that is how whoever wrote it down asks.
+        if let Ok(id) = wanted.parse::<Oid>() {
+            match self.get_capture(&id) {
+                // It names a tree, or nothing.
+                Err(ObjectError::Missing(_) | ObjectError::Corrupt(_)) => {}
+                found => return Ok(found?),
+            }
         }
         let begins = |oid: &Oid| oid.to_string().starts_with(&wanted);
         let mut found = self.list_all()?;

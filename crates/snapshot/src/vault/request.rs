@@ -7,15 +7,18 @@ use serde::{Deserialize, Serialize};
 use turnstone_core::time::Millis;
 
 use super::error::Failure;
+use crate::budget::Relief;
 use crate::capture::{Captured, Mode};
+use crate::expire::Expiry;
 use crate::gc::GcReport;
+use crate::group::Group;
 use crate::object::Oid;
 use crate::path::RelPath;
 use crate::restore::{FileWrite, OperationId, Order, Plan, Report, Wish};
 use crate::watch::JournalState;
 
 /// The form of requests and answers; the keeper refuses any other.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// A request, and who it is for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -69,6 +72,21 @@ pub(super) enum Request {
         now: Millis,
     },
     Gc(Sweep),
+    Relieve(Need),
+    Weigh {
+        steps: Vec<Expiry>,
+        needed: u64,
+    },
+    Expire {
+        steps: Vec<Expiry>,
+        need: Need,
+    },
+    BeginForget {
+        patterns: Vec<String>,
+    },
+    FinishForget {
+        now: Millis,
+    },
     Pin {
         captures: Vec<Oid>,
         group: String,
@@ -99,6 +117,19 @@ pub struct Sweep {
     pub now: Millis,
 }
 
+/// For how much room is to be made, and what must stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Need {
+    /// Bytes that shall fit.
+    pub bytes: u64,
+    /// Groups that somebody needs.
+    pub live: BTreeSet<Group>,
+    /// About how many bytes each repack may copy.
+    pub effort: u64,
+    /// The present.
+    pub now: Millis,
+}
+
 /// What a keeper answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -108,6 +139,9 @@ pub(super) enum Answer {
     Planned(Box<Plan>),
     Applied(Box<Report>),
     Collected(Box<Swept>),
+    Relieved(Box<Relief>),
+    Weighed { enough: Option<usize> },
+    Forgotten { captures: usize },
     Pinned { missing: Vec<Oid> },
     Failed(Failure),
 }

@@ -1,14 +1,14 @@
 //! The work of a keeper: one function for its own requests and for those of others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-
 use turnstone_core::time::Millis;
 
 use super::copy::copy_from;
 use super::error::VaultError;
 use super::listing::ListedCapture;
-use super::request::{Answer, Request, Sweep, Swept};
+use super::request::{Answer, Need, Request, Sweep, Swept};
+use crate::budget::Room;
+use crate::expire::Expiry;
 use crate::gc::Collection;
 use crate::group::Group;
 use crate::object::Oid;
@@ -49,6 +49,20 @@ pub(super) fn serve(shadow: &Shadow, request: &Request) -> Result<Answer, VaultE
             Answer::Applied(Box::new(shadow.write_files(writes, guard)?))
         }
         Request::Gc(sweep) => Answer::Collected(Box::new(collect(shadow, sweep)?)),
+        Request::Relieve(need) => Answer::Relieved(Box::new(shadow.relieve(&room(need, &[]))?)),
+        Request::Weigh { steps, needed } => {
+            Answer::Weighed { enough: shadow.count_expiry(steps, *needed)? }
+        }
+        Request::Expire { steps, need } => {
+            Answer::Relieved(Box::new(shadow.expire_steps(&room(need, steps))?))
+        }
+        Request::BeginForget { patterns } => {
+            shadow.begin_forget(patterns)?;
+            Answer::Hello
+        }
+        Request::FinishForget { now } => {
+            Answer::Forgotten { captures: shadow.finish_forget(*now)? }
+        }
         Request::Pin { captures, group } => {
             Answer::Pinned { missing: shadow.pin_captures(captures, &Group::new(group))? }
         }
@@ -57,6 +71,11 @@ pub(super) fn serve(shadow: &Shadow, request: &Request) -> Result<Answer, VaultE
             Answer::Pinned { missing: Vec::new() }
         }
     })
+}
+
+fn room<'n>(need: &'n Need, expiry: &'n [Expiry]) -> Room<'n> {
+    let Need { bytes, live, effort, now } = need;
+    Room { needed: *bytes, live, now: *now, expiry, effort: *effort }
 }
 
 fn plan_restore(
@@ -100,7 +119,7 @@ fn expire(shadow: &Shadow, sweep: &Sweep) -> Result<usize, VaultError> {
         };
         count += old;
         if old > 0 && !sweep.dry_run {
-            shadow.expire(&Group::new(name), &oldest.id).map_err(io::Error::other)?;
+            shadow.expire(&Group::new(name), &oldest.id)?;
         }
     }
     Ok(count)

@@ -217,11 +217,14 @@ impl Tx<'_> {
         Ok(Changed::Created)
     }
 
-    /// Tells whether an operation of the session is not over.
+    /// Tells whether an operation of the session is not over; those done beside it do not count.
     pub(super) fn in_operation(&self, session: i64) -> Result<bool> {
         Ok(self
             .conn
-            .prepare_cached("SELECT 1 FROM operation WHERE session = ?1 AND done IS NULL")?
+            .prepare_cached(
+                "SELECT 1 FROM operation WHERE session = ?1 AND done IS NULL
+                   AND kind NOT IN ('expire', 'forget')",
+            )?
             .exists([session])?)
     }
 
@@ -251,7 +254,7 @@ impl Tx<'_> {
     }
 
     /// `(num, planned, done)` of an operation.
-    fn find_operation(
+    pub(super) fn find_operation(
         &self,
         session: i64,
         id: &OperationId,

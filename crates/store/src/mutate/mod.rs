@@ -2,16 +2,20 @@
 
 mod change;
 mod content;
+mod expire;
 mod inbox;
 mod place;
+mod replica;
 mod request;
 mod share;
 mod text;
 mod turn;
 
 pub use change::{CloseChange, CopyChange, DoneOperation, NewOperation, OpenChange};
+pub use expire::Expiring;
 pub use inbox::{Admitted, Delivery};
+pub use replica::Replicated;
 pub use share::ShareRecord;
 pub(crate) use share::find_share;
-pub(crate) use turn::Hand;
 pub use turn::{EndTurn, Ended, NewTurn};
+pub(crate) use turn::{Hand, failure};

@@ -229,7 +229,7 @@ impl Reader<'_> {
         .transpose()
     }
 
-    /// The sessions with an operation that is not over.
+    /// The sessions with an operation that is not over; those done beside a session do not count.
     ///
     /// # Errors
     ///
@@ -238,7 +238,7 @@ impl Reader<'_> {
         let mut statement = self.conn.prepare_cached(
             "SELECT DISTINCT session.id FROM operation
              JOIN session ON session.num = operation.session
-             WHERE done IS NULL AND hidden = 0",
+             WHERE done IS NULL AND hidden = 0 AND kind NOT IN ('expire', 'forget')",
         )?;
         let mut rows = statement.query([])?;
         let mut found = Vec::new();

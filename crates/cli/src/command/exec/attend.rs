@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use turnstone_core::id::SessionId;
 use turnstone_engine::{Engine, EngineError, Execution, Ran};
 use turnstone_process::{
-    Attend, Environment, Keeper, Limits, Program, Signals, StartError, Streams, Supervisor, Terminal,
+    Attend, Environment, Keeper, Limits, Program, Signals, StartError, Streams, Supervisor,
+    Terminal,
 };
 use turnstone_store::Context;
 

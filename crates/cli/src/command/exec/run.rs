@@ -106,6 +106,7 @@ fn execute(ui: &mut Ui, app: &App, args: &ExecArgs) -> Result<u8, CliError> {
             ui.note("turnstone: the next turnstone here finds out what the command changed");
         }
     }
+    app.tend(&engine);
     Ok(u8::try_from(code & 0xff).unwrap_or(NOT_BEGUN))
 }
 
@@ -178,7 +179,9 @@ fn parent(app: &App, engine: &Engine, ctx: &Context) -> Result<Option<SessionId>
 /// Says what undo will not be able to do, before the command runs.
 fn tell_limits(ui: &mut Ui, session: &Session, execution: &Execution) {
     let mark = paint(WARN, "turnstone:");
-    if !execution.call.is_covered() {
+    if execution.call.had_no_room() {
+        ui.note(&format!("{mark} no room for what undo needs: this command cannot be undone"));
+    } else if !execution.call.is_covered() {
         let place = text::clean_line(&session.directory);
         ui.note(&format!("{mark} no undo here: {place} is not captured, the command runs anyway"));
     }

@@ -10,7 +10,7 @@ use turnstone_core::model::{Origin, Part, PartBody, Session};
 use turnstone_core::operation::{Extent, OperationKind};
 use turnstone_core::path::RelPath;
 use turnstone_core::time::{Cursor, Millis, Seq};
-use turnstone_engine::{Engine, OperationReport, name_of, report_of, turns_of};
+use turnstone_engine::{Engine, OperationReport, mark_of, report_of, turns_of};
 use turnstone_snapshot::{DiffOptions, Patch};
 use turnstone_store::{
     ChangeRow, Context, OperationRow, Reader, SessionFilter, StoreError, TurnRow,
@@ -39,6 +39,9 @@ pub(super) struct TurnEntry {
     pub(super) ended: Option<i64>,
     /// A later branch hid it.
     pub(super) hidden: bool,
+    /// Since when it cannot be undone any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) expired: Option<Millis>,
     pub(super) files: Vec<FileEntry>,
     /// Paths that changed of which nothing can be said.
     pub(super) not_covered: u64,
@@ -127,6 +130,7 @@ struct Found {
 struct FoundTurn {
     turn: TurnRow,
     prompt: Option<String>,
+    expired: Option<Millis>,
     /// Its change sets, and how much of each is taken back.
     changes: Vec<(ChangeRow, Extent)>,
 }
@@ -153,7 +157,7 @@ pub(super) fn timeline(
 }
 
 fn find(r: &Reader<'_>, session: &SessionId, all: bool) -> Result<Found, StoreError> {
-    let mut turns = Vec::new();
+    let (mut turns, expired) = (Vec::new(), r.expired(session)?);
     for turn in r.turns(session)?.into_iter().filter(|turn| all || !turn.hidden) {
         let mut changes = Vec::new();
         for row in r.turn_changes(session, &turn.id)? {
@@ -161,7 +165,8 @@ fn find(r: &Reader<'_>, session: &SessionId, all: bool) -> Result<Found, StoreEr
             changes.push((row, taken));
         }
         let prompt = prompt_of(r, session, &turn)?;
-        turns.push(FoundTurn { turn, prompt, changes });
+        let expired = expired.get(&turn.id).copied();
+        turns.push(FoundTurn { turn, prompt, expired, changes });
     }
     let mut operations = r.operations(session)?;
     operations.retain(|row| all || row.kind != OperationKind::Branch);
@@ -220,7 +225,7 @@ fn words(parts: Vec<Part>) -> String {
 }
 
 fn turn_entry(engine: &Engine, ctx: &Context, found: FoundTurn) -> TurnEntry {
-    let FoundTurn { turn, prompt, changes } = found;
+    let FoundTurn { turn, prompt, expired, changes } = found;
     let mut files: Vec<FileEntry> = Vec::new();
     for (row, taken) in &changes {
         let figures = figures(engine, ctx, row).unwrap_or_default();
@@ -243,6 +248,7 @@ fn turn_entry(engine: &Engine, ctx: &Context, found: FoundTurn) -> TurnEntry {
         started: turn.started,
         ended: turn.ended,
         hidden: turn.hidden,
+        expired,
         files,
         not_covered: changes.iter().map(|(row, _)| row.not_covered).sum(),
     }
@@ -272,14 +278,15 @@ fn figures(
 }
 
 fn operation_entry(row: OperationRow) -> Result<OperationEntry, CliError> {
-    let (turns, report, name) = (turns_of(&row)?, report_of(&row)?, name_of(&row)?);
+    let (turns, report, mark) = (turns_of(&row)?, report_of(&row)?, mark_of(&row)?);
+    let given_up = mark.as_ref().is_some_and(|mark| !mark.gives_up.is_empty());
     Ok(OperationEntry {
         id: row.id,
         kind: row.kind,
         time: row.time,
         turns,
-        given_up: name.as_ref().is_some_and(|named| !named.gives_up.is_empty()),
-        name: name.map(|named| named.name),
+        name: mark.map(|mark| mark.name),
+        given_up,
         done: row.done.is_some(),
         report,
     })

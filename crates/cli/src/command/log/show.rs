@@ -87,7 +87,9 @@ fn print_turn(ui: &mut Ui, now: Millis, turn: &TurnEntry) -> Result<(), CliError
     };
     ui.line("")?;
     let (id, sum) = (paint(NAME, &turn.id), turn_figures(turn));
-    ui.line(&format!("{id}  {when}  {state}{}{sum}", paint(DIM, marks)))?;
+    let gone = if turn.expired.is_some() { "  (undo expired)" } else { "" };
+    let marks = paint(DIM, format!("{marks}{gone}"));
+    ui.line(&format!("{id}  {when}  {state}{marks}{sum}"))?;
     let width = ui.width().unwrap_or(PROMPT).saturating_sub(2).max(20);
     ui.line(&format!("  {}", text::cut(turn.prompt.as_deref().unwrap_or("…"), width)))?;
     for file in turn.files.iter().take(SHOWN) {
@@ -126,7 +128,10 @@ fn print_operation(ui: &mut Ui, now: Millis, operation: &OperationEntry) -> Resu
     let when = moment::near(operation.time.0, now);
     let turns: Vec<String> = operation.turns.iter().map(ToString::to_string).collect();
     let of = if turns.is_empty() { String::new() } else { format!(" of {}", turns.join(", ")) };
-    let kind = paint(HEAD, operation.kind.as_str());
+    let kind = match operation.kind {
+        OperationKind::Expire => paint(WARN, "undo expired"),
+        kind => paint(HEAD, kind.as_str()),
+    };
     let name = match (&operation.name, operation.given_up) {
         (Some(name), false) => format!("  {}", paint(NAME, text::clean_line(name))),
         (Some(name), true) => format!("  {} given up", text::clean_line(name)),
@@ -139,7 +144,6 @@ fn print_operation(ui: &mut Ui, now: Millis, operation: &OperationEntry) -> Resu
         (None, OperationKind::Undo | OperationKind::Redo | OperationKind::Jump, false) => {
             "cut off".to_owned()
         }
-        (None, OperationKind::Undo, true) => "taken over from where it was forked".to_owned(),
         (None, ..) => return Ok(()),
     };
     ui.line(&format!("    {words}"))

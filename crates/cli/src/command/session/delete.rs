@@ -42,10 +42,11 @@ struct Doomed {
 }
 
 pub(super) fn run(ui: &mut Ui, app: &App, args: &DeleteArgs) -> Result<Exit, CliError> {
-    let (store, ctx) = (app.open()?, app.context());
+    let (engine, ctx) = (app.engine()?, app.context());
+    let store = engine.store();
     let mut roots: Vec<SessionId> = Vec::new();
     for prefix in &args.sessions {
-        let id = prefix.session(&store, &ctx)?;
+        let id = prefix.session(store, &ctx)?;
         if !roots.contains(&id) {
             roots.push(id);
         }
@@ -72,6 +73,10 @@ pub(super) fn run(ui: &mut Ui, app: &App, args: &DeleteArgs) -> Result<Exit, Cli
     }
     // The rows go now; if this is cut off, the next upkeep finishes it.
     while !store.purge_some(&ctx, 64)? {}
+    let directories = plan.iter().map(|doomed| doomed.session.directory.clone().into()).collect();
+    if let Err(error) = engine.tend_after_delete(&app.context(), &directories) {
+        tracing::info!("upkeep of the snapshots failed: {error}");
+    }
     if ui.wants_json() {
         print(ui, &plan)?;
     }

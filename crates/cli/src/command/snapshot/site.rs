@@ -20,7 +20,6 @@ const GROUP: &str = "cli";
 const BRIEF: u64 = 16 << 20;
 /// Bytes that upkeep copies while nobody waits.
 const LONG: u64 = 1 << 30;
-const DAY: i64 = 86_400_000;
 
 /// Which directory is meant, and what may be done for it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,20 +98,23 @@ impl Site {
         Group::new(GROUP)
     }
 
-    /// What upkeep may take away: old captures of people; what anybody else pinned stays.
+    /// What upkeep may take away: old captures of people and of sessions that are gone; what anybody
+    /// else pinned stays.
     pub(super) fn sweep(&self, app: &App, effort: u64) -> Result<Sweep, VaultError> {
         let others = self
             .vault
             .list_captures()?
             .into_iter()
             .filter(|capture| capture.group != GROUP && !capture.is_internal());
-        let live: BTreeSet<String> = others.map(|capture| capture.group).collect();
+        let mut live: BTreeSet<String> = others.map(|capture| capture.group).collect();
+        let gone = app.gone_sessions(&live);
+        live.retain(|group| !gone.contains(group));
         Ok(Sweep { live, keep: self.keep(), effort, dry_run: false, now: app.now() })
     }
 
     /// How long captures are kept, in milliseconds.
     pub(super) fn keep(&self) -> i64 {
-        i64::from(self.settings.keep_days).saturating_mul(DAY)
+        self.settings.keep()
     }
 
     /// Ends a command: a little upkeep, once a day (R41). What fails is tried again the next time.

@@ -18,6 +18,7 @@ pub(crate) fn exit(error: &VaultError) -> Exit {
         | VaultError::Untracked(_)
         | VaultError::Open(_)
         | VaultError::Capture(_)
+        | VaultError::Expire(_)
         | VaultError::Restore(_)
         | VaultError::Object(_)
         | VaultError::Diff(_)
@@ -59,6 +60,7 @@ pub(crate) fn hint(error: &VaultError) -> Option<String> {
         VaultError::Object(_) => "`turnstone snapshot verify` says what is damaged",
         VaultError::Registry(_)
         | VaultError::Open(_)
+        | VaultError::Expire(_)
         | VaultError::Restore(_)
         | VaultError::Diff(_)
         | VaultError::Keeper(_)
@@ -92,6 +94,7 @@ pub(crate) const fn reason(reason: Reason) -> &'static str {
         Reason::OwnData => "turnstone's own data",
         Reason::BehindLink => "behind a link",
         Reason::NotNamed => "not looked at",
+        Reason::Forgotten => "its bytes were forgotten",
         Reason::NoGuard => "its present bytes could not be kept",
     }
 }

@@ -120,7 +120,11 @@ fn run(ui: &mut Ui, app: &App, args: &WhatArgs, way: Way) -> Result<Exit, CliErr
         show::Shown::done(&plan, engine.apply(&app.context(), &plan)?)
     };
     let hints = show::Hints::gather(&engine, &ctx, &plan)?;
-    show::print(ui, &shown, &hints)
+    let exit = show::print(ui, &shown, &hints)?;
+    if !args.dry_run {
+        app.tend(&engine);
+    }
+    Ok(exit)
 }
 
 /// The session, its turn, and what goes with it.

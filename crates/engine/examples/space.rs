@@ -1,0 +1,143 @@
+//! The program of the crash tests of space: does one thing, says so line by line, and may die anywhere.
+//!
+//! `space DIR fill COUNT` plays so many turns in a store with room for a few, and says each that has
+//! ended. `space DIR fork` copies the session. `space DIR secret TEXT` plays a turn that writes it into
+//! `.env` and speaks of it, `space DIR forget PATTERN` forgets paths.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use turnstone_core::model::Message;
+use turnstone_core::time::Millis;
+use turnstone_core::turn::Outcome;
+use turnstone_engine::{Engine, Prompt, Settings};
+use turnstone_snapshot::{Budget, Floor};
+use turnstone_store::{Actor, Context};
+use turnstone_testkit::fixture::Rng;
+
+type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+const NOW: i64 = 1_767_225_600_000;
+/// What one turn takes, and what the store may.
+const SIZE: usize = 8 << 10;
+const STORE: u64 = 48 << 10;
+
+fn main() -> Fallible {
+    // As after kill -9: no destructor tidies up.
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        usual(info);
+        std::process::abort();
+    }));
+    let scenario = fail::FailScenario::setup();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        [dir, "fill", count] => fill(Path::new(dir), count.parse()?)?,
+        [dir, "fork"] => fork(Path::new(dir))?,
+        [dir, "secret", text] => secret(Path::new(dir), text)?,
+        [dir, "forget", pattern] => forget(Path::new(dir), pattern)?,
+        _ => return Err("usage: space DIR fill COUNT | fork | secret TEXT | forget PATTERN".into()),
+    }
+    scenario.teardown();
+    Ok(())
+}
+
+fn say(line: &str) -> Fallible {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("{line}\n").as_bytes())?;
+    Ok(out.flush()?)
+}
+
+fn ctx() -> Context {
+    Context::new(Actor::new("ada").expect("a name"), Millis(NOW))
+}
+
+fn open(dir: &Path) -> Fallible<Engine> {
+    let mut settings = Settings::new(&dir.join("data"));
+    settings.vault.budget = Budget { store: STORE, floor: Floor::Bytes(0), ..Budget::default() };
+    let engine = Engine::open(settings, Millis(NOW))?;
+    let root = dir.join("work");
+    fs_err::create_dir_all(&root)?;
+    let project = json!({"id": "p", "worktree": root, "time": {"created": 1, "updated": 1}});
+    let project = serde_json::from_value(project)?;
+    engine.store().write(&ctx(), move |tx| tx.put_project(&project)).wait()?;
+    if engine.store().read(&ctx(), |r| r.find_session(&"ses_a".parse().expect("an id")))?.is_none()
+    {
+        let session = serde_json::from_value(json!({"id": "ses_a", "slug": "calm-otter",
+            "projectID": "p", "directory": root, "title": "T", "version": "1",
+            "time": {"created": 1, "updated": 1}}))?;
+        engine.store().write(&ctx(), move |tx| tx.create_session(&session)).wait()?;
+    }
+    engine.recover(&ctx())?;
+    Ok(engine)
+}
+
+/// Turns that each write one file, so that their undo needs what was there before.
+fn fill(dir: &Path, count: u64) -> Fallible {
+    let engine = open(dir)?;
+    let session: turnstone_core::id::SessionId = "ses_a".parse()?;
+    let mut rng = Rng::new(u64::from(std::process::id()));
+    for number in 0..count {
+        let body = json!({"role": "user", "time": {"created": 1}, "agent": "build",
+            "model": {"providerID": "p", "modelID": "m"}});
+        let message = Message {
+            id: format!("msg_{}x{number}", std::process::id()).parse()?,
+            session: session.clone(),
+            body: serde_json::from_value(body)?,
+        };
+        let turn = engine.begin_turn(&ctx(), Prompt { message, parts: Vec::new() })?;
+        let call = engine.open_named(&ctx(), &turn, None, &[PathBuf::from("f")])?;
+        let text: Vec<u8> = (0..SIZE).map(|_| b' ' + rng.below(95) as u8).collect();
+        let aside = dir.join("aside");
+        fs_err::write(&aside, text)?;
+        fs_err::rename(aside, dir.join("work/f"))?;
+        engine.close_call(&ctx(), &turn, &call)?;
+        engine.end_turn(&ctx(), &turn, Outcome::Completed, None)?;
+        say(&format!("turn {}", turn.id))?;
+    }
+    Ok(())
+}
+
+fn secret(dir: &Path, text: &str) -> Fallible {
+    let engine = open(dir)?;
+    let session: turnstone_core::id::SessionId = "ses_a".parse()?;
+    let body = json!({"role": "user", "time": {"created": 1}, "agent": "build",
+        "model": {"providerID": "p", "modelID": "m"}});
+    let id: turnstone_core::id::MessageId = "msg_secret".parse()?;
+    let part = |name: &str, text: String| -> Fallible<turnstone_core::model::Part> {
+        Ok(turnstone_core::model::Part {
+            id: name.parse()?,
+            session: session.clone(),
+            message: id.clone(),
+            body: serde_json::from_value(json!({"type": "text", "text": text}))?,
+        })
+    };
+    let parts = vec![
+        part("prt_short", format!("it is {text}"))?,
+        part("prt_long", format!("{}\n{text}\n", "x".repeat(3000)))?,
+        part("prt_huge", format!("{}\n{text}\n", "y".repeat(300_000)))?,
+    ];
+    let body = serde_json::from_value(body)?;
+    let message = Message { id: id.clone(), session: session.clone(), body };
+    let turn = engine.begin_turn(&ctx(), Prompt { message, parts })?;
+    let call = engine.open_named(&ctx(), &turn, None, &[PathBuf::from(".env")])?;
+    fs_err::write(dir.join("work/.env"), format!("{text}\n"))?;
+    engine.close_call(&ctx(), &turn, &call)?;
+    engine.end_turn(&ctx(), &turn, Outcome::Completed, None)?;
+    say("kept")
+}
+
+fn forget(dir: &Path, pattern: &str) -> Fallible {
+    let engine = open(dir)?;
+    let plan = engine.plan_forget(&ctx(), &dir.join("work"), &[pattern.to_owned()])?;
+    engine.apply_forget(&ctx(), &plan)?;
+    say("forgotten")
+}
+
+fn fork(dir: &Path) -> Fallible {
+    let engine = open(dir)?;
+    let copy = engine.fork(&ctx(), &"ses_a".parse()?, None)?;
+    say(&format!("fork {}", copy.id))
+}

@@ -1,0 +1,162 @@
+//! Expiry: whose undo gives way when the budget is used up, and in which order (R13).
+//!
+//! Archived sessions first, then those that are idle longest; whole turns, oldest first. Never a turn
+//! that runs, nor the newest one of a session that changed files, nor what a session it began did in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use turnstone_core::id::{SessionId, TurnId};
+use turnstone_core::model::Session;
+use turnstone_core::time::{Cursor, Millis};
+use turnstone_snapshot::{ListedCapture, Oid, Vault};
+use turnstone_store::{Context, Reader, StoreError, TurnRow};
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::fork::is_half;
+use crate::undo::Held;
+
+/// Something that may go: a turn, and with it the captures before one that stays.
+pub(crate) struct Candidate {
+    pub(crate) session: SessionId,
+    /// The turn; none if no turn needs those captures.
+    pub(crate) turn: Option<TurnId>,
+    pub(crate) keep_from: Oid,
+}
+
+/// What is known of a session whose captures are in a store.
+struct Past {
+    session: Session,
+    turns: Vec<TurnRow>,
+    expired: BTreeMap<TurnId, Millis>,
+    /// The captures each turn needs in this store.
+    needs: BTreeMap<TurnId, BTreeSet<Oid>>,
+    /// Those of all turns.
+    named: BTreeSet<Oid>,
+    /// Turns from here on stay.
+    protected: Cursor,
+}
+
+impl Engine {
+    /// What may expire in a store, in the order in which it goes.
+    pub(crate) fn expirable(&self, ctx: &Context, vault: &Vault) -> Result<Vec<Candidate>> {
+        let store = vault.place().id.to_string();
+        let mut found = Vec::new();
+        for (group, chain) in vault.list_chains()? {
+            let Ok(id) = group.parse::<SessionId>() else { continue };
+            let Some(past) = self.store.read(ctx, |r| Past::read(r, &id, &store))? else {
+                continue;
+            };
+            found.push((past.rank(), past.candidates(&chain)));
+        }
+        found.sort_by_key(|(rank, _)| *rank);
+        Ok(found.into_iter().flat_map(|(_, candidates)| candidates).collect())
+    }
+
+    /// Refuses what needs a turn whose undo has expired; nothing is taken half.
+    pub(crate) fn refuse_expired(&self, ctx: &Context, changes: &[Held]) -> Result<()> {
+        let mut known: BTreeMap<SessionId, BTreeMap<TurnId, Millis>> = BTreeMap::new();
+        for held in changes.iter().filter(|held| held.taken != held.wanted) {
+            let set = &held.row.set;
+            let expired = match known.get(&set.session) {
+                Some(expired) => expired,
+                None => {
+                    let expired = self.store.read(ctx, |r| r.expired(&set.session))?;
+                    known.entry(set.session.clone()).or_insert(expired)
+                }
+            };
+            if let Some(at) = expired.get(&set.turn) {
+                // To whoever asks, it is the turn of the session they asked about.
+                let (session, turn) = (set.session.clone(), set.turn.clone());
+                return Err(EngineError::Expired { session, turn, at: *at });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Past {
+    /// Reads a session; nothing if it is gone, or being copied right now.
+    fn read(r: &Reader<'_>, id: &SessionId, store: &str) -> Result<Option<Self>, StoreError> {
+        let Some(session) = r.find_session(id)?.filter(|session| !is_half(session)) else {
+            return Ok(None);
+        };
+        let mut needs: BTreeMap<TurnId, BTreeSet<Oid>> = BTreeMap::new();
+        for row in r.changes(id)?.into_iter().filter(|row| row.set.root.store == store) {
+            let ids = row.before.iter().chain(&row.after).filter_map(|id| id.parse::<Oid>().ok());
+            needs.entry(row.set.turn.clone()).or_default().extend(ids);
+        }
+        let named = needs.values().flatten().copied().collect();
+        let (turns, expired) = (r.turns(id)?, r.expired(id)?);
+        let newest = turns.iter().filter(|turn| needs.contains_key(&turn.id));
+        let newest = newest.map(|turn| turn.span.0).max();
+        let open = turns.iter().find(|turn| turn.state.is_open()).map(|turn| turn.span.0);
+        let above = above(r, &session)?;
+        let protected = [newest, open, above].into_iter().flatten().min();
+        let protected = protected.unwrap_or(Cursor(i64::MAX));
+        Ok(Some(Self { session, turns, expired, needs, named, protected }))
+    }
+
+    /// Archived before others, those at work last, and else by when something happened last.
+    fn rank(&self) -> (bool, bool, Option<Cursor>) {
+        let is_open = self.turns.iter().any(|turn| turn.state.is_open());
+        let last = self.turns.iter().map(|turn| turn.span.1).max();
+        (self.session.time.archived.is_none(), is_open, last)
+    }
+
+    /// The turns of the session that may go, oldest first; captures are given newest first.
+    fn candidates(&self, chain: &[ListedCapture]) -> Vec<Candidate> {
+        let mut standing: Vec<(&TurnRow, usize)> = self
+            .turns
+            .iter()
+            .filter(|turn| !self.expired.contains_key(&turn.id))
+            .filter_map(|turn| Some((turn, self.oldest(turn, chain)?)))
+            .collect();
+        standing.sort_by_key(|(turn, _)| turn.span.0);
+        let mut found = Vec::new();
+        let candidate = |turn: Option<&TurnRow>, rest: &[(&TurnRow, usize)]| {
+            // The newest capture stays in any case: one that is equal to it is not made again.
+            let oldest = rest.iter().map(|(_, oldest)| *oldest).max().unwrap_or(0);
+            let (session, turn) = (self.session.id.clone(), turn.map(|turn| turn.id.clone()));
+            chain.get(oldest).map(|it| Candidate { session, turn, keep_from: it.id })
+        };
+        if !standing.is_empty() {
+            found.extend(candidate(None, &standing));
+        }
+        for (nth, (turn, _)) in standing.iter().enumerate() {
+            if turn.span.0 >= self.protected || turn.state.is_open() {
+                break;
+            }
+            found.extend(candidate(Some(turn), &standing[nth + 1..]));
+        }
+        found
+    }
+
+    /// Where in the chain the oldest capture is that a turn needs; nothing if it needs none of it.
+    fn oldest(&self, turn: &TurnRow, chain: &[ListedCapture]) -> Option<usize> {
+        let needs = self.needs.get(&turn.id);
+        let is_needed = |id: &Oid| needs.is_some_and(|needs| needs.contains(id));
+        // What no call names was made for a step of the turn, or for a call that is just opened (R42).
+        let during = |it: &ListedCapture| {
+            let ended = turn.ended.unwrap_or(i64::MAX);
+            turn.started.is_some_and(|started| (started..=ended).contains(&it.time.0))
+        };
+        chain
+            .iter()
+            .rposition(|it| is_needed(&it.id) || (!self.named.contains(&it.id) && during(it)))
+    }
+}
+
+/// From where on what a session did belongs to the newest turn of one that began it.
+fn above(r: &Reader<'_>, session: &Session) -> Result<Option<Cursor>, StoreError> {
+    let (mut seen, mut found) = (vec![session.id.clone()], None);
+    let mut at = session.parent.clone();
+    while let Some(id) = at.take().filter(|id| !seen.contains(id)) {
+        let Some(parent) = r.find_session(&id)? else { break };
+        let newest = r.turns(&id)?.iter().map(|turn| turn.span.0).max();
+        found = [found, newest].into_iter().flatten().min();
+        seen.push(id);
+        at = parent.parent;
+    }
+    Ok(found)
+}

@@ -1,0 +1,188 @@
+//! What would go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use turnstone_core::change::{FileImage, Root};
+use turnstone_core::id::{SessionId, TurnId};
+use turnstone_core::time::Cursor;
+use turnstone_snapshot::{Forgettable, Oid, Tombstones, Vault, names_path};
+use turnstone_store::{Context, Redacted};
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::root::root_of;
+use crate::undo::Held;
+
+/// Shorter lines say too little to be anybody's secret, and stand everywhere.
+const SHORTEST: usize = 8;
+/// Why nothing is known of a path.
+const REASON: &str = "forgotten";
+
+/// A session that changed such a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Touched {
+    /// The session.
+    pub session: SessionId,
+    /// Its turns that did.
+    pub turns: Vec<TurnId>,
+}
+
+/// What would be forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ForgetPlan {
+    /// Where.
+    pub root: Root,
+    /// Which paths, as an ignore file would name them.
+    pub patterns: Vec<String>,
+    /// Sessions whose turns changed such paths.
+    pub sessions: Vec<Touched>,
+    /// What the captures hold of them.
+    pub captured: Forgettable,
+    /// Events, texts and values of the ledger that hold a line of them.
+    pub ledger: Redacted,
+    /// Spilled outputs that do.
+    pub outputs: Vec<PathBuf>,
+    /// Copies of the ledger, which are not touched.
+    pub backups: Vec<PathBuf>,
+}
+
+impl ForgetPlan {
+    /// Bytes of the versions that go.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.captured.versions.iter().map(|version| version.size).sum()
+    }
+
+    /// True if there is nothing to forget.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.captured.versions.is_empty() && self.sessions.is_empty()
+    }
+}
+
+impl Engine {
+    /// Says what would be forgotten of the root that holds `directory`; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// A fact could not be obtained: then there is no plan.
+    pub fn plan_forget(
+        &self,
+        ctx: &Context,
+        directory: &Path,
+        patterns: &[String],
+    ) -> Result<ForgetPlan> {
+        let vault = self.vault(directory, ctx.now)?;
+        let captured = vault.list_forgettable(patterns)?;
+        let words = lines(&vault, &captured)?;
+        Ok(ForgetPlan {
+            root: root_of(&vault),
+            patterns: patterns.to_vec(),
+            sessions: self.touched(ctx, &vault, patterns)?,
+            ledger: self.store.redact(ctx, &words, true)?,
+            outputs: self.outputs_with(&words)?,
+            backups: files(&self.settings.data.join("backup"))?,
+            captured,
+        })
+    }
+
+    /// The sessions whose turns changed such paths.
+    pub(super) fn touched(
+        &self,
+        ctx: &Context,
+        vault: &Vault,
+        patterns: &[String],
+    ) -> Result<Vec<Touched>> {
+        let store = vault.place().id.to_string();
+        let all = (Cursor(0), Cursor(i64::MAX));
+        let rows = self.store.read(ctx, |r| r.changes_between(&store, all.0, all.1))?;
+        let mut found: BTreeMap<SessionId, Vec<TurnId>> = BTreeMap::new();
+        for row in rows {
+            let mut paths = row.set.changes.iter().map(|change| &change.path).chain(&row.named);
+            if paths.any(|path| names_path(patterns, path)) {
+                let turns = found.entry(row.set.session).or_default();
+                if !turns.contains(&row.set.turn) {
+                    turns.push(row.set.turn);
+                }
+            }
+        }
+        Ok(found.into_iter().map(|(session, turns)| Touched { session, turns }).collect())
+    }
+
+    /// The spilled outputs that hold one of these words.
+    pub(super) fn outputs_with(&self, words: &BTreeSet<String>) -> Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for path in files(&self.settings.data.join("output"))? {
+            let bytes = fs_err::read(&path)?;
+            let text = String::from_utf8_lossy(&bytes);
+            if words.iter().any(|word| text.contains(word.as_str())) {
+                found.push(path);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Sides of changes whose bytes were forgotten are not covered: never an empty file.
+    pub(crate) fn veil_forgotten(&self, changes: &mut [Held]) -> Result<()> {
+        let mut known: BTreeMap<String, Tombstones> = BTreeMap::new();
+        for held in changes {
+            let set = &mut held.row.set;
+            let tombs = match known.get(&set.root.store) {
+                Some(tombs) => tombs,
+                None => {
+                    let folder = self.settings.data.join("store").join(&set.root.store);
+                    let tombs = Tombstones::read(&folder)?;
+                    known.entry(set.root.store.clone()).or_insert(tombs)
+                }
+            };
+            for change in &mut set.changes {
+                let is_gone = |image: &FileImage| match image {
+                    FileImage::Present { blob, .. } => blob
+                        .parse::<Oid>()
+                        .is_ok_and(|blob| tombs.versions.contains(&(change.path.clone(), blob))),
+                    FileImage::Absent | FileImage::Uncovered { .. } => false,
+                };
+                let (before, after) = (is_gone(&change.before), is_gone(&change.after));
+                let veil = || FileImage::Uncovered { reason: REASON.to_owned() };
+                if before {
+                    change.before = veil();
+                }
+                if after {
+                    change.after = veil();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The lines of all versions that are texts.
+pub(super) fn lines(vault: &Vault, captured: &Forgettable) -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    for version in &captured.versions {
+        let Ok(text) = String::from_utf8(vault.read_blob(&version.blob)?) else { continue };
+        let lines = text.lines().map(str::trim).filter(|line| line.len() >= SHORTEST);
+        found.extend(lines.map(str::to_owned));
+    }
+    Ok(found)
+}
+
+/// The files of a folder; none if it is not there.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match fs_err::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}

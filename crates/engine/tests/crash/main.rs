@@ -1,0 +1,4 @@
+//! Killed where space is given back: what is written down as gone is, and nothing else.
+
+mod forget;
+mod space;

@@ -1,0 +1,136 @@
+//! Expiry and forks, killed at every named point.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use turnstone_core::id::SessionId;
+use turnstone_core::time::Millis;
+use turnstone_engine::{Engine, EngineError, Settings, UndoOptions, Which};
+use turnstone_snapshot::{Budget, Floor};
+use turnstone_store::{Actor, Context, SessionFilter};
+use turnstone_testkit::crash::{Trigger, Victim, die_at_failpoint};
+use turnstone_testkit::fixture::{Rng, TempData};
+
+pub(crate) type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+const NOW: Millis = Millis(1_767_225_600_000);
+const LIMIT: Duration = Duration::from_secs(60);
+const STORE: u64 = 48 << 10;
+
+/// The example beside this test program.
+pub(crate) fn space(dir: &Path, args: &[&str]) -> Fallible<Command> {
+    let test = std::env::current_exe()?;
+    let folder = test.parent().and_then(Path::parent).ok_or("no target directory")?;
+    #[expect(clippy::disallowed_methods, reason = "the program under test")]
+    let mut command = Command::new(folder.join("examples/space"));
+    command.arg(dir).args(args);
+    Ok(command)
+}
+
+pub(crate) fn ctx() -> Context {
+    Context::new(Actor::new("ada").expect("a name"), NOW)
+}
+
+pub(crate) fn open(dir: &Path) -> Fallible<Engine> {
+    let mut settings = Settings::new(&dir.join("data"));
+    settings.vault.budget = Budget { store: STORE, floor: Floor::Bytes(0), ..Budget::default() };
+    let engine = Engine::open(settings, NOW)?;
+    engine.recover(&ctx())?;
+    Ok(engine)
+}
+
+/// What holds after any death: expired turns say so, all others can be planned, nothing is half done
+/// and nothing is over its budget. Returns how many have expired.
+fn check(dir: &Path, acknowledged: &[String]) -> Fallible<usize> {
+    let engine = open(dir)?;
+    let session: SessionId = "ses_a".parse()?;
+    let (turns, expired, open) = engine.store().read(&ctx(), |r| {
+        Ok((r.turns(&session)?, r.expired(&session)?, r.unfinished_expiries()?))
+    })?;
+    assert!(open.is_empty(), "recovery finished what was cut off: {open:?}");
+    for line in acknowledged.iter().filter_map(|line| line.strip_prefix("turn ")) {
+        assert!(turns.iter().any(|turn| turn.id.as_str() == line), "{line} is lost");
+    }
+    for turn in &turns {
+        let which = Which::Turn(turn.id.clone());
+        match engine.plan_undo(&ctx(), &session, &which, &UndoOptions::default()) {
+            Err(EngineError::Expired { .. }) if expired.contains_key(&turn.id) => {}
+            Ok(_) if !expired.contains_key(&turn.id) => {}
+            other => return Err(format!("{}: {other:?}", turn.id).into()),
+        }
+    }
+    let newest = turns.last().ok_or("no turn")?;
+    assert!(!expired.contains_key(&newest.id), "the newest turn stays");
+    let vault = engine.vault(&dir.join("work"), NOW)?;
+    let (used, verified) = (vault.usage()?.bytes, vault.verify()?);
+    assert!(used <= STORE, "{used} bytes are used");
+    assert!(verified.damaged.is_empty(), "{verified:?}");
+    Ok(expired.len())
+}
+
+#[test]
+fn killed_at_every_named_point_of_an_expiry_the_rows_and_the_objects_agree_r13() -> Fallible {
+    let points = [
+        "engine::expiry_written",
+        "engine::expiry_dropped",
+        "snapshot::expired_packed",
+        "snapshot::expired",
+        "snapshot::repacked",
+        "snapshot::pack_dropped",
+    ];
+    for point in points {
+        let data = TempData::in_memory()?;
+        let mut expired = 0;
+        for after in [0, 1, 2, 6, 10] {
+            let mut program = space(data.path(), &["fill", "40"])?;
+            let outcome =
+                die_at_failpoint(&mut program, &format!("{point}={after}*off->panic"), LIMIT)?;
+            expired = check(data.path(), &outcome.acknowledged)
+                .map_err(|error| format!("{point} after {after}: {error}"))?;
+        }
+        assert!(expired > 0, "{point}: nothing had expired");
+    }
+    Ok(())
+}
+
+#[test]
+fn killed_at_random_while_turns_expire_the_rows_and_the_objects_agree_r13() -> Fallible {
+    let (data, mut rng) = (TempData::in_memory()?, Rng::new(11));
+    let mut all = Vec::new();
+    for round in 0..12 {
+        let victim = Victim::start(&mut space(data.path(), &["fill", "100000"])?)?;
+        let trigger = Trigger::draw(&mut rng, 12, Duration::from_millis(150));
+        all.extend(victim.kill_on(trigger, LIMIT)?.acknowledged);
+        if !all.is_empty() {
+            check(data.path(), &all).map_err(|error| format!("round {round}: {error}"))?;
+        }
+    }
+    let expired = check(data.path(), &all)?;
+    assert!(expired > 3, "only {expired} have expired");
+    Ok(())
+}
+
+#[test]
+fn a_copy_that_was_cut_off_is_removed_and_the_next_one_is_whole_r40() -> Fallible {
+    let data = TempData::in_memory()?;
+    let filled = space(data.path(), &["fill", "4"])?.output()?;
+    assert!(filled.status.success(), "{}", String::from_utf8_lossy(&filled.stderr));
+    for after in [0, 2] {
+        let mut program = space(data.path(), &["fork"])?;
+        let point = format!("engine::fork_copies={after}*off->panic");
+        die_at_failpoint(&mut program, &point, LIMIT)?;
+    }
+    let engine = open(data.path())?;
+    let filter = SessionFilter { archived: true, ..SessionFilter::default() };
+    let ids = |engine: &Engine| -> Fallible<Vec<String>> {
+        let page = engine.store().read(&ctx(), |r| r.list_sessions(&filter, None, 10))?;
+        Ok(page.items.iter().map(|row| row.session.id.to_string()).collect())
+    };
+    assert_eq!(ids(&engine)?, ["ses_a"], "nothing half is left");
+    let whole = engine.fork(&ctx(), &"ses_a".parse()?, None)?;
+    assert!(whole.extra.is_empty() && whole.time.archived.is_none(), "{whole:?}");
+    assert!(engine.recover(&ctx())?.removed.is_empty());
+    assert_eq!(ids(&engine)?.len(), 2);
+    Ok(())
+}

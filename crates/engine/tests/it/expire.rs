@@ -1,0 +1,252 @@
+//! Space: whose undo gives way to a capture that does not fit, and who is told (R13).
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use turnstone_core::id::{SessionId, TurnId};
+use turnstone_core::operation::OperationKind;
+use turnstone_engine::{Engine, EngineError, Settings, UndoOptions, UndoPolicy, Which};
+use turnstone_snapshot::{Budget, Floor, Vault};
+use turnstone_testkit::fixture::Rng;
+
+use crate::support::{Case, NOW, ctx};
+
+/// About what one edit of [`Noise`] takes.
+const SIZE: usize = 20 << 10;
+
+/// Texts that do not compress.
+pub(crate) struct Noise(Rng);
+
+impl Noise {
+    pub(crate) fn new() -> Self {
+        Self(Rng::new(7))
+    }
+
+    pub(crate) fn text(&mut self, size: usize) -> String {
+        (0..size).map(|_| char::from(b' ' + self.0.below(95) as u8)).collect()
+    }
+}
+
+pub(crate) fn settings(case: &Case, store: usize) -> Settings {
+    let mut settings = Settings::new(&case.dir.path().join("data"));
+    settings.vault.budget =
+        Budget { store: store as u64, floor: Floor::Bytes(0), ..Budget::default() };
+    settings
+}
+
+/// A case whose snapshot store may take so many bytes.
+pub(crate) fn within(store: usize) -> Case {
+    let mut case = Case::new();
+    case.engine = Engine::open(settings(&case, store), NOW).expect("opens");
+    case
+}
+
+fn expired(case: &Case, session: &SessionId) -> BTreeSet<TurnId> {
+    let read = case.engine.store().read(&ctx(), |r| r.expired(session)).expect("reads");
+    read.into_keys().collect()
+}
+
+fn plan(case: &Case, session: &SessionId, which: &Which) -> Result<(), EngineError> {
+    case.engine.plan_undo(&ctx(), session, which, &UndoOptions::default()).map(drop)
+}
+
+fn vault(case: &Case) -> std::sync::Arc<Vault> {
+    case.engine.vault(&case.root(), NOW).expect("opens")
+}
+
+fn used(case: &Case) -> u64 {
+    vault(case).usage().expect("reads").bytes
+}
+
+fn archive(case: &Case, session: &SessionId) {
+    let id = session.clone();
+    let put = move |tx: &turnstone_store::Tx<'_>| {
+        tx.update_session(&id, |session| {
+            session.time.archived = Some(1.into());
+            Ok(())
+        })
+    };
+    case.engine.store().write(&ctx(), put).wait().expect("archived");
+}
+
+#[test]
+fn undo_of_archived_then_of_the_longest_idle_sessions_gives_way_oldest_turn_first_r13() {
+    let budget = 10 * SIZE;
+    let (case, mut noise) = (within(budget), Noise::new());
+    let [idle, archived, busy] =
+        ["ses_idle", "ses_archived", "ses_busy"].map(|id| case.session(id, None));
+    let fill = |session: &SessionId, noise: &mut Noise| {
+        case.turn(session, session.as_str(), Some(&noise.text(SIZE)))
+    };
+    let first: Vec<TurnId> = (0..3).map(|_| fill(&idle, &mut noise)).collect();
+    let second: Vec<TurnId> = (0..3).map(|_| fill(&archived, &mut noise)).collect();
+    archive(&case, &archived);
+    let mut order = Vec::new();
+    for _ in 0..12 {
+        fill(&busy, &mut noise);
+        for session in [&idle, &archived, &busy] {
+            let fresh = expired(&case, session).into_iter().filter(|turn| !order.contains(turn));
+            order.extend(fresh.collect::<Vec<_>>());
+        }
+        assert!(used(&case) <= budget as u64);
+    }
+
+    let expected: Vec<TurnId> = second[..2].iter().chain(&first[..2]).cloned().collect();
+    assert_eq!(order[..4], expected[..], "archived before idle, oldest first, never the newest");
+    assert!(order.len() > 4, "then the busy session's own");
+    for (session, newest) in [(&idle, &first[2]), (&archived, &second[2])] {
+        assert!(plan(&case, session, &Which::Turn(newest.clone())).is_ok(), "the newest stays");
+    }
+    assert!(case.undo(&busy, &Which::Last).is_complete());
+    let operations = case.engine.store().read(&ctx(), |r| r.operations(&idle)).expect("reads");
+    assert!(!operations.is_empty());
+    for operation in operations {
+        assert_eq!(operation.kind, OperationKind::Expire);
+        assert!(operation.done.is_some(), "its bytes are gone");
+    }
+    assert!(vault(&case).verify().expect("reads").damaged.is_empty());
+}
+
+#[test]
+fn an_expired_turn_is_a_typed_error_and_a_range_with_one_takes_nothing_r13() {
+    let (case, mut noise) = (within(5 * SIZE), Noise::new());
+    let session = case.session("ses_a", None);
+    case.put("f", Some("before"));
+    let turns: Vec<TurnId> =
+        (0..8).map(|_| case.turn(&session, "f", Some(&noise.text(SIZE)))).collect();
+    let gone = expired(&case, &session);
+    assert!(gone.contains(&turns[0]) && !gone.contains(&turns[7]));
+    let standing = case.read("f");
+
+    for which in [Which::Turn(turns[0].clone()), Which::From(turns[0].clone())] {
+        match plan(&case, &session, &which) {
+            Err(EngineError::Expired { session: of, turn, at }) => {
+                assert_eq!((of, turn, at), (session.clone(), turns[0].clone(), NOW));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(case.read("f"), standing, "nothing was taken half");
+    let oldest = turns.iter().find(|turn| !gone.contains(turn)).expect("some stand");
+    assert!(case.undo(&session, &Which::From(oldest.clone())).is_complete());
+    assert_ne!(case.read("f"), standing);
+    case.redo(&session);
+    assert_eq!(case.read("f"), standing);
+}
+
+#[test]
+fn a_plan_whose_turn_expires_before_it_is_applied_changes_nothing_r13() {
+    let (case, mut noise) = (within(5 * SIZE), Noise::new());
+    let session = case.session("ses_a", None);
+    let first = case.turn(&session, "f", Some(&noise.text(SIZE)));
+    case.turn(&session, "g", Some("small"));
+    let plan = case.plan(&session, &Which::Turn(first.clone()));
+    for _ in 0..6 {
+        case.turn(&session, "g", Some(&noise.text(SIZE)));
+    }
+    assert!(expired(&case, &session).contains(&first));
+
+    let refused = case.engine.apply(&ctx(), &plan);
+
+    assert!(matches!(refused, Err(EngineError::Expired { .. })), "{refused:?}");
+    assert!(case.read("f").is_some());
+    let open = case.engine.store().read(&ctx(), |r| r.sessions_in_operation()).expect("reads");
+    assert!(open.is_empty(), "and nothing is stuck");
+}
+
+#[test]
+fn a_call_for_which_nothing_may_expire_is_refused_with_the_sizes_and_costs_nobodys_undo_r13() {
+    let (case, mut noise) = (within(5 * SIZE), Noise::new());
+    let session = case.session("ses_a", None);
+    let turns: Vec<TurnId> =
+        (0..3).map(|_| case.turn(&session, "f", Some(&noise.text(SIZE)))).collect();
+    case.put("big", Some(&noise.text(9 * SIZE)));
+    let turn = case.begin(&session);
+
+    let refused = case.engine.open_named(&ctx(), &turn, None, &[PathBuf::from("big")]);
+
+    let Err(EngineError::NoRoom(over)) = refused else { panic!("it fits") };
+    assert_eq!(over.limit, 5 * SIZE as u64);
+    assert!(over.needed > 6 * SIZE as u64 && over.used > 0, "{over:?}");
+    assert!(expired(&case, &session).is_empty(), "what would not help does not go");
+    case.edit(&turn, "small", Some("it fits"));
+    case.end(&turn);
+    assert!(case.undo(&session, &Which::From(turns[0].clone())).is_complete());
+    assert_eq!(case.read("f"), None);
+}
+
+#[test]
+fn best_effort_runs_the_call_and_marks_it_uncovered_r13() {
+    let (mut case, mut noise) = (within(5 * SIZE), Noise::new());
+    let mut chosen = settings(&case, 5 * SIZE);
+    chosen.undo = UndoPolicy::BestEffort;
+    case.engine = Engine::open(chosen, NOW).expect("opens");
+    let session = case.session("ses_a", None);
+    case.put("big", Some(&noise.text(9 * SIZE)));
+    let turn = case.begin(&session);
+    let call = case.engine.open_named(&ctx(), &turn, None, &[PathBuf::from("big")]);
+    let call = call.expect("it runs");
+    assert!(!call.is_covered() && call.had_no_room());
+    case.put("big", Some("smaller"));
+    let closed = case.engine.close_call(&ctx(), &turn, &call).expect("closes");
+    assert_eq!((closed.not_covered, closed.changes.len()), (1, 1));
+    let window = case.shell(&turn, || case.put("other", Some("x")));
+    case.end(&turn);
+
+    assert_eq!(window.not_covered, 0, "what fits is covered again");
+    let report = case.undo(&session, &Which::Last);
+    assert!(!report.is_complete());
+    let (_, path, why) = &report.not_covered[0];
+    assert_eq!((path.to_string().as_str(), why.as_str()), ("big", "over_budget"));
+    assert_eq!(case.read("big").as_deref(), Some("smaller"), "never guessed");
+    assert_eq!(case.read("other"), None);
+}
+
+#[test]
+fn a_fork_keeps_what_its_original_lost_and_lacks_what_it_lacked_r40() {
+    let (case, mut noise) = (within(8 * SIZE), Noise::new());
+    let session = case.session("ses_a", None);
+    let mut turns: Vec<TurnId> =
+        (0..3).map(|_| case.turn(&session, "f", Some(&noise.text(SIZE)))).collect();
+    let early = case.engine.fork(&ctx(), &session, None).expect("forks");
+    let other = case.session("ses_b", None);
+    let mut before = Vec::new();
+    while expired(&case, &session).is_empty() {
+        before.push(case.turn(&other, "g", Some(&noise.text(SIZE))));
+        assert!(before.len() < 20, "something must give way");
+    }
+    turns.retain(|turn| expired(&case, &session).contains(turn));
+    let late = case.engine.fork(&ctx(), &session, None).expect("forks");
+
+    assert_eq!(expired(&case, &late.id).len(), turns.len(), "the copy says so too");
+    let copied = case.engine.store().read(&ctx(), |r| r.turns(&late.id)).expect("reads");
+    let refused = plan(&case, &late.id, &Which::Turn(copied[0].id.clone()));
+    assert!(matches!(refused, Err(EngineError::Expired { .. })), "{refused:?}");
+    let copied = case.engine.store().read(&ctx(), |r| r.turns(&early.id)).expect("reads");
+    if expired(&case, &early.id).is_empty() {
+        assert!(case.undo(&early.id, &Which::From(copied[0].id.clone())).is_complete());
+        assert_eq!(case.read("f"), None);
+    }
+    assert!(vault(&case).verify().expect("reads").damaged.is_empty());
+}
+
+#[test]
+fn what_a_subagent_did_in_the_newest_turn_of_its_parent_stays_r13() {
+    let (case, mut noise) = (within(8 * SIZE), Noise::new());
+    let parent = case.session("ses_parent", None);
+    let turn = case.begin(&parent);
+    let child = case.session("ses_child", Some("ses_parent"));
+    for _ in 0..3 {
+        case.turn(&child, "f", Some(&noise.text(SIZE)));
+    }
+    case.end(&turn);
+    let other = case.session("ses_other", None);
+    for _ in 0..10 {
+        case.turn(&other, "g", Some(&noise.text(SIZE)));
+    }
+
+    assert!(expired(&case, &child).is_empty());
+    assert!(!expired(&case, &other).is_empty(), "the others gave way");
+    assert!(case.undo(&parent, &Which::Last).is_complete());
+    assert_eq!(case.read("f"), None);
+}

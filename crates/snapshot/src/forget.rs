@@ -1,0 +1,293 @@
+//! Forgetting: paths leave every capture, and their bytes the store (R20).
+//!
+//! What is to be forgotten is written down first and struck out last, so that whoever finds it goes on.
+//! Captures keep their ids; of a forgotten path they say so, never that it was absent.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::PoisonError;
+
+use fail::fail_point;
+use gix::objs::Kind;
+use serde::{Deserialize, Serialize};
+use turnstone_core::time::Millis;
+
+use crate::chain::id_of;
+use crate::coverage::Reason;
+use crate::expire::anew;
+use crate::gc::Collection;
+use crate::group::Group;
+use crate::ignore::Rules;
+use crate::object::{Commit, ObjectError, Oid, Packed, TreeEntry};
+use crate::path::RelPath;
+use crate::registry::write_json;
+use crate::shadow::Shadow;
+
+const FILE: &str = "forgotten.json";
+
+/// What a store has forgotten.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tombstones {
+    /// Versions of paths whose bytes are gone.
+    pub versions: BTreeSet<(RelPath, Oid)>,
+    /// Patterns whose versions are being forgotten.
+    pub pending: Vec<String>,
+}
+
+impl Tombstones {
+    /// Reads those of the store in `folder`; none if it has forgotten nothing.
+    ///
+    /// # Errors
+    ///
+    /// They are there and cannot be read.
+    pub fn read(folder: &Path) -> io::Result<Self> {
+        match fs_err::read(folder.join(FILE)) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A version of a path that is to be forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Version {
+    /// The path.
+    pub path: RelPath,
+    /// Its bytes by name.
+    pub blob: Oid,
+    /// How many they are.
+    pub size: u64,
+}
+
+/// What patterns name in a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Forgettable {
+    /// Captures that hold such a path.
+    pub captures: usize,
+    /// Their groups, by name.
+    pub groups: BTreeSet<String>,
+    /// The versions, each once.
+    pub versions: Vec<Version>,
+}
+
+/// The patterns of an ignore file; a folder stands for everything below.
+pub(crate) struct Patterns(Rules);
+
+impl Patterns {
+    pub(crate) fn new(patterns: &[String]) -> Self {
+        Self(Rules::default().with(patterns.join("\n").as_bytes(), b""))
+    }
+
+    pub(crate) fn names(&self, path: &RelPath) -> bool {
+        self.0.hide(path.as_bytes(), false)
+            || path.ancestors().any(|above| self.0.hide(above.as_bytes(), true))
+    }
+}
+
+/// Tells whether patterns, written as in an ignore file, name a path.
+#[must_use]
+pub fn names_path(patterns: &[String], path: &RelPath) -> bool {
+    Patterns::new(patterns).names(path)
+}
+
+/// A tree without some paths, and what it had of them.
+type Filtered = (Option<Oid>, Rc<Vec<(RelPath, Oid)>>);
+
+/// One walk over all trees; what many captures share is looked at once.
+struct Filter<'f> {
+    shadow: &'f Shadow,
+    patterns: Patterns,
+    seen: HashMap<(Oid, Vec<u8>), Filtered>,
+    made: Vec<Packed>,
+}
+
+impl Filter<'_> {
+    fn tree(&mut self, tree: &Oid, prefix: &[u8]) -> Result<Filtered, ObjectError> {
+        let key = (*tree, prefix.to_vec());
+        if let Some(found) = self.seen.get(&key) {
+            return Ok(found.clone());
+        }
+        let (mut data, mut gone, mut kept) = (Vec::new(), Vec::new(), 0);
+        for (name, entry) in self.shadow.repository.read_tree(tree)? {
+            let mut path = prefix.to_vec();
+            path.extend_from_slice(&name);
+            let (mode, oid) = match entry {
+                TreeEntry::Tree(below) => {
+                    path.push(b'/');
+                    let (oid, more) = self.tree(&below, &path)?;
+                    gone.extend(more.iter().cloned());
+                    let Some(oid) = oid else { continue };
+                    ("40000", oid)
+                }
+                TreeEntry::Leaf(leaf) => {
+                    let path = RelPath::new(path).map_err(|_| ObjectError::Corrupt(*tree))?;
+                    if self.patterns.names(&path) {
+                        gone.push((path, leaf.blob));
+                        continue;
+                    }
+                    (leaf.mode.octal(), leaf.blob)
+                }
+            };
+            kept += 1;
+            data.extend_from_slice(mode.as_bytes());
+            data.push(b' ');
+            data.extend_from_slice(&name);
+            data.push(0);
+            data.extend_from_slice(&oid.0);
+        }
+        let oid = match (gone.is_empty(), kept) {
+            (true, _) => Some(*tree),
+            (false, 0) if !prefix.is_empty() => None,
+            (false, _) => {
+                let packed = Packed::new(Kind::Tree, &data)?;
+                let oid = packed.oid;
+                self.made.push(packed);
+                Some(oid)
+            }
+        };
+        let filtered = (oid, Rc::new(gone));
+        self.seen.insert(key, filtered.clone());
+        Ok(filtered)
+    }
+}
+
+impl Shadow {
+    fn filter(&self, patterns: &[String]) -> Filter<'_> {
+        let patterns = Patterns::new(patterns);
+        Filter { shadow: self, patterns, seen: HashMap::new(), made: Vec::new() }
+    }
+
+    /// Lists what patterns name in all captures, guards included.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn list_forgettable(&self, patterns: &[String]) -> Result<Forgettable, ObjectError> {
+        let _held = self.hold_objects();
+        let mut filter = self.filter(patterns);
+        let (mut found, mut versions) = (Forgettable::default(), BTreeMap::new());
+        for tip in self.repository.list_refs()?.into_values() {
+            for (_, commit) in self.read_commits(tip)? {
+                let (_, gone) = filter.tree(&commit.tree, b"")?;
+                if gone.is_empty() {
+                    continue;
+                }
+                found.captures += 1;
+                found.groups.extend(commit.trailer("Turnstone-Group").map(str::to_owned));
+                for (path, blob) in gone.iter() {
+                    versions.insert((path.clone(), *blob), self.repository.size(blob)?);
+                }
+            }
+        }
+        let version = |((path, blob), size)| Version { path, blob, size };
+        found.versions = versions.into_iter().map(version).collect();
+        Ok(found)
+    }
+
+    /// Writes down that what patterns name is to be forgotten, and which versions that are.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read or written.
+    pub fn begin_forget(&self, patterns: &[String]) -> Result<(), ObjectError> {
+        let found = self.list_forgettable(patterns)?;
+        let mut tombs = Tombstones::read(&self.folder)?;
+        tombs.versions.extend(found.versions.into_iter().map(|it| (it.path, it.blob)));
+        tombs.pending.extend(patterns.iter().cloned());
+        Ok(write_json(&self.folder.join(FILE), &tombs)?)
+    }
+
+    /// Takes the paths out of every capture and drops their bytes; returns how many captures were
+    /// written anew. Nothing happens if nothing is to be forgotten.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read or written; do it again.
+    pub fn finish_forget(&self, now: Millis) -> Result<usize, ObjectError> {
+        let mut tombs = Tombstones::read(&self.folder)?;
+        if tombs.pending.is_empty() {
+            return Ok(0);
+        }
+        let count = self.rewrite_without(&tombs.pending)?;
+        fail_point!("snapshot::forgotten", |_| Err(io::Error::other("failpoint").into()));
+        let patterns = Patterns::new(&tombs.pending);
+        self.forget_merges(&|path| patterns.names(path))?;
+        let live: BTreeSet<Group> =
+            self.list_chains()?.into_keys().map(|name| Group::new(&name)).collect();
+        let (keep, effort) = (i64::MAX, u64::MAX);
+        self.collect(&Collection { live: &live, now, keep, effort, dry_run: false })?;
+        tombs.pending.clear();
+        write_json(&self.folder.join(FILE), &tombs)?;
+        Ok(count)
+    }
+
+    fn rewrite_without(&self, patterns: &[String]) -> Result<usize, ObjectError> {
+        let _held = self.hold_objects();
+        let chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut filter = self.filter(patterns);
+        let (mut writer, mut tips, mut count) = (self.repository.writer()?, Vec::new(), 0);
+        for (name, tip) in self.repository.list_refs()? {
+            let mut above = None;
+            let mut is_new = false;
+            for (oid, commit) in self.read_commits(tip)?.iter().rev() {
+                let (tree, gone) = filter.tree(&commit.tree, b"")?;
+                if gone.is_empty() && !is_new {
+                    above = Some(*oid);
+                    continue;
+                }
+                count += usize::from(!gone.is_empty());
+                is_new = true;
+                let mut copy = anew(oid, commit, above)?;
+                if !gone.is_empty() {
+                    copy.tree = tree.unwrap_or(copy.tree);
+                    let about = self.veil(oid, commit, &gone, &mut filter.made)?;
+                    copy.parents = above.into_iter().chain([about]).collect();
+                }
+                let packed = Packed::new(Kind::Commit, &copy.encode())?;
+                writer.add(&packed)?;
+                above = Some(packed.oid);
+            }
+            tips.extend(above.filter(|_| is_new).map(|tip| (name, tip)));
+        }
+        filter.made.iter().try_for_each(|packed| writer.add(packed))?;
+        if let Some((_, sample)) = tips.first() {
+            let held = self.repository.publish(writer, sample)?;
+            fail_point!("snapshot::forget_packed", |_| Err(io::Error::other("failpoint").into()));
+            for (name, tip) in &tips {
+                self.repository.write_ref(name, tip)?;
+            }
+            drop(held);
+        }
+        drop(chain);
+        Ok(count)
+    }
+
+    /// The coverage of a capture that says of some paths that they are forgotten.
+    fn veil(
+        &self,
+        oid: &Oid,
+        commit: &Commit,
+        gone: &[(RelPath, Oid)],
+        made: &mut Vec<Packed>,
+    ) -> Result<Oid, ObjectError> {
+        let capture = self.get_capture(&id_of(oid, commit))?;
+        let mut coverage = (*capture.coverage).clone();
+        coverage.skipped.extend(gone.iter().map(|(path, _)| (path.clone(), Reason::Forgotten)));
+        coverage.skipped.sort_by(|one, other| one.0.cmp(&other.0));
+        coverage.skipped.dedup_by(|one, other| one.0 == other.0);
+        let known = self.repository.known();
+        Ok(self.describe(&coverage, &known, made)?)
+    }
+
+    /// The bytes of a version.
+    ///
+    /// # Errors
+    ///
+    /// They are not in the store.
+    pub fn read_blob(&self, blob: &Oid) -> Result<Vec<u8>, ObjectError> {
+        Ok(self.repository.read(blob)?.1)
+    }
+}

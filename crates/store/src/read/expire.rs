@@ -1,0 +1,146 @@
+//! Which turns can no longer be taken back, and expiries that are not finished.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rusqlite::Connection;
+use serde_json::Value;
+use turnstone_core::id::{OperationId, SessionId, TurnId};
+use turnstone_core::model::Session;
+use turnstone_core::time::Millis;
+
+use super::body::{load_session, payload_at};
+use super::reader::{Reader, parse_id};
+use crate::blob::BlobDir;
+use crate::error::Result;
+
+/// A turn that can no longer be taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// Its session.
+    pub session: SessionId,
+    /// The turn.
+    pub turn: TurnId,
+    /// Since when.
+    pub at: Millis,
+}
+
+/// An operation done beside a session that is not over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unfinished {
+    /// Its session.
+    pub session: SessionId,
+    /// Names it.
+    pub id: OperationId,
+    /// What is to be done; the engine's words.
+    pub work: Value,
+}
+
+/// The turns of a session that can no longer be taken back, and since when.
+pub(crate) fn expired_turns(
+    conn: &Connection,
+    blobs: &BlobDir,
+    session: i64,
+) -> Result<BTreeMap<TurnId, Millis>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT planned, time FROM operation JOIN event ON event.cursor = planned
+         WHERE operation.session = ?1 AND operation.kind = 'expire'",
+    )?;
+    let mut rows = statement.query([session])?;
+    let mut found = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let (planned, time): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let payload = payload_at(conn, blobs, planned)?;
+        let turns = payload.pointer("/plan/turns").cloned().unwrap_or_default();
+        let turns: Vec<TurnId> = serde_json::from_value(turns)?;
+        found.extend(turns.into_iter().map(|turn| (turn, Millis(time))));
+    }
+    Ok(found)
+}
+
+impl Reader<'_> {
+    /// The turns of a session that can no longer be taken back, and since when (R13).
+    ///
+    /// # Errors
+    ///
+    /// [`crate::StoreError::NoSession`].
+    pub fn expired(&self, session: &SessionId) -> Result<BTreeMap<TurnId, Millis>> {
+        let num = self.session_num(session)?;
+        expired_turns(self.conn, self.blobs, num)
+    }
+
+    /// Archived sessions with a field of this name.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub(crate) fn archived_with(&self, field: &str) -> Result<Vec<Session>> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT session.num FROM session JOIN event ON event.cursor = session.image
+             WHERE archived IS NOT NULL AND hidden = 0 AND instr(payload, ?1) > 0",
+        )?;
+        let mut rows = statement.query([field])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let session = load_session(self.conn, self.blobs, row.get(0)?)?;
+            found.extend(Some(session).filter(|session| session.extra.contains_key(field)));
+        }
+        Ok(found)
+    }
+
+    /// Which of these names no part of a session that is there is called, and no event of one speaks
+    /// of: files beside the ledger that nobody can ask for any more.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn unknown_outputs(&self, names: &BTreeSet<String>) -> Result<BTreeSet<String>> {
+        let mut unknown = BTreeSet::new();
+        let mut part = self.conn.prepare_cached(
+            "SELECT 1 FROM part JOIN session ON session.num = part.session
+             WHERE part.id = ?1 AND hidden = 0",
+        )?;
+        for name in names {
+            if !part.exists([name])? {
+                unknown.insert(name.clone());
+            }
+        }
+        if unknown.is_empty() {
+            return Ok(unknown);
+        }
+        // A copy in a fork speaks of it, and what a branch hid may come back.
+        let mut events = self.conn.prepare_cached(
+            "SELECT payload FROM event JOIN session ON session.num = event.session
+             WHERE hidden = 0 AND instr(payload, '\"outputPath\"') > 0",
+        )?;
+        let mut rows = events.query([])?;
+        while let Some(row) = rows.next()? {
+            let payload: String = row.get(0)?;
+            unknown.retain(|name| !payload.contains(name.as_str()));
+        }
+        Ok(unknown)
+    }
+
+    /// Expiries whose bytes may still be there.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn unfinished_expiries(&self) -> Result<Vec<Unfinished>> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT session.id, operation.id, planned FROM operation
+             JOIN session ON session.num = operation.session
+             WHERE done IS NULL AND hidden = 0 AND kind = 'expire' ORDER BY operation.num",
+        )?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let mut payload = payload_at(self.conn, self.blobs, row.get(2)?)?;
+            found.push(Unfinished {
+                session: parse_id(row.get(0)?)?,
+                id: parse_id(row.get(1)?)?,
+                work: payload.pointer_mut("/plan/work").map(Value::take).unwrap_or_default(),
+            });
+        }
+        Ok(found)
+    }
+}
