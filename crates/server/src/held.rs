@@ -94,12 +94,6 @@ impl Turns {
         lock(&self.held).get(turn).map(|held| held.token.clone())
     }
 
-    /// The turn of a session that is driven from outside.
-    pub(crate) fn of(&self, session: &SessionId) -> Option<Turn> {
-        let held = lock(&self.held);
-        held.values().find(|held| held.turn.session == *session).map(|held| held.turn.clone())
-    }
-
     /// Uses a turn, if the token is its present one.
     pub(crate) fn using(
         &self,

@@ -11,7 +11,9 @@ use turnstone_core::event::EventKind;
 use turnstone_core::model::{Part, Request, RequestState, Session, Todo};
 use turnstone_core::permission::{Action, Rule};
 use turnstone_core::time::Seq;
-use turnstone_store::{Actor, Changed, Context, Delivery, NewTurn, ShareRecord, Store, StoreError};
+use turnstone_store::{
+    Actor, Changed, Context, Delivery, NewTurn, Recall, ShareRecord, Store, StoreError,
+};
 
 fn kinds_after(store: &Store, from: usize) -> Vec<EventKind> {
     log(store).iter().skip(from).map(|event| event.kind).collect()
@@ -238,6 +240,44 @@ fn the_first_result_of_a_key_is_the_result() {
     let fail = store.write_once(&key, |tx| tx.get_nothing());
     assert!(fail.wait().is_err());
     assert_eq!(once(&store, &key, "fifth"), "fifth");
+}
+
+/// R43: a call of several transactions is known by its first event, and its answer is kept.
+#[test]
+fn a_call_leaves_a_mark_with_its_first_event_and_its_first_answer_counts() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let rename = |store: &Store, ctx: &Context, title: &'static str| {
+        let run = store.write(ctx, move |tx| {
+            tx.update_session(&sid("ses_a"), |s| {
+                s.title = title.to_owned();
+                Ok(())
+            })?;
+            Ok(tx.last_appended())
+        });
+        run.wait().expect("written").expect("an event").cursor
+    };
+    let key = ctx().once("k1");
+    assert_eq!(store.recall(&key).expect("reads"), Recall::default());
+    let refused = store.write(&key, |tx| tx.get_nothing()).wait();
+    assert!(refused.is_err());
+    assert_eq!(store.recall(&key).expect("reads").began, None, "nothing was begun");
+    let first = rename(&store, &key, "first");
+    rename(&store, &key, "second");
+    let begun = Recall { began: Some(first), answer: None };
+    assert_eq!(store.recall(&key).expect("reads"), begun, "its first event, not its last");
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!(store.recall(&key).expect("reads"), begun, "after reopening too");
+    store.keep_answer(&key, "one".to_owned()).expect("kept");
+    store.keep_answer(&key, "two".to_owned()).expect("kept");
+    assert_eq!(store.recall(&key).expect("reads").answer.as_deref(), Some("one"));
+    let bob = Context::new(Actor::new("bob").expect("actor"), NOW).once("k1");
+    assert_eq!(store.recall(&bob).expect("reads"), Recall::default());
+    // Upkeep on the way is not what the key is for.
+    let other = ctx().once("k2");
+    rename(&store, &other.aside(), "third");
+    assert_eq!(store.recall(&other).expect("reads"), Recall::default());
 }
 
 trait Nothing {

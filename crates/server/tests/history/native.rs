@@ -257,8 +257,8 @@ fn a_driver_that_calls_is_believed_in_however_long_its_tool_takes() {
     let house = House::with(|settings| settings.limits.patience = 1_500);
     let session = session(&house, "T");
     let driver = Driver::begin(house.client(), &session, "go");
-    let began = std::time::Instant::now();
-    while began.elapsed() < std::time::Duration::from_millis(3_500) {
+    // Longer than the server's patience, taken together.
+    for _ in 0..12 {
         driver.post("beat", &json!({})).expect(200);
         std::thread::sleep(std::time::Duration::from_millis(300));
     }
@@ -408,4 +408,15 @@ fn windows_that_overlap_are_told_as_contended_r3() {
     assert_eq!(found[0]["path"], "both");
     assert_eq!(found[0]["claimants"].as_array().map(Vec::len), Some(2));
     assert_eq!(id(&other).to_string(), other);
+}
+
+#[test]
+fn a_turn_that_somebody_stopped_is_over_for_its_driver_too() {
+    let house = House::new();
+    let session = session(&house, "T");
+    let driver = Driver::begin(house.client(), &session, "go");
+    house.client().send("POST", &format!("/session/{session}/abort"), None).expect(200);
+    let gone = driver.post("beat", &json!({})).expect(410);
+    assert_eq!((&gone["_tag"], &gone["state"]), (&json!("TurnEndedError"), &json!("aborted")));
+    Driver::begin(house.client(), &session, "again").end();
 }

@@ -12,23 +12,9 @@ mod input;
 mod log;
 mod runner;
 mod step;
+mod table;
 mod timeline;
 mod tool;
 mod turn;
 
-use axum::Router;
-
-use crate::app::App;
-
-pub(super) fn routes() -> Router<App> {
-    Router::new()
-        .merge(ask::routes())
-        .merge(coverage::routes())
-        .merge(history::routes())
-        .merge(log::routes())
-        .merge(runner::routes())
-        .merge(step::routes())
-        .merge(timeline::routes())
-        .merge(tool::routes())
-        .merge(turn::routes())
-}
+pub(super) use table::routes;
