@@ -15,7 +15,7 @@ use turnstone_store::StoreError;
 const LONGEST: usize = 1024;
 
 /// Why a request was not done.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum ApiError {
     /// A thing that was named is not there: `NotFoundError`.
     NotFound(String),
@@ -161,7 +161,10 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.status(), Json(self.body())).into_response()
+        let mut response = (self.status(), Json(self.body())).into_response();
+        // Routes with other words for the same errors find it here.
+        response.extensions_mut().insert(self);
+        response
     }
 }
 

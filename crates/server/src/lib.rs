@@ -8,6 +8,7 @@ mod app;
 mod beneath;
 mod call;
 mod config;
+mod doc;
 mod error;
 mod event;
 mod guard;

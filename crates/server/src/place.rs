@@ -52,6 +52,17 @@ impl FromRequestParts<App> for Asked {
     }
 }
 
+impl Asked {
+    /// The same for a directory that the body names.
+    pub(crate) fn at(self, app: &App, directory: &str) -> Result<Self, ApiError> {
+        if directory.contains('\0') {
+            return Err(ApiError::payload("a directory has no zero byte"));
+        }
+        let directory = plain(&app.settings().directory.join(directory));
+        Ok(Self { directory, ..self })
+    }
+}
+
 /// The same path without `.`, `..` and a slash at its end; the disk is not asked.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();

@@ -3,6 +3,7 @@
 //! Reads refs, status and worktrees and changes worktrees and branches. Never fetches, never asks,
 //! never runs hooks; filters only where they are asked for.
 
+mod diff;
 mod error;
 mod operation;
 mod parse;

@@ -12,8 +12,23 @@ use crate::error::ApiError;
 
 /// Fields of an agent that are read here; the others are options for its model.
 const KNOWN: [&str; 17] = [
-    "name", "description", "mode", "model", "variant", "prompt", "temperature", "top_p", "color",
-    "hidden", "steps", "maxSteps", "permission", "tools", "disable", "options", "native",
+    "name",
+    "description",
+    "mode",
+    "model",
+    "variant",
+    "prompt",
+    "temperature",
+    "top_p",
+    "color",
+    "hidden",
+    "steps",
+    "maxSteps",
+    "permission",
+    "tools",
+    "disable",
+    "options",
+    "native",
 ];
 
 /// One agent.
@@ -57,9 +72,7 @@ impl Agent {
 
     /// As `/api/agent` lists it.
     pub(crate) fn shown_v2(&self) -> Value {
-        let rule = |rule: &Rule| {
-            json!({ "action": rule.permission, "resource": rule.pattern, "effect": rule.action })
-        };
+        let rule = |rule: &Rule| json!({ "action": rule.permission, "resource": rule.pattern, "effect": rule.action });
         let rules: Vec<Value> = self.rules.iter().map(rule).collect();
         let mut map = Map::new();
         map.insert("id".to_owned(), Value::from(self.name.as_str()));
@@ -134,17 +147,26 @@ impl Agent {
             }
             Some(None) => return Err(wrong("model")),
         }
-        for (theirs, ours) in [("top_p", "topP"), ("maxSteps", "steps"), ("steps", "steps"), ("temperature", "temperature")] {
+        for (theirs, ours) in [
+            ("top_p", "topP"),
+            ("maxSteps", "steps"),
+            ("steps", "steps"),
+            ("temperature", "temperature"),
+        ] {
             match value.get(theirs) {
                 None => {}
-                Some(number @ Value::Number(_)) => drop(self.fields.insert(ours.to_owned(), number.clone())),
+                Some(number @ Value::Number(_)) => {
+                    drop(self.fields.insert(ours.to_owned(), number.clone()))
+                }
                 Some(_) => return Err(wrong(theirs)),
             }
         }
         for key in ["description", "variant", "prompt", "color"] {
             match value.get(key) {
                 None => {}
-                Some(text @ Value::String(_)) => drop(self.fields.insert(key.to_owned(), text.clone())),
+                Some(text @ Value::String(_)) => {
+                    drop(self.fields.insert(key.to_owned(), text.clone()))
+                }
                 Some(_) => return Err(wrong(key)),
             }
         }

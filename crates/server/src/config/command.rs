@@ -132,7 +132,12 @@ impl Config {
     pub(crate) fn commands(&self) -> Result<Vec<Command>, ApiError> {
         let mut commands = vec![
             Command::builtin("init", "write AGENTS.md for this repository", INIT, None),
-            Command::builtin("review", "review a change; uncommitted work by default", REVIEW, Some(true)),
+            Command::builtin(
+                "review",
+                "review a change; uncommitted work by default",
+                REVIEW,
+                Some(true),
+            ),
         ];
         for (name, value) in self.table("command")? {
             let command = Command::read(&name, &value)?;

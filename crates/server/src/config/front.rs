@@ -102,8 +102,7 @@ fn key_of(line: &str) -> Result<(String, &str), String> {
     let unread = || format!("{line:?} is not understood");
     let (key, rest) = match line.chars().next() {
         Some(quote @ ('"' | '\'')) => {
-            let (key, rest) =
-                line.get(1..).and_then(|l| l.split_once(quote)).ok_or_else(unread)?;
+            let (key, rest) = line.get(1..).and_then(|l| l.split_once(quote)).ok_or_else(unread)?;
             (key, rest.strip_prefix(':').ok_or_else(unread)?)
         }
         _ => {
@@ -163,7 +162,12 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_refused() {
-        for text in ["---\na: 1\n", "---\nno colon\n---\n", "---\na: &x 1\n---\n", "---\n  a: 1\n b: 2\n---"] {
+        for text in [
+            "---\na: 1\n",
+            "---\nno colon\n---\n",
+            "---\na: &x 1\n---\n",
+            "---\n  a: 1\n b: 2\n---",
+        ] {
             assert!(split(text).is_err(), "{text:?}");
         }
     }

@@ -21,8 +21,8 @@ const DEEPEST: usize = 4;
 /// The names of a configuration file, the stronger one last.
 const NAMES: [&str; 2] = ["opencode.json", "opencode.jsonc"];
 
-/// A configuration, merged: what is nearer to the work is stronger.
-#[derive(Clone, Debug, Default)]
+/// A configuration, merged: what is nearer to the work is stronger. Holds secrets: never print it.
+#[derive(Clone, Default)]
 pub(crate) struct Config {
     pub(super) merged: Map<String, Value>,
     pub(super) home: String,
@@ -102,7 +102,8 @@ impl Project<'_> {
         let below = Below::parse(&path.to_string_lossy())?;
         let bytes = match self.root.read(&below, LARGEST) {
             Err(PathError::Link(_)) => {
-                let real = fs_err::canonicalize(&whole).map_err(|e| broken(&whole, &e.to_string()))?;
+                let real =
+                    fs_err::canonicalize(&whole).map_err(|e| broken(&whole, &e.to_string()))?;
                 let Ok(inside) = real.strip_prefix(self.at) else {
                     return Err(broken(&whole, "it leads out of the project"));
                 };
@@ -153,7 +154,11 @@ impl Config {
         let value = jsonc::parse(text).map_err(|error| broken(path, &error.to_string()))?;
         match value {
             Value::Object(map) => lay(&mut self.merged, map),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_) => {
                 return Err(broken(path, "it is not an object"));
             }
         }

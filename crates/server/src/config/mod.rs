@@ -14,4 +14,4 @@ mod redact;
 pub(crate) use agent::Agent;
 pub(crate) use command::Command;
 pub(crate) use load::Config;
-pub(crate) use provider::{ModelEntry, Provider};
+pub(crate) use provider::Provider;

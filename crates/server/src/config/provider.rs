@@ -8,8 +8,8 @@ use super::load::{Config, broken};
 use super::redact;
 use crate::error::ApiError;
 
-/// One provider of models.
-#[derive(Clone, Debug)]
+/// One provider of models. Holds secrets: never print it.
+#[derive(Clone)]
 pub(crate) struct Provider {
     /// What it is called by.
     pub(crate) id: String,
@@ -19,7 +19,7 @@ pub(crate) struct Provider {
 }
 
 /// One model.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct ModelEntry {
     /// What it is called by.
     pub(crate) id: String,
@@ -56,7 +56,8 @@ impl ModelEntry {
 
     fn limit(&self) -> Value {
         let limit = inner(&self.fields, "limit");
-        let mut shown = json!({ "context": number(&limit, "context"), "output": number(&limit, "output") });
+        let mut shown =
+            json!({ "context": number(&limit, "context"), "output": number(&limit, "output") });
         if limit.contains_key("input") {
             shown["input"] = number(&limit, "input");
         }
@@ -71,7 +72,8 @@ impl ModelEntry {
 
     /// The kinds of content it takes or gives; text unless it says otherwise.
     fn kinds(&self, which: &str) -> Vec<String> {
-        let listed = inner(&self.fields, "modalities").get(which).and_then(Value::as_array).cloned();
+        let listed =
+            inner(&self.fields, "modalities").get(which).and_then(Value::as_array).cloned();
         let listed = listed.unwrap_or_else(|| vec![Value::from("text")]);
         listed.iter().filter_map(Value::as_str).map(str::to_owned).collect()
     }

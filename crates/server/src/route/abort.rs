@@ -25,7 +25,7 @@ pub(super) fn routes() -> Router<App> {
 }
 
 /// `POST /session/{sessionID}/abort`: true whether there was anything to stop or not.
-async fn abort(
+pub(super) async fn abort(
     State(app): State<App>,
     Caller(ctx): Caller,
     Path(session): Path<String>,

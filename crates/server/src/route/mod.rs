@@ -1,16 +1,34 @@
 //! The routes: each translates in, makes one call, and translates out.
 
 mod abort;
+mod agent;
+mod api;
 mod command;
+mod command_list;
+mod config;
+mod describe;
 mod event;
+mod file;
+mod find;
 mod health;
+mod instance;
+mod log;
 mod message;
+mod offered;
+mod patch;
+mod path;
 mod permission;
+mod project;
 mod prompt;
+mod provider;
 mod question;
 mod session;
 mod shell;
+mod startup;
 mod summarize;
+mod tui;
+mod vcs;
+mod worktree;
 
 use axum::Router;
 use axum::http::{Method, Uri};
@@ -31,16 +49,33 @@ pub(crate) fn router(app: App) -> Router {
     let worth = SizeAbove::new(COMPRESSED).and(NotForContentType::new("text/event-stream"));
     let routes = Router::new()
         .merge(abort::routes())
+        .merge(agent::routes())
+        .merge(api::routes())
         .merge(command::routes())
+        .merge(command_list::routes())
+        .merge(config::routes())
+        .merge(describe::routes())
         .merge(event::routes())
+        .merge(file::routes())
+        .merge(find::routes())
         .merge(health::routes())
-        .merge(session::routes())
+        .merge(instance::routes())
+        .merge(log::routes())
         .merge(message::routes())
+        .merge(offered::routes())
+        .merge(path::routes())
         .merge(permission::routes())
+        .merge(project::routes())
         .merge(prompt::routes())
+        .merge(provider::routes())
         .merge(question::routes())
+        .merge(session::routes())
         .merge(shell::routes())
+        .merge(startup::routes())
         .merge(summarize::routes())
+        .merge(tui::routes())
+        .merge(vcs::routes())
+        .merge(worktree::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(unknown);
     routes

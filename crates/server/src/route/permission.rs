@@ -72,7 +72,7 @@ fn request_id(name: &str, text: &str) -> Result<PermissionId, ApiError> {
 }
 
 /// `POST /permission/{requestID}/reply`
-async fn reply(
+pub(super) async fn reply(
     State(app): State<App>,
     Caller(ctx): Caller,
     Path(request): Path<String>,

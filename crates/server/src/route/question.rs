@@ -38,7 +38,7 @@ async fn list(
 }
 
 /// `POST /question/{requestID}/reply`
-async fn reply(
+pub(super) async fn reply(
     State(app): State<App>,
     Caller(ctx): Caller,
     Path(request): Path<String>,
@@ -50,7 +50,7 @@ async fn reply(
 }
 
 /// `POST /question/{requestID}/reject`
-async fn reject(
+pub(super) async fn reject(
     State(app): State<App>,
     Caller(ctx): Caller,
     Path(request): Path<String>,

@@ -4,4 +4,9 @@
 #[expect(dead_code, unused_imports, reason = "shared by several test programs")]
 mod support;
 
+mod api;
+mod document;
+mod files;
+mod golden;
 mod harness;
+mod startup;

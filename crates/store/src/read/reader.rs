@@ -377,6 +377,21 @@ impl Reader<'_> {
         Ok(owner.map(OwnerId))
     }
 
+    /// The sessions with a turn that has not ended.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn open_sessions(&self) -> Result<Vec<SessionId>> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT session.id FROM turn JOIN session ON session.num = turn.session
+             WHERE turn.ended IS NULL AND session.hidden = 0 ORDER BY turn.num",
+        )?;
+        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+        let wrong = |_| StoreError::Invalid("a session has an id that is none".to_owned());
+        rows.map(|id| SessionId::try_from(id?).map_err(wrong)).collect()
+    }
+
     /// What a session is doing, from its turn (R45).
     ///
     /// # Errors

@@ -1,0 +1,75 @@
+//! The two parts as one document, put together once.
+
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value, json};
+
+const OPENCODE: &str = include_str!("opencode.json");
+const NATIVE: &str = include_str!("native.json");
+
+/// The whole document, as it is sent.
+pub(crate) fn document() -> Result<&'static str, serde_json::Error> {
+    static DOCUMENT: OnceLock<String> = OnceLock::new();
+    if let Some(text) = DOCUMENT.get() {
+        return Ok(text);
+    }
+    let mut whole: Map<String, Value> = serde_json::from_str(OPENCODE)?;
+    lay(&mut whole, serde_json::from_str(NATIVE)?);
+    lay(&mut whole, head());
+    Ok(DOCUMENT.get_or_init(|| Value::Object(whole).to_string()))
+}
+
+fn head() -> Map<String, Value> {
+    let mut map = Map::new();
+    map.insert("openapi".to_owned(), json!("3.1.0"));
+    let info = json!({ "title": "Turnstone", "version": env!("CARGO_PKG_VERSION"),
+        "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" } });
+    map.insert("info".to_owned(), info);
+    let doc = json!({ "get": { "operationId": "turnstone.doc", "tags": ["turnstone"], "responses": {
+        "200": { "description": "This document",
+            "content": { "application/json": { "schema": { "type": "object" } } } },
+        "401": { "$ref": "#/components/responses/Refusal401" } } } });
+    map.insert("paths".to_owned(), json!({ "/doc": doc }));
+    map
+}
+
+/// Lays one table over another; what both have is merged.
+fn lay(base: &mut Map<String, Value>, over: Map<String, Value>) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Object(below)), Value::Object(above)) => lay(below, above),
+            (_, value) => drop(base.insert(key, value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every `$ref` in a value.
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => {
+                if let Some(Value::String(text)) = map.get("$ref") {
+                    found.push(text.clone());
+                }
+                map.values().for_each(|inner| references(inner, found));
+            }
+            Value::Array(list) => list.iter().for_each(|inner| references(inner, found)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_in_the_document_leads_somewhere() {
+        let whole: Value = serde_json::from_str(document().expect("read")).expect("read");
+        let mut found = Vec::new();
+        references(&whole, &mut found);
+        assert!(!found.is_empty());
+        for reference in found {
+            let target = whole.pointer(reference.trim_start_matches('#'));
+            assert!(target.is_some(), "{reference} leads nowhere");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The OpenAPI document: every route with what it takes and answers.
+//!
+//! `opencode.json` is derived by `scripts/openapi.mjs`, `native.json` is written by hand.
+
+mod document;
+
+pub(crate) use document::document;

@@ -1,0 +1,29 @@
+//! The agents.
+
+use axum::extract::State;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::Value;
+
+use crate::app::App;
+use crate::call::Caller;
+use crate::config::Agent;
+use crate::error::ApiError;
+use crate::place::Asked;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new().route("/agent", get(list))
+}
+
+/// `GET /agent`
+async fn list(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    asked: Asked,
+) -> Result<Json<Value>, ApiError> {
+    app.blocking(move |app| {
+        let agents = app.asked_config(&ctx, &asked)?.agents()?;
+        Ok(Json(agents.iter().map(Agent::shown).collect()))
+    })
+    .await
+}

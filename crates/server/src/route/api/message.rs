@@ -1,0 +1,259 @@
+//! Messages in the newer shape: one content of text, thought and tools for each.
+
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Map, Value, json};
+use turnstone_core::id::MessageId;
+use turnstone_store::WithParts;
+
+use super::super::session::session_id;
+use super::page::Page;
+use crate::app::App;
+use crate::call::Caller;
+use crate::error::ApiError;
+use crate::input::{Body, Fields, Query, parse_id};
+use crate::prompt::PromptInput;
+use crate::show::with_parts;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new()
+        .route("/api/session/{session}/message", get(list))
+        .route("/api/session/{session}/message/{message}", get(read))
+        .route("/api/session/{session}/context", get(context))
+        .route("/api/session/{session}/prompt", post(prompt))
+}
+
+fn newer(entry: &WithParts) -> Value {
+    let older = with_parts(entry);
+    let (info, parts) = (&older["info"], older["parts"].as_array().cloned().unwrap_or_default());
+    if info["role"] == "user" { user(info, &parts) } else { assistant(info, &parts) }
+}
+
+fn user(info: &Value, parts: &[Value]) -> Value {
+    let of = |kind: &str| parts.iter().filter(|part| part["type"] == kind).collect::<Vec<_>>();
+    let said = of("text").into_iter().filter(|part| part["synthetic"] != true);
+    let text: Vec<&str> = said.filter_map(|part| part["text"].as_str()).collect();
+    let mut shown = json!({ "id": info["id"], "time": { "created": info["time"]["created"] },
+        "text": text.join("\n"), "type": "user" });
+    let file = |part: &&Value| {
+        let mut file = json!({ "uri": part["url"], "mime": part["mime"] });
+        if let Some(name) = part.get("filename") {
+            file["name"] = name.clone();
+        }
+        file
+    };
+    let files: Vec<Value> = of("file").iter().map(file).collect();
+    if !files.is_empty() {
+        shown["files"] = Value::Array(files);
+    }
+    let agents: Vec<Value> =
+        of("agent").iter().map(|part| json!({ "name": part["name"] })).collect();
+    if !agents.is_empty() {
+        shown["agents"] = Value::Array(agents);
+    }
+    shown
+}
+
+fn assistant(info: &Value, parts: &[Value]) -> Value {
+    let mut model = json!({ "id": info["modelID"], "providerID": info["providerID"] });
+    if let Some(variant) = info.get("variant") {
+        model["variant"] = variant.clone();
+    }
+    let content: Vec<Value> = parts.iter().filter_map(|part| content(info, part)).collect();
+    let mut shown = json!({ "id": info["id"], "time": info["time"], "type": "assistant",
+        "agent": info["agent"], "model": model, "content": content });
+    if let Some(snapshot) = snapshot(parts) {
+        shown["snapshot"] = snapshot;
+    }
+    for key in ["finish", "cost"] {
+        if let Some(value) = info.get(key) {
+            shown[key] = value.clone();
+        }
+    }
+    if let Some(mut tokens) = info.get("tokens").cloned() {
+        tokens.as_object_mut().map(|map| map.remove("total"));
+        shown["tokens"] = tokens;
+    }
+    if let Some(error) = info.get("error") {
+        let message = error["data"]["message"].as_str().or(error["name"].as_str());
+        shown["error"] = json!({ "type": "unknown", "message": message.unwrap_or_default() });
+    }
+    shown
+}
+
+/// Where the files stood before and after the steps of a message.
+fn snapshot(parts: &[Value]) -> Option<Value> {
+    let of = |kind: &str| {
+        let mut found = parts.iter().filter(move |part| part["type"] == kind);
+        found.next_back().and_then(|part| part.get("snapshot")).cloned()
+    };
+    let (start, end) = (of("step-start"), of("step-finish"));
+    let patches = parts.iter().filter(|part| part["type"] == "patch");
+    let files: Vec<Value> =
+        patches.filter_map(|part| part["files"].as_array().cloned()).flatten().collect();
+    if start.is_none() && end.is_none() && files.is_empty() {
+        return None;
+    }
+    let mut map = Map::new();
+    map.extend(start.map(|tree| ("start".to_owned(), tree)));
+    map.extend(end.map(|tree| ("end".to_owned(), tree)));
+    map.insert("files".to_owned(), Value::Array(files));
+    Some(Value::Object(map))
+}
+
+fn content(info: &Value, part: &Value) -> Option<Value> {
+    match part["type"].as_str()? {
+        kind @ ("text" | "reasoning") => {
+            Some(json!({ "type": kind, "id": part["id"], "text": part["text"] }))
+        }
+        "tool" => Some(tool(info, part)),
+        _ => None,
+    }
+}
+
+fn tool(info: &Value, part: &Value) -> Value {
+    let state = &part["state"];
+    let table = |value: &Value| if value.is_object() { value.clone() } else { json!({}) };
+    let status = state["status"].as_str().unwrap_or("pending");
+    let mut shown = match status {
+        "pending" => json!({ "input": state["raw"].as_str().unwrap_or_default() }),
+        _ => {
+            json!({ "input": table(&state["input"]), "structured": table(&state["metadata"]), "content": [] })
+        }
+    };
+    shown["status"] = Value::from(status);
+    if let Some(output) = state["output"].as_str() {
+        shown["content"] = json!([{ "type": "text", "text": output }]);
+    }
+    if status == "error" {
+        shown["error"] =
+            json!({ "type": "unknown", "message": state["error"].as_str().unwrap_or_default() });
+    }
+    let began = state["time"].get("start");
+    let mut time = json!({ "created": began.unwrap_or(&info["time"]["created"]) });
+    for (ours, theirs) in [("start", "ran"), ("end", "completed"), ("compacted", "pruned")] {
+        if let Some(at) = state["time"].get(ours) {
+            time[theirs] = at.clone();
+        }
+    }
+    json!({ "type": "tool", "id": part["callID"], "name": part["tool"], "state": shown, "time": time })
+}
+
+/// `GET /api/session/{sessionID}/message`
+async fn list(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+    query: Query,
+) -> Result<Json<Value>, ApiError> {
+    let id = session_id(&session)?;
+    let page = Page::read(&query)?;
+    app.blocking(move |app| {
+        let mut all =
+            app.engine().store().read(&ctx, |r| r.list_messages(&id, None, usize::MAX))?.items;
+        all.reverse();
+        let (items, cursor) = page.cut(all, |entry| entry.message.id.as_str());
+        let data: Vec<Value> = items.iter().map(newer).collect();
+        Ok(Json(json!({ "data": data, "cursor": cursor })))
+    })
+    .await
+}
+
+/// `GET /api/session/{sessionID}/message/{messageID}`
+async fn read(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path((session, message)): Path<(String, String)>,
+) -> Result<Json<Value>, ApiError> {
+    let id = session_id(&session)?;
+    let message: MessageId = parse_id("messageID", "msg_", &message)?;
+    app.blocking(move |app| {
+        let found = app.engine().store().read(&ctx, |r| r.get_message(&id, &message))?;
+        Ok(Json(json!({ "data": newer(&found) })))
+    })
+    .await
+}
+
+/// `GET /api/session/{sessionID}/context`: what a model would see, oldest first.
+async fn context(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let id = session_id(&session)?;
+    app.blocking(move |app| {
+        let entries = app.engine().context(&ctx, &id)?;
+        let data =
+            entries.into_iter().map(|entry| newer(&WithParts { message: entry.0, parts: entry.1 }));
+        Ok(Json(json!({ "data": data.collect::<Vec<Value>>() })))
+    })
+    .await
+}
+
+/// `POST /api/session/{sessionID}/prompt`
+async fn prompt(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+    Body(mut fields): Body,
+) -> Result<Json<Value>, ApiError> {
+    let id = session_id(&session)?;
+    let given: Option<MessageId> = fields.id("id", "msg_")?;
+    let delivery = fields.text("delivery")?.unwrap_or_else(|| "steer".to_owned());
+    let Some(mut prompt) = fields.object("prompt")? else {
+        return Err(ApiError::payload("Missing key\n  at [\"prompt\"]"));
+    };
+    let (asked, ident) = (ctx.clone(), id.clone());
+    let message = match given {
+        Some(message) => message,
+        None => app.blocking(move |app| Ok(app.engine().new_message_id(&asked, &ident)?)).await?,
+    };
+    let (parts, said) = parts(&mut prompt)?;
+    let body = json!({ "messageID": message.as_str(), "parts": parts, "delivery": delivery });
+    let input = PromptInput::read(Fields::top(body)?)?;
+    app.prompt_and_go(&ctx, &id, input).await?;
+    app.blocking(move |app| {
+        let (seq, found) = app.engine().store().read(&ctx, |r| {
+            Ok((r.session_seq(&id)?, r.get_message(&id, &message)?))
+        })?;
+        let made = with_parts(&found)["info"]["time"]["created"].clone();
+        Ok(Json(json!({ "data": { "admittedSeq": seq.0, "id": message.as_str(),
+            "sessionID": id.as_str(), "prompt": said, "delivery": delivery, "timeCreated": made } })))
+    })
+    .await
+}
+
+/// The parts of a prompt in the older shape, and the prompt as it is said back.
+fn parts(prompt: &mut Fields) -> Result<(Vec<Value>, Value), ApiError> {
+    let text = prompt.need_text("text")?;
+    let mut parts = vec![json!({ "type": "text", "text": text })];
+    let mut said = json!({ "text": text });
+    if prompt.has("files") {
+        let mut files = Vec::new();
+        for mut file in prompt.need_objects("files")? {
+            let uri = file.need_text("uri")?;
+            let name = file.text("name")?;
+            let mime = "text/plain";
+            let mut part = json!({ "type": "file", "url": uri, "mime": mime });
+            let mut told = json!({ "uri": uri, "mime": mime });
+            if let Some(name) = name {
+                part["filename"] = Value::from(name.as_str());
+                told["name"] = Value::from(name);
+            }
+            parts.push(part);
+            files.push(told);
+        }
+        said["files"] = Value::Array(files);
+    }
+    if prompt.has("agents") {
+        let mut agents = Vec::new();
+        for mut agent in prompt.need_objects("agents")? {
+            let name = agent.need_text("name")?;
+            parts.push(json!({ "type": "agent", "name": name }));
+            agents.push(json!({ "name": name }));
+        }
+        said["agents"] = Value::Array(agents);
+    }
+    Ok((parts, said))
+}

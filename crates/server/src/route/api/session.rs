@@ -1,0 +1,232 @@
+//! Sessions in the newer shape.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Map, Value, json};
+use turnstone_core::id::{ProjectId, SessionId, WorkspaceId};
+use turnstone_core::model::{Session, SessionModel};
+use turnstone_engine::NewSession;
+use turnstone_store::SessionFilter;
+
+use super::super::abort;
+use super::super::session::session_id;
+use super::page::Page;
+use crate::app::App;
+use crate::call::Caller;
+use crate::error::ApiError;
+use crate::input::{Body, MaybeBody, Query};
+use crate::place::Asked;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new()
+        .route("/api/session", get(list).post(create))
+        .route("/api/session/active", get(active))
+        .route("/api/session/{session}", get(read))
+        .route("/api/session/{session}/agent", post(switch_agent))
+        .route("/api/session/{session}/model", post(switch_model))
+        .route("/api/session/{session}/interrupt", post(interrupt))
+        .route("/api/session/{session}/wait", post(wait))
+}
+
+/// The fields both shapes have.
+const SAME: [&str; 8] =
+    ["id", "parentID", "projectID", "agent", "model", "cost", "tokens", "title"];
+
+/// A session of the older shape in the newer one.
+fn newer(older: &Value) -> Value {
+    let mut map = Map::new();
+    let fields = SAME.iter().filter_map(|key| older.get(*key).map(|value| (*key, value)));
+    map.extend(fields.map(|(key, value)| (key.to_owned(), value.clone())));
+    let mut time =
+        json!({ "created": older["time"]["created"], "updated": older["time"]["updated"] });
+    if let Some(archived) = older["time"].get("archived") {
+        time["archived"] = archived.clone();
+    }
+    map.insert("time".to_owned(), time);
+    map.insert("location".to_owned(), json!({ "directory": older["directory"] }));
+    if let Some(path) = older["path"].as_str().filter(|path| !path.is_empty()) {
+        map.insert("subpath".to_owned(), Value::from(path));
+    }
+    if let Some(revert) = older.get("revert") {
+        map.insert("revert".to_owned(), revert.clone());
+    }
+    Value::Object(map)
+}
+
+/// `GET /api/session`
+async fn list(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    query: Query,
+) -> Result<Json<Value>, ApiError> {
+    let page = Page::read(&query)?;
+    let project = query.filled("project").map(str::to_owned);
+    let project = match project.map(ProjectId::try_from).transpose() {
+        Ok(project) => project,
+        Err(_) => return Err(ApiError::query("Expected a project\n  at [\"project\"]")),
+    };
+    let filter = SessionFilter {
+        project,
+        directory: query.filled("directory").map(str::to_owned),
+        path: query.filled("subpath").map(str::to_owned),
+        search: query.filled("search").map(str::to_owned),
+        archived: true,
+        ..SessionFilter::default()
+    };
+    app.blocking(move |app| {
+        let mut cursors = Value::Null;
+        let shown = app.show_sessions(&ctx, |r| {
+            let rows = r.list_sessions(&filter, None, usize::MAX)?.items;
+            let mut all: Vec<Session> = rows.into_iter().map(|row| row.session).collect();
+            let made = |session: &Session| session.time.created.as_f64().unwrap_or_default();
+            all.sort_by(|a, b| {
+                made(b).total_cmp(&made(a)).then_with(|| a.id.as_str().cmp(b.id.as_str()))
+            });
+            let (items, named) = page.cut(all, |session| session.id.as_str());
+            cursors = named;
+            Ok(items)
+        })?;
+        let data: Vec<Value> = shown.iter().map(newer).collect();
+        Ok(Json(json!({ "data": data, "cursor": cursors })))
+    })
+    .await
+}
+
+/// `POST /api/session`
+async fn create(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    mut asked: Asked,
+    MaybeBody(mut fields): MaybeBody,
+) -> Result<Json<Value>, ApiError> {
+    if let Some(id) = fields.id::<SessionId>("id", "ses")? {
+        // The ledger mints its ids; one of a client's making is only good for one that is there.
+        return app.blocking(move |app| read_known(app, &ctx, &id)).await;
+    }
+    let new = NewSession {
+        agent: fields.text("agent")?,
+        model: fields.read::<SessionModel>("model", "{ id, providerID, variant }")?,
+        ..NewSession::default()
+    };
+    if let Some(mut location) = fields.object("location")? {
+        if let Some(workspace) = location.id::<WorkspaceId>("workspaceID", "wrk")? {
+            return Err(ApiError::NotFound(format!("Workspace not found: {workspace}")));
+        }
+        let directory = location.need_text("directory")?;
+        asked = asked.at(&app, &directory)?;
+    }
+    app.blocking(move |app| {
+        let place = app.place(&ctx, &asked.directory)?;
+        let (project, root) = (&place.project.id, &place.root);
+        let made = app.engine().create_session_in(&ctx, project, root, &place.directory, &new)?;
+        Ok(Json(json!({ "data": newer(&app.show_session(&ctx, &made.id)?) })))
+    })
+    .await
+}
+
+fn read_known(
+    app: &App,
+    ctx: &turnstone_store::Context,
+    id: &SessionId,
+) -> Result<Json<Value>, ApiError> {
+    match app.show_session(ctx, id) {
+        Ok(shown) => Ok(Json(json!({ "data": newer(&shown) }))),
+        Err(ApiError::NotFound(_)) => Err(ApiError::NotOffered {
+            what: "a session with an id of the client's own".to_owned(),
+        }),
+        Err(error) => Err(error),
+    }
+}
+
+/// `GET /api/session/active`
+async fn active(State(app): State<App>, Caller(ctx): Caller) -> Result<Json<Value>, ApiError> {
+    app.blocking(move |app| {
+        let open = app.engine().store().read(&ctx, |r| r.open_sessions())?;
+        let running = |id: SessionId| (id.as_str().to_owned(), json!({ "type": "running" }));
+        let data: Map<String, Value> = open.into_iter().map(running).collect();
+        Ok(Json(json!({ "data": data })))
+    })
+    .await
+}
+
+/// `GET /api/session/{sessionID}`
+async fn read(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let id = session_id(&session)?;
+    app.blocking(move |app| Ok(Json(json!({ "data": newer(&app.show_session(&ctx, &id)?) })))).await
+}
+
+async fn change(
+    app: App,
+    ctx: turnstone_store::Context,
+    id: SessionId,
+    change: impl Fn(&mut Session) + Send + 'static,
+) -> Result<StatusCode, ApiError> {
+    app.blocking(move |app| {
+        let write = move |tx: &turnstone_store::Tx<'_>| {
+            tx.update_session(&id, |session| {
+                change(session);
+                Ok(())
+            })
+        };
+        app.engine().store().write(&ctx, write).wait()?;
+        Ok(StatusCode::NO_CONTENT)
+    })
+    .await
+}
+
+/// `POST /api/session/{sessionID}/agent`
+async fn switch_agent(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+    Body(mut fields): Body,
+) -> Result<StatusCode, ApiError> {
+    let id = session_id(&session)?;
+    let agent = fields.need_text("agent")?;
+    change(app, ctx, id, move |session| session.agent = Some(agent.clone())).await
+}
+
+/// `POST /api/session/{sessionID}/model`
+async fn switch_model(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+    Body(mut fields): Body,
+) -> Result<StatusCode, ApiError> {
+    let id = session_id(&session)?;
+    let model: SessionModel = fields.need("model", "{ id, providerID, variant }")?;
+    change(app, ctx, id, move |session| session.model = Some(model.clone())).await
+}
+
+/// `POST /api/session/{sessionID}/interrupt`
+async fn interrupt(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let id = session_id(&session)?;
+    let asked = ctx.clone();
+    app.blocking(move |app| Ok(app.engine().store().read(&asked, |r| r.get_session(&id))?)).await?;
+    abort::abort(State(app), Caller(ctx), Path(session)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /api/session/{sessionID}/wait`: as OpenCode, which does not have it yet either.
+async fn wait(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let id = session_id(&session)?;
+    app.blocking(move |app| Ok(app.engine().store().read(&ctx, |r| r.get_session(&id))?)).await?;
+    let message = "Session wait is not available yet";
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    Err(ApiError::tagged(status, "ServiceUnavailableError", message)
+        .with("service", "session.wait"))
+}

@@ -1,0 +1,19 @@
+//! All of them, with their own words for errors.
+
+use axum::Router;
+use axum::middleware::from_fn;
+
+use super::{catalog, fs, location, message, request, session, tag};
+use crate::app::App;
+
+/// The routes under `/api`.
+pub(in crate::route) fn routes() -> Router<App> {
+    Router::new()
+        .merge(catalog::routes())
+        .merge(fs::routes())
+        .merge(location::routes())
+        .merge(message::routes())
+        .merge(request::routes())
+        .merge(session::routes())
+        .layer(from_fn(tag::translate))
+}

@@ -1,0 +1,127 @@
+//! Files of a project: listed and read, never outside of it.
+
+use std::path::Path;
+
+use axum::extract::State;
+use axum::routing::get;
+use axum::{Json, Router};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::beneath::{Below, PathError, Root};
+use crate::call::Caller;
+use crate::error::ApiError;
+use crate::input::Query;
+use crate::place::{Asked, Place};
+
+/// The largest file that is shown.
+const LARGEST: u64 = 16 << 20;
+/// The most entries of one directory.
+const MOST: usize = 20_000;
+/// The largest file of ignore rules that is read.
+const RULES: u64 = 1 << 20;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new().route("/file", get(list)).route("/file/content", get(read))
+}
+
+/// `GET /file`
+async fn list(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    asked: Asked,
+    query: Query,
+) -> Result<Json<Value>, ApiError> {
+    let path = Below::parse(query.need("path")?)?;
+    app.blocking(move |app| {
+        let place = app.place(&ctx, &asked.directory)?;
+        let root = Root::open(&place.directory)?;
+        let entries = root.list(&path, MOST)?;
+        let rules = rules(&place, &root, path.as_path());
+        let shown = entries.iter().map(|entry| {
+            let inner = path.as_path().join(&entry.name);
+            let slash = if entry.is_dir { "/" } else { "" };
+            let ignored = rules.matched_path_or_any_parents(&inner, entry.is_dir).is_ignore();
+            json!({
+                "name": entry.name,
+                "path": format!("{}{slash}", inner.display()),
+                "absolute": place.directory.join(&inner).to_string_lossy(),
+                "type": if entry.is_dir { "directory" } else { "file" },
+                "ignored": ignored,
+            })
+        });
+        Ok(Json(shown.collect()))
+    })
+    .await
+}
+
+/// The ignore rules from the root of the place down to a directory; unreadable ones ignore nothing.
+fn rules(place: &Place, root: &Root, path: &Path) -> Gitignore {
+    let mut builder = GitignoreBuilder::new(&place.directory);
+    let mut levels: Vec<&Path> = path.ancestors().collect();
+    levels.reverse();
+    for level in levels {
+        for name in [".gitignore", ".ignore"] {
+            let file = level.join(name);
+            let Ok(below) = Below::parse(&file.to_string_lossy()) else { continue };
+            let Ok(bytes) = root.read(&below, RULES) else { continue };
+            for line in String::from_utf8_lossy(&bytes).lines() {
+                // A rule that is none is no rule for git either.
+                drop(builder.add_line(Some(file.clone()), line));
+            }
+        }
+    }
+    builder.build().unwrap_or_else(|_| Gitignore::empty())
+}
+
+/// `GET /file/content`
+async fn read(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    asked: Asked,
+    query: Query,
+) -> Result<Json<Value>, ApiError> {
+    let path = Below::parse(query.need("path")?)?;
+    app.blocking(move |app| {
+        let place = app.place(&ctx, &asked.directory)?;
+        let bytes = read_below(&place, &path)?;
+        Ok(Json(match String::from_utf8(bytes) {
+            Ok(text) if !text.contains('\0') => {
+                json!({ "type": "text", "content": text.trim() })
+            }
+            Ok(text) => binary(&path, text.as_bytes()),
+            Err(other) => binary(&path, other.as_bytes()),
+        }))
+    })
+    .await
+}
+
+/// The bytes of a file below the directory of a place.
+pub(super) fn read_below(place: &Place, path: &Below) -> Result<Vec<u8>, PathError> {
+    Root::open(&place.directory)?.read(path, LARGEST)
+}
+
+fn binary(path: &Below, bytes: &[u8]) -> Value {
+    json!({ "type": "binary", "content": STANDARD.encode(bytes), "encoding": "base64",
+        "mimeType": mime(path.as_path()) })
+}
+
+/// What a file is, by the end of its name.
+pub(super) fn mime(path: &Path) -> &'static str {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    match ending.to_ascii_lowercase().as_str() {
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "svg" => "image/svg+xml",
+        "pdf" => "application/pdf",
+        "wasm" => "application/wasm",
+        "zip" => "application/zip",
+        "gz" => "application/gzip",
+        _ => "application/octet-stream",
+    }
+}

@@ -1,0 +1,41 @@
+//! Lines a client wants in the log of the server.
+
+use axum::extract::State;
+use axum::routing::post;
+use axum::{Json, Router};
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::input::Body;
+
+/// The longest line that is kept.
+const LONGEST: usize = 1_024;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new().route("/log", post(write))
+}
+
+/// `POST /log`
+async fn write(State(_app): State<App>, Body(mut fields): Body) -> Result<Json<bool>, ApiError> {
+    let service = line(&fields.need_text("service")?);
+    let level = fields.need_text("level")?;
+    let message = line(&fields.need_text("message")?);
+    // What else the client sends may hold anything, secrets too: it is checked and not kept.
+    fields.object("extra")?;
+    match level.as_str() {
+        "debug" => tracing::debug!(service, "{message}"),
+        "info" => tracing::info!(service, "{message}"),
+        "warn" => tracing::warn!(service, "{message}"),
+        "error" => tracing::error!(service, "{message}"),
+        other => {
+            let expected = "\"debug\" | \"info\" | \"error\" | \"warn\"";
+            return Err(fields.refuse("level", expected, &other.into()));
+        }
+    }
+    Ok(Json(true))
+}
+
+/// One line without control characters: a client cannot write lines of others.
+fn line(text: &str) -> String {
+    text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

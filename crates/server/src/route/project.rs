@@ -1,0 +1,152 @@
+//! Projects.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{get, patch};
+use axum::{Json, Router};
+use serde_json::{Map, Number, Value, json};
+use turnstone_core::id::ProjectId;
+use turnstone_core::model::Project;
+use turnstone_core::wire;
+use turnstone_store::StoreError;
+
+use crate::app::App;
+use crate::call::Caller;
+use crate::error::ApiError;
+use crate::input::{Body, Fields};
+use crate::place::Asked;
+
+/// What OpenCode's clients know of a project; the rest is ours.
+const FIELDS: [&str; 8] =
+    ["id", "worktree", "vcs", "name", "icon", "commands", "time", "sandboxes"];
+
+pub(super) fn routes() -> Router<App> {
+    Router::new()
+        .route("/project", get(list))
+        .route("/project/current", get(current))
+        .route("/project/{project}", patch(update))
+        .route("/project/{project}/directories", get(directories))
+}
+
+/// A project as clients see it.
+pub(super) fn shown(project: &Project) -> Value {
+    let mut info = wire::project_info(project);
+    if let Some(map) = info.as_object_mut() {
+        map.retain(|key, _| FIELDS.contains(&key.as_str()));
+    }
+    info
+}
+
+fn unknown(id: &str) -> ApiError {
+    ApiError::tagged(
+        StatusCode::NOT_FOUND,
+        "ProjectNotFoundError",
+        &format!("Project not found: {id}"),
+    )
+    .with("projectID", id)
+}
+
+fn project_id(text: &str) -> Result<ProjectId, ApiError> {
+    ProjectId::try_from(text.to_owned()).map_err(|_| unknown(text))
+}
+
+/// `GET /project`
+async fn list(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    asked: Asked,
+) -> Result<Json<Value>, ApiError> {
+    app.blocking(move |app| {
+        // A project exists once its directory was asked about.
+        app.find_place(&ctx, &asked.directory)?;
+        let projects = app.engine().store().read(&ctx, |r| r.projects())?;
+        let there = projects.iter().filter(|project| project.removed.is_none());
+        Ok(Json(there.map(shown).collect()))
+    })
+    .await
+}
+
+/// `GET /project/current`
+async fn current(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    asked: Asked,
+) -> Result<Json<Value>, ApiError> {
+    app.blocking(move |app| {
+        let place = app.place(&ctx, &asked.directory)?;
+        // The place is remembered for a while; what was said of the project meanwhile counts.
+        Ok(Json(shown(&app.engine().get_project(&ctx, &place.project.id)?)))
+    })
+    .await
+}
+
+/// `PATCH /project/{projectID}`
+async fn update(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(project): Path<String>,
+    Body(mut fields): Body,
+) -> Result<Json<Value>, ApiError> {
+    let id = project_id(&project)?;
+    let name = fields.text("name")?;
+    let icon = texts(&mut fields, "icon", &["url", "override", "color"])?;
+    let commands = texts(&mut fields, "commands", &["start"])?;
+    app.blocking(move |app| {
+        let now = ctx.now;
+        let change = move |project: &mut Project| {
+            if let Some(name) = &name {
+                project.name = Some(name.clone());
+            }
+            if let Some(icon) = &icon {
+                project.icon = Some(icon.clone());
+            }
+            if let Some(commands) = &commands {
+                project.commands = Some(commands.clone());
+            }
+            project.time.updated = Number::from(now.0);
+        };
+        let named = id.clone();
+        let write = move |tx: &turnstone_store::Tx<'_>| tx.update_project(&named, &change);
+        match app.engine().store().write(&ctx, write).wait() {
+            Ok(project) => Ok(Json(shown(&project))),
+            Err(StoreError::NotFound { .. }) => Err(unknown(id.as_str())),
+            Err(error) => Err(error.into()),
+        }
+    })
+    .await
+}
+
+/// A table of texts, of which only these are kept.
+fn texts(fields: &mut Fields, key: &str, known: &[&str]) -> Result<Option<Value>, ApiError> {
+    let Some(mut inner) = fields.object(key)? else { return Ok(None) };
+    let mut map = Map::new();
+    for name in known {
+        if let Some(text) = inner.text(name)? {
+            map.insert((*name).to_owned(), Value::from(text));
+        }
+    }
+    Ok(Some(Value::Object(map)))
+}
+
+/// `GET /project/{projectID}/directories`
+async fn directories(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(project): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let id = project_id(&project)?;
+    app.blocking(move |app| {
+        let project = app.engine().store().read(&ctx, |r| r.find_project(&id))?;
+        let project = project.ok_or_else(|| unknown(id.as_str()))?;
+        let all = std::iter::once(&project.worktree).chain(&project.sandboxes);
+        let shown = all.map(|directory| {
+            let made = project.worktrees.iter().any(|one| one.directory == **directory);
+            match made {
+                true => json!({ "directory": directory, "strategy": "git_worktree" }),
+                false => json!({ "directory": directory }),
+            }
+        });
+        Ok(Json(shown.collect()))
+    })
+    .await
+}

@@ -1,0 +1,122 @@
+//! Worktrees of a project, made and removed by Turnstone.
+
+use std::path::PathBuf;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use turnstone_engine::{NewWorktree, WorktreeError};
+
+use crate::app::App;
+use crate::call::Caller;
+use crate::error::ApiError;
+use crate::input::{Body, MaybeBody};
+use crate::place::Asked;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new()
+        .route("/experimental/worktree", get(list).post(create).delete(remove))
+        .route("/experimental/worktree/reset", post(reset))
+}
+
+/// A refusal changes nothing; what could not be told is the server's fault.
+fn refused(error: WorktreeError) -> ApiError {
+    let words = error.to_string();
+    let conflict = |tag| ApiError::tagged(StatusCode::CONFLICT, tag, &words);
+    match error {
+        WorktreeError::NotGit(_) | WorktreeError::NoCommit(_) => conflict("WorktreeNotGitError"),
+        WorktreeError::NoName(_) => conflict("WorktreeNameGenerationFailedError"),
+        WorktreeError::NotOurs(_) | WorktreeError::Primary(_) => {
+            ApiError::payload(format!("{words}\n  at [\"directory\"]"))
+        }
+        WorktreeError::OnlyHere { .. } => conflict("WorktreeHasWorkError"),
+        WorktreeError::NoDefaultBranch(_) | WorktreeError::LeftChanges { .. } => {
+            conflict("WorktreeResetFailedError")
+        }
+        WorktreeError::Engine(error) => error.into(),
+        other => ApiError::unexpected(&other),
+    }
+}
+
+/// `GET /experimental/worktree`
+async fn list(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    asked: Asked,
+) -> Result<Json<Value>, ApiError> {
+    app.blocking(move |app| {
+        let place = app.place(&ctx, &asked.directory)?;
+        let project = app.engine().get_project(&ctx, &place.project.id)?;
+        // Those Turnstone made are known without asking git.
+        let shown = project.worktrees.iter().filter(|one| one.ready).map(|one| &one.directory);
+        Ok(Json(shown.map(|directory| Value::from(directory.as_str())).collect()))
+    })
+    .await
+}
+
+/// `POST /experimental/worktree`
+async fn create(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    asked: Asked,
+    MaybeBody(mut fields): MaybeBody,
+) -> Result<Json<Value>, ApiError> {
+    let name = fields.text("name")?;
+    if fields.text("startCommand")?.is_some() {
+        // Running it would need a person's consent (R37).
+        return Err(ApiError::NotOffered { what: "a start command".to_owned() });
+    }
+    app.blocking(move |app| {
+        let place = app.place(&ctx, &asked.directory)?;
+        let new = NewWorktree { name, ..NewWorktree::default() };
+        let made = app.engine().create_worktree(&ctx, &place.project.id, &new).map_err(refused)?;
+        let mut shown = json!({ "name": made.name, "directory": made.directory.to_string_lossy() });
+        if let Some(branch) = &made.branch {
+            shown["branch"] = Value::from(branch.as_str());
+        }
+        let mut told = json!({ "name": made.name });
+        if let Some(branch) = &made.branch {
+            told["branch"] = Value::from(branch.as_str());
+        }
+        app.hub().publish(&made.directory, "worktree.ready", &told);
+        Ok(Json(shown))
+    })
+    .await
+}
+
+/// `DELETE /experimental/worktree`
+async fn remove(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    asked: Asked,
+    Body(mut fields): Body,
+) -> Result<Json<bool>, ApiError> {
+    let directory = PathBuf::from(fields.need_text("directory")?);
+    app.blocking(move |app| {
+        let place = app.place(&ctx, &asked.directory)?;
+        let project = &place.project.id;
+        app.engine().remove_worktree(&ctx, project, &directory, false).map_err(refused)?;
+        app.places().forget();
+        Ok(Json(true))
+    })
+    .await
+}
+
+/// `POST /experimental/worktree/reset`
+async fn reset(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    asked: Asked,
+    Body(mut fields): Body,
+) -> Result<Json<bool>, ApiError> {
+    let directory = PathBuf::from(fields.need_text("directory")?);
+    app.blocking(move |app| {
+        let place = app.place(&ctx, &asked.directory)?;
+        let project = &place.project.id;
+        app.engine().reset_worktree(&ctx, project, &directory, false).map_err(refused)?;
+        Ok(Json(true))
+    })
+    .await
+}

@@ -1,0 +1,123 @@
+#!/usr/bin/env node
+// Derives crates/server/src/doc/opencode.json from a recorded OpenAPI document of OpenCode.
+//
+//   scripts/openapi.mjs RECORDED
+//
+// Kept: paths, parameters, schemas. Left out: every sentence of the other project. Written anew: what an
+// error looks like here, which routes are not offered, and what our ids are made of.
+import { readFileSync, writeFileSync } from "node:fs";
+
+const root = new URL("..", import.meta.url);
+const recorded = JSON.parse(readFileSync(process.argv[2], "utf8"));
+const table = readFileSync(new URL("crates/server/src/route/offered.rs", root), "utf8");
+const notOffered = new Set(
+  [...table.matchAll(/\(\s*"([A-Z]+)",\s*"([^"]+)",\s*"[^"]+",?\s*\)/g)].map(([, method, path]) => `${method} ${path}`),
+);
+
+const ids = Object.fromEntries(
+  ["ses", "msg", "prt", "evt", "per", "que", "pty", "wrk"].flatMap((prefix) => [
+    [`^${prefix}`, `^${prefix}_[A-Za-z0-9_-]{1,64}$`],
+    [`^${prefix}_`, `^${prefix}_[A-Za-z0-9_-]{1,64}$`],
+  ]),
+);
+
+// Words of others, and the promise that nothing is ever added to an object.
+function clean(value) {
+  if (Array.isArray(value)) return value.map(clean);
+  if (value === null || typeof value !== "object") return value;
+  const out = {};
+  for (const [key, inner] of Object.entries(value)) {
+    if (["description", "summary", "title", "example"].includes(key) && typeof inner === "string") continue;
+    if (key === "examples" || key.startsWith("x-")) continue;
+    if (key === "additionalProperties" && inner === false) continue;
+    if (key === "pattern" && ids[inner]) out[key] = ids[inner];
+    else out[key] = clean(inner);
+  }
+  return out;
+}
+
+const words = {
+  200: "Done", 204: "Done, nothing to say", 400: "The request is not of the shape it must have",
+  401: "A password is needed", 404: "Something that was named is not there", 409: "It would disturb something, or rests on an old state",
+  413: "Too large", 500: "Something went wrong here", 501: "Not offered by this server", 503: "Not at the moment", 507: "No space left",
+};
+const error = (status) => ({ $ref: `#/components/responses/Refusal${status}` });
+const refusals = Object.fromEntries(
+  [400, 401, 404, 409, 413, 500, 501, 503, 507].map((status) => [
+    `Refusal${status}`,
+    { description: words[status], content: { "application/json": { schema: { $ref: "#/components/schemas/Refusal" } } } },
+  ]),
+);
+const text = { type: "string" };
+const named = (name, data) => ({
+  type: "object", required: ["name", "data"],
+  properties: { name: { type: "string", enum: [name] }, data: { type: "object", required: ["message"], properties: { message: text, ...data } } },
+});
+const errors = {
+  NotFoundError: named("NotFoundError", {}),
+  BadRequestError: named("BadRequest", { kind: { type: "string", enum: ["Params", "Query", "Payload"] } }),
+  NotOfferedError: named("NotOfferedError", {}),
+  UnknownError: named("UnknownError", { ref: text }),
+  TaggedError: { type: "object", required: ["_tag"], properties: { _tag: text, message: text } },
+  Refusal: { anyOf: ["NotFoundError", "BadRequestError", "NotOfferedError", "UnknownError", "TaggedError"].map((n) => ({ $ref: `#/components/schemas/${n}` })) },
+};
+
+const paths = {};
+for (const [path, methods] of Object.entries(recorded.paths)) {
+  const place = path === "/api/fs/read/*" ? "/api/fs/read/{path}" : path;
+  for (const [method, operation] of Object.entries(methods)) {
+    if (!["get", "post", "put", "patch", "delete"].includes(method)) continue;
+    const parameters = clean(operation.parameters ?? []).map((one) => ({ ...one, schema: shaped(path, one) }));
+    if (place !== path) parameters.push({ name: "path", in: "path", required: true, schema: { type: "string", minLength: 1 } });
+    const out = { operationId: operation.operationId, tags: [] };
+    (paths[place] ??= {})[method] = out;
+    if (notOffered.has(`${method.toUpperCase()} ${path}`)) {
+      out.tags = ["not offered"];
+      out.parameters = parameters.filter((one) => one.in === "path");
+      out.responses = { 401: error(401), 501: error(501) };
+      continue;
+    }
+    out.tags = ["opencode"];
+    out.parameters = parameters;
+    if (operation.requestBody) out.requestBody = clean(operation.requestBody);
+    out.responses = {};
+    for (const [status, answer] of Object.entries(operation.responses)) {
+      if (status >= "300") continue;
+      out.responses[status] = { description: words[status] ?? "Done" };
+      if (answer.content) out.responses[status].content = clean(answer.content);
+    }
+    for (const status of [400, 401, 404, 409, 413, 500, 501, 503, 507]) out.responses[status] = error(status);
+  }
+}
+
+// Where the recorded document says less, or something else, than is answered.
+function shaped(path, { name, schema }) {
+  if (name === "limit" && ["/session", "/experimental/session"].includes(path)) return { type: "string" };
+  if (name === "start" && ["/session", "/experimental/session"].includes(path)) return { type: "string" };
+  return schema;
+}
+
+const schemas = { ...clean(recorded.components.schemas), ...errors };
+for (const name of ["SessionsResponse", "SessionMessagesResponse"]) {
+  const cursor = { type: ["string", "null"] };
+  schemas[name].properties.cursor.properties = { previous: cursor, next: cursor };
+}
+
+// Only what is used, from the routes inwards.
+const used = new Set();
+const visit = (value) => {
+  if (value === null || typeof value !== "object") return;
+  const name = typeof value.$ref === "string" ? value.$ref.split("/").pop() : undefined;
+  if (name && !used.has(name)) {
+    used.add(name);
+    visit(schemas[name]);
+  }
+  Object.values(value).forEach(visit);
+};
+visit(paths);
+visit(refusals);
+const kept = Object.fromEntries(Object.entries(schemas).filter(([name]) => used.has(name)).sort());
+// One line for each path and each schema: short enough to carry, and a change can be read.
+const lines = (map) => Object.entries(map).map(([key, value]) => `${JSON.stringify(key)}: ${JSON.stringify(value)}`).join(",\n");
+const out = `{"paths": {\n${lines(paths)}\n},\n"components": {"responses": {\n${lines(refusals)}\n},\n"schemas": {\n${lines(kept)}\n}}}\n`;
+writeFileSync(new URL("crates/server/src/doc/opencode.json", root), out);
