@@ -20,12 +20,13 @@ pub(crate) struct BranchPlan {
 }
 
 impl Engine {
-    /// Makes the head the end of the session, if it is not.
-    pub(crate) fn branch(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+    /// Makes the head the end of the session, if it is not. Returns the context of what follows: if
+    /// this was the first write of a call, what the caller relied on is settled (R43).
+    pub(crate) fn branch(&self, ctx: &Context, session: &SessionId) -> Result<Context> {
         let (head, outline) =
             self.store.read(ctx, |r| Ok((r.head(session)?, r.outline(session)?)))?;
         let Some(head) = head else {
-            return Ok(());
+            return Ok(ctx.clone());
         };
         let plan = behind(&head, &outline);
         let id = self.mint.operation(ctx.now)?;
@@ -36,7 +37,9 @@ impl Engine {
         };
         let name = session.clone();
         self.store.write(ctx, move |tx| tx.plan_operation(&name, &new)).wait()?;
-        self.finish_branch(ctx, session, &id, &plan)
+        let settled = ctx.settled();
+        self.finish_branch(&settled, session, &id, &plan)?;
+        Ok(settled)
     }
 
     /// Hides what is left to hide, newest first, and ends the operation.

@@ -78,7 +78,7 @@ impl Engine {
         if self.store.read(ctx, |r| r.inbox(session))?.is_empty() {
             return Ok(None);
         }
-        self.branch(ctx, session)?;
+        let ctx = &self.branch(ctx, session)?;
         loop {
             let waiting = self.store.read(ctx, |r| r.inbox(session))?;
             let steer = waiting.iter().find(|one| one.delivery == Delivery::Steer);

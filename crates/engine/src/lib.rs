@@ -28,6 +28,7 @@ mod place;
 mod project;
 mod prompt;
 mod recover;
+mod resume;
 mod revert;
 mod room;
 mod root;

@@ -30,6 +30,7 @@ impl Engine {
     ///
     /// The ledger or a snapshot store refused; run it again.
     pub fn recover(&self, ctx: &Context) -> Result<Recovered> {
+        let ctx = &ctx.aside();
         let mut done =
             Recovered { interrupted: self.store.recover(ctx)?.interrupted, ..Recovered::default() };
         for row in self.store.read(ctx, |r| r.open_changes(None))? {
@@ -47,6 +48,7 @@ impl Engine {
 
     /// The same for one session, before it is used.
     pub(crate) fn recover_session(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+        let ctx = &ctx.aside();
         self.store.recover(ctx)?;
         for row in self.store.read(ctx, |r| r.open_changes(None))? {
             if row.set.session == *session {

@@ -115,7 +115,7 @@ impl Engine {
     /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs.
     pub fn cleanup(&self, ctx: &Context, session: &SessionId) -> Result<()> {
         self.recover_session(ctx, session)?;
-        self.branch(ctx, session)
+        self.branch(ctx, session).map(drop)
     }
 
     pub(crate) fn line_of(

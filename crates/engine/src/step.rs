@@ -30,6 +30,13 @@ pub struct Step {
     began: Cursor,
 }
 
+impl Step {
+    /// A model call whose beginning is in the ledger, at `at`.
+    pub(crate) const fn found(message: MessageId, snapshot: Option<String>, at: Cursor) -> Self {
+        Self { message, snapshot, began: at }
+    }
+}
+
 /// How a model call ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepEnd {
@@ -65,6 +72,18 @@ pub enum Touch {
 pub struct ToolRun {
     part: Part,
     call: Option<Call>,
+}
+
+impl ToolRun {
+    pub(crate) const fn found(part: Part, call: Option<Call>) -> Self {
+        Self { part, call }
+    }
+
+    /// What it may do to files; nothing if it touches none.
+    #[must_use]
+    pub const fn call(&self) -> Option<&Call> {
+        self.call.as_ref()
+    }
 }
 
 impl Engine {
@@ -191,6 +210,8 @@ impl Engine {
     ) -> Result<ToolRun> {
         let running = part.clone();
         self.store.write(&turn.context(ctx), move |tx| tx.put_part(&running)).wait()?;
+        // What the caller relied on held when the part was written (R43).
+        let ctx = &ctx.settled();
         let call = match touch {
             Touch::Nothing => None,
             Touch::Named(paths) => Some(self.open_named(ctx, turn, Some(&part.id), paths)?),
@@ -212,7 +233,9 @@ impl Engine {
         state: ToolState,
     ) -> Result<Option<Closed>> {
         let ToolRun { mut part, call } = run;
+        let is_open = call.is_some();
         let closed = call.map(|call| self.close_call(ctx, turn, &call)).transpose()?;
+        let ctx = &if is_open { ctx.settled() } else { ctx.clone() };
         if let PartBody::Tool(tool) = &mut part.body {
             **tool = Tool { state, ..(**tool).clone() };
         }

@@ -51,7 +51,7 @@ impl Engine {
     pub fn begin_turn(&self, ctx: &Context, prompt: Prompt) -> Result<Turn> {
         let session = prompt.message.session.clone();
         self.recover_session(ctx, &session)?;
-        self.branch(ctx, &session)?;
+        let ctx = &self.branch(ctx, &session)?;
         let id = self.mint.turn(ctx.now)?;
         let new = NewTurn { id: id.clone(), message: prompt.message, parts: prompt.parts };
         let (name, turn) = (session.clone(), id.clone());

@@ -8,6 +8,8 @@ use turnstone_engine::Engine;
 use crate::error::ApiError;
 use crate::event::Hub;
 use crate::guard::Rate;
+use crate::held::Turns;
+use crate::once::Claims;
 use crate::place::Places;
 use crate::runner::Runners;
 use crate::settings::Settings;
@@ -24,15 +26,26 @@ struct Inner {
     places: Places,
     hub: Hub,
     rate: Rate,
-    runners: Runners,
+    work: Work,
+}
+
+/// What is being done for clients right now.
+#[derive(Default)]
+pub(crate) struct Work {
+    /// Requests that are made once.
+    pub(crate) claims: Claims,
+    /// Turns that are driven from outside.
+    pub(crate) turns: Turns,
+    /// Who runs turns.
+    pub(crate) runners: Runners,
 }
 
 impl App {
     pub(crate) fn new(engine: Arc<Engine>, settings: Settings) -> Self {
         let hub = Hub::new(engine.clone(), settings.clock, settings.limits.streams);
         let rate = Rate::new(settings.limits.rate);
-        let (places, runners) = (Places::default(), Runners::default());
-        Self { inner: Arc::new(Inner { engine, settings, places, hub, rate, runners }) }
+        let (places, work) = (Places::default(), Work::default());
+        Self { inner: Arc::new(Inner { engine, settings, places, hub, rate, work }) }
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -57,9 +70,14 @@ impl App {
         &self.inner.rate
     }
 
+    /// What is being done for clients right now.
+    pub(crate) fn work(&self) -> &Work {
+        &self.inner.work
+    }
+
     /// Who runs turns.
     pub(crate) fn runners(&self) -> &Runners {
-        &self.inner.runners
+        &self.inner.work.runners
     }
 
     /// The present moment.

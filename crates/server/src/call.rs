@@ -1,27 +1,33 @@
 //! Who asks, and under which conditions: a request's context (R43).
 
 use axum::extract::FromRequestParts;
-use axum::http::HeaderMap;
 use axum::http::header::{IF_MATCH, USER_AGENT};
 use axum::http::request::Parts;
-use turnstone_core::time::Seq;
+use axum::http::{HeaderMap, StatusCode};
+use turnstone_core::time::{Cursor, Seq};
 use turnstone_store::{Actor, Context};
 
 use crate::app::App;
 use crate::error::ApiError;
+use crate::once::Known;
 
 /// The longest name of a client that is kept.
 const LONGEST: usize = 128;
 
 /// The context of a request: actor, client, request id, idempotency key, expected number.
+///
+/// A repeat of a request that was cut off half way is refused here: what it did is done, and what it
+/// answered nobody knows. Handlers that can find out ask for [`Repeat`] instead.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(pub(crate) Context);
 
-impl FromRequestParts<App> for Caller {
-    type Rejection = ApiError;
+/// The same, with the first event of an earlier try that never answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Repeat(pub(crate) Context, pub(crate) Option<Cursor>);
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let headers = &parts.headers;
+impl Caller {
+    /// The context the headers of a request ask for.
+    pub(crate) fn of(headers: &HeaderMap, app: &App) -> Result<Self, ApiError> {
         let actor = match text(headers, "x-turnstone-actor") {
             Some(name) => Actor::new(name).map_err(|e| ApiError::query(e.to_string()))?,
             None => app.settings().actor.clone(),
@@ -29,9 +35,36 @@ impl FromRequestParts<App> for Caller {
         let mut ctx = Context::new(actor, app.now());
         ctx.client = client(headers);
         ctx.request = text(headers, "x-request-id");
-        ctx.idempotency = text(headers, "idempotency-key");
         ctx.expected_seq = expected(headers)?;
         Ok(Self(ctx))
+    }
+}
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let Repeat(ctx, began) = Repeat::from_request_parts(parts, app).await?;
+        match began {
+            None => Ok(Self(ctx)),
+            Some(at) => {
+                let message = "a request with this Idempotency-Key was cut off before it answered; \
+                               look at what it did before you use another key";
+                Err(ApiError::tagged(StatusCode::CONFLICT, "CutOffError", message)
+                    .with("cursor", at.0))
+            }
+        }
+    }
+}
+
+impl FromRequestParts<App> for Repeat {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let Caller(mut ctx) = Caller::of(&parts.headers, app)?;
+        let known = parts.extensions.get::<Known>();
+        ctx.idempotency = known.map(|known| known.key.clone());
+        Ok(Self(ctx, known.and_then(|known| known.began)))
     }
 }
 
@@ -42,7 +75,8 @@ fn client(headers: &HeaderMap) -> Option<String> {
     Some(format!("http {name}").chars().take(LONGEST).collect())
 }
 
-fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+/// A header that says something, and not too much.
+pub(crate) fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     let value = headers.get(name)?.to_str().ok()?.trim();
     (!value.is_empty() && value.len() <= LONGEST).then(|| value.to_owned())
 }

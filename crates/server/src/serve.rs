@@ -19,6 +19,9 @@ use crate::settings::Settings;
 /// How often what dead processes left is looked for (R45).
 const SWEEP: Duration = Duration::from_secs(60);
 
+/// How often programs that drive turns are looked after.
+const LAPSE: Duration = Duration::from_millis(500);
+
 /// How long open requests may take to end when the server is told to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -92,6 +95,7 @@ impl Server {
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
         let sweeper = tokio::spawn(sweep(self.app.clone()));
+        let listener = tokio::spawn(lapse(self.app.clone()));
         let router = route::router(self.app.clone());
         let service = router.into_make_service_with_connect_info::<Peer>();
         let hub = self.app.hub().clone();
@@ -111,6 +115,7 @@ impl Server {
             () = late => tracing::warn!("requests still open after {} s are cut", GRACE.as_secs()),
         }
         sweeper.abort();
+        listener.abort();
         Ok(())
     }
 }
@@ -129,5 +134,15 @@ async fn sweep(app: App) {
             tracing::warn!("what dead processes left could not be swept; trying again in a minute");
         }
         tokio::time::sleep(SWEEP).await;
+    }
+}
+
+/// Ends the turns of drivers that have vanished.
+async fn lapse(app: App) {
+    loop {
+        tokio::time::sleep(LAPSE).await;
+        if app.blocking(App::end_vanished).await.is_err() {
+            tracing::warn!("a turn whose driver has vanished could not be ended; trying again");
+        }
     }
 }

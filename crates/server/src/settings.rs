@@ -71,10 +71,19 @@ pub struct Limits {
     pub rate: u32,
     /// Event streams at a time.
     pub streams: usize,
+    /// How long a program that drives a turn may be silent, in milliseconds.
+    pub patience: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { body: 32 << 20, depth: 64, arrival: 30, rate: 2_000, streams: 4_096 }
+        Self {
+            body: 32 << 20,
+            depth: 64,
+            arrival: 30,
+            rate: 2_000,
+            streams: 4_096,
+            patience: 90_000,
+        }
     }
 }

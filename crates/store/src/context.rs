@@ -84,6 +84,20 @@ impl Context {
         self
     }
 
+    /// The same context for the writes that follow the first one of a call: what the caller relied
+    /// on held when the first was written.
+    #[must_use]
+    pub fn settled(&self) -> Self {
+        Self { expected_seq: None, ..self.clone() }
+    }
+
+    /// The same context for upkeep on the way: neither what the caller relies on nor its key are
+    /// about that.
+    #[must_use]
+    pub fn aside(&self) -> Self {
+        Self { expected_seq: None, idempotency: None, ..self.clone() }
+    }
+
     /// The same context, repeated under `key`.
     #[must_use]
     pub fn once(mut self, key: impl Into<String>) -> Self {

@@ -18,6 +18,7 @@ mod layout;
 mod maintain;
 mod migrate;
 mod mutate;
+mod once;
 mod owner;
 mod payload;
 mod place;
@@ -50,6 +51,7 @@ pub use mutate::{
     Admitted, CloseChange, CopyChange, Delivery, DoneOperation, EndTurn, Ended, NewOperation,
     NewTurn, OpenChange, ShareRecord,
 };
+pub use once::Recall;
 pub use owner::Takeover;
 pub use purge::Deleted;
 pub use read::{

@@ -181,6 +181,9 @@ impl<'a> Tx<'a> {
         if draft.kind.class() == EntityClass::Share || place.is_some_and(|p| p.shared) {
             self.enqueue(draft, cursor)?;
         }
+        if self.last.get().is_none() {
+            self.mark_begun(cursor)?;
+        }
         let appended = Appended { cursor: Cursor(cursor), seq: place.map(|p| Seq(p.seq)) };
         self.last.set(Some(appended));
         Ok(appended)

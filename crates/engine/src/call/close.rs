@@ -67,7 +67,8 @@ impl Engine {
         let name = turn.session.clone();
         let not_covered = close.not_covered;
         self.store.write(&turn.context(ctx), move |tx| tx.close_change(&name, &close)).wait()?;
-        let beside = call.beside.iter().map(|call| self.close_call(ctx, turn, call));
+        let settled = ctx.settled();
+        let beside = call.beside.iter().map(|call| self.close_call(&settled, turn, call));
         let beside = beside.collect::<Result<_>>()?;
         Ok(Closed { id: call.id.clone(), changes, not_covered, beside })
     }

@@ -134,6 +134,8 @@ impl Engine {
         (asked, manner): (&MessageId, Manner),
         line: &str,
     ) -> Result<Execution> {
+        // What the caller relied on held when the turn began (R43).
+        let ctx = &ctx.settled();
         let id = self.new_message_id(ctx, &session.id)?;
         let answer = rows::answer(id, session, (asked, &manner), ctx.now)?;
         let part = rows::call(self.mint.part(ctx.now)?, &answer, &manner, line, ctx.now);

@@ -49,6 +49,7 @@ impl Engine {
         execution: Execution,
         end: &CommandEnd,
     ) -> Result<Option<Closed>> {
+        let ctx = &ctx.settled();
         let Execution { turn, call, manner, began, mut answer, mut part, .. } = execution;
         // Who waited so long does not notice a walk: the journal is compared with one first (R8),
         // and if it missed something the capture walks.

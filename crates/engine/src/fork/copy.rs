@@ -1,12 +1,12 @@
 //! Copying: messages, turns and change sets under new ids, whole or not at all.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 
 use turnstone_core::context::Entry;
 use turnstone_core::fork::{ForkPlan, NewFork, fork_session, plan_fork};
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
-use turnstone_core::model::{Origin, Part, Session, Tokens, Usage, UsageBase};
+use turnstone_core::model::{Message, Origin, Part, Session, Tokens, Usage, UsageBase};
 use turnstone_core::name;
 use turnstone_core::operation::Head;
 use turnstone_core::time::Millis;
@@ -14,7 +14,8 @@ use turnstone_core::turn::{Outcome, TurnEvent, TurnState};
 use turnstone_core::wire::usage_of;
 use turnstone_snapshot::Oid;
 use turnstone_store::{
-    CloseChange, Context, CopyChange, EndTurn, NewTurn, OpenChange, Takeover, TurnRow, Tx,
+    CloseChange, Context, CopyChange, EndTurn, NewTurn, OpenChange, StoreError, Takeover, Ticket,
+    TurnRow, Tx,
 };
 
 use crate::call::group_of;
@@ -23,9 +24,15 @@ use crate::error::{EngineError, Result};
 use crate::line::Line;
 use crate::undo::Held;
 
-/// Messages read at once, parts written at once.
-const PAGE: usize = 100;
+/// Messages read at once.
+const PAGE: usize = 500;
+
+/// Rows in one transaction, and about how many bytes.
 const AT_ONCE: usize = 50;
+const BYTES: usize = 1 << 20;
+
+/// Transactions on their way at a time.
+const AHEAD: usize = 8;
 
 /// In the row of a session that is being copied: it is not whole yet.
 const UNFINISHED: &str = "forking";
@@ -71,8 +78,10 @@ impl Engine {
         session: &SessionId,
         at: Option<&MessageId>,
     ) -> Result<Session> {
-        self.sweep_forks(ctx, session)?;
+        self.sweep_forks(&ctx.aside(), session)?;
         let copy = self.plan_copy(ctx, session, at)?;
+        // The original is only read; whether it stands where the caller thinks was seen in that read.
+        let ctx = &ctx.settled();
         self.pin(ctx, &copy)?;
         self.write_session(ctx, &copy)
     }
@@ -141,6 +150,11 @@ impl Engine {
         let (original, line, seq) = self.store.read(ctx, |r| {
             Ok((r.get_session(session)?, Line::read(r, session)?, r.session_seq(session)?))
         })?;
+        if let Some(expected) = ctx.expected_seq.filter(|expected| *expected != seq) {
+            return Err(
+                StoreError::Stale { session: session.clone(), expected, current: seq }.into()
+            );
+        }
         let entries = self.entries(ctx, session)?;
         let head = at.map(|at| Head { message: at.clone(), part: None }).or(line.head.clone());
         let entries = match at {
@@ -246,74 +260,117 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes messages, turns and change sets of a copy, in order.
+    /// Writes messages, turns and change sets of a copy, in order: many rows in one transaction, and
+    /// the next one on its way while the last is being synced (R23).
     fn write_copy(&self, ctx: &Context, copy: &Copy) -> Result<()> {
-        let mut open: Option<&(TurnRow, TurnId)> = None;
-        for (message, parts) in &copy.plan.messages {
-            let parts = parts.clone();
-            if let Some(turn) = copy.turns.get(&message.id) {
-                self.end_copied(ctx, copy, open.replace(turn))?;
-                let new =
-                    NewTurn { id: turn.1.clone(), message: message.clone(), parts: Vec::new() };
-                let session = copy.session.id.clone();
-                let begin = move |tx: &Tx<'_>| {
-                    tx.begin_turn(&new)?;
-                    tx.move_turn(&session, &new.id, &TurnEvent::Started)
-                };
-                self.store.write(ctx, begin).wait()?;
-            } else {
-                let message = message.clone();
-                self.store.write(ctx, move |tx| tx.put_message(&message)).wait()?;
+        let mut written: VecDeque<Ticket<()>> = VecDeque::new();
+        for rows in batches(rows_of(copy)) {
+            if written.len() == AHEAD
+                && let Some(first) = written.pop_front()
+            {
+                first.wait()?;
             }
-            self.write_parts(ctx, &parts)?;
+            let session = copy.session.id.clone();
+            let put = move |tx: &Tx<'_>| rows.iter().try_for_each(|row| row.put(tx, &session));
+            written.push_back(self.store.write(ctx, put));
             fail::fail_point!("engine::fork_copies", |_| {
                 Err(std::io::Error::other("failpoint").into())
             });
         }
-        self.end_copied(ctx, copy, open)
+        written.into_iter().try_for_each(|ticket| ticket.wait().map_err(Into::into))
+    }
+}
+
+/// What is written of a copy, row by row.
+enum Row {
+    Begin(NewTurn),
+    Message(Message),
+    Part(Part),
+    Change(CopyChange, CloseChange),
+    End(EndTurn),
+}
+
+impl Row {
+    fn put(&self, tx: &Tx<'_>, session: &SessionId) -> Result<(), StoreError> {
+        match self {
+            Self::Begin(new) => {
+                tx.begin_turn(new)?;
+                tx.move_turn(session, &new.id, &TurnEvent::Started).map(drop)
+            }
+            Self::Message(message) => tx.put_message(message).map(drop),
+            Self::Part(part) => tx.put_part(part).map(drop),
+            Self::Change(change, close) => tx.copy_change(session, change, close).map(drop),
+            Self::End(end) => tx.end_turn(end).map(drop),
+        }
     }
 
-    fn write_parts(&self, ctx: &Context, parts: &[Part]) -> Result<()> {
-        for some in parts.chunks(AT_ONCE) {
-            let some = some.to_vec();
-            let put =
-                move |tx: &Tx<'_>| some.iter().try_for_each(|part| tx.put_part(part).map(drop));
-            self.store.write(ctx, put).wait()?;
+    /// About how many bytes it takes.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Part(part) => serde_json::to_string(&part.body).map_or(0, |text| text.len()),
+            Self::Change(_, close) => close.changes.len() * 256,
+            Self::Begin(_) | Self::Message(_) | Self::End(_) => 1024,
         }
-        Ok(())
     }
+}
 
-    /// Copies what a turn did, and ends it as it ended.
-    fn end_copied(
-        &self,
-        ctx: &Context,
-        copy: &Copy,
-        turn: Option<&(TurnRow, TurnId)>,
-    ) -> Result<()> {
-        let Some((original, turn)) = turn else {
-            return Ok(());
-        };
-        for held in copy.changes.iter().filter(|held| held.turn == original.id) {
-            let Some((change, close)) = copied(held, turn, &copy.parts) else { continue };
-            let session = copy.session.id.clone();
-            let write = move |tx: &Tx<'_>| tx.copy_change(&session, &change, &close);
-            self.store.write(ctx, write).wait()?;
+/// The rows of a copy, in order.
+fn rows_of(copy: &Copy) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut open: Option<&(TurnRow, TurnId)> = None;
+    for (message, parts) in &copy.plan.messages {
+        if let Some(turn) = copy.turns.get(&message.id) {
+            end_copied(copy, open.replace(turn), &mut rows);
+            let (id, message) = (turn.1.clone(), message.clone());
+            rows.push(Row::Begin(NewTurn { id, message, parts: Vec::new() }));
+        } else {
+            rows.push(Row::Message(message.clone()));
         }
-        let outcome = match original.state {
-            TurnState::Completed => Outcome::Completed,
-            TurnState::Failed => Outcome::Failed,
-            TurnState::Aborted => Outcome::Aborted,
-            // A turn that runs goes on in the original only.
-            TurnState::Interrupted
-            | TurnState::Accepted
-            | TurnState::Running
-            | TurnState::Waiting => Outcome::Interrupted,
-        };
-        let session = copy.session.id.clone();
-        let end = EndTurn { session, turn: turn.clone(), outcome, error: None };
-        self.store.write(ctx, move |tx| tx.end_turn(&end)).wait()?;
-        Ok(())
+        rows.extend(parts.iter().cloned().map(Row::Part));
     }
+    end_copied(copy, open, &mut rows);
+    rows
+}
+
+/// Copies what a turn did, and ends it as it ended.
+fn end_copied(copy: &Copy, turn: Option<&(TurnRow, TurnId)>, rows: &mut Vec<Row>) {
+    let Some((original, turn)) = turn else {
+        return;
+    };
+    let changes = copy.changes.iter().filter(|held| held.turn == original.id);
+    let changes = changes.filter_map(|held| copied(held, turn, &copy.parts));
+    rows.extend(changes.map(|(change, close)| Row::Change(change, close)));
+    let outcome = match original.state {
+        TurnState::Completed => Outcome::Completed,
+        TurnState::Failed => Outcome::Failed,
+        TurnState::Aborted => Outcome::Aborted,
+        // A turn that runs goes on in the original only.
+        TurnState::Interrupted | TurnState::Accepted | TurnState::Running | TurnState::Waiting => {
+            Outcome::Interrupted
+        }
+    };
+    let (session, turn) = (copy.session.id.clone(), turn.clone());
+    rows.push(Row::End(EndTurn { session, turn, outcome, error: None }));
+}
+
+/// Rows that fit into one transaction each.
+fn batches(rows: Vec<Row>) -> Vec<Vec<Row>> {
+    let mut batches: Vec<Vec<Row>> = Vec::new();
+    let mut bytes = 0;
+    for row in rows {
+        let weight = row.weight();
+        match batches.last_mut() {
+            Some(last) if last.len() < AT_ONCE && bytes + weight <= BYTES => {
+                bytes += weight;
+                last.push(row);
+            }
+            _ => {
+                bytes = weight;
+                batches.push(vec![row]);
+            }
+        }
+    }
+    batches
 }
 
 /// What stands before the head.

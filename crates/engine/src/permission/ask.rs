@@ -79,6 +79,7 @@ impl Engine {
             Ok(())
         };
         self.store.write(&turn.context(ctx), ask).wait()?;
+        let ctx = &ctx.settled();
         // Somebody may have approved it for good between the rules and the question.
         if self.rules(ctx, &turn.session, base)?.decide(&new.ask) == Verdict::Allowed {
             let state = RequestState::Replied { reply: PermissionReply::Always, message: None };
@@ -231,9 +232,14 @@ impl Engine {
         };
         let turn = Turn { session: session.clone(), id: waiting.id.clone(), lease };
         let name = session.clone();
-        let go = move |tx: &Tx<'_>| tx.move_turn(&name, &waiting.id, &TurnEvent::Answered);
+        let go = move |tx: &Tx<'_>| {
+            tx.move_turn(&name, &waiting.id, &TurnEvent::Answered)?;
+            // Somebody of this process, which has the lease, may have been faster.
+            Ok(tx.last_appended().is_some())
+        };
         match self.store.write(&turn.context(ctx), go).wait() {
-            Ok(_) => Ok(Some(Resumed { turn })),
+            Ok(true) => Ok(Some(Resumed { turn })),
+            Ok(false) => Ok(None),
             // It ended, or somebody else was faster.
             Err(StoreError::Transition { .. } | StoreError::Fenced(_)) => Ok(None),
             Err(error) => Err(error.into()),

@@ -24,7 +24,8 @@ impl Engine {
     /// [`crate::EngineError::Refused`] or [`crate::EngineError::Asked`] at the gate (R37). Then
     /// nothing has changed. Any later failure leaves the operation to recovery.
     pub fn apply(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
-        self.let_pass(ctx, plan)?;
+        // Asking is not what the caller relies on, nor what its key is for.
+        self.let_pass(&ctx.aside(), plan)?;
         let new =
             NewOperation { id: plan.operation.clone(), kind: plan.kind, plan: write_plan(plan)? };
         let session = plan.session.clone();
@@ -33,7 +34,7 @@ impl Engine {
             "engine::operation_planned",
             |_| Err(std::io::Error::other("failpoint").into())
         );
-        self.finish(ctx, plan)
+        self.finish(&ctx.settled(), plan)
     }
 
     /// Carries out what is left of a plan that is written down.

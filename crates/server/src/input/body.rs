@@ -1,5 +1,6 @@
 //! Bodies: read whole, within the limits, and only then looked into.
 
+use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::Value;
@@ -38,21 +39,7 @@ impl FromRequest<App> for MaybeBody {
 /// The JSON of a request; nothing if it has no body.
 async fn value(request: Request, app: &App) -> Result<Option<Value>, ApiError> {
     let limits = app.settings().limits;
-    let collect = Limited::new(request.into_body(), limits.body).collect();
-    let time = std::time::Duration::from_secs(limits.arrival);
-    let bytes = match tokio::time::timeout(time, collect).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let message = format!("a body may have {} bytes", limits.body);
-            let status = StatusCode::PAYLOAD_TOO_LARGE;
-            return Err(ApiError::tagged(status, "TooLargeError", &message));
-        }
-        Ok(Err(_)) => return Err(ApiError::payload("The body ended too early")),
-        Err(_) => {
-            let message = "the body took too long to arrive";
-            return Err(ApiError::tagged(StatusCode::REQUEST_TIMEOUT, "TimeoutError", message));
-        }
-    };
+    let bytes = read_body(request.into_body(), app).await?;
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -62,6 +49,26 @@ async fn value(request: Request, app: &App) -> Result<Option<Value>, ApiError> {
     match serde_json::from_slice(&bytes) {
         Ok(value) => Ok(Some(value)),
         Err(error) => Err(ApiError::payload(format!("The body is not JSON: {error}"))),
+    }
+}
+
+/// A body, whole and within the limits.
+pub(crate) async fn read_body(body: axum::body::Body, app: &App) -> Result<Bytes, ApiError> {
+    let limits = app.settings().limits;
+    let collect = Limited::new(body, limits.body).collect();
+    let time = std::time::Duration::from_secs(limits.arrival);
+    match tokio::time::timeout(time, collect).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let message = format!("a body may have {} bytes", limits.body);
+            let status = StatusCode::PAYLOAD_TOO_LARGE;
+            Err(ApiError::tagged(status, "TooLargeError", &message))
+        }
+        Ok(Err(_)) => Err(ApiError::payload("The body ended too early")),
+        Err(_) => {
+            let message = "the body took too long to arrive";
+            Err(ApiError::tagged(StatusCode::REQUEST_TIMEOUT, "TimeoutError", message))
+        }
     }
 }
 

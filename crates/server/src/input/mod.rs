@@ -7,7 +7,7 @@ mod fields;
 mod id;
 mod query;
 
-pub(crate) use body::{Body, MaybeBody};
-pub(crate) use fields::Fields;
-pub(crate) use id::parse_id;
+pub(crate) use body::{Body, MaybeBody, read_body};
+pub(crate) use fields::{Fields, told};
+pub(crate) use id::{id_in, parse_id};
 pub(crate) use query::Query;

@@ -7,14 +7,19 @@ mod command;
 mod command_list;
 mod config;
 mod describe;
+mod diff;
 mod event;
 mod file;
 mod find;
+mod fork;
+mod global;
 mod health;
 mod instance;
 mod log;
 mod message;
+mod native;
 mod offered;
+mod part;
 mod patch;
 mod path;
 mod permission;
@@ -22,7 +27,9 @@ mod project;
 mod prompt;
 mod provider;
 mod question;
+mod revert;
 mod session;
+mod share;
 mod shell;
 mod startup;
 mod summarize;
@@ -40,6 +47,7 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 use crate::app::App;
 use crate::error::ApiError;
 use crate::guard;
+use crate::once::once;
 
 /// Smaller answers are not worth the work.
 const COMPRESSED: u64 = 1024;
@@ -55,21 +63,28 @@ pub(crate) fn router(app: App) -> Router {
         .merge(command_list::routes())
         .merge(config::routes())
         .merge(describe::routes())
+        .merge(diff::routes())
         .merge(event::routes())
         .merge(file::routes())
         .merge(find::routes())
+        .merge(fork::routes())
+        .merge(global::routes())
         .merge(health::routes())
         .merge(instance::routes())
         .merge(log::routes())
         .merge(message::routes())
+        .merge(native::routes())
         .merge(offered::routes())
+        .merge(part::routes())
         .merge(path::routes())
         .merge(permission::routes())
         .merge(project::routes())
         .merge(prompt::routes())
         .merge(provider::routes())
         .merge(question::routes())
+        .merge(revert::routes())
         .merge(session::routes())
+        .merge(share::routes())
         .merge(shell::routes())
         .merge(startup::routes())
         .merge(summarize::routes())
@@ -79,6 +94,7 @@ pub(crate) fn router(app: App) -> Router {
         .fallback(unknown)
         .method_not_allowed_fallback(unknown);
     routes
+        .layer(from_fn_with_state(app.clone(), once))
         .layer(CompressionLayer::new().gzip(true).compress_when(worth))
         .layer(CatchPanicLayer::custom(contained))
         .layer(from_fn_with_state(app.clone(), guard::check))

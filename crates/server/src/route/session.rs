@@ -12,7 +12,7 @@ use turnstone_engine::NewSession;
 use turnstone_store::SessionFilter;
 
 use crate::app::App;
-use crate::call::Caller;
+use crate::call::{Caller, Repeat};
 use crate::error::ApiError;
 use crate::input::{Body, Fields, MaybeBody, Query, parse_id};
 use crate::place::Asked;
@@ -47,9 +47,12 @@ async fn list(
         };
         let path = query.filled("path").map(str::to_owned);
         let narrow = asked.by_query && path.is_none() && query.get("scope") != Some("project");
+        let here = || place.directory.to_string_lossy().into_owned();
         let filter = SessionFilter {
+            directory: narrow.then(here),
+            // A session that was stored without a path is found by its directory.
+            pathless: (asked.by_query && path.is_some()).then(here),
             project: Some(place.project.id),
-            directory: narrow.then(|| place.directory.to_string_lossy().into_owned()),
             path,
             roots,
             start: query.filled("start").and_then(|text| text.parse().ok()),
@@ -85,13 +88,16 @@ fn wanted(mut fields: Fields) -> Result<NewSession, ApiError> {
 /// `POST /session`
 async fn create(
     State(app): State<App>,
-    Caller(ctx): Caller,
+    Repeat(ctx, began): Repeat,
     asked: Asked,
     MaybeBody(fields): MaybeBody,
 ) -> Result<Json<Value>, ApiError> {
     let new = wanted(fields)?;
     app.blocking(move |app| {
-        let place = app.place(&ctx, &asked.directory)?;
+        if let Some(made) = began.map(|at| app.session_made_at(&ctx, at)).transpose()?.flatten() {
+            return Ok(Json(app.show_session(&ctx, &made.id)?));
+        }
+        let place = app.place(&ctx.aside(), &asked.directory)?;
         let (project, root) = (&place.project.id, &place.root);
         let engine = app.engine();
         let made = engine.create_session_in(&ctx, project, root, &place.directory, &new)?;
@@ -113,7 +119,7 @@ async fn read(
 /// `PATCH /session/{sessionID}`
 async fn update(
     State(app): State<App>,
-    Caller(ctx): Caller,
+    Repeat(ctx, began): Repeat,
     Path(session): Path<String>,
     Body(mut fields): Body,
 ) -> Result<Json<Value>, ApiError> {
@@ -125,6 +131,10 @@ async fn update(
     let archived: Option<Number> =
         time.map(|mut time| time.read("archived", "number")).transpose()?.flatten();
     app.blocking(move |app| {
+        // One transaction: if it was begun, it was done.
+        if began.is_some() {
+            return Ok(Json(app.show_session(&ctx, &id)?));
+        }
         let (name, now) = (id.clone(), ctx.now);
         let change = move |tx: &turnstone_store::Tx<'_>| {
             tx.update_session(&name, |session| {

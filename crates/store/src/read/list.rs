@@ -20,6 +20,8 @@ pub struct SessionFilter {
     pub directory: Option<String>,
     /// In this path below the worktree, or deeper.
     pub path: Option<String>,
+    /// With a path, also sessions that have none and are in exactly this directory.
+    pub pathless: Option<String>,
     /// Not started by another session.
     pub roots: bool,
     /// Changed at or after this moment.
@@ -48,6 +50,14 @@ pub struct SessionPage {
     pub items: Vec<SessionRow>,
     /// Where the next page begins; absent on the last.
     pub next: Option<String>,
+}
+
+impl SessionPage {
+    /// Where the page of what changed before a moment begins.
+    #[must_use]
+    pub fn changed_before(updated: f64) -> String {
+        session_cursor(updated, 0)
+    }
 }
 
 /// A message with its parts.
@@ -103,7 +113,8 @@ WHERE (session.updated, session.num) < (:updated, :num) AND hidden = 0
   AND (:project IS NULL OR session.project = (SELECT num FROM project WHERE id = :project))
   AND (:directory IS NULL OR directory = :directory)
   AND (:path IS NULL OR path = :path
-       OR substr(CAST(path AS BLOB), 1, octet_length(:below)) = CAST(:below AS BLOB))
+       OR substr(CAST(path AS BLOB), 1, octet_length(:below)) = CAST(:below AS BLOB)
+       OR (path IS NULL AND directory = :pathless))
   AND (:roots = 0 OR parent IS NULL)
   AND (:start IS NULL OR session.updated >= :start)
   AND (:search IS NULL OR instr(lower(title), lower(:search)) > 0)
@@ -143,6 +154,7 @@ impl Reader<'_> {
             ":directory": filter.directory,
             ":path": filter.path,
             ":below": filter.path.as_deref().map(|p| format!("{p}/")),
+            ":pathless": filter.pathless,
             ":roots": filter.roots,
             ":start": filter.start,
             ":search": filter.search,

@@ -1,0 +1,145 @@
+//! Requests that are made once: an `Idempotency-Key` answers a repeat with the first answer (R43).
+//!
+//! The answer is kept in the ledger, by actor, route and key, before it is given: a repeat gets it
+//! after a restart too. A request that was cut off between its first event and its answer is known by
+//! the mark that event left: it is never done twice.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
+use serde::{Deserialize, Serialize};
+use turnstone_core::time::Cursor;
+use turnstone_store::{BlobHash, Context, Recall};
+
+use crate::app::App;
+use crate::call::{Caller, text};
+use crate::error::ApiError;
+use crate::input::read_body;
+
+/// The header that names a request.
+const KEY: &str = "idempotency-key";
+
+/// Headers of an answer that a repeat gets too.
+const KEPT: [&str; 3] = ["content-type", "etag", "x-next-cursor"];
+
+/// What is known of a request that has a key.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    /// Its key together with its route.
+    pub(crate) key: String,
+    /// The first event of an earlier try that never answered.
+    pub(crate) began: Option<Cursor>,
+}
+
+/// The requests with a key that are being answered.
+#[derive(Default)]
+pub(crate) struct Claims {
+    held: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+impl Claims {
+    fn claim(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever is the last to hold one leaves it to be swept by the next who comes.
+        held.retain(|_, claim| Arc::strong_count(claim) > 1);
+        held.entry(name.to_owned()).or_default().clone()
+    }
+}
+
+/// An answer as it is kept.
+#[derive(Deserialize, Serialize)]
+struct Kept {
+    /// What was asked, so that one key is not used for two things.
+    asked: String,
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+/// Answers a repeat, or lets the request through and keeps its answer.
+pub(crate) async fn once(State(app): State<App>, request: Request, next: Next) -> Response {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    match text(request.headers(), KEY) {
+        Some(key) if !reads => match keyed(&app, request, next, &key).await {
+            Ok(response) => response,
+            Err(error) => error.into_response(),
+        },
+        _ => next.run(request).await,
+    }
+}
+
+async fn keyed(app: &App, request: Request, next: Next, key: &str) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
+    let bytes = read_body(body, app).await?;
+    let query = parts.uri.query().unwrap_or_default();
+    let asked = BlobHash::of(&[query.as_bytes(), b"\n", &bytes].concat()).hex();
+    let Caller(mut ctx) = Caller::of(&parts.headers, app)?;
+    let key = format!("{} {}\t{key}", parts.method, parts.uri.path());
+    ctx.idempotency = Some(key.clone());
+    let ctx = ctx.settled();
+    // Whoever asks the same at the same time waits for the one answer.
+    let claim = app.work().claims.claim(&format!("{}\t{key}", ctx.actor.as_str()));
+    let _alone = claim.lock().await;
+    let looked = ctx.clone();
+    let Recall { began, answer } =
+        app.blocking(move |app| Ok(app.engine().store().recall(&looked)?)).await?;
+    if let Some(answer) = answer {
+        return again(&answer, &asked);
+    }
+    let mut request = Request::from_parts(parts, Body::from(bytes));
+    request.extensions_mut().insert(Known { key, began });
+    let response = next.run(request).await;
+    match response.status().is_success() {
+        true => keep(app, ctx, asked, response).await,
+        // What was refused may be tried again.
+        false => Ok(response),
+    }
+}
+
+/// The first answer, once more.
+fn again(answer: &str, asked: &str) -> Result<Response, ApiError> {
+    let kept: Kept = serde_json::from_str(answer).map_err(|e| ApiError::unexpected(&e))?;
+    if kept.asked != asked {
+        let message = "this Idempotency-Key was used for another request to this route";
+        return Err(ApiError::tagged(StatusCode::CONFLICT, "KeyReusedError", message));
+    }
+    let mut headers = HeaderMap::new();
+    for (name, value) in &kept.headers {
+        let pair = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value));
+        if let (Ok(name), Ok(value)) = pair {
+            headers.insert(name, value);
+        }
+    }
+    headers.insert("idempotent-replayed", HeaderValue::from_static("true"));
+    let status = StatusCode::from_u16(kept.status).map_err(|e| ApiError::unexpected(&e))?;
+    Ok((status, headers, kept.body).into_response())
+}
+
+/// Keeps an answer before it is given.
+async fn keep(
+    app: &App,
+    ctx: Context,
+    asked: String,
+    response: Response,
+) -> Result<Response, ApiError> {
+    let (parts, body) = response.into_parts();
+    let bytes = body.collect().await.map_err(|e| ApiError::unexpected(&e))?.to_bytes();
+    let value = |name: &&str| {
+        Some(((*name).to_owned(), parts.headers.get(*name)?.to_str().ok()?.to_owned()))
+    };
+    let kept = Kept {
+        asked,
+        status: parts.status.as_u16(),
+        headers: KEPT.iter().filter_map(value).collect(),
+        body: String::from_utf8_lossy(&bytes).into_owned(),
+    };
+    let text = serde_json::to_string(&kept).map_err(|e| ApiError::unexpected(&e))?;
+    app.blocking(move |app| Ok(app.engine().store().keep_answer(&ctx, text)?)).await?;
+    Ok(Response::from_parts(parts, Body::from(bytes)))
+}

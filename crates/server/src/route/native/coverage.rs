@@ -1,0 +1,90 @@
+//! What can be taken back: whether a session's files are captured, and which paths are contended.
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::routing::get;
+use serde::Serialize;
+use turnstone_engine::{Contended, Cover, EngineError, Scope, UndoOptions, Which};
+
+use super::answer::Stamped;
+use crate::app::App;
+use crate::call::Caller;
+use crate::error::ApiError;
+use crate::route::session::session_id;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new()
+        .route("/turnstone/session/{session}/coverage", get(coverage))
+        .route("/turnstone/session/{session}/contended", get(contended))
+}
+
+/// Whether the files of a session are captured.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Coverage {
+    /// The root that is captured; nothing if none is.
+    root: Option<String>,
+    /// Why nothing is captured, if nothing is.
+    refused: Option<String>,
+    /// True once the whole root was captured: then steps have snapshots.
+    baseline: bool,
+    /// Paths the session changed of which nothing can be said.
+    not_covered: u64,
+}
+
+/// `GET /turnstone/session/{sessionID}/coverage`
+async fn coverage(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+) -> Result<Stamped<Coverage>, ApiError> {
+    let id = session_id(&session)?;
+    app.blocking(move |app| {
+        let (stored, changes) =
+            app.engine().store().read(&ctx, |r| Ok((r.get_session(&id)?, r.changes(&id)?)))?;
+        let not_covered = changes.iter().map(|row| row.not_covered).sum();
+        let found = match app.engine().cover(&stored, ctx.now)? {
+            Cover::Vault(vault) => Coverage {
+                root: Some(vault.place().root.to_string_lossy().into_owned()),
+                refused: None,
+                baseline: vault.has_baseline(),
+                not_covered,
+            },
+            Cover::Refused(why) => Coverage {
+                root: None,
+                refused: Some(why.to_string()),
+                baseline: false,
+                not_covered,
+            },
+        };
+        app.stamped(&ctx, &id, found)
+    })
+    .await
+}
+
+/// `GET /turnstone/session/{sessionID}/contended`
+///
+/// The paths an undo of the whole session would leave alone, because somebody else claims them too.
+async fn contended(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+) -> Result<Stamped<Vec<Contended>>, ApiError> {
+    let id = session_id(&session)?;
+    app.blocking(move |app| {
+        let turns = app.engine().store().read(&ctx, |r| r.turns(&id))?;
+        let found = match turns.into_iter().find(|row| !row.hidden) {
+            None => Vec::new(),
+            Some(first) => {
+                let options = UndoOptions { scope: Scope::Files, ..UndoOptions::default() };
+                match app.engine().plan_undo(&ctx, &id, &Which::From(first.id), &options) {
+                    Ok(plan) => plan.contended,
+                    Err(EngineError::NothingToUndo(_)) => Vec::new(),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        };
+        app.stamped(&ctx, &id, found)
+    })
+    .await
+}

@@ -1,0 +1,105 @@
+//! Runners: programs that take up prompts, and wait for the next one.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::routing::{delete, get};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use turnstone_core::id::SessionId;
+
+use super::input::Typed;
+use crate::app::App;
+use crate::call::Caller;
+use crate::error::ApiError;
+use crate::input::Query;
+use crate::place::Asked;
+use crate::runner::{RUNNER_PATIENCE, Runner};
+
+/// The longest a runner waits in one call, in milliseconds.
+const LONGEST: usize = 30_000;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new()
+        .route("/turnstone/runner", get(list).post(register))
+        .route("/turnstone/runner/{runner}", delete(leave))
+        .route("/turnstone/runner/{runner}/inbox", get(inbox))
+}
+
+/// A program that runs models.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Register {
+    /// What people call it.
+    name: String,
+    /// It takes prompts of sessions in this directory and below; the request's if it is left out.
+    directory: Option<PathBuf>,
+}
+
+/// A runner that is known.
+#[derive(Serialize)]
+struct Registered {
+    /// The runner.
+    runner: Runner,
+    /// Within so many milliseconds it must be heard of again: its inbox must be read.
+    patience: i64,
+}
+
+/// `POST /turnstone/runner`
+async fn register(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    asked: Asked,
+    Typed(body): Typed<Register>,
+) -> Result<Json<Registered>, ApiError> {
+    app.blocking(move |app| {
+        let directory = match body.directory {
+            Some(directory) => asked.directory.join(directory),
+            None => asked.directory,
+        };
+        let place = app.place(&ctx.aside(), &directory)?;
+        let runner = app.runners().register(&body.name, &place.directory, ctx.now);
+        Ok(Json(Registered { runner, patience: RUNNER_PATIENCE }))
+    })
+    .await
+}
+
+/// `GET /turnstone/runner`
+async fn list(State(app): State<App>, Caller(ctx): Caller) -> Json<Vec<Runner>> {
+    Json(app.runners().list(ctx.now))
+}
+
+/// `DELETE /turnstone/runner/{runnerID}`
+async fn leave(
+    State(app): State<App>,
+    Caller(_): Caller,
+    Path(runner): Path<String>,
+) -> Result<Json<bool>, ApiError> {
+    Ok(Json(app.runners().leave(&runner)))
+}
+
+/// The sessions with prompts that nobody runs.
+#[derive(Serialize)]
+struct Inbox {
+    /// The longest waiting first; a turn begun in one takes its next prompt up.
+    sessions: Vec<SessionId>,
+}
+
+/// `GET /turnstone/runner/{runnerID}/inbox`
+///
+/// Answers as soon as there is a prompt, or with none after `wait` milliseconds.
+async fn inbox(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(runner): Path<String>,
+    query: Query,
+) -> Result<Json<Inbox>, ApiError> {
+    let wait = query.count("wait")?.unwrap_or(0).min(LONGEST);
+    let gone = || ApiError::NotFound(format!("Runner not found: {runner}"));
+    let known = app.runners().renew(&runner, app.now()).ok_or_else(gone)?;
+    let patience = Duration::from_millis(wait as u64);
+    let sessions = app.wait_for_prompt(&ctx, &known.directory, patience).await?;
+    app.runners().renew(&runner, app.now());
+    Ok(Json(Inbox { sessions }))
+}

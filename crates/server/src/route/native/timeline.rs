@@ -1,0 +1,228 @@
+//! The timeline of a session: its turns with what they did to files, and its operations.
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::routing::get;
+use serde::Serialize;
+use serde_json::{Value, json};
+use turnstone_core::change::{Evidence, FileChange, FileImage};
+use turnstone_core::id::{MessageId, OperationId, TurnId};
+use turnstone_core::operation::OperationKind;
+use turnstone_core::path::RelPath;
+use turnstone_core::time::Cursor;
+use turnstone_engine::{Compared, Form, OperationReport, report_of, turns_of};
+use turnstone_store::{Context, OperationRow, Reader, TurnRow};
+
+use super::answer::Stamped;
+use crate::app::App;
+use crate::call::Caller;
+use crate::error::ApiError;
+use crate::input::Query;
+use crate::route::session::session_id;
+use turnstone_core::id::SessionId;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new()
+        .route("/turnstone/session/{session}", get(standing))
+        .route("/turnstone/session/{session}/timeline", get(timeline))
+}
+
+/// A line of the timeline.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Entry {
+    /// A turn.
+    Turn(TurnEntry),
+    /// An operation.
+    Operation(OperationEntry),
+}
+
+/// A turn.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TurnEntry {
+    /// Names it.
+    id: TurnId,
+    /// The message that began it.
+    #[serde(rename = "messageID")]
+    message: MessageId,
+    /// How far it got.
+    state: &'static str,
+    /// When it began to run.
+    started: Option<i64>,
+    /// When it ended.
+    ended: Option<i64>,
+    /// True if a later branch hid it.
+    hidden: bool,
+    /// The files it changed, oldest change first.
+    files: Vec<FileEntry>,
+    /// Lines it added and removed, over all its files.
+    additions: u64,
+    /// See `additions`.
+    deletions: u64,
+    /// Paths that changed of which nothing can be said.
+    not_covered: u64,
+}
+
+/// A file a turn changed.
+#[derive(Serialize)]
+struct FileEntry {
+    /// Where, below its root.
+    path: RelPath,
+    /// `A`, `M`, `D`, or `?` if a side is not known.
+    status: char,
+    /// How it is known: `named`, `window` or `recovered`.
+    evidence: Evidence,
+    /// True if it is taken back.
+    undone: bool,
+}
+
+/// An operation.
+#[derive(Serialize)]
+struct OperationEntry {
+    /// Names it.
+    id: OperationId,
+    /// Undo, redo, jump, branch, checkpoint, …
+    kind: OperationKind,
+    /// When, in milliseconds.
+    time: i64,
+    /// The turns it is about.
+    turns: Vec<TurnId>,
+    /// What it did; nothing while it is not over.
+    report: Option<OperationReport>,
+}
+
+/// What a change did to a file, in a letter.
+pub(super) const fn letter(change: &FileChange) -> char {
+    match (&change.before, &change.after) {
+        (FileImage::Uncovered { .. }, _) | (_, FileImage::Uncovered { .. }) => '?',
+        (FileImage::Absent, _) => 'A',
+        (_, FileImage::Absent) => 'D',
+        _ => 'M',
+    }
+}
+
+/// `GET /turnstone/session/{sessionID}/timeline`
+async fn timeline(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+    query: Query,
+) -> Result<Stamped<Vec<Entry>>, ApiError> {
+    let (id, all) = (session_id(&session)?, query.flag("all")?);
+    app.blocking(move |app| {
+        let (turns, operations) = app.engine().store().read(&ctx, |r| {
+            let mut turns = Vec::new();
+            for row in r.turns(&id)?.into_iter().filter(|row| all || !row.hidden) {
+                turns.push((row.span.0, turn_entry(r, &id, &row)?));
+            }
+            Ok((turns, r.operations(&id)?))
+        })?;
+        let mut entries: Vec<(Cursor, Entry)> = Vec::new();
+        for (at, mut turn) in turns {
+            app.count(&ctx, &id, &mut turn)?;
+            entries.push((at, Entry::Turn(turn)));
+        }
+        let shown = operations.iter().filter(|it| all || it.kind != OperationKind::Branch);
+        for row in shown {
+            entries.push((row.planned, Entry::Operation(operation_entry(row)?)));
+        }
+        entries.sort_by_key(|(at, _)| *at);
+        app.stamped(&ctx, &id, entries.into_iter().map(|(_, entry)| entry).collect())
+    })
+    .await
+}
+
+fn turn_entry(
+    r: &Reader<'_>,
+    session: &SessionId,
+    row: &TurnRow,
+) -> turnstone_store::Result<TurnEntry> {
+    let (mut files, mut not_covered) = (Vec::new(), 0);
+    for change in r.turn_changes(session, &row.id)? {
+        let taken = r.taken(&change.set.id)?;
+        not_covered += change.not_covered;
+        files.extend(change.set.changes.iter().map(|it| FileEntry {
+            path: it.path.clone(),
+            status: letter(it),
+            evidence: change.set.evidence,
+            undone: taken.has(&it.path),
+        }));
+    }
+    Ok(TurnEntry {
+        id: row.id.clone(),
+        message: row.message.clone(),
+        state: row.state.as_str(),
+        started: row.started,
+        ended: row.ended,
+        hidden: row.hidden,
+        files,
+        additions: 0,
+        deletions: 0,
+        not_covered,
+    })
+}
+
+fn operation_entry(row: &OperationRow) -> Result<OperationEntry, ApiError> {
+    Ok(OperationEntry {
+        id: row.id.clone(),
+        kind: row.kind,
+        time: row.time.0,
+        turns: turns_of(row)?,
+        report: report_of(row)?,
+    })
+}
+
+impl App {
+    /// Adds the figures of a turn; they need the captures, which may have expired.
+    fn count(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        turn: &mut TurnEntry,
+    ) -> Result<(), ApiError> {
+        if turn.files.is_empty() {
+            return Ok(());
+        }
+        let what = Compared::Turn(turn.id.clone());
+        match self.engine().diff(ctx, session, &what, Form::Figures) {
+            Ok(found) => {
+                let summary = found.summary();
+                turn.additions = summary.additions.as_u64().unwrap_or(0);
+                turn.deletions = summary.deletions.as_u64().unwrap_or(0);
+                Ok(())
+            }
+            // The captures are gone, or their directory is: only the figures are.
+            Err(turnstone_engine::EngineError::Vault(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// `GET /turnstone/session/{sessionID}`
+///
+/// Where a session stands: the number for `If-Match` is its `ETag`, and in the body.
+async fn standing(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+) -> Result<Stamped<Value>, ApiError> {
+    let id = session_id(&session)?;
+    app.blocking(move |app| {
+        let body = app.engine().store().read(&ctx, |r| {
+            let open = r.turns(&id)?.into_iter().find(|row| row.state.is_open());
+            Ok(json!({
+                "session": id,
+                "seq": r.session_seq(&id)?,
+                "status": r.status(&id)?,
+                "turn": open.map(|row| json!({ "id": row.id, "state": row.state.as_str() })),
+                "head": r.head(&id)?,
+                "inbox": r.inbox(&id)?.iter().map(|it| &it.message).collect::<Vec<_>>(),
+                "requests": r.pending_requests(Some(&id))?.iter().map(|it| it.id.as_str())
+                    .collect::<Vec<_>>(),
+            }))
+        })?;
+        app.stamped(&ctx, &id, body)
+    })
+    .await
+}

@@ -1,0 +1,43 @@
+//! Sharing, which this server does not do yet: it answers as a server on which it is switched off.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
+use serde_json::Value;
+
+use super::session::session_id;
+use crate::app::App;
+use crate::call::Caller;
+use crate::error::ApiError;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new().route("/session/{session}/share", post(share).delete(unshare))
+}
+
+/// `POST /session/{sessionID}/share`
+async fn share(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let id = session_id(&session)?;
+    app.blocking(move |app| {
+        app.engine().store().read(&ctx, |r| r.get_session(&id))?;
+        let message = "Sharing is disabled";
+        Err(ApiError::tagged(StatusCode::FORBIDDEN, "SharingDisabledError", message)
+            .with("sessionID", id.as_str()))
+    })
+    .await
+}
+
+/// `DELETE /session/{sessionID}/share`
+async fn unshare(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let id = session_id(&session)?;
+    // Nothing is shared, so nothing is left to take back.
+    app.blocking(move |app| Ok(Json(app.show_session(&ctx, &id)?))).await
+}

@@ -1,0 +1,242 @@
+//! Revert, unrevert, differences and forks.
+
+use serde_json::{Value, json};
+
+use crate::golden::{fields, recorded};
+use crate::scene::{begin, end, read, seq, session, turn};
+use crate::support::House;
+
+/// The files of the recording: one changed, one new, one without a newline at its end.
+const FILES: [(&str, &str); 3] =
+    [("a.txt", "HELLO\n"), ("b.txt", "one\ntwo\nthree\n"), ("new.bin", "x")];
+
+fn house() -> House {
+    let house = House::in_git();
+    house.put("a.txt", "hello\n");
+    house
+}
+
+#[test]
+fn a_message_and_a_session_show_what_they_changed_as_recorded() {
+    let house = house();
+    let session = session(&house, "T");
+    turn(&house, &session, "1", &FILES);
+    let path = format!("/session/{session}/diff");
+    let of_turn = house.client().get(&format!("{path}?messageID=msg_1")).expect(200);
+    assert_eq!(of_turn, recorded("diff message").1);
+    assert_eq!(house.client().get(&path).expect(200), of_turn, "of the whole session");
+    assert_eq!(house.client().get(&format!("{path}?messageID=msg_1a")).expect(200), of_turn);
+    turn(&house, &session, "2", &[("c.txt", "c\n")]);
+    let later = house.client().get(&format!("{path}?messageID=msg_2")).expect(200);
+    assert_eq!(later.as_array().map(Vec::len), Some(1));
+    assert_eq!(house.client().get(&path).expect(200).as_array().map(Vec::len), Some(4));
+}
+
+#[test]
+fn a_difference_of_what_is_not_there_is_an_error_and_not_nothing() {
+    let house = house();
+    let session = session(&house, "T");
+    let client = house.client();
+    client.get("/session/ses_unknown/diff").expect(404);
+    client.get(&format!("/session/{session}/diff?messageID=msg_nope")).expect(404);
+    client.get(&format!("/session/{session}/diff?messageID=nope")).expect(400);
+}
+
+#[test]
+fn a_revert_takes_files_back_shows_itself_as_recorded_and_is_taken_back_whole() {
+    let house = house();
+    let session = session(&house, "T");
+    turn(&house, &session, "0", &[("kept.txt", "kept\n")]);
+    turn(&house, &session, "1", &FILES);
+    house.put("human.txt", "mine\n");
+    let path = format!("/session/{session}");
+    let body = json!({ "messageID": "msg_1" });
+    let shown = house.client().post(&format!("{path}/revert"), &body).expect(200);
+    let (_, theirs) = recorded("revert");
+    assert_eq!(fields(&shown["revert"]), fields(&theirs["revert"]));
+    assert_eq!(shown["revert"]["messageID"], "msg_1");
+    assert_eq!(shown["revert"]["snapshot"].as_str().map(str::len), Some(40));
+    // Ours names objects in full; all else of a file is the same.
+    let file = |of: &Value, name: &str| -> Vec<String> {
+        let diff = of["revert"]["diff"].as_str().expect("a diff");
+        let start = format!("diff --git a/{name} ");
+        let lines = diff.lines().skip_while(|line| !line.starts_with(&start));
+        let (first, rest) = (lines.clone().take(1), lines.skip(1));
+        let rest = rest.take_while(|line| !line.starts_with("diff --git "));
+        first.chain(rest).filter(|line| !line.starts_with("index ")).map(str::to_owned).collect()
+    };
+    for (name, _) in FILES {
+        assert_eq!(file(&shown, name), file(&theirs, name), "{name}");
+    }
+    assert_eq!(read(&house, "a.txt").as_deref(), Some("hello\n"));
+    assert_eq!(read(&house, "b.txt"), None);
+    assert_eq!(read(&house, "kept.txt").as_deref(), Some("kept\n"));
+    assert_eq!(read(&house, "human.txt").as_deref(), Some("mine\n"));
+    let listed = house.client().get(&format!("{path}/message")).expect(200);
+    assert_eq!(listed.as_array().map(Vec::len), Some(4), "messages stay until the next prompt");
+    assert_eq!(house.client().get(&path).expect(200), shown);
+
+    let back = house.client().send("POST", &format!("{path}/unrevert"), None).expect(200);
+    assert_eq!(back.get("revert"), None);
+    for (file, content) in FILES {
+        assert_eq!(read(&house, file).as_deref(), Some(content));
+    }
+    let again = house.client().send("POST", &format!("{path}/unrevert"), None).expect(200);
+    assert_eq!(again, back, "nothing is left to take back");
+}
+
+#[test]
+fn a_revert_to_a_part_keeps_what_is_before_it() {
+    let house = house();
+    let session = session(&house, "T");
+    turn(&house, &session, "1", &FILES);
+    let body = json!({ "messageID": "msg_1a", "partID": "prt_1t" });
+    let shown = house.client().post(&format!("/session/{session}/revert"), &body).expect(200);
+    let point = (&shown["revert"]["messageID"], &shown["revert"]["partID"]);
+    assert_eq!(point, (&json!("msg_1a"), &json!("prt_1t")));
+    assert_eq!(read(&house, "b.txt"), None);
+}
+
+#[test]
+fn a_revert_to_what_is_not_there_is_refused_and_changes_nothing() {
+    let house = house();
+    let session = session(&house, "T");
+    turn(&house, &session, "1", &FILES);
+    let (path, before) = (format!("/session/{session}/revert"), seq(&house, &session));
+    let refused = |body: &Value| house.client().post(&path, body);
+    refused(&json!({ "messageID": "msg_nope" })).expect(404);
+    refused(&json!({ "messageID": "msg_1", "partID": "prt_nope" })).expect(404);
+    let (status, body) = recorded("revert bad id");
+    assert_eq!(refused(&json!({ "messageID": "nope" })).expect(status), body);
+    let (status, body) = recorded("err unknown session revert");
+    let unknown =
+        house.client().post("/session/ses_unknown/revert", &json!({ "messageID": "msg_x" }));
+    assert_eq!(unknown.expect(status), body);
+    let (status, body) = recorded("err unknown session unrevert");
+    let unknown = house.client().send("POST", "/session/ses_unknown/unrevert", None);
+    assert_eq!(unknown.expect(status), body);
+    assert_eq!(seq(&house, &session), before);
+}
+
+#[test]
+fn while_a_turn_runs_history_stays_as_it_is_r45() {
+    let house = house();
+    let session = session(&house, "T");
+    turn(&house, &session, "1", &FILES);
+    let running = begin(&house, &session, "2");
+    let (path, before) = (format!("/session/{session}"), seq(&house, &session));
+    let client = house.client();
+    let busy = json!({"_tag": "SessionBusyError", "sessionID": session,
+        "message": format!("Session is busy: {session}")});
+    assert_eq!(fields(&busy), fields(&recorded("busy revert").1));
+    let to = json!({ "messageID": "msg_1" });
+    assert_eq!(client.post(&format!("{path}/revert"), &to).expect(409), busy);
+    assert_eq!(client.send("POST", &format!("{path}/unrevert"), None).expect(409), busy);
+    assert_eq!(client.delete(&format!("{path}/message/msg_1")).expect(409), busy);
+    assert_eq!(client.delete(&format!("{path}/message/msg_1/part/prt_1")).expect(409), busy);
+    assert_eq!(seq(&house, &session), before, "nothing was written");
+    client.send("POST", &format!("{path}/fork"), None).expect(200);
+    end(&house, &running);
+    client.post(&format!("{path}/revert"), &to).expect(200);
+}
+
+#[test]
+fn somebody_else_is_asked_about_before_work_is_taken_back_r37() {
+    let house = house();
+    let session = session(&house, "T");
+    turn(&house, &session, "1", &FILES);
+    let other = house.client().with("x-turnstone-actor", "model");
+    let body = json!({ "messageID": "msg_1" });
+    let refused = other.post(&format!("/session/{session}/revert"), &body).expect(409);
+    assert_eq!(refused["_tag"], "PermissionAskedError");
+    assert!(refused["permissionID"].as_str().is_some_and(|id| id.starts_with("per_")));
+    assert_eq!(read(&house, "a.txt").as_deref(), Some("HELLO\n"));
+}
+
+#[test]
+fn a_fork_is_titled_cut_and_copied_as_recorded() {
+    let house = house();
+    let session = session(&house, "Renamed golden");
+    house
+        .client()
+        .patch(&format!("/session/{session}"), &json!({ "metadata": {"k": 2} }))
+        .expect(200);
+    turn(&house, &session, "1", &FILES);
+    turn(&house, &session, "2", &[("c.txt", "c\n")]);
+    let fork = |of: &str, body: Option<&[u8]>| {
+        house.client().send("POST", &format!("/session/{of}/fork"), body).expect(200)
+    };
+    let whole = fork(&session, None);
+    let (_, theirs) = recorded("fork nobody");
+    assert_eq!(fields(&whole), fields(&theirs));
+    for field in ["cost", "tokens", "title"] {
+        assert_eq!(whole[field], theirs[field], "{field}");
+    }
+    assert_eq!(whole["metadata"], json!({"k": 2}));
+    let at = fork(&session, Some(br#"{"messageID":"msg_2"}"#));
+    assert_eq!(at["title"], recorded("fork at msg").1["title"]);
+    let count = |of: &Value| {
+        let path = format!("/session/{}/message", of["id"].as_str().expect("an id"));
+        house.client().get(&path).expect(200).as_array().map(Vec::len)
+    };
+    assert_eq!((count(&whole), count(&at)), (Some(4), Some(2)), "the message itself is not copied");
+    let second = fork(whole["id"].as_str().expect("an id"), Some(b"{}"));
+    assert_eq!(second["title"], recorded("fork of fork").1["title"]);
+    // OpenCode copies everything if the message is unknown.
+    let unknown = json!({ "messageID": "msg_nope" });
+    house.client().post(&format!("/session/{session}/fork"), &unknown).expect(404);
+    let (status, body) = recorded("err unknown session fork");
+    assert_eq!(house.client().post("/session/ses_unknown/fork", &json!({})).expect(status), body);
+    let children = house.client().get(&format!("/session/{session}/children")).expect(200);
+    assert_eq!(children, json!([]), "a fork is nobody's child");
+}
+
+#[test]
+fn a_long_session_is_forked_whole_in_few_transactions_r23() {
+    let house = House::new();
+    let session = session(&house, "long");
+    let engine = house.engine();
+    for number in 0..40 {
+        let prompt = crate::scene::prompt(&session, &format!("{number:04}"), &"text ".repeat(600));
+        let store = engine.store();
+        let write = move |tx: &turnstone_store::Tx<'_>| {
+            tx.put_message(&prompt.message)?;
+            for copy in 0..6 {
+                let mut part = prompt.parts[0].clone();
+                part.id = format!("{}_{copy}", part.id).parse().expect("an id");
+                tx.put_part(&part)?;
+            }
+            Ok(())
+        };
+        store.write(&crate::scene::ctx(), write).wait().expect("written");
+    }
+    let before = engine.store().stats().expect("writes").commits();
+    let made = house.client().send("POST", &format!("/session/{session}/fork"), None).expect(200);
+    let commits = engine.store().stats().expect("writes").commits() - before;
+    assert!(commits < 20, "280 rows in {commits} commits");
+    let path = format!("/session/{}/message", made["id"].as_str().expect("an id"));
+    let copied = house.client().get(&path).expect(200);
+    let original = house.client().get(&format!("/session/{session}/message")).expect(200);
+    let texts = |of: &Value| -> Vec<Value> {
+        let parts = of.as_array().expect("a list").iter().flat_map(|it| it["parts"].as_array());
+        parts.flatten().map(|part| part["text"].clone()).collect()
+    };
+    assert_eq!(texts(&copied), texts(&original));
+    assert_eq!(texts(&copied).len(), 240);
+}
+
+#[test]
+fn sharing_is_switched_off_and_never_answers_with_an_address() {
+    let house = House::new();
+    let session = session(&house, "T");
+    let path = format!("/session/{session}/share");
+    let refused = house.client().send("POST", &path, None).expect(403);
+    assert_eq!(refused["_tag"], "SharingDisabledError");
+    let unshared = house.client().delete(&path).expect(recorded("unshare").0);
+    assert_eq!(unshared.get("share"), None);
+    let (status, body) = recorded("err unknown session share");
+    assert_eq!(
+        house.client().send("POST", "/session/ses_unknown/share", None).expect(status),
+        body
+    );
+}
