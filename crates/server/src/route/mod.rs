@@ -32,7 +32,9 @@ mod session;
 mod share;
 mod shell;
 mod startup;
+mod status;
 mod summarize;
+mod sync;
 mod tui;
 mod vcs;
 mod worktree;
@@ -87,7 +89,9 @@ pub(crate) fn router(app: App) -> Router {
         .merge(share::routes())
         .merge(shell::routes())
         .merge(startup::routes())
+        .merge(status::routes())
         .merge(summarize::routes())
+        .merge(sync::routes())
         .merge(tui::routes())
         .merge(vcs::routes())
         .merge(worktree::routes())

@@ -295,7 +295,7 @@ impl Tx<'_> {
             }
             assistant.time.completed = Some(Number::from(self.now().0));
             if assistant.error.is_none() && end.outcome != Outcome::Completed {
-                assistant.error = Some(failure(end));
+                assistant.error = Some(failure(end.outcome, end.error.as_ref()));
             }
             self.put_message_as(&message, hand.right(), None)?;
         }
@@ -303,8 +303,9 @@ impl Tx<'_> {
     }
 }
 
-fn failure(end: &EndTurn) -> Failure {
-    end.error.clone().unwrap_or_else(|| match end.outcome {
+/// Why a turn that did not end well ended: what was said, or what its end means.
+pub(crate) fn failure(outcome: Outcome, error: Option<&Failure>) -> Failure {
+    error.cloned().unwrap_or_else(|| match outcome {
         Outcome::Interrupted => {
             Failure::new(FailureKind::MessageAbortedError, "The process running the turn ended")
         }

@@ -3,14 +3,19 @@
 mod at;
 mod body;
 mod change;
+mod feed;
 mod list;
 mod log;
 mod outline;
 mod past;
 mod prompt;
 mod reader;
+mod recent;
+mod replica;
+mod saying;
 mod sync;
 mod taken;
+mod tally;
 
 pub use at::{Boundary, SessionAt};
 pub(crate) use body::{
@@ -18,6 +23,7 @@ pub(crate) use body::{
     load_session, open_turn, part_text, payload_at,
 };
 pub use change::{ChangeRow, OperationEnd, OperationRow};
+pub use feed::{FeedBody, FeedEvent, FeedMemo, FeedPage, FeedSession, SessionThen};
 pub(crate) use list::usage_at;
 pub use list::{MessagePage, SessionFilter, SessionPage, SessionRow, WithParts};
 pub use log::{Delta, LogEvent, LogPage, Tail};
