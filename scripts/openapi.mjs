@@ -67,7 +67,7 @@ for (const [path, methods] of Object.entries(recorded.paths)) {
   const place = path === "/api/fs/read/*" ? "/api/fs/read/{path}" : path;
   for (const [method, operation] of Object.entries(methods)) {
     if (!["get", "post", "put", "patch", "delete"].includes(method)) continue;
-    const parameters = clean(operation.parameters ?? []).map((one) => ({ ...one, schema: shaped(path, one) }));
+    const parameters = clean(operation.parameters ?? []).flatMap(spread).map((one) => ({ ...one, schema: shaped(path, one) }));
     if (place !== path) parameters.push({ name: "path", in: "path", required: true, schema: { type: "string", minLength: 1 } });
     const out = { operationId: operation.operationId, tags: [] };
     (paths[place] ??= {})[method] = out;
@@ -79,7 +79,7 @@ for (const [path, methods] of Object.entries(recorded.paths)) {
     }
     out.tags = ["opencode"];
     out.parameters = parameters;
-    if (operation.requestBody) out.requestBody = clean(operation.requestBody);
+    if (operation.requestBody) out.requestBody = lenient(clean(operation.requestBody));
     out.responses = {};
     for (const [status, answer] of Object.entries(operation.responses)) {
       if (status >= "300") continue;
@@ -90,11 +90,33 @@ for (const [path, methods] of Object.entries(recorded.paths)) {
   }
 }
 
+// An object in a query is as many words.
+function spread(one) {
+  if (one.style !== "deepObject") return [one];
+  const { style, explode, schema, ...rest } = one;
+  return Object.entries(schema.properties).map(([key, inner]) => ({ ...rest, name: `${one.name}[${key}]`, schema: inner }));
+}
+
 // Where the recorded document says less, or something else, than is answered.
 function shaped(path, { name, schema }) {
-  if (name === "limit" && ["/session", "/experimental/session"].includes(path)) return { type: "string" };
-  if (name === "start" && ["/session", "/experimental/session"].includes(path)) return { type: "string" };
+  const lists = ["/session", "/experimental/session"];
+  if (["limit", "start", "cursor"].includes(name) && lists.includes(path)) return { type: "string" };
+  if (name === "limit" && path === "/api/fs/find") return { type: "integer", minimum: 0, maximum: 1000 };
+  if (name === "limit" && path.startsWith("/api/")) return { type: "integer", minimum: 1, maximum: 9007199254740991 };
+  if (name === "context" && path === "/vcs/diff") return { type: "integer", minimum: 0, maximum: 100000 };
   return schema;
+}
+
+// In a body, null is the same as leaving out what may be left out.
+function lenient(body) {
+  const schema = body.content?.["application/json"]?.schema;
+  for (const one of [schema, ...(schema?.anyOf ?? [])]) {
+    for (const [name, inner] of Object.entries(one?.properties ?? {})) {
+      if ((one.required ?? []).includes(name)) continue;
+      one.properties[name] = { anyOf: [inner, { type: "null" }] };
+    }
+  }
+  return body;
 }
 
 const schemas = { ...clean(recorded.components.schemas), ...errors };

@@ -125,7 +125,7 @@ impl App {
 
     /// The place of a directory.
     pub(crate) fn place(&self, ctx: &Context, at: &Path) -> Result<Place, ApiError> {
-        let gone = || ApiError::payload(format!("There is no directory {}", at.display()));
+        let gone = || ApiError::NotFound(format!("Directory not found: {}", at.display()));
         self.find_place(ctx, at)?.ok_or_else(gone)
     }
 }
