@@ -35,10 +35,7 @@ fn native() -> Result<Map<String, Value>, serde_json::Error> {
             }
         }
     }
-    match native {
-        Value::Object(map) => Ok(map),
-        _ => Ok(Map::new()),
-    }
+    serde_json::from_value(native)
 }
 
 /// Says of every id what it is made of: `^ses` alone would allow anything behind it.

@@ -34,8 +34,8 @@ pub(super) fn routes() -> Router<App> {
         .route("/file/status", get(file_status))
 }
 
-fn refused(error: GitError) -> ApiError {
-    ApiError::unexpected(&error)
+fn refused(error: impl std::borrow::Borrow<GitError>) -> ApiError {
+    ApiError::unexpected(error.borrow())
 }
 
 impl App {

@@ -37,7 +37,10 @@ fn refused(error: WorktreeError) -> ApiError {
             conflict("WorktreeResetFailedError")
         }
         WorktreeError::Engine(error) => error.into(),
-        other => ApiError::unexpected(&other),
+        WorktreeError::Git(_)
+        | WorktreeError::NoCapture { .. }
+        | WorktreeError::NotCaptured { .. }
+        | WorktreeError::NotFilled { .. } => ApiError::unexpected(&error),
     }
 }
 
