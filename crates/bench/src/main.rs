@@ -1,17 +1,20 @@
 //! Ours against the limit and against OpenCode's settings, measured in one run (R36).
 //!
 //! `ledger` measures acknowledged writes and reads, `growth` the bytes one turn adds, `snapshot`
-//! captures, diffs and restores, `capnweb` calls over Cap'n Web, `server` the HTTP API.
+//! captures, diffs and restores, `turn` what a tool call costs, `capnweb` calls over Cap'n Web,
+//! `server` the HTTP API; `headline` plays the headline test on many files.
 
 mod capnweb;
 mod data;
 mod growth;
+mod headline;
 mod limit;
 mod opencode;
 mod read;
 mod server;
 mod snapshot;
 mod table;
+mod turn;
 mod write;
 
 use std::process::ExitCode;
@@ -30,6 +33,8 @@ fn main() -> ExitCode {
         Some("capnweb-server") => crate::capnweb::serve(),
         Some("server") => server::run(&words[1..]),
         Some("snapshot") => snapshot::run(&words[1..]),
+        Some("turn") => turn::run(&words[1..]),
+        Some("headline") => headline::run(&words[1..]),
         // One size in a process of its own.
         Some("snapshot-memory") => snapshot::measure_memory(&words[1..]),
         _ => {
@@ -38,6 +43,8 @@ fn main() -> ExitCode {
             eprintln!(
                 "       turnstone-bench server [--quick] [--turnstone PATH] [--opencode PATH]"
             );
+            eprintln!("       turnstone-bench turn [--quick] [--files N]");
+            eprintln!("       turnstone-bench headline [--files N] [--steps N] [--seeds N]");
             return ExitCode::from(2);
         }
     };

@@ -5,9 +5,15 @@ use std::time::Duration;
 use crate::Fallible;
 
 /// The middle of the figures.
-pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+pub(crate) fn median(figures: Vec<f64>) -> f64 {
+    percentile(figures, 0.5)
+}
+
+/// The figure below which so large a part of them lies.
+pub(crate) fn percentile(mut figures: Vec<f64>, part: f64) -> f64 {
     figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+    let at = (figures.len() as f64 * part) as usize;
+    figures.get(at.min(figures.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }
 
 /// Prints one line of the report.

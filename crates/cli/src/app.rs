@@ -3,8 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use turnstone_core::permission::{Caller, from_config};
 use turnstone_core::time::Millis;
-use turnstone_engine::Engine;
+use turnstone_engine::{Engine, StandingRules};
 use turnstone_process::GitEnvironment;
 use turnstone_store::{Actor, Context, Layout, Options, Store};
 
@@ -31,6 +32,7 @@ struct Started {
     variables: Vec<(OsString, OsString)>,
     program: Option<PathBuf>,
     session: Option<String>,
+    can_ask: bool,
 }
 
 impl App {
@@ -58,6 +60,7 @@ impl App {
                 variables: environment.variables,
                 program: environment.program,
                 session: environment.session,
+                can_ask: environment.can_ask,
             },
         })
     }
@@ -103,7 +106,10 @@ impl App {
     /// Who asks, and when.
     pub(crate) fn context(&self) -> Context {
         let mut ctx = Context::new(self.actor.clone(), self.now());
-        ctx.client = Some("cli".to_owned());
+        // What a command of a session starts without a terminal is one of its tools (R37).
+        let is_tool = self.started.session.is_some() && !self.started.can_ask;
+        let client = if is_tool { Caller::TOOL } else { Caller::CLI };
+        ctx.client = Some(client.to_owned());
         ctx
     }
 
@@ -145,8 +151,23 @@ impl App {
                 home: self.git.home.clone().map(PathBuf::into_os_string),
                 config_home: named("XDG_CONFIG_HOME"),
             },
+            rules: self.rules()?,
         };
         Ok(Engine::open(settings, self.now())?)
+    }
+
+    /// What the user's configuration says tools may do.
+    fn rules(&self) -> Result<StandingRules, CliError> {
+        let home = self.git.home.as_deref().unwrap_or(Path::new("~"));
+        let home = home.to_string_lossy().into_owned();
+        let user = match &self.settings()?.permission {
+            Some(setting) => from_config(setting, &home).map_err(|error| CliError::Refused {
+                what: error.to_string(),
+                hint: Some("mend it in the configuration file".to_owned()),
+            })?,
+            None => Vec::new(),
+        };
+        Ok(StandingRules { user, home, ..StandingRules::default() })
     }
 
     /// The variables a command inherits.

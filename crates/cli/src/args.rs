@@ -3,8 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    completions, db, doctor, exec, export, import, log, man, permission, project, search, serve,
-    session, snapshot, stats, status, todo, tour, undo, worktree,
+    checkpoint, completions, db, diff, doctor, exec, export, fork, import, jump, log, man,
+    permission, project, search, serve, session, snapshot, stats, status, todo, tour, undo,
+    worktree,
 };
 use crate::config::Globals;
 
@@ -42,6 +43,10 @@ pub(crate) enum Command {
     Exec(exec::ExecArgs),
     Undo(undo::UndoArgs),
     Redo(undo::RedoArgs),
+    Jump(jump::JumpArgs),
+    Checkpoint(checkpoint::CheckpointArgs),
+    Fork(fork::ForkArgs),
+    Diff(diff::DiffArgs),
     Log(log::LogArgs),
     Status(status::StatusArgs),
     Tour(tour::TourArgs),

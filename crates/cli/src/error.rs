@@ -201,7 +201,9 @@ impl CliError {
 #[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest is a refusal")]
 fn of_engine(error: &EngineError) -> Exit {
     match error {
-        EngineError::Group(_) | EngineError::StalePlan(_) => Exit::Conflict,
+        EngineError::Group(_) | EngineError::StalePlan(_) | EngineError::Asked { .. } => {
+            Exit::Conflict
+        }
         _ => Exit::Refused,
     }
 }
@@ -221,6 +223,19 @@ fn of_engine_hint(error: &EngineError) -> Option<String> {
         EngineError::NoProject(_) => "`turnstone project list` names the projects",
         EngineError::Group(_) => "end those processes, then try again",
         EngineError::StalePlan(_) => "try again",
+        EngineError::Refused { gate, pattern, .. } => {
+            let gate = gate.as_str();
+            return Some(format!(
+                "`turnstone permission explain {gate} {pattern:?}` names the rule"
+            ));
+        }
+        EngineError::Asked { request, .. } => {
+            return Some(format!(
+                "a person answers with `turnstone permission reply {request} always`"
+            ));
+        }
+        EngineError::Rules { .. } => "mend the file, or move it away for the moment",
+        EngineError::Unreadable { .. } => "run `turnstone doctor`",
         _ => return None,
     };
     Some(words.to_owned())

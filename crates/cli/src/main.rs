@@ -15,6 +15,7 @@ mod exit;
 mod figure;
 mod moment;
 mod place;
+mod point;
 mod reference;
 mod scope;
 mod settings;

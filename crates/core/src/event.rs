@@ -45,6 +45,10 @@ macro_rules! kinds {
 kinds! {
     /// A project was seen first or changed.
     ProjectUpdated = 1 "project.updated" Project;
+    /// A further checkout of a project has all its files.
+    WorktreeReady = 2 "worktree.ready" Project;
+    /// A further checkout of a project could not be made.
+    WorktreeFailed = 3 "worktree.failed" Project;
     /// A session began.
     SessionCreated = 10 "session.created" Session;
     /// A session changed; carries all of it.
@@ -75,6 +79,8 @@ kinds! {
     TurnEnded = 54 "turn.ended" Turn;
     /// A model call is being tried again.
     StatusRetrying = 55 "status.retrying" Status;
+    /// Somebody wants a turn to end; whoever runs it does that.
+    TurnAbortAsked = 56 "turn.abort_asked" Turn;
     /// A permission or an answer is wanted.
     RequestAsked = 60 "request.asked" Request;
     /// A request was answered, turned down or withdrawn.
@@ -183,6 +189,9 @@ impl EventKind {
             | Self::DiffUpdated => Effect::Image,
             Self::MessageRemoved | Self::PartRemoved => Effect::Removal,
             Self::SessionDeleted
+            | Self::WorktreeReady
+            | Self::WorktreeFailed
+            | Self::TurnAbortAsked
             | Self::TurnAccepted
             | Self::TurnStarted
             | Self::TurnAsked

@@ -41,6 +41,9 @@ pub fn is_boundary(kind: EventKind, first_type: Option<&str>) -> bool {
         | EventKind::OperationDone => true,
         EventKind::PartUpdated => matches!(first_type, Some("step-start" | "step-finish")),
         EventKind::ProjectUpdated
+        | EventKind::WorktreeReady
+        | EventKind::WorktreeFailed
+        | EventKind::TurnAbortAsked
         | EventKind::SessionCreated
         | EventKind::SessionUpdated
         | EventKind::SessionDeleted

@@ -28,7 +28,7 @@ impl Engine {
         for other in others.iter().filter(|other| other.id != project.id) {
             if other.id.as_str() == NOBODY {
                 self.adopt_strays(ctx, &project, other, root)?;
-            } else if self.is_part_of(other, root) {
+            } else if self.is_part_of(other, root)? {
                 self.merge_project(ctx, &project, other)?;
                 changed = true;
             }
@@ -60,11 +60,11 @@ impl Engine {
     }
 
     /// True for a plain folder that lies in the checkout `root` by now.
-    fn is_part_of(&self, other: &Project, root: &Path) -> bool {
+    fn is_part_of(&self, other: &Project, root: &Path) -> Result<bool> {
         let folder = Path::new(&other.worktree);
         let is_plain = other.vcs.is_none() && other.removed.is_none() && other.sandboxes.is_empty();
         let below = folder != root && folder.starts_with(root) && root.parent().is_some();
-        is_plain && below && folder.is_dir() && self.gather_facts(folder).0 == root
+        Ok(is_plain && below && folder.is_dir() && self.gather_facts(folder)?.0 == root)
     }
 
     /// Makes the folder of one project a folder of another one, sessions and all.

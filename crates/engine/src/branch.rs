@@ -7,6 +7,7 @@ use turnstone_store::{Context, DoneOperation, NewOperation, Outline, StoreError}
 
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::undo::write_branch;
 
 /// Things hidden in one transaction.
 const AT_ONCE: usize = 100;
@@ -32,7 +33,7 @@ impl Engine {
         let new = NewOperation {
             id: id.clone(),
             kind: OperationKind::Branch,
-            plan: serde_json::to_value(&plan).map_err(std::io::Error::from)?,
+            plan: write_branch(&plan)?,
         };
         let name = session.clone();
         self.store.write(ctx, move |tx| tx.plan_operation(&name, &new)).wait()?;

@@ -8,8 +8,9 @@ use serde_json::Number;
 use turnstone_core::change::{Evidence, Root, own_paths};
 use turnstone_core::id::{ChangeId, MessageId, SessionId, TurnId};
 use turnstone_core::model::{Extra, FileDiff, Summary};
-use turnstone_core::operation::Extent;
+use turnstone_core::operation::{Extent, Taken};
 use turnstone_core::path::RelPath;
+use turnstone_core::time::Cursor;
 use turnstone_snapshot::{DiffOptions, FileDiff as Shown, Patch, PathChange, Status};
 use turnstone_store::{ChangeRow, Context, TurnRow};
 
@@ -53,86 +54,164 @@ impl Differences {
     }
 }
 
+/// What is said of the changes of a session.
+pub(crate) enum Stated {
+    /// It has changed nothing: what was said stays.
+    AsItWas,
+    /// These are the figures.
+    Figures(Summary),
+    /// The captures cannot be read: nothing can be said.
+    Unknown,
+}
+
+impl Stated {
+    /// Writes it into the session's row, if it is something else; clients hear of that.
+    pub(crate) fn put(
+        &self,
+        tx: &turnstone_store::Tx<'_>,
+        session: &SessionId,
+    ) -> turnstone_store::Result<()> {
+        let stated = match self {
+            Self::AsItWas => return Ok(()),
+            Self::Figures(summary) => Some(summary.clone()),
+            Self::Unknown => None,
+        };
+        let now = Number::from(tx.now().0);
+        tx.update_session(session, |session| {
+            if session.summary != stated {
+                (session.summary, session.time.updated) = (stated, now);
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
 /// The way of every path, root by root.
 type Courses = BTreeMap<Root, BTreeMap<RelPath, Course>>;
 
-impl Engine {
+/// What is compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// What the session has changed and nobody has taken back.
+    Session,
     /// What a turn changed, taken back or not.
+    Turn(TurnId),
+    /// What the turn of a prompt changed, or the calls of an answer.
+    Message(MessageId),
+    /// What changes on the way from one point to another; none: the beginning, and the present.
+    Points(Option<Point>, Option<Point>),
+}
+
+/// How it is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Patches of whole files, as the JavaScript library `diff` prints them.
+    #[default]
+    Clients,
+    /// Patches that `git apply` takes, with so many lines around each change.
+    Git(usize),
+    /// Figures only.
+    Figures,
+}
+
+impl Form {
+    fn options(self) -> DiffOptions {
+        let usual = DiffOptions::default();
+        match self {
+            Self::Clients => DiffOptions {
+                context: WHOLE,
+                max_patch_bytes: PATCH,
+                max_total_bytes: PATCHES,
+                ..usual
+            },
+            Self::Git(context) => DiffOptions { context, ..usual },
+            Self::Figures => DiffOptions { context: 0, ..usual },
+        }
+    }
+}
+
+impl Engine {
+    /// Compares; only what the calls of the session changed is in it, nothing a person did.
     ///
     /// # Errors
     ///
-    /// [`EngineError::NoTurn`], or something could not be read: then there is no difference.
-    pub fn diff_turn(
+    /// [`EngineError::NoTurn`], [`EngineError::NoPoint`] or
+    /// [`turnstone_store::StoreError::NoMessage`]; or something could not be read: then there is no
+    /// difference, not a short one.
+    pub fn diff(
         &self,
         ctx: &Context,
         session: &SessionId,
-        turn: &TurnId,
+        what: &Compared,
+        form: Form,
     ) -> Result<Differences> {
         let line = self.store.read(ctx, |r| Line::read(r, session))?;
-        let missing = || EngineError::NoTurn { session: session.clone(), turn: turn.clone() };
-        let found = line.turns.iter().find(|it| it.id == *turn).ok_or_else(missing)?;
-        let changes = self.changes_of(ctx, session, &[found])?;
-        self.differences(ctx, session, &changes, |_, _| (true, false))
+        let whole = |_: &Held, _: &RelPath| (true, false);
+        match what {
+            Compared::Session => {
+                let changes = self.all_changes(ctx, session, &line)?;
+                let taken = |held: &Held, path: &RelPath| (true, held.taken.has(path));
+                self.differences(ctx, session, form, &changes, taken)
+            }
+            Compared::Turn(turn) => {
+                let missing =
+                    || EngineError::NoTurn { session: session.clone(), turn: turn.clone() };
+                let found = line.turns.iter().find(|it| it.id == *turn).ok_or_else(missing)?;
+                let changes = self.changes_of(ctx, session, &[found])?;
+                self.differences(ctx, session, form, &changes, whole)
+            }
+            Compared::Message(message) => {
+                self.store.read(ctx, |r| r.get_message(session, message))?;
+                let turn = line.turns.iter().find(|turn| turn.message == *message);
+                let changes = match turn {
+                    Some(turn) => self.changes_of(ctx, session, &[turn])?,
+                    None => self.changes_in_answer(ctx, session, &line, message)?,
+                };
+                self.differences(ctx, session, form, &changes, whole)
+            }
+            Compared::Points(from, to) => {
+                self.diff_between(ctx, session, form, from.as_ref(), to.as_ref())
+            }
+        }
     }
 
-    /// What the turn of a prompt changed, or the calls of an answer.
-    ///
-    /// # Errors
-    ///
-    /// [`turnstone_store::StoreError::NoMessage`], or as [`Engine::diff_turn`].
-    pub fn diff_message(
+    fn all_changes(&self, ctx: &Context, session: &SessionId, line: &Line) -> Result<Vec<Held>> {
+        let turns: Vec<&TurnRow> = line.turns.iter().collect();
+        self.changes_of(ctx, session, &turns)
+    }
+
+    /// The change sets of the calls of one answer.
+    fn changes_in_answer(
         &self,
         ctx: &Context,
         session: &SessionId,
+        line: &Line,
         message: &MessageId,
-    ) -> Result<Differences> {
-        let line = self.store.read(ctx, |r| {
-            r.get_message(session, message)?;
-            Line::read(r, session)
-        })?;
-        if let Some(turn) = line.turns.iter().find(|turn| turn.message == *message) {
-            return self.diff_turn(ctx, session, &turn.id.clone());
-        }
-        let turns: Vec<&TurnRow> = line.turns.iter().collect();
-        let mut changes = self.changes_of(ctx, session, &turns)?;
+    ) -> Result<Vec<Held>> {
+        let mut changes = self.all_changes(ctx, session, line)?;
         changes.retain(|held| {
             let part = held.row.set.part.as_ref();
             part.is_some_and(|part| line.message_of(part) == Some(message))
         });
-        self.differences(ctx, session, &changes, |_, _| (true, false))
+        Ok(changes)
     }
 
-    /// What a session has changed and nobody has taken back.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::diff_turn`].
-    pub fn diff_session(&self, ctx: &Context, session: &SessionId) -> Result<Differences> {
-        let line = self.store.read(ctx, |r| Line::read(r, session))?;
-        let turns: Vec<&TurnRow> = line.turns.iter().collect();
-        let changes = self.changes_of(ctx, session, &turns)?;
-        self.differences(ctx, session, &changes, |held, path| (true, held.taken.has(path)))
-    }
-
-    /// What changes on the way from one point to another, as far as the session's calls made it.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError::NoPoint`], or as [`Engine::diff_turn`].
-    pub fn diff_points(
+    fn diff_between(
         &self,
         ctx: &Context,
         session: &SessionId,
-        from: &Point,
-        to: &Point,
+        form: Form,
+        from: Option<&Point>,
+        to: Option<&Point>,
     ) -> Result<Differences> {
         let (line, operations) = self.line_of(ctx, session)?;
-        let (from, to) = (
-            self.resolve(ctx, session, &line, &operations, from)?.cursor,
-            self.resolve(ctx, session, &line, &operations, to)?.cursor,
-        );
-        let turns: Vec<&TurnRow> = line.turns.iter().collect();
-        let changes = self.changes_of(ctx, session, &turns)?;
+        let find = |point: Option<&Point>, other: Cursor| match point {
+            Some(point) => Ok(self.resolve(ctx, session, &line, &operations, point)?.cursor),
+            None => Ok::<_, EngineError>(other),
+        };
+        let (from, to) = (find(from, Cursor(0))?, find(to, Cursor(i64::MAX))?);
+        let changes = self.all_changes(ctx, session, &line)?;
         let (one, other) = (Past::at(&operations, from), Past::at(&operations, to));
         let taken = |past: &Past, at, row: &ChangeRow| match row.opened > at {
             true => Extent::All,
@@ -142,7 +221,54 @@ impl Engine {
             let before = taken(&one, from, &held.row).has(path);
             (before, taken(&other, to, &held.row).has(path))
         };
-        self.differences(ctx, session, &changes, stood)
+        self.differences(ctx, session, form, &changes, stood)
+    }
+
+    /// What is to be said of the changes of a session when a turn of it ends.
+    pub(crate) fn state_at_end(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        turn: &TurnId,
+    ) -> Result<Stated> {
+        let touched = self.store.read(ctx, |r| {
+            Ok(!r.turn_changes(session, turn)?.is_empty() || !r.children(session)?.is_empty())
+        })?;
+        match touched {
+            true => self.state_changes(ctx, session, &[]),
+            false => Ok(Stated::AsItWas),
+        }
+    }
+
+    /// What is to be said of the changes of a session once `taken` is taken back as well.
+    ///
+    /// A session that changed nothing keeps what is said of it; what cannot be told is not guessed.
+    pub(crate) fn state_changes(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        taken: &[Taken],
+    ) -> Result<Stated> {
+        let line = self.store.read(ctx, |r| Line::read(r, session))?;
+        let mut changes = self.all_changes(ctx, session, &line)?;
+        if changes.is_empty() {
+            return Ok(Stated::AsItWas);
+        }
+        for held in &mut changes {
+            if let Some(then) = taken.iter().find(|it| it.change == held.row.set.id) {
+                held.taken = then.extent.clone();
+            }
+        }
+        let stands = |held: &Held, path: &RelPath| (true, held.taken.has(path));
+        let told = self.differences(ctx, session, Form::Figures, &changes, stands);
+        Ok(told.map_or(Stated::Unknown, |found| Stated::Figures(found.summary())))
+    }
+
+    /// Writes down what is to be said of the changes of a session, if that is something else.
+    pub(crate) fn restate_changes(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+        let (stated, name) = (self.state_changes(ctx, session, &[])?, session.clone());
+        let restate = move |tx: &turnstone_store::Tx<'_>| stated.put(tx, &name);
+        Ok(self.store.write(ctx, restate).wait()?)
     }
 
     /// Shows the changes whose state differs: `taken` says whether a path of a change set was taken
@@ -151,6 +277,7 @@ impl Engine {
         &self,
         ctx: &Context,
         session: &SessionId,
+        form: Form,
         changes: &[Held],
         taken: impl Fn(&Held, &RelPath) -> (bool, bool),
     ) -> Result<Differences> {
@@ -177,7 +304,7 @@ impl Engine {
         }
         let home = self.store.read(ctx, |r| r.get_session(session))?.directory;
         for (root, paths) in courses {
-            self.show(ctx, &root, &home, &paths, &mut found)?;
+            self.show(ctx, (&root, &home), form, &paths, &mut found)?;
         }
         Ok(found)
     }
@@ -206,12 +333,12 @@ impl Engine {
     fn show(
         &self,
         ctx: &Context,
-        root: &Root,
-        home: &str,
+        (root, home): (&Root, &str),
+        form: Form,
         paths: &BTreeMap<RelPath, Course>,
         found: &mut Differences,
     ) -> Result<()> {
-        let vault = self.vault(Path::new(&root.path), ctx.now)?;
+        let vault = self.vault_of(root, ctx.now)?;
         let mut changes = Vec::new();
         for (path, course) in paths {
             changes.extend(course.links().iter().map(|link| PathChange {
@@ -220,13 +347,7 @@ impl Engine {
                 after: read(&link.target),
             }));
         }
-        let options = DiffOptions {
-            context: WHOLE,
-            max_patch_bytes: PATCH,
-            max_total_bytes: PATCHES,
-            ..DiffOptions::default()
-        };
-        let diff = vault.show_changes(&changes, &options)?;
+        let diff = vault.show_changes(&changes, &form.options())?;
         let missing = diff.not_covered.into_iter();
         found.not_covered.extend(missing.map(|(path, reason)| (root.clone(), path, word(reason))));
         // The root holds the session's directory: its paths are short.
@@ -239,13 +360,13 @@ impl Engine {
         for file in diff.files {
             files.entry(file.path.clone()).or_default().push(file);
         }
-        found.files.extend(files.iter().map(|(path, steps)| joined(&name(path), steps)));
+        found.files.extend(files.iter().map(|(path, steps)| joined(&name(path), form, steps)));
         Ok(())
     }
 }
 
 /// One file; several steps are what somebody else's change lies between.
-fn joined(name: &str, steps: &[Shown]) -> FileDiff {
+fn joined(name: &str, form: Form, steps: &[Shown]) -> FileDiff {
     let sum = |of: fn(&Shown) -> usize| Number::from(steps.iter().map(of).sum::<usize>());
     let (first, last) = (steps.first().map(|it| it.status), steps.last().map(|it| it.status));
     let status = match (first, last) {
@@ -256,12 +377,29 @@ fn joined(name: &str, steps: &[Shown]) -> FileDiff {
     };
     FileDiff {
         file: Some(name.to_owned()),
-        patch: jsdiff(name, steps),
+        patch: match form {
+            Form::Clients => jsdiff(name, steps),
+            Form::Git(_) => git(steps),
+            Form::Figures => None,
+        },
         additions: sum(|it| it.additions),
         deletions: sum(|it| it.deletions),
         status: Some(status.to_owned()),
         extra: Extra::default(),
     }
+}
+
+/// A patch as git prints it, step by step; empty and nothing as below.
+fn git(steps: &[Shown]) -> Option<String> {
+    let mut text = String::new();
+    for step in steps {
+        match &step.patch {
+            Patch::Text(git) => text.push_str(&String::from_utf8_lossy(git)),
+            Patch::Binary => return Some(String::new()),
+            Patch::TooLarge => return None,
+        }
+    }
+    Some(text)
 }
 
 /// A patch as the JavaScript library `diff` prints it; empty for what is no text, nothing for what

@@ -12,6 +12,7 @@ use turnstone_store::{Layout, Options, Store};
 use crate::error::Result;
 use crate::file::Sights;
 use crate::mint::Mint;
+use crate::permission::StandingRules;
 
 /// How an engine is opened.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct Settings {
     pub vault: VaultOptions,
     /// What `git` is told of its surroundings.
     pub git: GitEnvironment,
+    /// What tools may do, as far as it is not stored.
+    pub rules: StandingRules,
 }
 
 impl Settings {
@@ -35,6 +38,7 @@ impl Settings {
             runtime: None,
             vault: VaultOptions::default(),
             git: GitEnvironment::default(),
+            rules: StandingRules::default(),
         }
     }
 }
@@ -60,8 +64,8 @@ impl Engine {
         let engine = Self {
             store,
             mint: Mint::default(),
+            sights: Sights::new(&settings.data),
             settings,
-            sights: Sights::default(),
             vaults: Mutex::default(),
         };
         Ok(engine)

@@ -4,10 +4,15 @@ use std::io;
 use std::path::PathBuf;
 
 use turnstone_core::fork::ForkError;
-use turnstone_core::id::{ChangeId, OperationId, ProjectId, SessionId, TurnId};
-use turnstone_process::GroupError;
-use turnstone_snapshot::VaultError;
+use turnstone_core::id::{
+    ChangeId, OperationId, PartId, PermissionId, ProjectId, SessionId, TurnId,
+};
+use turnstone_core::permission::{ConfigError, Gate};
+use turnstone_process::{GitError, GroupError};
+use turnstone_snapshot::{OidError, VaultError};
 use turnstone_store::{OpenError, StoreError};
+
+use crate::permission::Refusal;
 
 /// What an engine call answers.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
@@ -75,6 +80,62 @@ pub enum EngineError {
     /// A plan no longer fits: something happened since it was made. Make it anew.
     #[error("operation {0} was planned before something else happened in the session")]
     StalePlan(OperationId),
+    /// The ledger has an operation whose plan or report makes no sense: what it did is not known,
+    /// so nothing that depends on it is done.
+    #[error("operation {operation} is stored in a form that cannot be read")]
+    Unreadable {
+        /// The operation.
+        operation: OperationId,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// A change set names a capture by something that is no name.
+    #[error("change set {change} names a capture in a form that cannot be read")]
+    BadCapture {
+        /// The change set.
+        change: ChangeId,
+        /// What is wrong with the name.
+        source: OidError,
+    },
+    /// The processes of a call are written down in a form that cannot be read: they may still run.
+    #[error("the processes of call {part} are stored in a form that cannot be read")]
+    BadGroup {
+        /// The call.
+        part: PartId,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
+    /// `git` was asked about a directory and could not tell.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// The rules, or whoever was asked, do not allow it (R37). Nothing has changed but the log, which
+    /// has the refusal.
+    #[error("{} {pattern:?} is not allowed: {why}", gate.as_str())]
+    Refused {
+        /// What was wanted.
+        gate: Gate,
+        /// The path or command that is not allowed.
+        pattern: String,
+        /// Who says so.
+        why: Refusal,
+    },
+    /// Somebody has to allow it first (R37). Until they have answered nothing is done; the same call
+    /// again is told what they said.
+    #[error("{} has to be allowed first; {request} asks for it", gate.as_str())]
+    Asked {
+        /// What is wanted.
+        gate: Gate,
+        /// The request that waits for an answer.
+        request: PermissionId,
+    },
+    /// A configuration file with permission rules makes no sense: it may hold a denial.
+    #[error("{}: the permission rules cannot be read", path.display())]
+    Rules {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        source: ConfigError,
+    },
     /// A call was closed that is not open.
     #[error("change set {0} is not open")]
     NotOpen(ChangeId),

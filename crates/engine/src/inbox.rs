@@ -2,7 +2,7 @@
 
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::turn::TurnEvent;
-use turnstone_store::{Admitted, Context, Delivery, NewTurn, StoreError, Takeover, Tx};
+use turnstone_store::{Admitted, Context, Delivery, NewTurn, StoreError, Tx};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -79,12 +79,10 @@ impl Engine {
             return Ok(None);
         }
         let ctx = &self.branch(ctx, session)?;
-        let lease = self.store.lease(ctx, session, Takeover::IfDead)?;
         loop {
             let waiting = self.store.read(ctx, |r| r.inbox(session))?;
             let steer = waiting.iter().find(|one| one.delivery == Delivery::Steer);
             let Some(next) = steer.or(waiting.first()).cloned() else {
-                self.store.release(ctx, &lease)?;
                 return Ok(None);
             };
             let found = self.store.read(ctx, |r| r.get_message(session, &next.message));
@@ -94,10 +92,9 @@ impl Engine {
                 Err(StoreError::NoMessage { .. }) => None,
                 Err(error) => return Err(error.into()),
             };
-            let id = self.mint.turn(ctx.now)?;
-            let turn = Turn { session: session.clone(), id: id.clone(), lease: lease.clone() };
             let begun = found.is_some();
-            let name = session.clone();
+            let id = self.mint.turn(ctx.now)?;
+            let (name, turn) = (session.clone(), id.clone());
             let begin = move |tx: &Tx<'_>| {
                 let taken = tx.promote(&name, next.delivery, None)?;
                 if taken.as_ref() != Some(&next.message) {
@@ -105,15 +102,16 @@ impl Engine {
                 }
                 if let Some(found) = &found {
                     let (message, parts) = (found.message.clone(), found.parts.clone());
-                    tx.begin_turn(&NewTurn { id: id.clone(), message, parts })?;
-                    tx.move_turn(&name, &id, &TurnEvent::Started)?;
+                    tx.begin_turn(&NewTurn { id: turn.clone(), message, parts })?;
+                    tx.move_turn(&name, &turn, &TurnEvent::Started)?;
                 }
                 Ok(())
             };
-            self.store.write(&turn.context(ctx), begin).wait()?;
+            let turn = self.lease_turn(ctx, session, &id, begin)?;
             if begun {
                 return Ok(Some(turn));
             }
+            self.store.release(ctx, &turn.lease)?;
         }
     }
 }

@@ -12,8 +12,11 @@ use turnstone_store::{
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::line::Line;
+use crate::mark::standing;
 use crate::past::Past;
-use crate::undo::{Aside, Gathered, Held, Scope, Switch, UndoOptions, UndoPlan};
+use crate::undo::{
+    Aside, Gathered, Held, Scope, Switch, UndoOptions, UndoPlan, is_switch, write_name,
+};
 
 /// Messages or parts written in one transaction.
 const AT_ONCE: usize = 50;
@@ -63,7 +66,7 @@ impl Engine {
         self.recover_session(ctx, session)?;
         let (line, operations) = self.line_of(ctx, session)?;
         let boundaries = self.store.read(ctx, |r| r.boundaries(session, Seq(0), usize::MAX))?;
-        let target = find_point(&line, &operations, &boundaries, point)
+        let target = find_point(&line, &operations, &boundaries, point)?
             .ok_or_else(|| EngineError::NoPoint { session: session.clone(), point: say(point) })?;
         let past = Past::at(&operations, target.cursor);
         let changes = match options.scope {
@@ -108,7 +111,7 @@ impl Engine {
         point: &Point,
     ) -> Result<Boundary> {
         let boundaries = self.store.read(ctx, |r| r.boundaries(session, Seq(0), usize::MAX))?;
-        find_point(line, operations, &boundaries, point)
+        find_point(line, operations, &boundaries, point)?
             .ok_or_else(|| EngineError::NoPoint { session: session.clone(), point: say(point) })
     }
 
@@ -142,21 +145,14 @@ impl Engine {
         boundaries: &[Boundary],
         target: Boundary,
     ) -> Result<Option<(Seq, Vec<Outline>)>> {
-        let leaves = |operation: &&OperationRow| {
-            operation.planned > target.cursor
-                && match operation.kind {
-                    OperationKind::Branch => true,
-                    OperationKind::Jump => {
-                        operation.plan.get("switched") == Some(&serde_json::Value::Bool(true))
-                    }
-                    OperationKind::Undo
-                    | OperationKind::Redo
-                    | OperationKind::Checkpoint
-                    | OperationKind::Expire
-                    | OperationKind::Forget => false,
-                }
-        };
-        let Some(left) = operations.iter().find(leaves) else {
+        let mut left = None;
+        for operation in operations.iter().filter(|it| it.planned > target.cursor) {
+            if operation.kind == OperationKind::Branch || is_switch(operation)? {
+                left = Some(operation);
+                break;
+            }
+        }
+        let Some(left) = left else {
             return Ok(None);
         };
         let last = boundaries.iter().rev().find(|it| it.cursor < left.planned).unwrap_or(&target);
@@ -206,7 +202,7 @@ impl Engine {
     ) -> Result<OperationId> {
         self.recover_session(ctx, session)?;
         let id = self.mint.operation(ctx.now)?;
-        let plan = serde_json::json!({ "name": name });
+        let plan = write_name(name, Vec::new())?;
         let new = NewOperation { id: id.clone(), kind: OperationKind::Checkpoint, plan };
         let done = DoneOperation {
             id: id.clone(),
@@ -230,14 +226,8 @@ impl Engine {
     /// [`turnstone_store::StoreError::NoSession`].
     pub fn checkpoints(&self, ctx: &Context, session: &SessionId) -> Result<Vec<Checkpoint>> {
         let operations = self.store.read(ctx, |r| r.operations(session))?;
-        Ok(operations.iter().filter_map(checkpoint).collect())
+        standing(&operations)
     }
-}
-
-fn checkpoint(operation: &OperationRow) -> Option<Checkpoint> {
-    let name = operation.plan.get("name")?.as_str()?.to_owned();
-    let is_one = operation.kind == OperationKind::Checkpoint && operation.done.is_some();
-    is_one.then(|| Checkpoint { operation: operation.id.clone(), name, time: operation.time })
 }
 
 /// A point in words, for whoever is told that there is none.
@@ -255,27 +245,26 @@ fn find_point(
     operations: &[OperationRow],
     boundaries: &[Boundary],
     point: &Point,
-) -> Option<Boundary> {
+) -> Result<Option<Boundary>> {
     let at = |cursor: Cursor| boundaries.iter().find(|it| it.cursor == cursor).copied();
     let turn = |id: &TurnId| line.turns.iter().find(|turn| turn.id == *id);
     // An operation is numbered by where it was planned; its end is the boundary.
     let end = |operation: &OperationRow| {
         boundaries.iter().find(|it| it.entity == operation.planned.0).copied()
     };
-    match point {
-        Point::Before(id) => at(turn(id)?.span.0),
+    Ok(match point {
+        Point::Before(id) => turn(id).and_then(|turn| at(turn.span.0)),
         Point::After(id) => {
-            turn(id).filter(|turn| !turn.state.is_open()).and_then(|t| at(t.span.1))
+            turn(id).filter(|turn| !turn.state.is_open()).and_then(|turn| at(turn.span.1))
         }
-        Point::Operation(id) => end(operations.iter().find(|operation| operation.id == *id)?),
-        Point::Checkpoint(name) => {
-            let named = |operation: &&OperationRow| {
-                checkpoint(operation).is_some_and(|it| it.name == *name)
-            };
-            end(operations.iter().rev().find(named)?)
+        Point::Operation(id) => operations.iter().find(|it| it.id == *id).and_then(end),
+        Point::Checkpoint(wanted) => {
+            let named = standing(operations)?.into_iter().rev().find(|it| it.name == *wanted);
+            let named = named.and_then(|it| operations.iter().find(|row| row.id == it.operation));
+            named.and_then(end)
         }
         Point::Seq(seq) => boundaries.iter().find(|it| it.seq == *seq).copied(),
-    }
+    })
 }
 
 /// Tells whether everything that was there at a point is on a line.

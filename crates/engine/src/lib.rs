@@ -5,8 +5,10 @@
 //! model and no words for people. Synchronous: whoever serves many callers gives it threads.
 
 mod adopt;
+mod baseline;
 mod branch;
 mod call;
+mod compaction;
 mod context;
 mod diff;
 mod engine;
@@ -18,6 +20,7 @@ mod image;
 mod inbox;
 mod jump;
 mod line;
+mod mark;
 mod mint;
 mod past;
 mod permission;
@@ -37,16 +40,18 @@ mod view;
 mod worktree;
 
 pub use call::{Call, Closed};
-pub use context::{CompactionPlan, CompactionRequest, Summary};
-pub use diff::Differences;
+pub use compaction::{CompactionPlan, CompactionRequest, Summary};
+pub use diff::{Compared, Differences, Form};
 pub use engine::{Engine, Settings};
 pub use error::{EngineError, Result};
-pub use exec::{Beside, CommandEnd, Execution, Ran, Shell};
+pub use exec::{Abort, Beside, CommandEnd, Execution, Ran, Shell};
 pub use file::{Expected, FileError, FileLock, ReadFile, Stamp, WriteFile, WrittenFiles};
+pub use fork::ForkedWorktree;
 pub use inbox::Submitted;
 pub use jump::{Checkpoint, Point};
 pub use permission::{
-    Asked, BaseRules, NewAsk, PermissionError, Replied, Resumed, Rules, Ruling, read_rules,
+    Asked, BaseRules, NewAsk, PermissionError, Refusal, Replied, Resumed, Rules, Ruling,
+    StandingRules, read_rules,
 };
 pub use place::{NewSession, OpenProject};
 pub use project::{ListedProject, ProjectRemoval, Relinked, RemovedProject};
@@ -57,8 +62,8 @@ pub use step::{Step, StepDone, StepEnd, ToolRun, Touch};
 pub use submit::{NewPrompt, Stored, Wish};
 pub use turn::{Prompt, Turn};
 pub use undo::{
-    Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
-    UndoPlan, Which,
+    Contended, GitNote, NamedPoint, OperationReport, RootPlan, RootReport, Scope, Switch,
+    UndoOptions, UndoPlan, Which, name_of, report_of, turns_of,
 };
 pub use worktree::{
     NewWorktree, OnlyHere, RemovedWorktree, ResetWorktree, WorktreeError, WorktreeInfo,

@@ -54,7 +54,7 @@ impl Engine {
     /// The directory is not there, or the ledger refused.
     pub fn open_project(&self, ctx: &Context, directory: &Path) -> Result<OpenProject> {
         let real = fs_err::canonicalize(directory)?;
-        let (root, facts) = self.gather_facts(&real);
+        let (root, facts) = self.gather_facts(&real)?;
         // One that was removed has no facts left to be found by, and keeps its id to itself.
         let projects = self.store.read(ctx, |r| r.projects())?;
         let known: Vec<Known> = projects
@@ -76,26 +76,33 @@ impl Engine {
         Ok(OpenProject { project, root, joined, alike })
     }
 
-    /// Learns what can be learned of a directory; what `git` could not tell is left open.
-    pub(crate) fn gather_facts(&self, real: &Path) -> (PathBuf, Facts) {
+    /// Learns what `git` knows of a directory; nothing, where there is no `git` or no repository.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::EngineError::Git`] if there may be a repository and `git` could not tell: what is
+    /// not known must not make another project of it.
+    pub(crate) fn gather_facts(&self, real: &Path) -> Result<(PathBuf, Facts)> {
         let git = Git::new(real, self.settings.git.clone());
-        let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let bare = |root: &Path| Facts {
             directory: root.to_string_lossy().into_owned(),
             ..Facts::default()
         };
-        let Ok(root) = git.top_level().and_then(real_path) else {
-            return (real.to_owned(), bare(real));
+        let root = match git.top_level() {
+            Ok(root) => real_path(root),
+            Err(error) if is_plain(&error) => return Ok((real.to_owned(), bare(real))),
+            Err(error) => return Err(error.into()),
         };
+        let common_dir = real_path(git.common_dir()?);
         let facts = Facts {
-            common_dir: git.common_dir().and_then(real_path).ok().map(text),
-            root_commits: git.list_root_commits().unwrap_or_default(),
-            // A history that may be cut off names no root.
-            shallow: git.is_shallow().unwrap_or(true),
-            origin: git.find_remote("origin").ok().flatten().as_deref().and_then(origin_of),
+            common_dir: Some(common_dir.to_string_lossy().into_owned()),
+            root_commits: git.list_root_commits()?,
+            // A history that is cut off names no root.
+            shallow: git.is_shallow()?,
+            origin: git.find_remote("origin")?.as_deref().and_then(origin_of),
             ..bare(&root)
         };
-        (root, facts)
+        Ok((root, facts))
     }
 
     fn update_project(
@@ -159,6 +166,7 @@ impl Engine {
             name: None,
             icon: None,
             commands: None,
+            permission: None,
             time,
             sandboxes: Vec::new(),
             aliases: facts.aliases(),
@@ -226,6 +234,18 @@ impl Engine {
     }
 }
 
-fn real_path(path: PathBuf) -> Result<PathBuf, GitError> {
-    Ok(fs_err::canonicalize(&path).unwrap_or(path))
+fn real_path(path: PathBuf) -> PathBuf {
+    fs_err::canonicalize(&path).unwrap_or(path)
+}
+
+/// True if `git` is not there, or says that this is no checkout; any other answer is none.
+#[expect(clippy::wildcard_enum_match_arm, reason = "whatever else went wrong is no answer")]
+fn is_plain(error: &GitError) -> bool {
+    match error {
+        GitError::Missing => true,
+        GitError::Failed { stderr, .. } => {
+            stderr.contains("not a git repository") || stderr.contains("must be run in a work tree")
+        }
+        _ => false,
+    }
 }

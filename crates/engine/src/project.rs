@@ -138,7 +138,7 @@ impl Engine {
     ) -> Result<Relinked> {
         let project = self.get_project(ctx, id)?;
         let real = fs_err::canonicalize(directory)?;
-        let (root, facts) = self.gather_facts(&real);
+        let (root, facts) = self.gather_facts(&real)?;
         let here = root.to_string_lossy().into_owned();
         let places = facts
             .aliases()

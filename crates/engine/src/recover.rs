@@ -72,7 +72,10 @@ impl Engine {
         let session = set.session.clone();
         let written = self.store.write(ctx, move |tx| tx.recover_change(&session, &close)).wait();
         match written {
-            Ok(_) => Ok(Some(set.id.clone())),
+            Ok(_) => {
+                self.restate_changes(ctx, &set.session)?;
+                Ok(Some(set.id.clone()))
+            }
             // Somebody else recovered it between our two looks.
             Err(turnstone_store::StoreError::Conflict { .. }) => Ok(None),
             Err(error) => Err(error.into()),

@@ -16,10 +16,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::line::{END, Line, Spot};
 use crate::past::Past;
-use crate::undo::{Gathered, OperationReport, UndoOptions, UndoPlan};
-
-/// Why nothing can be said of a file of a turn that was run elsewhere.
-const IMPORTED: &str = "imported";
+use crate::undo::{Gathered, IMPORTED, OperationReport, UndoOptions, UndoPlan};
 
 impl Engine {
     /// Plans to revert a session to a message or a part; changes nothing. Nothing if there is no
@@ -83,6 +80,9 @@ impl Engine {
     }
 
     /// Reverts a session; nothing if there is no such boundary, and nothing has changed.
+    ///
+    /// Where files were to move and none could, the report says so and the session stands where it
+    /// stood: its `revert` field is what it was, as if there had been no such boundary.
     ///
     /// # Errors
     ///

@@ -156,8 +156,9 @@ impl Engine {
         let session = self.store.read(ctx, |r| r.get_session(session))?;
         match self.cover(&session, ctx.now)? {
             Cover::Vault(vault) if vault.has_baseline() => {
-                let captured = vault.track(&group_of(&session.id), ctx.now)?;
-                Ok(Some(captured.capture.tree.to_string()))
+                // A step goes on without one that does not fit.
+                let captured = self.capture_after(ctx, &vault, &group_of(&session.id), None)?;
+                Ok(captured.map(|it| it.capture.tree.to_string()))
             }
             Cover::Vault(_) | Cover::Refused(_) => Ok(None),
         }

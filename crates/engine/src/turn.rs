@@ -1,12 +1,16 @@
 //! Turns: begun with their prompt, run under a lease, ended once.
 
-use turnstone_core::id::{SessionId, TurnId};
-use turnstone_core::model::{Failure, Message, Part};
+use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
+use turnstone_core::model::{Failure, Message, Part, PartBody, Status};
+use turnstone_core::tool::Phase;
 use turnstone_core::turn::{Outcome, TurnEvent};
-use turnstone_store::{Context, EndTurn, Ended, Lease, NewTurn, Takeover};
+use turnstone_store::{Context, EndTurn, Ended, Lease, NewTurn, StoreError, Takeover, Tx};
 
 use crate::engine::Engine;
 use crate::error::Result;
+
+/// So often a turn is begun again if its lease slipped away.
+const ATTEMPTS: usize = 100;
 
 /// What begins a turn: the message of a person, its agent and model in it.
 #[derive(Clone, Debug)]
@@ -43,28 +47,94 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`turnstone_store::StoreError::Busy`] while a turn or an operation of the session is open.
+    /// [`StoreError::Busy`] while a turn or an operation of the session is open.
     pub fn begin_turn(&self, ctx: &Context, prompt: Prompt) -> Result<Turn> {
         let session = prompt.message.session.clone();
         self.recover_session(ctx, &session)?;
         let ctx = &self.branch(ctx, &session)?;
         let id = self.mint.turn(ctx.now)?;
-        let lease = self.store.lease(ctx, &session, Takeover::IfDead)?;
-        let turn = Turn { session: session.clone(), id: id.clone(), lease };
         let new = NewTurn { id: id.clone(), message: prompt.message, parts: prompt.parts };
-        let begin = move |tx: &turnstone_store::Tx<'_>| {
+        let (name, turn) = (session.clone(), id.clone());
+        let begin = move |tx: &Tx<'_>| {
             tx.begin_turn(&new)?;
-            tx.move_turn(&session, &id, &TurnEvent::Started)
+            tx.move_turn(&name, &turn, &TurnEvent::Started).map(drop)
         };
-        self.store.write(&turn.context(ctx), begin).wait()?;
-        Ok(turn)
+        self.lease_turn(ctx, &session, &id, begin)
     }
 
-    /// Ends a turn, once: open tools and messages are closed with it.
+    /// Takes the lease of a session and begins a turn under it, or gives it back.
+    pub(crate) fn lease_turn(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        id: &TurnId,
+        begin: impl Fn(&Tx<'_>) -> Result<(), StoreError> + Clone + Send + 'static,
+    ) -> Result<Turn> {
+        for _ in 0..ATTEMPTS {
+            let lease = self.store.lease(ctx, session, Takeover::IfDead)?;
+            let turn = Turn { session: session.clone(), id: id.clone(), lease };
+            match self.store.write(&turn.context(ctx), begin.clone()).wait() {
+                Ok(()) => return Ok(turn),
+                // Another thread of this process ended a turn and gave back the lease both had.
+                Err(StoreError::Fenced(_)) => {}
+                Err(error) => {
+                    self.store.release(ctx, &turn.lease)?;
+                    return Err(error.into());
+                }
+            }
+        }
+        Err(StoreError::Busy(session.clone()).into())
+    }
+
+    /// Clears away what a failed attempt of a model call left, and shows that another one is coming.
+    ///
+    /// What it said and calls that never ran leave the answer; the log has them. A call that ran
+    /// stays, for what it did is real, and so does the mark where the step began (W15).
     ///
     /// # Errors
     ///
-    /// [`turnstone_store::StoreError::Fenced`] if another process took the session over.
+    /// [`StoreError::Fenced`] if another process took the session over: nothing is cleared.
+    pub fn retry_attempt(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        answer: &MessageId,
+        status: &Status,
+    ) -> Result<Vec<PartId>> {
+        let found = self.store.read(ctx, |r| r.get_message(&turn.session, answer))?;
+        let mut begun = false;
+        let is_debris = |part: &&Part| match &part.body {
+            PartBody::Text(_) | PartBody::Reasoning(_) => true,
+            PartBody::StepStart(_) => std::mem::replace(&mut begun, true),
+            PartBody::Tool(tool) => tool.state.phase() == Phase::Pending,
+            PartBody::File(_)
+            | PartBody::Agent(_)
+            | PartBody::StepFinish(_)
+            | PartBody::Snapshot(_)
+            | PartBody::Patch(_)
+            | PartBody::Subtask(_)
+            | PartBody::Retry(_)
+            | PartBody::Compaction(_)
+            | PartBody::Opaque(_) => false,
+        };
+        let gone: Vec<PartId> =
+            found.parts.iter().filter(is_debris).map(|part| part.id.clone()).collect();
+        let (parts, status) = (gone.clone(), status.clone());
+        let (session, id) = (turn.session.clone(), turn.id.clone());
+        let clear = move |tx: &Tx<'_>| {
+            parts.iter().try_for_each(|part| tx.remove_part(&session, part))?;
+            tx.set_retry(&session, &id, &status)
+        };
+        self.store.write(&turn.context(ctx), clear).wait()?;
+        Ok(gone)
+    }
+
+    /// Ends a turn, once: open tools and messages are closed with it, and the figures of what the
+    /// session changed are written down.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Fenced`] if another process took the session over.
     pub fn end_turn(
         &self,
         ctx: &Context,
@@ -73,7 +143,13 @@ impl Engine {
         error: Option<Failure>,
     ) -> Result<Ended> {
         let end = EndTurn { session: turn.session.clone(), turn: turn.id.clone(), outcome, error };
-        let ended = self.store.write(&turn.context(ctx), move |tx| tx.end_turn(&end)).wait()?;
+        let stated = self.state_at_end(ctx, &turn.session, &turn.id)?;
+        let end_it = move |tx: &turnstone_store::Tx<'_>| {
+            // First: nothing is said of a session after its turn has ended.
+            stated.put(tx, &end.session)?;
+            tx.end_turn(&end)
+        };
+        let ended = self.store.write(&turn.context(ctx), end_it).wait()?;
         self.store.release(ctx, &turn.lease)?;
         Ok(ended)
     }

@@ -7,13 +7,13 @@ use turnstone_core::change::Root;
 use turnstone_core::id::SessionId;
 use turnstone_core::model::{Extra, Revert};
 use turnstone_core::path::RelPath;
-use turnstone_snapshot::{DiffOptions, Patch};
-use turnstone_store::{Context, OperationRow};
+use turnstone_snapshot::{DiffOptions, Patch, VaultError};
+use turnstone_store::Context;
 
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::past::since_tip;
-use crate::undo::{OperationReport, RootReport};
+use crate::undo::{RootReport, report_of, written};
 
 /// A longer difference is cut.
 const LONGEST: usize = 1 << 20;
@@ -36,7 +36,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The ledger could not be read. A guard that has expired is left out.
+    /// Ledger or snapshot store could not be read. A guard that has expired is left out.
     pub fn revert_view(&self, ctx: &Context, session: &SessionId) -> Result<Option<Revert>> {
         let (head, operations) =
             self.store.read(ctx, |r| Ok((r.head(session)?, r.operations(session)?)))?;
@@ -44,9 +44,10 @@ impl Engine {
             return Ok(None);
         };
         let mut shown = Shown::default();
-        for report in since_tip(&operations).iter().filter_map(report) {
-            for root in &report.roots {
-                self.show_guard(ctx, root, &mut shown);
+        for operation in since_tip(&operations) {
+            let report = report_of(operation)?.filter(|report| !report.without_effect);
+            for root in report.iter().flat_map(|report| &report.roots) {
+                self.show_guard(ctx, root, &mut shown)?;
             }
         }
         if shown.diff.len() > LONGEST {
@@ -64,11 +65,18 @@ impl Engine {
     }
 
     /// Adds what one guard shows; a path belongs to the oldest guard that holds it.
-    fn show_guard(&self, ctx: &Context, root: &RootReport, shown: &mut Shown) {
-        let Some(guard) = root.report.guard else { return };
-        let Ok(vault) = self.vault(Path::new(&root.root.path), ctx.now) else { return };
-        let Ok(capture) = vault.find_capture(&guard.to_string()) else { return };
-        let Ok(diff) = vault.diff_worktree(&capture, &DiffOptions::default()) else { return };
+    fn show_guard(&self, ctx: &Context, root: &RootReport, shown: &mut Shown) -> Result<()> {
+        // A directory that is gone has nothing left to compare.
+        let Some(guard) = root.report.guard.filter(|_| Path::new(&root.root.path).is_dir()) else {
+            return Ok(());
+        };
+        let vault = self.vault_of(&root.root, ctx.now)?;
+        let capture = match vault.find_capture(&guard.to_string()) {
+            // It has expired.
+            Err(VaultError::NoCapture { .. }) => return Ok(()),
+            found => found?,
+        };
+        let diff = vault.diff_worktree(&capture, &DiffOptions::default())?;
         shown.snapshot.get_or_insert_with(|| capture.tree.to_string());
         for file in diff.files {
             let is_new = !shown.seen.contains(&(root.root.clone(), file.path));
@@ -78,13 +86,7 @@ impl Engine {
                 shown.diff.push_str(&String::from_utf8_lossy(&text));
             }
         }
-        let report = &root.report;
-        let written = report.restored.iter().chain(&report.removed).chain(&report.merged);
-        shown.seen.extend(written.map(|path| (root.root.clone(), path.clone())));
+        shown.seen.extend(written(root).map(|path| (root.root.clone(), path.clone())));
+        Ok(())
     }
-}
-
-fn report(operation: &OperationRow) -> Option<OperationReport> {
-    let done = operation.done.as_ref()?;
-    serde_json::from_str(done.report.get("whole")?.as_str()?).ok()
 }

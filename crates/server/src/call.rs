@@ -33,8 +33,7 @@ impl Caller {
             None => app.settings().actor.clone(),
         };
         let mut ctx = Context::new(actor, app.now());
-        let client = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
-        ctx.client = client.map(|name| name.chars().take(LONGEST).collect());
+        ctx.client = client(headers);
         ctx.request = text(headers, "x-request-id");
         ctx.expected_seq = expected(headers)?;
         Ok(Self(ctx))
@@ -69,6 +68,13 @@ impl FromRequestParts<App> for Repeat {
     }
 }
 
+/// The program that asks, as it calls itself. Whatever it says, it came over the wire: it is neither a
+/// person at the command line nor a tool of ours (R37).
+fn client(headers: &HeaderMap) -> Option<String> {
+    let name = headers.get(USER_AGENT).and_then(|value| value.to_str().ok())?;
+    Some(format!("http {name}").chars().take(LONGEST).collect())
+}
+
 /// A header that says something, and not too much.
 pub(crate) fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     let value = headers.get(name)?.to_str().ok()?.trim();
@@ -82,5 +88,22 @@ fn expected(headers: &HeaderMap) -> Result<Option<Seq>, ApiError> {
     match number.and_then(|text| text.parse::<i64>().ok()).filter(|seq| *seq >= 0) {
         Some(seq) => Ok(Some(Seq(seq))),
         None => Err(ApiError::query("If-Match must be a sequence number in quotes")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use turnstone_core::permission;
+
+    use super::*;
+
+    #[test]
+    fn nobody_becomes_a_person_by_the_name_of_their_program_r37() {
+        for name in [permission::Caller::CLI, permission::Caller::TOOL] {
+            let headers = HeaderMap::from_iter([(USER_AGENT, name.parse().expect("a value"))]);
+            let caller = permission::Caller::of(client(&headers).as_deref(), false);
+            assert_eq!(caller, permission::Caller::Other);
+        }
+        assert_eq!(client(&HeaderMap::new()), None);
     }
 }

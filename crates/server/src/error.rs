@@ -234,6 +234,13 @@ impl From<EngineError> for ApiError {
             EngineError::StalePlan(_) | EngineError::NotOpen(_) => {
                 Self::tagged(StatusCode::CONFLICT, "ConflictError", &error.to_string())
             }
+            EngineError::Refused { .. } => {
+                Self::tagged(StatusCode::FORBIDDEN, "NotAllowedError", &error.to_string())
+            }
+            EngineError::Asked { ref request, .. } => {
+                Self::tagged(StatusCode::CONFLICT, "PermissionAskedError", &error.to_string())
+                    .with("permissionID", request.as_str())
+            }
             EngineError::RootGone { .. } | EngineError::ProjectGone { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "DirectoryGoneError", &error.to_string())
             }

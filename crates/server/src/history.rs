@@ -1,11 +1,8 @@
-//! What must hold before history is rewritten: nothing runs, and the rules let this caller.
+//! What must hold before history is rewritten: nothing runs, and the session is where it was seen.
 
-use axum::http::StatusCode;
 use turnstone_core::id::SessionId;
 use turnstone_core::model::{Session, Status};
-use turnstone_core::permission::{Caller, Gate};
 use turnstone_core::time::Cursor;
-use turnstone_engine::{BaseRules, Ruling};
 use turnstone_store::Context;
 
 use crate::app::App;
@@ -26,6 +23,17 @@ impl App {
         Ok(found.flatten())
     }
 
+    /// Refuses what relies on a number the session has passed (R43). The statement that assigns the
+    /// next number compares again; this is for what would not come so far.
+    pub(crate) fn expected(&self, ctx: &Context, session: &SessionId) -> Result<(), ApiError> {
+        let Some(expected) = ctx.expected_seq else { return Ok(()) };
+        let current = self.engine().store().read(ctx, |r| r.session_seq(session))?;
+        match current == expected {
+            true => Ok(()),
+            false => Err(ApiError::stale(session, expected, current)),
+        }
+    }
+
     /// Refuses while a turn of the session is open (R45).
     pub(crate) fn idle(&self, ctx: &Context, session: &SessionId) -> Result<(), ApiError> {
         match self.engine().store().read(ctx, |r| r.status(session))? {
@@ -37,28 +45,6 @@ impl App {
                     Status::Idle => Ok(()),
                     Status::Busy | Status::Retry { .. } => Err(ApiError::busy(session)),
                 }
-            }
-        }
-    }
-
-    /// Refuses whoever may not take work back (R37): the owner of this server may, others are asked
-    /// about.
-    pub(crate) fn may_revert(&self, ctx: &Context, session: &SessionId) -> Result<(), ApiError> {
-        let caller = match ctx.actor == self.settings().actor {
-            true => Caller::Client,
-            false => Caller::Other,
-        };
-        let (gate, base) = ((Gate::Revert, "*"), BaseRules::default());
-        match self.engine().gate(&ctx.aside(), session, gate, caller, &base)? {
-            Ruling::Allowed => Ok(()),
-            Ruling::Denied(_) => {
-                let message = "a permission rule denies taking work back here";
-                Err(ApiError::tagged(StatusCode::FORBIDDEN, "PermissionDeniedError", message))
-            }
-            Ruling::Pending(id) => {
-                let message = "a person is asked whether this may be done; nothing has changed";
-                Err(ApiError::tagged(StatusCode::FORBIDDEN, "PermissionPendingError", message)
-                    .with("requestID", id.as_str()))
             }
         }
     }

@@ -3,10 +3,9 @@
 //! Known in memory only, and only as long as they are heard of: a runner that dies leaves nothing
 //! behind, the prompts it did not take stay in the durable inbox, and its turns are ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -16,7 +15,6 @@ use turnstone_core::model::{Failure, FailureKind};
 use turnstone_core::time::Millis;
 use turnstone_core::turn::TurnState;
 use turnstone_engine::Turn;
-use turnstone_process::Control;
 use turnstone_store::{Context, Fate};
 
 use crate::app::App;
@@ -48,39 +46,10 @@ pub(crate) struct Runners {
     runners: Mutex<BTreeMap<String, Runner>>,
     /// Turns driven from outside, and until when their driver is believed to live.
     held: Mutex<BTreeMap<TurnId, (Turn, Millis)>>,
-    /// Commands that run as turns of this process.
-    commands: Mutex<BTreeMap<SessionId, Arc<Command>>>,
+    /// Sessions in which a command runs as a turn of this process.
+    commands: Mutex<BTreeSet<SessionId>>,
     /// Told whenever a prompt comes, a turn ends, or a runner comes or goes.
     stirred: Arc<Notify>,
-}
-
-/// A command that runs as a turn of this process, or is about to.
-#[derive(Debug, Default)]
-pub(crate) struct Command {
-    control: OnceLock<Control>,
-    aborted: AtomicBool,
-}
-
-impl Command {
-    /// It runs; if somebody wanted its end before, it comes now.
-    pub(crate) fn runs(&self, control: Control) {
-        drop(self.control.set(control));
-        if self.is_aborted() {
-            self.abort();
-        }
-    }
-
-    /// Asks for its end.
-    pub(crate) fn abort(&self) {
-        self.aborted.store(true, Ordering::SeqCst);
-        // A supervisor that is gone has taken the command along.
-        drop(self.control.get().map(Control::end));
-    }
-
-    /// True if somebody asked for its end.
-    pub(crate) fn is_aborted(&self) -> bool {
-        self.aborted.load(Ordering::SeqCst)
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -165,21 +134,20 @@ impl Runners {
         held.values().filter(|(_, until)| *until <= now).map(|(turn, _)| turn.clone()).collect()
     }
 
-    /// Notes that this process is about to run a command as a turn of a session.
-    pub(crate) fn command(&self, session: &SessionId) -> Arc<Command> {
-        lock(&self.commands).entry(session.clone()).or_default().clone()
+    /// Notes that a command runs as a turn of this process: it hears of an abort by itself.
+    pub(crate) fn began_command(&self, session: &SessionId) {
+        lock(&self.commands).insert(session.clone());
     }
 
-    /// Forgets a command that has ended.
+    /// Forgets a command that has ended, and tells whoever waits for that.
     pub(crate) fn ended_command(&self, session: &SessionId) {
         lock(&self.commands).remove(session);
         self.stir();
     }
 
-    /// Ends the command of a session, if this process runs one; does not wait for it.
-    pub(crate) fn end_command(&self, session: &SessionId) -> bool {
-        let command = lock(&self.commands).get(session).cloned();
-        command.inspect(|command| command.abort()).is_some()
+    /// True while a command runs as a turn of this process.
+    pub(crate) fn runs_command(&self, session: &SessionId) -> bool {
+        lock(&self.commands).contains(session)
     }
 
     /// Tells everybody who waits to look again.

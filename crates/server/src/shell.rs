@@ -16,7 +16,6 @@ use turnstone_store::Context;
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::runner::Command;
 
 /// How often the output of a running command is shown.
 const RHYTHM: Duration = Duration::from_millis(200);
@@ -39,9 +38,8 @@ impl App {
         line: &str,
     ) -> Result<MessageId, ApiError> {
         let answer = execution.answer().clone();
-        let command = self.runners().command(&session.id);
         let mut execution = execution;
-        let ran = match self.attend(ctx, session, &mut execution, line, &command) {
+        let ran = match self.attend(ctx, session, &mut execution, line) {
             Ok(ran) => ran,
             Err(Failed::Start(error)) => Ran::refused(&error),
             Err(Failed::Other(error)) => Ran::not_begun(&*error),
@@ -64,7 +62,6 @@ impl App {
         session: &Session,
         execution: &mut Execution,
         line: &str,
-        command: &Command,
     ) -> Result<Ran, Failed> {
         let program = self.shell(&session.id, Path::new(&session.directory), line);
         let prepared = self.supervisor().prepare(&program, Streams::Pipes { stdin: None })?;
@@ -74,9 +71,8 @@ impl App {
         fs_err::create_dir_all(&folder).map_err(Failed::other)?;
         let mut keeper = Keeper::new(Limits::default(), Some(folder.join(execution.name())));
         let running = prepared.go()?;
-        command.runs(running.control());
-        let live = Live::default();
-        let ended = std::thread::scope(|scope| {
+        let (live, turn) = (Live::default(), execution.turn.clone());
+        let (ended, aborted) = std::thread::scope(|scope| {
             let showing = scope.spawn(|| self.show(ctx, execution, &live));
             let (mut stdout, mut stderr) = (live.clone(), live.clone());
             let attend = Attend {
@@ -86,12 +82,12 @@ impl App {
                 terminal: None,
                 signals: None,
             };
-            let ended = running.attend(attend);
+            let ended = self.engine().attend_exec(ctx, &turn, running, attend);
             live.end();
             drop(showing.join());
             ended
         });
-        Ok(Ran::ended(ended, keeper, command.is_aborted()))
+        Ok(Ran::ended(ended, keeper, aborted))
     }
 
     /// Shows what a command writes while it runs.

@@ -83,7 +83,7 @@ impl Reach {
     }
 
     /// Adds a tree at a path and everything below.
-    fn add_tree(
+    pub(crate) fn add_tree(
         &mut self,
         repository: &Repository,
         tree: Oid,

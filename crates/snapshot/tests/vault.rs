@@ -345,3 +345,51 @@ fn verification_finds_a_flipped_byte_and_a_missing_pack() {
     let verified = case.open().verify().unwrap();
     assert!(!verified.damaged.is_empty(), "{verified:?}");
 }
+
+/// R12: what was copied needs nothing of where it came from, not even that it exists.
+#[test]
+fn captures_are_copied_into_another_store_with_all_they_need_r12() {
+    let case = Case::new();
+    fs_err::create_dir_all(case.at("other")).unwrap();
+    case.write("f", "one\n");
+    let from = case.open();
+    let first = from.track(&group(), NOW).unwrap().capture;
+    case.write("f", "two\n");
+    let second = from.track(&group(), NOW).unwrap().capture;
+    let to = case.open_in("other");
+    let there = turnstone_snapshot::Group::new("there");
+
+    for _ in 0..2 {
+        to.copy_captures(&from, &[first.id, second.id], &there, NOW).unwrap();
+    }
+
+    let listed = to.list_captures().unwrap();
+    let ids: Vec<_> = listed.iter().map(|it| it.id).collect();
+    assert_eq!(ids, [second.id, first.id], "once each, under their own ids");
+    drop(from);
+    fs_err::remove_dir_all(case.at("work")).unwrap();
+    let stores = fs_err::read_dir(case.at("data/store")).unwrap().flatten();
+    let own = to.place().folder.clone();
+    for store in stores.filter(|it| it.path().is_dir()) {
+        if fs_err::canonicalize(store.path()).unwrap() != own {
+            fs_err::remove_dir_all(store.path()).unwrap();
+        }
+    }
+    assert!(to.verify().unwrap().damaged.is_empty());
+    restore(&to, &first.id.to_string());
+    assert_eq!(fs_err::read_to_string(case.at("other/f")).unwrap(), "one\n");
+}
+
+#[test]
+fn a_capture_that_is_gone_is_not_copied_and_nothing_else_is_r12() {
+    let case = Case::new();
+    fs_err::create_dir_all(case.at("other")).unwrap();
+    case.write("f", "one\n");
+    let from = case.open();
+    let first = from.track(&group(), NOW).unwrap().capture;
+    let to = case.open_in("other");
+    let unknown = "4b825dc642cb6eb9a060e54bf8d69288fbee4904".parse().unwrap();
+    let refused = to.copy_captures(&from, &[first.id, unknown], &group(), NOW);
+    assert!(refused.is_err());
+    assert!(to.list_captures().unwrap().is_empty());
+}

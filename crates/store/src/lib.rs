@@ -49,15 +49,15 @@ pub use layout::Layout;
 pub use maintain::{Budget, Maintained, Upkeep};
 pub use mutate::{
     Admitted, CloseChange, CopyChange, Delivery, DoneOperation, EndTurn, Ended, NewOperation,
-    NewTurn, OpenChange, ShareRecord,
+    NewTurn, OpenChange, Replicated, ShareRecord,
 };
 pub use once::Recall;
 pub use owner::Takeover;
 pub use purge::Deleted;
 pub use read::{
-    Boundary, ChangeRow, Delta, Fate, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow,
-    Outline, Reader, SessionAt, SessionFilter, SessionPage, SessionRow, SyncBody, SyncEvent, Tail,
-    TurnRow, WithParts,
+    Boundary, ChangeRow, Delta, Fate, FeedBody, FeedEvent, FeedMemo, FeedPage, FeedSession, LogEvent,
+    LogPage, MessagePage, OperationEnd, OperationRow, Outline, Reader, SessionAt, SessionFilter,
+    SessionPage, SessionRow, SessionThen, SyncBody, SyncEvent, Tail, TurnRow, WithParts,
 };
 pub use rebuild::{RebuildProgress, Rebuilt};
 pub use recover::Recovered;

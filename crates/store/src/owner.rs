@@ -159,12 +159,15 @@ impl Tx<'_> {
             .query_row((session, owner.map(OwnerId::as_str)), |row| row.get(0))?)
     }
 
-    /// Gives a lease back. Returns false if somebody else holds it by now.
+    /// Gives a lease back. Returns false if somebody else holds it by now, or needs it: one process
+    /// has one lease on a session, and another thread of it may have begun a turn meanwhile.
     pub(crate) fn give_back(&self, lease: &Lease) -> Result<bool> {
         let changed = self
             .conn
             .prepare_cached(
-                "UPDATE stream SET owner = NULL WHERE id = ?1 AND owner = ?2 AND epoch = ?3",
+                "UPDATE stream SET owner = NULL WHERE id = ?1 AND owner = ?2 AND epoch = ?3
+                   AND NOT EXISTS (SELECT 1 FROM turn
+                                   WHERE turn.session = stream.session AND ended IS NULL)",
             )?
             .execute((lease.session.as_str(), lease.owner.as_str(), lease.epoch))?;
         Ok(changed == 1)

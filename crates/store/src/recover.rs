@@ -68,7 +68,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Only what the database refuses; false if the lease was lost before.
+    /// Only what the database refuses; false if the lease was lost before or a turn needs it.
     pub fn release(&self, ctx: &Context, lease: &Lease) -> Result<bool> {
         let lease = lease.clone();
         self.write(ctx, move |tx| tx.give_back(&lease)).wait()

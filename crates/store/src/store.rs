@@ -298,6 +298,18 @@ impl Store {
         self.write(ctx, move |tx| tx.take_lease(&layout, &session, &owner, takeover)).wait()
     }
 
+    /// Tells whether a process that lives holds the lease on a session, this one included.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn is_leased(&self, ctx: &Context, session: &SessionId) -> Result<bool> {
+        match self.read(ctx, |r| r.holder(session))? {
+            Some(owner) => owner::is_alive(&self.layout, &owner, ctx.now),
+            None => Ok(false),
+        }
+    }
+
     /// Shows other processes that this one lives, where file locks cannot.
     ///
     /// # Errors

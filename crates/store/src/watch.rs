@@ -68,6 +68,12 @@ impl Watch {
         }
     }
 
+    /// Lets whoever waits in this process look again.
+    pub fn wake(&self) {
+        lock(&self.shared.state).wakes += 1;
+        self.shared.changed.notify_all();
+    }
+
     /// A place to start waiting from; take it before reading the log.
     #[must_use]
     pub fn mark(&self) -> Mark {

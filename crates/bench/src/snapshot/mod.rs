@@ -16,5 +16,9 @@ mod steady;
 mod tree;
 mod undo;
 
+pub(crate) use case::{Case, time_peer, timed};
 pub(crate) use memory::measure as measure_memory;
-pub(crate) use run::run;
+pub(crate) use peer::Peer;
+pub(crate) use row::{GOAL_FILES, Goal, Row, short};
+pub(crate) use run::{load, refuse_cheating, run, sync_ms};
+pub(crate) use tree::Tree;

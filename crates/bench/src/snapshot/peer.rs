@@ -190,6 +190,19 @@ impl Peer {
         Ok(self.git(Call { flags: Flags::Quote, args, input: None })?.len())
     }
 
+    /// `patch(hash)`: staging, then which files of the index differ from a tree.
+    pub(crate) fn patch(&self, hash: &str) -> Fallible<usize> {
+        self.add()?;
+        let args = vec!["diff", "--cached", "--no-ext-diff", "--name-only", hash, "--", "."];
+        let printed = self.git(Call { flags: Flags::Quote, args, input: None })?;
+        let text = String::from_utf8(printed)?;
+        let paths: Vec<&str> = text.lines().collect();
+        if !paths.is_empty() {
+            self.ignored(&paths)?;
+        }
+        Ok(paths.len())
+    }
+
     /// `diffFull(from, to)`, its git part: which files, how many lines, and both sides of each.
     pub(crate) fn diff_full(&self, from: &str, to: &str) -> Fallible<usize> {
         let base = ["diff", "--no-ext-diff"];

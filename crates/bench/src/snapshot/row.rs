@@ -1,6 +1,6 @@
 //! One operation: what both sides took, and what was to be reached.
 
-use crate::table::median;
+use crate::table::{median, percentile};
 
 /// The number of files the goals are meant for.
 pub(crate) const GOAL_FILES: usize = 100_000;
@@ -41,7 +41,12 @@ impl Row {
         median(self.ours.clone())
     }
 
-    fn peer_ms(&self) -> f64 {
+    /// What nine of ten of ours took at most.
+    pub(crate) fn ours_p90(&self) -> f64 {
+        percentile(self.ours.clone(), 0.9)
+    }
+
+    pub(crate) fn peer_ms(&self) -> f64 {
         median(self.peer.clone())
     }
 
@@ -107,7 +112,7 @@ impl Row {
 }
 
 /// Milliseconds with as many digits as mean something.
-fn short(ms: f64) -> String {
+pub(crate) fn short(ms: f64) -> String {
     match ms {
         ms if ms < 10.0 => format!("{ms:.2}"),
         ms if ms < 100.0 => format!("{ms:.1}"),

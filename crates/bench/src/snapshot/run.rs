@@ -68,7 +68,7 @@ pub(crate) fn run(words: &[String]) -> Fallible {
 }
 
 /// Figures of a build or a place in which durable costs nothing are no figures (R36).
-fn refuse_cheating(temp: &Path) -> Fallible {
+pub(crate) fn refuse_cheating(temp: &Path) -> Fallible {
     if cfg!(debug_assertions) {
         return Err("figures of a debug build mean nothing: run with --release".into());
     }
@@ -87,7 +87,7 @@ fn refuse_cheating(temp: &Path) -> Fallible {
 }
 
 /// What waiting for this disk costs just now: a new file of 2 KiB, written and synced.
-fn sync_ms(dir: &Path) -> Fallible<f64> {
+pub(crate) fn sync_ms(dir: &Path) -> Fallible<f64> {
     let path = dir.join("synced");
     let mut times = Vec::new();
     for _ in 0..20 {
@@ -102,7 +102,7 @@ fn sync_ms(dir: &Path) -> Fallible<f64> {
     Ok(median(times))
 }
 
-fn load() -> Fallible<String> {
+pub(crate) fn load() -> Fallible<String> {
     let text = fs_err::read_to_string("/proc/loadavg")?;
     let cores = std::thread::available_parallelism()?;
     Ok(format!("{} on {cores} cores", text.split(' ').take(3).collect::<Vec<_>>().join(" ")))

@@ -3,8 +3,9 @@
 use crate::app::App;
 use crate::args::Command;
 use crate::command::{
-    completions, db, doctor, exec, export, import, log, man, permission, project, search, serve,
-    session, snapshot, stats, status, todo, tour, undo, worktree,
+    checkpoint, completions, db, diff, doctor, exec, export, fork, import, jump, log, man,
+    permission, project, search, serve, session, snapshot, stats, status, todo, tour, undo,
+    worktree,
 };
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -20,6 +21,10 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &Command) -> Result<Exit, Cli
         Command::Exec(args) => exec::run(ui, app, args),
         Command::Undo(args) => undo::undo(ui, app, args),
         Command::Redo(args) => undo::redo(ui, app, args),
+        Command::Jump(args) => jump::run(ui, app, args),
+        Command::Checkpoint(args) => checkpoint::run(ui, app, args),
+        Command::Fork(args) => fork::run(ui, app, args),
+        Command::Diff(args) => diff::run(ui, app, args),
         Command::Log(args) => log::run(ui, app, args),
         Command::Status(args) => status::run(ui, app, args),
         Command::Tour(args) => tour::run(ui, app, args),

@@ -1,12 +1,16 @@
 //! The commands, one module each: its flags, its one call, its words.
 
+pub(crate) mod checkpoint;
 pub(crate) mod completions;
 pub(crate) mod db;
+pub(crate) mod diff;
 mod dispatch;
 pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod export;
+pub(crate) mod fork;
 pub(crate) mod import;
+pub(crate) mod jump;
 pub(crate) mod log;
 pub(crate) mod man;
 pub(crate) mod permission;

@@ -1,16 +1,16 @@
 //! `turnstone permission`: what tools may do, why, and what is taken back.
 
 use serde_json::json;
-use turnstone_core::permission::{
-    Action, BuiltinAgent, Directories, Rule, agent_rules, defaults, from_config,
-};
-use turnstone_engine::{BaseRules, Rules, newest_prompt, read_rules};
-use turnstone_store::{Changed, Reader};
+use turnstone_core::model::{PermissionAsk, PermissionReply, Request, RequestBody, RequestId};
+use turnstone_core::permission::{Action, Caller, Explanation, Gate, Rule, pass_gate};
+use turnstone_engine::{PermissionError, Rules};
+use turnstone_store::Changed;
 
 use super::todo::chosen;
 use crate::app::App;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::place::Place;
 use crate::reference::Prefix;
 use crate::scope;
 use crate::text;
@@ -38,7 +38,9 @@ pub(crate) enum PermissionCommand {
     },
     /// Say whether something is allowed, and which rule decides
     ///
-    /// The rules of the newest session of this directory count, and those of its parents.
+    /// The rules of the newest session of this directory count, and those of its parents. What each
+    /// source says is listed, the weakest first; the last one decides. For revert, worktree and start
+    /// the answer depends on who asks: you, or a tool.
     #[command(after_help = "Example:\n  turnstone permission explain bash \"rm -r build\"")]
     Explain {
         /// The permission, such as bash, edit or read
@@ -49,6 +51,61 @@ pub(crate) enum PermissionCommand {
         #[arg(long, value_name = "ID")]
         session: Option<Prefix>,
     },
+    /// List what waits for an answer
+    Pending,
+    /// Answer a request
+    ///
+    /// `once` decides this request, `always` approves the like of it in the project from now on,
+    /// `reject` refuses it and everything else its session asks.
+    #[command(after_help = "Example:\n  turnstone permission reply per_0197c2 always")]
+    Reply {
+        /// The request: its id, or a beginning no other one has
+        #[arg(value_name = "ID")]
+        request: Prefix,
+        /// The answer
+        #[arg(value_enum)]
+        answer: Answer,
+        /// Why, for whoever asked
+        #[arg(long, value_name = "TEXT")]
+        message: Option<String>,
+    },
+    /// Store a rule with a project
+    #[command(after_help = "Example:\n  turnstone permission set bash \"rm *\" deny")]
+    Set {
+        /// The permission, such as bash, edit or revert
+        permission: String,
+        /// What for: a command or a path, with wildcards
+        pattern: String,
+        /// What follows: allow, deny or ask
+        #[arg(value_parser = action)]
+        action: Action,
+        /// The project: its id, or a beginning no other id has; without one, that of this directory
+        #[arg(long, value_name = "ID")]
+        project: Option<Prefix>,
+    },
+    /// Remove a rule that is stored with a project
+    #[command(after_help = "Example:\n  turnstone permission unset bash \"rm *\"")]
+    Unset {
+        /// The permission of the rule
+        permission: String,
+        /// The pattern of the rule
+        pattern: String,
+        /// The project: its id, or a beginning no other id has; without one, that of this directory
+        #[arg(long, value_name = "ID")]
+        project: Option<Prefix>,
+    },
+}
+
+/// An answer to a request.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Answer {
+    Once,
+    Always,
+    Reject,
+}
+
+fn action(word: &str) -> Result<Action, String> {
+    Action::parse(word).ok_or_else(|| "use allow, deny or ask".to_owned())
 }
 
 /// Lists, explains or takes back.
@@ -64,6 +121,16 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &PermissionCommand) -> Result
         }
         PermissionCommand::Explain { permission, pattern, session } => {
             explain(ui, app, (permission, pattern), session.as_ref())
+        }
+        PermissionCommand::Pending => pending(ui, app),
+        PermissionCommand::Reply { request, answer, message } => {
+            reply(ui, app, request, *answer, message.as_deref())
+        }
+        PermissionCommand::Set { permission, pattern, action, project } => {
+            set(ui, app, &Rule::new(permission, pattern, *action), project.as_ref())
+        }
+        PermissionCommand::Unset { permission, pattern, project } => {
+            unset(ui, app, &Rule::new(permission, pattern, Action::Ask), project.as_ref())
         }
     }
 }
@@ -122,34 +189,52 @@ fn explain(
     (permission, pattern): (&str, &str),
     session: Option<&Prefix>,
 ) -> Result<Exit, CliError> {
-    let (store, ctx) = (app.open()?, app.context());
-    let session = chosen(app, &store, &ctx, session)?;
-    let setting = app.settings()?.permission;
-    let user = match &setting {
-        Some(setting) => from_config(setting, &home(app))
-            .map_err(|error| CliError::Refused { what: error.to_string(), hint: None })?,
-        None => Vec::new(),
-    };
-    let builtin = defaults(&Directories::default());
-    let base = BaseRules { builtin, user, ..BaseRules::default() };
+    let (engine, ctx) = (app.engine()?, app.context());
+    let session = chosen(app, engine.store(), &ctx, session)?;
     let rules = match &session {
-        None => Rules::from(base),
-        Some(id) => store.read(&ctx, |r: &Reader<'_>| {
-            let agent = match newest_prompt(r, id)? {
-                Some(prompt) => Some(prompt.agent),
-                None => r.get_session(id)?.agent,
-            };
-            let agent = agent.as_deref().and_then(BuiltinAgent::parse);
-            let agent = agent.unwrap_or(BuiltinAgent::Build);
-            let agent = agent_rules(agent, &Directories::default());
-            read_rules(r, id, &BaseRules { agent, ..base })
-        })?,
+        Some(id) => engine.rules_of(&ctx, id)?,
+        None => {
+            let (directory, projects) =
+                (app.directory()?, engine.store().read(&ctx, |r| r.projects())?);
+            let root = Place::find(&projects, directory).root;
+            Rules::from(engine.rules_in(directory, &[root])?)
+        }
     };
+    if let Some(gate) = Gate::parse(permission) {
+        return explain_gate(ui, &rules, gate, pattern);
+    }
     let told = rules.explain(permission, pattern);
+    let each = rules.explain_each(permission, pattern);
     if ui.wants_json() {
-        ui.json(&json!(told))?;
+        let mut value = json!(told);
+        value["layers"] = json!(each);
+        ui.json(&value)?;
         return Ok(Exit::Ok);
     }
+    ui.line(&words(&told))?;
+    // The last one has just been told.
+    for weaker in each.iter().rev().skip(1) {
+        ui.line(&format!("  over {}", words(weaker)))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Who may pass a gate unasked.
+fn explain_gate(ui: &mut Ui, rules: &Rules, gate: Gate, pattern: &str) -> Result<Exit, CliError> {
+    let told = |caller| pass_gate(gate, pattern, caller, &rules.layers());
+    let (you, tool) = (told(Caller::Person), told(Caller::Model));
+    if ui.wants_json() {
+        let mut value = json!(you);
+        value["tool"] = json!(tool);
+        ui.json(&value)?;
+        return Ok(Exit::Ok);
+    }
+    ui.line(&words(&you))?;
+    ui.line(&format!("  for a tool {}", words(&tool)))?;
+    Ok(Exit::Ok)
+}
+
+fn words(told: &Explanation) -> String {
     let line = match (&told.rule, told.source) {
         (Some(rule), Some(source)) => format!(
             "{}: {} {:?}, rule {} of: {}",
@@ -161,12 +246,131 @@ fn explain(
         ),
         _ => format!("{}: no rule is about it", told.action.as_str()),
     };
-    ui.line(&text::clean_line(&line))?;
+    text::clean_line(&line)
+}
+
+fn pending(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
+    let (store, ctx) = (app.open()?, app.context());
+    let waiting = store.read(&ctx, |r| r.pending_requests(None))?;
+    let waiting: Vec<(Request, PermissionAsk)> = waiting.into_iter().filter_map(asks).collect();
+    if ui.wants_json() {
+        ui.json(&json!(waiting.iter().map(|(request, _)| request).collect::<Vec<_>>()))?;
+    } else if waiting.is_empty() {
+        ui.note("nothing waits for an answer");
+    } else {
+        let mut grid = Grid::new(&[
+            ("ID", Column::Text),
+            ("SESSION", Column::Text),
+            ("PERMISSION", Column::Text),
+            ("PATTERN", Column::Cut),
+        ]);
+        for (request, ask) in waiting {
+            let (id, session) = (request.id.to_string(), request.session.to_string());
+            grid.row(&[id, session, ask.permission, ask.patterns.join(", ")]);
+        }
+        ui.table(&grid)?;
+    }
     Ok(Exit::Ok)
 }
 
-/// What `~` stands for in a rule.
-fn home(app: &App) -> String {
-    let home = app.git().home.as_deref().unwrap_or(std::path::Path::new("~"));
-    home.to_string_lossy().into_owned()
+/// A request for a permission.
+fn asks(request: Request) -> Option<(Request, PermissionAsk)> {
+    match &request.body {
+        RequestBody::Permission(ask) => {
+            let ask = ask.clone();
+            Some((request, ask))
+        }
+        RequestBody::Question(_) => None,
+    }
+}
+
+fn reply(
+    ui: &mut Ui,
+    app: &App,
+    typed: &Prefix,
+    answer: Answer,
+    message: Option<&str>,
+) -> Result<Exit, CliError> {
+    by_a_person(app)?;
+    let (engine, ctx) = (app.engine()?, app.context());
+    let waiting = engine.pending_requests(&ctx, None)?.into_iter().filter_map(asks);
+    let found: Vec<_> =
+        waiting.filter(|(request, _)| request.id.as_str().starts_with(typed.as_str())).collect();
+    let refused = |what: String| CliError::Refused {
+        what,
+        hint: Some("`turnstone permission pending` lists what waits".to_owned()),
+    };
+    let [(request, _)] = found.as_slice() else {
+        let count = if found.is_empty() { "no request" } else { "more than one request" };
+        return Err(refused(format!("{count} that waits begins with {}", typed.as_str())));
+    };
+    let RequestId::Permission(id) = &request.id else {
+        return Err(refused(format!("{} is no request for a permission", request.id)));
+    };
+    let answer = match answer {
+        Answer::Once => PermissionReply::Once,
+        Answer::Always => PermissionReply::Always,
+        Answer::Reject => PermissionReply::Reject,
+    };
+    let base = engine.base_rules(&ctx, &request.session)?;
+    let done =
+        engine.reply_permission(&ctx, id, answer, message, &base).map_err(|error| match error {
+            PermissionError::Engine(error) => error.into(),
+            PermissionError::Reply(error) => refused(error.to_string()),
+        })?;
+    if ui.wants_json() {
+        let resolved: Vec<String> = done.resolved.iter().map(ToString::to_string).collect();
+        ui.json(&json!({ "granted": done.granted, "resolved": resolved }))?;
+    } else {
+        ui.note(&format!("answered {id}"));
+    }
+    Ok(Exit::Ok)
+}
+
+fn set(ui: &mut Ui, app: &App, rule: &Rule, project: Option<&Prefix>) -> Result<Exit, CliError> {
+    by_a_person(app)?;
+    let (engine, ctx) = (app.engine()?, app.context());
+    let project = scope::project(app, engine.store(), &ctx, project)?;
+    engine.set_rule(&ctx, &project, rule)?;
+    if ui.wants_json() {
+        ui.json(&json!(rule))?;
+    } else {
+        let line = format!("{} {:?}: {}", rule.permission, rule.pattern, rule.action.as_str());
+        ui.note(&text::clean_line(&line));
+    }
+    Ok(Exit::Ok)
+}
+
+fn unset(ui: &mut Ui, app: &App, rule: &Rule, project: Option<&Prefix>) -> Result<Exit, CliError> {
+    by_a_person(app)?;
+    let (engine, ctx) = (app.engine()?, app.context());
+    let project = scope::project(app, engine.store(), &ctx, project)?;
+    let words = format!("{} {:?}", rule.permission, rule.pattern);
+    if !engine.unset_rule(&ctx, &project, rule)? {
+        return Err(CliError::Refused {
+            what: format!("no rule about {words} is stored with this project"),
+            hint: Some(
+                "`turnstone permission explain` names the rules and their sources".to_owned(),
+            ),
+        });
+    }
+    if ui.wants_json() {
+        ui.json(
+            &json!({ "permission": rule.permission, "pattern": rule.pattern, "removed": true }),
+        )?;
+    } else {
+        ui.note(&text::clean_line(&format!("{words}: the other rules decide")));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Rules and answers are given by people: a tool could open its own gate with them (R37).
+fn by_a_person(app: &App) -> Result<(), CliError> {
+    match app.context().client.as_deref() == Some(Caller::TOOL) {
+        false => Ok(()),
+        true => Err(CliError::Refused {
+            what: "a command of a session cannot answer for a person".to_owned(),
+            hint: Some("run it in a terminal of your own".to_owned()),
+        }),
+    }
 }

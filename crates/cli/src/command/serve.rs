@@ -86,11 +86,13 @@ fn stop() -> Result<impl Future<Output = ()> + Send + 'static, CliError> {
     let (told, hears) = tokio::sync::oneshot::channel::<()>();
     let wait = move || {
         if signals.forever().next().is_some() {
-            drop(told.send(()));
+            told.send(()).ok();
         }
     };
     std::thread::Builder::new().name("turnstone-stop".to_owned()).spawn(wait).map_err(failed)?;
-    Ok(async move { drop(hears.await) })
+    Ok(async move {
+        hears.await.ok();
+    })
 }
 
 fn settings(app: &App, args: &ServeArgs) -> Result<Settings, CliError> {

@@ -128,6 +128,7 @@ fn value(standing: &Standing) -> Value {
         "keeper": cover.keeper,
         "session": session.as_ref().map(|session| json!({
             "id": session.id, "title": session.title, "running": running, "head": head,
+            "summary": session.summary, "origin": session.origin,
         })),
         "at_work": at_work,
     })
@@ -164,6 +165,11 @@ fn print(ui: &mut Ui, standing: &Standing) -> Result<(), CliError> {
     };
     let title = text::clean_line(&session.title);
     row("session", format!("{}  {title}", paint(NAME, &session.id)))?;
+    if let Some(summary) = &session.summary {
+        let figures =
+            format!("+{} -{} in {} files", summary.additions, summary.deletions, summary.files);
+        row("changed", figures)?;
+    }
     let turn = match &standing.running {
         Some(turn) => paint(WARN, format!("running {turn}")),
         None => "none is running".to_owned(),

@@ -15,8 +15,18 @@ use crate::ui::{Column, Grid, Ui};
 pub(crate) enum WorktreeCommand {
     Create(CreateArgs),
     List(ListArgs),
+    /// Put a worktree back to the default branch; ignored files stay
+    ///
+    /// Only worktrees turnstone made. Refused where work would go that exists nowhere else; with
+    /// --force a snapshot is taken first.
+    #[command(after_help = "Example:\n  turnstone worktree reset try-the-other-parser")]
     Reset(ChosenArgs),
-    Remove(RemoveArgs),
+    /// Remove a worktree, and the branch that was made for it
+    ///
+    /// Only worktrees turnstone made, and never a branch of yours. Refused where work would go that
+    /// exists nowhere else; with --force a snapshot is taken first.
+    #[command(after_help = "Example:\n  turnstone worktree remove try-the-other-parser")]
+    Remove(ChosenArgs),
 }
 
 /// Make a worktree of this project, with a branch of its own
@@ -44,12 +54,8 @@ pub(crate) struct CreateArgs {
 #[command(after_help = "Example:\n  turnstone worktree list")]
 pub(crate) struct ListArgs {}
 
-/// Put a worktree back to the default branch; ignored files stay
-///
-/// Only worktrees turnstone made. Refused where work would go that exists nowhere else; with
-/// --force a snapshot is taken first.
+/// Which worktree, and how sure somebody is.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  turnstone worktree reset try-the-other-parser")]
 pub(crate) struct ChosenArgs {
     /// Its name or its directory
     #[arg(value_name = "NAME")]
@@ -60,15 +66,11 @@ pub(crate) struct ChosenArgs {
     force: bool,
 }
 
-/// Remove a worktree, and the branch that was made for it
-///
-/// Only worktrees turnstone made, and never a branch of yours. Refused where work would go that
-/// exists nowhere else; with --force a snapshot is taken first.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  turnstone worktree remove try-the-other-parser")]
-pub(crate) struct RemoveArgs {
-    #[command(flatten)]
-    chosen: ChosenArgs,
+/// What is done to a worktree.
+#[derive(Clone, Copy)]
+enum Deed {
+    Reset,
+    Remove,
 }
 
 /// Runs one of them.
@@ -82,8 +84,8 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &WorktreeCommand) -> Result<E
     match command {
         WorktreeCommand::Create(args) => create(ui, app, &engine, &project, args),
         WorktreeCommand::List(_) => list(ui, app, &engine, &project),
-        WorktreeCommand::Reset(args) => reset(ui, app, &engine, &project, args),
-        WorktreeCommand::Remove(args) => remove(ui, app, &engine, &project, &args.chosen),
+        WorktreeCommand::Reset(args) => change(ui, app, &engine, &project, args, Deed::Reset),
+        WorktreeCommand::Remove(args) => change(ui, app, &engine, &project, args, Deed::Remove),
     }
 }
 
@@ -95,7 +97,14 @@ pub(crate) fn refused(error: WorktreeError) -> CliError {
         WorktreeError::NotOurs(_) | WorktreeError::Primary(_) => {
             "`turnstone worktree list` shows those turnstone made"
         }
-        WorktreeError::NotGit(_) => "`git init` makes it a repository",
+        WorktreeError::NotGit(_) => {
+            "worktrees need git: `git init` and a commit; a fork in the same files needs neither"
+        }
+        WorktreeError::NoCapture { .. } => {
+            "nothing is guessed; fork without --at, or without --worktree"
+        }
+        WorktreeError::NotCaptured { .. } => "fork without --worktree",
+        WorktreeError::NotFilled { .. } => "try again",
         WorktreeError::NoCommit(_) => "make a commit first",
         WorktreeError::NoName(_) => "choose another name",
         WorktreeError::NoDefaultBranch(_) => "`git remote set-head origin --auto` may help",
@@ -152,45 +161,38 @@ fn list(ui: &mut Ui, app: &App, engine: &Engine, project: &ProjectId) -> Result<
     Ok(Exit::Ok)
 }
 
-fn reset(
+/// Resets or removes; both refuse what would be lost, and keep it in any case.
+fn change(
     ui: &mut Ui,
     app: &App,
     engine: &Engine,
     project: &ProjectId,
     args: &ChosenArgs,
+    deed: Deed,
 ) -> Result<Exit, CliError> {
-    let done = engine.reset_worktree(&app.context(), project, &args.worktree, args.force);
-    let done = done.map_err(refused)?;
+    let ChosenArgs { worktree, force } = args;
+    let ctx = app.context();
+    let (value, capture, words) = match deed {
+        Deed::Reset => {
+            let done = engine.reset_worktree(&ctx, project, worktree, *force).map_err(refused)?;
+            let words = vec![format!("{} stands at {}", done.directory.display(), done.commit)];
+            (serde_json::to_value(&done)?, done.capture, words)
+        }
+        Deed::Remove => {
+            let done = engine.remove_worktree(&ctx, project, worktree, *force).map_err(refused)?;
+            let mut words = vec![format!("removed {}", done.directory.display())];
+            if let Some((branch, commit)) = &done.branch {
+                words.push(format!("its branch {branch} is gone too; it was at {commit}"));
+            }
+            (serde_json::to_value(&done)?, done.capture, words)
+        }
+    };
     if ui.wants_json() {
-        ui.json(&serde_json::to_value(&done)?)?;
+        ui.json(&value)?;
     }
-    ui.note(&format!("{} stands at {}", done.directory.display(), done.commit));
-    tell_capture(ui, done.capture.as_deref());
-    Ok(Exit::Ok)
-}
-
-fn remove(
-    ui: &mut Ui,
-    app: &App,
-    engine: &Engine,
-    project: &ProjectId,
-    args: &ChosenArgs,
-) -> Result<Exit, CliError> {
-    let done = engine.remove_worktree(&app.context(), project, &args.worktree, args.force);
-    let done = done.map_err(refused)?;
-    if ui.wants_json() {
-        ui.json(&serde_json::to_value(&done)?)?;
-    }
-    ui.note(&format!("removed {}", done.directory.display()));
-    if let Some((branch, commit)) = &done.branch {
-        ui.note(&format!("its branch {branch} is gone too; it was at {commit}"));
-    }
-    tell_capture(ui, done.capture.as_deref());
-    Ok(Exit::Ok)
-}
-
-fn tell_capture(ui: &mut Ui, capture: Option<&str>) {
+    words.iter().for_each(|words| ui.note(words));
     if let Some(capture) = capture {
         ui.note(&format!("its files before are snapshot {capture}"));
     }
+    Ok(Exit::Ok)
 }

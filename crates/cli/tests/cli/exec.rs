@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::case::{Case, Ran, read};
 
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Runs the program in `p`, where commands are found.
 pub(crate) fn run(case: &Case, args: &[&str]) -> Ran {
@@ -246,4 +246,45 @@ fn killed_at_any_moment_undo_returns_the_former_bytes_r32() {
         assert_eq!(read(&case.place("p/f")), "1\n2\n3\n", "round {round}: {ran:?}");
     }
     assert_eq!(run(&case, &["doctor"]).code, 0);
+}
+
+/// R27, R45: the turn is another process's; it is told, ends its command and says how the turn went.
+#[test]
+fn a_turn_of_another_process_is_aborted_and_can_be_undone_r45() {
+    let case = Case::empty();
+    // It wants to go on after the first request to end.
+    let script = "trap 'echo told > told' TERM; echo x > new; touch ../ready; \
+                  while [ ! -e ../enough ]; do sleep 0.05; done; exit 0";
+    let mut child = start(&case, &["exec", "--", "sh", "-c", script]);
+    await_file(&case.place("ready"));
+    let session = log(&case)["session"].as_str().expect("a session").to_owned();
+
+    let mut abort = start(&case, &["session", "abort", &session]);
+    await_file(&case.place("p/told"));
+    fs_err::write(case.place("enough"), "").expect("written");
+
+    assert_eq!(abort.wait().expect("ends").code(), Some(0));
+    child.wait().expect("ends");
+    let log = log(&case);
+    assert_eq!(log["entries"][0]["state"], "aborted", "whatever its command says: {log}");
+    assert_eq!(run(&case, &["undo"]).code, 0);
+    assert!(!case.place("p/new").exists() && !case.place("p/told").exists());
+    let ran = run(&case, &["session", "abort", &session, "--json"]);
+    let told: Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!((ran.code, &told["turn"]), (0, &Value::Null), "nothing runs: {ran:?}");
+}
+
+#[test]
+fn a_command_that_does_not_want_to_end_is_ended_r45() {
+    let case = Case::empty();
+    let script = "trap '' TERM; echo x > new; touch ../ready; while :; do sleep 0.05; done";
+    let mut child = start(&case, &["exec", "--", "sh", "-c", script]);
+    await_file(&case.place("ready"));
+    let session = log(&case)["session"].as_str().expect("a session").to_owned();
+    let ran = run(&case, &["session", "abort", &session]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("is aborted"), "{}", ran.err);
+    assert_eq!(child.wait().expect("ends").code(), Some(137));
+    assert_eq!(run(&case, &["undo"]).code, 0);
+    assert!(!case.place("p/new").exists());
 }

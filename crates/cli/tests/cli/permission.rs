@@ -48,3 +48,35 @@ fn explain_names_the_rule_and_its_source_r38() {
     let nowhere = case.run_in("nowhere", &["permission", "explain", "question", "x"]);
     assert!(nowhere.out.starts_with("deny: question"), "{nowhere:?}");
 }
+
+#[test]
+fn explain_lists_what_each_source_says_the_project_s_own_files_among_them_r38() {
+    let case = Case::filled();
+    let config = r#"{ /* OpenCode's */ "permission": { "bash": { "rm *": "deny" }, }, }"#;
+    fs_err::write(case.place("p/opencode.json"), config).expect("written");
+    let told = case.json(&["permission", "explain", "bash", "rm x"]);
+    assert_eq!((&told["action"], &told["source"]), (&"deny".into(), &"project".into()));
+    assert_eq!(case.run(&["permission", "set", "bash", "rm *", "allow"]).code, 0);
+    let words = case.run(&["permission", "explain", "bash", "rm x"]);
+    let lines: Vec<&str> = words.out.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "allow: bash \"rm *\", rule 1 of: stored project rules",
+            "  over deny: bash \"rm *\", rule 1 of: project configuration",
+            "  over allow: * \"*\", rule 1 of: built-in defaults",
+        ]
+    );
+    let told = case.json(&["permission", "explain", "bash", "rm x"]);
+    let sources = told["layers"].as_array().expect("a list").iter();
+    let sources: Vec<_> = sources.map(|it| it["source"].clone()).collect();
+    assert_eq!(sources, ["builtin", "project", "stored"]);
+
+    fs_err::write(case.place("p/opencode.json"), "{").expect("written");
+    let broken = case.run(&["permission", "explain", "bash", "rm x"]);
+    assert_eq!(broken.code, 1, "{broken:?}");
+    assert!(
+        broken.err.contains("opencode.json: the permission rules cannot be read"),
+        "{broken:?}"
+    );
+}

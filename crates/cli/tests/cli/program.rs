@@ -11,6 +11,10 @@ const LEAVES: &[&[&str]] = &[
     &["exec"],
     &["undo"],
     &["redo"],
+    &["jump"],
+    &["checkpoint"],
+    &["fork"],
+    &["diff"],
     &["log"],
     &["status"],
     &["tour"],
@@ -19,6 +23,7 @@ const LEAVES: &[&[&str]] = &[
     &["session", "rename"],
     &["session", "archive"],
     &["session", "unarchive"],
+    &["session", "abort"],
     &["session", "delete"],
     &["snapshot", "track"],
     &["snapshot", "list"],
@@ -65,9 +70,14 @@ fn the_help_names_every_command() {
       exec         Run any command as a turn that can be undone
       undo         Take back what a turn did, and nothing else
       redo         Bring back what undo took
-      log          Show what happened in a session: turns, the files they changed, undo and redo
+      jump         Go to any point a session has been at, back or forth
+      checkpoint   Give the point a session stands at a name, to jump to later
+      fork         Copy a session, up to a message or as far as it stands, into one of its own
+      diff         Show what a session changed, or a turn, an answer, or what lies between two points
+      log          Show what happened in a session: turns, the files they changed, operations, forks
       status       Say where you are: project, session, what runs, whether undo works
       tour         See undo at work in a temporary project, in less than a minute
+      serve        Answer OpenCode's own clients, and native ones, over HTTP
       session      List, show and tidy up sessions
       snapshot     Capture a directory, compare, restore, and take that back
       todo         Show or change the to-do list of a session

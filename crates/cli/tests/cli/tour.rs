@@ -11,7 +11,7 @@ fn the_tour_holds_what_it_claims_and_leaves_nothing_behind() {
     let ran = case.ran(&mut tour);
     assert_eq!(ran.code, 0, "{ran:?}");
     let told: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
-    assert_eq!(told["claims"].as_array().map(Vec::len), Some(10), "{told}");
+    assert_eq!(told["claims"].as_array().map(Vec::len), Some(12), "{told}");
     let left = fs_err::read_dir(case.place("tmp")).expect("listed").count();
     assert_eq!(left, 0);
     assert!(!case.data().join("store").exists(), "the user's own data is not touched");

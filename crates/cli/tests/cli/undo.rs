@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::case::{Case, read};
-use crate::exec::{await_file, log, run, run_in, shell, start};
+use crate::exec::{PATH, await_file, log, run, run_in, shell, start};
 
 const TEN: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
 
@@ -214,4 +214,78 @@ fn what_a_later_command_left_behind_stays_in_the_log_r19() {
     );
     assert!(ran.out.contains("  branch"), "{}", ran.out);
     assert!(!case.place("p/one").exists() && case.place("p/two").exists());
+}
+
+#[test]
+fn an_undo_that_can_take_back_nothing_ends_with_4_and_leaves_the_conversation() {
+    let case = Case::empty();
+    write(&case, "f", TEN);
+    shell(&case, "sed -i s/2/two/ f");
+    write(&case, "f", &TEN.replace("2\n", "zwei\n"));
+
+    let ran = run(&case, &["undo", "--dry-run"]);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(ran.err.contains("the conversation would stay where it is\n"), "{}", ran.err);
+    for _ in 0..2 {
+        let ran = run(&case, &["undo"]);
+        assert_eq!(ran.code, 4, "the turn is still there to be undone: {ran:?}");
+        assert!(ran.err.contains("no file could follow: the conversation stays"), "{}", ran.err);
+        assert!(ran.err.contains("`turnstone undo --conversation`"), "{}", ran.err);
+    }
+    let ran = run(&case, &["redo"]);
+    assert_eq!(ran.code, 1, "nothing was taken: {ran:?}");
+    let ran = run(&case, &["undo", "--json"]);
+    let told: Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!((ran.code, &told["without_effect"]), (4, &true.into()));
+
+    assert_eq!(run(&case, &["undo", "--conversation"]).code, 0);
+    assert_eq!(run(&case, &["undo"]).code, 1, "now it is gone");
+}
+
+#[test]
+fn a_tool_that_wants_to_undo_is_asked_about_and_a_person_answers_r37() {
+    let case = Case::empty();
+    shell(&case, "echo x > f");
+    let by_a_tool = |args: &[&str]| {
+        let mut command = case.command("p", args);
+        case.ran(command.env("PATH", PATH).env("TURNSTONE_SESSION", "ses_of_a_tool"))
+    };
+
+    let ran = by_a_tool(&["undo"]);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(ran.err.contains("revert has to be allowed first"), "{}", ran.err);
+    assert_eq!(has(&case, "f"), "x\n");
+    let waiting = run(&case, &["permission", "pending", "--json"]);
+    let waiting: Value = serde_json::from_str(&waiting.out).expect("JSON");
+    let id = waiting[0]["id"].as_str().expect("an id").to_owned();
+    let ran = by_a_tool(&["permission", "reply", &id, "always"]);
+    assert_eq!(ran.code, 1, "not by itself: {ran:?}");
+    let shown = run(&case, &["permission", "pending"]);
+    assert!(shown.out.contains(&id) && shown.out.contains("revert"), "{shown:?}");
+
+    assert_eq!(run(&case, &["permission", "reply", &id[..id.len() - 1], "always"]).code, 0);
+    assert_eq!(by_a_tool(&["undo"]).code, 0);
+    assert!(!case.place("p/f").exists());
+    assert_eq!(run(&case, &["permission", "reply", &id, "once"]).code, 1, "it is answered");
+}
+
+#[test]
+fn a_rule_of_the_project_keeps_even_a_person_from_undoing_r37_r38() {
+    let case = Case::empty();
+    shell(&case, "echo x > f; echo y > g");
+    assert_eq!(run(&case, &["permission", "set", "revert", "f", "deny"]).code, 0);
+    let ran = run(&case, &["undo"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.err.contains("revert \"f\" is not allowed: denied by a rule"), "{}", ran.err);
+    assert!(ran.err.contains("`turnstone permission explain revert \"f\"`"), "{}", ran.err);
+    assert_eq!((has(&case, "f").as_str(), has(&case, "g").as_str()), ("x\n", "y\n"));
+    let told = run(&case, &["permission", "explain", "revert", "f"]);
+    assert!(told.out.starts_with("deny: revert \"f\", rule 1 of: stored project"), "{told:?}");
+    let told = run(&case, &["permission", "explain", "revert", "g", "--json"]);
+    let told: Value = serde_json::from_str(&told.out).expect("JSON");
+    assert_eq!((&told["action"], &told["tool"]["action"]), (&"allow".into(), &"ask".into()));
+
+    assert_eq!(run(&case, &["undo", "--path", "g"]).code, 0);
+    assert_eq!(run(&case, &["permission", "unset", "revert", "f"]).code, 0);
+    assert_eq!(run(&case, &["permission", "unset", "revert", "f"]).code, 1);
 }

@@ -103,6 +103,14 @@ pub(super) fn request<'p>(message: &Message, parts: &'p [Part]) -> Option<&'p Co
     }
 }
 
+/// The request whose compaction a message completes: it is a summary that finished without an error.
+///
+/// The event that makes it so is the one clients know as `session.compacted`; nothing else is stored.
+#[must_use]
+pub fn summary_of(message: &Message) -> Option<&MessageId> {
+    finished_summary(message).map(|summary| &summary.parent)
+}
+
 /// The message, if it is a summary that finished without an error.
 fn finished_summary(message: &Message) -> Option<&Assistant> {
     match &message.body {

@@ -10,9 +10,11 @@ mod model;
 mod order;
 mod prune;
 mod repeat;
+mod resume;
 mod tail;
+mod transcript;
 
-pub use filter::{CompletedCompaction, Entry, completed_compactions, filter_compacted};
+pub use filter::{CompletedCompaction, Entry, completed_compactions, filter_compacted, summary_of};
 pub use limit::{Limits, Settings, estimate, is_overflow, token_count, usable};
 pub use model::{
     AssistantContent, CLEARED, CUT_OFF, ModelFile, ModelMessage, ModelTarget, ToolOutput,
@@ -21,4 +23,6 @@ pub use model::{
 pub use order::{TakenUp, place_prompts};
 pub use prune::{mark_compacted, select_prune};
 pub use repeat::find_repeat;
+pub use resume::{ask_again, go_on};
 pub use tail::{Tail, recent_budget, replay_point, select_tail};
+pub use transcript::transcript;

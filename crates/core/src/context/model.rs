@@ -180,8 +180,7 @@ fn user_content(part: &Part, target: &ModelTarget) -> Option<UserContent> {
         }
         PartBody::File(file) if is_inlined(&file.mime) => None,
         PartBody::File(file) if target.without_media && is_media(&file.mime) => {
-            let name = file.filename.as_deref().unwrap_or("file");
-            text(&format!("[Attached {}: {name}]", file.mime))
+            text(&super::transcript::named(file))
         }
         PartBody::File(file) => Some(UserContent::File(model_file(file))),
         PartBody::Compaction(_) => text(COMPACTION),
@@ -203,7 +202,7 @@ fn is_inlined(mime: &str) -> bool {
     matches!(mime, "text/plain" | "application/x-directory")
 }
 
-fn is_media(mime: &str) -> bool {
+pub(super) fn is_media(mime: &str) -> bool {
     mime.starts_with("image/") || mime == "application/pdf"
 }
 

@@ -23,7 +23,9 @@ pub use part::{
     AgentPart, Compaction, FilePart, OpaquePart, Part, PartBody, Patch, Reasoning, Retry,
     SnapshotPart, Span, StepFinish, StepStart, Subtask, Text, Tool, ToolState, ToolTime,
 };
-pub use project::{Alias, AliasKind, MadeWorktree, Project, ProjectTime};
+pub use project::{
+    Alias, AliasKind, MadeWorktree, Project, ProjectTime, WorktreeNews, WorktreeOutcome,
+};
 pub use request::{
     PermissionAsk, PermissionReply, Question, QuestionAsk, QuestionOption, Request, RequestBody,
     RequestId, RequestState, ToolCall,

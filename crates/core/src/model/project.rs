@@ -5,6 +5,7 @@ use serde_json::{Number, Value};
 
 use super::Extra;
 use crate::id::ProjectId;
+use crate::permission::Rule;
 
 /// A place of work: one repository or directory with its sandboxes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,9 @@ pub struct Project {
     /// Commands run at start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commands: Option<Value>,
+    /// What tools may do in it: rules people stored with it (R38).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission: Option<Vec<Rule>>,
     /// When things happened.
     pub time: ProjectTime,
     /// Further directories.
@@ -57,6 +61,35 @@ pub struct MadeWorktree {
     /// False until all its files are there.
     #[serde(default)]
     pub ready: bool,
+}
+
+/// What clients are told of a worktree that was made, or could not be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorktreeNews {
+    /// The directory it is about.
+    pub directory: String,
+    /// What became of it.
+    #[serde(flatten)]
+    pub outcome: WorktreeOutcome,
+}
+
+/// What became of a worktree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum WorktreeOutcome {
+    /// All its files are there.
+    Ready {
+        /// Its name.
+        name: String,
+        /// Its branch, where it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        branch: Option<String>,
+    },
+    /// It could not be made.
+    Failed {
+        /// Why.
+        message: String,
+    },
 }
 
 /// The moments of a project.

@@ -13,6 +13,12 @@ pub enum ConfigError {
         /// Where in the setting, as `.key.key`.
         at: String,
     },
+    /// A file that is not JSON.
+    #[error("it is not JSON: {why}")]
+    NotJson {
+        /// What is wrong.
+        why: String,
+    },
     /// A word that is no action.
     #[error("permission{at} is {word:?}; use allow, deny or ask")]
     UnknownAction {

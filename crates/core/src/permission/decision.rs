@@ -198,6 +198,14 @@ pub fn explain(permission: &str, pattern: &str, layers: &[Layer<'_>]) -> Explana
     Explanation { action: decision.action, rule, source, index }
 }
 
+/// What each layer alone says of a pattern: its own last match, weakest source first. The last of
+/// them decides.
+#[must_use]
+pub fn explain_layers(permission: &str, pattern: &str, layers: &[Layer<'_>]) -> Vec<Explanation> {
+    let alone = |layer: &Layer<'_>| explain(permission, pattern, std::slice::from_ref(layer));
+    ordered(layers).iter().map(alone).filter(|told| told.rule.is_some()).collect()
+}
+
 /// The rules a child session takes over from its parent's: what the parent may not do either.
 ///
 /// Rules about directories outside the worktree are inherited whatever they say, as in OpenCode:

@@ -17,6 +17,15 @@ pub enum Gate {
 }
 
 impl Gate {
+    /// Every gate.
+    pub const ALL: [Self; 3] = [Self::Revert, Self::Worktree, Self::Start];
+
+    /// The gate rules of this permission are about.
+    #[must_use]
+    pub fn parse(permission: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|gate| gate.as_str() == permission)
+    }
+
     /// The permission rules name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -40,6 +49,24 @@ pub enum Caller {
     Model,
     /// Anybody else.
     Other,
+}
+
+impl Caller {
+    /// The client that says: a person, at the command line.
+    pub const CLI: &'static str = "cli";
+    /// The client that says: a tool of a model.
+    pub const TOOL: &'static str = "tool";
+
+    /// Who asks, given the program they use and whether the session is theirs.
+    #[must_use]
+    pub fn of(client: Option<&str>, is_owner: bool) -> Self {
+        match client {
+            Some(Self::TOOL) => Self::Model,
+            Some(Self::CLI) => Self::Person,
+            Some(_) | None if is_owner => Self::Client,
+            Some(_) | None => Self::Other,
+        }
+    }
 }
 
 /// Decides whether `caller` may do an operation, and by which rule.
@@ -85,6 +112,20 @@ mod tests {
         }
         for caller in [Caller::Model, Caller::Other] {
             assert_eq!(action(caller, &[]), Action::Ask);
+        }
+    }
+
+    #[test]
+    fn a_tool_is_a_tool_whosever_session_it_works_in_r37() {
+        for (client, is_owner, caller) in [
+            (Some("tool"), true, Caller::Model),
+            (Some("cli"), false, Caller::Person),
+            (Some("web"), true, Caller::Client),
+            (None, true, Caller::Client),
+            (Some("web"), false, Caller::Other),
+            (None, false, Caller::Other),
+        ] {
+            assert_eq!(Caller::of(client, is_owner), caller, "{client:?} {is_owner}");
         }
     }
 

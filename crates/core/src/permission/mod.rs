@@ -6,6 +6,7 @@
 mod builtin;
 mod config;
 mod decision;
+mod file;
 mod gate;
 mod reply;
 mod rule;
@@ -15,8 +16,9 @@ pub use builtin::{BuiltinAgent, Directories, agent_rules, defaults, tool_output_
 pub use config::{ConfigError, from_config};
 pub use decision::{
     Decision, Explanation, Layer, RuleIndex, Source, Verdict, decide, disabled, evaluate, explain,
-    inherited, ordered,
+    explain_layers, inherited, ordered,
 };
+pub use file::from_file;
 pub use gate::{Caller, Gate, pass_gate};
 pub use reply::{Effects, ReplyError, Resolved, reply};
 pub use rule::{Action, Rule};

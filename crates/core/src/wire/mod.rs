@@ -16,7 +16,7 @@ pub use document::{Document, Entry, document, parse_document};
 pub use figures::{cost_and_tokens, tokens_of, usage_of};
 pub use place::{
     file_diffs, parse_file_diffs, parse_project, parse_rules, parse_todos, project_info,
-    request_info, todos,
+    request_info, todos, worktree_info,
 };
 pub use session::{parse_session, session_info};
 pub use shape::{Mode, ShapeError};

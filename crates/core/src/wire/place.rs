@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::shape::{self, ShapeError};
-use crate::model::{FileDiff, Project, Request, RequestBody, Todo};
+use crate::model::{FileDiff, Project, Request, RequestBody, Todo, WorktreeNews};
 use crate::permission::Rule;
 
 /// Returns a project as OpenCode shows it; the aliases stay here.
@@ -13,6 +13,12 @@ pub fn project_info(project: &Project) -> Value {
     let mut map = shape::fields(project);
     map.remove("aliases");
     Value::Object(map)
+}
+
+/// Returns the properties of `worktree.ready` and `worktree.failed`; the directory goes beside them.
+#[must_use]
+pub fn worktree_info(news: &WorktreeNews) -> Value {
+    Value::Object(shape::fields(&news.outcome))
 }
 
 /// Reads a project in OpenCode's form.

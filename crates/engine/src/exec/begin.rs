@@ -3,6 +3,7 @@
 use turnstone_core::change::Evidence;
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::{Failure, FailureKind, Message, Part, Session};
+use turnstone_core::time::Millis;
 use turnstone_core::turn::Outcome;
 use turnstone_process::GroupId;
 use turnstone_store::{Context, StoreError};
@@ -12,7 +13,11 @@ use super::rows;
 use crate::call::Call;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::root::Cover;
 use crate::turn::{Prompt, Turn};
+
+/// From so many files on a walk costs more than the watches.
+const LARGE: usize = 20_000;
 
 /// A command that runs as a turn.
 pub struct Execution {
@@ -23,6 +28,7 @@ pub struct Execution {
     /// Whoever else changes files there unseen: what both change cannot be told apart (R3).
     pub beside: Vec<Beside>,
     pub(super) manner: Manner,
+    pub(super) began: Millis,
     pub(super) answer: Message,
     pub(super) part: Part,
 }
@@ -144,9 +150,23 @@ impl Engine {
             })
         };
         self.store.write(&turn.context(ctx), write).wait()?;
+        self.watch_if_large(ctx, session)?;
         let call = self.open_window(ctx, turn, Some(&part.id))?;
         let beside = self.windows_beside(ctx, &call)?;
-        Ok(Execution { turn: turn.clone(), call, beside, manner, answer, part })
+        Ok(Execution { turn: turn.clone(), call, beside, manner, began: ctx.now, answer, part })
+    }
+
+    /// Starts the journal where a second walk would be dear: then what the command changed is named
+    /// by the kernel. Small directories are walked: the kernel's watches are scarce, and a command
+    /// may run for hours.
+    fn watch_if_large(&self, ctx: &Context, session: &Session) -> Result<()> {
+        if let Cover::Vault(vault) = self.cover(session, ctx.now)?
+            && vault.known_files() >= LARGE
+        {
+            // Where there can be none, captures walk as before.
+            let _journal = vault.watch();
+        }
+        Ok(())
     }
 
     /// The other windows on the root of a call.

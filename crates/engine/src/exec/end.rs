@@ -16,6 +16,9 @@ use crate::error::Result;
 /// What clients of OpenCode find behind the output of a command that was aborted.
 const ABORTED: &str = "\n\n<metadata>\nUser aborted the command\n</metadata>";
 
+/// A command that ran for longer, in milliseconds, is not taken at the journal's word.
+const SHORT: i64 = 10_000;
+
 /// How a command came to its end.
 #[derive(Debug)]
 pub enum CommandEnd {
@@ -47,7 +50,12 @@ impl Engine {
         end: &CommandEnd,
     ) -> Result<Option<Closed>> {
         let ctx = &ctx.settled();
-        let Execution { turn, call, manner, mut answer, mut part, .. } = execution;
+        let Execution { turn, call, manner, began, mut answer, mut part, .. } = execution;
+        // Who waited so long does not notice a walk: the journal is compared with one first (R8),
+        // and if it missed something the capture walks.
+        if let Some(vault) = call.vault.as_ref().filter(|_| ctx.now.since(began) > SHORT) {
+            vault.audit(ctx.now).map_err(crate::EngineError::from)?;
+        }
         // Whatever still runs writes on: recovery waits for it before it closes the window.
         let closed = match end {
             CommandEnd::Exited { .. } | CommandEnd::NotStarted(_) => {

@@ -26,7 +26,7 @@ impl Engine {
             Err(StoreError::NoPart { .. } | StoreError::NoMessage { .. }) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        if let Some(group) = rows::group_in(&part)
+        if let Some(group) = rows::group_in(&part)?
             && !group.wait(PATIENCE)?
         {
             group.end(GRACE)?;

@@ -3,6 +3,7 @@
 //! Owns the rows of such a turn and their order. Starts no process itself: whoever has the streams
 //! does, and hands over the group before it lets the command go (R32).
 
+mod abort;
 mod begin;
 mod end;
 mod group;
@@ -10,6 +11,7 @@ mod manner;
 mod ran;
 mod rows;
 
+pub use abort::Abort;
 pub use begin::{Beside, Execution};
 pub use end::CommandEnd;
 pub use manner::Shell;

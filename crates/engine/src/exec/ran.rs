@@ -1,10 +1,14 @@
 //! From the end of a process to the end of its turn.
 
 use std::error::Error;
+use std::sync::atomic::AtomicBool;
 
-use turnstone_process::{AttendError, Exit, Keeper, Outcome, StartError};
+use turnstone_process::{Attend, AttendError, Exit, Keeper, Outcome, Running, StartError};
+use turnstone_store::Context;
 
 use super::end::CommandEnd;
+use crate::engine::Engine;
+use crate::turn::Turn;
 
 /// Our own failure before the start (R33).
 const NOT_BEGUN: i32 = 125;
@@ -51,5 +55,30 @@ impl Ran {
             words = format!("{words}: {cause}");
         }
         Self { end: CommandEnd::NotStarted(words), code: NOT_BEGUN, left: 0 }
+    }
+}
+
+impl Engine {
+    /// Stays with a command; ends it if somebody asks for its turn to be aborted (R45), and says
+    /// whether that was so.
+    pub fn attend_exec(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        running: Running,
+        attend: Attend<'_>,
+    ) -> (Result<Outcome, AttendError>, bool) {
+        let (control, over) = (running.control(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let listening = scope.spawn(|| {
+                // Who cannot read the log cannot hear the wish; the command goes on as it is.
+                let asked = self.await_abort(ctx, turn, &over).unwrap_or(false);
+                // A supervisor that is gone has taken the command along.
+                asked && control.end().is_ok()
+            });
+            let ended = running.attend(attend);
+            self.stop_listening(&over);
+            (ended, listening.join().unwrap_or(false))
+        })
     }
 }

@@ -9,7 +9,7 @@ use turnstone_core::time::Millis;
 use turnstone_process::GroupId;
 
 use super::manner::Manner;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 
 /// Where in the metadata of a tool call its processes are.
 const GROUP: &str = "group";
@@ -116,19 +116,22 @@ pub(super) fn set_output(part: &mut Part, output: &str) {
     }
 }
 
-/// The processes of a call, if they were written down.
-pub(super) fn group_in(part: &Part) -> Option<GroupId> {
+/// The processes of a call; nothing if none were written down.
+pub(super) fn group_in(part: &Part) -> Result<Option<GroupId>> {
     let PartBody::Tool(tool) = &part.body else {
-        return None;
+        return Ok(None);
     };
     let metadata = match &tool.state {
         ToolState::Running { metadata, .. } | ToolState::Error { metadata, .. } => {
-            metadata.as_ref()?
+            metadata.as_ref()
         }
-        ToolState::Completed { metadata, .. } => metadata,
-        ToolState::Pending { .. } => return None,
+        ToolState::Completed { metadata, .. } => Some(metadata),
+        ToolState::Pending { .. } => None,
     };
-    serde_json::from_value(metadata.get(GROUP)?.clone()).ok()
+    // What was written down and cannot be read may still run.
+    let unreadable = |source| EngineError::BadGroup { part: part.id.clone(), source };
+    let group = metadata.and_then(|all| all.get(GROUP)).cloned();
+    group.map(serde_json::from_value).transpose().map_err(unreadable)
 }
 
 /// Completes a running call.
@@ -160,5 +163,28 @@ pub(super) fn finish(message: &mut Message, manner: &Manner, now: Millis) {
         assistant.time.completed = Some(Number::from(now.0));
         // No model has stopped: OpenCode leaves it out for a shell command.
         assistant.finish = matches!(manner, Manner::Exec).then(|| "stop".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_that_were_written_down_and_cannot_be_read_are_not_taken_for_none_r32() {
+        let body = json!({"type": "tool", "callID": "c", "tool": "bash", "state": {
+            "status": "running", "input": {}, "time": {"start": 1}, "metadata": {"group": "?"}}});
+        let body = serde_json::from_value(body).expect("a part");
+        let (id, session) = ("prt_1".parse().expect("id"), "ses_1".parse().expect("id"));
+        let mut part = Part { id, session, message: "msg_1".parse().expect("id"), body };
+
+        assert!(matches!(group_in(&part), Err(EngineError::BadGroup { .. })));
+
+        if let PartBody::Tool(tool) = &mut part.body
+            && let ToolState::Running { metadata, .. } = &mut tool.state
+        {
+            *metadata = Some(json!({}));
+        }
+        assert!(matches!(group_in(&part), Ok(None)));
     }
 }

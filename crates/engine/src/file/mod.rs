@@ -3,11 +3,12 @@
 
 mod error;
 mod lock;
+mod memory;
 mod sight;
 mod write;
 
 pub use error::FileError;
 pub use lock::FileLock;
-pub(crate) use sight::Sights;
+pub(crate) use memory::Sights;
 pub use sight::{ReadFile, Stamp};
 pub use write::{Expected, WriteFile, WrittenFiles};

@@ -1,10 +1,9 @@
-//! What each session saw of each file, and when.
+//! What a session sees of a file, and when.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use turnstone_core::change::FileImage;
@@ -17,11 +16,9 @@ use turnstone_store::Context;
 
 use super::error::FileError;
 use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::image::{word, written};
 use crate::root::{Cover, Located, locate};
-
-/// More files of one session are not remembered: those seen longest ago are to be read again.
-const REMEMBERED: usize = 10_000;
 
 /// A file at a moment.
 ///
@@ -46,34 +43,6 @@ pub struct ReadFile {
     pub bytes: Option<Vec<u8>>,
     /// What is remembered of it.
     pub stamp: Stamp,
-}
-
-/// What the sessions of this process saw. It is not stored: after a restart files are read again.
-#[derive(Debug, Default)]
-pub(crate) struct Sights {
-    by_session: Mutex<BTreeMap<SessionId, BTreeMap<PathBuf, Stamp>>>,
-}
-
-impl Sights {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionId, BTreeMap<PathBuf, Stamp>>> {
-        self.by_session.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn find(&self, session: &SessionId, file: &Path) -> Option<Stamp> {
-        self.lock().get(session)?.get(file).cloned()
-    }
-
-    pub(super) fn put(&self, session: &SessionId, file: PathBuf, stamp: Stamp) {
-        let mut all = self.lock();
-        let files = all.entry(session.clone()).or_default();
-        if files.len() >= REMEMBERED && !files.contains_key(&file) {
-            let oldest = files.iter().min_by_key(|(_, stamp)| stamp.seen);
-            if let Some(oldest) = oldest.map(|(path, _)| path.clone()) {
-                files.remove(&oldest);
-            }
-        }
-        files.insert(file, stamp);
-    }
 }
 
 /// A file of a session's root.
@@ -115,7 +84,7 @@ impl Engine {
         let placed = self.place_file(ctx, &owner, path)?;
         let seen = placed.see()?;
         let stamp = stamp(&seen, ctx.now);
-        self.sights.put(session, placed.real.clone(), stamp.clone());
+        self.remember(ctx, session, placed.real.clone(), stamp.clone());
         Ok(ReadFile { path: placed.real, bytes: seen.bytes, stamp })
     }
 
@@ -132,7 +101,22 @@ impl Engine {
     ) -> Result<Option<Stamp>, FileError> {
         let owner = self.store.read(ctx, |r| r.get_session(session))?;
         let placed = self.place_file(ctx, &owner, path)?;
-        Ok(self.sights.find(session, &placed.real))
+        Ok(self.sights.find(session, &placed.real)?)
+    }
+
+    /// Remembers what a session saw, for every process of the data directory.
+    pub(super) fn remember(&self, ctx: &Context, session: &SessionId, file: PathBuf, stamp: Stamp) {
+        // A disk that is full must not make reading impossible: this process knows it all the same,
+        // and another one asks for the file to be read again.
+        let is_first = self.sights.put(session, file, stamp).unwrap_or(false);
+        if is_first {
+            let is_there = |one: &SessionId| {
+                let found = self.store.read(ctx, |r| r.find_session(one))?;
+                Ok::<_, EngineError>(found.is_some())
+            };
+            // What cannot be removed now goes another time.
+            self.sights.sweep(is_there).ok();
+        }
     }
 
     /// Finds the file behind a path; links on the way are resolved first (R16).

@@ -111,7 +111,7 @@ impl Engine {
             let is_left = refused.iter().any(|error| path_of(error) == Some(&one.placed.real));
             if !is_left {
                 let now = stamp(&one.placed.see()?, ctx.now);
-                self.sights.put(&turn.session, one.placed.real.clone(), now);
+                self.remember(ctx, &turn.session, one.placed.real.clone(), now);
             }
         }
         drop(lock);
@@ -132,7 +132,7 @@ impl Engine {
         let read = match expected {
             Expected::Stamp(stamp) => stamp.clone(),
             Expected::Absent => nothing(),
-            Expected::Read => match self.sights.find(&turn.session, &placed.real) {
+            Expected::Read => match self.sights.find(&turn.session, &placed.real)? {
                 Some(stamp) => stamp,
                 None if now.image == FileImage::Absent => nothing(),
                 None => return Err(FileError::NeverRead { path: placed.real }),

@@ -152,7 +152,9 @@ impl Engine {
             resolved: resolved.iter().map(|one| one.id.clone()).collect(),
         };
         let write = move |tx: &Tx<'_>| {
-            granted.iter().try_for_each(|rule| tx.approve(&session.project, rule).map(drop))?;
+            for rule in &granted {
+                tx.approve_for(&session.project, rule, &session.id)?;
+            }
             resolved.iter().try_for_each(|one| tx.resolve(&one.id, &one.state).map(drop))
         };
         match self.store.write(ctx, write).wait() {
@@ -230,9 +232,14 @@ impl Engine {
         };
         let turn = Turn { session: session.clone(), id: waiting.id.clone(), lease };
         let name = session.clone();
-        let go = move |tx: &Tx<'_>| tx.move_turn(&name, &waiting.id, &TurnEvent::Answered);
+        let go = move |tx: &Tx<'_>| {
+            tx.move_turn(&name, &waiting.id, &TurnEvent::Answered)?;
+            // Somebody of this process, which has the lease, may have been faster.
+            Ok(tx.last_appended().is_some())
+        };
         match self.store.write(&turn.context(ctx), go).wait() {
-            Ok(_) => Ok(Some(Resumed { turn })),
+            Ok(true) => Ok(Some(Resumed { turn })),
+            Ok(false) => Ok(None),
             // It ended, or somebody else was faster.
             Err(StoreError::Transition { .. } | StoreError::Fenced(_)) => Ok(None),
             Err(error) => Err(error.into()),

@@ -1,14 +1,22 @@
 //! Gates: operations that take work back, remove worktrees or run a project's start command (R37).
 
-use turnstone_core::id::{PermissionId, SessionId};
-use turnstone_core::model::{Extra, PermissionAsk, PermissionReply, RequestId, RequestState};
-use turnstone_core::permission::{Action, Caller, Explanation, Gate, pass_gate};
-use turnstone_store::{Context, Tx};
+use std::fmt;
+
+use turnstone_core::id::{OperationId, PermissionId, ProjectId, SessionId};
+use turnstone_core::model::{
+    Extra, PermissionAsk, PermissionReply, RequestBody, RequestId, RequestState,
+};
+use turnstone_core::permission::{Action, Caller, Explanation, Gate, Source, pass_gate};
+use turnstone_store::{Context, SessionFilter, StoreError, Tx};
 
 use super::ask::request;
-use super::rules::BaseRules;
+use super::rules::Rules;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
+use crate::undo::UndoPlan;
+
+/// How many paths a request lists; the rest is counted.
+const LISTED: usize = 100;
 
 /// Whether a gated operation may be done.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,51 +25,204 @@ pub enum Ruling {
     Allowed,
     /// It may not; the refusal is recorded.
     Denied(Explanation),
+    /// Whoever was asked said no.
+    Rejected,
     /// A person is asked; until the answer nothing is done.
     Pending(PermissionId),
 }
 
+/// Who does not allow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A rule.
+    Rule(Source),
+    /// Whoever was asked.
+    Answer,
+    /// There is nobody to ask: the project has no session.
+    Nobody,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(source) => write!(f, "denied by a rule ({})", source.as_str()),
+            Self::Answer => f.write_str("somebody was asked and said no"),
+            Self::Nobody => f.write_str("there is no session in which it could be asked"),
+        }
+    }
+}
+
 impl Engine {
-    /// Judges an operation before it changes anything.
+    /// Lets an operation of a session pass its gate, before it changes anything.
+    ///
+    /// Who asks is told by `ctx`: its client ([`Caller::CLI`], [`Caller::TOOL`]) and whether its
+    /// actor created the session. A person and the session's own client may unless a rule says
+    /// otherwise; for others a person is asked. The answer is found again by `ctx.request`, so that
+    /// whoever may go on once it is there repeats the call with the same one.
     ///
     /// # Errors
     ///
-    /// The ledger refused: then the operation must not be done.
+    /// [`EngineError::Refused`], [`EngineError::Asked`]; or the rules could not be read. Then the
+    /// operation must not be done.
+    pub fn require(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        gate: Gate,
+        patterns: &[String],
+    ) -> Result<()> {
+        let named = ctx.request.as_ref().and_then(|name| format!("per_{name}").parse().ok());
+        let id = match named {
+            Some(id) => id,
+            None => self.mint.permission(ctx.now)?,
+        };
+        self.pass(ctx, session, (gate, patterns), &id)
+    }
+
+    /// The same for an operation on a project; asked in its newest session.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::require`].
+    pub fn require_in(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        gate: Gate,
+        patterns: &[String],
+    ) -> Result<()> {
+        let filter = SessionFilter {
+            project: Some(project.clone()),
+            roots: true,
+            archived: true,
+            ..SessionFilter::default()
+        };
+        let page = self.store.read(ctx, |r| r.list_sessions(&filter, None, 1))?;
+        if let Some(row) = page.items.first() {
+            return self.require(ctx, &row.session.id, gate, patterns);
+        }
+        let found = self.store.read(ctx, |r| r.find_project(project))?;
+        let Some(found) = found else { return Err(EngineError::NoProject(project.clone())) };
+        let roots = [found.worktree.clone()];
+        let rules = Rules::from(self.rules_in(found.worktree.as_ref(), &roots)?);
+        // Where nobody has worked yet, the project is whoever's comes first.
+        let caller = Caller::of(ctx.client.as_deref(), true);
+        for pattern in patterns {
+            let told = pass_gate(gate, pattern, caller, &rules.layers());
+            let why = match (told.action, told.source) {
+                (Action::Allow, _) => continue,
+                (Action::Deny, Some(source)) => Refusal::Rule(source),
+                (Action::Deny | Action::Ask, _) => Refusal::Nobody,
+            };
+            return Err(EngineError::Refused { gate, pattern: pattern.clone(), why });
+        }
+        Ok(())
+    }
+
+    /// Lets a plan pass before it is written down. An answer counts for this plan alone.
+    pub(crate) fn let_pass(&self, ctx: &Context, plan: &UndoPlan) -> Result<()> {
+        let busy = self.store.read(ctx, |r| r.turns(&plan.session))?;
+        if busy.iter().any(|turn| turn.state.is_open()) {
+            return Err(StoreError::Busy(plan.session.clone()).into());
+        }
+        let steps = plan.roots.iter().flat_map(|root| &root.plan.steps);
+        let paths: Vec<String> = steps.map(|step| step.path.to_string()).collect();
+        let id = request_of(&plan.operation)?;
+        self.pass(ctx, &plan.session, (Gate::Revert, &paths), &id)
+    }
+
+    fn pass(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        (gate, patterns): (Gate, &[String]),
+        id: &PermissionId,
+    ) -> Result<()> {
+        let first = || patterns.first().cloned().unwrap_or_else(|| "*".to_owned());
+        let (pattern, why) = match self.gate(ctx, session, (gate, patterns), id)? {
+            (Ruling::Allowed, _) => return Ok(()),
+            (Ruling::Pending(request), _) => return Err(EngineError::Asked { gate, request }),
+            (Ruling::Rejected, pattern) => (pattern, Refusal::Answer),
+            (Ruling::Denied(told), pattern) => {
+                (pattern, told.source.map_or(Refusal::Nobody, Refusal::Rule))
+            }
+        };
+        Err(EngineError::Refused { gate, pattern: pattern.unwrap_or_else(first), why })
+    }
+
+    /// Judges an operation before it changes anything; names the pattern that decided.
+    ///
+    /// Every pattern is looked at before anybody is asked. `id` names the request: one that was
+    /// answered before is not asked again.
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused, or the rules could not be read: then the operation must not be done.
     pub fn gate(
         &self,
         ctx: &Context,
         session: &SessionId,
-        (gate, pattern): (Gate, &str),
-        caller: Caller,
-        base: &BaseRules,
-    ) -> Result<Ruling> {
-        let rules = self.rules(ctx, session, base)?;
-        let decided = pass_gate(gate, pattern, caller, &rules.layers());
-        if decided.action == Action::Allow {
-            return Ok(Ruling::Allowed);
+        (gate, patterns): (Gate, &[String]),
+        id: &PermissionId,
+    ) -> Result<(Ruling, Option<String>)> {
+        let rules = self.rules_of(ctx, session)?;
+        let owner = self.store.read(ctx, |r| r.session_actor(session))?;
+        let caller = Caller::of(ctx.client.as_deref(), owner == ctx.actor.as_str());
+        let (layers, anything) = (rules.layers(), ["*".to_owned()]);
+        let patterns = if patterns.is_empty() { &anything } else { patterns };
+        let mut asked = Vec::new();
+        for pattern in patterns {
+            let told = pass_gate(gate, pattern, caller, &layers);
+            match told.action {
+                Action::Allow => {}
+                Action::Ask => asked.push(pattern.clone()),
+                Action::Deny => {
+                    self.record_denial(ctx, session, &question(gate, vec![pattern.clone()]))?;
+                    return Ok((Ruling::Denied(told), Some(pattern.clone())));
+                }
+            }
         }
-        let ask = PermissionAsk {
-            permission: gate.as_str().to_owned(),
-            patterns: vec![pattern.to_owned()],
-            metadata: Extra::new(),
-            always: vec![pattern.to_owned()],
-            tool: None,
-            extra: Extra::new(),
+        let Some(first) = asked.first().cloned() else {
+            return Ok((Ruling::Allowed, None));
         };
-        let id = self.mint.permission(ctx.now)?;
-        let request = request(&id, session, &ask);
-        let is_denied = decided.action == Action::Deny;
+        Ok((self.ask_gate(ctx, session, id, &question(gate, asked))?, Some(first)))
+    }
+
+    /// Asks a person, unless they have answered.
+    fn ask_gate(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        id: &PermissionId,
+        ask: &PermissionAsk,
+    ) -> Result<Ruling> {
+        let new = request(id, session, ask);
+        let Some(found) = self.store.read(ctx, |r| r.find_request(id.as_str()))? else {
+            self.store.write(ctx, move |tx| tx.ask(&new)).wait()?;
+            return Ok(Ruling::Pending(id.clone()));
+        };
+        // An answer to another question is none to this one.
+        if found.session != *session || found.body != RequestBody::Permission(ask.clone()) {
+            return Err(StoreError::Conflict { kind: "request", id: id.to_string() }.into());
+        }
+        Ok(match granted(&found.state) {
+            None => Ruling::Pending(id.clone()),
+            Some(true) => Ruling::Allowed,
+            Some(false) => Ruling::Rejected,
+        })
+    }
+
+    /// Writes down that a rule refused something.
+    fn record_denial(&self, ctx: &Context, session: &SessionId, ask: &PermissionAsk) -> Result<()> {
+        let request = request(&self.mint.permission(ctx.now)?, session, ask);
         let write = move |tx: &Tx<'_>| {
             tx.ask(&request)?;
-            if is_denied {
-                let message = Some("denied by a rule".to_owned());
-                let reply = PermissionReply::Reject;
-                tx.resolve(&request.id, &RequestState::Replied { reply, message })?;
-            }
-            Ok(())
+            let message = Some("denied by a rule".to_owned());
+            let reply = PermissionReply::Reject;
+            tx.resolve(&request.id, &RequestState::Replied { reply, message })
         };
         self.store.write(ctx, write).wait()?;
-        Ok(if is_denied { Ruling::Denied(decided) } else { Ruling::Pending(id) })
+        Ok(())
     }
 
     /// What became of a gate that was asked about: nothing while nobody has answered.
@@ -71,13 +232,40 @@ impl Engine {
     /// [`turnstone_store::StoreError::NotFound`] for an unknown request.
     pub fn gate_answer(&self, ctx: &Context, id: &PermissionId) -> Result<Option<bool>> {
         let id = RequestId::Permission(id.clone());
-        let state = self.store.read(ctx, |r| r.request_state(id.as_str()))?;
-        Ok(match state {
-            RequestState::Pending => None,
-            RequestState::Replied { reply, .. } => Some(reply != PermissionReply::Reject),
-            RequestState::Answered { .. } | RequestState::Rejected | RequestState::Withdrawn => {
-                Some(false)
-            }
-        })
+        Ok(granted(&self.store.read(ctx, |r| r.request_state(id.as_str()))?))
+    }
+}
+
+/// Whether an answer allows something; nothing while there is none.
+fn granted(state: &RequestState) -> Option<bool> {
+    match state {
+        RequestState::Pending => None,
+        RequestState::Replied { reply, .. } => Some(*reply != PermissionReply::Reject),
+        RequestState::Answered { .. } | RequestState::Rejected | RequestState::Withdrawn => {
+            Some(false)
+        }
+    }
+}
+
+/// The request that asks for an operation: one for each, found again by its name.
+fn request_of(operation: &OperationId) -> Result<PermissionId> {
+    let body = operation.as_str().split_once('_').map_or(operation.as_str(), |(_, body)| body);
+    let id = format!("per_{body}").parse::<PermissionId>();
+    Ok(id.map_err(|error| std::io::Error::other(error.to_string()))?)
+}
+
+fn question(gate: Gate, mut patterns: Vec<String>) -> PermissionAsk {
+    let mut metadata = Extra::new();
+    if patterns.len() > LISTED {
+        metadata.insert("paths".to_owned(), patterns.len().into());
+        patterns.truncate(LISTED);
+    }
+    PermissionAsk {
+        permission: gate.as_str().to_owned(),
+        always: patterns.clone(),
+        patterns,
+        metadata,
+        tool: None,
+        extra: Extra::new(),
     }
 }

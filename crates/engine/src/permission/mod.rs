@@ -5,8 +5,10 @@ mod ask;
 mod error;
 mod gate;
 mod rules;
+mod standing;
 
 pub use ask::{Asked, NewAsk, Replied, Resumed};
 pub use error::PermissionError;
-pub use gate::Ruling;
+pub use gate::{Refusal, Ruling};
 pub use rules::{BaseRules, Rules, read_rules};
+pub use standing::StandingRules;

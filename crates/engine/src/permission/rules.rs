@@ -4,16 +4,14 @@ use serde_json::Value;
 use turnstone_core::id::{ProjectId, SessionId};
 use turnstone_core::model::PermissionAsk;
 use turnstone_core::permission::{
-    Action, Explanation, Layer, Rule, Source, Verdict, decide, explain, inherited, ordered,
+    Action, Explanation, Layer, Rule, Source, Verdict, decide, explain, explain_layers, inherited,
+    ordered,
 };
 use turnstone_store::{Changed, Context, Reader};
 
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::prompt::newest_prompt;
-
-/// A session's parents are looked up this far.
-const DEEPEST: usize = 32;
 
 /// The rules that are not in the ledger: built in, of the agent, and configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +47,12 @@ impl Rules {
     #[must_use]
     pub fn explain(&self, permission: &str, pattern: &str) -> Explanation {
         explain(permission, pattern, &self.layers())
+    }
+
+    /// What each source alone says of a pattern, the weakest first; the last of them decides.
+    #[must_use]
+    pub fn explain_each(&self, permission: &str, pattern: &str) -> Vec<Explanation> {
+        explain_layers(permission, pattern, &self.layers())
     }
 
     /// Judges a whole request.
@@ -88,16 +92,17 @@ pub fn read_rules(
 ) -> turnstone_store::Result<Rules> {
     let own = reader.get_session(session)?;
     let Rules { mut sources } = Rules::from(base.clone());
+    let project = reader.find_project(&own.project)?;
+    sources.push((Source::Stored, project.and_then(|it| it.permission).unwrap_or_default()));
     sources.push((Source::Session, own.permission.clone().unwrap_or_default()));
     sources.push((Source::Session, prompt_rules(reader, session)?));
+    let mut seen = vec![own.id.clone()];
     let mut above = own.parent.clone();
-    for _ in 0..DEEPEST {
-        let Some(parent) = above.and_then(|id| reader.find_session(&id).transpose()).transpose()?
-        else {
-            break;
-        };
-        let denials = inherited(&parent.permission.unwrap_or_default());
-        sources.push((Source::Parent, denials));
+    // A session that is its own forefather has no more denials than once around.
+    while let Some(id) = above.filter(|id| !seen.contains(id)) {
+        let Some(parent) = reader.find_session(&id)? else { break };
+        sources.push((Source::Parent, inherited(&parent.permission.unwrap_or_default())));
+        seen.push(id);
         above = parent.parent;
     }
     sources.push((Source::Approval, reader.approvals(&own.project)?));
@@ -109,11 +114,12 @@ fn prompt_rules(reader: &Reader<'_>, session: &SessionId) -> turnstone_store::Re
     let Some(user) = newest_prompt(reader, session)? else {
         return Ok(Vec::new());
     };
+    // What does not clearly say "on" is off.
     let rule = |(tool, is_on): (&String, &Value)| {
-        let action = if is_on.as_bool()? { Action::Allow } else { Action::Deny };
-        Some(Rule::new(tool, "*", action))
+        let action = if is_on.as_bool() == Some(true) { Action::Allow } else { Action::Deny };
+        Rule::new(tool, "*", action)
     };
-    Ok(user.tools.iter().flatten().filter_map(rule).collect())
+    Ok(user.tools.iter().flatten().map(rule).collect())
 }
 
 impl Engine {
@@ -145,4 +151,40 @@ impl Engine {
         let changed = self.store.write(ctx, move |tx| tx.withdraw(&project, &rule)).wait()?;
         Ok(changed != Changed::No)
     }
+
+    /// Stores a rule with a project; it takes the place of one about the same.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::EngineError::NoProject`].
+    pub fn set_rule(&self, ctx: &Context, project: &ProjectId, rule: &Rule) -> Result<()> {
+        let rule = rule.clone();
+        self.change_project(ctx, project, move |project| {
+            let rules = project.permission.get_or_insert_default();
+            rules.retain(|one| !is_about(one, &rule));
+            rules.push(rule.clone());
+        })
+    }
+
+    /// Removes a rule that is stored with a project; false if there is none about this.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::EngineError::NoProject`].
+    pub fn unset_rule(&self, ctx: &Context, project: &ProjectId, rule: &Rule) -> Result<bool> {
+        let stored = self.get_project(ctx, project)?.permission.unwrap_or_default();
+        let is_there = stored.iter().any(|one| is_about(one, rule));
+        let rule = rule.clone();
+        self.change_project(ctx, project, move |project| {
+            if let Some(rules) = &mut project.permission {
+                rules.retain(|one| !is_about(one, &rule));
+            }
+        })?;
+        Ok(is_there)
+    }
+}
+
+/// True for two rules about the same permission and pattern.
+fn is_about(one: &Rule, other: &Rule) -> bool {
+    (&one.permission, &one.pattern) == (&other.permission, &other.pattern)
 }

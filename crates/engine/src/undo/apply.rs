@@ -4,34 +4,30 @@ use std::collections::BTreeSet;
 
 use fail::fail_point;
 use turnstone_core::id::{OperationId, SessionId};
-use turnstone_core::operation::{Extent, OperationKind, Taken};
+use turnstone_core::operation::{Extent, HeadMove, OperationKind, Taken};
 use turnstone_core::path::RelPath;
-use turnstone_snapshot::{Action, Order};
+use turnstone_snapshot::{Action, Oid, Order, Report, Vault};
 use turnstone_store::{Context, DoneOperation, NewOperation};
 
 use super::words::{OperationReport, Part, RootPlan, RootReport, UndoPlan};
+use super::written::{branch_of, plan_of, write_plan, write_report, written};
+use crate::call::group_of;
 use crate::engine::Engine;
 use crate::error::Result;
 
 impl Engine {
-    /// Carries a plan out. After a crash, [`Engine::recover`] finishes it.
+    /// Carries a plan out, if it may be. After a crash, [`Engine::recover`] finishes it.
     ///
     /// # Errors
     ///
-    /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs; then nothing has
-    /// changed. Any later failure leaves the operation to recovery.
+    /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs;
+    /// [`crate::EngineError::Refused`] or [`crate::EngineError::Asked`] at the gate (R37). Then
+    /// nothing has changed. Any later failure leaves the operation to recovery.
     pub fn apply(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
-        let new = NewOperation {
-            id: plan.operation.clone(),
-            kind: plan.kind,
-            // One text, so that a long plan is a value of its own.
-            plan: serde_json::json!({
-                "turns": plan.turns,
-                "also": plan.also,
-                "switched": plan.switch.is_some(),
-                "whole": serde_json::to_string(plan).map_err(std::io::Error::from)?,
-            }),
-        };
+        // Asking is not what the caller relies on, nor what its key is for.
+        self.let_pass(&ctx.aside(), plan)?;
+        let new =
+            NewOperation { id: plan.operation.clone(), kind: plan.kind, plan: write_plan(plan)? };
         let session = plan.session.clone();
         self.store.write(ctx, move |tx| tx.plan_operation(&session, &new)).wait()?;
         fail_point!(
@@ -50,35 +46,41 @@ impl Engine {
                 Err(std::io::Error::other("failpoint").into())
             });
         }
-        let report = OperationReport {
-            operation: plan.operation.clone(),
-            kind: plan.kind,
-            turns: plan.turns.clone(),
-            roots,
-            contended: plan.contended.clone(),
-            not_covered: plan.not_covered.clone(),
-            git: plan.git.clone(),
-            withdrawn: plan.withdrawn.clone(),
+        let report = plan.report(roots);
+        // What could not take a single file back takes nothing else back either.
+        let head = match report.without_effect {
+            true => HeadMove::Stay,
+            false => plan.head.clone(),
         };
-        if let Some(switch) = &plan.switch {
+        if let Some(switch) = plan.switch.as_ref().filter(|_| !report.without_effect) {
             self.switch(ctx, &plan.session, switch)?;
         }
         let done = DoneOperation {
             id: plan.operation.clone(),
-            head: plan.head.clone(),
+            head,
             taken: plan.changes.iter().filter_map(|part| taken(plan, part, &report)).collect(),
-            report: serde_json::json!({
-                "whole": serde_json::to_string(&report).map_err(std::io::Error::from)?,
-            }),
+            report: write_report(&report)?,
         };
-        self.record(ctx, plan, done)?;
+        self.record(ctx, plan, &report, done)?;
         Ok(report)
     }
 
     /// Writes down what was done; to-dos and grants follow in the same breath.
-    fn record(&self, ctx: &Context, plan: &UndoPlan, done: DoneOperation) -> Result<()> {
+    fn record(
+        &self,
+        ctx: &Context,
+        plan: &UndoPlan,
+        report: &OperationReport,
+        done: DoneOperation,
+    ) -> Result<()> {
         let session = self.store.read(ctx, |r| r.get_session(&plan.session))?;
-        let (todos, withdrawn) = (plan.todos.clone(), plan.withdrawn.clone());
+        let todos = plan.todos.clone().filter(|_| !report.without_effect);
+        let withdrawn = report.withdrawn.clone();
+        let mut stated = Vec::new();
+        let others = plan.also.iter().map(|(other, _)| other);
+        for one in std::iter::once(&plan.session).chain(others).collect::<BTreeSet<_>>() {
+            stated.push((one.clone(), self.state_changes(ctx, one, &done.taken)?));
+        }
         let record = move |tx: &turnstone_store::Tx<'_>| {
             if let Some(todos) = &todos {
                 tx.set_todos(&session.id, todos)?;
@@ -86,6 +88,7 @@ impl Engine {
             for rule in &withdrawn {
                 tx.withdraw(&session.project, rule)?;
             }
+            stated.iter().try_for_each(|(session, stated)| stated.put(tx, session))?;
             tx.finish_operation(&session.id, &done)
         };
         self.store.write(ctx, record).wait()?;
@@ -100,7 +103,32 @@ impl Engine {
             plan: root.plan.clone(),
         };
         let report = vault.apply(&order, ctx.now)?;
+        self.keep_displaced(ctx, plan, &vault, root, &report)?;
         Ok(RootReport { root: root.root.clone(), report })
+    }
+
+    /// Keeps what an order displaced as long as the session: a redo brings it back (R14).
+    fn keep_displaced(
+        &self,
+        ctx: &Context,
+        plan: &UndoPlan,
+        vault: &Vault,
+        root: &RootPlan,
+        report: &Report,
+    ) -> Result<()> {
+        // Where nothing was merged, the change sets have both sides of every step.
+        let Some(guard) = report.guard.filter(|_| !root.plan.merges.is_empty()) else {
+            return Ok(());
+        };
+        let group = root.order.group();
+        let listed = vault.list_captures()?.into_iter().filter(|it| it.group == group.name());
+        let merged = listed.map(|it| it.id).filter(|id| *id != guard);
+        let kept: Vec<Oid> = merged.chain([guard]).collect();
+        match vault.pin_captures(&kept, &group_of(&plan.session), ctx.now) {
+            // The files are where they should be; the order keeps it for a while by itself.
+            Err(error) if error.is_full() => Ok(()),
+            pinned => Ok(pinned.map(drop)?),
+        }
     }
 
     /// Finishes the operation of a session that was cut off, if there is one.
@@ -114,13 +142,10 @@ impl Engine {
             return Ok(None);
         };
         if open.kind == OperationKind::Branch {
-            let plan = serde_json::from_value(open.plan).map_err(std::io::Error::from)?;
-            self.finish_branch(ctx, session, &open.id, &plan)?;
+            self.finish_branch(ctx, session, &open.id, &branch_of(&open)?)?;
             return Ok(Some(open.id));
         }
-        let whole = open.plan.get("whole").and_then(serde_json::Value::as_str).unwrap_or_default();
-        let plan: UndoPlan = serde_json::from_str(whole).map_err(std::io::Error::from)?;
-        self.finish(ctx, &plan)?;
+        self.finish(ctx, &plan_of(&open)?)?;
         Ok(Some(open.id))
     }
 }
@@ -133,11 +158,10 @@ fn taken(plan: &UndoPlan, part: &Part, report: &OperationReport) -> Option<Taken
         .zip(&report.roots)
         .filter(|(root, _)| root.root.store == part.store)
         .flat_map(|(root, done)| {
-            let done = &done.report;
-            let now = done.restored.iter().chain(&done.removed).chain(&done.merged);
             // An undo took what it moved: where a path already held what was wanted, somebody else
             // had brought that about, and a redo must not undo their work.
-            now.chain(root.plan.unchanged.iter().filter(|path| !part.wanted.has(path)))
+            let unmoved = root.plan.unchanged.iter().filter(|path| !part.wanted.has(path));
+            written(done).chain(unmoved)
         })
         .collect();
     let before: BTreeSet<&RelPath> = part.taken.iter().collect();

@@ -14,6 +14,7 @@ use turnstone_core::time::Cursor;
 use turnstone_store::{ChangeRow, Context, OperationRow, Reader, StoreError, TurnRow};
 
 use super::words::{Scope, Switch, UndoOptions, Which};
+use super::written::{also_of, is_idle, turns_of};
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::line::Line;
@@ -61,7 +62,7 @@ impl Engine {
         let line = self.store.read(ctx, |r| Line::read(r, session))?;
         let visible = line.before_head();
         let mut chosen = choose(&line, session, which, || {
-            visible.last().copied().into_iter().collect::<Vec<_>>()
+            Ok(visible.last().copied().into_iter().collect::<Vec<_>>())
         })?;
         if chosen.is_empty() {
             return Err(EngineError::NothingToUndo(session.clone()));
@@ -110,7 +111,7 @@ impl Engine {
             return Err(EngineError::NothingToRedo(session.clone()));
         }
         let wanted = match options.also.as_slice() {
-            [] => taken_along(&operations, &chosen),
+            [] => taken_along(&operations, &chosen)?,
             also => also.to_vec(),
         };
         let also = join(session, &line.turns, &mut chosen, &wanted)?;
@@ -180,7 +181,8 @@ impl Engine {
         Ok(Aside { todos, ..Aside::default() })
     }
 
-    /// The grants that were given while turns ran and still stand.
+    /// The grants that were given while turns ran, by them or by sessions they began, and still
+    /// stand; what other sessions were granted meanwhile is theirs (R20).
     pub(crate) fn granted_in(
         &self,
         ctx: &Context,
@@ -189,9 +191,11 @@ impl Engine {
     ) -> Result<Vec<Rule>> {
         Ok(self.store.read(ctx, |r| {
             let project = r.get_session(session)?.project;
+            let mut sessions = descendants(r, session)?;
+            sessions.push(session.clone());
             let mut found = Vec::new();
             for turn in turns {
-                found.extend(r.granted_between(&project, turn.span.0, turn.span.1)?);
+                found.extend(r.granted_between(&project, &sessions, turn.span)?);
             }
             Ok(found)
         })?)
@@ -262,10 +266,10 @@ fn choose<'l>(
     line: &'l Line,
     session: &SessionId,
     which: &Which,
-    last: impl FnOnce() -> Vec<&'l TurnRow>,
+    last: impl FnOnce() -> Result<Vec<&'l TurnRow>>,
 ) -> Result<Vec<&'l TurnRow>> {
     Ok(match which {
-        Which::Last => last(),
+        Which::Last => last()?,
         Which::Turn(id) => vec![find(&line.turns, session, id)?],
         Which::From(id) => {
             let from = find(&line.turns, session, id)?.span.0;
@@ -317,29 +321,30 @@ fn join<'t>(
 }
 
 /// The turns of other sessions that the newest undo of these turns took along.
-fn taken_along(operations: &[OperationRow], chosen: &[&TurnRow]) -> Vec<(SessionId, TurnId)> {
-    let is_of = |operation: &&OperationRow| {
-        let turns = operation.plan.get("turns").cloned().unwrap_or_default();
-        let turns: Vec<TurnId> = serde_json::from_value(turns).unwrap_or_default();
-        operation.kind == OperationKind::Undo && chosen.iter().any(|one| turns.contains(&one.id))
-    };
-    let newest = operations.iter().rev().find(is_of);
-    let also = newest.and_then(|operation| operation.plan.get("also")).cloned();
-    serde_json::from_value(also.unwrap_or_default()).unwrap_or_default()
+fn taken_along(
+    operations: &[OperationRow],
+    chosen: &[&TurnRow],
+) -> Result<Vec<(SessionId, TurnId)>> {
+    for operation in operations.iter().rev().filter(|it| it.kind == OperationKind::Undo) {
+        let turns = turns_of(operation)?;
+        if chosen.iter().any(|one| turns.contains(&one.id)) {
+            return also_of(operation);
+        }
+    }
+    Ok(Vec::new())
 }
 
 /// The turns of the newest undo that no redo has brought back.
-fn last_undone<'t>(line: &'t Line, operations: &[OperationRow]) -> Vec<&'t TurnRow> {
-    let ids = |operation: &OperationRow| -> Vec<TurnId> {
-        let turns = operation.plan.get("turns").cloned().unwrap_or_default();
-        serde_json::from_value(turns).unwrap_or_default()
-    };
+fn last_undone<'t>(line: &'t Line, operations: &[OperationRow]) -> Result<Vec<&'t TurnRow>> {
     let mut standing: Vec<Vec<TurnId>> = Vec::new();
     for operation in operations.iter().filter(|operation| operation.done.is_some()) {
+        if is_idle(operation)? {
+            continue;
+        }
         match operation.kind {
-            OperationKind::Undo => standing.push(ids(operation)),
+            OperationKind::Undo => standing.push(turns_of(operation)?),
             OperationKind::Redo => {
-                let back = ids(operation);
+                let back = turns_of(operation)?;
                 for undone in &mut standing {
                     undone.retain(|turn| !back.contains(turn));
                 }
@@ -353,10 +358,10 @@ fn last_undone<'t>(line: &'t Line, operations: &[OperationRow]) -> Vec<&'t TurnR
     let last = standing.into_iter().rev().find(|undone| !undone.is_empty()).unwrap_or_default();
     let found: Vec<&TurnRow> = line.turns.iter().filter(|turn| last.contains(&turn.id)).collect();
     // A head that was set without an undo: the first turn behind it.
-    match found.is_empty() {
+    Ok(match found.is_empty() {
         true => line.behind_head().into_iter().take(1).collect(),
         false => found,
-    }
+    })
 }
 
 /// Every session that was begun by this one, or by one of those.

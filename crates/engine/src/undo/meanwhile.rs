@@ -9,9 +9,9 @@ use turnstone_core::change::{Evidence, Root};
 use turnstone_core::id::OperationId;
 use turnstone_core::path::RelPath;
 use turnstone_core::time::Cursor;
-use turnstone_store::{ChangeRow, Context, OperationRow};
+use turnstone_store::{ChangeRow, Context};
 
-use super::words::{OperationReport, UndoPlan};
+use super::written::written_in;
 use crate::engine::Engine;
 use crate::error::Result;
 
@@ -42,7 +42,7 @@ impl Engine {
                 .filter(inside)
                 .flat_map(|row| row.set.changes.iter().map(|change| &change.path))
                 .collect();
-            for path in written(&operation, root) {
+            for path in written_in(&operation, root)? {
                 if seen.contains(&&path) {
                     found.entry(path).or_default().push(operation.id.clone());
                 }
@@ -50,24 +50,4 @@ impl Engine {
         }
         Ok(found)
     }
-}
-
-/// What an operation wrote in a root; of one that is not over, what it may have written.
-fn written(operation: &OperationRow, root: &Root) -> Vec<RelPath> {
-    let whole = |value: &serde_json::Value| {
-        value.get("whole").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
-    };
-    let report = operation.done.as_ref().map(|done| whole(&done.report));
-    if let Some(Ok(report)) = report.map(|text| serde_json::from_str::<OperationReport>(&text)) {
-        let here = report.roots.into_iter().filter(|it| it.root.store == root.store);
-        return here
-            .flat_map(|it| [it.report.restored, it.report.removed, it.report.merged])
-            .flatten()
-            .collect();
-    }
-    let Ok(plan) = serde_json::from_str::<UndoPlan>(&whole(&operation.plan)) else {
-        return Vec::new();
-    };
-    let here = plan.roots.into_iter().filter(|it| it.root.store == root.store);
-    here.flat_map(|it| it.plan.steps).map(|step| step.path).collect()
 }

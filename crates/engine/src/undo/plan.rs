@@ -12,6 +12,7 @@ use turnstone_snapshot::{OperationId as OrderId, Wish, WishLink, git_point};
 use turnstone_store::{ChangeRow, Context};
 
 use super::gather::{Gathered, Held};
+use super::retrace::{Retraced, retrace};
 use super::words::{GitNote, Part, RootPlan, UndoOptions, UndoPlan, Which};
 use crate::engine::Engine;
 use crate::error::Result;
@@ -73,6 +74,20 @@ impl Course {
         let mut steps = links(&history(&self.back), Direction::Back);
         steps.extend(links(&history(&self.forth), Direction::Forth));
         steps
+    }
+
+    /// The same for a snapshot store; what was taken back comes back as it was taken, if that is
+    /// known.
+    fn wishes(&self, retraced: Option<&Vec<WishLink>>) -> Vec<WishLink> {
+        let wish =
+            |link: &Link| WishLink { base: Some(read(&link.base)), target: read(&link.target) };
+        match retraced {
+            None => self.links().iter().map(wish).collect(),
+            Some(forth) => {
+                let back = links(&history(&self.back), Direction::Back);
+                back.iter().map(wish).chain(forth.iter().cloned()).collect()
+            }
+        }
     }
 }
 
@@ -142,24 +157,37 @@ impl Engine {
             let part = sort_out(&mut plan, &mut walks, held, options);
             plan.changes.push(part);
         }
+        let retraced = self.retraced(ctx, session, &plan.changes)?;
         let shared: BTreeSet<(Root, RelPath)> =
             plan.contended.iter().map(|it| (it.root.clone(), it.path.clone())).collect();
         for (root, mut walk) in walks {
             walk.paths.retain(|path, _| !shared.contains(&(root.clone(), path.clone())));
-            plan.roots.push(self.plan_root(ctx, root, walk)?);
+            plan.roots.push(self.plan_root(ctx, root, walk, &retraced)?);
         }
         plan.git = moves(&changes);
         Ok(plan)
     }
 
-    fn plan_root(&self, ctx: &Context, root: Root, walk: Walk) -> Result<RootPlan> {
-        let wish = |(path, course): (RelPath, Course)| Wish {
-            path,
-            links: course
-                .links()
-                .iter()
-                .map(|link| WishLink { base: Some(read(&link.base)), target: read(&link.target) })
-                .collect(),
+    /// The ways back of what is to be brought back, as far as operations wrote them down.
+    fn retraced(&self, ctx: &Context, session: &SessionId, parts: &[Part]) -> Result<Retraced> {
+        let brings = |part: &Part| part.taken.iter().any(|path| !part.wanted.has(path));
+        match parts.iter().any(brings) {
+            true => retrace(parts, &self.store.read(ctx, |r| r.operations(session))?),
+            false => Ok(Retraced::new()),
+        }
+    }
+
+    fn plan_root(
+        &self,
+        ctx: &Context,
+        root: Root,
+        walk: Walk,
+        retraced: &Retraced,
+    ) -> Result<RootPlan> {
+        let wish = |(path, course): (RelPath, Course)| {
+            let spot = (root.store.clone(), path);
+            let links = course.wishes(retraced.get(&spot));
+            Wish { path: spot.1, links }
         };
         let windows =
             walk.windows.into_iter().filter(|path| walk.paths.contains_key(path)).collect();

@@ -10,6 +10,9 @@ use turnstone_core::permission::Rule;
 use turnstone_core::time::Seq;
 use turnstone_snapshot::{OperationId as OrderId, Plan, Report};
 
+/// Why nothing can be said of a file of a turn that was run elsewhere.
+pub(crate) const IMPORTED: &str = "imported";
+
 /// Which turns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
@@ -197,6 +200,40 @@ pub struct OperationReport {
     pub git: Vec<GitNote>,
     /// Grants that were withdrawn.
     pub withdrawn: Vec<Rule>,
+    /// There were files to move and none could be: the session stands where it stood, and nothing
+    /// else has changed either.
+    #[serde(default)]
+    pub without_effect: bool,
+}
+
+impl UndoPlan {
+    /// What the plan comes to, given what happens in each root.
+    ///
+    /// Where every path is in conflict, contended or not covered, the conversation stays with the
+    /// files. Files of turns that were run elsewhere do not hold it back: of those nothing can ever
+    /// be restored (R21).
+    #[must_use]
+    pub fn report(&self, roots: Vec<RootReport>) -> OperationReport {
+        let sum = |count: &dyn Fn(&Report) -> usize| -> usize {
+            roots.iter().map(|root| count(&root.report)).sum()
+        };
+        let reached =
+            sum(&|it| it.restored.len() + it.removed.len() + it.merged.len() + it.unchanged);
+        let left = sum(&|it| it.conflicts.len() + it.not_covered.len());
+        let uncovered = self.not_covered.iter().filter(|(_, _, reason)| reason != IMPORTED);
+        let without_effect = reached == 0 && left + self.contended.len() + uncovered.count() > 0;
+        OperationReport {
+            operation: self.operation.clone(),
+            kind: self.kind,
+            turns: self.turns.clone(),
+            roots,
+            contended: self.contended.clone(),
+            not_covered: self.not_covered.clone(),
+            git: self.git.clone(),
+            withdrawn: if without_effect { Vec::new() } else { self.withdrawn.clone() },
+            without_effect,
+        }
+    }
 }
 
 impl OperationReport {

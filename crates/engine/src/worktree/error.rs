@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use turnstone_core::id::ProjectId;
+use turnstone_core::id::{MessageId, ProjectId, SessionId};
 use turnstone_process::GitError;
 
 use super::remove::OnlyHere;
@@ -37,6 +37,30 @@ pub enum WorktreeError {
     /// There is no branch it could be reset to.
     #[error("project {0} has no default branch: neither that of a remote, nor main, nor master")]
     NoDefaultBranch(ProjectId),
+    /// No capture holds all files of a session as they were before a message: nothing is guessed.
+    #[error("no capture holds the files of session {session} as they were before {message}")]
+    NoCapture {
+        /// The session.
+        session: SessionId,
+        /// The message.
+        message: MessageId,
+    },
+    /// The files of a session are not captured: why.
+    #[error("the files of session {session} are not captured: {why}")]
+    NotCaptured {
+        /// The session.
+        session: SessionId,
+        /// Why.
+        why: String,
+    },
+    /// Files of a new worktree could not be brought to what they should be; it was taken away again.
+    #[error("{} could not be filled: {}", directory.display(), paths.join(", "))]
+    NotFilled {
+        /// Where.
+        directory: PathBuf,
+        /// Which files.
+        paths: Vec<String>,
+    },
     /// The reset went through, and files still differ. The capture holds what was there before.
     #[error("{} still differs from the default branch: {}", directory.display(), paths.join(", "))]
     LeftChanges {

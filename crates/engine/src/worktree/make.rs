@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use serde_json::Number;
 use turnstone_core::id::ProjectId;
-use turnstone_core::model::{MadeWorktree, Project};
+use turnstone_core::model::{MadeWorktree, Project, WorktreeNews, WorktreeOutcome};
 use turnstone_core::name;
 use turnstone_process::{Git, NewWorktree as GitWorktree};
-use turnstone_store::Context;
+use turnstone_store::{Context, Tx};
 
 use super::error::WorktreeError;
 use super::name::slugify;
@@ -62,7 +63,8 @@ impl From<&MadeWorktree> for WorktreeInfo {
 impl Engine {
     /// Makes a worktree of a project; all its files are there when this returns.
     ///
-    /// It is written down before anything is made, so that a crash leaves nothing unknown.
+    /// It is written down before anything is made, so that a crash leaves nothing unknown. Clients
+    /// are told by `worktree.ready` or `worktree.failed`.
     ///
     /// # Errors
     ///
@@ -73,6 +75,17 @@ impl Engine {
         project: &ProjectId,
         new: &NewWorktree,
     ) -> Result<WorktreeInfo, WorktreeError> {
+        let made = self.add_worktree(ctx, project, new)?;
+        Ok(self.note_ready(ctx, project, made)?)
+    }
+
+    /// Makes the checkout; nobody uses it before [`Engine::note_ready`].
+    pub(crate) fn add_worktree(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        new: &NewWorktree,
+    ) -> Result<MadeWorktree, WorktreeError> {
         let found = self.get_project(ctx, project)?;
         let git = self.project_git(&found)?;
         let from = git.find_commit(new.from.as_deref().unwrap_or("HEAD"))?;
@@ -86,18 +99,25 @@ impl Engine {
         let path = Path::new(&made.directory);
         let add = GitWorktree { path, branch: made.branch.as_deref(), from: &from };
         if let Err(error) = git.add_worktree(add) {
-            // Nothing came of it: nothing is left to know.
-            if !path.exists() {
-                let directory = made.directory;
-                self.change_project(ctx, project, move |project| {
-                    project.worktrees.retain(|one| one.directory != directory);
-                })?;
-            }
+            self.note_failure(ctx, project, &made, &error.to_string())?;
             return Err(error.into());
         }
+        Ok(made)
+    }
+
+    /// Says that a worktree has all its files: clients hear it, sessions may begin there.
+    pub(crate) fn note_ready(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        made: MadeWorktree,
+    ) -> Result<WorktreeInfo> {
         let ready = MadeWorktree { ready: true, ..made };
         let info = WorktreeInfo::from(&ready);
-        self.change_project(ctx, project, move |project| {
+        let (name, branch) = (ready.name.clone(), ready.branch.clone());
+        let outcome = WorktreeOutcome::Ready { name, branch };
+        let news = WorktreeNews { directory: ready.directory.clone(), outcome };
+        self.note_worktree(ctx, project, news, move |project| {
             project.worktrees.retain(|one| one.directory != ready.directory);
             if !project.sandboxes.contains(&ready.directory) {
                 project.sandboxes.push(ready.directory.clone());
@@ -105,6 +125,43 @@ impl Engine {
             project.worktrees.push(ready.clone());
         })?;
         Ok(info)
+    }
+
+    /// Says that a worktree could not be made; what is left of it stays known.
+    pub(crate) fn note_failure(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        made: &MadeWorktree,
+        why: &str,
+    ) -> Result<()> {
+        let directory = made.directory.clone();
+        let outcome = WorktreeOutcome::Failed { message: why.to_owned() };
+        let news = WorktreeNews { directory: directory.clone(), outcome };
+        // Nothing came of it: nothing is left to know.
+        let is_gone = !Path::new(&directory).exists();
+        self.note_worktree(ctx, project, news, move |project| {
+            project.worktrees.retain(|one| !is_gone || one.directory != directory);
+        })
+    }
+
+    /// Changes a project and tells clients of its worktree, all or nothing.
+    fn note_worktree(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        news: WorktreeNews,
+        change: impl Fn(&mut Project) + Send + 'static,
+    ) -> Result<()> {
+        let (id, now) = (project.clone(), Number::from(ctx.now.0));
+        let note = move |tx: &Tx<'_>| {
+            tx.update_project(&id, |project| {
+                change(project);
+                project.time.updated = now.clone();
+            })?;
+            tx.announce_worktree(&id, &news)
+        };
+        Ok(self.store.write(ctx, note).wait()?)
     }
 
     /// A name that neither a folder nor a branch has.

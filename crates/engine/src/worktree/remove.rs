@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use turnstone_core::id::ProjectId;
 use turnstone_core::model::{MadeWorktree, Project};
+use turnstone_core::permission::Gate;
 use turnstone_process::{Git, Removal};
 use turnstone_snapshot::Group;
 use turnstone_store::Context;
@@ -94,12 +95,15 @@ impl Engine {
             None => return Err(refusal(&found, which)),
         };
         let directory = PathBuf::from(&made.directory);
+        self.require_in(ctx, project, Gate::Worktree, std::slice::from_ref(&made.directory))?;
         let mut done = RemovedWorktree { directory: directory.clone(), ..Default::default() };
         done.lost = self.only_here(&git, &made)?;
         if !force && !done.lost.is_nothing() {
             return Err(WorktreeError::OnlyHere { directory, work: done.lost });
         }
         done.capture = self.capture_worktree(ctx, &made)?;
+        // Another one of that name would be another directory.
+        self.close_vaults(std::iter::once(&made.directory));
         self.remove_files(&git, &directory)?;
         fail::fail_point!("engine::worktree_removed", |_| {
             Err(std::io::Error::other("failpoint").into())
@@ -129,6 +133,7 @@ impl Engine {
         let git = self.project_git(&found)?;
         let made = find_made(&found, which).ok_or_else(|| refusal(&found, which))?.clone();
         let directory = PathBuf::from(&made.directory);
+        self.require_in(ctx, project, Gate::Worktree, std::slice::from_ref(&made.directory))?;
         let commit = default_commit(&git, project)?;
         let lost = self.only_here(&git, &made)?;
         if !force && !lost.is_nothing() {
@@ -143,6 +148,21 @@ impl Engine {
             true => Ok(ResetWorktree { directory, commit, capture, lost }),
             false => Err(WorktreeError::LeftChanges { directory, paths: left }),
         }
+    }
+
+    /// Takes away a worktree nobody has worked in: its making failed, and clients hear why.
+    pub(crate) fn discard(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        made: &MadeWorktree,
+        why: &WorktreeError,
+    ) -> Result<(), WorktreeError> {
+        let git = self.project_git(&self.get_project(ctx, project)?)?;
+        self.close_vaults(std::iter::once(&made.directory));
+        self.remove_files(&git, Path::new(&made.directory))?;
+        delete_branch(&git, made)?;
+        Ok(self.note_failure(ctx, project, made, &why.to_string())?)
     }
 
     /// What would be gone with a worktree of a project.

@@ -10,11 +10,11 @@ use turnstone_store::{Delivery, StoreError};
 
 use crate::support::{Case, answer, ctx, messages, part, prompt};
 
-fn target() -> ModelTarget {
+pub(crate) fn target() -> ModelTarget {
     ModelTarget { provider: "p".into(), model: "m".into(), ..ModelTarget::default() }
 }
 
-fn wanted(overflow: bool) -> CompactionRequest {
+pub(crate) fn wanted(overflow: bool) -> CompactionRequest {
     let model = ModelRef {
         provider: "p".into(),
         model: "m".into(),
@@ -24,13 +24,13 @@ fn wanted(overflow: bool) -> CompactionRequest {
     CompactionRequest { agent: "build".into(), model, auto: overflow, overflow }
 }
 
-fn seen(case: &Case, session: &SessionId) -> Vec<String> {
+pub(crate) fn seen(case: &Case, session: &SessionId) -> Vec<String> {
     let context = case.engine.context(&ctx(), session).expect("reads");
     context.iter().map(|(message, _)| message.id.as_str()[4..].to_owned()).collect()
 }
 
 /// An answer of one text, finished.
-fn reply(case: &Case, turn: &Turn, id: &str, parent: &str, text: &str) {
+pub(crate) fn reply(case: &Case, turn: &Turn, id: &str, parent: &str, text: &str) {
     let mut message = answer(&turn.session, id, parent);
     finish(&mut message);
     let text = part(&message, id, json!({"type": "text", "text": text}));
@@ -41,14 +41,14 @@ fn reply(case: &Case, turn: &Turn, id: &str, parent: &str, text: &str) {
     case.engine.store().write(&turn.context(&ctx()), put).wait().expect("put");
 }
 
-fn finish(message: &mut Message) {
+pub(crate) fn finish(message: &mut Message) {
     if let MessageBody::Assistant(said) = &mut message.body {
         said.finish = Some("stop".into());
         said.time.completed = Some(2.into());
     }
 }
 
-fn summary(session: &SessionId, request: &MessageId, id: &str) -> Summary {
+pub(crate) fn summary(session: &SessionId, request: &MessageId, id: &str) -> Summary {
     let mut message = answer(session, id, &request.as_str()[4..]);
     finish(&mut message);
     if let MessageBody::Assistant(said) = &mut message.body {
@@ -57,7 +57,13 @@ fn summary(session: &SessionId, request: &MessageId, id: &str) -> Summary {
     Summary { message, text: format!("summary {id}") }
 }
 
-fn compact(case: &Case, turn: &Turn, request: &MessageId, settings: &Settings, id: &str) {
+pub(crate) fn compact(
+    case: &Case,
+    turn: &Turn,
+    request: &MessageId,
+    settings: &Settings,
+    id: &str,
+) {
     let limits = Limits { context: 100_000, input: 0, output: 8_000 };
     let planned =
         case.engine.plan_compaction(&ctx(), &turn.session, request, &target(), (limits, settings));
@@ -67,7 +73,7 @@ fn compact(case: &Case, turn: &Turn, request: &MessageId, settings: &Settings, i
 }
 
 /// A session of three turns, each a prompt and an answer.
-fn talked(case: &Case) -> SessionId {
+pub(crate) fn talked(case: &Case) -> SessionId {
     let session = case.session("ses_a", None);
     for n in 1..=3 {
         let (prompted, answered) = (format!("u{n}"), format!("a{n}"));

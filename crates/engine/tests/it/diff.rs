@@ -2,7 +2,8 @@
 
 use turnstone_core::id::{SessionId, TurnId};
 use turnstone_core::model::FileDiff;
-use turnstone_engine::{Differences, Point, Which};
+use turnstone_core::time::Cursor;
+use turnstone_engine::{Compared, Differences, Form, Point, Which};
 
 use crate::support::{Case, ctx};
 use crate::talk::mid;
@@ -20,6 +21,10 @@ fn files(diff: &Differences) -> Vec<(&str, u64, u64, &str)> {
             (file, additions, deletions, it.status.as_deref().expect("a status"))
         })
         .collect()
+}
+
+fn diff(case: &Case, session: &SessionId, what: &Compared) -> Differences {
+    case.engine.diff(&ctx(), session, what, Form::Clients).expect("differs")
 }
 
 fn turns(case: &Case, session: &SessionId) -> Vec<TurnId> {
@@ -41,7 +46,7 @@ fn a_turn_shows_what_it_changed_and_nothing_of_a_person() {
     case.edit(&turn, "new", Some("a\nb\n"));
     case.end(&turn);
 
-    let diff = case.engine.diff_turn(&ctx(), &session, &turn.id).expect("differs");
+    let diff = diff(&case, &session, &Compared::Turn(turn.id.clone()));
 
     assert_eq!(files(&diff), [("f", 2, 1, "modified"), ("new", 2, 0, "added")]);
     let patch = diff.files[1].patch.as_deref().expect("a patch");
@@ -61,11 +66,11 @@ fn a_fast_tool_has_a_difference_and_the_session_counts_what_stands_8_3_w11() {
     let session = case.session("ses_a", None);
     case.exchange(&session, "a", ("f", Some("one\n")));
     case.exchange(&session, "b", ("f", Some("one\ntwo\n")));
-    let by_message = case.engine.diff_message(&ctx(), &session, &mid("a")).expect("differs");
+    let by_message = diff(&case, &session, &Compared::Message(mid("a")));
     assert_eq!(files(&by_message), [("f", 1, 0, "added")]);
-    let by_answer = case.engine.diff_message(&ctx(), &session, &mid("ba")).expect("differs");
+    let by_answer = diff(&case, &session, &Compared::Message(mid("ba")));
     assert_eq!(files(&by_answer), [("f", 1, 0, "modified")]);
-    let whole = || case.engine.diff_session(&ctx(), &session).expect("differs");
+    let whole = || diff(&case, &session, &Compared::Session);
     assert_eq!(files(&whole()), [("f", 2, 0, "added")]);
     assert_eq!(whole().summary().additions, 2.into());
 
@@ -74,7 +79,8 @@ fn a_fast_tool_has_a_difference_and_the_session_counts_what_stands_8_3_w11() {
     case.redo(&session);
     case.turn(&session, "f", None);
     assert_eq!(files(&whole()), [], "it came and went");
-    case.engine.diff_message(&ctx(), &session, &mid("none")).expect_err("no such message");
+    let none = Compared::Message(mid("none"));
+    case.engine.diff(&ctx(), &session, &none, Form::Clients).expect_err("no such message");
 }
 
 #[test]
@@ -87,7 +93,7 @@ fn points_are_compared_both_ways_and_across_branches() {
     case.exchange(&session, "c", ("g", Some("three\n")));
     let turns = turns(&case, &session);
     let between = |from: &Point, to: &Point| {
-        case.engine.diff_points(&ctx(), &session, from, to).expect("differs")
+        diff(&case, &session, &Compared::Points(Some(from.clone()), Some(to.clone())))
     };
     let (a, b, c) = (
         Point::After(turns[0].clone()),
@@ -114,9 +120,8 @@ fn what_another_named_or_a_child_did_is_not_in_the_window_around_it_r3() {
     case.end(&one);
     case.end(&two);
 
-    let diff = |session: &SessionId, turn: &TurnId| {
-        case.engine.diff_turn(&ctx(), session, turn).expect("differs")
-    };
+    let diff =
+        |session: &SessionId, turn: &TurnId| diff(&case, session, &Compared::Turn(turn.clone()));
     assert_eq!(files(&diff(&a, &one.id)), [("shell", 1, 0, "added")]);
     assert_eq!(files(&diff(&b, &two.id)), [("named", 1, 0, "added")]);
 }
@@ -150,4 +155,73 @@ fn a_revert_is_shown_as_clients_know_it_and_derived_r21() {
     case.engine.revert(&ctx(), &session, &mid("c"), None).expect("reverts");
     let shown = view().expect("reverted");
     assert_eq!((shown.snapshot, shown.diff), (None, None));
+}
+
+/// The summary of the session's row.
+fn summary(case: &Case, session: &SessionId) -> Option<(u64, u64, u64)> {
+    let row = case.engine.store().read(&ctx(), |r| r.get_session(session)).expect("reads");
+    let count = |number: serde_json::Number| number.as_u64().expect("a count");
+    row.summary.map(|it| (count(it.additions), count(it.deletions), count(it.files)))
+}
+
+#[test]
+fn the_row_of_a_session_says_what_it_changed_with_the_end_of_the_turn_w11() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.ask(&session, "z");
+    case.end(&turn);
+    assert_eq!(summary(&case, &session), None, "it has changed nothing");
+    case.put("f", Some("1\n2\n"));
+    case.exchange(&session, "a", ("f", Some("1\ntwo\n")));
+    assert_eq!(summary(&case, &session), Some((1, 1, 1)));
+    // A person's lines are nobody's turn.
+    case.put("f", Some("zero\n1\ntwo\n"));
+    case.exchange(&session, "b", ("g", Some("g\n")));
+    assert_eq!(summary(&case, &session), Some((2, 1, 2)));
+    case.undo(&session, &Which::Last);
+    assert_eq!(summary(&case, &session), Some((1, 1, 1)), "with the undo");
+    case.undo(&session, &Which::Last);
+    assert_eq!(summary(&case, &session), Some((0, 0, 0)));
+    case.redo(&session);
+    assert_eq!(summary(&case, &session), Some((1, 1, 1)), "with the redo");
+
+    // Nothing is said after the turn has ended (W11), and each change is one event.
+    let log = case.engine.store().read(&ctx(), |r| r.log_after(Cursor(0), 1000)).expect("reads");
+    let kinds: Vec<&str> = log.events.iter().map(|event| event.kind.name()).collect();
+    let after: Vec<&&str> =
+        kinds.iter().skip_while(|kind| **kind != "change.closed").take(9).collect();
+    let at = |name: &str| after.iter().position(|kind| **kind == name);
+    assert!(at("session.updated") < at("turn.ended"), "{after:?}");
+    assert_eq!(kinds.iter().filter(|kind| **kind == "session.updated").count(), 5, "{kinds:?}");
+}
+
+#[test]
+fn a_session_whose_turn_was_cut_off_is_summed_up_by_recovery() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.begin(&session);
+    let call = case.engine.open_named(&ctx(), &turn, None, &["f".into()]).expect("opens");
+    case.put("f", Some("one\n"));
+    drop((turn, call));
+    let case = case.reopen();
+    case.engine.recover(&ctx()).expect("recovers");
+    assert_eq!(summary(&case, &session), Some((1, 0, 1)));
+}
+
+#[test]
+fn people_get_patches_that_git_takes() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let lines = |changed: &str| format!("1\n2\n3\n4\n{changed}\n6\n7\n8\n9\n");
+    case.put("f", Some(&lines("5")));
+    case.exchange(&session, "a", ("f", Some(&lines("five"))));
+    let shown = case.engine.diff(&ctx(), &session, &Compared::Session, Form::Git(1));
+    let patch = shown.expect("differs").files[0].patch.clone().expect("a patch");
+    assert!(patch.starts_with("diff --git a/f b/f\n"), "{patch}");
+    assert!(patch.ends_with("@@ -4,3 +4,3 @@\n 4\n-5\n+five\n 6\n"), "{patch}");
+    // From the beginning to a point, and from a point to the present.
+    let first = Point::After(turns(&case, &session)[0].clone());
+    let until = diff(&case, &session, &Compared::Points(None, Some(first.clone())));
+    assert_eq!(files(&until), [("f", 1, 1, "modified")]);
+    assert_eq!(files(&diff(&case, &session, &Compared::Points(Some(first), None))), []);
 }

@@ -1,10 +1,16 @@
 //! Commands as turns, at the level of the engine; the program itself is tested with `cli`.
 
+use std::sync::atomic::AtomicBool;
+
 use turnstone_core::change::Evidence;
 use turnstone_core::model::{PartBody, ToolState};
-use turnstone_core::turn::TurnState;
-use turnstone_engine::{CommandEnd, EngineError, Execution, NewSession, UndoOptions, Which};
+use turnstone_core::time::{Cursor, Millis};
+use turnstone_core::turn::{TurnEvent, TurnState};
+use turnstone_engine::{
+    Abort, CommandEnd, Engine, EngineError, Execution, NewSession, UndoOptions, Which,
+};
 use turnstone_process::{Exit, GroupId, Keeper, Limits, Source};
+use turnstone_snapshot::{Group, Mode};
 use turnstone_store::StoreError;
 
 use crate::support::{Case, ctx};
@@ -130,4 +136,86 @@ fn a_turn_that_still_runs_elsewhere_is_not_taken_along_r45() {
     let options = UndoOptions { also, ..Default::default() };
     let plan = case.engine.plan_undo(&ctx(), &session, &Which::Last, &options);
     assert!(matches!(plan, Err(EngineError::Store(StoreError::Busy(_)))), "{plan:?}");
+}
+
+/// R27, R45: the wish is in the ledger, whoever runs the turn; it needs no lease.
+#[test]
+fn an_abort_is_asked_once_heard_by_the_owner_and_done_here_if_nobody_runs_it_r45() {
+    let case = Case::new();
+    let running = begin(&case);
+    let (turn, session) = (running.turn.clone(), running.turn.session.clone());
+    let settings = turnstone_engine::Settings::new(&case.dir.path().join("data"));
+    let other = Engine::open(settings, crate::support::NOW).expect("opens");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let heard = scope.spawn(|| case.engine.await_abort(&ctx(), &turn, &over));
+        for _ in 0..2 {
+            let asked = other.request_abort(&ctx(), &session).expect("asked");
+            assert_eq!(asked, Abort::Asked(turn.id.clone()));
+        }
+        assert!(heard.join().expect("ends").expect("reads"));
+    });
+    let log = other.store().read(&ctx(), |r| r.log_after(Cursor(0), 1000)).expect("reads");
+    let asked = log.events.iter().filter(|event| event.kind.name() == "turn.abort_asked");
+    assert_eq!(asked.count(), 1, "asking again changes nothing");
+    let CommandEnd::Exited { exit, kept, .. } = exited("") else { panic!("exited") };
+    let end = CommandEnd::Exited { exit, kept, aborted: true };
+    case.engine.end_exec(&ctx(), running, &end).expect("ends");
+    let turns = other.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
+    assert_eq!(turns[0].state, TurnState::Aborted);
+    assert_eq!(other.request_abort(&ctx(), &session).expect("asked"), Abort::Nothing);
+
+    // Nobody asks: whoever listens is let go.
+    let running = begin(&case);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let heard = scope.spawn(|| case.engine.await_abort(&ctx(), &running.turn, &over));
+        case.engine.stop_listening(&over);
+        assert!(!heard.join().expect("ends").expect("reads"));
+    });
+    // A turn that waits for an answer and whose process is gone is ended by whoever asks (R28).
+    let (turn, session) = (running.turn.clone(), running.turn.session.clone());
+    let (name, id) = (session.clone(), turn.id.clone());
+    let asks = move |tx: &turnstone_store::Tx<'_>| tx.move_turn(&name, &id, &TurnEvent::Asked);
+    case.engine.store().write(&turn.context(&ctx()), asks).wait().expect("waits");
+    drop(running);
+    let case = case.reopen();
+    let asked = case.engine.request_abort(&ctx(), &session).expect("asked");
+    assert_eq!(asked, Abort::Ended(turn.id));
+    let turns = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
+    assert_eq!(turns[0].state, TurnState::Aborted);
+}
+
+/// R8, R11: in a large directory the second capture looks at what the kernel named.
+#[test]
+fn in_a_large_directory_a_command_is_watched_instead_of_walked_twice_r8() {
+    let case = Case::new();
+    for folder in 0..200 {
+        let folder = case.root().join(format!("d{folder}"));
+        fs_err::create_dir(&folder).expect("made");
+        for file in 0..100 {
+            fs_err::write(folder.join(format!("f{file}")), "").expect("written");
+        }
+    }
+    // The first one learns how large it is; the second one watches.
+    for round in 0..2 {
+        let execution = begin(&case);
+        let session = execution.turn.session.clone();
+        case.put("d7/new", Some("new"));
+        let closed = case.engine.end_exec(&ctx(), execution, &exited("")).expect("ends");
+        assert_eq!(closed.expect("compared").changes.len(), 1, "round {round}");
+        let vault = case.engine.vault(&case.root(), crate::support::NOW).expect("opens");
+        let looked = vault.track(&Group::new("look"), crate::support::NOW).expect("captured");
+        let wanted = if round == 0 { Mode::Walk } else { Mode::Journal };
+        assert_eq!(looked.mode, wanted, "round {round}");
+        case.undo(&session, &Which::Last);
+        assert_eq!(case.read("d7/new"), None);
+    }
+    // Whoever waited long does not notice that the journal is compared with a walk.
+    let execution = begin(&case);
+    case.put("d8/new", Some("new"));
+    let later = ctx().at(Millis(crate::support::NOW.0 + 60_000));
+    case.engine.end_exec(&later, execution, &exited("")).expect("ends");
+    let vault = case.engine.vault(&case.root(), crate::support::NOW).expect("opens");
+    assert_eq!(vault.watch().expect("a keeper").audits, 1);
 }

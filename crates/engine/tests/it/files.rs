@@ -7,7 +7,7 @@ use crate::support::{Case, NOW, ctx};
 use turnstone_core::change::{Evidence, FileImage};
 use turnstone_core::id::SessionId;
 use turnstone_core::time::Millis;
-use turnstone_engine::{Closed, Expected, FileError, Turn, Which, WriteFile};
+use turnstone_engine::{Closed, Engine, Expected, FileError, Settings, Turn, Which, WriteFile};
 
 fn wish(path: &str, text: &str) -> WriteFile {
     let bytes = Some(text.as_bytes().to_vec());
@@ -245,22 +245,63 @@ fn several_files_are_one_call_and_one_failed_check_writes_none() {
 
 /// W16 of stamps: they are gone with the process, so nothing is written that was not read again.
 #[test]
-fn after_a_restart_files_are_read_again_and_modes_are_kept() {
+fn what_a_session_saw_outlives_its_process_and_a_save_meanwhile_is_noticed() {
     use std::os::unix::fs::PermissionsExt;
     let case = Case::new();
     let session = case.session("ses_a", None);
     case.put("run", Some("#!/bin/sh\n"));
+    case.put("kept", Some("kept"));
     let mode = std::fs::Permissions::from_mode(0o750);
     fs_err::set_permissions(case.root().join("run"), mode).expect("set");
     read(&case, &session, "run");
+    read(&case, &session, "kept");
     let case = case.reopen();
+    case.put("kept", Some("saved by a person"));
     let turn = case.begin(&session);
-    assert!(matches!(write(&case, &turn, "run", "x"), Err(FileError::NeverRead { .. })));
-    read(&case, &session, "run");
-    write(&case, &turn, "run", "#!/bin/sh\ntrue\n").expect("written");
+    let refused = write(&case, &turn, "kept", "x").expect_err("it changed while nobody looked");
+    assert!(matches!(&refused, FileError::Stale { read, .. } if read.seen == NOW), "{refused:?}");
+    assert_eq!(case.read("kept").as_deref(), Some("saved by a person"));
+    write(&case, &turn, "run", "#!/bin/sh\ntrue\n").expect("seen before the restart");
     let mode = fs_err::metadata(case.root().join("run")).expect("there").permissions().mode();
     assert_eq!(mode & 0o7777, 0o750);
     case.end(&turn);
+    let case = case.reopen();
+    let turn = case.begin(&session);
+    write(&case, &turn, "run", "#!/bin/sh\nfalse\n").expect("its own write is seen too");
+    case.end(&turn);
+}
+
+#[test]
+fn what_one_process_of_a_session_saw_the_other_knows() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some("one"));
+    let beside = Engine::open(Settings::new(&case.dir.path().join("data")), NOW).expect("opens");
+    read(&case, &session, "f");
+    let stamp = beside.find_stamp(&ctx(), &session, Path::new("f")).expect("reads");
+    assert!(stamp.is_some(), "read by the other process");
+    case.put("f", Some("two"));
+    beside.read_file(&ctx(), &session, Path::new("f")).expect("read");
+    let turn = case.begin(&session);
+    write(&case, &turn, "f", "three").expect("the newest look is the other's");
+    case.put("f", Some("by a person"));
+    let found = beside.find_stamp(&ctx(), &session, Path::new("f")).expect("reads");
+    let now = beside.read_file(&ctx(), &session, Path::new("f")).expect("read").stamp;
+    assert_ne!(found.map(|stamp| stamp.image), Some(now.image), "the write is the last look");
+    case.end(&turn);
+}
+
+#[test]
+fn what_was_seen_is_forgotten_with_its_session() {
+    let case = Case::new();
+    let (one, two) = (case.session("ses_a", None), case.session("ses_b", None));
+    case.put("f", Some("f"));
+    read(&case, &one, "f");
+    let kept = || fs_err::read_dir(case.dir.path().join("data/sight")).expect("listed").count();
+    assert_eq!(kept(), 1, "one file for a session, and no event for a look");
+    case.engine.store().delete_session(&ctx(), &one).expect("deleted");
+    read(&case, &two, "f");
+    assert_eq!(kept(), 1);
 }
 
 #[test]

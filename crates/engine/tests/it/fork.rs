@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use turnstone_core::id::SessionId;
+use turnstone_core::change::Evidence;
+use turnstone_core::id::{ChangeId, SessionId};
 use turnstone_core::model::PartBody;
 use turnstone_core::time::Millis;
 use turnstone_core::wire::cost_and_tokens;
 use turnstone_engine::{EngineError, Which};
 use turnstone_snapshot::Sweep;
-use turnstone_store::SessionFilter;
+use turnstone_store::{CloseChange, OpenChange, SessionFilter};
 
 use crate::support::{Case, NOW, ctx};
 use crate::talk::mid;
@@ -169,4 +170,42 @@ fn a_message_that_is_not_there_is_refused_and_a_fork_cut_off_hides_itself_w14() 
     let part = case.engine.store().read(&ctx(), |r| r.get_part(&fork.id, &text)).expect("reads");
     assert!(matches!(part.body, PartBody::Text(_)));
     case.sound();
+}
+
+#[test]
+fn a_capture_whose_name_cannot_be_read_stops_the_fork_r40() {
+    let (case, session) = two();
+    let turn = case.begin(&session);
+    let root = case.engine.store().read(&ctx(), |r| r.changes(&session)).expect("reads");
+    let root = root[0].set.root.clone();
+    let id: ChangeId = "chg_strange".parse().expect("an id");
+    let open = OpenChange {
+        id: id.clone(),
+        turn: turn.id.clone(),
+        part: None,
+        root,
+        evidence: Evidence::Named,
+        outer: None,
+        named: Vec::new(),
+        before: Some("not a name".to_owned()),
+        git: None,
+    };
+    let close = CloseChange {
+        id: id.clone(),
+        evidence: Evidence::Named,
+        after: None,
+        changes: Vec::new(),
+        not_covered: 0,
+        git: None,
+    };
+    let name = session.clone();
+    case.write(&turn, move |tx| {
+        tx.open_change(&name, &open)?;
+        tx.close_change(&name, &close).map(drop)
+    });
+    case.end(&turn);
+
+    let fork = case.engine.fork(&ctx(), &session, None);
+
+    assert!(matches!(&fork, Err(EngineError::BadCapture { change, .. }) if *change == id));
 }

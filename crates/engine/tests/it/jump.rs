@@ -199,3 +199,28 @@ fn a_point_that_never_was_is_refused_and_so_is_a_jump_in_a_turn_r45() {
     let head = turnstone_core::operation::Head { message: mid("none"), part: None };
     case.engine.plan_head(&ctx(), &session, Some(head)).expect_err("no such message");
 }
+
+#[test]
+fn a_name_is_given_up_and_the_point_stays_reachable_by_what_happened_there() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.turn(&session, "f", Some("one"));
+    for name in ["a", "b", "a"] {
+        case.engine.checkpoint(&ctx(), &session, name).expect("named");
+    }
+    let names = |case: &Case| {
+        let found = case.engine.checkpoints(&ctx(), &session).expect("reads");
+        found.into_iter().map(|it| it.name).collect::<Vec<_>>()
+    };
+    let gone = case.engine.remove_checkpoint(&ctx(), &session, "a").expect("given up");
+    assert_eq!((gone.len(), names(&case)), (2, vec!["b".to_owned()]));
+    let options = UndoOptions::default();
+    let plan = |point: &Point| case.engine.plan_jump(&ctx(), &session, point, &options);
+    assert!(matches!(plan(&Point::Checkpoint("a".into())), Err(EngineError::NoPoint { .. })));
+    plan(&Point::Operation(gone[0].operation.clone())).expect("a plan");
+    plan(&Point::After(turn)).expect("a plan");
+    let again = case.engine.remove_checkpoint(&ctx(), &session, "a");
+    assert!(matches!(again, Err(EngineError::NoPoint { .. })), "{again:?}");
+    case.engine.checkpoint(&ctx(), &session, "a").expect("named");
+    assert_eq!(names(&case), ["b", "a"], "a name may be used again");
+}

@@ -4,9 +4,13 @@ use serde_json::json;
 use turnstone_core::id::{PermissionId, ProjectId, SessionId};
 use turnstone_core::model::{PermissionAsk, PermissionReply, RequestState, Session, ToolCall};
 use turnstone_core::permission::{Action, Caller, Gate, ReplyError, Rule, Source};
+use turnstone_core::time::Seq;
 use turnstone_core::turn::TurnState;
-use turnstone_engine::Engine;
-use turnstone_engine::{Asked, BaseRules, NewAsk, PermissionError, Ruling, Settings, Turn, Which};
+use turnstone_engine::{
+    Asked, BaseRules, Engine, EngineError, NewAsk, PermissionError, Point, Refusal, Settings, Turn,
+    UndoOptions, Which,
+};
+use turnstone_store::{Actor, Context, Tx};
 
 use crate::support::{Case, NOW, ctx, prompt};
 
@@ -258,28 +262,153 @@ fn approvals_are_listed_and_can_be_taken_back_and_no_redo_brings_one_back_r20() 
     case.end(&turn);
 }
 
+fn by(client: &str) -> Context {
+    Context { client: Some(client.to_owned()), ..ctx() }
+}
+
+fn somebody_else() -> Context {
+    Context::new(Actor::new("bob").expect("actor"), NOW)
+}
+
+fn seq(case: &Case, session: &SessionId) -> Seq {
+    case.engine.store().read(&ctx(), |r| r.session_seq(session)).expect("reads")
+}
+
 #[test]
 fn a_gate_lets_people_pass_asks_about_models_and_records_a_refusal_r37() {
     let case = Case::new();
     let session = case.session("ses_a", None);
-    let gate = |caller, rules: &BaseRules| {
-        let what = (Gate::Revert, "src/main.rs");
-        case.engine.gate(&ctx(), &session, what, caller, rules).expect("judged")
-    };
-    assert_eq!(gate(Caller::Person, &base()), Ruling::Allowed);
-    assert_eq!(gate(Caller::Client, &base()), Ruling::Allowed);
-    let Ruling::Pending(id) = gate(Caller::Model, &base()) else {
-        panic!("a model is asked about")
-    };
-    assert_eq!(case.engine.gate_answer(&ctx(), &id).expect("reads"), None);
-    let once = PermissionReply::Once;
-    case.engine.reply_permission(&ctx(), &id, once, None, &base()).expect("answered");
-    assert_eq!(case.engine.gate_answer(&ctx(), &id).expect("reads"), Some(true));
+    let paths = ["src/main.rs".to_owned()];
+    let require = |ctx: &Context| case.engine.require(ctx, &session, Gate::Revert, &paths);
+    require(&by(Caller::CLI)).expect("a person");
+    require(&ctx()).expect("the client of the session");
+    for ctx in [by(Caller::TOOL), somebody_else()] {
+        let ctx = Context { request: Some(format!("of_{}", ctx.actor.as_str())), ..ctx };
+        let Err(EngineError::Asked { request, .. }) = require(&ctx) else { panic!("asked about") };
+        let again = require(&ctx);
+        assert!(matches!(again, Err(EngineError::Asked { request: same, .. }) if same == request));
+        assert_eq!(case.engine.gate_answer(&ctx, &request).expect("reads"), None);
+        let once = PermissionReply::Once;
+        case.engine.reply_permission(&ctx, &request, once, None, &base()).expect("answered");
+        require(&ctx).expect("answered");
+        let other = case.engine.require(&ctx, &session, Gate::Revert, &["other".to_owned()]);
+        assert!(matches!(other, Err(EngineError::Store(_))), "an answer to another question");
+    }
 
-    let closed = BaseRules { project: vec![rule("revert", "src/*", Action::Deny)], ..base() };
-    let before = case.engine.store().read(&ctx(), |r| r.session_seq(&session)).expect("reads");
-    assert!(matches!(gate(Caller::Person, &closed), Ruling::Denied(_)));
-    let after = case.engine.store().read(&ctx(), |r| r.session_seq(&session)).expect("reads");
-    assert!(after > before, "the refusal is in the log");
+    set_rules(&case, &session, vec![rule("revert", "src/*", Action::Deny)]);
+    let before = seq(&case, &session);
+    let refused = require(&by(Caller::CLI));
+    let Err(EngineError::Refused { pattern, why, .. }) = refused else { panic!("refused") };
+    assert_eq!((pattern.as_str(), why), ("src/main.rs", Refusal::Rule(Source::Session)));
+    assert!(seq(&case, &session) > before, "the refusal is in the log");
     assert!(case.engine.pending_requests(&ctx(), None).expect("reads").is_empty());
+}
+
+#[test]
+fn undo_redo_revert_and_jump_pass_the_gate_and_a_refusal_changes_nothing_r37() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.turn(&session, "f", Some("x"));
+    let options = UndoOptions::default();
+    let plan = case.engine.plan_undo(&ctx(), &session, &Which::Last, &options).expect("a plan");
+
+    // A tool asks; nothing happens until a person has answered, and then just this plan.
+    let tool = by(Caller::TOOL);
+    let Err(EngineError::Asked { request, .. }) = case.engine.apply(&tool, &plan) else {
+        panic!("asked about")
+    };
+    assert_eq!(case.read("f").as_deref(), Some("x"));
+    let once = PermissionReply::Once;
+    case.engine.reply_permission(&ctx(), &request, once, None, &base()).expect("answered");
+    assert!(case.engine.apply(&tool, &plan).expect("applied").is_complete());
+    assert_eq!(case.read("f"), None);
+
+    set_rules(&case, &session, vec![rule("revert", "*", Action::Deny)]);
+    let redo = case.engine.plan_redo(&ctx(), &session, &Which::Last, &options).expect("a plan");
+    let jump = case.engine.plan_jump(&ctx(), &session, &Point::After(turn), &options);
+    let head = case.engine.plan_head(&ctx(), &session, None).expect("a plan");
+    let operations = || case.engine.store().read(&ctx(), |r| r.operations(&session));
+    let before = operations().expect("reads").len();
+    for refused in [
+        case.engine.apply(&ctx(), &redo).map(drop),
+        case.engine.apply(&ctx(), &jump.expect("a plan")).map(drop),
+        case.engine.apply(&ctx(), &head).map(drop),
+        case.engine.unrevert(&ctx(), &session).map(drop),
+    ] {
+        assert!(matches!(refused, Err(EngineError::Refused { .. })), "{refused:?}");
+    }
+    assert_eq!(operations().expect("reads").len(), before, "none was begun");
+    assert_eq!(case.read("f"), None);
+    assert!(case.engine.pending_requests(&ctx(), None).expect("reads").is_empty());
+}
+
+#[test]
+fn a_rejected_operation_stays_rejected_r37() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.turn(&session, "f", Some("x"));
+    let options = UndoOptions::default();
+    let plan = case.engine.plan_undo(&ctx(), &session, &Which::Last, &options).expect("a plan");
+    let Err(EngineError::Asked { request, .. }) = case.engine.apply(&somebody_else(), &plan) else {
+        panic!("asked about")
+    };
+    let no = PermissionReply::Reject;
+    case.engine.reply_permission(&ctx(), &request, no, None, &base()).expect("answered");
+    let refused = case.engine.apply(&somebody_else(), &plan);
+    assert!(
+        matches!(refused, Err(EngineError::Refused { why: Refusal::Answer, .. })),
+        "{refused:?}"
+    );
+    assert_eq!(case.read("f").as_deref(), Some("x"));
+}
+
+#[test]
+fn every_source_has_its_place_and_the_last_one_decides_r38() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let told = || {
+        let rules = case.engine.rules_of(&ctx(), &session).expect("reads");
+        let each = rules.explain_each("bash", "ls -l");
+        let last = rules.explain("bash", "ls -l");
+        assert_eq!(each.last().map(|it| it.source), Some(last.source));
+        each.into_iter().filter_map(|it| Some((it.source?, it.action))).collect::<Vec<_>>()
+    };
+    assert_eq!(told(), [(Source::Builtin, Action::Allow)]);
+    case.put("opencode.json", Some("{ // ours\n \"permission\": {\"bash\": \"ask\",}}"));
+    assert_eq!(told().last(), Some(&(Source::Project, Action::Ask)));
+    case.put("turnstone.json", Some(r#"{"permission": {"bash": {"ls *": "allow"}}}"#));
+    assert_eq!(told().last(), Some(&(Source::Project, Action::Allow)));
+    let stored = rule("bash", "*", Action::Deny);
+    case.engine.set_rule(&ctx(), &project(), &stored).expect("stored");
+    assert_eq!(told().last(), Some(&(Source::Stored, Action::Deny)));
+    set_rules(&case, &session, vec![rule("bash", "ls*", Action::Ask)]);
+    assert_eq!(told().last(), Some(&(Source::Session, Action::Ask)));
+    let granted = rule("bash", "ls *", Action::Allow);
+    let approve = move |tx: &Tx<'_>| tx.approve(&project(), &granted);
+    case.engine.store().write(&ctx(), approve).wait().expect("approved");
+    assert_eq!(
+        told(),
+        [
+            (Source::Builtin, Action::Allow),
+            (Source::Project, Action::Allow),
+            (Source::Stored, Action::Deny),
+            (Source::Session, Action::Ask),
+            (Source::Approval, Action::Allow),
+        ]
+    );
+    assert!(case.engine.unset_rule(&ctx(), &project(), &stored).expect("removed"));
+    assert!(!case.engine.unset_rule(&ctx(), &project(), &stored).expect("nothing"));
+    case.sound();
+}
+
+#[test]
+fn a_project_file_that_cannot_be_understood_is_told_and_opens_no_gate_r38() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.turn(&session, "f", Some("x"));
+    case.put("opencode.json", Some("{\"permission\": {\"revert\": \"nev"));
+    let plan = case.plan(&session, &Which::Last);
+    let refused = case.engine.apply(&ctx(), &plan);
+    assert!(matches!(refused, Err(EngineError::Rules { .. })), "{refused:?}");
+    assert_eq!(case.read("f").as_deref(), Some("x"));
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::support::{NOW, ctx};
-use turnstone_engine::{Engine, NewSession, OpenProject, Settings};
+use turnstone_engine::{Engine, EngineError, NewSession, OpenProject, Settings};
 use turnstone_process::GitEnvironment;
 
 struct Place {
@@ -124,4 +124,43 @@ fn a_session_knows_its_directory_and_where_in_the_checkout_it_is() {
     let gone =
         place.engine.create_session(&ctx(), Path::new("/nowhere/at/all"), &NewSession::default());
     assert!(gone.is_err());
+}
+
+/// A `git` that says one thing and fails.
+fn failing(dir: &Path, words: &str) -> Engine {
+    use std::os::unix::fs::PermissionsExt;
+    let bin = dir.join("bin");
+    fs_err::create_dir_all(&bin).expect("made");
+    let script = format!("#!/bin/sh\necho '{words}' >&2\nexit 128\n");
+    fs_err::write(bin.join("git"), script).expect("written");
+    let may_run = std::fs::Permissions::from_mode(0o755);
+    fs_err::set_permissions(bin.join("git"), may_run).expect("set");
+    let path = std::env::join_paths([bin.as_path(), Path::new("/bin")]).expect("a path");
+    let git = GitEnvironment { path, ..GitEnvironment::default() };
+    let settings = Settings { git, ..Settings::new(&dir.join("data")) };
+    Engine::open(settings, NOW).expect("opens")
+}
+
+#[test]
+fn a_git_that_cannot_tell_is_an_error_and_no_git_or_no_repository_is_a_plain_directory_r31() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let work = dir.path().join("work");
+    fs_err::create_dir(&work).expect("made");
+
+    let engine = failing(dir.path(), "fatal: detected dubious ownership in repository");
+    let opened = engine.open_project(&ctx(), &work);
+    assert!(matches!(opened, Err(EngineError::Git(_))), "{opened:?}");
+    assert!(engine.store().read(&ctx(), |r| r.projects()).expect("reads").is_empty());
+    drop(engine);
+
+    let engine = failing(dir.path(), "fatal: not a git repository (or any parent)");
+    let plain = engine.open_project(&ctx(), &work).expect("a plain directory");
+    assert_eq!(plain.project.vcs, None);
+    drop(engine);
+
+    let without = GitEnvironment { path: dir.path().into(), ..GitEnvironment::default() };
+    let settings = Settings { git: without, ..Settings::new(&dir.path().join("data")) };
+    let engine = Engine::open(settings, NOW).expect("opens");
+    let same = engine.open_project(&ctx(), &work).expect("works without git");
+    assert_eq!(same.project.id, plain.project.id);
 }

@@ -295,11 +295,12 @@ fn to_dos_go_with_their_turn_and_those_of_a_person_stay() {
 fn grants_given_in_the_turn_are_withdrawn_and_never_come_back_r20() {
     let case = Case::new();
     let session = case.session("ses_a", None);
-    let grant = |pattern: &str| {
+    let (child, other) = (case.session("ses_b", Some("ses_a")), case.session("ses_c", None));
+    let grant = |pattern: &str, session: &SessionId| {
         let rule = json!({"permission": "bash", "pattern": pattern, "action": "allow"});
         let rule = serde_json::from_value(rule).expect("a rule");
-        let project = "p1".parse().expect("an id");
-        let grant = move |tx: &turnstone_store::Tx<'_>| tx.approve(&project, &rule);
+        let (project, session) = ("p1".parse().expect("an id"), session.clone());
+        let grant = move |tx: &turnstone_store::Tx<'_>| tx.approve_for(&project, &rule, &session);
         case.engine.store().write(&ctx(), grant).wait().expect("granted");
     };
     let granted = || {
@@ -307,18 +308,22 @@ fn grants_given_in_the_turn_are_withdrawn_and_never_come_back_r20() {
         let rules = case.engine.store().read(&ctx(), |r| r.approvals(&project)).expect("reads");
         rules.into_iter().map(|rule| rule.pattern).collect::<Vec<_>>()
     };
-    grant("ls *");
+    grant("ls *", &session);
     let turn = case.ask(&session, "a");
-    grant("rm *");
+    grant("rm *", &session);
+    grant("make *", &child);
+    // Somebody else works in the project at the same time.
+    grant("cargo *", &other);
     case.end(&turn);
-    grant("git *");
+    grant("git *", &session);
 
     let report = case.undo(&session, &Which::Last);
 
-    assert_eq!(report.withdrawn.len(), 1);
-    assert_eq!(granted(), ["ls *", "git *"]);
+    assert_eq!(report.withdrawn.len(), 2);
+    assert_eq!(granted(), ["ls *", "cargo *", "git *"]);
     case.redo(&session);
-    assert_eq!(granted(), ["ls *", "git *"]);
+    assert_eq!(granted(), ["ls *", "cargo *", "git *"]);
+    case.sound();
 }
 
 #[test]

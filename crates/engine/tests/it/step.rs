@@ -280,3 +280,27 @@ fn a_second_engine_sees_the_turn_and_is_refused_w17() {
     assert!(other.apply(&ctx(), &plan).is_err(), "R45: no undo while a turn runs");
     case.end(&turn);
 }
+
+/// R6, R42: the baseline is made while a turn already runs; from then on a step costs what changed.
+#[test]
+fn a_baseline_begins_in_the_background_and_steps_rely_on_its_journal_r6_r42() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some("one"));
+    let turn = case.begin(&session);
+    let first = begin(&case, &turn, "a1");
+    assert_eq!(first.snapshot, None, "nothing waits for it");
+    let running = case.engine.begin_baseline(&ctx(), &case.root()).expect("begins");
+    let captured = running.expect("a root").join().expect("ends").expect("captured");
+    assert_eq!(captured.files, 1);
+
+    let step = begin(&case, &turn, "a2");
+    case.put("f", Some("two"));
+    let done = case.engine.end_step(&ctx(), &turn, &step, &end()).expect("ends");
+    assert!(step.snapshot.is_some() && done.snapshot.is_some() && step.snapshot != done.snapshot);
+    let vault = case.engine.vault(&case.root(), crate::support::NOW).expect("opens");
+    let group = turnstone_snapshot::Group::new("look");
+    let looked = vault.track(&group, crate::support::NOW).expect("captured");
+    assert_eq!(looked.mode, turnstone_snapshot::Mode::Journal, "not every file was looked at");
+    case.end(&turn);
+}

@@ -68,7 +68,7 @@ impl Case {
         self.add(turn, message, &format!("{message}9"), body);
     }
 
-    fn write(
+    pub(crate) fn write(
         &self,
         turn: &Turn,
         run: impl FnMut(&turnstone_store::Tx<'_>) -> turnstone_store::Result<()> + Send + 'static,

@@ -6,7 +6,14 @@ use std::path::{Path, PathBuf};
 use crate::repo::{Place, git};
 use crate::support::ctx;
 use turnstone_core::id::ProjectId;
-use turnstone_engine::{NewSession, NewWorktree, WorktreeError, WorktreeInfo};
+use turnstone_core::model::{PermissionReply, WorktreeNews};
+use turnstone_core::permission::Caller;
+use turnstone_core::time::Cursor;
+use turnstone_core::wire;
+use turnstone_engine::{
+    BaseRules, EngineError, NewSession, NewWorktree, Refusal, WorktreeError, WorktreeInfo,
+};
+use turnstone_store::Context;
 
 fn make(place: &Place, project: &ProjectId, name: &str) -> WorktreeInfo {
     let new = NewWorktree { name: Some(name.to_owned()), ..NewWorktree::default() };
@@ -225,4 +232,73 @@ fn a_making_that_was_cut_off_and_a_removal_that_was_are_finished_by_a_removal() 
     assert_eq!(branches(&dir), ["main"]);
     assert!(place.engine.list_worktrees(&ctx(), &project).expect("listed").is_empty());
     scenario.teardown();
+}
+
+#[test]
+fn a_tool_does_not_remove_or_reset_a_worktree_unasked_r37() {
+    let place = Place::new();
+    let (_, project) = place.project("app");
+    let made = make(&place, &project, "x");
+    let tool = Context { client: Some(Caller::TOOL.to_owned()), ..ctx() };
+    let which = Path::new("x");
+    let nobody = place.engine.remove_worktree(&tool, &project, which, true);
+    let Err(WorktreeError::Engine(EngineError::Refused { why, .. })) = nobody else {
+        panic!("{nobody:?}")
+    };
+    assert_eq!(why, Refusal::Nobody);
+
+    place.engine.create_session(&ctx(), &made.directory, &NewSession::default()).expect("made");
+    let reset = place.engine.reset_worktree(&tool, &project, which, true);
+    assert!(matches!(reset, Err(WorktreeError::Engine(EngineError::Asked { .. }))), "{reset:?}");
+    let tool = Context { request: Some("removal".to_owned()), ..tool };
+    let removed = place.engine.remove_worktree(&tool, &project, which, true);
+    let Err(WorktreeError::Engine(EngineError::Asked { request, .. })) = removed else {
+        panic!("{removed:?}")
+    };
+    assert!(made.directory.is_dir(), "nothing was done");
+    let (once, base) = (PermissionReply::Once, BaseRules::default());
+    place.engine.reply_permission(&ctx(), &request, once, None, &base).expect("answered");
+    place.engine.remove_worktree(&tool, &project, which, true).expect("removed");
+    assert!(!made.directory.exists());
+}
+
+/// What clients were told of worktrees, in OpenCode's shapes.
+fn news(place: &Place) -> Vec<(String, serde_json::Value)> {
+    let log = place.engine.store().read(&ctx(), |r| r.log_after(Cursor(0), 1000)).expect("reads");
+    let events = log.events.into_iter().filter(|event| event.kind.name().starts_with("worktree."));
+    events
+        .map(|event| {
+            let payload = event.payload.expect("a payload");
+            let news: WorktreeNews = serde_json::from_value(payload).expect("news");
+            (event.kind.name().to_owned(), wire::worktree_info(&news))
+        })
+        .collect()
+}
+
+#[test]
+fn clients_are_told_that_a_worktree_is_ready_or_has_failed() {
+    let place = Place::new();
+    let (dir, project) = place.project("app");
+    let made = make(&place, &project, "one");
+    let ready = serde_json::json!({"name": "one", "branch": "opencode/one"});
+    assert_eq!(news(&place), [("worktree.ready".to_owned(), ready)]);
+    // Where the checkout belongs nothing can be made.
+    let folder = made.directory.parent().expect("a folder").to_owned();
+    fs_err::remove_dir_all(&made.directory).expect("removed");
+    git(&dir, &["worktree", "prune"]);
+    fs_err::remove_dir(&folder).expect("removed");
+    fs_err::write(dir.join(".git/worktrees"), "in the way").expect("written");
+
+    let new = NewWorktree { name: Some("two".to_owned()), ..NewWorktree::default() };
+    let failed = place.engine.create_worktree(&ctx(), &project, &new);
+
+    assert!(matches!(failed, Err(WorktreeError::Git(_))), "{failed:?}");
+    let told = news(&place);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(told[1].0, "worktree.failed");
+    assert!(told[1].1["message"].as_str().is_some_and(|why| !why.is_empty()), "{told:?}");
+    let known = place.engine.get_project(&ctx(), &project).expect("there").worktrees;
+    assert!(known.iter().all(|made| made.name != "two"), "nothing is left to know: {known:?}");
+    // The log is the truth: it is there after a restart.
+    assert_eq!(news(&place.reopen()), told);
 }

@@ -4,6 +4,7 @@ mod broken;
 #[path = "../case/mod.rs"]
 mod case;
 mod hand;
+mod log;
 mod merge;
 mod roundtrip;
 mod source;

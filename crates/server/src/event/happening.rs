@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use axum::body::Bytes;
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
-use turnstone_core::time::Cursor;
+use turnstone_core::time::{Cursor, Millis};
 
 use super::ident::Place;
 
@@ -70,6 +70,8 @@ pub(crate) struct Happening {
     pub(crate) cursor: Cursor,
     /// True if it is in the log.
     pub(crate) is_logged: bool,
+    /// When something was here that compaction took: the moment of it (R25).
+    pub(crate) gap: Option<Millis>,
     /// The session it belongs to.
     pub(crate) session: Option<SessionId>,
     scene: Scene,
@@ -85,18 +87,41 @@ impl Happening {
         scene: Scene,
         told: Vec<Told>,
     ) -> Self {
-        Self { cursor, is_logged: true, session, scene, told, shown: Default::default() }
+        Self { is_logged: true, session, told, ..Self::empty(cursor, scene) }
     }
 
     /// What is in no log, after the event `cursor`.
     pub(crate) fn passing(cursor: Cursor, scene: Scene, told: Told) -> Self {
-        let told = vec![told];
-        Self { cursor, is_logged: false, session: None, scene, told, shown: Default::default() }
+        Self { told: vec![told], ..Self::empty(cursor, scene) }
+    }
+
+    /// Something that compaction took from the log.
+    pub(crate) fn gap(cursor: Cursor, time: Millis) -> Self {
+        Self { is_logged: true, gap: Some(time), ..Self::empty(cursor, Scene::default()) }
+    }
+
+    fn empty(cursor: Cursor, scene: Scene) -> Self {
+        let (told, shown) = (Vec::new(), Default::default());
+        Self { cursor, is_logged: false, gap: None, session: None, scene, told, shown }
+    }
+
+    /// The same, told again to somebody who may have missed it: without a place, without a number.
+    pub(crate) fn retold(mut self) -> Self {
+        self.is_logged = false;
+        for told in &mut self.told {
+            told.numbered = None;
+        }
+        self
     }
 
     /// True if nobody is told anything.
     pub(crate) fn is_silent(&self) -> bool {
-        self.told.is_empty()
+        self.told.is_empty() && self.gap.is_none()
+    }
+
+    /// What of it has a number, and the number.
+    pub(crate) fn numbered(&self) -> Option<(&Told, &Numbered)> {
+        self.told.iter().find_map(|told| Some((told, told.numbered.as_ref()?)))
     }
 
     /// About how much memory it takes once it was sent in all forms.

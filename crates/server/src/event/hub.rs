@@ -13,6 +13,7 @@ use turnstone_store::Context;
 use super::follow::{self, Follower};
 use super::happening::{Happening, Scene, Told};
 use super::ident;
+use super::recent::Recent;
 use super::ring::{Bounds, Ring};
 use crate::error::ApiError;
 
@@ -32,11 +33,18 @@ pub(crate) struct Hub {
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) clock: fn() -> Millis,
-    /// Empty until somebody listens: nobody follows the log for nobody.
-    ring: Mutex<Option<Ring>>,
+    lately: Lately,
     news: watch::Sender<News>,
     follower: Mutex<Follower>,
     gates: Gates,
+}
+
+/// What happened lately.
+#[derive(Default)]
+struct Lately {
+    /// Empty until somebody listens: nobody follows the log for nobody.
+    ring: Mutex<Option<Ring>>,
+    recent: Recent,
 }
 
 /// How many may do what at a time.
@@ -68,7 +76,7 @@ impl Hub {
         let shared = Shared {
             engine,
             clock,
-            ring: Mutex::new(None),
+            lately: Lately::default(),
             news: watch::Sender::new(News::default()),
             follower: Mutex::default(),
             gates,
@@ -86,7 +94,10 @@ impl Hub {
         kind: &str,
         properties: impl Borrow<Value>,
     ) {
-        let directory: Arc<str> = directory.as_ref().to_string_lossy().into();
+        // Streams know a directory by its real path.
+        let asked = directory.as_ref();
+        let real = fs_err::canonicalize(asked).unwrap_or_else(|_| asked.to_path_buf());
+        let directory: Arc<str> = real.to_string_lossy().into();
         self.pass_on(Some(directory), kind, properties.borrow());
     }
 
@@ -96,7 +107,7 @@ impl Hub {
     }
 
     fn pass_on(&self, directory: Option<Arc<str>>, kind: &str, properties: &Value) {
-        if lock(&self.shared.ring).is_none() {
+        if lock(&self.shared.lately.ring).is_none() {
             return;
         }
         let mut follower = lock(&self.shared.follower);
@@ -118,7 +129,7 @@ impl Hub {
 impl Shared {
     /// Begins to follow the log, once. Waits for the disk.
     pub(super) fn start(self: &Arc<Self>) -> turnstone_store::Result<()> {
-        let mut ring = lock(&self.ring);
+        let mut ring = lock(&self.lately.ring);
         if ring.is_some() {
             return Ok(());
         }
@@ -136,13 +147,18 @@ impl Shared {
 
     /// Looks into the ring; before anybody listened it is empty.
     pub(super) fn ring<T>(&self, look: impl FnOnce(&Ring) -> T) -> T {
-        let mut ring = lock(&self.ring);
+        let mut ring = lock(&self.lately.ring);
         look(ring.get_or_insert_with(|| Ring::new(Cursor(0), BOUNDS)))
+    }
+
+    /// What was touched lately, up to `upto`. Waits for the disk.
+    pub(super) fn recent(&self, upto: Cursor) -> turnstone_store::Result<Arc<[Happening]>> {
+        self.lately.recent.before(self, upto)
     }
 
     /// Puts into the ring what `make` makes of its end, and tells the streams.
     pub(super) fn push(&self, make: impl FnOnce(Cursor) -> Vec<Happening>) {
-        let mut guard = lock(&self.ring);
+        let mut guard = lock(&self.lately.ring);
         let Some(ring) = guard.as_mut() else { return };
         let before = ring.next_number();
         for happening in make(ring.end()) {

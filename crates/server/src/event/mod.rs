@@ -17,11 +17,20 @@
 
 mod follow;
 mod happening;
+mod history;
 mod hub;
 mod ident;
+mod next;
+mod recent;
 mod ring;
+mod session;
 mod stream;
+#[cfg(test)]
+mod tests;
+mod translate;
 
+pub(crate) use history::{History, Replayed, replay};
 pub(crate) use hub::Hub;
 pub(crate) use ident::Place as StreamPlace;
+pub(crate) use session::page;
 pub(crate) use stream::{Listener, Wire};

@@ -72,11 +72,6 @@ impl Ring {
         }
     }
 
-    /// The log was read up to `end`, and there was nothing to tell.
-    pub(crate) fn pass(&mut self, end: Cursor) {
-        self.end = self.end.max(end);
-    }
-
     /// What came from number `from` on, at most `most`.
     pub(crate) fn read(&self, from: u64, most: usize) -> Found {
         let Some(skip) = from.checked_sub(self.first) else { return Found::Behind };

@@ -11,11 +11,12 @@ use futures_util::{FutureExt, stream};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Interval, MissedTickBehavior};
 use turnstone_core::id::Ticker;
-use turnstone_core::time::Cursor;
+use turnstone_core::time::{Cursor, Millis};
+use turnstone_store::FeedMemo;
 
 use super::happening::{Happening, Told, own_frame};
 use super::hub::{Hub, News, Shared};
-use super::ident::{self, Place};
+use super::ident::{self, Place, event_id};
 use super::ring::Found;
 use crate::error::ApiError;
 
@@ -61,7 +62,19 @@ struct Line {
     /// Everything up to here was queued.
     place: Place,
     queue: VecDeque<Bytes>,
+    memo: FeedMemo,
+    /// It has to be told what it may have missed.
+    is_new: bool,
+    /// It was told that something is missing.
+    is_told: bool,
     is_over: bool,
+}
+
+impl Line {
+    fn new(source: Source, place: Place) -> Self {
+        let (queue, memo) = (VecDeque::new(), FeedMemo::default());
+        Self { source, place, queue, memo, is_new: false, is_told: false, is_over: false }
+    }
 }
 
 impl Hub {
@@ -83,7 +96,8 @@ impl Hub {
         let mut beat = tokio::time::interval(BEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         beat.reset();
-        let line = Line { source, place, queue: VecDeque::new(), is_over: false };
+        let mut line = Line::new(source, place);
+        line.is_new = listener.wire == Wire::Global && listener.after.is_none();
         let mut flow = Flow { shared, listener, news, beat, line, _seat: seat };
         flow.say("server.connected");
         let frames = stream::unfold(flow, |mut flow| async move {
@@ -94,7 +108,8 @@ impl Hub {
     }
 }
 
-fn answer(body: Body) -> Response {
+/// The answer that is a stream.
+pub(super) fn answer(body: Body) -> Response {
     let mut response = Response::new(body);
     for (name, value) in [
         (header::CONTENT_TYPE, "text/event-stream"),
@@ -116,6 +131,10 @@ impl Flow {
             }
             if self.line.is_over || self.news.borrow_and_update().is_closed {
                 return None;
+            }
+            if std::mem::take(&mut self.line.is_new) {
+                self.heal().await;
+                continue;
             }
             if self.beat.tick().now_or_never().is_some() {
                 self.say("server.heartbeat");
@@ -142,21 +161,108 @@ impl Flow {
                 }
                 self.line.source = Source::Ring(to);
             }
-            Found::Behind => self.line.source = Source::Log,
+            Found::Behind => {
+                self.say("server.lagged");
+                self.line.is_told = false;
+                self.line.source = Source::Log;
+            }
         }
     }
 
+    /// Reads on in the log, or goes over to the ring once that reaches back to here.
     async fn from_log(&mut self) {
-        let next = self.shared.ring(super::ring::Ring::next_number);
-        self.line.source = Source::Ring(next);
+        let place = self.line.place;
+        let hop = self.shared.ring(|ring| {
+            (place.cursor <= ring.end()).then(|| ring.number_after(place.before())).flatten()
+        });
+        if let Some(number) = hop {
+            self.line.source = Source::Ring(number);
+            return;
+        }
+        let (shared, after) = (self.shared.clone(), place.before());
+        let mut memo = std::mem::take(&mut self.line.memo);
+        let reading = move || {
+            let happenings = shared.piece(after, &mut memo)?;
+            let ctx = shared.context();
+            let end = shared.engine.store().read(&ctx, |r| r.last_cursor())?;
+            Ok::<_, turnstone_store::StoreError>((happenings, end, memo))
+        };
+        let Some((happenings, end, memo)) = self.read(reading).await else { return };
+        self.line.memo = memo;
+        for happening in &happenings {
+            self.take(happening);
+        }
+        if happenings.is_empty() && place.cursor <= end {
+            // The log has nothing more: whatever comes next comes through the ring.
+            let number = self.shared.ring(|ring| ring.number_after(place.cursor));
+            self.line.source = number.map_or(Source::Log, Source::Ring);
+        } else if place.cursor > end {
+            // A place this log never reached: of what happened since nothing can be said.
+            self.line.place = Place::after(end);
+            self.resync(end, (self.shared.clock)());
+        }
+    }
+
+    /// Runs `reading` where it may wait for the disk, when it is this stream's turn. A stream that cannot
+    /// read is over: its client comes back and says where it was.
+    async fn read<T, F>(&mut self, reading: F) -> Option<T>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> turnstone_store::Result<T> + Send + 'static,
+    {
+        let turn = self.shared.turn().await;
+        let read = match turn {
+            Some(_) => tokio::task::spawn_blocking(reading).await.ok(),
+            None => None,
+        };
+        match read {
+            Some(Ok(value)) => return Some(value),
+            Some(Err(error)) => tracing::error!("a stream cannot read the log: {error}"),
+            None => tracing::error!("a stream cannot read the log"),
+        }
+        drop(turn);
+        self.line.is_over = true;
+        None
+    }
+
+    /// Tells the newest state of what was touched lately.
+    async fn heal(&mut self) {
+        let (shared, upto) = (self.shared.clone(), self.line.place.cursor);
+        let Some(told) = self.read(move || shared.recent(upto)).await else { return };
+        for happening in &*told {
+            if !self.is_for(happening) {
+                continue;
+            }
+            let frames = happening.shown(self.listener.wire).iter();
+            self.line.queue.extend(frames.map(|shown| shown.bytes.clone()));
+        }
+    }
+
+    fn is_for(&self, happening: &Happening) -> bool {
+        let directory = self.listener.directory.as_deref();
+        directory.is_none_or(|directory| happening.is_in(directory))
+    }
+
+    /// Tells once that something is missing before `cursor`.
+    fn resync(&mut self, cursor: Cursor, time: Millis) {
+        if !self.line.is_told {
+            let told = Told::bare(event_id(cursor, time, 0), "resync");
+            let frame = own_frame(self.listener.wire, Place::after(cursor), &told);
+            self.line.queue.push_back(frame);
+            self.line.is_told = true;
+        }
     }
 
     /// Queues the frames of a happening that this stream is to see and has not seen.
     fn take(&mut self, happening: &Happening) {
+        let is_for = self.is_for(happening);
         let line = &mut self.line;
         let place = line.place;
-        let directory = self.listener.directory.as_deref();
-        if directory.is_none_or(|directory| happening.is_in(directory)) {
+        if let Some(time) = happening.gap {
+            if !place.has(happening.cursor, u32::MAX) {
+                self.resync(happening.cursor, time);
+            }
+        } else if is_for {
             for shown in happening.shown(self.listener.wire) {
                 if !happening.is_logged || !place.has(happening.cursor, shown.frame) {
                     line.queue.push_back(shown.bytes.clone());

@@ -7,7 +7,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use turnstone_core::id::SessionId;
 use turnstone_core::model::Status;
-use turnstone_engine::{EngineError, Turn};
+use turnstone_engine::{Abort, EngineError, Turn};
 use turnstone_store::{Context, StoreError, Takeover};
 
 use super::session::session_id;
@@ -47,27 +47,29 @@ pub(super) async fn abort(
     Ok(Json(true))
 }
 
-/// Stops the turn of a session; true if its end is still to come.
+/// Stops the turn of a session, whoever runs it; true if its end is still to come.
 fn stop(app: &App, ctx: &Context, id: &SessionId) -> Result<bool, ApiError> {
-    if app.runners().end_command(id) {
+    let asked = match app.engine().request_abort(ctx, id) {
+        Ok(Abort::Asked(turn)) => turn,
+        Ok(Abort::Nothing | Abort::Ended(_)) => return Ok(false),
+        // There is no such session: nothing is left to stop.
+        Err(EngineError::Store(StoreError::NoSession(_) | StoreError::Deleted(_))) => {
+            return Ok(false);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    // A command of ours hears of it by itself.
+    if app.runners().runs_command(id) {
         return Ok(true);
     }
-    let open = app.engine().store().read(ctx, |r| {
-        Ok(r.turns(id)?.into_iter().rfind(|turn| turn.state.is_open()).map(|turn| turn.id))
-    });
-    let turn = match open {
-        Ok(Some(turn)) => turn,
-        // Nothing runs, or there is no such session: nothing is left to stop.
-        Ok(None) | Err(StoreError::NoSession(_) | StoreError::Deleted(_)) => return Ok(false),
-        Err(error) => return Err(error.into()),
-    };
     let lease = match app.engine().store().lease(ctx, id, Takeover::IfDead) {
         Ok(lease) => lease,
-        // Another living process runs it.
-        Err(StoreError::Busy(_)) => return Ok(false),
+        // So does another process that runs the turn.
+        Err(StoreError::Busy(_)) => return Ok(true),
         Err(error) => return Err(error.into()),
     };
-    let turn = Turn { session: id.clone(), id: turn, lease };
+    // A program outside drives it, under our lease: its next call learns that the turn has ended.
+    let turn = Turn { session: id.clone(), id: asked, lease };
     match app.engine().abort_turn(ctx, &turn) {
         Ok(_) => {}
         // It ended by itself at this very moment.

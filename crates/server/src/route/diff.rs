@@ -6,6 +6,7 @@ use axum::{Json, Router};
 use serde_json::Value;
 use turnstone_core::id::MessageId;
 use turnstone_core::wire;
+use turnstone_engine::{Compared, Form};
 
 use super::session::session_id;
 use crate::app::App;
@@ -29,10 +30,8 @@ async fn diff(
     let read = |text| id_in::<MessageId>(&query, "messageID", "msg", text);
     let message = named.map(read).transpose()?;
     app.blocking(move |app| {
-        let found = match &message {
-            Some(message) => app.engine().diff_message(&ctx, &id, message)?,
-            None => app.engine().diff_session(&ctx, &id)?,
-        };
+        let what = message.map_or(Compared::Session, Compared::Message);
+        let found = app.engine().diff(&ctx, &id, &what, Form::Clients)?;
         Ok(Json(wire::file_diffs(&found.files)))
     })
     .await

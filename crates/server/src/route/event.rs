@@ -1,15 +1,18 @@
 //! Event streams.
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
+use turnstone_core::id::SessionId;
 
 use crate::app::App;
 use crate::call::Caller;
 use crate::error::ApiError;
-use crate::event::{Listener, StreamPlace, Wire};
+use crate::event::{Listener, StreamPlace, Wire, page};
 use crate::input::Query;
 use crate::place::Asked;
 
@@ -18,6 +21,8 @@ pub(super) fn routes() -> Router<App> {
         .route("/event", get(instance))
         .route("/global/event", get(global))
         .route("/api/event", get(api))
+        .route("/api/session/{session}/event", get(session_events))
+        .route("/api/session/{session}/history", get(session_history))
 }
 
 /// Where a client was before: the header of the standard, or `after` in the query.
@@ -66,4 +71,87 @@ async fn api(
 ) -> Result<Response, ApiError> {
     let after = after(&headers, &query)?;
     app.hub().listen(Listener { wire: Wire::Api, directory: None, after }).await
+}
+
+/// How many events a page of history has unless the client says otherwise, and at most.
+const PAGE: (usize, usize) = (50, 100);
+
+/// A refusal in the form of the second interface.
+fn invalid(key: &str, text: &str) -> ApiError {
+    let got = text.parse::<f64>().map_or_else(|_| "NaN".to_owned(), |number| number.to_string());
+    let message = format!("Expected an integer, got {got}\n  at [\"{key}\"]");
+    ApiError::tagged(StatusCode::BAD_REQUEST, "InvalidRequestError", &message).with("kind", "Query")
+}
+
+/// A whole number of the query.
+fn whole(query: &Query, key: &str) -> Result<Option<i64>, ApiError> {
+    let Some(text) = query.get(key) else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| invalid(key, text))
+}
+
+/// The session a path names, if it lives.
+async fn living(app: &App, Caller(ctx): Caller, text: String) -> Result<SessionId, ApiError> {
+    app.blocking(move |app| {
+        let unknown = || {
+            let message = format!("Session not found: {text}");
+            ApiError::tagged(StatusCode::NOT_FOUND, "SessionNotFoundError", &message)
+                .with("sessionID", text.as_str())
+        };
+        let id: SessionId = text.parse().map_err(|_| unknown())?;
+        match app.engine().store().read(&ctx, |r| r.find_session(&id))? {
+            Some(_) => Ok(id),
+            None => Err(unknown()),
+        }
+    })
+    .await
+}
+
+/// `GET /api/session/{sessionID}/event`
+async fn session_events(
+    State(app): State<App>,
+    caller: Caller,
+    Path(session): Path<String>,
+    headers: HeaderMap,
+    query: Query,
+) -> Result<Response, ApiError> {
+    let header = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    let after = match header.map(|text| text.parse::<i64>().map_err(|_| invalid("after", text))) {
+        Some(after) => Some(after?),
+        None => whole(&query, "after")?,
+    };
+    let id = living(&app, caller, session).await?;
+    app.hub().listen_to(id, after.unwrap_or(-1).max(-1)).await
+}
+
+/// `GET /api/session/{sessionID}/history`
+async fn session_history(
+    State(app): State<App>,
+    caller: Caller,
+    Path(session): Path<String>,
+    query: Query,
+) -> Result<Response, ApiError> {
+    let after = whole(&query, "after")?.unwrap_or(-1).max(-1);
+    let limit = match whole(&query, "limit")? {
+        None => PAGE.0,
+        Some(limit) => match usize::try_from(limit) {
+            Ok(limit) if (1..=PAGE.1).contains(&limit) => limit,
+            _ => {
+                let message = format!("Expected a value between 1 and {}", PAGE.1);
+                let status = StatusCode::BAD_REQUEST;
+                let refused = ApiError::tagged(status, "InvalidRequestError", &message);
+                return Err(refused.with("kind", "Query"));
+            }
+        },
+    };
+    let ctx = caller.0.clone();
+    let id = living(&app, caller, session).await?;
+    app.blocking(move |app| {
+        let (found, more) = page(app.engine(), &ctx, &id, after, limit)?;
+        let json = format!(r#"{{"data":[{}],"hasMore":{more}}}"#, found.join(","));
+        let mut response = Response::new(Body::from(json));
+        let kind = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        Ok(response)
+    })
+    .await
 }

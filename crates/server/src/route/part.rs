@@ -99,6 +99,7 @@ async fn remove_message(
     // Each of these is one transaction: if it was begun, it was done, and doing it again is nothing.
     let ctx = if began.is_some() { ctx.settled() } else { ctx };
     app.blocking(move |app| {
+        app.expected(&ctx, &session)?;
         app.idle(&ctx, &session)?;
         let remove = move |tx: &Tx<'_>| match tx.remove_message(&session, &message) {
             Err(StoreError::NoMessage { .. }) => Ok(()),

@@ -36,8 +36,8 @@ async fn revert(
             r.get_message(&id, &message)?;
             part.as_ref().map(|part| r.get_part(&id, part)).transpose()
         })?;
+        app.expected(&ctx, &id)?;
         app.idle(&ctx, &id)?;
-        app.may_revert(&ctx, &id)?;
         app.engine().revert(&ctx, &id, &message, part.as_ref())?;
         Ok(Json(app.show_session(&ctx, &id)?))
     })
@@ -54,8 +54,8 @@ async fn unrevert(
     app.blocking(move |app| {
         // Whoever asks again asks for the same point: what was cut off is finished on the way.
         let ctx = if began.is_some() { ctx.settled() } else { ctx };
+        app.expected(&ctx, &id)?;
         app.idle(&ctx, &id)?;
-        app.may_revert(&ctx, &id)?;
         app.engine().unrevert(&ctx, &id)?;
         Ok(Json(app.show_session(&ctx, &id)?))
     })

@@ -87,5 +87,6 @@ fn begin_shell(
         root: root.unwrap_or_else(|| session.directory.clone()),
     };
     let execution = app.engine().begin_shell(ctx, &session, shell, &line.command)?;
+    app.runners().began_command(&session.id);
     Ok((session, execution))
 }

@@ -147,9 +147,9 @@ fn somebody_else_is_asked_about_before_work_is_taken_back_r37() {
     turn(&house, &session, "1", &FILES);
     let other = house.client().with("x-turnstone-actor", "model");
     let body = json!({ "messageID": "msg_1" });
-    let refused = other.post(&format!("/session/{session}/revert"), &body).expect(403);
-    assert_eq!(refused["_tag"], "PermissionPendingError");
-    assert!(refused["requestID"].as_str().is_some_and(|id| id.starts_with("per_")));
+    let refused = other.post(&format!("/session/{session}/revert"), &body).expect(409);
+    assert_eq!(refused["_tag"], "PermissionAskedError");
+    assert!(refused["permissionID"].as_str().is_some_and(|id| id.starts_with("per_")));
     assert_eq!(read(&house, "a.txt").as_deref(), Some("HELLO\n"));
 }
 

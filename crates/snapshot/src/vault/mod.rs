@@ -6,6 +6,7 @@
 
 mod client;
 mod compare;
+mod copy;
 mod error;
 mod frame;
 mod keeper;

@@ -359,6 +359,28 @@ impl Vault {
         }
     }
 
+    /// How many files the last capture of the whole worktree had; zero if this process does not know.
+    #[must_use]
+    pub fn known_files(&self) -> usize {
+        match &*self.side() {
+            Side::Keeper(keeper) => keeper.shadow.picture().files(),
+            Side::Reader(_) => 0,
+        }
+    }
+
+    /// Audits the journal (R8); nothing if it is somebody else's business.
+    ///
+    /// # Errors
+    ///
+    /// The worktree cannot be walked.
+    pub fn audit(&self, now: Millis) -> Result<Option<Audit>, VaultError> {
+        let side = self.side().clone();
+        match side {
+            Side::Keeper(keeper) => Ok(Some(keeper.shadow.audit(now)?)),
+            Side::Reader(_) => Ok(None),
+        }
+    }
+
     /// Audits the journal if that is due (R8); nothing if it is not, or somebody else's business.
     ///
     /// # Errors

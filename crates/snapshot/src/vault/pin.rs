@@ -6,6 +6,7 @@ use fail::fail_point;
 use gix::objs::Kind;
 use turnstone_core::time::Millis;
 
+use super::copy::renamed;
 use super::error::VaultError;
 use super::open::Vault;
 use super::request::{Answer, Request};
@@ -40,12 +41,7 @@ impl Shadow {
                 }
                 found => found?,
             };
-            let mut copy = anew(id, &commit, above)?;
-            if let Some(other) = commit.trailer("Turnstone-Group") {
-                let (from, to) =
-                    (format!("Group: {other}\n"), format!("Group: {}\n", group.name()));
-                copy.message = copy.message.replacen(&from, &to, 1);
-            }
+            let copy = renamed(anew(id, &commit, above)?, group);
             let packed = Packed::new(Kind::Commit, &copy.encode())?;
             writer.add(&packed)?;
             (above, is_new) = (Some(packed.oid), true);

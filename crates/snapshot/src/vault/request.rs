@@ -1,6 +1,7 @@
 //! What is asked of a keeper, and what it answers. Both are sent as JSON.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use turnstone_core::time::Millis;
@@ -69,6 +70,15 @@ pub(super) enum Request {
     },
     Gc(Sweep),
     Pin {
+        captures: Vec<Oid>,
+        group: String,
+    },
+    /// Take captures over from another store.
+    Copy {
+        /// The folder of that store.
+        store: PathBuf,
+        /// The worktree it belongs to.
+        root: PathBuf,
         captures: Vec<Oid>,
         group: String,
     },

@@ -5,6 +5,7 @@ use std::io;
 
 use turnstone_core::time::Millis;
 
+use super::copy::copy_from;
 use super::error::VaultError;
 use super::listing::ListedCapture;
 use super::request::{Answer, Request, Sweep, Swept};
@@ -50,6 +51,10 @@ pub(super) fn serve(shadow: &Shadow, request: &Request) -> Result<Answer, VaultE
         Request::Gc(sweep) => Answer::Collected(Box::new(collect(shadow, sweep)?)),
         Request::Pin { captures, group } => {
             Answer::Pinned { missing: shadow.pin_captures(captures, &Group::new(group))? }
+        }
+        Request::Copy { store, root, captures, group } => {
+            copy_from(shadow, store, root, captures, &Group::new(group))?;
+            Answer::Pinned { missing: Vec::new() }
         }
     })
 }

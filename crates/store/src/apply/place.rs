@@ -34,6 +34,10 @@ struct ProjectHead {
 }
 
 pub(super) fn project(conn: &Connection, event: &Applied<'_>) -> Result<()> {
+    // What became of a worktree is said once; the project itself says which there are.
+    if event.kind != EventKind::ProjectUpdated {
+        return Ok(());
+    }
     let head: ProjectHead = head(event)?;
     conn.prepare_cached(
         "INSERT INTO project (num, id, worktree, image) VALUES (?1, ?2, ?3, ?4)

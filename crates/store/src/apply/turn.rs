@@ -22,7 +22,7 @@ struct EndedHead {
 
 /// Turn states move by the one table of `core`, here as well as live.
 pub(super) fn turn(conn: &Connection, event: &Applied<'_>) -> Result<()> {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the class of the event leaves these five")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the class of the event leaves these six")]
     let step = match event.kind {
         EventKind::TurnAccepted => {
             let head: AcceptedHead = head(event)?;
@@ -40,6 +40,8 @@ pub(super) fn turn(conn: &Connection, event: &Applied<'_>) -> Result<()> {
             ))?;
             return Ok(());
         }
+        // The state moves when the turn ends, by whoever runs it.
+        EventKind::TurnAbortAsked => return Ok(()),
         EventKind::TurnStarted => TurnEvent::Started,
         EventKind::TurnAsked => TurnEvent::Asked,
         EventKind::TurnAnswered => TurnEvent::Answered,

@@ -4,6 +4,7 @@ mod change;
 mod content;
 mod inbox;
 mod place;
+mod replica;
 mod request;
 mod share;
 mod text;
@@ -11,7 +12,8 @@ mod turn;
 
 pub use change::{CloseChange, CopyChange, DoneOperation, NewOperation, OpenChange};
 pub use inbox::{Admitted, Delivery};
+pub use replica::Replicated;
 pub use share::ShareRecord;
 pub(crate) use share::find_share;
-pub(crate) use turn::Hand;
 pub use turn::{EndTurn, Ended, NewTurn};
+pub(crate) use turn::{Hand, failure};

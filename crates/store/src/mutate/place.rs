@@ -4,7 +4,7 @@ use rusqlite::OptionalExtension;
 use serde_json::json;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_core::model::{FileDiff, Project, Session, Todo};
+use turnstone_core::model::{FileDiff, Project, Session, Todo, WorktreeNews, WorktreeOutcome};
 use turnstone_core::permission::{Action, Rule};
 
 use crate::error::{Result, StoreError};
@@ -52,6 +52,21 @@ impl Tx<'_> {
         }
         self.put_project(&project)?;
         Ok(project)
+    }
+
+    /// Says what became of a further checkout of a project; `news` is what clients are told.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotFound`] if there is no such project.
+    pub fn announce_worktree(&self, id: &ProjectId, news: &WorktreeNews) -> Result<()> {
+        let num = self.project_num(id)?;
+        let kind = match news.outcome {
+            WorktreeOutcome::Ready { .. } => EventKind::WorktreeReady,
+            WorktreeOutcome::Failed { .. } => EventKind::WorktreeFailed,
+        };
+        self.append(&Draft::new(None, kind, Some(num)).payload(Prepared::new(news)?))?;
+        Ok(())
     }
 
     pub(crate) fn project_num(&self, id: &ProjectId) -> Result<i64> {
@@ -196,13 +211,38 @@ impl Tx<'_> {
     ///
     /// [`StoreError::NotFound`] if there is no such project.
     pub fn approve(&self, project: &ProjectId, rule: &Rule) -> Result<Changed> {
+        self.grant(project, rule, &serde_json::to_value(rule)?)
+    }
+
+    /// The same, in answer to a request of a session: the log says of which.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tx::approve`].
+    pub fn approve_for(
+        &self,
+        project: &ProjectId,
+        rule: &Rule,
+        session: &SessionId,
+    ) -> Result<Changed> {
+        let mut grant = serde_json::to_value(rule)?;
+        grant["session"] = serde_json::to_value(session)?;
+        self.grant(project, rule, &grant)
+    }
+
+    fn grant(
+        &self,
+        project: &ProjectId,
+        rule: &Rule,
+        payload: &serde_json::Value,
+    ) -> Result<Changed> {
         let num = self.project_num(project)?;
         let found = self.approved(num, rule)?;
         if found == Some(rule.action) {
             return Ok(Changed::No);
         }
         let draft = Draft::new(None, EventKind::ApprovalGranted, Some(num));
-        self.append(&draft.payload(Prepared::new(rule)?))?;
+        self.append(&draft.payload(Prepared::new(payload)?))?;
         Ok(if found.is_some() { Changed::Updated } else { Changed::Created })
     }
 

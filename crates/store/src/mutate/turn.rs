@@ -12,7 +12,7 @@ use turnstone_core::turn::{Outcome, TurnEvent, TurnState};
 
 use crate::error::{Result, StoreError};
 use crate::payload::Prepared;
-use crate::read::{FoundPart, load_message, load_part, open_turn};
+use crate::read::{FoundPart, is_abort_asked, load_message, load_part, open_turn, parse_stored};
 use crate::tx::{Draft, Right, Tx};
 
 /// A turn about to begin: its prompt, agent and model are in the message (R28).
@@ -184,6 +184,30 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Asks whoever runs the open turn of a session to abort it; needs no lease (R27, R45).
+    ///
+    /// Returns the turn, or nothing if none is open. Asking again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn ask_abort(&self, session: &SessionId) -> Result<Option<TurnId>> {
+        let num = self.session_num(session)?;
+        let Some(turn) = open_turn(self.conn, num)? else {
+            return Ok(None);
+        };
+        let id: String = self
+            .conn
+            .prepare_cached("SELECT id FROM turn WHERE num = ?1")?
+            .query_row([turn], |row| row.get(0))?;
+        let id: TurnId = parse_stored(id)?;
+        if !is_abort_asked(self.conn, num, turn)? {
+            let draft = Draft::new(Some(num), EventKind::TurnAbortAsked, Some(turn)).by_anybody();
+            self.append(&draft.payload(Prepared::new(&json!({ "id": id }))?))?;
+        }
+        Ok(Some(id))
+    }
+
     /// Ends a turn: closes its open tools and texts, completes its messages, withdraws its
     /// requests and appends the event, all or nothing.
     ///
@@ -271,7 +295,7 @@ impl Tx<'_> {
             }
             assistant.time.completed = Some(Number::from(self.now().0));
             if assistant.error.is_none() && end.outcome != Outcome::Completed {
-                assistant.error = Some(failure(end));
+                assistant.error = Some(failure(end.outcome, end.error.as_ref()));
             }
             self.put_message_as(&message, hand.right(), None)?;
         }
@@ -279,8 +303,9 @@ impl Tx<'_> {
     }
 }
 
-fn failure(end: &EndTurn) -> Failure {
-    end.error.clone().unwrap_or_else(|| match end.outcome {
+/// Why a turn that did not end well ended: what was said, or what its end means.
+pub(crate) fn failure(outcome: Outcome, error: Option<&Failure>) -> Failure {
+    error.cloned().unwrap_or_else(|| match outcome {
         Outcome::Interrupted => {
             Failure::new(FailureKind::MessageAbortedError, "The process running the turn ended")
         }

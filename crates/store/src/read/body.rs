@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
+use turnstone_core::event::EventKind;
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{Message, Part, PartBody, Project, Session};
 
@@ -200,4 +201,13 @@ pub(crate) fn open_turn(conn: &Connection, session: i64) -> Result<Option<i64>> 
         .prepare_cached("SELECT num FROM turn WHERE session = ?1 AND ended IS NULL")?
         .query_row([session], |row| row.get(0))
         .optional()?)
+}
+
+/// Tells whether somebody asked for a turn to be aborted; looks at what happened since it began.
+pub(crate) fn is_abort_asked(conn: &Connection, session: i64, turn: i64) -> Result<bool> {
+    Ok(conn
+        .prepare_cached(
+            "SELECT 1 FROM event WHERE cursor > ?2 AND session = ?1 AND entity = ?2 AND kind = ?3",
+        )?
+        .exists((session, turn, EventKind::TurnAbortAsked.code()))?)
 }

@@ -161,7 +161,7 @@ impl Reader<'_> {
     }
 
     /// The text a delta appended; absent if the text was replaced since.
-    fn delta(&self, part: i64, from: i64, to: i64) -> Result<Option<Delta>> {
+    pub(super) fn delta(&self, part: i64, from: i64, to: i64) -> Result<Option<Delta>> {
         let mut statement = self.conn.prepare_cached(
             "SELECT start, text FROM chunk
              WHERE part = ?1 AND start < ?3 AND start + octet_length(text) > ?2 ORDER BY start",

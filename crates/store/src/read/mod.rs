@@ -3,21 +3,27 @@
 mod at;
 mod body;
 mod change;
+mod feed;
 mod list;
 mod log;
 mod outline;
 mod past;
 mod prompt;
 mod reader;
+mod recent;
+mod replica;
+mod saying;
 mod sync;
 mod taken;
+mod tally;
 
 pub use at::{Boundary, SessionAt};
 pub(crate) use body::{
-    FoundPart, find_message, find_part, load_message, load_part, load_project, load_session,
-    open_turn, part_text, payload_at,
+    FoundPart, find_message, find_part, is_abort_asked, load_message, load_part, load_project,
+    load_session, open_turn, part_text, payload_at,
 };
 pub use change::{ChangeRow, OperationEnd, OperationRow};
+pub use feed::{FeedBody, FeedEvent, FeedMemo, FeedPage, FeedSession, SessionThen};
 pub(crate) use list::usage_at;
 pub use list::{MessagePage, SessionFilter, SessionPage, SessionRow, WithParts};
 pub use log::{Delta, LogEvent, LogPage, Tail};

@@ -37,7 +37,8 @@ impl Reader<'_> {
         Ok(serde_json::from_value(value["todos"].take())?)
     }
 
-    /// The rules of a project that stand and were granted between two places in the log.
+    /// The rules of a project that stand and were granted between two places in the log, in answer
+    /// to requests of these sessions.
     ///
     /// # Errors
     ///
@@ -45,17 +46,22 @@ impl Reader<'_> {
     pub fn granted_between(
         &self,
         project: &ProjectId,
-        from: Cursor,
-        to: Cursor,
+        sessions: &[SessionId],
+        (from, to): (Cursor, Cursor),
     ) -> Result<Vec<Rule>> {
         let mut statement = self.conn.prepare_cached(
-            "SELECT permission, pattern, action FROM approval
+            "SELECT permission, pattern, action, granted FROM approval
              WHERE project = (SELECT num FROM project WHERE id = ?1)
                AND granted > ?2 AND granted < ?3 ORDER BY granted",
         )?;
         let mut rows = statement.query((project.as_str(), from.0, to.0))?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
+            let granted = payload_at(self.conn, self.blobs, row.get(3)?)?;
+            let by = granted.get("session").and_then(Value::as_str);
+            if by.is_none_or(|by| !sessions.iter().any(|session| session.as_str() == by)) {
+                continue;
+            }
             let (permission, pattern): (String, String) = (row.get(0)?, row.get(1)?);
             let action = serde_json::from_value(Value::String(row.get(2)?))?;
             found.push(Rule::new(&permission, &pattern, action));

@@ -10,7 +10,7 @@ use turnstone_core::permission::Rule;
 use turnstone_core::time::{Cursor, Seq};
 use turnstone_core::turn::TurnState;
 
-use super::body::{load_project, load_session, payload_at};
+use super::body::{is_abort_asked, load_project, load_session, open_turn, payload_at};
 use crate::blob::BlobDir;
 use crate::context::OwnerId;
 use crate::error::{Result, StoreError};
@@ -275,6 +275,42 @@ impl Reader<'_> {
         }
     }
 
+    /// A request as it stands, if there is one of that id.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn find_request(&self, id: &str) -> Result<Option<Request>> {
+        let asked: Option<i64> = self
+            .conn
+            .prepare_cached("SELECT asked FROM request WHERE id = ?1")?
+            .query_row([id], |row| row.get(0))
+            .optional()?;
+        let Some(asked) = asked else {
+            return Ok(None);
+        };
+        let mut request: Request =
+            serde_json::from_value(payload_at(self.conn, self.blobs, asked)?)?;
+        request.state = self.request_state(id)?;
+        Ok(Some(request))
+    }
+
+    /// Who created a session (R43).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn session_actor(&self, session: &SessionId) -> Result<String> {
+        let num = self.session_num(session)?;
+        Ok(self
+            .conn
+            .prepare_cached(
+                "SELECT actor.name FROM session JOIN actor ON actor.num = session.actor
+                 WHERE session.num = ?1",
+            )?
+            .query_row([num], |row| row.get(0))?)
+    }
+
     /// The turns of a session, oldest first.
     ///
     /// # Errors
@@ -316,6 +352,29 @@ impl Reader<'_> {
             Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?.map(OwnerId)))
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Tells whether somebody asked for the open turn of a session to be aborted.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn abort_asked(&self, session: &SessionId) -> Result<bool> {
+        let num = self.session_num(session)?;
+        match open_turn(self.conn, num)? {
+            Some(turn) => is_abort_asked(self.conn, num, turn),
+            None => Ok(false),
+        }
+    }
+
+    /// Who holds the lease on a session, if somebody does.
+    pub(crate) fn holder(&self, session: &SessionId) -> Result<Option<OwnerId>> {
+        let num = self.session_num(session)?;
+        let owner: Option<String> = self
+            .conn
+            .prepare_cached("SELECT owner FROM stream WHERE session = ?1")?
+            .query_row([num], |row| row.get(0))?;
+        Ok(owner.map(OwnerId))
     }
 
     /// The sessions with a turn that has not ended.

@@ -171,7 +171,7 @@ impl Reader<'_> {
     }
 
     /// The id of a message that exists or existed.
-    fn message_name(
+    pub(super) fn message_name(
         &self,
         session: i64,
         num: Option<i64>,

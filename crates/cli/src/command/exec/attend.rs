@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use turnstone_core::id::SessionId;
 use turnstone_engine::{Engine, EngineError, Execution, Ran};
@@ -53,9 +53,10 @@ pub(super) fn run(
     engine: &Engine,
     ctx: &Context,
     execution: &mut Execution,
+    place: &Path,
     words: &[OsString],
 ) -> Result<Ran, CliError> {
-    let program = program(app, &execution.turn.session, words)?;
+    let program = program(app, &execution.turn.session, place, words)?;
     let supervisor =
         Supervisor { program: app.program()?.to_owned(), args: vec![OsString::from("supervise")] };
     let spill = app.layout().root().join("output").join(execution.name());
@@ -67,7 +68,12 @@ pub(super) fn run(
     })
 }
 
-fn program(app: &App, session: &SessionId, words: &[OsString]) -> Result<Program, CliError> {
+fn program(
+    app: &App,
+    session: &SessionId,
+    place: &Path,
+    words: &[OsString],
+) -> Result<Program, CliError> {
     let (name, args) = words.split_first().ok_or_else(|| CliError::Refused {
         what: "there is no command to run".to_owned(),
         hint: None,
@@ -76,7 +82,7 @@ fn program(app: &App, session: &SessionId, words: &[OsString]) -> Result<Program
     let env = Environment::exact(app.variables().iter().cloned())
         .with("TURNSTONE_SESSION", session.as_str())
         .with("TURNSTONE_DATA", app.layout().root());
-    Ok(Program::new(name, app.directory()?).args(args).env(env))
+    Ok(Program::new(name, place).args(args).env(env))
 }
 
 fn go(
@@ -112,6 +118,7 @@ fn go(
         terminal: terminal.as_ref(),
         signals: Some(signals),
     };
-    let ended = prepared.go()?.attend(attend);
-    Ok(Ran::ended(ended, keeper, false))
+    let running = prepared.go()?;
+    let (ended, aborted) = engine.attend_exec(ctx, &execution.turn, running, attend);
+    Ok(Ran::ended(ended, keeper, aborted))
 }

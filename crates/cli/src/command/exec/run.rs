@@ -1,16 +1,18 @@
 //! `turnstone exec`
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use turnstone_core::id::SessionId;
 use turnstone_core::model::{Session, Status};
-use turnstone_engine::{Closed, CommandEnd, Engine, Execution, NewSession, Ran};
+use turnstone_engine::{Closed, CommandEnd, Engine, Execution, NewSession, NewWorktree, Ran};
 use turnstone_store::Context;
 
 use super::attend::{self, NOT_BEGUN};
 use super::line::line;
 use crate::app::App;
 use crate::choice;
+use crate::command::worktree::refused;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::figure;
@@ -31,7 +33,8 @@ const TITLE: usize = 80;
 /// and the next turnstone finds out what it changed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone exec -- my-agent \"mend the tide table\"\n  \
-                        turnstone exec --session ses_e21d -- make fmt")]
+                        turnstone exec --session ses_e21d -- make fmt\n  \
+                        turnstone exec --worktree=other-way -- my-agent")]
 pub(crate) struct ExecArgs {
     /// Go on with this session instead of beginning one: its id, or a beginning no other id has
     #[arg(long, value_name = "ID")]
@@ -40,6 +43,12 @@ pub(crate) struct ExecArgs {
     /// The title of the session [default: the command]
     #[arg(long, value_name = "TITLE", conflicts_with = "session")]
     title: Option<String>,
+
+    /// Run it in a worktree of its own, made if there is none of that name; without a name, two
+    /// words are drawn
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "", conflicts_with = "session")]
+    worktree: Option<String>,
 
     /// The command and its arguments
     #[arg(value_name = "CMD", required = true, num_args = 1.., trailing_var_arg = true)]
@@ -66,11 +75,16 @@ fn execute(ui: &mut Ui, app: &App, args: &ExecArgs) -> Result<u8, CliError> {
     let (engine, ctx) = (app.engine()?, app.context());
     choice::settle(ui, &engine, &ctx);
     let line = line(&args.command);
-    let session = session(app, &engine, &ctx, args, &line)?;
+    let place = match &args.worktree {
+        Some(name) => worktree(ui, app, &engine, &ctx, name)?,
+        None => app.directory()?.to_owned(),
+    };
+    let session = session(app, &engine, &ctx, args, &line, &place)?;
     let begin = || engine.begin_exec(&ctx, &session, &line);
     let mut execution = ui.busy("capturing the directory, so that undo works", begin)?;
     tell_limits(ui, &session, &execution);
-    let Ran { end, code, left } = attend::run(app, &engine, &ctx, &mut execution, &args.command)?;
+    let Ran { end, code, left } =
+        attend::run(app, &engine, &ctx, &mut execution, &place, &args.command)?;
     match &end {
         CommandEnd::NotStarted(why) | CommandEnd::Lost(why) => {
             ui.note(&format!("turnstone: {}", text::clean_line(why)));
@@ -102,8 +116,8 @@ fn session(
     ctx: &Context,
     args: &ExecArgs,
     line: &str,
+    directory: &Path,
 ) -> Result<Session, CliError> {
-    let directory = app.directory()?;
     if let Some(prefix) = &args.session {
         let session = choice::session(app, engine, ctx, Some(prefix))?;
         let projects = engine.store().read(ctx, |r| r.projects())?;
@@ -123,6 +137,30 @@ fn session(
         ..NewSession::default()
     };
     Ok(engine.create_session(ctx, directory, &new)?)
+}
+
+/// The worktree of that name, or a new one.
+fn worktree(
+    ui: &mut Ui,
+    app: &App,
+    engine: &Engine,
+    ctx: &Context,
+    name: &str,
+) -> Result<PathBuf, CliError> {
+    let project = engine.open_project(ctx, app.directory()?)?.project.id;
+    let listed = engine.list_worktrees(ctx, &project).map_err(refused)?;
+    let known = listed.into_iter().find(|it| it.made && it.ready && it.name == name);
+    let found = match known {
+        Some(known) => known,
+        None => {
+            let name = Some(name.to_owned()).filter(|name| !name.is_empty());
+            let new = NewWorktree { name, ..NewWorktree::default() };
+            engine.create_worktree(ctx, &project, &new).map_err(refused)?
+        }
+    };
+    let directory = text::clean_line(&found.directory.to_string_lossy());
+    ui.aside(&format!("turnstone: in worktree {} ({directory})", found.name));
+    Ok(found.directory)
 }
 
 /// The session whose command runs this one, while it does: the inner window then wins (R3).
@@ -151,7 +189,7 @@ fn tell_limits(ui: &mut Ui, session: &Session, execution: &Execution) {
             "{mark} another command runs here ({title}, {other}); files that both change can only \
              be undone together"
         ));
-        ui.hint("to keep them apart, run one of them in a git worktree of its own");
+        ui.hint("to keep them apart: `turnstone exec --worktree -- COMMAND`");
     }
 }
 

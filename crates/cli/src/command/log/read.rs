@@ -4,18 +4,22 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
-use serde_json::Value;
 use turnstone_core::change::{Evidence, FileChange, FileImage};
 use turnstone_core::id::{OperationId, SessionId, TurnId};
-use turnstone_core::model::{Part, PartBody};
+use turnstone_core::model::{Origin, Part, PartBody, Session};
 use turnstone_core::operation::{Extent, OperationKind};
 use turnstone_core::path::RelPath;
 use turnstone_core::time::{Cursor, Millis, Seq};
-use turnstone_engine::{Engine, OperationReport};
+use turnstone_engine::{Engine, OperationReport, name_of, report_of, turns_of};
 use turnstone_snapshot::{DiffOptions, Patch};
-use turnstone_store::{ChangeRow, Context, OperationRow, Reader, StoreError, TurnRow};
+use turnstone_store::{
+    ChangeRow, Context, OperationRow, Reader, SessionFilter, StoreError, TurnRow,
+};
 
 use crate::error::CliError;
+
+/// Sessions read at once.
+const PAGE: usize = 200;
 
 /// One line of the timeline, with what belongs to it.
 #[derive(Clone, Debug, Serialize)]
@@ -59,8 +63,59 @@ pub(super) struct OperationEntry {
     pub(super) kind: OperationKind,
     pub(super) time: Millis,
     pub(super) turns: Vec<TurnId>,
-    /// What it did; none while it is not over.
+    /// The name a point got, or gave up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<String>,
+    /// True if that name was given up.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) given_up: bool,
+    /// False while it is not over.
+    pub(super) done: bool,
+    /// What it did to files, if it did something.
     pub(super) report: Option<OperationReport>,
+}
+
+/// A session that was copied from this one.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ForkEntry {
+    pub(super) id: SessionId,
+    pub(super) title: String,
+    pub(super) directory: String,
+    pub(super) origin: Option<Origin>,
+}
+
+/// The sessions that were forked from a session, oldest first.
+pub(super) fn forks(
+    engine: &Engine,
+    ctx: &Context,
+    session: &Session,
+) -> Result<Vec<ForkEntry>, CliError> {
+    let filter = SessionFilter {
+        project: Some(session.project.clone()),
+        archived: true,
+        ..SessionFilter::default()
+    };
+    let (mut found, mut cursor) = (Vec::new(), None);
+    loop {
+        let at: Option<String> = cursor.take();
+        let page = engine.store().read(ctx, |r| r.list_sessions(&filter, at.as_deref(), PAGE))?;
+        let of_it = page.items.into_iter().map(|row| row.session).filter(|other| {
+            other.origin.as_ref().is_some_and(|origin| origin.session == session.id)
+        });
+        found.extend(of_it);
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    found.sort_by_key(|fork| fork.time.created.as_i64());
+    let entry = |fork: Session| ForkEntry {
+        id: fork.id,
+        title: fork.title,
+        directory: fork.directory,
+        origin: fork.origin,
+    };
+    Ok(found.into_iter().map(entry).collect())
 }
 
 /// What was read of a session before figures are added.
@@ -91,7 +146,7 @@ pub(super) fn timeline(
     }
     for row in found.operations {
         let at = row.planned;
-        entries.push((at, Entry::Operation(operation_entry(row))));
+        entries.push((at, Entry::Operation(operation_entry(row)?)));
     }
     entries.sort_by_key(|(at, _)| *at);
     Ok(entries.into_iter().map(|(_, entry)| entry).collect())
@@ -216,14 +271,16 @@ fn figures(
     Some(text.map(|file| (file.path, (file.additions, file.deletions))).collect())
 }
 
-fn operation_entry(row: OperationRow) -> OperationEntry {
-    let turns = row.plan.get("turns").cloned().unwrap_or_default();
-    let whole = row.done.as_ref().and_then(|done| done.report.get("whole"));
-    OperationEntry {
+fn operation_entry(row: OperationRow) -> Result<OperationEntry, CliError> {
+    let (turns, report, name) = (turns_of(&row)?, report_of(&row)?, name_of(&row)?);
+    Ok(OperationEntry {
         id: row.id,
         kind: row.kind,
         time: row.time,
-        turns: serde_json::from_value(turns).unwrap_or_default(),
-        report: whole.and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok()),
-    }
+        turns,
+        given_up: name.as_ref().is_some_and(|named| !named.gives_up.is_empty()),
+        name: name.map(|named| named.name),
+        done: row.done.is_some(),
+        report,
+    })
 }

@@ -6,7 +6,7 @@ use turnstone_core::operation::OperationKind;
 use turnstone_core::time::Millis;
 use turnstone_engine::OperationReport;
 
-use super::read::{Entry, FileEntry, OperationEntry, TurnEntry};
+use super::read::{Entry, FileEntry, ForkEntry, OperationEntry, TurnEntry};
 use crate::error::CliError;
 use crate::figure;
 use crate::moment;
@@ -24,9 +24,14 @@ pub(super) fn print(
     now: Millis,
     session: &Session,
     entries: &[Entry],
+    forks: &[ForkEntry],
 ) -> Result<(), CliError> {
     let title = text::clean_line(&session.title);
     ui.line(&format!("{}  {}", paint(NAME, &session.id), paint(HEAD, title)))?;
+    if let Some(origin) = &session.origin {
+        let at = origin.message.as_ref().map(|at| format!(", before {at}")).unwrap_or_default();
+        ui.line(&paint(DIM, format!("  forked from {}{at}", origin.session)))?;
+    }
     if entries.is_empty() {
         ui.note("nothing has happened in this session yet");
     }
@@ -36,7 +41,35 @@ pub(super) fn print(
             Entry::Operation(operation) => print_operation(ui, now, operation)?,
         }
     }
+    if !forks.is_empty() {
+        ui.line("")?;
+    }
+    for fork in forks {
+        let at = fork.origin.as_ref().and_then(|origin| origin.message.as_ref());
+        let at = at.map(|at| format!("  before {at}")).unwrap_or_default();
+        let title = text::clean_line(&fork.title);
+        let id = paint(NAME, &fork.id);
+        ui.line(&format!("{} {id}  {title}{}", paint(HEAD, "fork"), paint(DIM, at)))?;
+    }
     Ok(())
+}
+
+/// Lines added and removed by a whole turn; nothing if no file has figures.
+fn turn_figures(turn: &TurnEntry) -> String {
+    let known = turn.files.iter().filter_map(|file| Some((file.additions?, file.deletions?)));
+    let (mut plus, mut minus, mut any) = (0, 0, false);
+    for (added, removed) in known {
+        (plus, minus, any) = (plus + added, minus + removed, true);
+    }
+    match any && turn.files.len() > 1 {
+        true => format!(
+            "  {}, {} {}",
+            figure::counted(turn.files.len(), "file"),
+            paint(GOOD, format!("+{plus}")),
+            paint(BAD, format!("-{minus}"))
+        ),
+        false => String::new(),
+    }
 }
 
 fn print_turn(ui: &mut Ui, now: Millis, turn: &TurnEntry) -> Result<(), CliError> {
@@ -53,7 +86,8 @@ fn print_turn(ui: &mut Ui, now: Millis, turn: &TurnEntry) -> Result<(), CliError
         (false, false) => "",
     };
     ui.line("")?;
-    ui.line(&format!("{}  {when}  {state}{}", paint(NAME, &turn.id), paint(DIM, marks)))?;
+    let (id, sum) = (paint(NAME, &turn.id), turn_figures(turn));
+    ui.line(&format!("{id}  {when}  {state}{}{sum}", paint(DIM, marks)))?;
     let width = ui.width().unwrap_or(PROMPT).saturating_sub(2).max(20);
     ui.line(&format!("  {}", text::cut(turn.prompt.as_deref().unwrap_or("…"), width)))?;
     for file in turn.files.iter().take(SHOWN) {
@@ -93,12 +127,20 @@ fn print_operation(ui: &mut Ui, now: Millis, operation: &OperationEntry) -> Resu
     let turns: Vec<String> = operation.turns.iter().map(ToString::to_string).collect();
     let of = if turns.is_empty() { String::new() } else { format!(" of {}", turns.join(", ")) };
     let kind = paint(HEAD, operation.kind.as_str());
+    let name = match (&operation.name, operation.given_up) {
+        (Some(name), false) => format!("  {}", paint(NAME, text::clean_line(name))),
+        (Some(name), true) => format!("  {} given up", text::clean_line(name)),
+        (None, _) => String::new(),
+    };
     ui.line("")?;
-    ui.line(&format!("{}  {when}  {kind}{of}", paint(DIM, &operation.id)))?;
-    let words = match (&operation.report, operation.kind) {
-        (Some(report), _) => sum(report),
-        (None, OperationKind::Undo | OperationKind::Redo) => "cut off".to_owned(),
-        (None, _) => return Ok(()),
+    ui.line(&format!("{}  {when}  {kind}{name}{of}", paint(DIM, &operation.id)))?;
+    let words = match (&operation.report, operation.kind, operation.done) {
+        (Some(report), ..) => sum(report),
+        (None, OperationKind::Undo | OperationKind::Redo | OperationKind::Jump, false) => {
+            "cut off".to_owned()
+        }
+        (None, OperationKind::Undo, true) => "taken over from where it was forked".to_owned(),
+        (None, ..) => return Ok(()),
     };
     ui.line(&format!("    {words}"))
 }

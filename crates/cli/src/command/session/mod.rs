@@ -1,5 +1,6 @@
 //! `turnstone session`: list, show and tidy up.
 
+mod abort;
 mod archive;
 mod delete;
 mod list;

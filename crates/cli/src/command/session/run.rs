@@ -5,7 +5,7 @@ use turnstone_core::id::SessionId;
 use turnstone_core::wire;
 use turnstone_store::{Context, Store};
 
-use super::{archive, delete, list, rename, show};
+use super::{abort, archive, delete, list, rename, show};
 use crate::app::App;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -19,6 +19,7 @@ pub(crate) enum SessionCommand {
     Rename(rename::RenameArgs),
     Archive(archive::ArchiveArgs),
     Unarchive(archive::UnarchiveArgs),
+    Abort(abort::AbortArgs),
     Delete(delete::DeleteArgs),
 }
 
@@ -34,6 +35,7 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &SessionCommand) -> Result<Ex
         SessionCommand::Rename(args) => rename::run(ui, app, args),
         SessionCommand::Archive(args) => archive::archive(ui, app, args),
         SessionCommand::Unarchive(args) => archive::unarchive(ui, app, args),
+        SessionCommand::Abort(args) => abort::run(ui, app, args),
         SessionCommand::Delete(args) => delete::run(ui, app, args),
     }
 }

@@ -29,6 +29,7 @@ pub(crate) fn run(ui: &mut Ui, app: &App, _: &TourArgs) -> Result<Exit, CliError
     scene::redo(&mut stage, &sessions)?;
     scene::overlap(&mut stage)?;
     scene::kill(&mut stage)?;
+    scene::travel(&mut stage, &sessions)?;
     scene::look_back(&mut stage, &sessions)?;
     let claims = stage.strike()?;
     if ui.wants_json() {

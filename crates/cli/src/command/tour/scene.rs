@@ -91,9 +91,28 @@ pub(super) fn kill(stage: &mut Stage<'_>) -> Result<(), CliError> {
     stage.claim(is_back, "undo takes back the half that was done")
 }
 
+/// A point gets a name; the way from it is shown, and gone back.
+pub(super) fn travel(stage: &mut Stage<'_>, sessions: &Sessions) -> Result<(), CliError> {
+    stage.scene("5. A point gets a name, and is gone to")?;
+    let (one, before) = (&sessions.one, stage.read("tide.md").unwrap_or_default());
+    stage.run(&["checkpoint", "noon", "--session", one], 0)?;
+    let change = ["exec", "--session", one, "--", "sed", "-i", "s/10:25/11:25/", "tide.md"];
+    stage.run(&change, 0)?;
+    let now = stage.read("tide.md").unwrap_or_default();
+    stage.edit("tide.md", &now.replace("of the bay", "of the sound"), "you rename the bay")?;
+    let ran = stage.run(&["diff", one, "--from", "noon"], 0)?;
+    let shown = plain(&ran.out);
+    let added: Vec<&str> = shown.lines().filter(|line| line.starts_with("+high")).collect();
+    let is_own = added == ["+high 11:25"] && !shown.contains("+# Tides");
+    stage.claim(is_own, "the difference has the agent's line and none of yours")?;
+    stage.run(&["jump", "noon", "--session", one], 0)?;
+    let is_back = stage.read("tide.md") == Some(before.replace("of the bay", "of the sound"));
+    stage.claim(is_back, "the agent's line is as it was at that point, your heading stayed")
+}
+
 /// What is remembered, and what it costs.
 pub(super) fn look_back(stage: &mut Stage<'_>, sessions: &Sessions) -> Result<(), CliError> {
-    stage.scene("5. Everything is remembered")?;
+    stage.scene("6. Everything is remembered")?;
     let ran = stage.run(&["log", &sessions.one], 0)?;
     let whole = ["agent one", "undo of trn_", "redo of trn_"];
     let complete = whole.iter().all(|words| plain(&ran.out).contains(words));

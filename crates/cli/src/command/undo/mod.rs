@@ -4,3 +4,4 @@ mod run;
 mod show;
 
 pub(crate) use run::{RedoArgs, UndoArgs, redo, undo};
+pub(crate) use show::{Hints, Shown, print as print_operation};

@@ -24,8 +24,9 @@ const PROMPT: usize = 60;
 ///
 /// Without TURN the newest one of the newest session of this directory. What was changed since
 /// stays: merged where it is text, otherwise the file is left alone, named, and the command ends
-/// with 4. Everything that is overwritten is kept first; `turnstone redo` brings it back. Commits
-/// are never touched. Several turns, of several sessions too, are taken back in one step.
+/// with 4; if no file at all could be taken back, the conversation stays as well. Everything that
+/// is overwritten is kept first; `turnstone redo` brings it back. Commits are never touched. Several
+/// turns, of several sessions too, are taken back in one step.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone undo --dry-run\n  \
                         turnstone undo trn_0197c2 --path src")]

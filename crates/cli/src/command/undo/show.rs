@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use turnstone_core::change::GitPoint;
 use turnstone_core::id::TurnId;
-use turnstone_core::operation::OperationKind;
+use turnstone_core::operation::{HeadMove, OperationKind};
 use turnstone_core::path::RelPath;
 use turnstone_engine::{Engine, GitNote, OperationReport, RootReport, UndoPlan};
 use turnstone_snapshot::{Conflict, Report};
@@ -22,7 +22,7 @@ use crate::ui::{BAD, DIM, GOOD, Ui, WARN, paint};
 const SHORT: usize = 8;
 
 /// What was done, or would be.
-pub(super) struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     plan: &'a UndoPlan,
     report: OperationReport,
     dry_run: bool,
@@ -30,26 +30,17 @@ pub(super) struct Shown<'a> {
 
 impl<'a> Shown<'a> {
     /// What a plan comes to if nothing changes meanwhile.
-    pub(super) fn foreseen(plan: &'a UndoPlan) -> Self {
+    pub(crate) fn foreseen(plan: &'a UndoPlan) -> Self {
         let root = |root: &turnstone_engine::RootPlan| RootReport {
             root: root.root.clone(),
             report: foreseen(&root.plan),
         };
-        let report = OperationReport {
-            operation: plan.operation.clone(),
-            kind: plan.kind,
-            turns: plan.turns.clone(),
-            roots: plan.roots.iter().map(root).collect(),
-            contended: plan.contended.clone(),
-            not_covered: plan.not_covered.clone(),
-            git: plan.git.clone(),
-            withdrawn: plan.withdrawn.clone(),
-        };
+        let report = plan.report(plan.roots.iter().map(root).collect());
         Self { plan, report, dry_run: true }
     }
 
     /// What came of a plan.
-    pub(super) const fn done(plan: &'a UndoPlan, report: OperationReport) -> Self {
+    pub(crate) const fn done(plan: &'a UndoPlan, report: OperationReport) -> Self {
         Self { plan, report, dry_run: false }
     }
 
@@ -60,7 +51,10 @@ impl<'a> Shown<'a> {
     /// A file that was left alone is told by the exit code.
     fn exit(&self) -> Exit {
         let clean = self.sum(|report| report.conflicts.len()) == 0;
-        if clean && self.report.contended.is_empty() { Exit::Ok } else { Exit::Conflict }
+        match clean && self.report.contended.is_empty() && !self.report.without_effect {
+            true => Exit::Ok,
+            false => Exit::Conflict,
+        }
     }
 
     fn json(&self) -> Result<Value, CliError> {
@@ -77,14 +71,14 @@ impl<'a> Shown<'a> {
 }
 
 /// What helps with paths that were left alone.
-pub(super) struct Hints {
+pub(crate) struct Hints {
     /// The capture from before the turns, for each path.
     before: BTreeMap<RelPath, String>,
 }
 
 impl Hints {
     /// Looks up what the paths held before the turns.
-    pub(super) fn gather(
+    pub(crate) fn gather(
         engine: &Engine,
         ctx: &Context,
         plan: &UndoPlan,
@@ -117,7 +111,7 @@ pub(super) const fn verb(kind: OperationKind) -> &'static str {
 }
 
 /// Prints what was done, or would be, and what a person can do about the rest.
-pub(super) fn print(ui: &mut Ui, shown: &Shown<'_>, hints: &Hints) -> Result<Exit, CliError> {
+pub(crate) fn print(ui: &mut Ui, shown: &Shown<'_>, hints: &Hints) -> Result<Exit, CliError> {
     if ui.wants_json() {
         ui.json(&shown.json()?)?;
         return Ok(shown.exit());
@@ -232,6 +226,11 @@ fn tell_sum(ui: &mut Ui, shown: &Shown<'_>) {
         (false, true) => ui.note(&format!("{all}; nothing was changed")),
         (false, false) => ui.note(&all),
     }
+    match (shown.report.without_effect, shown.dry_run) {
+        (true, true) => ui.note("no file could follow: the conversation would stay where it is"),
+        (true, false) => ui.note("no file could follow: the conversation stays where it is"),
+        (false, _) => {}
+    }
 }
 
 /// The commands that help.
@@ -263,6 +262,11 @@ fn tell_next(ui: &mut Ui, shown: &Shown<'_>, hints: &Hints) {
         ui.hint(&format!(
             "these ran at the same time; {word} them together: `turnstone {word} {turns}`"
         ));
+    }
+    let moves = shown.plan.head != HeadMove::Stay;
+    if shown.report.without_effect && moves {
+        let word = shown.report.kind.as_str();
+        ui.hint(&format!("`turnstone {word} --conversation` moves the conversation alone"));
     }
     let changed =
         shown.sum(|report| report.restored.len() + report.removed.len() + report.merged.len());

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use turnstone_core::id::{PermissionId, QuestionId};
 use turnstone_core::model::{PermissionAsk, QuestionAsk, RequestState};
 use turnstone_core::permission::Rule;
-use turnstone_engine::{Asked, BaseRules, NewAsk};
+use turnstone_engine::{Asked, NewAsk};
 
 use super::answer::Stamped;
 use super::input::Typed;
@@ -68,7 +68,8 @@ async fn permission(
     app.blocking(move |app| {
         let held = app.driven(&ctx, &session, &turn, &headers)?;
         let new = NewAsk { ask: body.ask, waits: body.waits };
-        let asked = app.engine().ask_permission(&ctx, held.turn(), &new, &BaseRules::default())?;
+        let rules = app.engine().base_rules(&ctx, &session)?;
+        let asked = app.engine().ask_permission(&ctx, held.turn(), &new, &rules)?;
         let verdict = match asked {
             Asked::Allowed => Verdict::Allowed,
             Asked::Denied(rules) => Verdict::Denied { rules },

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use turnstone_core::id::{MessageId, OperationId, PartId, SessionId, TurnId};
 use turnstone_core::path::RelPath;
 use turnstone_core::time::{Cursor, Seq};
-use turnstone_engine::{EngineError, OperationReport, Point, Scope, UndoOptions, UndoPlan, Which};
+use turnstone_engine::{
+    EngineError, OperationReport, Point, Scope, UndoOptions, UndoPlan, Which, report_of,
+};
 use turnstone_store::Context;
 
 use super::answer::Stamped;
@@ -238,8 +240,8 @@ impl App {
             let plan = Box::new(plan(ctx)?);
             return self.stamped(ctx, session, Outcome::Foreseen { plan });
         }
+        self.expected(ctx, session)?;
         self.idle(ctx, session)?;
-        self.may_revert(ctx, session)?;
         let report = self.engine().apply(ctx, &plan(ctx)?)?;
         let complete = report.is_complete();
         self.stamped(ctx, session, Outcome::Done { report: Box::new(report), complete })
@@ -255,10 +257,7 @@ impl App {
         self.engine().recover(ctx)?;
         let operations = self.engine().store().read(ctx, |r| r.operations(session))?;
         let found = operations.into_iter().find(|operation| operation.planned >= began);
-        let report = found.and_then(|operation| operation.done).and_then(|done| {
-            let whole = done.report.get("whole")?.as_str()?.to_owned();
-            serde_json::from_str(&whole).ok()
-        });
+        let report = found.map(|operation| report_of(&operation)).transpose()?.flatten();
         report.ok_or_else(|| ApiError::NotFound("The operation of this key not found".to_owned()))
     }
 }

@@ -10,7 +10,7 @@ use turnstone_core::id::{MessageId, OperationId, TurnId};
 use turnstone_core::operation::OperationKind;
 use turnstone_core::path::RelPath;
 use turnstone_core::time::Cursor;
-use turnstone_engine::OperationReport;
+use turnstone_engine::{Compared, Form, OperationReport, report_of, turns_of};
 use turnstone_store::{Context, OperationRow, Reader, TurnRow};
 
 use super::answer::Stamped;
@@ -123,8 +123,10 @@ async fn timeline(
             app.count(&ctx, &id, &mut turn)?;
             entries.push((at, Entry::Turn(turn)));
         }
-        let shown = operations.into_iter().filter(|it| all || it.kind != OperationKind::Branch);
-        entries.extend(shown.map(|row| (row.planned, Entry::Operation(operation_entry(row)))));
+        let shown = operations.iter().filter(|it| all || it.kind != OperationKind::Branch);
+        for row in shown {
+            entries.push((row.planned, Entry::Operation(operation_entry(row)?)));
+        }
         entries.sort_by_key(|(at, _)| *at);
         app.stamped(&ctx, &id, entries.into_iter().map(|(_, entry)| entry).collect())
     })
@@ -161,16 +163,14 @@ fn turn_entry(
     })
 }
 
-fn operation_entry(row: OperationRow) -> OperationEntry {
-    let turns = row.plan.get("turns").cloned().unwrap_or_default();
-    let whole = row.done.as_ref().and_then(|done| done.report.get("whole"));
-    OperationEntry {
-        id: row.id,
+fn operation_entry(row: &OperationRow) -> Result<OperationEntry, ApiError> {
+    Ok(OperationEntry {
+        id: row.id.clone(),
         kind: row.kind,
         time: row.time.0,
-        turns: serde_json::from_value(turns).unwrap_or_default(),
-        report: whole.and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok()),
-    }
+        turns: turns_of(row)?,
+        report: report_of(row)?,
+    })
 }
 
 impl App {
@@ -184,7 +184,8 @@ impl App {
         if turn.files.is_empty() {
             return Ok(());
         }
-        match self.engine().diff_turn(ctx, session, &turn.id) {
+        let what = Compared::Turn(turn.id.clone());
+        match self.engine().diff(ctx, session, &what, Form::Figures) {
             Ok(found) => {
                 let summary = found.summary();
                 turn.additions = summary.additions.as_u64().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Forks: a copy of a session up to a message that depends on nothing of the original (R40).
+//! Copying: messages, turns and change sets under new ids, whole or not at all.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
@@ -9,6 +9,7 @@ use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
 use turnstone_core::model::{Message, Origin, Part, Session, Tokens, Usage, UsageBase};
 use turnstone_core::name;
 use turnstone_core::operation::Head;
+use turnstone_core::time::Millis;
 use turnstone_core::turn::{Outcome, TurnEvent, TurnState};
 use turnstone_core::wire::usage_of;
 use turnstone_snapshot::Oid;
@@ -19,7 +20,7 @@ use turnstone_store::{
 
 use crate::call::group_of;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 use crate::line::Line;
 use crate::undo::Held;
 
@@ -33,16 +34,32 @@ const BYTES: usize = 1 << 20;
 /// Transactions on their way at a time.
 const AHEAD: usize = 8;
 
+/// In the row of a session that is being copied: it is not whole yet.
+const UNFINISHED: &str = "forking";
+
+/// A copy that was begun so long ago and that nobody holds is nobody's any more.
+const SETTLED: i64 = 60_000;
+
 /// A session that is being copied.
-struct Copy {
-    session: Session,
+pub(super) struct Copy {
+    pub(super) session: Session,
     plan: ForkPlan,
     /// Which part became which.
     parts: HashMap<PartId, PartId>,
     /// The turns, by the message in the copy that begins each.
     turns: HashMap<MessageId, (TurnRow, TurnId)>,
-    /// Change sets of the turns that are copied.
-    changes: Vec<Held>,
+    /// Change sets of the turns that are copied; `wanted` is how much of each is taken back there.
+    pub(super) changes: Vec<Held>,
+    /// True if its change sets are about files of its own.
+    pub(super) is_apart: bool,
+}
+
+impl Copy {
+    /// What a turn of the original is called in the copy.
+    pub(super) fn turn_of(&self, turn: &TurnId) -> Option<TurnId> {
+        let mut all = self.turns.values();
+        all.find(|(original, _)| original.id == *turn).map(|(_, copied)| copied.clone())
+    }
 }
 
 impl Engine {
@@ -53,40 +70,78 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`crate::EngineError::Fork`] if the session has no such message. A copy that was cut off
-    /// stays archived; the original is never touched.
+    /// [`crate::EngineError::Fork`] if the session has no such message. The original is never
+    /// touched; a copy that was cut off is never shown, and goes with the next fork.
     pub fn fork(
         &self,
         ctx: &Context,
         session: &SessionId,
         at: Option<&MessageId>,
     ) -> Result<Session> {
+        self.sweep_forks(&ctx.aside(), session)?;
         let copy = self.plan_copy(ctx, session, at)?;
         // The original is only read; whether it stands where the caller thinks was seen in that read.
         let ctx = &ctx.settled();
         self.pin(ctx, &copy)?;
+        self.write_session(ctx, &copy)
+    }
+
+    /// Writes a copy whose captures are where they belong: all of it, or nothing.
+    pub(super) fn write_session(&self, ctx: &Context, copy: &Copy) -> Result<Session> {
+        let written = self.write_rows(ctx, copy);
+        if written.is_err() {
+            // What cannot be removed now goes with the next fork; nobody sees it until then.
+            drop(self.store.delete_session(ctx, &copy.session.id));
+        }
+        written
+    }
+
+    fn write_rows(&self, ctx: &Context, copy: &Copy) -> Result<Session> {
         let (origin, whole) = (copy.session.origin.clone(), copy.session.clone());
         let mut made = whole.clone();
         made.origin = None;
         made.time.archived = Some(made.time.created.clone());
+        made.extra.insert(UNFINISHED.to_owned(), true.into());
         self.store.write(ctx, move |tx| tx.create_session(&made)).wait()?;
+        fail::fail_point!("engine::fork_begun", |_| {
+            Err(std::io::Error::other("failpoint").into())
+        });
         let lease = self.store.lease(ctx, &whole.id, Takeover::IfDead)?;
-        self.write_copy(&ctx.clone().leased(&lease), &copy)?;
+        self.write_copy(&ctx.clone().leased(&lease), copy)?;
         self.store.release(ctx, &lease)?;
+        if copy.is_apart {
+            self.note_taken(ctx, copy)?;
+        }
         let id = whole.id;
         let finish = move |tx: &Tx<'_>| {
             let origin = origin.clone();
             tx.update_session(&id, |session| {
                 session.origin = origin;
                 session.time.archived = None;
+                session.extra.remove(UNFINISHED);
                 Ok(())
             })
         };
         Ok(self.store.write(ctx, finish).wait()?)
     }
 
+    /// Removes copies in the project of a session that a process did not live to finish.
+    fn sweep_forks(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+        let project = self.store.read(ctx, |r| r.get_session(session))?.project;
+        for other in self.sessions_of(ctx, &project)? {
+            // One that was begun a moment ago may not have its lease yet.
+            let begun = Millis(other.time.created.as_i64().unwrap_or(0));
+            let is_old = ctx.now.since(begun) > SETTLED;
+            let is_cut_off = is_old && other.extra.contains_key(UNFINISHED);
+            if is_cut_off && !self.store.is_leased(ctx, &other.id)? {
+                self.store.delete_session(ctx, &other.id)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Reads the original and decides what is copied; nothing is written.
-    fn plan_copy(
+    pub(super) fn plan_copy(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -135,6 +190,7 @@ impl Engine {
             parts: renamed(&entries, &plan),
             turns: HashMap::new(),
             changes: Vec::new(),
+            is_apart: false,
             plan,
         };
         self.copy_turns(ctx, session, &line, head.as_ref(), &mut copy)?;
@@ -187,8 +243,12 @@ impl Engine {
         let mut captures: BTreeMap<&str, Vec<Oid>> = BTreeMap::new();
         for held in &copy.changes {
             let row = &held.row;
-            let ids = row.before.iter().chain(&row.after).filter_map(|id| id.parse::<Oid>().ok());
-            captures.entry(&row.set.root.path).or_default().extend(ids);
+            let pinned = captures.entry(&row.set.root.path).or_default();
+            for id in row.before.iter().chain(&row.after) {
+                let unreadable =
+                    |source| EngineError::BadCapture { change: row.set.id.clone(), source };
+                pinned.push(id.parse::<Oid>().map_err(unreadable)?);
+            }
         }
         for (root, ids) in captures {
             // Of a directory that is gone nothing can be taken back anyway.

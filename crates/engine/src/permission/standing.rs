@@ -1,0 +1,122 @@
+//! Standing rules: those that are built in and configured, for the directory a session works in.
+//!
+//! The user's come with the settings of the engine; those of a project are read from its own files
+//! each time they are needed, because they may have changed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use turnstone_core::id::SessionId;
+use turnstone_core::permission::{
+    BuiltinAgent, Directories, Rule, agent_rules, defaults, from_file,
+};
+use turnstone_store::{Context, Reader};
+
+use super::rules::{BaseRules, Rules};
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::prompt::newest_prompt;
+
+/// Where a project keeps its rules, the weakest first: OpenCode's files, then our own.
+const FILES: [&str; 5] = [
+    "opencode.jsonc",
+    "opencode.json",
+    ".opencode/opencode.jsonc",
+    ".opencode/opencode.json",
+    "turnstone.json",
+];
+
+/// The rules an engine is opened with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StandingRules {
+    /// The built-in defaults.
+    pub builtin: Vec<Rule>,
+    /// The user's configuration.
+    pub user: Vec<Rule>,
+    /// What `~` stands for in the files of a project.
+    pub home: String,
+}
+
+impl Default for StandingRules {
+    fn default() -> Self {
+        let builtin = defaults(&Directories::default());
+        Self { builtin, user: Vec::new(), home: "~".to_owned() }
+    }
+}
+
+impl Engine {
+    /// Every rule that counts for a session at this moment, configuration included (R38).
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Rules`] if a file of the project cannot be understood: it may hold a denial.
+    pub fn rules_of(&self, ctx: &Context, session: &SessionId) -> Result<Rules> {
+        let base = self.base_rules(ctx, session)?;
+        self.rules(ctx, session, &base)
+    }
+
+    /// The rules for a session that are not in the ledger.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::rules_of`].
+    pub fn base_rules(&self, ctx: &Context, session: &SessionId) -> Result<BaseRules> {
+        let (directory, top, agent) = self.store.read(ctx, |r| {
+            let own = r.get_session(session)?;
+            let project = r.find_project(&own.project)?;
+            let mut roots: Vec<String> = Vec::new();
+            if let Some(project) = project {
+                roots.push(project.worktree);
+                roots.extend(project.sandboxes);
+            }
+            Ok((PathBuf::from(&own.directory), roots, agent_of(r, session)?))
+        })?;
+        let mut base = self.rules_in(&directory, &top)?;
+        base.agent = agent_rules(agent, &Directories::default());
+        Ok(base)
+    }
+
+    /// The rules for a directory; those of its project are looked for in it and above it, up to the
+    /// closest of `roots`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::rules_of`].
+    pub fn rules_in(&self, directory: &Path, roots: &[String]) -> Result<BaseRules> {
+        let StandingRules { builtin, user, home } = self.settings.rules.clone();
+        let above = roots.iter().map(Path::new);
+        let above = above.filter(|root| root.parent().is_some() && directory.starts_with(root));
+        let top = above.max_by_key(|root| root.components().count()).unwrap_or(directory);
+        let mut folders: Vec<&Path> =
+            directory.ancestors().take_while(|folder| folder.starts_with(top)).collect();
+        folders.reverse();
+        let mut project = Vec::new();
+        for name in FILES {
+            for folder in &folders {
+                project.extend(read_file(&folder.join(name), &home)?);
+            }
+        }
+        Ok(BaseRules { builtin, agent: Vec::new(), user, project })
+    }
+}
+
+/// The agent that answers in a session.
+fn agent_of(reader: &Reader<'_>, session: &SessionId) -> turnstone_store::Result<BuiltinAgent> {
+    let agent = match newest_prompt(reader, session)? {
+        Some(prompt) => Some(prompt.agent),
+        None => reader.get_session(session)?.agent,
+    };
+    Ok(agent.as_deref().and_then(BuiltinAgent::parse).unwrap_or(BuiltinAgent::Build))
+}
+
+/// The rules of one file; none if it is not there.
+fn read_file(path: &Path, home: &str) -> Result<Vec<Rule>> {
+    let is_absent = |kind: io::ErrorKind| {
+        matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    };
+    let text = match fs_err::read_to_string(path) {
+        Err(error) if is_absent(error.kind()) => return Ok(Vec::new()),
+        read => read?,
+    };
+    from_file(&text, home).map_err(|source| EngineError::Rules { path: path.to_owned(), source })
+}

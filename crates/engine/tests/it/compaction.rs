@@ -1,0 +1,224 @@
+//! After a compaction: what is asked again, what makes the model go on, what clients are told.
+
+use serde_json::json;
+use turnstone_core::context::{
+    CLEARED, CUT_OFF, Limits, Settings, go_on, summary_of, to_model_messages, transcript,
+};
+use turnstone_core::event::EventKind;
+use turnstone_core::id::{MessageId, SessionId};
+use turnstone_core::model::{Failure, FailureKind, MessageBody, PartBody};
+use turnstone_core::time::Seq;
+use turnstone_engine::{CompactionPlan, Prompt, Turn};
+use turnstone_store::WithParts;
+
+use crate::context::{finish, seen, summary, talked, target, wanted};
+use crate::support::{Case, answer, ctx, messages, part, prompt, user};
+
+fn plan(case: &Case, session: &SessionId, request: &MessageId) -> CompactionPlan {
+    let limits = Limits { context: 100_000, input: 0, output: 8_000 };
+    let settings = Settings { preserve_recent_tokens: Some(1_500), ..Settings::default() };
+    let planned =
+        case.engine.plan_compaction(&ctx(), session, request, &target(), (limits, &settings));
+    planned.expect("a plan")
+}
+
+fn written(case: &Case, session: &SessionId, id: &MessageId) -> WithParts {
+    let all = messages(case, session);
+    all.into_iter().find(|one| one.message.id == *id).expect("it is there")
+}
+
+/// A session in which a prompt with a picture has filled the context.
+fn overflowing(case: &Case) -> (SessionId, Turn, MessageId) {
+    let session = talked(case);
+    let message = user(&session, "u4");
+    let parts = [
+        json!({"type": "text", "text": "look at this"}),
+        json!({"type": "file", "mime": "image/png", "filename": "a.png", "url": "data:image/png,"}),
+        json!({"type": "file", "mime": "text/plain", "filename": "b.txt", "url": "file:///b.txt"}),
+    ];
+    let parts =
+        parts.iter().enumerate().map(|(n, it)| part(&message, &format!("u4{n}"), it.clone()));
+    let prompt = Prompt { message: message.clone(), parts: parts.collect() };
+    let turn = case.engine.begin_turn(&ctx(), prompt).expect("begins");
+    let request = case.engine.request_compaction(&ctx(), &turn, &wanted(true)).expect("asked");
+    (session, turn, request)
+}
+
+/// 8.3: the request says who wanted it; the prompt before it is asked again without its media.
+#[test]
+fn an_overflow_asks_the_prompt_again_without_its_media_section_8_3_12_4() {
+    let case = Case::new();
+    let (session, turn, request) = overflowing(&case);
+    let asked = written(&case, &session, &request);
+    let [body] = &asked.parts[..] else { panic!("one part") };
+    let PartBody::Compaction(body) = &body.body else { panic!("a request") };
+    assert_eq!((body.auto, body.overflow, &body.tail_start), (true, Some(true), &None));
+
+    let plan = plan(&case, &session, &request);
+    assert_eq!(plan.tail, None, "else the model would see the prompt twice, with its media");
+    assert!(plan.goes_on);
+    let done = summary(&session, &request, "s1");
+    let next = case.engine.finish_compaction(&ctx(), &turn, &plan, &done).expect("finished");
+    let next = written(&case, &session, &next.expect("it goes on"));
+    let name = |id: &MessageId| id.as_str()[4..].to_owned();
+    assert_eq!(seen(&case, &session), [name(&request), "s1".into(), name(&next.message.id)]);
+    let read = case.engine.model_messages(&ctx(), &session, &target()).expect("reads");
+    let read = serde_json::to_value(&read).expect("json");
+    let texts = [json!("look at this"), json!("[Attached image/png: a.png]")];
+    let content = read[2]["content"].as_array().expect("content");
+    assert_eq!(content.iter().map(|it| it["text"].clone()).collect::<Vec<_>>(), texts);
+    let MessageBody::User(user) = &next.message.body else { panic!("a prompt") };
+    assert_eq!((user.agent.as_str(), user.model.model.as_str()), ("build", "m"));
+    case.end(&turn);
+    case.sound();
+}
+
+/// 8.3: with nothing to ask again, a synthetic text makes the model go on; a person's request none.
+#[test]
+fn a_compaction_of_the_program_goes_on_by_itself_and_a_persons_does_not_section_8_3_12_4() {
+    let case = Case::new();
+    let session = talked(&case);
+    for (auto, name) in [(true, "s1"), (false, "s2")] {
+        let mut wanted = wanted(false);
+        wanted.auto = auto;
+        let (turn, request) =
+            case.engine.begin_compaction(&ctx(), &session, &wanted).expect("begins");
+        let plan = plan(&case, &session, &request);
+        let done = summary(&session, &request, name);
+        let next = case.engine.finish_compaction(&ctx(), &turn, &plan, &done).expect("finished");
+        assert_eq!(next.is_some(), auto);
+        if let Some(next) = next {
+            let next = written(&case, &session, &next);
+            let PartBody::Text(text) = &next.parts[0].body else { panic!("a text") };
+            assert_eq!(text.synthetic, Some(true));
+            assert_eq!(text.metadata, Some(json!({"compaction_continue": true})));
+            assert_eq!(seen(&case, &session).last(), Some(&next.message.id.as_str()[4..].into()));
+        }
+        case.end(&turn);
+    }
+    // Whoever does not want it says so.
+    let mut quiet = wanted(false);
+    quiet.auto = true;
+    let (turn, request) = case.engine.begin_compaction(&ctx(), &session, &quiet).expect("begins");
+    let plan = CompactionPlan { goes_on: false, ..plan(&case, &session, &request) };
+    let done = summary(&session, &request, "s3");
+    let next = case.engine.finish_compaction(&ctx(), &turn, &plan, &done).expect("finished");
+    assert_eq!(next, None);
+    case.end(&turn);
+    assert_ne!(go_on(true), go_on(false), "other words if something was left out");
+}
+
+/// 8.3: `session.compacted` is the one event that makes the summary of a request finished.
+#[test]
+fn a_compaction_is_told_once_and_a_streamed_summary_is_not_doubled_section_8_3_12_4() {
+    let case = Case::new();
+    let session = talked(&case);
+    let (turn, request) =
+        case.engine.begin_compaction(&ctx(), &session, &wanted(false)).expect("begins");
+    let plan = plan(&case, &session, &request);
+    let mut open = answer(&session, "s1", &request.as_str()[4..]);
+    if let MessageBody::Assistant(said) = &mut open.body {
+        said.summary = Some(true);
+    }
+    let text = part(&open, "s1", json!({"type": "text", "text": "", "time": {"start": 1}}));
+    let id = text.id.clone();
+    let put = move |tx: &turnstone_store::Tx<'_>| {
+        tx.put_message(&open)?;
+        tx.put_part(&text)
+    };
+    case.engine.store().write(&turn.context(&ctx()), put).wait().expect("put");
+    case.engine.append_text(&ctx(), &turn, &id, "streamed words").expect("appended");
+    assert!(seen(&case, &session).contains(&"u1".to_owned()), "not finished, so nothing is cut");
+    let done = summary(&session, &request, "s1");
+    case.engine.finish_compaction(&ctx(), &turn, &plan, &done).expect("finished");
+    case.end(&turn);
+    let summary = written(&case, &session, &done.message.id);
+    let [one] = &summary.parts[..] else { panic!("one text: {:?}", summary.parts) };
+    assert!(matches!(&one.body, PartBody::Text(text) if text.text == "streamed words"));
+
+    let page = case.engine.store().read(&ctx(), |r| r.stream_after(&session, Seq(0), 1000));
+    let mut told = 0;
+    for event in page.expect("reads").events {
+        let Some(payload) = event.payload.filter(|_| event.kind == EventKind::MessageUpdated)
+        else {
+            continue;
+        };
+        let body: MessageBody = serde_json::from_value(payload["data"].clone()).expect("a body");
+        let mut message = done.message.clone();
+        message.body = body;
+        told += usize::from(summary_of(&message) == Some(&request));
+    }
+    assert_eq!(told, 1);
+}
+
+/// 8.3: a summary that overflows itself is an error on its message, and cuts nothing.
+#[test]
+fn a_compaction_that_fails_is_an_error_on_its_summary_and_cuts_nothing_section_12_4() {
+    let case = Case::new();
+    let session = talked(&case);
+    let (turn, request) =
+        case.engine.begin_compaction(&ctx(), &session, &wanted(false)).expect("begins");
+    let plan = plan(&case, &session, &request);
+    let mut message = answer(&session, "s1", &request.as_str()[4..]);
+    if let MessageBody::Assistant(said) = &mut message.body {
+        said.summary = Some(true);
+    }
+    let failure = Failure::new(FailureKind::ContextOverflowError, "too long");
+    let fail = |message| case.engine.fail_compaction(&ctx(), &turn, &plan, message);
+    fail((&message, failure.clone())).expect("written");
+    assert!(fail((&answer(&session, "x", "u1"), failure.clone())).is_err(), "of another message");
+    case.end(&turn);
+    let MessageBody::Assistant(said) = written(&case, &session, &message.id).message.body else {
+        panic!("an answer")
+    };
+    assert_eq!((said.finish.as_deref(), said.error), (Some("error"), Some(failure)));
+    assert!(said.time.completed.is_some());
+    assert!(seen(&case, &session).contains(&"u1".to_owned()));
+}
+
+/// 8.3: what is summarised is one text: who said what, outputs cut, media named.
+#[test]
+fn what_is_summarised_is_one_plain_text_section_8_3_12_4() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.engine.begin_turn(&ctx(), prompt(&session, "u1")).expect("begins");
+    let mut message = answer(&session, "a1", "u1");
+    finish(&mut message);
+    let done = |output: &str, extra: serde_json::Value| {
+        let mut state = json!({"status": "completed", "input": {"n": 1}, "output": output,
+            "title": "t", "metadata": {}, "time": {"start": 1, "end": 2}});
+        if let (Some(state), Some(extra)) = (state.as_object_mut(), extra.as_object()) {
+            state.extend(extra.clone());
+        }
+        json!({"type": "tool", "callID": "c", "tool": "bash", "state": state})
+    };
+    let picture =
+        json!({"type": "file", "mime": "image/png", "filename": "p.png", "url": "data:,"});
+    let bodies = [
+        json!({"type": "reasoning", "text": "I think", "time": {"start": 1}}),
+        json!({"type": "text", "text": "I say"}),
+        done(&"x".repeat(2_500), json!({"attachments": [picture]})),
+        done("old", json!({"time": {"start": 1, "end": 2, "compacted": 3}})),
+        json!({"type": "tool", "callID": "c", "tool": "read", "state": {"status": "running",
+            "input": {}, "time": {"start": 1}}}),
+    ];
+    let parts: Vec<_> = bodies
+        .iter()
+        .enumerate()
+        .map(|(n, it)| part(&message, &format!("a{n}"), it.clone()))
+        .collect();
+    let asked = messages(&case, &session).remove(0);
+    let entries = [(asked.message, asked.parts), (message, parts)];
+    let text = transcript(&entries);
+    let paragraphs: Vec<&str> = text.split("\n\n").collect();
+    assert_eq!(paragraphs[..3], ["User: u1", "Assistant, thinking: I think", "Assistant: I say"]);
+    assert_eq!(paragraphs[3], r#"Call of bash: {"n":1}"#);
+    let output =
+        format!("{}\n[500 more characters]\n[Attached image/png: p.png]", "x".repeat(2_000));
+    assert_eq!(paragraphs[4], format!("Result of bash: {output}"));
+    assert_eq!(paragraphs[6], format!("Result of bash: {CLEARED}"));
+    assert_eq!(paragraphs[8], format!("Result of read: {CUT_OFF}"));
+    assert_eq!(paragraphs.len(), 9);
+    assert!(!to_model_messages(&entries, &target()).is_empty(), "the same, as a model gets it");
+    case.end(&turn);
+}

@@ -1,0 +1,308 @@
+//! Undo is exact and honest: it says what it could not do, brings back just what it took, and takes
+//! nothing it cannot read for nothing.
+
+use serde_json::json;
+use turnstone_core::id::{OperationId, SessionId};
+use turnstone_core::operation::{HeadMove, OperationKind};
+use turnstone_core::time::Millis;
+use turnstone_engine::{EngineError, Point, Scope, UndoOptions, Which};
+use turnstone_snapshot::Sweep;
+use turnstone_store::{DoneOperation, NewOperation, Tx};
+
+use crate::support::{Case, NOW, ctx};
+
+const TEN: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
+
+fn id(text: &str) -> OperationId {
+    text.parse().expect("an id")
+}
+
+/// An operation whose plan makes no sense; over, unless it is to be found open.
+fn put_nonsense(case: &Case, session: &SessionId, kind: OperationKind, is_over: bool) {
+    let (session, id) = (session.clone(), id("opn_strange"));
+    let new = NewOperation { id: id.clone(), kind, plan: json!({"turns": "all of them"}) };
+    let report = json!({"whole": "{"});
+    let done = DoneOperation { id, head: HeadMove::Stay, taken: Vec::new(), report };
+    let write = move |tx: &Tx<'_>| {
+        tx.plan_operation(&session, &new)?;
+        if is_over {
+            tx.finish_operation(&session, &done)?;
+        }
+        Ok(())
+    };
+    case.engine.store().write(&ctx(), write).wait().expect("written");
+}
+
+#[test]
+fn an_operation_that_cannot_be_read_is_an_error_and_never_nothing() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.turn(&session, "f", Some("x"));
+    case.undo(&session, &Which::Last);
+    put_nonsense(&case, &session, OperationKind::Undo, true);
+
+    let redo = case.engine.plan_redo(&ctx(), &session, &Which::Last, &UndoOptions::default());
+    assert!(
+        matches!(&redo, Err(EngineError::Unreadable { operation, .. })
+        if *operation == id("opn_strange")),
+        "{redo:?}"
+    );
+    let view = case.engine.revert_view(&ctx(), &session);
+    assert!(matches!(view, Err(EngineError::Unreadable { .. })), "{view:?}");
+    assert_eq!(case.read("f"), None, "nothing was done");
+}
+
+#[test]
+fn what_a_strange_operation_wrote_inside_a_window_is_not_taken_for_nothing_r3() {
+    let case = Case::new();
+    let (one, two) = (case.session("ses_a", None), case.session("ses_b", None));
+    let turn = case.begin(&two);
+    case.shell(&turn, || {
+        case.put("f", Some("x"));
+        put_nonsense(&case, &one, OperationKind::Undo, true);
+    });
+    case.end(&turn);
+
+    let plan = case.engine.plan_undo(&ctx(), &two, &Which::Last, &UndoOptions::default());
+
+    assert!(matches!(plan, Err(EngineError::Unreadable { .. })), "{plan:?}");
+}
+
+#[test]
+fn an_operation_that_was_cut_off_and_cannot_be_read_is_told_and_stays_r17() {
+    for kind in [OperationKind::Undo, OperationKind::Branch] {
+        let case = Case::new();
+        let session = case.session("ses_a", None);
+        put_nonsense(&case, &session, kind, false);
+        for _ in 0..2 {
+            let done = case.engine.recover(&ctx());
+            assert!(matches!(done, Err(EngineError::Unreadable { .. })), "{done:?}");
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_without_a_name_is_no_answer() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    put_nonsense(&case, &session, OperationKind::Checkpoint, true);
+    let named = case.engine.checkpoints(&ctx(), &session);
+    assert!(matches!(named, Err(EngineError::Unreadable { .. })), "{named:?}");
+}
+
+#[test]
+fn an_undo_that_can_take_back_nothing_leaves_the_conversation_and_says_so() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some(TEN));
+    let turn = case.turn(&session, "f", Some(&TEN.replace("5\n", "five\n")));
+    case.put("f", Some(&TEN.replace("5\n", "cinq\n")));
+
+    let report = case.undo(&session, &Which::Last);
+
+    assert!(report.without_effect, "{report:?}");
+    assert_eq!(case.head(&session), None, "the conversation stays with the files");
+    assert_eq!(case.engine.revert_view(&ctx(), &session).expect("reads"), None);
+    let redo = case.engine.plan_redo(&ctx(), &session, &Which::Last, &UndoOptions::default());
+    assert!(matches!(redo, Err(EngineError::NothingToRedo(_))), "{redo:?}");
+    let operations = case.engine.store().read(&ctx(), |r| r.operations(&session)).expect("reads");
+    assert_eq!(operations.len(), 1, "it is recorded");
+
+    // Whoever wants the conversation alone says so.
+    let options = UndoOptions { scope: Scope::Conversation, ..UndoOptions::default() };
+    let plan = case.engine.plan_undo(&ctx(), &session, &Which::Last, &options).expect("a plan");
+    assert!(!case.engine.apply(&ctx(), &plan).expect("applied").without_effect);
+    assert_eq!(case.head(&session), Some(("1".to_owned(), None)));
+    assert_eq!(report.turns, [turn]);
+}
+
+#[test]
+fn a_revert_that_can_take_back_nothing_leaves_the_session_as_it_was_7_1() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.ask(&session, "a");
+    case.edit(&turn, "f", Some("by the turn"));
+    case.end(&turn);
+    case.put("f", Some("by a person"));
+
+    let message = "msg_a".parse().expect("an id");
+    let report = case.engine.revert(&ctx(), &session, &message, None).expect("answers");
+
+    assert!(report.expect("there is such a boundary").without_effect);
+    assert_eq!(case.engine.revert_view(&ctx(), &session).expect("reads"), None);
+    assert_eq!(case.read("f").as_deref(), Some("by a person"));
+}
+
+#[test]
+fn one_file_that_follows_is_enough_and_so_is_one_that_is_there_already() {
+    for put_back in [false, true] {
+        let case = Case::new();
+        let session = case.session("ses_a", None);
+        case.put("f", Some("old"));
+        let turn = case.begin(&session);
+        case.edit(&turn, "f", Some("new"));
+        case.edit(&turn, "g", Some("new"));
+        case.end(&turn);
+        case.put("g", Some("by a person"));
+        if put_back {
+            case.put("f", Some("old"));
+        }
+
+        let report = case.undo(&session, &Which::Last);
+
+        assert!(!report.without_effect && !report.is_complete(), "{report:?}");
+        assert_eq!(case.head(&session), Some(("1".to_owned(), None)));
+    }
+}
+
+#[test]
+fn a_jump_that_can_take_back_nothing_stays_on_its_line_r19() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let first = case.turn(&session, "f", Some("one"));
+    case.undo(&session, &Which::Last);
+    case.turn(&session, "g", Some("two"));
+    case.put("f", Some("by a person"));
+    case.put("g", Some("by a person"));
+    let before = case.messages(&session);
+
+    let plan = case
+        .engine
+        .plan_jump(&ctx(), &session, &Point::After(first), &UndoOptions::default())
+        .expect("a plan");
+    assert!(plan.switch.is_some(), "the point is on another line");
+    let report = case.engine.apply(&ctx(), &plan).expect("applied");
+
+    assert!(report.without_effect, "{report:?}");
+    assert_eq!((case.messages(&session), case.head(&session)), (before, None));
+}
+
+#[test]
+fn a_redo_does_not_bring_back_the_part_a_person_had_put_back_before_the_undo() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some(TEN));
+    case.turn(&session, "f", Some(&TEN.replace("2\n", "two\n").replace("9\n", "nine\n")));
+    // The person puts one of the two changes back, and makes one of their own.
+    let found = TEN.replace("2\n", "two\n").replace("5\n", "FIVE\n");
+    case.put("f", Some(&found));
+
+    assert!(case.undo(&session, &Which::Last).is_complete());
+    assert_eq!(case.read("f"), Some(TEN.replace("5\n", "FIVE\n")));
+    assert!(case.redo(&session).is_complete());
+
+    assert_eq!(case.read("f"), Some(found), "just what the undo had found");
+    // And back again, once more from what the turn did.
+    assert!(case.undo(&session, &Which::Last).is_complete());
+    assert_eq!(case.read("f"), Some(TEN.replace("5\n", "FIVE\n")));
+}
+
+#[test]
+fn a_redo_keeps_what_a_person_did_after_the_undo_and_leaves_what_it_cannot_tell_apart() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some(TEN));
+    case.turn(&session, "f", Some(&TEN.replace("2\n", "two\n").replace("9\n", "nine\n")));
+    case.put("f", Some(&TEN.replace("2\n", "two\n")));
+    case.undo(&session, &Which::Last);
+    case.put("f", Some(&TEN.replace("6\n", "SIX\n")));
+
+    assert!(case.redo(&session).is_complete());
+    assert_eq!(case.read("f"), Some(TEN.replace("2\n", "two\n").replace("6\n", "SIX\n")));
+
+    case.undo(&session, &Which::Last);
+    case.put("f", Some(&TEN.replace("2\n", "zwei\n")));
+    let report = case.redo(&session);
+    assert!(report.without_effect, "{report:?}");
+    assert_eq!(case.read("f"), Some(TEN.replace("2\n", "zwei\n")));
+}
+
+#[test]
+fn undos_one_by_one_come_back_together_as_they_were_taken_r4() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some(TEN));
+    case.turn(&session, "f", Some(&TEN.replace("2\n", "two\n").replace("4\n", "four\n")));
+    // The person takes the second half of the first turn away before the second turn.
+    let kept = TEN.replace("2\n", "two\n");
+    case.put("f", Some(&kept));
+    case.turn(&session, "f", Some(&kept.replace("9\n", "nine\n")));
+    case.undo(&session, &Which::Last);
+    case.undo(&session, &Which::Last);
+    assert_eq!(case.read("f").as_deref(), Some(TEN));
+
+    let report = case.engine.unrevert(&ctx(), &session).expect("unreverts").expect("was away");
+
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!(case.read("f"), Some(kept.replace("9\n", "nine\n")));
+    assert_eq!(case.head(&session), None);
+}
+
+#[test]
+fn an_undo_without_effect_that_was_cut_off_ends_without_effect() {
+    for point in ["engine::operation_planned", "engine::root_applied"] {
+        let scenario = fail::FailScenario::setup();
+        let case = Case::new();
+        let session = case.session("ses_a", None);
+        case.turn(&session, "f", Some("by the turn"));
+        case.put("f", Some("by a person"));
+        let plan = case.plan(&session, &Which::Last);
+        fail::cfg(point, "return").expect("set");
+        case.engine.apply(&ctx(), &plan).expect_err("cut off");
+        fail::remove(point);
+
+        let case = case.reopen();
+        assert_eq!(case.engine.recover(&ctx()).expect("recovers").finished.len(), 1, "{point}");
+        assert_eq!(case.head(&session), None, "{point}");
+        assert_eq!(case.read("f").as_deref(), Some("by a person"));
+        scenario.teardown();
+    }
+}
+
+#[test]
+fn a_redo_that_was_cut_off_brings_back_just_what_the_undo_took_r17() {
+    for point in ["engine::operation_planned", "engine::root_applied"] {
+        let scenario = fail::FailScenario::setup();
+        let case = Case::new();
+        let session = case.session("ses_a", None);
+        case.put("f", Some(TEN));
+        case.turn(&session, "f", Some(&TEN.replace("2\n", "two\n").replace("9\n", "nine\n")));
+        let found = TEN.replace("2\n", "two\n");
+        case.put("f", Some(&found));
+        case.undo(&session, &Which::Last);
+        let options = UndoOptions::default();
+        let plan = case.engine.plan_redo(&ctx(), &session, &Which::Last, &options).expect("a plan");
+        fail::cfg(point, "return").expect("set");
+        case.engine.apply(&ctx(), &plan).expect_err("cut off");
+        fail::remove(point);
+
+        let case = case.reopen();
+        assert_eq!(case.engine.recover(&ctx()).expect("recovers").finished.len(), 1, "{point}");
+        assert_eq!((case.read("f"), case.head(&session)), (Some(found), None), "{point}");
+        scenario.teardown();
+    }
+}
+
+#[test]
+fn what_an_undo_displaced_is_kept_as_long_as_its_session_r14() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some(TEN));
+    case.turn(&session, "f", Some(&TEN.replace("2\n", "two\n").replace("9\n", "nine\n")));
+    let found = TEN.replace("2\n", "two\n").replace("5\n", "FIVE\n");
+    case.put("f", Some(&found));
+    case.undo(&session, &Which::Last);
+    // A year later, and somebody cleans up.
+    let vault = case.engine.vault(&case.root(), NOW).expect("opens");
+    let sweep = Sweep {
+        live: [session.to_string()].into(),
+        keep: 0,
+        effort: u64::MAX,
+        dry_run: false,
+        now: Millis(NOW.0 + 366 * 24 * 3_600_000),
+    };
+    vault.gc(&sweep).expect("collects");
+
+    assert!(case.redo(&session).is_complete());
+    assert_eq!(case.read("f"), Some(found));
+}

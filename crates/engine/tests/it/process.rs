@@ -1,0 +1,288 @@
+//! Several processes on one session: what one of them wrote no other loses, whoever is killed.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
+use turnstone_core::context::{Limits, Settings as Compacting, summary_of};
+use turnstone_core::id::{MessageId, PermissionId, SessionId};
+use turnstone_core::model::{MessageBody, PartBody, PermissionAsk, PermissionReply};
+use turnstone_core::permission::{Action, Rule};
+use turnstone_engine::{
+    Asked, BaseRules, Engine, EngineError, Expected, FileError, NewAsk, Settings, Submitted, Turn,
+    WriteFile,
+};
+use turnstone_store::{Delivery, StoreError};
+
+use crate::context::{summary, talked, target, wanted};
+use crate::support::{Case, NOW, answer, ctx, messages, part, prompt};
+
+const CHILD: &str = "TURNSTONE_ENGINE_CHILD";
+
+/// This test binary as a program that plays `part` on the data directory below `dir`.
+#[expect(clippy::disallowed_methods, reason = "tests run themselves as another process")]
+fn child(dir: &Path, part: &str) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("own path"));
+    command.args(["--exact", "process::child_plays_its_part", "--nocapture", "--test-threads=1"]);
+    command.env(CHILD, json!({ "dir": dir, "part": part }).to_string());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("started")
+}
+
+/// Waits until a child has said something, and returns it.
+fn heard(child: &mut Child) -> String {
+    let out = child.stdout.as_mut().expect("piped");
+    for line in BufReader::new(out).lines() {
+        if let Some(said) = line.expect("text").split_once("says ") {
+            return said.1.to_owned();
+        }
+    }
+    panic!("the child said nothing");
+}
+
+fn kill(mut child: Child) {
+    child.kill().expect("SIGKILL");
+    child.wait().expect("reaped");
+}
+
+/// Plays the part named in the environment; as a test by itself it does nothing.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the parent says what to play")]
+fn child_plays_its_part() {
+    let Some(told) = std::env::var_os(CHILD) else {
+        return;
+    };
+    let told: serde_json::Value = serde_json::from_slice(told.as_encoded_bytes()).expect("json");
+    let dir = Path::new(told["dir"].as_str().expect("a path"));
+    let engine = Engine::open(Settings::new(&dir.join("data")), NOW).expect("opens");
+    let session: SessionId = "ses_a".parse().expect("an id");
+    let say = |what: &str| {
+        println!("\nsays {what}");
+        std::io::stdout().flush().expect("flushed");
+    };
+    match told["part"].as_str().expect("a part") {
+        "asks" => {
+            let turn = engine.begin_turn(&ctx(), prompt(&session, "asked")).expect("begins");
+            let Ok(Asked::Pending(id)) = engine.ask_permission(&ctx(), &turn, &make(), &base())
+            else {
+                panic!("it is asked")
+            };
+            say(id.as_str());
+            wait();
+        }
+        "reads" => {
+            engine.read_file(&ctx(), &session, Path::new("f")).expect("read");
+            say("read");
+            wait();
+        }
+        "prompts" => prompts(&engine, &session, "c"),
+        other => panic!("no part is called {other}"),
+    }
+}
+
+/// Waits for its end.
+fn wait() {
+    let mut rest = Vec::new();
+    std::io::stdin().read_to_end(&mut rest).expect("read");
+}
+
+fn base() -> BaseRules {
+    let user = vec![Rule::new("bash", "*", Action::Ask)];
+    BaseRules { user, ..BaseRules::default() }
+}
+
+fn make() -> NewAsk {
+    let ask = json!({"permission": "bash", "patterns": ["make"], "metadata": {}, "always": []});
+    let ask: PermissionAsk = serde_json::from_value(ask).expect("a question");
+    NewAsk { ask, waits: true }
+}
+
+/// W16, R28: a killed process loses no question; it is delivered again, answered once, and goes on.
+#[test]
+fn a_question_of_a_killed_process_is_told_again_and_its_answer_counts_r28_w16() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let mut asking = child(case.dir.path(), "asks");
+    let id: PermissionId = heard(&mut asking).parse().expect("an id");
+    kill(asking);
+    for _ in 0..2 {
+        case.engine.recover(&ctx()).expect("recovers");
+        let told = case.engine.pending_requests(&ctx(), None).expect("reads");
+        assert_eq!(told.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), [id.as_str()]);
+    }
+    let case = case.reopen();
+    assert_eq!(case.engine.pending_requests(&ctx(), Some(&session)).expect("reads").len(), 1);
+    let once = PermissionReply::Once;
+    case.engine.reply_permission(&ctx(), &id, once, None, &base()).expect("answered");
+    let case = case.reopen();
+    assert!(case.engine.pending_requests(&ctx(), None).expect("reads").is_empty());
+    let resumed = case.engine.resume_turn(&ctx(), &session).expect("reads").expect("goes on");
+    case.end(&resumed.turn);
+    case.sound();
+}
+
+/// What a killed process has read, the next one need not read again; what was saved since, it must.
+#[test]
+fn what_a_killed_process_read_is_known_and_a_save_since_is_noticed() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some("one"));
+    let mut reading = child(case.dir.path(), "reads");
+    heard(&mut reading);
+    kill(reading);
+    let write = |turn: &Turn, text: &str| {
+        let bytes = Some(text.as_bytes().to_vec());
+        let write = WriteFile { path: "f".into(), expected: Expected::Read, bytes };
+        case.engine.write_file(&ctx(), turn, None, &write)
+    };
+    let turn = case.begin(&session);
+    case.put("f", Some("saved since"));
+    assert!(matches!(write(&turn, "two"), Err(FileError::Stale { .. })));
+    case.put("f", Some("one"));
+    write(&turn, "two").expect("the bytes it saw");
+    assert_eq!(case.read("f").as_deref(), Some("two"));
+    case.end(&turn);
+}
+
+/// How many prompts and compactions a race has.
+const RACE: usize = 12;
+
+fn is_busy(error: &EngineError) -> bool {
+    matches!(error, EngineError::Store(StoreError::Busy(_)))
+}
+
+fn pause() {
+    std::thread::sleep(Duration::from_millis(1));
+}
+
+/// Sends prompts, and answers whatever it gets to answer.
+fn prompts(engine: &Engine, session: &SessionId, name: &str) {
+    for n in 0..RACE {
+        let one = prompt(session, &format!("{name}{n}"));
+        let id = one.message.id.clone();
+        match engine.submit(&ctx(), one, Delivery::Queue) {
+            Ok(Submitted::Begun(turn)) => reply(engine, &turn, &id),
+            Ok(Submitted::Admitted(_)) => {}
+            Err(error) => panic!("a prompt is never refused: {error:?}"),
+        }
+        answer_next(engine, session);
+        pause();
+    }
+}
+
+/// Answers the oldest prompt that waits; false if there is none.
+fn answer_next(engine: &Engine, session: &SessionId) -> bool {
+    match engine.next_turn(&ctx(), session) {
+        Ok(None) => false,
+        Ok(Some(turn)) => {
+            let turns = engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
+            let begun = turns.into_iter().find(|it| it.id == turn.id).expect("it is there");
+            reply(engine, &turn, &begun.message);
+            true
+        }
+        Err(error) => {
+            assert!(is_busy(&error), "{error:?}");
+            true
+        }
+    }
+}
+
+fn reply(engine: &Engine, turn: &Turn, asked: &MessageId) {
+    let seen = engine.context(&ctx(), &turn.session).expect("reads");
+    assert_eq!(seen.last().map(|it| &it.0.id), Some(asked), "a model reads the prompt last");
+    let mut message =
+        answer(&turn.session, &format!("r-{}", &asked.as_str()[4..]), &asked.as_str()[4..]);
+    crate::context::finish(&mut message);
+    let text = part(&message, &message.id.as_str()[4..], json!({"type": "text", "text": "yes"}));
+    let put = move |tx: &turnstone_store::Tx<'_>| {
+        tx.put_message(&message)?;
+        tx.put_part(&text)
+    };
+    engine.store().write(&turn.context(&ctx()), put).wait().expect("put");
+    let done = turnstone_core::turn::Outcome::Completed;
+    engine.end_turn(&ctx(), turn, done, None).expect("ends");
+}
+
+/// Compacts again and again, whenever nobody else has the session.
+fn compactions(engine: &Engine, session: &SessionId) {
+    let none = Compacting { tail_turns: Some(0), ..Compacting::default() };
+    for n in 0..RACE {
+        let (turn, request) = loop {
+            match engine.begin_compaction(&ctx(), session, &wanted(false)) {
+                Ok(begun) => break begun,
+                Err(error) => assert!(is_busy(&error), "{error:?}"),
+            }
+            pause();
+        };
+        pause();
+        let with = (Limits::default(), &none);
+        let plan = engine.plan_compaction(&ctx(), session, &request, &target(), with);
+        let summary = summary(session, &request, &format!("s{n}"));
+        engine.finish_compaction(&ctx(), &turn, &plan.expect("a plan"), &summary).expect("done");
+        let seen = engine.context(&ctx(), session).expect("reads");
+        assert_eq!(seen[0].0.id, request, "the boundary is recognised at once");
+        engine
+            .end_turn(&ctx(), &turn, turnstone_core::turn::Outcome::Completed, None)
+            .expect("ends");
+    }
+}
+
+/// Every prompt has one answer, every compaction its summary, and nothing is left over.
+fn all_is_there(case: &Case, session: &SessionId, names: &[&str]) {
+    while answer_next(&case.engine, session) {}
+    let all = messages(case, session);
+    for name in names {
+        for n in 0..RACE {
+            let asked: MessageId = format!("msg_{name}{n}").parse().expect("an id");
+            let answers = all.iter().filter(|it| {
+                matches!(&it.message.body, MessageBody::Assistant(said) if said.parent == asked)
+            });
+            assert_eq!(answers.count(), 1, "{asked} is answered once");
+            let kept = all.iter().filter(|it| it.message.id == asked && it.parts.len() == 1);
+            assert_eq!(kept.count(), 1, "{asked} is stored once, with its part");
+        }
+    }
+    let requests = all
+        .iter()
+        .filter(|it| it.parts.iter().any(|part| matches!(part.body, PartBody::Compaction(_))));
+    let requests: Vec<&MessageId> = requests.map(|it| &it.message.id).collect();
+    let summed: Vec<&MessageId> = all.iter().filter_map(|it| summary_of(&it.message)).collect();
+    assert_eq!(summed, requests, "each request has its own summary, in their order");
+    assert_eq!(summed.len(), RACE);
+    let seen = case.engine.context(&ctx(), session).expect("reads");
+    assert_eq!(Some(&&seen[0].0.id), requests.last(), "the newest one cuts");
+    let turns = case.engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
+    assert!(turns.iter().all(|turn| !turn.state.is_open()));
+    assert!(turns.iter().all(|turn| turn.state == turnstone_core::turn::TurnState::Completed));
+    case.sound();
+}
+
+/// W33: prompts and compactions of two threads of one process.
+#[test]
+fn prompts_and_compactions_of_two_threads_lose_neither_w33() {
+    let case = Case::new();
+    let session = talked(&case);
+    let engine = &case.engine;
+    std::thread::scope(|scope| {
+        scope.spawn(|| prompts(engine, &session, "p"));
+        scope.spawn(|| prompts(engine, &session, "q"));
+        scope.spawn(|| compactions(engine, &session));
+    });
+    all_is_there(&case, &session, &["p", "q"]);
+}
+
+/// W33, W17: and of two processes.
+#[test]
+fn prompts_and_compactions_of_two_processes_lose_neither_w33_w17() {
+    let case = Case::new();
+    let session = talked(&case);
+    let mut other = child(case.dir.path(), "prompts");
+    std::thread::scope(|scope| {
+        scope.spawn(|| prompts(&case.engine, &session, "p"));
+        scope.spawn(|| compactions(&case.engine, &session));
+    });
+    drop(other.stdin.take());
+    assert!(other.wait().expect("reaped").success(), "the other process lost nothing");
+    all_is_there(&case, &session, &["p", "c"]);
+}

@@ -1,0 +1,125 @@
+//! The hub by itself, without a socket.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::response::Response;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use turnstone_core::time::Millis;
+use turnstone_engine::{Engine, NewSession, Settings};
+use turnstone_store::{Actor, Context};
+
+use super::{Hub, Listener, Wire};
+
+struct Home {
+    _dir: tempfile::TempDir,
+    engine: Arc<Engine>,
+    hub: Hub,
+    project: PathBuf,
+}
+
+fn home() -> Home {
+    let dir = tempfile::tempdir().expect("a directory");
+    let project = dir.path().join("project");
+    fs_err::create_dir_all(&project).expect("made");
+    let project = fs_err::canonicalize(project).expect("real");
+    let settings = Settings::new(&dir.path().join("data"));
+    let engine = Arc::new(Engine::open(settings, Millis(1)).expect("opens"));
+    let hub = Hub::new(engine.clone(), || Millis(1), 8);
+    Home { _dir: dir, engine, hub, project }
+}
+
+impl Home {
+    fn create(&self, title: &str) {
+        let ctx = Context::new(Actor::new("ada").expect("a name"), Millis(1));
+        let open = self.engine.open_project(&ctx, &self.project).expect("a project");
+        let new = NewSession { title: Some(title.to_owned()), ..NewSession::default() };
+        let (id, at) = (&open.project.id, &self.project);
+        self.engine.create_session_in(&ctx, id, &open.root, at, &new).expect("a session");
+    }
+
+    async fn listen(&self, wire: Wire, directory: Option<&Path>) -> Response {
+        let directory = directory.map(|at| at.to_string_lossy().into_owned());
+        let opened = self.hub.listen(Listener { wire, directory, after: None }).await;
+        opened.expect("a stream")
+    }
+}
+
+/// What a stream says, up to its end.
+async fn read(stream: Response) -> Vec<Value> {
+    let text = stream.into_body().collect().await.expect("read").to_bytes();
+    let text = String::from_utf8(text.to_vec()).expect("text");
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.map(|json| serde_json::from_str(json).expect("JSON")).collect()
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(work)
+}
+
+#[test]
+fn what_is_published_comes_after_what_was_durable_and_a_disposed_instance_ends_its_stream() {
+    run(async {
+        let home = home();
+        let stream = home.listen(Wire::Instance, Some(&home.project)).await;
+        for nth in 0..50 {
+            home.create(&format!("{nth}"));
+            home.hub.publish(&home.project, "tui.toast.show", json!({ "message": nth }));
+            home.hub.publish("/elsewhere", "tui.toast.show", json!({ "message": "no" }));
+            home.hub.publish_globally("global.disposed", json!({}));
+        }
+        let gone = json!({ "directory": home.project });
+        home.hub.publish(&home.project, "server.instance.disposed", &gone);
+        let told = read(stream).await;
+        let said = |event: &Value| match event["type"].as_str() {
+            Some("session.created") => event["properties"]["info"]["title"].clone(),
+            _ => event["properties"]["message"].clone(),
+        };
+        assert_eq!(told[0]["type"], "server.connected");
+        for nth in 0..50 {
+            let pair = &told[1 + 2 * nth..3 + 2 * nth];
+            assert_eq!(pair[0]["type"], "session.created");
+            assert_eq!((said(&pair[0]), said(&pair[1])), (json!(format!("{nth}")), json!(nth)));
+        }
+        assert_eq!(told[101]["type"], "server.instance.disposed");
+        assert_eq!(told[101]["properties"], gone);
+        assert_eq!(told.len(), 102);
+    });
+}
+
+#[test]
+fn everything_is_told_with_its_directory_and_a_stream_ends_when_the_hub_closes() {
+    run(async {
+        let home = home();
+        let stream = home.listen(Wire::Global, None).await;
+        home.create("one");
+        home.hub.publish(&home.project, "file.edited", json!({ "file": "/x" }));
+        home.hub.publish_globally("global.disposed", json!({}));
+        let reading = tokio::spawn(read(stream));
+        // What is in the ring is read before the end is seen.
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        home.hub.close();
+        let told = reading.await.expect("read");
+        let find = |kind: &str| told.iter().find(|event| event["payload"]["type"] == kind);
+        let edited = find("file.edited").expect("told");
+        assert_eq!(edited["directory"], json!(home.project));
+        let made = find("session.created").expect("told");
+        assert_eq!(edited["project"], made["project"]);
+        assert_eq!(find("global.disposed").expect("told")["directory"], "global");
+        assert!(find("project.updated").is_some_and(|event| event["directory"] == "global"));
+    });
+}
+
+#[test]
+fn what_is_published_while_nobody_listens_is_told_nobody() {
+    run(async {
+        let home = home();
+        home.hub.publish(&home.project, "tui.toast.show", json!({}));
+        let stream = home.listen(Wire::Instance, Some(&home.project)).await;
+        home.hub.publish(&home.project, "server.instance.disposed", json!({}));
+        let kinds: Vec<Value> = read(stream).await.iter().map(|it| it["type"].clone()).collect();
+        assert_eq!(kinds, ["server.connected", "server.instance.disposed"]);
+    });
+}

@@ -1,0 +1,214 @@
+//! From the log to what OpenCode's clients read: types and properties as they were recorded.
+
+use serde_json::{Value, json};
+use turnstone_core::event::EventKind;
+use turnstone_core::id::SessionId;
+use turnstone_core::model::{
+    Extra, Message, MessageBody, RequestBody, RequestId, RequestState, Revert,
+};
+use turnstone_core::operation::Head;
+use turnstone_core::turn::TurnEvent;
+use turnstone_core::wire;
+use turnstone_engine::Engine;
+use turnstone_store::{Context, FeedBody, FeedEvent, FeedSession, SessionThen};
+
+use super::happening::{Happening, Numbered, Scene, Told};
+use super::ident::event_id;
+
+/// What clients are told of an event of the log; nothing of some.
+pub(crate) fn happening(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Happening {
+    let place = event.session.as_ref().and_then(|session| session.place.as_ref());
+    let mut scene = Scene {
+        directory: place.map(|place| place.0.as_str().into()),
+        project: place.map(|place| place.1.as_str().into()),
+    };
+    if let FeedBody::Project(project) = &event.body {
+        scene.project = Some(project.id.as_str().into());
+    }
+    if let FeedBody::Worktree { project, news } = &event.body {
+        scene.project = Some(project.as_str().into());
+        scene.directory = Some(news.directory.as_str().into());
+    }
+    let told = told(engine, ctx, event);
+    let id = event.session.as_ref().map(|session| session.id.clone());
+    Happening::logged(event.cursor, id, scene, told)
+}
+
+fn told(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Vec<Told> {
+    let says = says(engine, ctx, event);
+    let name = |nth| event_id(event.cursor, event.time, nth);
+    let mut told: Vec<Told> = says
+        .into_iter()
+        .enumerate()
+        .map(|(nth, (kind, properties))| Told::new(name(nth), kind, &properties))
+        .collect();
+    // Only the event itself has a number, not what else follows from it.
+    let session = event.session.as_ref();
+    let numbered = session.and_then(|s| Some(Numbered { session: s.id.clone(), seq: s.sync_seq? }));
+    if let (Some(first), true) = (told.first_mut(), event.kind.is_opencode_durable()) {
+        first.numbered = numbered;
+    }
+    told
+}
+
+type Says = Vec<(&'static str, Value)>;
+
+fn says(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Says {
+    if let FeedBody::Project(project) = &event.body {
+        return vec![("project.updated", wire::project_info(project))];
+    }
+    if let FeedBody::Worktree { news, .. } = &event.body {
+        return vec![(event.kind.name(), wire::worktree_info(news))];
+    }
+    let Some(session) = &event.session else { return Vec::new() };
+    let id = &session.id;
+    match &event.body {
+        FeedBody::Session(then) => {
+            let new = event.kind == EventKind::SessionCreated;
+            let kind = if new { "session.created" } else { "session.updated" };
+            vec![(kind, with_info(id, show_session(engine, ctx, then)))]
+        }
+        FeedBody::SessionDeleted(then) => {
+            let info = match then {
+                Some(then) => show_session(engine, ctx, then),
+                None => tombstone(session),
+            };
+            vec![("session.deleted", with_info(id, info))]
+        }
+        FeedBody::OperationDone(then) => match then {
+            Some(then) => {
+                vec![("session.updated", with_info(id, show_session(engine, ctx, then)))]
+            }
+            None => Vec::new(),
+        },
+        FeedBody::Message(message) => message_says(id, message),
+        FeedBody::MessageRemoved(message) => {
+            vec![("message.removed", json!({ "sessionID": id, "messageID": message }))]
+        }
+        FeedBody::Part(part) => {
+            let part = wire::part_info(part);
+            let said = json!({ "sessionID": id, "part": part, "time": event.time.0 });
+            vec![("message.part.updated", said)]
+        }
+        FeedBody::PartRemoved { message, part } => {
+            let said = json!({ "sessionID": id, "messageID": message, "partID": part });
+            vec![("message.part.removed", said)]
+        }
+        FeedBody::Delta { message, part, text } => vec![(
+            "message.part.delta",
+            json!({ "sessionID": id, "messageID": message, "partID": part, "field": "text", "delta": text }),
+        )],
+        _ => aside_says(id, &event.body),
+    }
+}
+
+/// What is said beside the conversation.
+#[expect(clippy::wildcard_enum_match_arm, reason = "what OpenCode has no word for is not said")]
+fn aside_says(id: &SessionId, body: &FeedBody) -> Says {
+    match body {
+        FeedBody::Todos(todos) => {
+            vec![("todo.updated", json!({ "sessionID": id, "todos": wire::todos(todos) }))]
+        }
+        FeedBody::Diff(diff) => {
+            vec![("session.diff", json!({ "sessionID": id, "diff": wire::file_diffs(diff) }))]
+        }
+        FeedBody::Status(status) => {
+            vec![("session.status", json!({ "sessionID": id, "status": status }))]
+        }
+        FeedBody::Turn { event, error, .. } => match event {
+            TurnEvent::Started | TurnEvent::Answered => vec![status(id, "busy")],
+            TurnEvent::Asked => Vec::new(),
+            TurnEvent::Ended { .. } => {
+                let error = error.as_ref().map(|error| json!({ "sessionID": id, "error": error }));
+                let failed = error.map(|said| ("session.error", said));
+                let idle = ("session.idle", json!({ "sessionID": id }));
+                failed.into_iter().chain([status(id, "idle"), idle]).collect()
+            }
+        },
+        FeedBody::Asked(request) => {
+            let kind = match &request.body {
+                RequestBody::Permission(_) => "permission.asked",
+                RequestBody::Question(_) => "question.asked",
+            };
+            vec![(kind, wire::request_info(request))]
+        }
+        FeedBody::Resolved { id: request, state } => vec![resolved(id, request, state)],
+        _ => Vec::new(),
+    }
+}
+
+fn status(id: &SessionId, word: &str) -> (&'static str, Value) {
+    ("session.status", json!({ "sessionID": id, "status": { "type": word } }))
+}
+
+fn with_info(id: &SessionId, info: Value) -> Value {
+    json!({ "sessionID": id, "info": info })
+}
+
+/// How a request ended, in the words clients take it off the screen with. What nobody answered is gone
+/// as if it had been turned down.
+fn resolved(id: &SessionId, request: &RequestId, state: &RequestState) -> (&'static str, Value) {
+    let mut said = json!({ "sessionID": id, "requestID": request });
+    match (request, state) {
+        (RequestId::Permission(_), RequestState::Replied { reply, .. }) => {
+            said["reply"] = json!(reply);
+            ("permission.replied", said)
+        }
+        (RequestId::Permission(_), _) => {
+            said["reply"] = json!("reject");
+            ("permission.replied", said)
+        }
+        (RequestId::Question(_), RequestState::Answered { answers }) => {
+            said["answers"] = json!(answers);
+            ("question.replied", said)
+        }
+        (RequestId::Question(_), _) => ("question.rejected", said),
+    }
+}
+
+fn message_says(id: &SessionId, message: &Message) -> Says {
+    let mut says = vec![("message.updated", with_info(id, wire::message_info(message)))];
+    // A summary is written once its message is complete; nothing touches the message afterwards.
+    if let MessageBody::Assistant(assistant) = &message.body
+        && assistant.summary == Some(true)
+        && assistant.time.completed.is_some()
+        && assistant.error.is_none()
+    {
+        says.push(("session.compacted", json!({ "sessionID": id })));
+    }
+    says
+}
+
+/// All that is left of a session that was purged.
+fn tombstone(session: &FeedSession) -> Value {
+    let mut info = json!({ "id": session.id });
+    if let Some((directory, project)) = &session.place {
+        info["directory"] = json!(directory);
+        info["projectID"] = json!(project);
+    }
+    info
+}
+
+/// A session as it was, with where it stood (R19).
+///
+/// While it stands there still, the diff against the disk is shown too; it is derived, and as of now.
+fn show_session(engine: &Engine, ctx: &Context, then: &SessionThen) -> Value {
+    let mut session = then.session.clone();
+    session.revert = match (&then.head, then.is_still_there) {
+        (None, _) => None,
+        (Some(head), true) => match engine.revert_view(ctx, &session.id) {
+            Ok(view) => view,
+            Err(error) => {
+                tracing::warn!("where {} stands is told without its diff: {error}", session.id);
+                Some(bare(head))
+            }
+        },
+        (Some(head), false) => Some(bare(head)),
+    };
+    wire::session_info(&session, then.usage)
+}
+
+fn bare(head: &Head) -> Revert {
+    let (message, part) = (head.message.clone(), head.part.clone());
+    Revert { message, part, snapshot: None, diff: None, extra: Extra::default() }
+}

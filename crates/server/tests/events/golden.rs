@@ -1,0 +1,200 @@
+//! The streams of OpenCode 1.18.33 for one prompt with one tool, recorded, and ours for the same session.
+//!
+//! Ours is driven through the store in the recorded order. Names of events are not compared, nor what is in
+//! no log (`file.*`). A status or a diff that is the same as before is told once here.
+
+use serde_json::{Value, json};
+use turnstone_core::id::SessionId;
+use turnstone_core::model::{Message, Part, Project};
+use turnstone_core::time::Millis;
+use turnstone_core::turn::{Outcome, TurnEvent};
+use turnstone_core::wire::{self, Mode};
+use turnstone_store::{Context, EndTurn, Lease, NewTurn, SyncBody, Takeover};
+
+use crate::script::{Frame, at, frame, write};
+use crate::support::House;
+
+const DIRECTORY: &str = "/home/user/project";
+
+fn recorded(name: &str) -> Vec<Value> {
+    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    let text = fs_err::read_to_string(path).expect("read");
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    lines.filter_map(|line| line.get("data").cloned()).collect()
+}
+
+fn inner(event: &Value) -> &Value {
+    if event["payload"].is_object() { &event["payload"] } else { event }
+}
+
+/// What is compared: no names of events, nothing a stream says of itself or that is in no log, nothing
+/// that is said again without having changed.
+fn compared(events: impl IntoIterator<Item = Value>) -> Vec<Value> {
+    let mut kept: Vec<Value> = Vec::new();
+    let mut last = std::collections::BTreeMap::new();
+    for mut event in events {
+        let kind = inner(&event)["type"].as_str().expect("a type").to_owned();
+        if kind.starts_with("server.") || kind.starts_with("file.") {
+            continue;
+        }
+        if kind == "session.status" || kind == "session.diff" {
+            let said = inner(&event)["properties"].clone();
+            if last.insert(kind, said.clone()) == Some(said) {
+                continue;
+            }
+        }
+        for pointer in ["/id", "/payload/id", "/payload/syncEvent/id"] {
+            if let Some(id) = event.pointer_mut(pointer) {
+                let text = id.as_str().expect("an id");
+                assert!(text.starts_with("evt_") && text.len() == 30, "{text}");
+                *id = json!("evt");
+            }
+        }
+        kept.push(event);
+    }
+    kept
+}
+
+/// Does to the store what the recorded events tell.
+struct Player<'a> {
+    house: &'a House,
+    session: SessionId,
+    lease: Option<Lease>,
+    number: i64,
+    now: i64,
+}
+
+impl Player<'_> {
+    fn ctx(&self) -> Context {
+        let ctx = at(0).at(Millis(self.now));
+        self.lease.as_ref().map_or(ctx.clone(), |lease| ctx.leased(lease))
+    }
+
+    /// The next numbered event, exactly one.
+    fn replicate(&mut self, body: SyncBody) {
+        let (session, number) = (self.session.clone(), self.number);
+        write(self.house.engine(), &self.ctx(), move |tx| {
+            tx.replicate(&session, number, &body).map(drop)
+        });
+        self.number += 1;
+    }
+
+    fn begin(&mut self, message: Message, part: Part) {
+        let store = self.house.engine().store();
+        let lease = store.lease(&self.ctx(), &self.session, Takeover::IfDead).expect("a lease");
+        self.lease = Some(lease);
+        let new = NewTurn { id: "trn_golden".parse().expect("an id"), message, parts: vec![part] };
+        write(self.house.engine(), &self.ctx(), move |tx| tx.begin_turn(&new).map(drop));
+        self.number += 2;
+    }
+
+    fn status(&self, word: &str) {
+        let (session, turn) = (self.session.clone(), "trn_golden".parse().expect("an id"));
+        if word == "busy" {
+            write(self.house.engine(), &self.ctx(), move |tx| {
+                tx.move_turn(&session, &turn, &TurnEvent::Started).map(drop)
+            });
+        } else {
+            let outcome = Outcome::Completed;
+            let end = EndTurn { session, turn, outcome, error: None };
+            write(self.house.engine(), &self.ctx(), move |tx| tx.end_turn(&end).map(drop));
+        }
+    }
+
+    fn play(&mut self, events: &[Value]) {
+        let mut events = events.iter();
+        while let Some(event) = events.next() {
+            let said = &event["properties"];
+            self.now = said["time"].as_i64().unwrap_or(self.now);
+            match event["type"].as_str().expect("a type") {
+                "session.created" | "session.updated" => {
+                    let mut session = wire::parse_session(said["info"].clone()).expect("a session");
+                    // What it cost is counted from the steps here.
+                    session.usage_base = None;
+                    self.replicate(SyncBody::Session(Box::new(session)));
+                }
+                "message.updated" => {
+                    let message = wire::parse_message(said["info"].clone()).expect("a message");
+                    if self.lease.is_some() {
+                        self.replicate(SyncBody::Message(Box::new(message)));
+                        continue;
+                    }
+                    let next = &events.next().expect("its part")["properties"];
+                    self.now = next["time"].as_i64().expect("a time");
+                    let part =
+                        wire::parse_part(next["part"].clone(), Mode::Strict).expect("a part");
+                    self.begin(message, part);
+                }
+                "message.part.updated" => {
+                    let part =
+                        wire::parse_part(said["part"].clone(), Mode::Strict).expect("a part");
+                    self.replicate(SyncBody::Part(Box::new(part)));
+                }
+                "message.part.delta" => {
+                    let text = said["delta"].as_str().expect("text").to_owned();
+                    let part = said["partID"].as_str().expect("an id").parse().expect("an id");
+                    let session = self.session.clone();
+                    write(self.house.engine(), &self.ctx(), move |tx| {
+                        tx.append_text(&session, &part, &text).map(drop)
+                    });
+                }
+                "session.status" => self.status(said["status"]["type"].as_str().expect("a word")),
+                "session.diff" => {
+                    let diff = wire::parse_file_diffs(said["diff"].clone()).expect("a diff");
+                    let session = self.session.clone();
+                    write(self.house.engine(), &self.ctx(), move |tx| {
+                        tx.put_diff(&session, &diff).map(drop)
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A house in which the recorded session was played.
+fn played() -> House {
+    let house = House::new();
+    let events = recorded("sse-canonical-event.jsonl");
+    let made = events.iter().find(|it| it["type"] == "session.created").expect("made");
+    let info = &made["properties"]["info"];
+    let project: Project = serde_json::from_value(json!({ "id": info["projectID"],
+        "worktree": DIRECTORY, "vcs": "git", "time": { "created": 1, "updated": 1 }, "sandboxes": [] }))
+    .expect("a project");
+    write(house.engine(), &at(0), move |tx| tx.put_project(&project).map(drop));
+    let session = info["id"].as_str().expect("an id").parse().expect("an id");
+    let mut player = Player { house: &house, session, lease: None, number: 0, now: 1 };
+    player.play(&events);
+    house
+}
+
+fn ours(house: &House, path: &str, count: usize) -> Vec<Value> {
+    let mut stream = house.client().with("last-event-id", "0").stream(path);
+    let mut found = Vec::new();
+    while found.len() < count {
+        let next: Frame = frame(&mut stream).expect("the stream goes on");
+        if inner(&next.json())["type"] != "project.updated" {
+            found.extend(compared([next.json()]));
+        }
+    }
+    found
+}
+
+fn compare(path: &str, recording: &str) {
+    let expected = compared(recorded(recording));
+    let house = played();
+    let found = ours(&house, path, expected.len());
+    for (nth, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        assert_eq!(found, expected, "frame {nth} of {path}");
+    }
+}
+
+#[test]
+fn the_recorded_session_gives_the_recorded_frames_of_its_directory() {
+    compare(&format!("/event?directory={DIRECTORY}"), "sse-canonical-event.jsonl");
+}
+
+#[test]
+fn the_recorded_session_gives_the_recorded_frames_of_everything() {
+    compare("/global/event", "sse-canonical-global.jsonl");
+}

@@ -1,0 +1,168 @@
+//! A stream that breaks goes on where it was (W21, R25).
+
+use std::time::Duration;
+
+use turnstone_core::time::Cursor;
+use turnstone_store::{Budget, Layout, Options, Store, Upkeep};
+
+use crate::script::{Frame, at, end_of_log, frame, frames, play, session, write};
+use crate::support::House;
+
+/// All frames of the log after `from`, read in one piece.
+fn uninterrupted(house: &House, path: &str, from: Cursor) -> Vec<Frame> {
+    let mut stream = house.client().with("last-event-id", &from.to_string()).stream(path);
+    let end = end_of_log(house.engine()).to_string();
+    let mut found: Vec<Frame> = Vec::new();
+    while found.last().is_none_or(|frame| frame.id.as_deref() != Some(&end)) {
+        found.push(frames(&mut stream, 1).remove(0));
+    }
+    found
+}
+
+#[test]
+fn w21_a_stream_dropped_at_any_frame_resumes_to_the_byte() {
+    let house = House::new();
+    let from = end_of_log(house.engine());
+    let mut live = house.client().with("last-event-id", &from.to_string()).stream("/event");
+    play(&house, "w", 10);
+    for path in ["/event", "/global/event", "/api/event"] {
+        let whole = uninterrupted(&house, path, from);
+        assert!(whole.len() >= 180, "{} frames on {path}", whole.len());
+        if path == "/event" {
+            assert_eq!(frames(&mut live, whole.len()), whole, "live and from the log are the same");
+        }
+        // The third has the places of the first; a few of them will do.
+        let step = if path == "/api/event" { 9 } else { 1 };
+        for (nth, last) in whole.iter().enumerate().step_by(step) {
+            let id = last.id.as_deref().expect("every frame of the log has a place");
+            let mut stream = house.client().with("last-event-id", id).stream(path);
+            let rest = frames(&mut stream, whole.len() - nth - 1);
+            assert_eq!(rest, whole[nth + 1..], "after frame {nth} ({id}) of {path}");
+        }
+    }
+}
+
+#[test]
+fn w21_nothing_is_lost_or_doubled_while_a_writer_writes_and_the_reader_keeps_dropping() {
+    let house = House::new();
+    let from = end_of_log(house.engine());
+    let client = house.client().clone();
+    let seen = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut seen, mut place) = (Vec::new(), from.to_string());
+            // A different number of frames is read each time, so that the drop falls everywhere.
+            for most in (1..=7).cycle() {
+                let mut stream = client.with("last-event-id", &place).stream("/global/event");
+                for _ in 0..most {
+                    let frame = frames(&mut stream, 1).remove(0);
+                    place = frame.id.clone().expect("a place");
+                    let over = frame.text.contains("at its end") && frame.kind() == "sync";
+                    seen.push(frame);
+                    if over {
+                        return seen;
+                    }
+                }
+            }
+            seen
+        });
+        play(&house, "d", 8);
+        reader.join().expect("read")
+    });
+    assert_eq!(seen, uninterrupted(&house, "/global/event", from));
+}
+
+#[test]
+fn a_stream_that_breaks_before_anything_happened_goes_on_as_well() {
+    let house = House::new();
+    let mut stream = house.client().stream("/event");
+    let hello = frame(&mut stream).expect("a first frame");
+    assert_eq!(hello.kind(), "server.connected");
+    drop(stream);
+    session(&house, "missed");
+    let place = hello.id.expect("the first frame has a place");
+    let mut stream = house.client().with("last-event-id", &place).stream("/event");
+    let missed = frames(&mut stream, 1).remove(0);
+    assert_eq!(missed.kind(), "session.created");
+}
+
+#[test]
+fn the_place_may_stand_in_the_query_and_must_be_one() {
+    let house = House::new();
+    let from = end_of_log(house.engine());
+    session(&house, "asked");
+    let mut stream = house.client().stream(&format!("/global/event?after={from}"));
+    let found = frames(&mut stream, 3);
+    assert!(found.iter().any(|frame| frame.kind() == "session.created"), "{found:?}");
+    let answer = house.client().get("/event?after=yesterday");
+    assert_eq!(answer.expect(400)["name"], "BadRequest");
+}
+
+#[test]
+fn r26_what_another_process_writes_is_seen() {
+    let house = House::new();
+    let id = session(&house, "shared");
+    let mut stream = house.client().stream("/event");
+    assert_eq!(frame(&mut stream).map(|it| it.kind()).as_deref(), Some("server.connected"));
+    // A store of its own on the same files is what another process has.
+    let layout = Layout::new(house.beside("data"));
+    let other = Store::open(&Options::new(layout, at(0).now)).expect("opens");
+    let name = id.clone();
+    let change = move |tx: &turnstone_store::Tx<'_>| {
+        tx.update_session(&name, |session| {
+            session.title = "from elsewhere".to_owned();
+            Ok(())
+        })
+    };
+    other.write(&at(1), change).wait().expect("written");
+    let seen = frames(&mut stream, 1).remove(0).json();
+    assert_eq!(seen["properties"]["info"]["title"], "from elsewhere");
+}
+
+#[test]
+fn r25_a_compacted_range_gives_one_resync_and_then_what_is_left() {
+    let house = House::new();
+    let from = end_of_log(house.engine());
+    let id = play(&house, "c", 3);
+    let before = uninterrupted(&house, "/event", from);
+    let upkeep = Upkeep { grace_ms: 0, lag_ms: 0, ..Upkeep::default() };
+    let later = at(1_000_000_000);
+    house.engine().store().maintain_with(&later, Budget::unlimited(), &upkeep).expect("maintained");
+    let mut stream = house.client().with("last-event-id", &from.to_string()).stream("/event");
+    let mut found = Vec::new();
+    let last = before.last().expect("frames");
+    while found.last() != Some(last) {
+        found.push(frames(&mut stream, 1).remove(0));
+    }
+    let resyncs: Vec<_> = found.iter().filter(|frame| frame.kind() == "resync").collect();
+    assert_eq!(resyncs.len(), 1, "{found:?}");
+    assert!(resyncs[0].id.is_some());
+    assert!(found.len() < before.len(), "{} of {}", found.len(), before.len());
+    // What is left is what was there, unchanged, but for the one word that something is missing.
+    for frame in found.iter().filter(|frame| frame.kind() != "resync") {
+        assert!(before.contains(frame), "{frame:?}");
+    }
+    // Whoever comes from behind the range is not told.
+    let name = id.clone();
+    let end = end_of_log(house.engine()).to_string();
+    write(house.engine(), &at(200), move |tx| {
+        tx.update_session(&name, |session| {
+            session.title = "live".to_owned();
+            Ok(())
+        })
+        .map(drop)
+    });
+    let mut stream = house.client().with("last-event-id", &end).stream("/event");
+    assert_eq!(frames(&mut stream, 1)[0].kind(), "session.updated");
+}
+
+#[test]
+fn a_place_the_log_never_reached_gives_a_resync_and_then_what_happens() {
+    let house = House::new();
+    session(&house, "a");
+    let mut stream = house.client().with("last-event-id", "999999").stream("/event");
+    assert_eq!(frame(&mut stream).map(|it| it.kind()).as_deref(), Some("server.connected"));
+    assert_eq!(frame(&mut stream).map(|it| it.kind()).as_deref(), Some("resync"));
+    session(&house, "b");
+    stream.patience(Duration::from_secs(20));
+    assert_eq!(frames(&mut stream, 1)[0].kind(), "session.created");
+}

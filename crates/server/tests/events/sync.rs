@@ -1,0 +1,206 @@
+//! Replicas and the second interface: the same numbers, on the same log.
+
+use serde_json::{Value, json};
+
+use crate::script::{Frame, at, begin, end_of_log, frame, frames, play, session};
+use crate::support::House;
+use turnstone_core::turn::Outcome;
+use turnstone_store::{Budget, Upkeep};
+
+fn history(house: &House, known: &Value) -> Vec<Value> {
+    let answer = house.client().post("/sync/history", known).expect(200);
+    answer.as_array().expect("a list").clone()
+}
+
+/// Without what each server names for itself.
+fn bare(rows: &[Value]) -> Vec<Value> {
+    let strip = |row: &Value| {
+        let mut row = row.clone();
+        row["id"] = json!("evt");
+        if let Some(info) = row["data"]["info"].as_object_mut() {
+            info.remove("projectID");
+        }
+        row
+    };
+    rows.iter().map(strip).collect()
+}
+
+fn replay(house: &House, rows: &[Value]) -> crate::support::Answer {
+    let events: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            let mut row = row.clone();
+            row["aggregateID"] = row["aggregate_id"].take();
+            row
+        })
+        .collect();
+    let body = json!({ "directory": house.project(), "events": events });
+    house.client().post("/sync/replay", &body)
+}
+
+#[test]
+fn r25_history_is_every_number_once_and_in_order_and_what_the_stream_says() {
+    let house = House::new();
+    let from = end_of_log(house.engine());
+    let (one, two) = (play(&house, "a", 4), play(&house, "b", 1));
+    let rows = history(&house, &json!({}));
+    let numbers: Vec<i64> = rows.iter().map(|row| row["seq"].as_i64().expect("a number")).collect();
+    assert!(numbers.is_sorted(), "{numbers:?}");
+    for id in [&one, &two] {
+        let own = rows.iter().filter(|row| row["aggregate_id"] == json!(id));
+        let own: Vec<i64> = own.map(|row| row["seq"].as_i64().expect("a number")).collect();
+        assert_eq!(own, (0..own.len() as i64).collect::<Vec<_>>());
+    }
+    let mut stream =
+        house.client().with("last-event-id", &from.to_string()).stream("/global/event");
+    let mut told = Vec::new();
+    while told.len() < rows.len() {
+        let next = frames(&mut stream, 1).remove(0);
+        if next.kind() == "sync" {
+            let mut event = next.json()["payload"]["syncEvent"].clone();
+            event["aggregate_id"] = event["aggregateID"].take();
+            event.as_object_mut().expect("an object").remove("aggregateID");
+            told.push(event);
+        }
+    }
+    let order = |row: &Value| (row["seq"].as_i64(), row["aggregate_id"].to_string());
+    let (mut rows, mut told) = (rows, told);
+    rows.sort_by_key(order);
+    told.sort_by_key(order);
+    assert_eq!(rows, told);
+    // Only what is not known yet.
+    let last = rows.iter().filter(|row| row["aggregate_id"] == json!(one)).count() as i64 - 1;
+    let rest =
+        history(&house, &json!({ (one.as_str()): last - 2, (two.as_str()): 999, "ses_nope": 5 }));
+    assert_eq!(rest.len(), 2);
+}
+
+#[test]
+fn history_and_replay_make_a_replica_and_a_second_replay_changes_nothing() {
+    let (origin, replica) = (House::new(), House::new());
+    play(&origin, "r", 3);
+    let rows = history(&origin, &json!({}));
+    for _ in 0..2 {
+        let answer = replay(&replica, &rows).expect(200);
+        assert_eq!(answer, json!({ "sessionID": rows[0]["aggregate_id"] }));
+        assert_eq!(bare(&history(&replica, &json!({}))), bare(&rows));
+    }
+    let end = end_of_log(origin.engine());
+    replay(&origin, &rows).expect(200);
+    assert_eq!(end_of_log(origin.engine()), end, "nothing was written");
+    // In pieces that overlap.
+    let third = House::new();
+    replay(&third, &rows[..30]).expect(200);
+    replay(&third, &rows[10..]).expect(200);
+    assert_eq!(bare(&history(&third, &json!({}))), bare(&rows));
+}
+
+#[test]
+fn a_replay_that_does_not_fit_is_refused_and_changes_nothing() {
+    let (origin, replica) = (House::new(), House::new());
+    play(&origin, "x", 1);
+    let rows = history(&origin, &json!({}));
+    replay(&replica, &rows[..5]).expect(200);
+    let before = history(&replica, &json!({}));
+    let changed = |at: usize, key: &str, value: Value| {
+        let mut rows = rows.clone();
+        rows[at][key] = value;
+        rows
+    };
+    let mut other = rows.clone();
+    other[3]["data"]["part"]["text"] = json!("another text");
+    for (why, wrong) in [
+        ("a gap behind what is here", rows[7..].to_vec()),
+        ("a gap inside", changed(6, "seq", json!(9))),
+        ("a negative number", changed(0, "seq", json!(-1))),
+        ("half a number", changed(0, "seq", json!(1.5))),
+        ("an id that is none", changed(0, "id", json!("nope"))),
+        ("a type nobody knows", changed(2, "type", json!("message.updated.9"))),
+        ("another session", changed(2, "aggregate_id", json!("ses_other"))),
+        ("another text than here", other),
+        ("nothing", Vec::new()),
+    ] {
+        let answer = replay(&replica, &wrong);
+        assert_eq!(answer.status, 400, "{why}: {}", answer.text());
+        assert_eq!(history(&replica, &json!({})), before, "{why}");
+    }
+    let missing = replica.client().post("/sync/replay", &json!({})).expect(400);
+    assert_eq!(missing["data"]["message"], "Missing key\n  at [\"directory\"]");
+    let word = replica.client().post("/sync/history", &json!({ "x": "y" })).expect(400);
+    assert_eq!(word["data"]["message"], "Expected number, got \"y\"\n  at [\"x\"]");
+}
+
+#[test]
+fn start_and_steal_answer_as_recorded() {
+    let house = House::new();
+    let id = session(&house, "s");
+    assert_eq!(house.client().post("/sync/start", &json!({})).expect(200), json!(true));
+    let refused = house.client().post("/sync/steal", &json!({ "sessionID": id })).expect(400);
+    assert_eq!(refused, json!({ "_tag": "BadRequest" }));
+}
+
+#[test]
+fn r25_history_after_compaction_has_every_number_still() {
+    let house = House::new();
+    play(&house, "k", 3);
+    let before = history(&house, &json!({}));
+    let upkeep = Upkeep { grace_ms: 0, lag_ms: 0, ..Upkeep::default() };
+    let later = at(1_000_000_000);
+    house.engine().store().maintain_with(&later, Budget::unlimited(), &upkeep).expect("maintained");
+    let after = history(&house, &json!({}));
+    let numbers = |rows: &[Value]| rows.iter().map(|row| row["seq"].clone()).collect::<Vec<_>>();
+    assert_eq!(numbers(&after), numbers(&before));
+    assert_ne!(after, before);
+    let replica = House::new();
+    replay(&replica, &after).expect(200);
+}
+
+#[test]
+fn r45_status_names_the_sessions_that_work_and_no_others() {
+    let house = House::new();
+    session(&house, "idle");
+    let id = session(&house, "busy");
+    let turn = begin(house.engine(), &id, "msg_s_0", "go");
+    let status = || house.client().get("/session/status").expect(200);
+    assert_eq!(status(), json!({ (id.as_str()): { "type": "busy" } }));
+    let retry = json!({ "type": "retry", "attempt": 1, "message": "slow down", "next": 5 });
+    let (name, named) = (turn.id.clone(), serde_json::from_value(retry.clone()).expect("a status"));
+    let ctx = turn.context(&at(5));
+    let of = id.clone();
+    crate::script::write(house.engine(), &ctx, move |tx| tx.set_retry(&of, &name, &named));
+    assert_eq!(status(), json!({ (id.as_str()): retry }));
+    house.engine().end_turn(&at(9), &turn, Outcome::Completed, None).expect("ended");
+    assert_eq!(status(), json!({}));
+}
+
+#[test]
+fn one_session_is_replayed_from_a_number_and_then_followed() {
+    let house = House::new();
+    let id = play(&house, "n", 4);
+    let path = format!("/api/session/{id}");
+    let page = house.client().get(&format!("{path}/history?limit=100")).expect(200);
+    let all = page["data"].as_array().expect("a list").clone();
+    assert_eq!(page["hasMore"], false);
+    let kinds: Vec<&str> = all.iter().map(|it| it["type"].as_str().expect("a type")).collect();
+    for kind in ["text.started", "text.ended", "tool.called", "tool.success", "step.ended"] {
+        assert!(kinds.contains(&format!("session.next.{kind}").as_str()), "{kind} in {kinds:?}");
+    }
+    let few = house.client().get(&format!("{path}/history?limit=2")).expect(200);
+    assert_eq!((few["data"].as_array().map(Vec::len), &few["hasMore"]), (Some(2), &json!(true)));
+    let seq = all[2]["durable"]["seq"].clone();
+    let mut stream = house.client().stream(&format!("{path}/event?after={seq}"));
+    let read = |stream: &mut crate::support::Stream, count: usize| -> Vec<Value> {
+        (0..count).map(|_| frame(stream).as_ref().map(Frame::json).expect("goes on")).collect()
+    };
+    assert_eq!(read(&mut stream, all.len() - 3), all[3..]);
+    let turn = begin(house.engine(), &id, "msg_n_live", "and now");
+    let live = read(&mut stream, 1).remove(0);
+    assert_eq!(live["type"], "session.next.prompted");
+    assert_eq!(live["data"]["prompt"], json!({ "text": "and now" }));
+    house.engine().end_turn(&at(9), &turn, Outcome::Completed, None).expect("ended");
+    let bad = house.client().get(&format!("{path}/history?after=x")).expect(400);
+    let words = "Expected an integer, got NaN\n  at [\"after\"]";
+    assert_eq!(bad, json!({ "_tag": "InvalidRequestError", "message": words, "kind": "Query" }));
+    let unknown = house.client().get("/api/session/ses_nope/history").expect(404);
+    assert_eq!(unknown["_tag"], "SessionNotFoundError");
+}

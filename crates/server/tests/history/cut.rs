@@ -1,0 +1,70 @@
+//! Requests that were cut off between their first event and their answer (R43).
+
+use serde_json::json;
+
+use crate::native::Driver;
+use crate::scene::{read, session, turn};
+use crate::support::House;
+
+#[test]
+fn an_undo_that_was_cut_off_is_finished_and_told_by_its_repeat() {
+    let scenario = fail::FailScenario::setup();
+    let house = House::new();
+    let session = session(&house, "T");
+    turn(&house, &session, "1", &[("a", "one")]);
+    turn(&house, &session, "2", &[("a", "two")]);
+    let undo = format!("/turnstone/session/{session}/undo");
+    let keyed = house.client().with("idempotency-key", "u");
+    fail::cfg("engine::operation_planned", "return").expect("set");
+    keyed.post(&undo, &json!({})).expect(500);
+    fail::remove("engine::operation_planned");
+    assert_eq!(read(&house, "a").as_deref(), Some("two"), "planned, not done");
+    let done = keyed.post(&undo, &json!({})).expect(200);
+    assert_eq!(done["complete"], true);
+    assert_eq!(read(&house, "a").as_deref(), Some("one"), "one turn, not two");
+    assert_eq!(keyed.post(&undo, &json!({})).expect(200), done);
+    assert_eq!(read(&house, "a").as_deref(), Some("one"));
+    scenario.teardown();
+}
+
+#[test]
+fn a_fork_that_was_cut_off_is_made_anew_and_its_half_is_gone() {
+    let scenario = fail::FailScenario::setup();
+    let house = House::new();
+    let session = session(&house, "T");
+    turn(&house, &session, "1", &[("a", "one")]);
+    let fork = format!("/session/{session}/fork");
+    let keyed = house.client().with("idempotency-key", "f");
+    fail::cfg("engine::fork_copies", "return").expect("set");
+    keyed.post(&fork, &json!({})).expect(500);
+    fail::remove("engine::fork_copies");
+    let made = keyed.post(&fork, &json!({})).expect(200);
+    assert_eq!(keyed.post(&fork, &json!({})).expect(200), made);
+    let listed = house.client().get("/session").expect(200);
+    assert_eq!(listed.as_array().map(Vec::len), Some(2), "{listed}");
+    let path = format!("/session/{}/message", made["id"].as_str().expect("an id"));
+    assert_eq!(house.client().get(&path).expect(200).as_array().map(Vec::len), Some(2));
+    scenario.teardown();
+}
+
+#[test]
+fn a_tool_whose_announcement_was_cut_off_is_announced_by_its_repeat() {
+    let scenario = fail::FailScenario::setup();
+    let house = House::new();
+    let session = session(&house, "T");
+    let driver = Driver::begin(house.client(), &session, "go").with("idempotency-key", "t");
+    let step = driver.step();
+    let body = json!({"messageID": step, "partID": "prt_tool", "callID": "c", "tool": "t",
+        "input": {}, "touches": {"paths": ["f"]}});
+    fail::cfg("engine::call_open", "panic").expect("set");
+    driver.post("tool", &body).expect(500);
+    fail::remove("engine::call_open");
+    driver.post("tool", &body).expect(200);
+    house.put("f", "f");
+    let done = driver.post("tool/prt_tool/end", &json!({ "output": "" })).expect(200);
+    assert_eq!(done["files"], json!([{ "path": "f", "status": "A" }]));
+    driver.end();
+    house.client().post(&format!("/turnstone/session/{session}/undo"), &json!({})).expect(200);
+    assert_eq!(read(&house, "f"), None);
+    scenario.teardown();
+}

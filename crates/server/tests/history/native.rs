@@ -1,0 +1,411 @@
+//! Turns driven by a program that knows nothing but HTTP.
+
+use serde_json::{Value, json};
+
+use crate::scene::{ctx, id, prompt, read, session};
+use crate::support::{Answer, Client, House};
+
+/// A program that runs turns of one session.
+pub(crate) struct Driver {
+    client: Client,
+    base: String,
+    pub(crate) turn: String,
+    pub(crate) lease: String,
+}
+
+impl Driver {
+    /// Takes up the next prompt of the inbox.
+    pub(crate) fn take(client: &Client, session: &str) -> Self {
+        let begun = client.post(&format!("/turnstone/session/{session}/turn"), &json!({}));
+        Self::of(client, session, &begun.expect(200))
+    }
+
+    /// Begins a turn with a prompt of its own.
+    pub(crate) fn begin(client: &Client, session: &str, text: &str) -> Self {
+        let body = json!({"prompt": {"agent": "build",
+            "model": {"providerID": "p", "modelID": "m"},
+            "parts": [{"type": "text", "text": text}]}});
+        let begun = client.post(&format!("/turnstone/session/{session}/turn"), &body);
+        Self::of(client, session, &begun.expect(200))
+    }
+
+    pub(crate) fn of(client: &Client, session: &str, begun: &Value) -> Self {
+        let text = |key: &str| begun[key].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
+        let (turn, lease) = (text("turn"), text("lease"));
+        let base = format!("/turnstone/session/{session}/turn/{turn}");
+        Self { client: client.with("x-turnstone-lease", &lease), base, turn, lease }
+    }
+
+    pub(crate) fn post(&self, what: &str, body: &Value) -> Answer {
+        self.client.post(&format!("{}/{what}", self.base), body)
+    }
+
+    /// The same driver with one more header.
+    pub(crate) fn with(&self, name: &str, value: &str) -> Self {
+        let (base, turn, lease) = (self.base.clone(), self.turn.clone(), self.lease.clone());
+        Self { client: self.client.with(name, value), base, turn, lease }
+    }
+
+    pub(crate) fn step(&self) -> String {
+        let body = json!({"providerID": "p", "modelID": "m", "agent": "build"});
+        let begun = self.post("step", &body).expect(200);
+        begun["messageID"].as_str().expect("an id").to_owned()
+    }
+
+    /// A tool: announced, done, ended.
+    pub(crate) fn tool(&self, message: &str, touches: &Value, work: impl FnOnce()) -> Value {
+        let body = json!({"messageID": message, "callID": "c", "tool": "t", "input": {"a": 1},
+            "touches": touches});
+        let part = self.post("tool", &body).expect(200)["partID"].clone();
+        work();
+        let path = format!("tool/{}/end", part.as_str().expect("an id"));
+        self.post(&path, &json!({ "output": "done", "title": "a tool" })).expect(200)
+    }
+
+    pub(crate) fn end_step(&self, message: &str, reason: &str) -> Value {
+        let body = json!({"reason": reason, "cost": 0.5, "tokens": {"input": 10, "output": 2,
+            "reasoning": 0, "cache": {"read": 0, "write": 0}}});
+        self.post(&format!("step/{message}/end"), &body).expect(200)
+    }
+
+    pub(crate) fn end(&self) -> Value {
+        self.post("end", &json!({ "outcome": "completed" })).expect(200)
+    }
+}
+
+fn admit(house: &House, session: &str, name: &str) {
+    let delivery = turnstone_store::Delivery::Queue;
+    house.engine().admit(&ctx(), prompt(session, name, name), delivery).expect("admitted");
+}
+
+#[test]
+fn a_program_takes_a_prompt_runs_steps_and_tools_and_its_work_is_undone_and_redone() {
+    let house = House::in_git();
+    let session = session(&house, "T");
+    let client = house.client();
+    let runner = client.post("/turnstone/runner", &json!({ "name": "loop" })).expect(200);
+    let inbox = format!("/turnstone/runner/{}/inbox", runner["runner"]["id"].as_str().expect("id"));
+    assert_eq!(client.get(&inbox).expect(200), json!({ "sessions": [] }));
+    admit(&house, &session, "1");
+    let waiting = client.get(&format!("{inbox}?wait=10000")).expect(200);
+    assert_eq!(waiting, json!({ "sessions": [session] }));
+
+    let driver = Driver::take(client, &session);
+    assert_eq!(client.get("/turnstone/runner").expect(200).as_array().map(Vec::len), Some(1));
+    let step = driver.step();
+    let text = json!({"type": "text", "text": "", "time": {"start": 1}});
+    let part = driver.post(&format!("step/{step}/part"), &text).expect(200);
+    for piece in ["I will ", "write."] {
+        driver.post("delta", &json!({ "partID": part["id"], "text": piece })).expect(200);
+    }
+    let named = driver.tool(&step, &json!({ "paths": ["a.txt"] }), || house.put("a.txt", "a\n"));
+    assert_eq!(named["files"], json!([{ "path": "a.txt", "status": "A" }]));
+    let opaque = driver.tool(&step, &json!("anything"), || {
+        house.put("b.txt", "b\n");
+        house.put("README.md", "# changed\n");
+    });
+    let files = json!([{"path": "README.md", "status": "M"}, {"path": "b.txt", "status": "A"}]);
+    assert_eq!(opaque["files"], files);
+    let done = driver.end_step(&step, "stop");
+    assert_eq!(done["files"].as_array().map(Vec::len), Some(3));
+    assert_eq!(driver.end()["state"], "completed");
+
+    let read_back = client.get(&format!("/session/{session}/message/{step}")).expect(200);
+    let texts: Vec<&str> = read_back["parts"]
+        .as_array()
+        .expect("parts")
+        .iter()
+        .filter_map(|it| it["text"].as_str())
+        .collect();
+    assert_eq!(texts, ["I will write."]);
+    assert_eq!(read_back["info"]["finish"], "stop");
+    assert_eq!(client.get(&format!("/session/{session}")).expect(200)["cost"], json!(0.5));
+
+    let undo = format!("/turnstone/session/{session}/undo");
+    let foreseen = client.post(&undo, &json!({ "dryRun": true }));
+    let plan = &foreseen.expect(200)["plan"];
+    assert_eq!(plan["turns"], json!([driver.turn]));
+    assert_eq!(read(&house, "a.txt").as_deref(), Some("a\n"), "a plan changes nothing");
+    let fresh = client.with("if-match", foreseen.header("etag").expect("a tag"));
+    let undone = fresh.with("idempotency-key", "u").post(&undo, &json!({})).expect(200);
+    assert_eq!(undone["complete"], true);
+    assert_eq!((read(&house, "a.txt"), read(&house, "b.txt")), (None, None));
+    assert_eq!(read(&house, "README.md").as_deref(), Some("# demo\n"));
+    // The reply was lost: the same request again is the same answer, whatever If-Match says.
+    let again = fresh.with("idempotency-key", "u").post(&undo, &json!({})).expect(200);
+    assert_eq!(again, undone);
+    // Without the key it is another request, about a session that has moved on.
+    assert_eq!(fresh.post(&undo, &json!({})).expect(409)["_tag"], "StaleError");
+    let redo = format!("/turnstone/session/{session}/redo");
+    let keyed = client.with("idempotency-key", "r");
+    let redone = keyed.post(&redo, &json!({})).expect(200);
+    assert_eq!(keyed.post(&redo, &json!({})).expect(200), redone);
+    assert_eq!(read(&house, "b.txt").as_deref(), Some("b\n"));
+    assert_eq!(client.post(&redo, &json!({})).expect(409)["_tag"], "NothingToDoError");
+
+    let line = client.get(&format!("/turnstone/session/{session}/timeline")).expect(200);
+    let kinds: Vec<&Value> =
+        line.as_array().expect("a list").iter().map(|it| &it["type"]).collect();
+    assert_eq!(kinds, ["turn", "operation", "operation"]);
+    assert_eq!((&line[0]["additions"], &line[0]["deletions"]), (&json!(3), &json!(1)));
+    assert_eq!(line[0]["files"][0]["evidence"], "named");
+    assert_eq!(line[0]["files"][1]["evidence"], "window");
+}
+
+#[test]
+fn every_call_of_a_turn_can_be_repeated_and_is_done_once_r43() {
+    let house = House::new();
+    let session = session(&house, "T");
+    let client = house.client();
+    let path = format!("/turnstone/session/{session}/turn");
+    let body = json!({"prompt": {"agent": "build", "model": {"providerID": "p", "modelID": "m"},
+        "parts": [{"type": "text", "text": "go"}]}});
+    let keyed = client.with("idempotency-key", "k");
+    let begun = keyed.post(&path, &body).expect(200);
+    assert_eq!(keyed.post(&path, &body).expect(200), begun);
+    assert_eq!(client.post(&path, &body).expect(409)["_tag"], "SessionBusyError");
+    let driver = Driver::of(client, &session, &begun).with("idempotency-key", "k");
+    let twice = |what: &str, body: &Value| {
+        let first = driver.post(what, body).expect(200);
+        assert_eq!(driver.post(what, body).expect(200), first, "{what}");
+        first
+    };
+    let step = twice("step", &json!({"providerID": "p", "modelID": "m", "agent": "build"}));
+    let message = step["messageID"].as_str().expect("an id");
+    let part = twice(&format!("step/{message}/part"), &json!({"type": "text", "text": ""}));
+    twice("delta", &json!({ "partID": part["id"], "text": "once" }));
+    let tool = json!({"messageID": message, "callID": "c", "tool": "t", "input": {},
+        "touches": {"paths": ["f"]}});
+    let tool = twice("tool", &tool);
+    house.put("f", "f");
+    let path = format!("tool/{}/end", tool["partID"].as_str().expect("an id"));
+    let done = twice(&path, &json!({ "output": "" }));
+    assert_eq!(done["files"].as_array().map(Vec::len), Some(1));
+    twice(&format!("step/{message}/end"), &json!({ "reason": "stop" }));
+    twice("end", &json!({ "outcome": "completed" }));
+    let messages = client.get(&format!("/session/{session}/message")).expect(200);
+    let parts: Vec<&Value> = messages[1]["parts"].as_array().expect("parts").iter().collect();
+    let kinds: Vec<&str> = parts.iter().filter_map(|part| part["type"].as_str()).collect();
+    assert_eq!(kinds, ["step-start", "text", "tool", "step-finish", "patch"]);
+    assert_eq!(parts[1]["text"], "once");
+    let made = client.with("idempotency-key", "c");
+    let checkpoint = format!("/turnstone/session/{session}/checkpoint");
+    let first = made.post(&checkpoint, &json!({ "name": "here" })).expect(200);
+    assert_eq!(made.post(&checkpoint, &json!({ "name": "here" })).expect(200), first);
+    assert_eq!(client.get(&checkpoint).expect(200).as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_stale_call_of_a_turn_writes_nothing_r43() {
+    let house = House::new();
+    let session = session(&house, "T");
+    let driver = Driver::begin(house.client(), &session, "go");
+    let step = driver.step();
+    let now = crate::scene::seq(&house, &session);
+    let stale = driver.with("if-match", &format!("\"{}\"", now - 1));
+    let tool = json!({"messageID": step, "callID": "c", "tool": "t", "input": {},
+        "touches": {"paths": ["f"]}});
+    let calls = [
+        ("step", json!({"providerID": "p", "modelID": "m", "agent": "build"})),
+        ("tool", tool.clone()),
+        ("end", json!({ "outcome": "completed" })),
+        (
+            "permission",
+            json!({"permission": "bash", "patterns": ["x"], "always": [], "metadata": {}}),
+        ),
+    ];
+    for (what, body) in &calls {
+        assert_eq!(stale.post(what, body).expect(409)["_tag"], "StaleError", "{what}");
+    }
+    assert_eq!(crate::scene::seq(&house, &session), now);
+    let fresh = driver.with("if-match", &format!("\"{now}\""));
+    let answer = fresh.post("tool", &tool);
+    answer.expect(200);
+    let tag = format!("\"{}\"", crate::scene::seq(&house, &session));
+    assert_eq!(answer.header("etag"), Some(tag.as_str()));
+}
+
+#[test]
+fn a_driver_that_vanishes_leaves_an_interrupted_turn_whose_work_is_known() {
+    let house = House::with(|settings| settings.limits.patience = 1_500);
+    let session = session(&house, "T");
+    let driver = Driver::begin(house.client(), &session, "go");
+    let step = driver.step();
+    let body = json!({"messageID": step, "callID": "c", "tool": "sh", "input": {},
+        "touches": "anything"});
+    driver.post("tool", &body).expect(200);
+    house.put("left", "behind");
+    let status = format!("/turnstone/session/{session}");
+    let mut state = house.client().get(&status).expect(200);
+    while !state["turn"].is_null() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        state = house.client().get(&status).expect(200);
+    }
+    let gone = driver.post("end", &json!({ "outcome": "completed" })).expect(410);
+    assert_eq!((&gone["_tag"], &gone["state"]), (&json!("TurnEndedError"), &json!("interrupted")));
+    let line = house.client().get(&format!("{status}/timeline")).expect(200);
+    assert_eq!(line[0]["state"], "interrupted");
+    let file = &line[0]["files"][0];
+    assert_eq!((&file["path"], &file["evidence"]), (&json!("left"), &json!("recovered")));
+    house.client().post(&format!("{status}/undo"), &json!({})).expect(200);
+    assert_eq!(read(&house, "left"), None);
+    Driver::begin(house.client(), &session, "again").end();
+}
+
+#[test]
+fn a_driver_that_calls_is_believed_in_however_long_its_tool_takes() {
+    let house = House::with(|settings| settings.limits.patience = 1_500);
+    let session = session(&house, "T");
+    let driver = Driver::begin(house.client(), &session, "go");
+    let began = std::time::Instant::now();
+    while began.elapsed() < std::time::Duration::from_millis(3_500) {
+        driver.post("beat", &json!({})).expect(200);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    }
+    assert_eq!(driver.end()["state"], "completed");
+}
+
+#[test]
+fn a_turn_that_waits_outlives_its_driver_and_the_server_and_is_resumed_once_r28() {
+    let house = House::new();
+    let session = session(&house, "T");
+    let rule = json!({"permission": [{"permission": "bash", "pattern": "*", "action": "ask"}]});
+    house.client().patch(&format!("/session/{session}"), &rule).expect(200);
+    let driver = Driver::begin(house.client(), &session, "go");
+    let step = driver.step();
+    let body = json!({"messageID": step, "callID": "c", "tool": "sh", "input": {},
+        "touches": {"paths": ["f"]}});
+    let part = driver.post("tool", &body).expect(200)["partID"].clone();
+    let ask = json!({"permission": "bash", "patterns": ["rm"], "always": [], "metadata": {},
+        "waits": true});
+    let asked = driver.post("permission", &ask).expect(200);
+    assert_eq!(asked["verdict"], "pending");
+    let request = asked["requestID"].as_str().expect("an id").to_owned();
+    let base = format!("/turnstone/session/{session}");
+
+    let house = house.restart();
+    let client = house.client();
+    let lost = Driver::of(client, &session, &json!({"turn": driver.turn, "lease": driver.lease}));
+    assert_eq!(lost.post("beat", &json!({})).expect(409)["_tag"], "FencedError");
+    let resume = format!("{base}/resume");
+    assert_eq!(client.post(&resume, &json!({})).expect(200)["turn"], Value::Null, "no answer yet");
+    let reply = turnstone_core::model::PermissionReply::Once;
+    let rules = turnstone_engine::BaseRules::default();
+    let id = request.parse().expect("an id");
+    house.engine().reply_permission(&ctx(), &id, reply, None, &rules).expect("answered");
+    let state = client.get(&format!("{base}/request/{request}")).expect(200);
+    assert!(state.to_string().contains("once"), "{state}");
+
+    let address = house.address();
+    let resumed: Vec<Value> = std::thread::scope(|scope| {
+        let try_it = || Client::new(address).post(&resume, &json!({})).expect(200);
+        let tries: Vec<_> = (0..4).map(|_| scope.spawn(try_it)).collect();
+        tries.into_iter().map(|it| it.join().expect("answered")).collect()
+    });
+    let won: Vec<&Value> = resumed.iter().filter(|it| it["turn"] == driver.turn).collect();
+    assert_eq!(won.len(), 1, "exactly one: {resumed:?}");
+    let driver = Driver::of(client, &session, won[0]);
+    house.put("f", "written after the restart");
+    let path = format!("tool/{}/end", part.as_str().expect("an id"));
+    let done = driver.post(&path, &json!({ "output": "" })).expect(200);
+    assert_eq!(
+        done["files"],
+        json!([{ "path": "f", "status": "A" }]),
+        "compared with what was before"
+    );
+    driver.end_step(&step, "stop");
+    assert_eq!(driver.end()["state"], "completed");
+}
+
+#[test]
+fn a_turn_can_be_taken_over_and_the_former_driver_is_fenced() {
+    let house = House::new();
+    let session = session(&house, "T");
+    let first = Driver::begin(house.client(), &session, "go");
+    let step = first.step();
+    let body = json!({"messageID": step, "callID": "c", "tool": "sh", "input": {},
+        "touches": {"paths": ["f"]}});
+    let part = first.post("tool", &body).expect(200)["partID"].clone();
+    let resume = format!("/turnstone/session/{session}/resume");
+    let taken = house.client().post(&resume, &json!({ "takeover": true })).expect(200);
+    let second = Driver::of(house.client(), &session, &taken);
+    assert_eq!(second.turn, first.turn);
+    assert_eq!(first.post("beat", &json!({})).expect(409)["_tag"], "FencedError");
+    house.put("f", "f");
+    let path = format!("tool/{}/end", part.as_str().expect("an id"));
+    assert_eq!(
+        second.post(&path, &json!({ "error": "no" })).expect(200)["files"].as_array().map(Vec::len),
+        Some(1)
+    );
+    second.end();
+    assert_eq!(second.post("beat", &json!({})).expect(410)["state"], "completed");
+    assert_eq!(
+        first.post("end", &json!({ "outcome": "completed" })).expect(200)["state"],
+        "completed"
+    );
+    first.post("end", &json!({ "outcome": "failed" })).expect(410);
+}
+
+#[test]
+fn what_lies_behind_a_session_can_be_read_page_by_page() {
+    let house = House::new();
+    let session = session(&house, "Findable");
+    let client = house.client();
+    let driver = Driver::begin(client, &session, "a needle in here");
+    let step = driver.step();
+    driver.tool(&step, &json!({ "paths": ["a"] }), || house.put("a", "a\n"));
+    driver.end_step(&step, "stop");
+    driver.end();
+    let base = format!("/turnstone/session/{session}");
+    let (mut after, mut kinds) = (0, Vec::new());
+    loop {
+        let page = client.get(&format!("{base}/log?after={after}&limit=3")).expect(200);
+        let events = page["events"].as_array().expect("events");
+        if events.is_empty() {
+            break;
+        }
+        assert!(events.iter().all(|it| it["seq"].as_i64() > Some(after)));
+        kinds.extend(events.iter().map(|it| it["kind"].as_str().expect("a kind").to_owned()));
+        after = page["next"].as_i64().expect("a number");
+    }
+    assert_eq!(kinds.len() as i64, crate::scene::seq(&house, &session), "no gap, nothing twice");
+    let whole = client.get("/turnstone/log?limit=1000").expect(200);
+    assert!(whole["events"].as_array().map(Vec::len) >= Some(kinds.len()));
+    let found = client.get(&format!("/turnstone/search?q=needle&session={session}")).expect(200);
+    assert_eq!(found["hits"][0]["session"], json!(session));
+    client.get("/turnstone/search").expect(400);
+    assert!(client.get("/turnstone/size").expect(200)["database"].as_u64() > Some(0));
+    let coverage = client.get(&format!("{base}/coverage")).expect(200);
+    assert_eq!(coverage["root"], json!(house.project()));
+    assert_eq!(client.get(&format!("{base}/contended")).expect(200), json!([]));
+    client.get("/turnstone/session/ses_unknown").expect(404);
+
+    let point = json!({ "before": driver.turn, "dryRun": true });
+    assert!(client.post(&format!("{base}/jump"), &point).expect(200)["plan"].is_object());
+    client.post(&format!("{base}/jump"), &json!({ "before": driver.turn })).expect(200);
+    assert_eq!(read(&house, "a"), None);
+    client.post(&format!("{base}/jump"), &json!({ "after": driver.turn })).expect(200);
+    assert_eq!(read(&house, "a").as_deref(), Some("a\n"));
+    client.post(&format!("{base}/jump"), &json!({})).expect(400);
+    client.post(&format!("{base}/undo"), &json!({ "turn": "trn_unknown" })).expect(404);
+    client.post(&format!("{base}/undo"), &json!({ "turn": "trn_a", "from": "trn_b" })).expect(400);
+}
+
+#[test]
+fn windows_that_overlap_are_told_as_contended_r3() {
+    let house = House::new();
+    let (one, other) = (session(&house, "one"), session(&house, "other"));
+    let first = Driver::begin(house.client(), &one, "go");
+    let second = Driver::begin(house.client(), &other, "go");
+    let (step, beside) = (first.step(), second.step());
+    first.tool(&step, &json!("anything"), || {
+        drop(second.tool(&beside, &json!("anything"), || house.put("both", "?")));
+    });
+    first.end();
+    second.end();
+    let path = format!("/turnstone/session/{one}/contended");
+    let found = house.client().get(&path).expect(200);
+    assert_eq!(found[0]["path"], "both");
+    assert_eq!(found[0]["claimants"].as_array().map(Vec::len), Some(2));
+    assert_eq!(id(&other).to_string(), other);
+}

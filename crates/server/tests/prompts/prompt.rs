@@ -1,0 +1,278 @@
+//! Prompts without a runner, beside a running turn, and said twice.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use turnstone_core::model::{Message, MessageBody, Part, PartBody, Text};
+use turnstone_core::turn::Outcome;
+use turnstone_engine::{Prompt, Turn};
+
+use crate::support::House;
+use crate::{beside, is_idle, messages, named, said, session};
+
+#[test]
+fn without_a_runner_a_prompt_is_stored_and_answered_with_a_clear_error() {
+    let house = House::new();
+    let id = session(&house);
+    let mut events = house.client().stream("/event");
+    events.until("server.connected");
+    let body = json!({ "agent": "plan", "model": { "providerID": "p", "modelID": "m" },
+                       "variant": "high", "system": "be brief",
+                       "parts": [{ "type": "text", "text": "hello" }] });
+    let answer = house.client().post(&format!("/session/{id}/message"), &body).expect(200);
+    let info = &answer["info"];
+    assert_eq!(
+        (&info["role"], &info["error"]["name"]),
+        (&"assistant".into(), &"UnknownError".into())
+    );
+    let words = info["error"]["data"]["message"].as_str().expect("words");
+    assert!(words.contains("No model runner") && words.contains("/turnstone/"), "{words}");
+    assert_eq!((&info["agent"], &info["mode"]), (&"plan".into(), &"plan".into()));
+    assert_eq!((&info["providerID"], &info["modelID"]), (&"p".into(), &"m".into()));
+    assert!(info["time"]["completed"].is_i64(), "{info}");
+    assert_eq!(answer["parts"], json!([]));
+
+    let stored = messages(&house, &id);
+    assert_eq!(stored.len(), 2);
+    assert_eq!(stored[0]["info"]["model"]["variant"], "high");
+    assert_eq!(stored[0]["info"]["system"], "be brief");
+    assert_eq!(stored[0]["parts"][0]["text"], "hello");
+    assert_eq!(stored[1]["info"]["parentID"], stored[0]["info"]["id"]);
+    let shown = house.client().get(&format!("/session/{id}")).expect(200);
+    assert_eq!(shown["agent"], "plan");
+    assert_eq!(shown["model"], json!({ "id": "m", "providerID": "p", "variant": "high" }));
+    assert!(is_idle(&house, &id), "nothing stays busy");
+
+    // The model of the session is the model of the next prompt; the agent is the usual one again.
+    let answer = house.client().post(&format!("/session/{id}/message"), &said("again")).expect(200);
+    assert_eq!(
+        (&answer["info"]["modelID"], &answer["info"]["agent"]),
+        (&"m".into(), &"build".into())
+    );
+}
+
+#[test]
+fn an_unknown_agent_is_refused_before_anything_is_stored() {
+    let house = House::new();
+    let id = session(&house);
+    let body = json!({ "agent": "nope", "parts": [{ "type": "text", "text": "x" }] });
+    let answer = house.client().post(&format!("/session/{id}/message"), &body).expect(400);
+    let words = answer["data"]["message"].as_str().expect("words");
+    assert!(words.contains("\"nope\"") && words.contains("build"), "{words}");
+    assert!(messages(&house, &id).is_empty());
+    let shown = house.client().get(&format!("/session/{id}")).expect(200);
+    assert_eq!(shown.get("agent"), None, "the session is not poisoned");
+}
+
+#[test]
+fn tools_add_rules_and_erase_none_r38() {
+    let house = House::new();
+    let id = session(&house);
+    let rule =
+        |tool: &str, action: &str| json!({ "permission": tool, "pattern": "*", "action": action });
+    let own = json!({ "permission": [rule("bash", "deny")] });
+    house.client().patch(&format!("/session/{id}"), &own).expect(200);
+    let path = format!("/session/{id}/message");
+    let body = json!({ "noReply": true, "tools": { "write": false }, "parts": [] });
+    house.client().post(&path, &body).expect(200);
+    house.client().post(&path, &body).expect(200);
+    let shown = house.client().get(&format!("/session/{id}")).expect(200);
+    assert_eq!(shown["permission"], json!([rule("bash", "deny"), rule("write", "deny")]));
+    let wrong = json!({ "noReply": true, "tools": { "write": "no" }, "parts": [] });
+    house.client().post(&path, &wrong).expect(400);
+}
+
+#[test]
+fn the_same_message_again_changes_nothing_and_another_one_conflicts() {
+    let house = House::new();
+    house.put("a.txt", "one\n");
+    let id = session(&house);
+    let path = format!("/session/{id}/message");
+    let url = format!("file://{}/a.txt", house.project().display());
+    let body = json!({ "messageID": "msg_zzzzzzzzzzzz0000000000000a", "parts": [
+        { "type": "text", "text": "see" },
+        { "type": "file", "mime": "text/plain", "filename": "a.txt", "url": url }] });
+    let first = house.client().post(&path, &body).expect(200);
+    house.put("a.txt", "two\n");
+    let again = house.client().post(&path, &body).expect(200);
+    assert_eq!(first, again, "the first answer, though the file differs by now");
+    assert_eq!(messages(&house, &id).len(), 2);
+    house.client().post(&format!("/session/{id}/prompt_async"), &body).expect(204);
+    let mut other = body.clone();
+    other["parts"][0]["text"] = "something else".into();
+    let refused = house.client().post(&path, &other).expect(409);
+    assert_eq!(refused["_tag"], "ConflictError");
+    let elsewhere = session(&house);
+    house.client().post(&format!("/session/{elsewhere}/message"), &body).expect(409);
+    assert!(messages(&house, &elsewhere).is_empty());
+
+    // What is made here sorts after even such an id: clients halve a list to find it.
+    house.client().post(&path, &said("next")).expect(200);
+    let ids: Vec<String> = messages(&house, &id)
+        .iter()
+        .map(|message| message["info"]["id"].as_str().expect("an id").to_owned())
+        .collect();
+    assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
+    assert_eq!(ids.len(), 4);
+}
+
+#[test]
+fn many_prompts_at_once_with_one_id_are_one_prompt() {
+    let house = House::new();
+    let id = session(&house);
+    let body = json!({ "messageID": "msg_1de0d7482001MrfbCTDu3WTb5L",
+                       "parts": [{ "type": "text", "text": "once" }] });
+    let answers: Vec<Value> = std::thread::scope(|scope| {
+        let ask = || house.client().post(&format!("/session/{id}/message"), &body).expect(200);
+        let asking: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        asking.into_iter().map(|asked| asked.join().expect("answered")).collect()
+    });
+    assert!(answers.iter().all(|answer| answer["info"]["id"] == answers[0]["info"]["id"]));
+    assert_eq!(messages(&house, &id).len(), 2);
+}
+
+/// A turn that somebody runs beside the server's own requests.
+fn begin(house: &House, id: &str) -> Turn {
+    let ctx = beside();
+    let session = named(id);
+    let message = house.engine().new_message_id(&ctx, &session).expect("an id");
+    let body = json!({ "role": "user", "time": { "created": 1 }, "agent": "build",
+                       "model": { "providerID": "p", "modelID": "m" } });
+    let body: MessageBody = serde_json::from_value(body).expect("a message");
+    let message = Message { id: message, session, body };
+    house.engine().begin_turn(&ctx, Prompt { message, parts: Vec::new() }).expect("begun")
+}
+
+/// Writes an answer to `asked` into a turn.
+fn answer(house: &House, turn: &Turn, asked: &str, words: &str) {
+    let ctx = beside();
+    let (session, engine) = (turn.session.clone(), house.engine());
+    let id = engine.new_message_id(&ctx, &session).expect("an id");
+    let none =
+        json!({ "input": 0, "output": 0, "reasoning": 0, "cache": { "read": 0, "write": 0 } });
+    let body = json!({ "role": "assistant", "time": { "created": 2, "completed": 3 }, "mode": "build",
+        "parentID": asked, "modelID": "m", "providerID": "p", "agent": "build", "finish": "stop",
+        "path": { "cwd": "/", "root": "/" }, "cost": 0, "tokens": none });
+    let body = serde_json::from_value(body).expect("a message");
+    let message = Message { id: id.clone(), session: session.clone(), body };
+    let text = PartBody::Text(Text { text: words.to_owned(), ..Text::default() });
+    let part = engine.new_part_id(&ctx).expect("an id");
+    let part = Part { id: part, session, message: id, body: text };
+    let write = move |tx: &turnstone_store::Tx<'_>| {
+        tx.put_message(&message)?;
+        tx.put_part(&part)
+    };
+    engine.store().write(&turn.context(&ctx), write).wait().expect("written");
+}
+
+/// Waits until the inbox of a session has a prompt.
+fn waiting(house: &House, id: &str) -> String {
+    for _ in 0..1200 {
+        let inbox = house.engine().store().read(&beside(), |r| r.inbox(&named(id))).expect("read");
+        if let Some(first) = inbox.first() {
+            return first.message.to_string();
+        }
+        std::thread::sleep(Duration::from_millis(25));
+    }
+    panic!("no prompt came into the inbox of {id}");
+}
+
+#[test]
+fn a_prompt_beside_a_running_turn_steers_it_and_gets_its_answer_r29() {
+    let house = House::new();
+    let id = session(&house);
+    let turn = begin(&house, &id);
+    let path = format!("/session/{id}/message");
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| house.client().post(&path, &said("also this")).expect(200));
+        let asked = waiting(&house, &id);
+        assert_eq!(messages(&house, &id).len(), 2, "it is stored at once");
+        // R45: a shell command would disturb the turn.
+        let shell = json!({ "agent": "build", "command": "true" });
+        let refused = house.client().post(&format!("/session/{id}/shell"), &shell).expect(409);
+        assert_eq!(refused["_tag"], "SessionBusyError");
+        let taken = house.engine().take_steers(&beside(), &turn).expect("taken");
+        assert_eq!(taken.iter().map(ToString::to_string).collect::<Vec<_>>(), [asked.clone()]);
+        answer(&house, &turn, &asked, "done");
+        house.engine().end_turn(&beside(), &turn, Outcome::Completed, None).expect("ended");
+        let answered = asking.join().expect("answered");
+        assert_eq!(answered["parts"][0]["text"], "done");
+        assert_eq!(answered["info"]["parentID"], asked.as_str());
+    });
+}
+
+#[test]
+fn a_prompt_that_nobody_takes_up_is_answered_once_the_turn_has_ended() {
+    let house = House::new();
+    let id = session(&house);
+    let turn = begin(&house, &id);
+    let queued = json!({ "delivery": "queue", "parts": [{ "type": "text", "text": "later" }] });
+    house.client().post(&format!("/session/{id}/prompt_async"), &queued).expect(204);
+    let note = json!({ "noReply": true, "parts": [{ "type": "text", "text": "know this" }] });
+    house.client().post(&format!("/session/{id}/message"), &note).expect(200);
+    let path = format!("/session/{id}/message");
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| house.client().post(&path, &said("and this")).expect(200));
+        waiting(&house, &id);
+        house.engine().end_turn(&beside(), &turn, Outcome::Completed, None).expect("ended");
+        let answered = asking.join().expect("answered");
+        assert_eq!(answered["info"]["error"]["name"], "UnknownError");
+    });
+    for _ in 0..1200 {
+        let left = house.engine().store().read(&beside(), |r| r.inbox(&named(&id))).expect("read");
+        if left.is_empty() && is_idle(&house, &id) {
+            let errors = messages(&house, &id);
+            let errors = errors.iter().filter(|message| message["info"].get("error").is_some());
+            assert_eq!(errors.count(), 2, "each prompt was answered once, the note was not");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(25));
+    }
+    panic!("something stays in the inbox");
+}
+
+#[test]
+fn an_abort_ends_the_turn_and_keeps_the_inbox_r29() {
+    let house = House::new();
+    let id = session(&house);
+    let path = format!("/session/{id}/abort");
+    assert_eq!(house.client().send("POST", &path, None).expect(200), true, "nothing runs");
+    begin(&house, &id);
+    assert_eq!(house.client().send("POST", &path, None).expect(200), true);
+    assert!(is_idle(&house, &id));
+    house.client().send("POST", "/session/foo/abort", None).expect(400);
+}
+
+#[test]
+fn a_prompt_after_a_revert_begins_a_branch_r19() {
+    let house = House::in_git();
+    let id = session(&house);
+    let path = format!("/session/{id}/message");
+    house.client().post(&path, &said("first")).expect(200);
+    house.client().post(&path, &said("second")).expect(200);
+    let stored = messages(&house, &id);
+    let second = stored[2]["info"]["id"].as_str().expect("an id");
+    let message = second.parse().expect("an id");
+    house.engine().revert(&beside(), &named(&id), &message, None).expect("reverted");
+    house.client().post(&path, &json!({ "noReply": true, "parts": [] })).expect(200);
+    let ids: Vec<Value> = messages(&house, &id).iter().map(|m| m["info"]["id"].clone()).collect();
+    assert_eq!(ids.len(), 3, "{ids:?}");
+    assert!(!ids.contains(&second.into()));
+}
+
+#[test]
+fn a_compaction_is_asked_for_and_the_missing_runner_is_told() {
+    let house = House::new();
+    let id = session(&house);
+    let body = json!({ "providerID": "p", "modelID": "m" });
+    let done = house.client().post(&format!("/session/{id}/summarize"), &body).expect(200);
+    assert_eq!(done, true);
+    let stored = messages(&house, &id);
+    assert_eq!(stored[0]["parts"][0]["type"], "compaction");
+    assert_eq!(
+        (&stored[1]["info"]["mode"], &stored[1]["info"]["summary"]),
+        (&"compaction".into(), &true.into())
+    );
+    assert_eq!(stored[1]["info"]["error"]["name"], "UnknownError");
+    assert!(is_idle(&house, &id));
+}

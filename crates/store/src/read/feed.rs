@@ -1,0 +1,481 @@
+//! The log resolved: each event as the thing it is about, ready to be told to somebody.
+//!
+//! What an event says does not depend on when it is read: a session's usage is counted up to the event
+//! (see `tally`), a part has the text it had. Only what compaction took away is missing, and seen to be.
+
+use std::collections::HashMap;
+
+use rusqlite::{OptionalExtension, Row};
+use serde_json::Value;
+use turnstone_core::event::{EntityClass, EventKind};
+use turnstone_core::id::{MessageId, PartId, ProjectId, SessionId, TurnId};
+use turnstone_core::model::{
+    Failure, FileDiff, Message, Part, Project, Request, RequestId, RequestState, Session, Status,
+    Todo, Usage, WorktreeNews,
+};
+use turnstone_core::operation::{Head, HeadMove};
+use turnstone_core::time::{Cursor, Millis, Seq};
+use turnstone_core::turn::TurnEvent;
+
+use super::body::{load_session, message_from, part_from, take_id};
+use super::reader::{Reader, parse_id};
+use super::saying::{side_body, turn_body, weight};
+use super::tally::Tally;
+use crate::error::{Result, StoreError};
+use crate::mutate::Delivery;
+use crate::payload;
+
+/// A page ends when it holds this many bytes.
+pub(super) const PAGE: usize = 1 << 20;
+/// Names that are remembered from page to page.
+const NAMES: usize = 4_096;
+
+/// One event of the log, resolved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FeedEvent {
+    /// Its place in the log.
+    pub cursor: Cursor,
+    /// When it happened.
+    pub time: Millis,
+    /// What happened.
+    pub kind: EventKind,
+    /// True if it is the first event of the thing it is about.
+    pub is_first: bool,
+    /// Its session and its places there, if it belongs to one.
+    pub session: Option<FeedSession>,
+    /// What it says.
+    pub body: FeedBody,
+}
+
+/// The session of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedSession {
+    /// The session.
+    pub id: SessionId,
+    /// The event's place in the session's stream.
+    pub seq: Seq,
+    /// Its number among OpenCode's durable types (R25).
+    pub sync_seq: Option<i64>,
+    /// The directory and the project of the session; absent once it was deleted and purged.
+    pub place: Option<(String, ProjectId)>,
+}
+
+/// What an event says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FeedBody {
+    /// A project was seen first or changed.
+    Project(Box<Project>),
+    /// A further checkout of a project was made, or could not be.
+    Worktree {
+        /// The project.
+        project: ProjectId,
+        /// What became of it.
+        news: WorktreeNews,
+    },
+    /// A session was created or changed.
+    Session(Box<SessionThen>),
+    /// A session was deleted; what it last was, while that is still there.
+    SessionDeleted(Option<Box<SessionThen>>),
+    /// A message was written.
+    Message(Box<Message>),
+    /// A message was removed with its parts.
+    MessageRemoved(MessageId),
+    /// A part was written.
+    Part(Box<Part>),
+    /// A part was removed.
+    PartRemoved {
+        /// The message it belonged to.
+        message: MessageId,
+        /// The part.
+        part: PartId,
+    },
+    /// Text was appended to a part.
+    Delta {
+        /// The message.
+        message: MessageId,
+        /// The part.
+        part: PartId,
+        /// What was appended.
+        text: String,
+    },
+    /// The to-do list was replaced.
+    Todos(Vec<Todo>),
+    /// The stored diff was replaced.
+    Diff(Vec<FileDiff>),
+    /// A turn was accepted.
+    TurnAccepted {
+        /// The turn.
+        turn: TurnId,
+        /// The message that begins it.
+        message: MessageId,
+    },
+    /// A turn moved.
+    Turn {
+        /// The turn.
+        turn: TurnId,
+        /// How it moved.
+        event: TurnEvent,
+        /// Why it did not end well, if it did not.
+        error: Option<Failure>,
+    },
+    /// What the session shows it is doing.
+    Status(Status),
+    /// Somebody is asked.
+    Asked(Box<Request>),
+    /// A request was answered or withdrawn.
+    Resolved {
+        /// The request.
+        id: RequestId,
+        /// How.
+        state: RequestState,
+    },
+    /// A prompt was put into the inbox.
+    Admitted {
+        /// Its message.
+        message: MessageId,
+        /// When it is taken up.
+        delivery: Delivery,
+    },
+    /// A prompt was taken from the inbox.
+    Promoted(MessageId),
+    /// An operation is over; the session as it stands since, if it moved.
+    OperationDone(Option<Box<SessionThen>>),
+    /// Something with nothing to resolve: its kind says it.
+    Other,
+    /// Compaction took what it said; a later event of the same thing contains it (R25).
+    Stub {
+        /// True if its session was deleted: the tombstone says all that is left to say.
+        is_deleted: bool,
+    },
+}
+
+/// A session as it was after an event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionThen {
+    /// The session.
+    pub session: Session,
+    /// What its finished steps added up to.
+    pub usage: Usage,
+    /// Where it stood, if not at its end.
+    pub head: Option<Head>,
+    /// True if it stands there still.
+    pub is_still_there: bool,
+}
+
+/// A page of the resolved log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FeedPage {
+    /// The events, in order.
+    pub events: Vec<FeedEvent>,
+    /// Where to go on.
+    pub next: Cursor,
+}
+
+/// What a reader remembers from page to page, so that nothing is looked up or summed twice.
+#[derive(Default)]
+pub struct FeedMemo {
+    pub(super) tally: Tally,
+    pub(super) messages: HashMap<i64, MessageId>,
+    parts: HashMap<i64, (PartId, MessageId)>,
+}
+
+impl FeedMemo {
+    fn trim(&mut self) {
+        if self.messages.len() > NAMES {
+            self.messages.clear();
+        }
+        if self.parts.len() > NAMES {
+            self.parts.clear();
+        }
+        self.tally.trim(NAMES);
+    }
+}
+
+const AFTER: &str = "
+SELECT cursor, event.session, stream.id, stream.deleted, event.seq, event.sync_seq, kind, entity,
+       time, payload, refs, text_from, text_to, session.directory, project.id
+FROM event LEFT JOIN stream ON stream.session = event.session
+LEFT JOIN session ON session.num = event.session
+LEFT JOIN project ON project.num = session.project
+WHERE cursor > ?1 ORDER BY cursor LIMIT ?2";
+
+/// The columns of a row that say what the event is.
+pub(super) struct Entry {
+    pub(super) cursor: i64,
+    pub(super) owner: Option<i64>,
+    pub(super) id: Option<SessionId>,
+    is_deleted: bool,
+    pub(super) seq: i64,
+    sync_seq: Option<i64>,
+    pub(super) kind: EventKind,
+    pub(super) entity: i64,
+    time: i64,
+    payload: Option<Value>,
+    text: Option<(i64, i64)>,
+    place: Option<(String, ProjectId)>,
+}
+
+impl Entry {
+    fn places(&self) -> (i64, i64, i64) {
+        (self.owner.unwrap_or(self.entity), self.seq, self.cursor)
+    }
+}
+
+impl Reader<'_> {
+    /// The events after `cursor`, resolved, at most `limit` and about a mebibyte.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn feed_after(
+        &self,
+        cursor: Cursor,
+        limit: usize,
+        memo: &mut FeedMemo,
+    ) -> Result<FeedPage> {
+        memo.trim();
+        let mut statement = self.conn.prepare_cached(AFTER)?;
+        let mut rows = statement.query((cursor.0, limit as i64))?;
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        while let (true, Some(row)) = (bytes < PAGE, rows.next()?) {
+            bytes += weight(row)?;
+            let entry = self.entry(row)?;
+            events.push(self.resolve(entry, memo)?);
+        }
+        let next = events.last().map_or(cursor, |event| event.cursor);
+        Ok(FeedPage { events, next })
+    }
+
+    pub(super) fn entry(&self, row: &Row<'_>) -> Result<Entry> {
+        let code: i64 = row.get(6)?;
+        let kind = EventKind::from_code(code)
+            .ok_or_else(|| StoreError::Internal(format!("event kind {code}")))?;
+        let json: Option<String> = row.get(9)?;
+        let refs: Option<String> = row.get(10)?;
+        let payload = json
+            .map(|json| payload::restore(self.conn, self.blobs, &json, refs.as_deref()))
+            .transpose()?;
+        let (directory, project): (Option<String>, Option<String>) = (row.get(13)?, row.get(14)?);
+        let place = match (directory, project) {
+            (Some(directory), Some(project)) => Some((directory, parse_id(project)?)),
+            _ => None,
+        };
+        let (from, to): (Option<i64>, Option<i64>) = (row.get(11)?, row.get(12)?);
+        Ok(Entry {
+            cursor: row.get(0)?,
+            owner: row.get(1)?,
+            id: row.get::<_, Option<String>>(2)?.map(parse_id).transpose()?,
+            is_deleted: row.get::<_, Option<bool>>(3)?.unwrap_or(false),
+            seq: row.get::<_, Option<i64>>(4)?.unwrap_or(0),
+            sync_seq: row.get(5)?,
+            kind,
+            entity: row.get(7)?,
+            time: row.get(8)?,
+            payload,
+            text: from.zip(to),
+            place,
+        })
+    }
+
+    pub(super) fn resolve(&self, mut entry: Entry, memo: &mut FeedMemo) -> Result<FeedEvent> {
+        let body = self.feed_body(&mut entry, memo)?;
+        Ok(self.event_of(entry, body))
+    }
+
+    pub(super) fn event_of(&self, entry: Entry, body: FeedBody) -> FeedEvent {
+        let (seq, sync_seq, place) = (Seq(entry.seq), entry.sync_seq, entry.place);
+        FeedEvent {
+            cursor: Cursor(entry.cursor),
+            time: Millis(entry.time),
+            kind: entry.kind,
+            is_first: entry.cursor == entry.entity,
+            session: entry.id.map(|id| FeedSession { id, seq, sync_seq, place }),
+            body,
+        }
+    }
+
+    fn feed_body(&self, entry: &mut Entry, memo: &mut FeedMemo) -> Result<FeedBody> {
+        if entry.kind == EventKind::PartDelta && entry.text.is_some() {
+            return self.delta_body(entry, memo);
+        }
+        if entry.kind.is_bare() {
+            return Ok(FeedBody::Other);
+        }
+        let Some(value) = entry.payload.take() else {
+            return Ok(FeedBody::Stub { is_deleted: entry.is_deleted });
+        };
+        match entry.kind.class() {
+            EntityClass::Project => self.project_body(entry, value),
+            EntityClass::Session => self.session_body(entry, value, memo),
+            EntityClass::Message | EntityClass::Part => self.content_body(entry, value, memo),
+            EntityClass::Turn => turn_body(entry.kind, value),
+            EntityClass::Operation => self.operation_body(entry, &value, memo),
+            EntityClass::Todo
+            | EntityClass::Diff
+            | EntityClass::Status
+            | EntityClass::Request
+            | EntityClass::Input => side_body(entry.kind, value),
+            EntityClass::Approval | EntityClass::Share | EntityClass::Change => Ok(FeedBody::Other),
+        }
+    }
+
+    fn project_body(&self, entry: &Entry, value: Value) -> Result<FeedBody> {
+        if entry.kind == EventKind::ProjectUpdated {
+            return Ok(FeedBody::Project(Box::new(serde_json::from_value(value)?)));
+        }
+        let id: String = self
+            .conn
+            .prepare_cached("SELECT id FROM project WHERE num = ?1")?
+            .query_row([entry.entity], |row| row.get(0))?;
+        let news = serde_json::from_value(value)?;
+        Ok(FeedBody::Worktree { project: parse_id(id)?, news })
+    }
+
+    fn session_body(
+        &self,
+        entry: &mut Entry,
+        value: Value,
+        memo: &mut FeedMemo,
+    ) -> Result<FeedBody> {
+        if entry.kind != EventKind::SessionDeleted {
+            let then = self.then(entry.places(), serde_json::from_value(value)?, memo)?;
+            return Ok(FeedBody::Session(Box::new(then)));
+        }
+        if entry.place.is_none() {
+            let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+            entry.place = Some((text("directory"), parse_id(text("projectID"))?));
+            return Ok(FeedBody::SessionDeleted(None));
+        }
+        let session = load_session(self.conn, self.blobs, entry.entity)?;
+        let then = self.then(entry.places(), session, memo)?;
+        Ok(FeedBody::SessionDeleted(Some(Box::new(then))))
+    }
+
+    /// The session with what belongs to it but is not in its image.
+    ///
+    /// It is named by its number, the event by its places in the session's stream and in the log.
+    pub(super) fn then(
+        &self,
+        (owner, seq, cursor): (i64, i64, i64),
+        session: Session,
+        memo: &mut FeedMemo,
+    ) -> Result<SessionThen> {
+        let usage = self.usage_then(owner, seq, &mut memo.tally)?;
+        let (head, is_still_there) = self.head_then(owner, cursor)?;
+        Ok(SessionThen { session, usage, head, is_still_there })
+    }
+
+    /// Where a session stood after an event, and whether it stands there still.
+    fn head_then(&self, session: i64, cursor: i64) -> Result<(Option<Head>, bool)> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT event.payload ->> '$.head', operation.done <= ?2
+             FROM operation JOIN event ON event.cursor = operation.done
+             WHERE operation.session = ?1 ORDER BY operation.done DESC",
+        )?;
+        let mut rows = statement.query((session, cursor))?;
+        let mut is_still_there = true;
+        while let Some(row) = rows.next()? {
+            let (json, is_past): (String, bool) = (row.get(0)?, row.get(1)?);
+            // A word is shown bare by the database, an object as JSON.
+            let moved = serde_json::from_str(&json)
+                .or_else(|_| serde_json::from_value::<HeadMove>(Value::String(json)))?;
+            match moved {
+                HeadMove::Stay => {}
+                HeadMove::Tip if is_past => return Ok((None, is_still_there)),
+                HeadMove::To(head) if is_past => return Ok((Some(head), is_still_there)),
+                HeadMove::Tip | HeadMove::To(_) => is_still_there = false,
+            }
+        }
+        Ok((None, is_still_there))
+    }
+
+    fn operation_body(
+        &self,
+        entry: &Entry,
+        value: &Value,
+        memo: &mut FeedMemo,
+    ) -> Result<FeedBody> {
+        if entry.kind != EventKind::OperationDone {
+            return Ok(FeedBody::Other);
+        }
+        let moved: HeadMove = serde_json::from_value(value["head"].clone())?;
+        let Some(owner) = entry.owner.filter(|_| moved != HeadMove::Stay && entry.place.is_some())
+        else {
+            return Ok(FeedBody::OperationDone(None));
+        };
+        let session = self.session_then(owner, entry.seq)?;
+        let then = session.map(|session| self.then(entry.places(), session, memo)).transpose()?;
+        Ok(FeedBody::OperationDone(then.map(Box::new)))
+    }
+
+    /// The session's newest image not after `seq`.
+    fn session_then(&self, session: i64, seq: i64) -> Result<Option<Session>> {
+        let row: Option<(String, Option<String>)> = self
+            .conn
+            .prepare_cached(
+                "SELECT payload, refs FROM event
+                 WHERE session = ?1 AND seq <= ?2 AND kind IN (10, 11) AND payload IS NOT NULL
+                 ORDER BY seq DESC LIMIT 1",
+            )?
+            .query_row((session, seq), |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let Some((json, refs)) = row else { return Ok(None) };
+        let value = payload::restore(self.conn, self.blobs, &json, refs.as_deref())?;
+        Ok(Some(serde_json::from_value(value)?))
+    }
+
+    fn content_body(
+        &self,
+        entry: &Entry,
+        mut value: Value,
+        memo: &mut FeedMemo,
+    ) -> Result<FeedBody> {
+        let (Some(owner), Some(session)) = (entry.owner, &entry.id) else {
+            return Err(StoreError::Internal(format!("{} without a session", entry.kind)));
+        };
+        if entry.kind == EventKind::MessageRemoved {
+            return Ok(FeedBody::MessageRemoved(parse_id(take_id(&mut value)?)?));
+        }
+        if entry.kind == EventKind::MessageUpdated {
+            let message = message_from(session, value)?;
+            memo.messages.insert(entry.entity, message.id.clone());
+            return Ok(FeedBody::Message(Box::new(message)));
+        }
+        let message = self.message_name(owner, value["message"].as_i64(), &mut memo.messages)?;
+        if entry.kind == EventKind::PartRemoved {
+            return Ok(FeedBody::PartRemoved { message, part: parse_id(take_id(&mut value)?)? });
+        }
+        let len = value["text"]["len"].as_i64();
+        let part = part_from(self.conn, (session, &message), entry.entity, value, len)?;
+        memo.parts.insert(entry.entity, (part.id.clone(), message));
+        Ok(FeedBody::Part(Box::new(part)))
+    }
+
+    fn delta_body(&self, entry: &Entry, memo: &mut FeedMemo) -> Result<FeedBody> {
+        let stub = FeedBody::Stub { is_deleted: entry.is_deleted };
+        let (Some((from, to)), Some(owner)) = (entry.text, entry.owner) else { return Ok(stub) };
+        let Some(delta) = self.delta(entry.entity, from, to)? else { return Ok(stub) };
+        if let Some((part, message)) = memo.parts.get(&entry.entity) {
+            let (message, part) = (message.clone(), part.clone());
+            return Ok(FeedBody::Delta { message, part, text: delta.text });
+        }
+        // A removed part is still named by its events; the removal itself is never compacted.
+        let named: Option<(String, i64)> = self
+            .conn
+            .prepare_cached(
+                "SELECT id, message FROM part WHERE num = ?2
+                 UNION ALL
+                 SELECT payload ->> '$.id', payload ->> '$.message' FROM event
+                 WHERE session = ?1 AND entity = ?2 AND payload IS NOT NULL AND kind IN (30, 31)
+                   AND seq >= (SELECT seq FROM event WHERE cursor = ?2)
+                 LIMIT 1",
+            )?
+            .query_row((owner, entry.entity), |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let Some((part, message)) = named else { return Ok(stub) };
+        let part: PartId = parse_id(part)?;
+        let message = self.message_name(owner, Some(message), &mut memo.messages)?;
+        memo.parts.insert(entry.entity, (part.clone(), message.clone()));
+        Ok(FeedBody::Delta { message, part, text: delta.text })
+    }
+}

@@ -1,0 +1,143 @@
+//! What a session had used up at some place of its stream, from the log.
+//!
+//! The row of a session knows the sum of now. The sum of then is counted forwards from a place where it
+//! is known, or backwards from now; the numbers are whole, so both give the same.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Deserialize;
+use serde_json::Number;
+use turnstone_core::event::EventKind;
+use turnstone_core::model::{Tokens, Usage};
+
+use super::list::usage_at;
+use super::reader::Reader;
+use crate::error::{Result, StoreError};
+use rusqlite::OptionalExtension;
+
+/// Sums that are known: by session, at a place of its stream.
+#[derive(Default)]
+pub(super) struct Tally(HashMap<i64, (i64, Usage)>);
+
+impl Tally {
+    /// Forgets everything once there are more than `most`.
+    pub(super) fn trim(&mut self, most: usize) {
+        if self.0.len() > most {
+            self.0.clear();
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct StepPart {
+    data: Step,
+}
+
+#[derive(Deserialize)]
+struct Step {
+    cost: Option<Number>,
+    tokens: Option<Tokens>,
+}
+
+fn step_usage(json: &str) -> Result<Usage> {
+    let step = serde_json::from_str::<StepPart>(json)?.data;
+    Ok(match (&step.cost, &step.tokens) {
+        (Some(cost), Some(tokens)) => Usage::of_step(cost, tokens),
+        _ => Usage::default(),
+    })
+}
+
+// The statements below name these kinds by their codes, which never change.
+const _: () = assert!(
+    EventKind::MessageRemoved.code() == 21
+        && EventKind::PartUpdated.code() == 30
+        && EventKind::PartRemoved.code() == 31
+);
+
+/// What may change the sum in `(?2, ?3]` of a session's stream.
+const STEPS: &str = "
+SELECT seq, kind, entity, cursor, payload FROM event
+WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND payload IS NOT NULL
+  AND (kind IN (21, 31) OR (kind = 30 AND payload ->> '$.data.type' = 'step-finish'))
+ORDER BY seq";
+
+/// The images of finished steps from the event that made `?2` on, before `?3`.
+const IMAGES: &str = "
+SELECT entity, payload, payload ->> '$.message' FROM event
+WHERE session = ?1 AND seq >= (SELECT seq FROM event WHERE cursor = ?2) AND seq < ?3
+  AND kind = 30 AND payload IS NOT NULL AND payload ->> '$.data.type' = 'step-finish'
+ORDER BY seq";
+
+const REMOVED: &str = "
+SELECT entity FROM event
+WHERE session = ?1 AND seq >= (SELECT seq FROM event WHERE cursor = ?2) AND seq < ?3 AND kind = 31";
+
+impl Reader<'_> {
+    /// What a session had used up after the event `seq` of its stream.
+    pub(super) fn usage_then(&self, session: i64, seq: i64, tally: &mut Tally) -> Result<Usage> {
+        let usage = match tally.0.get(&session) {
+            Some((known, usage)) if *known <= seq => {
+                usage.plus(self.usage_within(session, *known, seq)?)
+            }
+            _ => self.usage_now(session)?.minus(self.usage_within(session, seq, i64::MAX)?),
+        };
+        tally.0.insert(session, (seq, usage));
+        Ok(usage)
+    }
+
+    fn usage_now(&self, session: i64) -> Result<Usage> {
+        let usage = self
+            .conn
+            .prepare_cached(
+                "SELECT cost, tokens_input, tokens_output, tokens_reasoning, tokens_cache_read,
+                        tokens_cache_write FROM session WHERE num = ?1",
+            )?
+            .query_row([session], usage_at::<0>)
+            .optional()?;
+        Ok(usage.unwrap_or_default())
+    }
+
+    /// By how much the sum changed between two places.
+    fn usage_within(&self, session: i64, from: i64, to: i64) -> Result<Usage> {
+        let mut statement = self.conn.prepare_cached(STEPS)?;
+        let mut rows = statement.query((session, from, to))?;
+        let mut sum = Usage::default();
+        while let Some(row) = rows.next()? {
+            let (seq, code, entity): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let cursor: i64 = row.get(3)?;
+            if EventKind::from_code(code) == Some(EventKind::PartUpdated) {
+                let json = row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?;
+                sum = sum.plus(step_usage(json)?);
+            }
+            // The first image of a part takes nothing's place.
+            if cursor != entity {
+                sum = sum.minus(self.usage_replaced(session, code, entity, seq)?);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// What a part, or a message's parts, counted before the event `seq`.
+    fn usage_replaced(&self, session: i64, code: i64, entity: i64, seq: i64) -> Result<Usage> {
+        let whole = EventKind::from_code(code) == Some(EventKind::MessageRemoved);
+        let mut steps: BTreeMap<i64, Usage> = BTreeMap::new();
+        let mut statement = self.conn.prepare_cached(IMAGES)?;
+        let mut rows = statement.query((session, entity, seq))?;
+        while let Some(row) = rows.next()? {
+            let (part, message): (i64, i64) = (row.get(0)?, row.get(2)?);
+            if (whole && message == entity) || (!whole && part == entity) {
+                let json = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+                steps.insert(part, step_usage(json)?);
+            }
+        }
+        if whole && !steps.is_empty() {
+            let mut statement = self.conn.prepare_cached(REMOVED)?;
+            let removed =
+                statement.query_map((session, entity, seq), |row| row.get::<_, i64>(0))?;
+            for part in removed {
+                steps.remove(&part.map_err(StoreError::from)?);
+            }
+        }
+        Ok(steps.into_values().fold(Usage::default(), Usage::plus))
+    }
+}

@@ -1,0 +1,198 @@
+//! The log resolved says the same whenever it is read (R25).
+
+mod support;
+
+use serde_json::json;
+use support::{assistant, ctx, mid, open, part, pid, project, session, sid, text, tokens, user};
+use turnstone_core::time::Cursor;
+use turnstone_core::turn::{Outcome, TurnEvent};
+use turnstone_store::{
+    EndTurn, FeedBody, FeedEvent, FeedMemo, NewTurn, Store, SyncBody, Takeover, Tx,
+};
+
+fn feed(store: &Store, after: Cursor, limit: usize, memo: &mut FeedMemo) -> Vec<FeedEvent> {
+    store.read(&ctx(), |r| r.feed_after(after, limit, memo)).expect("read").events
+}
+
+/// What is done in each step; each is a transaction of its own.
+fn steps() -> Vec<Box<dyn Fn(&Tx<'_>) -> turnstone_store::Result<()> + Send>> {
+    let step = |id: &str, message: &str, n: i64| {
+        part(
+            "ses_a",
+            message,
+            id,
+            json!({"type": "step-finish", "reason": "stop", "cost": 0.5, "tokens": tokens(n)}),
+        )
+    };
+    let retitle = |title: &'static str| {
+        Box::new(move |tx: &Tx<'_>| {
+            tx.update_session(&sid("ses_a"), |it| {
+                it.title = title.to_owned();
+                Ok(())
+            })
+            .map(drop)
+        })
+    };
+    let (one, again, two) =
+        (step("prt_1", "msg_1", 10), step("prt_1", "msg_1", 20), step("prt_2", "msg_2", 5));
+    vec![
+        Box::new(|tx| tx.put_project(&project("p1")).map(drop)),
+        Box::new(|tx| tx.create_session(&session("ses_a")).map(drop)),
+        Box::new(|tx| {
+            tx.put_message(&assistant("ses_a", "msg_1", 1))?;
+            tx.put_message(&assistant("ses_a", "msg_2", 2)).map(drop)
+        }),
+        Box::new(move |tx| tx.put_part(&one).map(drop)),
+        retitle("one step"),
+        Box::new(move |tx| tx.put_part(&again).map(drop)),
+        Box::new(move |tx| tx.put_part(&two).map(drop)),
+        retitle("two steps"),
+        Box::new(|tx| tx.put_part(&text("ses_a", "msg_1", "prt_t", "")).map(drop)),
+        Box::new(|tx| tx.append_text(&sid("ses_a"), &pid("prt_t"), "first ").map(drop)),
+        Box::new(|tx| tx.append_text(&sid("ses_a"), &pid("prt_t"), "second").map(drop)),
+        Box::new(|tx| tx.put_part(&text("ses_a", "msg_1", "prt_t", "another text")).map(drop)),
+        Box::new(|tx| tx.remove_part(&sid("ses_a"), &pid("prt_2"))),
+        retitle("one is gone"),
+        Box::new(|tx| tx.remove_message(&sid("ses_a"), &mid("msg_1"))),
+        retitle("all are gone"),
+    ]
+}
+
+#[test]
+fn what_was_read_as_it_happened_is_read_again_later_in_pages_of_any_size() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path());
+    let (mut live, mut memo) = (Vec::new(), FeedMemo::default());
+    for step in steps() {
+        store.write(&ctx(), step).wait().expect("written");
+        let after = live.last().map_or(Cursor(0), |event: &FeedEvent| event.cursor);
+        live.extend(feed(&store, after, 100, &mut memo));
+    }
+    assert_eq!(feed(&store, Cursor(0), 100, &mut FeedMemo::default()), live);
+    for (nth, event) in live.iter().enumerate() {
+        // With nothing remembered, each page has to count backwards from the end.
+        let page = feed(&store, Cursor(event.cursor.0 - 1), 1, &mut FeedMemo::default());
+        assert_eq!(page, [event.clone()], "event {nth}");
+    }
+    let sums: Vec<(String, i64, i64)> = live
+        .iter()
+        .filter_map(|event| match &event.body {
+            FeedBody::Session(then) => {
+                Some((then.session.title.clone(), then.usage.input, then.usage.cost))
+            }
+            _ => None,
+        })
+        .collect();
+    let half = 500_000_000_000;
+    let expected = [
+        ("T", 0, 0),
+        ("one step", 10, half),
+        ("two steps", 25, 2 * half),
+        ("one is gone", 20, half),
+        ("all are gone", 0, 0),
+    ];
+    assert_eq!(sums, expected.map(|(title, input, cost)| (title.to_owned(), input, cost)));
+}
+
+#[test]
+fn a_delta_has_its_text_and_a_part_the_text_it_had() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path());
+    for step in steps() {
+        store.write(&ctx(), step).wait().expect("written");
+    }
+    let all = feed(&store, Cursor(0), 100, &mut FeedMemo::default());
+    let deltas: Vec<&str> = all
+        .iter()
+        .filter_map(|event| match &event.body {
+            FeedBody::Delta { text, part, .. } if *part == pid("prt_t") => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(deltas, ["first ", "second"]);
+    assert!(all.iter().all(|event| !matches!(event.body, FeedBody::Stub { .. })));
+}
+
+#[test]
+fn turns_and_requests_to_abort_them_are_told_in_words_of_the_model() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path());
+    store.write(&ctx(), |tx| tx.put_project(&project("p1")).map(drop)).wait().expect("written");
+    store.write(&ctx(), |tx| tx.create_session(&session("ses_a")).map(drop)).wait().expect("made");
+    let lease = store.lease(&ctx(), &sid("ses_a"), Takeover::IfDead).expect("a lease");
+    let turn: turnstone_core::id::TurnId = "trn_1".parse().expect("an id");
+    let new = NewTurn { id: turn.clone(), message: user("ses_a", "msg_1", 1), parts: Vec::new() };
+    let named = turn.clone();
+    let begin = move |tx: &Tx<'_>| {
+        tx.begin_turn(&new)?;
+        tx.move_turn(&sid("ses_a"), &named, &TurnEvent::Started)
+    };
+    store.write(&ctx().leased(&lease), begin).wait().expect("begun");
+    store.write(&ctx(), |tx| tx.ask_abort(&sid("ses_a"))).wait().expect("asked");
+    let end = EndTurn {
+        session: sid("ses_a"),
+        turn: turn.clone(),
+        outcome: Outcome::Aborted,
+        error: None,
+    };
+    store.write(&ctx().leased(&lease), move |tx| tx.end_turn(&end)).wait().expect("ended");
+    let all = feed(&store, Cursor(0), 100, &mut FeedMemo::default());
+    let ends: Vec<_> = all
+        .iter()
+        .filter_map(|event| match &event.body {
+            FeedBody::Turn { event, error, .. } => {
+                Some((*event, error.as_ref().map(|it| it.data["message"].clone())))
+            }
+            _ => None,
+        })
+        .collect();
+    let aborted = TurnEvent::Ended { outcome: Outcome::Aborted };
+    assert_eq!(ends, [(TurnEvent::Started, None), (aborted, Some(json!("Aborted")))]);
+}
+
+#[test]
+fn a_deleted_session_leaves_its_place_and_nothing_to_be_missed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path());
+    for step in steps() {
+        store.write(&ctx(), step).wait().expect("written");
+    }
+    store.delete_session(&ctx(), &sid("ses_a")).expect("deleted");
+    let last = |store: &Store| {
+        feed(store, Cursor(0), 100, &mut FeedMemo::default()).pop().expect("an event")
+    };
+    let told = last(&store);
+    assert!(
+        matches!(&told.body, FeedBody::SessionDeleted(Some(then)) if then.session.title == "all are gone")
+    );
+    while !store.purge_some(&ctx(), 100).expect("purged") {}
+    let told = last(&store);
+    assert_eq!(told.body, FeedBody::SessionDeleted(None));
+    let place = told.session.and_then(|session| session.place).expect("a place");
+    assert_eq!((place.0.as_str(), place.1.as_str()), ("/home/ada/p", "p1"));
+    let all = feed(&store, Cursor(0), 100, &mut FeedMemo::default());
+    let missed = all.iter().any(|it| it.body == FeedBody::Stub { is_deleted: false });
+    assert!(!missed, "{all:?}");
+}
+
+#[test]
+fn r25_a_replica_has_the_numbers_of_its_origin_even_for_what_changes_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path());
+    store.write(&ctx(), |tx| tx.put_project(&project("p1")).map(drop)).wait().expect("written");
+    let image = || SyncBody::Session(Box::new(session("ses_a")));
+    let message = || SyncBody::Message(Box::new(user("ses_a", "msg_1", 1)));
+    let said = || SyncBody::Part(Box::new(text("ses_a", "msg_1", "prt_1", &"long ".repeat(4000))));
+    let events = [image(), image(), message(), message(), said(), said(), image()];
+    for (number, body) in events.into_iter().enumerate() {
+        let put = move |tx: &Tx<'_>| tx.replicate(&sid("ses_a"), number as i64, &body);
+        store.write(&ctx(), put).wait().expect("taken over");
+    }
+    let read =
+        store.read(&ctx(), |r| r.feed_sync(&sid("ses_a"), -1, 100, &mut FeedMemo::default()));
+    let numbers: Vec<_> =
+        read.expect("read").iter().map(|it| it.session.as_ref().and_then(|s| s.sync_seq)).collect();
+    assert_eq!(numbers, (0..7).map(Some).collect::<Vec<_>>());
+    let gap = store.write(&ctx(), move |tx| tx.replicate(&sid("ses_a"), 9, &message())).wait();
+    assert!(gap.is_err());
+}
