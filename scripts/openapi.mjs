@@ -38,12 +38,12 @@ function clean(value) {
 
 const words = {
   200: "Done", 204: "Done, nothing to say", 400: "The request is not of the shape it must have",
-  401: "A password is needed", 404: "Something that was named is not there", 409: "It would disturb something, or rests on an old state",
+  401: "A password is needed", 403: "A rule forbids it", 404: "Something that was named is not there", 409: "It would disturb something, or rests on an old state",
   413: "Too large", 500: "Something went wrong here", 501: "Not offered by this server", 503: "Not at the moment", 507: "No space left",
 };
 const error = (status) => ({ $ref: `#/components/responses/Refusal${status}` });
 const refusals = Object.fromEntries(
-  [400, 401, 404, 409, 413, 500, 501, 503, 507].map((status) => [
+  [400, 401, 403, 404, 409, 413, 500, 501, 503, 507].map((status) => [
     `Refusal${status}`,
     { description: words[status], content: { "application/json": { schema: { $ref: "#/components/schemas/Refusal" } } } },
   ]),
@@ -67,7 +67,7 @@ for (const [path, methods] of Object.entries(recorded.paths)) {
   const place = path === "/api/fs/read/*" ? "/api/fs/read/{path}" : path;
   for (const [method, operation] of Object.entries(methods)) {
     if (!["get", "post", "put", "patch", "delete"].includes(method)) continue;
-    const parameters = clean(operation.parameters ?? []).map((one) => ({ ...one, schema: shaped(path, one) }));
+    const parameters = clean(operation.parameters ?? []).flatMap(spread).map((one) => ({ ...one, schema: shaped(path, one) }));
     if (place !== path) parameters.push({ name: "path", in: "path", required: true, schema: { type: "string", minLength: 1 } });
     const out = { operationId: operation.operationId, tags: [] };
     (paths[place] ??= {})[method] = out;
@@ -79,22 +79,72 @@ for (const [path, methods] of Object.entries(recorded.paths)) {
     }
     out.tags = ["opencode"];
     out.parameters = parameters;
-    if (operation.requestBody) out.requestBody = clean(operation.requestBody);
+    if (operation.requestBody) out.requestBody = lenient(clean(operation.requestBody), method);
     out.responses = {};
     for (const [status, answer] of Object.entries(operation.responses)) {
       if (status >= "300") continue;
       out.responses[status] = { description: words[status] ?? "Done" };
       if (answer.content) out.responses[status].content = clean(answer.content);
     }
-    for (const status of [400, 401, 404, 409, 413, 500, 501, 503, 507]) out.responses[status] = error(status);
+    for (const status of [400, 401, 403, 404, 409, 413, 500, 501, 503, 507]) out.responses[status] = error(status);
   }
+}
+
+// An object in a query is as many words.
+function spread(one) {
+  if (one.style !== "deepObject") return [one];
+  const { style, explode, schema, ...rest } = one;
+  return Object.entries(schema.properties).map(([key, inner]) => ({ ...rest, name: `${one.name}[${key}]`, schema: inner }));
 }
 
 // Where the recorded document says less, or something else, than is answered.
 function shaped(path, { name, schema }) {
-  if (name === "limit" && ["/session", "/experimental/session"].includes(path)) return { type: "string" };
-  if (name === "start" && ["/session", "/experimental/session"].includes(path)) return { type: "string" };
+  const lists = ["/session", "/experimental/session"];
+  const most = Number.MAX_SAFE_INTEGER;
+  if (name === "workspace" || name === "scope") return { type: "string" };
+  if (name === "messageID" && path.endsWith("/diff")) return { type: "string", pattern: "^(msg_[A-Za-z0-9_-]{1,64})?$" };
+  if (name === "after" && path.endsWith("/history")) return { type: "integer", minimum: "@smallest", maximum: "@largest" };
+  if (name === "limit" && path.endsWith("/history")) return { type: "integer", minimum: 1, maximum: 100 };
+  if (name === "limit" && path.endsWith("/message")) return { type: "integer", minimum: path.startsWith("/api") ? 1 : 0, maximum: most };
+  if (["limit", "start", "cursor"].includes(name) && lists.includes(path)) return { type: "string" };
+  if (name === "limit" && path === "/api/fs/find") return { type: "integer", minimum: 0, maximum: 1000 };
+  if (name === "limit" && path.startsWith("/api/")) return { type: "integer", minimum: 1, maximum: most };
+  if (name === "context" && path === "/vcs/diff") return { type: "integer", minimum: 0, maximum: 100000 };
   return schema;
+}
+
+// In a body, null is the same as leaving out what may be left out; what is stored as it comes may be anything.
+function lenient(body, method) {
+  const schema = body.content?.["application/json"]?.schema;
+  if (schema) body.content["application/json"].schema = loosen(schema);
+  body.required = method === "patch" || needs(schema);
+  return body;
+}
+
+function needs(schema) {
+  if (!schema) return false;
+  if (schema.$ref) return needs(recorded.components.schemas[schema.$ref.split("/").pop()]);
+  return (schema.required ?? []).length > 0 || (schema.anyOf ?? []).length > 0;
+}
+
+function loosen(schema) {
+  if (Array.isArray(schema)) return schema.map(loosen);
+  if (schema === null || typeof schema !== "object") return schema;
+  if (schema.$ref) return loosen(clean(recorded.components.schemas[schema.$ref.split("/").pop()]));
+  const out = {};
+  for (const [key, inner] of Object.entries(schema)) {
+    if (key !== "properties") {
+      out[key] = ["enum", "required", "const"].includes(key) ? inner : loosen(inner);
+      continue;
+    }
+    out.properties = {};
+    for (const [name, one] of Object.entries(inner)) {
+      if (name === "source") out.properties[name] = {};
+      else if ((schema.required ?? []).includes(name)) out.properties[name] = loosen(one);
+      else out.properties[name] = { anyOf: [loosen(one), { type: "null" }] };
+    }
+  }
+  return out;
 }
 
 const schemas = { ...clean(recorded.components.schemas), ...errors };
@@ -102,6 +152,16 @@ for (const name of ["SessionsResponse", "SessionMessagesResponse"]) {
   const cursor = { type: ["string", "null"] };
   schemas[name].properties.cursor.properties = { previous: cursor, next: cursor };
 }
+
+// With `noReply` the answer to a prompt is the prompt.
+for (const path of ["/session/{sessionID}/message", "/session/{sessionID}/command"]) {
+  const answer = paths[path].post.responses[200].content["application/json"].schema;
+  answer.properties.info = { $ref: "#/components/schemas/Message" };
+}
+const replay = paths["/sync/replay"].post.requestBody.content["application/json"].schema;
+replay.properties.events.items.properties.aggregateID = { type: "string", pattern: ids["^ses"] };
+paths["/sync/history"].post.requestBody.content["application/json"].schema = { type: "object", additionalProperties: { type: "number" } };
+for (const name of Object.keys(schemas).filter((name) => name.startsWith("OutputFormat"))) schemas[name] = loosen(schemas[name]);
 
 // Only what is used, from the routes inwards.
 const used = new Set();
@@ -120,4 +180,5 @@ const kept = Object.fromEntries(Object.entries(schemas).filter(([name]) => used.
 // One line for each path and each schema: short enough to carry, and a change can be read.
 const lines = (map) => Object.entries(map).map(([key, value]) => `${JSON.stringify(key)}: ${JSON.stringify(value)}`).join(",\n");
 const out = `{"paths": {\n${lines(paths)}\n},\n"components": {"responses": {\n${lines(refusals)}\n},\n"schemas": {\n${lines(kept)}\n}}}\n`;
-writeFileSync(new URL("crates/server/src/doc/opencode.json", root), out);
+// A number JavaScript does not have.
+writeFileSync(new URL("crates/server/src/doc/opencode.json", root), out.replaceAll('"@largest"', "9223372036854775807").replaceAll('"@smallest"', "-9223372036854775808"));

@@ -141,15 +141,13 @@ impl Root {
             if name == b"." || name == b".." {
                 continue;
             }
-            let kind = match entry.file_type() {
-                // Some file systems tell only when asked.
-                FileType::Unknown => {
-                    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-                    let stat = rustix::fs::statat(&handle, entry.file_name(), flags);
-                    stat.map(|stat| FileType::from_raw_mode(stat.st_mode)).ok()
-                }
-                kind => Some(kind),
-            };
+            let mut kind = Some(entry.file_type());
+            // Some file systems tell only when asked.
+            if kind == Some(FileType::Unknown) {
+                let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+                let stat = rustix::fs::statat(&handle, entry.file_name(), flags);
+                kind = stat.map(|stat| FileType::from_raw_mode(stat.st_mode)).ok();
+            }
             let is_dir = kind == Some(FileType::Directory);
             // A name that is no text cannot be said in JSON, so it cannot be asked for either.
             let Ok(name) = str::from_utf8(name) else { continue };

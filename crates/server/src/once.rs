@@ -70,6 +70,10 @@ pub(crate) async fn once(State(app): State<App>, request: Request, next: Next) -
             Ok(response) => response,
             Err(error) => error.into_response(),
         },
+        // A key that cannot be kept must not be taken for none: a repeat would be done twice.
+        None if !reads && request.headers().get(KEY).is_some_and(|key| !key.is_empty()) => {
+            ApiError::query("Idempotency-Key must be 1 to 128 letters of ASCII").into_response()
+        }
         _ => next.run(request).await,
     }
 }

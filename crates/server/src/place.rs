@@ -46,7 +46,7 @@ impl FromRequestParts<App> for Asked {
         let base = &app.settings().directory;
         let directory = text.map_or_else(|| base.clone(), |text| base.join(text));
         if directory.as_os_str().as_encoded_bytes().contains(&0) {
-            return Err(ApiError::query("a directory has no zero byte"));
+            return Err(ApiError::NotFound("Directory not found: it has a zero byte".to_owned()));
         }
         Ok(Self { directory: plain(&directory), by_query })
     }
@@ -56,7 +56,7 @@ impl Asked {
     /// The same for a directory that the body names.
     pub(crate) fn at(self, app: &App, directory: &str) -> Result<Self, ApiError> {
         if directory.contains('\0') {
-            return Err(ApiError::payload("a directory has no zero byte"));
+            return Err(ApiError::NotFound("Directory not found: it has a zero byte".to_owned()));
         }
         let directory = plain(&app.settings().directory.join(directory));
         Ok(Self { directory, ..self })
@@ -125,7 +125,7 @@ impl App {
 
     /// The place of a directory.
     pub(crate) fn place(&self, ctx: &Context, at: &Path) -> Result<Place, ApiError> {
-        let gone = || ApiError::payload(format!("There is no directory {}", at.display()));
+        let gone = || ApiError::NotFound(format!("Directory not found: {}", at.display()));
         self.find_place(ctx, at)?.ok_or_else(gone)
     }
 }

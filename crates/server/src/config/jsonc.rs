@@ -10,12 +10,13 @@ pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
 /// The same text as plain JSON: what is left out becomes spaces, so that places in it stay.
 fn plain(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
-    let (mut at, mut comma) = (0, None);
+    // A comma may go only if it follows a value.
+    let (mut at, mut comma, mut valued) = (0, None, false);
     while let Some(&byte) = bytes.get(at) {
         match (byte, bytes.get(at + 1)) {
             (b'"', _) => {
                 at = after_string(&bytes, at);
-                comma = None;
+                (comma, valued) = (None, true);
                 continue;
             }
             (b'/', Some(b'/' | b'*')) => {
@@ -26,15 +27,15 @@ fn plain(text: &str) -> String {
                 at = end;
                 continue;
             }
-            (b',', _) => comma = Some(at),
+            (b',', _) => (comma, valued) = (valued.then_some(at), false),
             (b'}' | b']', _) => {
                 if let Some(byte) = comma.and_then(|at: usize| bytes.get_mut(at)) {
                     *byte = b' ';
                 }
-                comma = None;
+                (comma, valued) = (None, true);
             }
             (byte, _) if byte.is_ascii_whitespace() => {}
-            _ => comma = None,
+            (byte, _) => (comma, valued) = (None, !matches!(byte, b'{' | b'[' | b':')),
         }
         at += 1;
     }

@@ -14,9 +14,47 @@ pub(crate) fn document() -> Result<&'static str, serde_json::Error> {
         return Ok(text);
     }
     let mut whole: Map<String, Value> = serde_json::from_str(OPENCODE)?;
-    lay(&mut whole, serde_json::from_str(NATIVE)?);
+    lay(&mut whole, native()?);
     lay(&mut whole, head());
-    Ok(DOCUMENT.get_or_init(|| Value::Object(whole).to_string()))
+    let mut whole = Value::Object(whole);
+    tighten(&mut whole);
+    Ok(DOCUMENT.get_or_init(|| whole.to_string()))
+}
+
+/// The native routes; what every route may answer need not be said with each of them.
+fn native() -> Result<Map<String, Value>, serde_json::Error> {
+    let mut native: Value = serde_json::from_str(NATIVE)?;
+    if let Some(paths) = native["paths"].as_object_mut() {
+        let methods = paths.values_mut().filter_map(Value::as_object_mut);
+        for operation in methods.flat_map(serde_json::Map::values_mut) {
+            for status in ["400", "401", "403", "404", "409", "413", "500", "503", "507"] {
+                let said = &mut operation["responses"][status];
+                if said.is_null() {
+                    *said = json!({ "$ref": format!("#/components/responses/Refusal{status}") });
+                }
+            }
+        }
+    }
+    serde_json::from_value(native)
+}
+
+/// Says of every id what it is made of: `^ses` alone would allow anything behind it.
+fn tighten(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            if let Some(Value::String(pattern)) = map.get_mut("pattern") {
+                let prefix = pattern.strip_prefix('^').map(|rest| rest.trim_end_matches('_'));
+                let is_id =
+                    |text: &&str| text.len() == 3 && text.bytes().all(|b| b.is_ascii_lowercase());
+                if let Some(prefix) = prefix.filter(is_id) {
+                    *pattern = format!("^{prefix}_[A-Za-z0-9_-]{{1,64}}$");
+                }
+            }
+            map.values_mut().for_each(tighten);
+        }
+        Value::Array(list) => list.iter_mut().for_each(tighten),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 fn head() -> Map<String, Value> {

@@ -113,7 +113,7 @@ impl Fields {
     pub(crate) fn count(&mut self, key: &str) -> Result<Option<u64>, ApiError> {
         match self.take(key) {
             None => Ok(None),
-            Some(value) => match value.as_u64() {
+            Some(value) => match whole(&value) {
                 Some(number) => Ok(Some(number)),
                 None => Err(self.refuse(key, "a non-negative integer", &value)),
             },
@@ -203,6 +203,12 @@ impl Fields {
             None => Err(self.missing(key)),
         }
     }
+}
+
+/// A whole number that is not negative; `21.0` is one, too.
+fn whole(value: &Value) -> Option<u64> {
+    let is_whole = |number: &f64| number.fract() == 0.0 && (0.0..=9e15).contains(number);
+    value.as_u64().or_else(|| value.as_f64().filter(is_whole).map(|number| number as u64))
 }
 
 /// Where in the body something is, as it is told.

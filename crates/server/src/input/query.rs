@@ -10,6 +10,9 @@ use super::fields::told;
 use crate::app::App;
 use crate::error::ApiError;
 
+/// The largest number a client in JavaScript can count to.
+const LARGEST: usize = 9_007_199_254_740_991;
+
 /// The words after the question mark; of a repeated one the last counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query(BTreeMap<String, String>);
@@ -57,7 +60,9 @@ impl Query {
     /// A number that is not negative.
     pub(crate) fn count(&self, key: &str) -> Result<Option<usize>, ApiError> {
         let Some(text) = self.get(key) else { return Ok(None) };
-        if let Ok(number) = text.parse::<usize>() {
+        if let Ok(number) = text.parse::<usize>()
+            && number <= LARGEST
+        {
             return Ok(Some(number));
         }
         let place = format!("\n  at [\"{key}\"]");

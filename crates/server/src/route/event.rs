@@ -124,7 +124,7 @@ async fn session_events(
         None => whole(&query, "after")?,
     };
     let id = living(&app, caller, session).await?;
-    app.hub().listen_to(id, after.unwrap_or(-1)).await
+    app.hub().listen_to(id, after.unwrap_or(-1).max(-1)).await
 }
 
 /// `GET /api/session/{sessionID}/history`
@@ -134,7 +134,7 @@ async fn session_history(
     Path(session): Path<String>,
     query: Query,
 ) -> Result<Response, ApiError> {
-    let after = whole(&query, "after")?.unwrap_or(-1);
+    let after = whole(&query, "after")?.unwrap_or(-1).max(-1);
     let limit = match whole(&query, "limit")? {
         None => PAGE.0,
         Some(limit) => match usize::try_from(limit) {

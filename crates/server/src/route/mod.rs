@@ -40,7 +40,7 @@ mod vcs;
 mod worktree;
 
 use axum::Router;
-use axum::http::{Method, Uri};
+use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
@@ -96,7 +96,7 @@ pub(crate) fn router(app: App) -> Router {
         .merge(vcs::routes())
         .merge(worktree::routes())
         .fallback(unknown)
-        .method_not_allowed_fallback(unknown);
+        .method_not_allowed_fallback(not_allowed);
     routes
         .layer(from_fn_with_state(app.clone(), once))
         .layer(CompressionLayer::new().gzip(true).compress_when(worth))
@@ -108,6 +108,12 @@ pub(crate) fn router(app: App) -> Router {
 /// OpenCode answers what it does not know with its web page; here it is an error a client can tell.
 async fn unknown(method: Method, uri: Uri) -> ApiError {
     ApiError::NotFound(format!("Route not found: {method} {}", uri.path()))
+}
+
+/// The path is there, for other methods: which, is told in the header `Allow`.
+async fn not_allowed(method: Method, uri: Uri) -> ApiError {
+    let message = format!("{} is not for {method}", uri.path());
+    ApiError::tagged(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowedError", &message)
 }
 
 /// A panic in one request is that request's error and nobody else's.

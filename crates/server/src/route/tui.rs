@@ -103,6 +103,9 @@ fn toast_of(fields: &mut Fields) -> Result<Value, ApiError> {
         return Err(fields.refuse("variant", expected, &variant.into()));
     }
     let duration = fields.count("duration")?.unwrap_or(TOAST);
+    if duration == 0 {
+        return Err(fields.refuse("duration", "a value greater than 0", &duration.into()));
+    }
     let mut toast = json!({ "message": message, "variant": variant, "duration": duration });
     if let Some(title) = title {
         toast["title"] = Value::from(title);

@@ -21,7 +21,7 @@ use crate::place::Asked;
 /// The lines around a change that are shown.
 const CONTEXT: u32 = 3;
 /// The most lines a client may ask for.
-const MOST_CONTEXT: usize = 100_000;
+const MOST_CONTEXT: u32 = 100_000;
 /// New files whose content is shown; of more, only the names.
 const MOST_NEW: usize = 200;
 
@@ -34,8 +34,8 @@ pub(super) fn routes() -> Router<App> {
         .route("/file/status", get(file_status))
 }
 
-fn refused(error: GitError) -> ApiError {
-    ApiError::unexpected(&error)
+fn refused(error: impl std::borrow::Borrow<GitError>) -> ApiError {
+    ApiError::unexpected(error.borrow())
 }
 
 impl App {
@@ -152,9 +152,16 @@ async fn diff(
         "branch" => true,
         other => return Err(query.refuse("mode", "\"git\" | \"branch\"", other)),
     };
-    let context = query
-        .count("context")?
-        .map_or(CONTEXT, |lines| u32::try_from(lines.min(MOST_CONTEXT)).unwrap_or(CONTEXT));
+    let context = match query.count("context")? {
+        None => CONTEXT,
+        Some(lines) => match u32::try_from(lines) {
+            Ok(lines) if lines <= MOST_CONTEXT => lines,
+            _ => {
+                let got = lines.to_string();
+                return Err(query.refuse("context", "a number up to 100000", &got));
+            }
+        },
+    };
     app.blocking(move |app| {
         let Some(git) = app.asked_git(&ctx, &asked)? else { return Ok(Json(json!([]))) };
         let shown = patches(&git, branch, context)?.into_iter().map(|one| {

@@ -28,15 +28,19 @@ fn refused(error: WorktreeError) -> ApiError {
     match error {
         WorktreeError::NotGit(_) | WorktreeError::NoCommit(_) => conflict("WorktreeNotGitError"),
         WorktreeError::NoName(_) => conflict("WorktreeNameGenerationFailedError"),
-        WorktreeError::NotOurs(_) | WorktreeError::Primary(_) => {
-            ApiError::payload(format!("{words}\n  at [\"directory\"]"))
+        WorktreeError::NotOurs(_) => {
+            ApiError::tagged(StatusCode::NOT_FOUND, "WorktreeNotFoundError", &words)
         }
+        WorktreeError::Primary(_) => conflict("WorktreePrimaryError"),
         WorktreeError::OnlyHere { .. } => conflict("WorktreeHasWorkError"),
         WorktreeError::NoDefaultBranch(_) | WorktreeError::LeftChanges { .. } => {
             conflict("WorktreeResetFailedError")
         }
         WorktreeError::Engine(error) => error.into(),
-        other => ApiError::unexpected(&other),
+        WorktreeError::Git(_)
+        | WorktreeError::NoCapture { .. }
+        | WorktreeError::NotCaptured { .. }
+        | WorktreeError::NotFilled { .. } => ApiError::unexpected(&error),
     }
 }
 
@@ -65,8 +69,9 @@ async fn create(
 ) -> Result<Json<Value>, ApiError> {
     let name = fields.text("name")?;
     if fields.text("startCommand")?.is_some() {
-        // Running it would need a person's consent (R37).
-        return Err(ApiError::NotOffered { what: "a start command".to_owned() });
+        let message = "a start command needs the consent of a person (R37)";
+        let status = StatusCode::FORBIDDEN;
+        return Err(ApiError::tagged(status, "StartCommandRefusedError", message));
     }
     app.blocking(move |app| {
         let place = app.place(&ctx, &asked.directory)?;

@@ -14,3 +14,14 @@ fn a_session_made_over_the_socket_is_there_after_a_restart() {
     assert_eq!(house.client().delete(&path).expect(200), true);
     assert_eq!(house.client().get(&path).expect(404)["name"], "NotFoundError");
 }
+
+#[test]
+fn r43_a_key_that_cannot_be_kept_is_refused_and_not_forgotten() {
+    let house = House::in_git();
+    let long = house.client().with("idempotency-key", &"k".repeat(129));
+    assert_eq!(long.post("/session", &json!({})).expect(400)["name"], "BadRequest");
+    assert_eq!(house.client().get("/session").expect(200), json!([]));
+    let fits = house.client().with("idempotency-key", &"k".repeat(128));
+    let first = fits.post("/session", &json!({})).expect(200);
+    assert_eq!(fits.post("/session", &json!({})).expect(200), first);
+}

@@ -259,8 +259,18 @@ fn a_worktree_is_made_listed_reset_and_removed() {
     assert_eq!(client.get("/experimental/worktree").expect(200), json!([]));
     let outside = json!({ "directory": house.project() });
     assert_eq!(
-        client.post("/experimental/worktree/reset", &outside).expect(400)["name"],
-        "BadRequest"
+        client.post("/experimental/worktree/reset", &outside).expect(409)["_tag"],
+        "WorktreePrimaryError"
+    );
+    let strange = json!({ "directory": house.home() });
+    assert_eq!(
+        client.post("/experimental/worktree/reset", &strange).expect(404)["_tag"],
+        "WorktreeNotFoundError"
+    );
+    let start = json!({ "startCommand": "true" });
+    assert_eq!(
+        client.post("/experimental/worktree", &start).expect(403)["_tag"],
+        "StartCommandRefusedError"
     );
     assert_eq!(
         client.post("/experimental/worktree", &json!({ "name": 5 })).expect(400)["name"],

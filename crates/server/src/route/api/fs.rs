@@ -63,7 +63,10 @@ async fn find(
 ) -> Result<Json<Value>, ApiError> {
     let text = query.need("query")?.to_owned();
     let only = kind(&query)?;
-    let limit = query.count("limit")?.unwrap_or(NAMES.0).min(NAMES.1);
+    let limit = query.count("limit")?.unwrap_or(NAMES.0);
+    if limit > NAMES.1 {
+        return Err(query.refuse("limit", "a number up to 1000", &limit.to_string()));
+    }
     app.blocking(move |app| {
         let place = app.place(&ctx, &asked.directory)?;
         let found = best(&place, &Wanted { query: text, only, limit });

@@ -201,6 +201,7 @@ async fn prompt(
     let id = session_id(&session)?;
     let given: Option<MessageId> = fields.id("id", "msg_")?;
     let delivery = fields.text("delivery")?.unwrap_or_else(|| "steer".to_owned());
+    fields.flag("resume")?;
     let Some(mut prompt) = fields.object("prompt")? else {
         return Err(ApiError::payload("Missing key\n  at [\"prompt\"]"));
     };
@@ -229,11 +230,13 @@ fn parts(prompt: &mut Fields) -> Result<(Vec<Value>, Value), ApiError> {
     let text = prompt.need_text("text")?;
     let mut parts = vec![json!({ "type": "text", "text": text })];
     let mut said = json!({ "text": text });
-    if prompt.has("files") {
+    if let Some(list) = prompt.list("files")? {
         let mut files = Vec::new();
-        for mut file in prompt.need_objects("files")? {
+        for file in list {
+            let mut file = Fields::top(file)?;
             let uri = file.need_text("uri")?;
             let name = file.text("name")?;
+            file.text("description")?;
             let mime = "text/plain";
             let mut part = json!({ "type": "file", "url": uri, "mime": mime });
             let mut told = json!({ "uri": uri, "mime": mime });
@@ -246,9 +249,10 @@ fn parts(prompt: &mut Fields) -> Result<(Vec<Value>, Value), ApiError> {
         }
         said["files"] = Value::Array(files);
     }
-    if prompt.has("agents") {
+    if let Some(list) = prompt.list("agents")? {
         let mut agents = Vec::new();
-        for mut agent in prompt.need_objects("agents")? {
+        for agent in list {
+            let mut agent = Fields::top(agent)?;
             let name = agent.need_text("name")?;
             parts.push(json!({ "type": "agent", "name": name }));
             agents.push(json!({ "name": name }));

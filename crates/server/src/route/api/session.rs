@@ -59,6 +59,7 @@ fn newer(older: &Value) -> Value {
 async fn list(
     State(app): State<App>,
     Caller(ctx): Caller,
+    _asked: Asked,
     query: Query,
 ) -> Result<Json<Value>, ApiError> {
     let page = Page::read(&query)?;
@@ -101,10 +102,7 @@ async fn create(
     mut asked: Asked,
     MaybeBody(mut fields): MaybeBody,
 ) -> Result<Json<Value>, ApiError> {
-    if let Some(id) = fields.id::<SessionId>("id", "ses")? {
-        // The ledger mints its ids; one of a client's making is only good for one that is there.
-        return app.blocking(move |app| read_known(app, &ctx, &id)).await;
-    }
+    let known: Option<SessionId> = fields.id("id", "ses")?;
     let new = NewSession {
         agent: fields.text("agent")?,
         model: fields.read::<SessionModel>("model", "{ id, providerID, variant }")?,
@@ -116,6 +114,10 @@ async fn create(
         }
         let directory = location.need_text("directory")?;
         asked = asked.at(&app, &directory)?;
+    }
+    if let Some(id) = known {
+        // The ledger mints its ids; one of a client's making is only good for one that is there.
+        return app.blocking(move |app| read_known(app, &ctx, &id)).await;
     }
     app.blocking(move |app| {
         let place = app.place(&ctx, &asked.directory)?;
@@ -133,9 +135,11 @@ fn read_known(
 ) -> Result<Json<Value>, ApiError> {
     match app.show_session(ctx, id) {
         Ok(shown) => Ok(Json(json!({ "data": newer(&shown) }))),
-        Err(ApiError::NotFound(_)) => Err(ApiError::NotOffered {
-            what: "a session with an id of the client's own".to_owned(),
-        }),
+        Err(ApiError::NotFound(_)) => {
+            let message = "ids of sessions are made here";
+            Err(ApiError::tagged(StatusCode::CONFLICT, "ConflictError", message)
+                .with("resource", "session"))
+        }
         Err(error) => Err(error),
     }
 }
@@ -213,7 +217,7 @@ async fn interrupt(
     let id = session_id(&session)?;
     let asked = ctx.clone();
     app.blocking(move |app| Ok(app.engine().store().read(&asked, |r| r.get_session(&id))?)).await?;
-    abort::abort(State(app), Caller(ctx), Path(session)).await?;
+    drop(abort::abort(State(app), Caller(ctx), Path(session)).await?);
     Ok(StatusCode::NO_CONTENT)
 }
 
