@@ -175,6 +175,7 @@ fn reference() -> String {
 }
 
 impl From<StoreError> for ApiError {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the store may learn to fail in other ways")]
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NoSession(id) | StoreError::Deleted(id) => Self::no_session(id),
@@ -244,7 +245,24 @@ impl From<EngineError> for ApiError {
             EngineError::RootGone { .. } | EngineError::ProjectGone { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "DirectoryGoneError", &error.to_string())
             }
-            other => Self::unexpected(&other),
+            EngineError::Expired { .. } => {
+                Self::tagged(StatusCode::CONFLICT, "UndoExpiredError", &error.to_string())
+            }
+            EngineError::NoRoom(_) => {
+                let status = StatusCode::INSUFFICIENT_STORAGE;
+                Self::tagged(status, "StorageFullError", &error.to_string())
+            }
+            EngineError::Rules { .. } => {
+                Self::tagged(StatusCode::CONFLICT, "ConfigError", &error.to_string())
+            }
+            EngineError::Open(_)
+            | EngineError::Vault(_)
+            | EngineError::Unreadable { .. }
+            | EngineError::BadCapture { .. }
+            | EngineError::BadGroup { .. }
+            | EngineError::Git(_)
+            | EngineError::Group(_)
+            | EngineError::Io(_) => Self::unexpected(&error),
         }
     }
 }

@@ -94,6 +94,11 @@ impl Turns {
         lock(&self.held).get(turn).map(|held| held.token.clone())
     }
 
+    /// The turn of a session that is driven from outside, if one is.
+    pub(crate) fn find(&self, session: &SessionId) -> Option<Turn> {
+        lock(&self.held).values().find(|it| it.turn.session == *session).map(|it| it.turn.clone())
+    }
+
     /// Uses a turn, if the token is its present one.
     pub(crate) fn using(
         &self,

@@ -111,10 +111,11 @@ impl App {
         let Some(print) = print_of(at)? else { return Ok(None) };
         let known = &self.places().known;
         let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((seen, when, place)) = lock().get(at) {
-            if *seen == print && ctx.now.since(*when) < FRESH {
-                return Ok(Some(place.clone()));
-            }
+        if let Some((seen, when, place)) = lock().get(at)
+            && *seen == print
+            && ctx.now.since(*when) < FRESH
+        {
+            return Ok(Some(place.clone()));
         }
         let open = self.engine().open_project(ctx, at)?;
         let directory = fs_err::canonicalize(at).map_err(|e| ApiError::unexpected(&e))?;

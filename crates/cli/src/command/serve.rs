@@ -58,10 +58,10 @@ pub(crate) fn run(ui: &mut Ui, app: &App, args: &ServeArgs) -> Result<Exit, CliE
         .build()
         .map_err(|source| CliError::File { what: "cannot start the server".to_owned(), source })?;
     runtime.block_on(async {
-        let server = Server::bind(engine, settings).await.map_err(refused)?;
+        let server = Server::bind(engine, settings).await.map_err(|error| refused(&error))?;
         let stop = stop()?;
         tell_ready(ui, server.address())?;
-        server.run(stop).await.map_err(refused)
+        server.run(stop).await.map_err(|error| refused(&error))
     })?;
     ui.note("turnstone: stopped");
     Ok(Exit::Ok)
@@ -123,14 +123,14 @@ fn settings(app: &App, args: &ServeArgs) -> Result<Settings, CliError> {
     })
 }
 
-fn refused(error: ServeError) -> CliError {
-    let hint = match &error {
+fn refused(error: &ServeError) -> CliError {
+    let hint = match error {
         ServeError::Unprotected(_) => "set TURNSTONE_SERVER_PASSWORD, or leave --hostname out",
         ServeError::Listen { .. } => "is another server running? --port 0 takes a free port",
         ServeError::Io(_) => "look at the lines above",
     };
     let mut what = error.to_string();
-    if let Some(cause) = std::error::Error::source(&error) {
+    if let Some(cause) = std::error::Error::source(error) {
         what = format!("{what}: {cause}");
     }
     CliError::Refused { what, hint: Some(hint.to_owned()) }

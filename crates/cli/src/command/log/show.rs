@@ -128,9 +128,10 @@ fn print_operation(ui: &mut Ui, now: Millis, operation: &OperationEntry) -> Resu
     let when = moment::near(operation.time.0, now);
     let turns: Vec<String> = operation.turns.iter().map(ToString::to_string).collect();
     let of = if turns.is_empty() { String::new() } else { format!(" of {}", turns.join(", ")) };
-    let kind = match operation.kind {
-        OperationKind::Expire => paint(WARN, "undo expired"),
-        kind => paint(HEAD, kind.as_str()),
+    let kind = if operation.kind == OperationKind::Expire {
+        paint(WARN, "undo expired")
+    } else {
+        paint(HEAD, operation.kind.as_str())
     };
     let name = match (&operation.name, operation.given_up) {
         (Some(name), false) => format!("  {}", paint(NAME, text::clean_line(name))),

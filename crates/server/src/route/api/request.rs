@@ -201,7 +201,7 @@ async fn reply_permission(
 ) -> Result<StatusCode, ApiError> {
     parse_id::<turnstone_core::id::PermissionId>("requestID", "per", &request)?;
     check(&app, &ctx, &session, &request, "PermissionNotFoundError").await?;
-    drop(permission::reply(State(app), Caller(ctx), Path(request), body).await?);
+    let Json(_) = permission::reply(State(app), Caller(ctx), Path(request), body).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -214,7 +214,7 @@ async fn reply_question(
 ) -> Result<StatusCode, ApiError> {
     parse_id::<turnstone_core::id::QuestionId>("requestID", "que", &request)?;
     check(&app, &ctx, &session, &request, "QuestionNotFoundError").await?;
-    drop(question::reply(State(app), Caller(ctx), Path(request), body).await?);
+    let Json(_) = question::reply(State(app), Caller(ctx), Path(request), body).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -226,6 +226,6 @@ async fn reject_question(
 ) -> Result<StatusCode, ApiError> {
     parse_id::<turnstone_core::id::QuestionId>("requestID", "que", &request)?;
     check(&app, &ctx, &session, &request, "QuestionNotFoundError").await?;
-    drop(question::reject(State(app), Caller(ctx), Path(request)).await?);
+    let Json(_) = question::reject(State(app), Caller(ctx), Path(request)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

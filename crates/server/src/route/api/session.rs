@@ -217,7 +217,7 @@ async fn interrupt(
     let id = session_id(&session)?;
     let asked = ctx.clone();
     app.blocking(move |app| Ok(app.engine().store().read(&asked, |r| r.get_session(&id))?)).await?;
-    drop(abort::abort(State(app), Caller(ctx), Path(session)).await?);
+    let Json(_) = abort::abort(State(app), Caller(ctx), Path(session)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -142,7 +142,7 @@ async fn resume(
     app.blocking(move |app| {
         app.expected(&ctx, &id)?;
         if body.takeover
-            && let Some(turn) = app.runners().held_in(&id)
+            && let Some(turn) = app.work().turns.find(&id)
         {
             return app.show_held(&ctx, &id, Some(turn));
         }

@@ -1,0 +1,93 @@
+//! The router: all routes behind their guards, and what is answered where there is none.
+
+use axum::Router;
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
+
+use super::{
+    abort, agent, api, command, command_list, config, describe, diff, event, file, find, fork,
+    global, health, instance, log, message, native, offered, part, path, permission, project,
+    prompt, provider, question, revert, session, share, shell, startup, status, summarize, sync,
+    tui, vcs, worktree,
+};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::guard;
+use crate::once::once;
+
+/// Smaller answers are not worth the work.
+const COMPRESSED: u64 = 1024;
+
+/// All routes behind their guards.
+pub(crate) fn router(app: App) -> Router {
+    let worth = SizeAbove::new(COMPRESSED).and(NotForContentType::new("text/event-stream"));
+    let routes = Router::new()
+        .merge(abort::routes())
+        .merge(agent::routes())
+        .merge(api::routes())
+        .merge(command::routes())
+        .merge(command_list::routes())
+        .merge(config::routes())
+        .merge(describe::routes())
+        .merge(diff::routes())
+        .merge(event::routes())
+        .merge(file::routes())
+        .merge(find::routes())
+        .merge(fork::routes())
+        .merge(global::routes())
+        .merge(health::routes())
+        .merge(instance::routes())
+        .merge(log::routes())
+        .merge(message::routes())
+        .merge(native::routes())
+        .merge(offered::routes())
+        .merge(part::routes())
+        .merge(path::routes())
+        .merge(permission::routes())
+        .merge(project::routes())
+        .merge(prompt::routes())
+        .merge(provider::routes())
+        .merge(question::routes())
+        .merge(revert::routes())
+        .merge(session::routes())
+        .merge(share::routes())
+        .merge(shell::routes())
+        .merge(startup::routes())
+        .merge(status::routes())
+        .merge(summarize::routes())
+        .merge(sync::routes())
+        .merge(tui::routes())
+        .merge(vcs::routes())
+        .merge(worktree::routes())
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_allowed);
+    routes
+        .layer(from_fn_with_state(app.clone(), once))
+        .layer(CompressionLayer::new().gzip(true).compress_when(worth))
+        .layer(CatchPanicLayer::custom(contained))
+        .layer(from_fn_with_state(app.clone(), guard::check))
+        .with_state(app)
+}
+
+/// OpenCode answers what it does not know with its web page; here it is an error a client can tell.
+async fn unknown(method: Method, uri: Uri) -> ApiError {
+    ApiError::NotFound(format!("Route not found: {method} {}", uri.path()))
+}
+
+/// The path is there, for other methods: which, is told in the header `Allow`.
+async fn not_allowed(method: Method, uri: Uri) -> ApiError {
+    let message = format!("{} is not for {method}", uri.path());
+    ApiError::tagged(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowedError", &message)
+}
+
+/// A panic in one request is that request's error and nobody else's.
+#[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
+fn contained(panic: Box<dyn std::any::Any + Send>) -> axum::response::Response {
+    let words = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let words = words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    let error = std::io::Error::other(format!("panic: {words}"));
+    axum::response::IntoResponse::into_response(ApiError::unexpected(&error))
+}
