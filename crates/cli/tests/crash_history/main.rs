@@ -61,7 +61,7 @@ type Call = (&'static str, fn(&Story) -> (String, Value), fn(&Path));
 
 fn nothing(_: &Path) {}
 
-fn tool(story: &Story, touches: Value) -> Value {
+fn tool(story: &Story, touches: &Value) -> Value {
     json!({"messageID": story.message, "callID": "c", "tool": "t", "input": {},
         "touches": touches})
 }
@@ -90,7 +90,7 @@ const CALLS: &[Call] = &[
         },
         nothing,
     ),
-    ("tool", |story| (in_turn(story, "tool"), tool(story, json!({ "paths": ["a"] }))), nothing),
+    ("tool", |story| (in_turn(story, "tool"), tool(story, &json!({ "paths": ["a"] }))), nothing),
     (
         "tool end",
         |story| {
@@ -99,7 +99,7 @@ const CALLS: &[Call] = &[
         },
         |work| fs_err::write(work.join("a"), "by the turn").expect("written"),
     ),
-    ("tool", |story| (in_turn(story, "tool"), tool(story, json!("anything"))), nothing),
+    ("tool", |story| (in_turn(story, "tool"), tool(story, &json!("anything"))), nothing),
     (
         "tool end",
         |story| {
@@ -245,8 +245,8 @@ fn killed_while_it_undoes_the_same_request_undoes_it_once() {
     for pause in [0, 1, 2, 4, 8, 16, 32] {
         let mut story = Story::new();
         let mut served = Served::start(story.dir.path());
-        for number in 0..9 {
-            (CALLS[number].2)(&story.work());
+        for (number, call) in CALLS.iter().enumerate().take(9) {
+            (call.2)(&story.work());
             let answer = story.call(&served, number).expect(200);
             story.learn(number, &answer);
         }
@@ -257,7 +257,7 @@ fn killed_while_it_undoes_the_same_request_undoes_it_once() {
         let leased = served.client.with("x-turnstone-lease", &second.lease);
         let answer = leased.post(&in_turn(&second, "step"), &(CALLS[2].1)(&second).1).expect(200);
         second.learn(2, &answer);
-        let named = tool(&second, json!({ "paths": ["a"] }));
+        let named = tool(&second, &json!({ "paths": ["a"] }));
         second.learn(3, &leased.post(&in_turn(&second, "tool"), &named).expect(200));
         fs_err::write(story.work().join("a"), "by the second turn").expect("written");
         let end = in_turn(&second, &format!("tool/{}/end", second.part));
