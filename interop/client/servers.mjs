@@ -68,6 +68,13 @@ export async function start(binary, { home, work }, more = {}) {
         if (found) (clearTimeout(late), ready(found[0]))
       })
   })
+  // A request that comes too early may never be answered by opencode: ask until one is.
+  for (let tries = 0; ; tries++) {
+    const asked = fetch(`${url}/session?directory=${encodeURIComponent(work)}`, { signal: AbortSignal.timeout(15000) })
+    const answered = await asked.then((answer) => answer.arrayBuffer(), () => undefined)
+    if (answered) break
+    if (tries === 5) throw new Error(`${binary} does not answer: ${log}`)
+  }
   const end = (signal) => new Promise((gone) => {
     child.removeAllListeners("exit")
     child.on("exit", gone)

@@ -26,6 +26,12 @@ struct WrittenPlan {
     whole: String,
 }
 
+/// What the plans of an expiry and of a forgetting have in common.
+#[derive(Deserialize)]
+struct WrittenTurns {
+    turns: Vec<TurnId>,
+}
+
 /// A report as it is stored.
 #[derive(Serialize, Deserialize)]
 struct WrittenReport {
@@ -97,15 +103,20 @@ pub fn report_of(operation: &OperationRow) -> Result<Option<OperationReport>> {
     serde_json::from_str(&written.whole).map(Some).map_err(unreadable(operation))
 }
 
-/// The turns an operation was about; none of one that moves no files.
+/// The turns an operation was about.
 ///
 /// # Errors
 ///
 /// [`EngineError::Unreadable`].
 pub fn turns_of(operation: &OperationRow) -> Result<Vec<TurnId>> {
-    match moves_files(operation.kind) {
-        true => Ok(read::<WrittenPlan>(operation, &operation.plan)?.turns),
-        false => Ok(Vec::new()),
+    match operation.kind {
+        OperationKind::Undo | OperationKind::Redo | OperationKind::Jump => {
+            Ok(read::<WrittenPlan>(operation, &operation.plan)?.turns)
+        }
+        OperationKind::Expire | OperationKind::Forget => {
+            Ok(read::<WrittenTurns>(operation, &operation.plan)?.turns)
+        }
+        OperationKind::Branch | OperationKind::Checkpoint => Ok(Vec::new()),
     }
 }
 

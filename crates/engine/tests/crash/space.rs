@@ -116,10 +116,9 @@ fn a_copy_that_was_cut_off_is_removed_and_the_next_one_is_whole_r40() -> Fallibl
     let data = TempData::in_memory()?;
     let filled = space(data.path(), &["fill", "4"])?.output()?;
     assert!(filled.status.success(), "{}", String::from_utf8_lossy(&filled.stderr));
-    for after in [0, 2] {
+    for point in ["engine::fork_begun=panic", "engine::fork_copies=panic"] {
         let mut program = space(data.path(), &["fork"])?;
-        let point = format!("engine::fork_copies={after}*off->panic");
-        die_at_failpoint(&mut program, &point, LIMIT)?;
+        die_at_failpoint(&mut program, point, LIMIT)?;
     }
     let engine = open(data.path())?;
     let filter = SessionFilter { archived: true, ..SessionFilter::default() };
