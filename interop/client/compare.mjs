@@ -26,10 +26,10 @@ async function listen(client) {
 const quiet = (ms) => new Promise((done) => setTimeout(done, ms))
 
 /** Drives a server; one that hangs is started anew, twice: what hangs is then not what is compared. */
-async function drive(binary, name) {
+async function drive(binary, name, expected = []) {
   for (let tries = 0; ; tries++) {
     try {
-      return await driveOnce(binary, `${name}-${tries}`)
+      return await driveOnce(binary, `${name}-${tries}`, expected)
     } catch (error) {
       if (tries === 2 || !/^hangs/.test(error.message)) throw error
       console.error(`${name} ${error.message}`)
@@ -40,7 +40,19 @@ async function drive(binary, name) {
 const within = (seconds, what, work) =>
   Promise.race([work, new Promise((_, late) => setTimeout(() => late(new Error(`hangs: ${what}`)), seconds * 1000).unref())])
 
-async function driveOnce(binary, name) {
+/** What is announced of a call follows its answer: waits for as much as the other server announced, then for quiet. */
+async function announced(ears, wanted) {
+  const heard = []
+  for (let still = 0, waited = 0; still < 4; waited += 40) {
+    await quiet(40)
+    const more = ears.taken().filter((event) => !/^(server|plugin|catalog|integration|reference|file|lsp|models)/.test(event.type))
+    heard.push(...more)
+    still = more.length > 0 || (heard.length < wanted && waited < 2000) ? 0 : still + 1
+  }
+  return heard
+}
+
+async function driveOnce(binary, name, expected) {
   const places = prepare(path.join(out, name))
   const server = await start(binary, places)
   try {
@@ -54,9 +66,7 @@ async function driveOnce(binary, name) {
     for (const [kind, steps] of [["second", second], ["first", first]])
       for (const step of steps) {
         const [answer] = await within(30, step[0], run(clients[kind], [step], memory))
-        // What is announced of a call follows its answer closely; the recording waits for it.
-        await quiet(binary === opencode ? 120 : 60)
-        const events = ears.taken().filter((event) => !/^(server|plugin|catalog|integration|reference|file|lsp|models)/.test(event.type))
+        const events = await announced(ears, expected[answers.length]?.events.length ?? 0)
         answers.push({ ...answer, body: normal(answer.body), events: events.map((event) => normal({ type: event.type, properties: event.properties })) })
       }
     await ears.close()
@@ -66,8 +76,8 @@ async function driveOnce(binary, name) {
   }
 }
 
-const theirs = await drive(opencode, "opencode")
 const ours = await drive(turnstone, "turnstone")
+const theirs = await drive(opencode, "opencode", ours)
 fs.writeFileSync(path.join(out, "theirs.json"), JSON.stringify(theirs, null, 1))
 fs.writeFileSync(path.join(out, "ours.json"), JSON.stringify(ours, null, 1))
 
