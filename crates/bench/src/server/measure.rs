@@ -193,7 +193,8 @@ fn changes(
         client.ask("PATCH", &path, Some(&changed))?.json()?;
         answered.push(ms(began.elapsed()));
         loop {
-            let wait = tokio::time::timeout(Duration::from_secs(10), heard.recv());
+            // The timer belongs to the runtime, so it is made inside of it.
+            let wait = async { tokio::time::timeout(Duration::from_secs(10), heard.recv()).await };
             let (at, line) = runtime.block_on(wait)?.ok_or("the stream ended")?;
             if line.contains(&mark) {
                 arrived.push(ms(at - began));
