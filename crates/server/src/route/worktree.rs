@@ -81,11 +81,6 @@ async fn create(
         if let Some(branch) = &made.branch {
             shown["branch"] = Value::from(branch.as_str());
         }
-        let mut told = json!({ "name": made.name });
-        if let Some(branch) = &made.branch {
-            told["branch"] = Value::from(branch.as_str());
-        }
-        app.hub().publish(&made.directory, "worktree.ready", &told);
         Ok(Json(shown))
     })
     .await
