@@ -258,8 +258,7 @@ fn moves(changes: &[Held]) -> Vec<GitNote> {
         let note = GitNote { root: set.root.clone(), before: git.before.clone(), now };
         notes.entry(&set.root).or_insert(note);
     }
-    let moved = |note: &GitNote| {
-        (&note.before.head, &note.before.branch) != (&note.now.head, &note.now.branch)
-    };
+    // What cannot be told is said, too: nobody may take it for "has not moved".
+    let moved = |note: &GitNote| !note.before.is_where(&note.now);
     notes.into_values().filter(moved).collect()
 }
