@@ -72,4 +72,5 @@ pub use undo::{
 pub use upkeep::Tended;
 pub use worktree::{
     NewWorktree, OnlyHere, RemovedWorktree, ResetWorktree, WorktreeError, WorktreeInfo,
+    WorktreePlan,
 };
