@@ -190,7 +190,8 @@ fn room_is_made_in_order_unpinned_then_oldest_turns_and_no_more_than_needed_r13(
         ids.push(named.unwrap().capture.id);
     }
     let live = [one.clone(), two.clone()].into();
-    let step = |group: &Group, keep_from| Expiry { group: group.clone(), keep_from };
+    let step =
+        |group: &Group, keep_from| Expiry { group: group.clone(), keep_from: Some(keep_from) };
     let expiry = [step(&one, ids[2]), step(&one, ids[4]), step(&two, ids[5])];
     let now = NOW.plus(2 * HOUR);
     let room = Room { needed: 0, live: &live, now, expiry: &expiry, effort: 64 << 20 };

@@ -322,11 +322,14 @@ fn room_is_weighed_and_made_by_the_keeper_for_whoever_asks_r13() {
     let need = Need { bytes: over.needed, live, effort: 1 << 20, now: NOW };
     assert!(!other.relieve(&need).unwrap().fits, "everything is pinned");
     let steps: Vec<Expiry> =
-        ids.iter().map(|id| Expiry { group: group(), keep_from: *id }).collect();
+        ids.iter().map(|id| Expiry { group: group(), keep_from: Some(*id) }).collect();
 
-    assert_eq!(other.weigh(&steps, 1 << 30, NOW).unwrap(), None, "never enough");
-    let enough = other.weigh(&steps, over.needed, NOW).unwrap().expect("enough");
-    assert_eq!(keeper.list_captures().unwrap().len(), ids.len(), "nothing went by weighing");
+    let freed = other.measure(&steps, NOW).unwrap();
+    assert_eq!((freed.len(), freed[0]), (steps.len(), 0), "the first keeps everything");
+    let excess = over.used + over.needed - over.limit;
+    let enough = (1..=freed.len()).find(|nth| freed[..*nth].iter().sum::<u64>() >= excess);
+    let enough = enough.expect("enough");
+    assert_eq!(keeper.list_captures().unwrap().len(), ids.len(), "nothing went by measuring");
     let relief = other.expire(&steps[..enough], &need).unwrap();
     assert!(relief.fits && relief.expired[0].captures.len() == enough - 1, "{relief:?}");
     let again = other.expire(&steps[..enough], &need).unwrap();

@@ -12,7 +12,7 @@ mod text;
 mod turn;
 
 pub use change::{CloseChange, CopyChange, DoneOperation, NewOperation, OpenChange};
-pub use expire::Expiring;
+pub use expire::{Expiring, ExpiringGuards};
 pub use inbox::{Admitted, Delivery};
 pub use replica::Replicated;
 pub use share::ShareRecord;
