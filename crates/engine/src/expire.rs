@@ -79,7 +79,14 @@ struct Past {
 
 impl Engine {
     /// What may expire in a store; sorted by rank it is in the order in which it goes.
-    pub(crate) fn expirable(&self, ctx: &Context, vault: &Vault) -> Result<Vec<Candidate>> {
+    ///
+    /// `guards` are those of all operations; without them none may go.
+    pub(crate) fn expirable(
+        &self,
+        ctx: &Context,
+        vault: &Vault,
+        guards: Option<&[Guard]>,
+    ) -> Result<Vec<Candidate>> {
         let store = vault.place().id.to_string();
         let mut found = Vec::new();
         for (group, chain) in vault.list_chains()? {
@@ -88,12 +95,12 @@ impl Engine {
                 found.extend(past.candidates(&chain));
             }
         }
-        let Some(guards) = self.guards(ctx)? else { return Ok(found) };
+        let Some(guards) = guards else { return Ok(found) };
         let pinned = guards.iter().map(|guard| guard.group.clone()).collect();
         let rank =
             |time: Millis| Rank { is_guard: true, is_kept: true, is_open: false, last: time.0 };
-        for guard in guards.into_iter().filter(|it| it.store == store && it.is_idle(ctx.now)) {
-            let Guard { session, operation, group, time, .. } = guard;
+        for guard in guards.iter().filter(|it| it.store == store && it.is_idle(ctx.now)) {
+            let Guard { session, operation, group, time, .. } = guard.clone();
             let loss = Loss::Guard { session, operation, group };
             found.push(Candidate { rank: rank(time), loss });
         }

@@ -15,6 +15,7 @@ use crate::undo::orders_of;
 const YOUNG: i64 = 3_600_000;
 
 /// What an operation pins in one store.
+#[derive(Clone)]
 pub(crate) struct Guard {
     pub(crate) session: SessionId,
     pub(crate) operation: OperationId,

@@ -21,7 +21,7 @@ use crate::call::group_of;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::expire::{Candidate, Loss};
-use crate::guard::stray_guards;
+use crate::guard::{Guard, stray_guards};
 use crate::room::EFFORT;
 use crate::root::root_of;
 
@@ -87,9 +87,9 @@ impl Engine {
             used = used.saturating_sub(relief.bytes_before.saturating_sub(relief.bytes_after));
             willing.push(*store);
         }
-        let mut offers = Vec::new();
+        let (guards, mut offers) = (self.guards(ctx)?, Vec::new());
         for (nth, store) in willing.iter().enumerate() {
-            match self.offers(ctx, store) {
+            match self.offers(ctx, store, guards.as_deref()) {
                 Err(error) if nth > 0 => keeps(store, &error),
                 found => offers.extend(found?.into_iter().map(|(it, bytes)| (*store, it, bytes))),
             }
@@ -121,8 +121,13 @@ impl Engine {
     }
 
     /// What may go in a store, in order, and how many bytes each frees.
-    fn offers(&self, ctx: &Context, vault: &Vault) -> Result<Vec<(Candidate, u64)>> {
-        let mut found = self.expirable(ctx, vault)?;
+    fn offers(
+        &self,
+        ctx: &Context,
+        vault: &Vault,
+        guards: Option<&[Guard]>,
+    ) -> Result<Vec<(Candidate, u64)>> {
+        let mut found = self.expirable(ctx, vault, guards)?;
         found.sort_by_key(|candidate| candidate.rank);
         let steps: Vec<Expiry> = found.iter().map(Candidate::step).collect();
         let freed = vault.measure(&steps, ctx.now)?;

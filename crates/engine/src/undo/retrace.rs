@@ -176,7 +176,7 @@ impl Taker {
         let standing: Vec<&Part> = took.iter().copied().filter(|it| held(&it.change)).collect();
         let rest: Vec<&Part> =
             standing.iter().copied().filter(|it| !changes.contains(&it.change)).collect();
-        let mut link = WishLink::new(Some(left), found.clone());
+        let mut link = WishLink::new(Some(left), found);
         if standing.len() < took.len() {
             archive.must_stand(&self.plan.session, &standing)?;
             link.base = Some(found);

@@ -130,10 +130,10 @@ fn a_redo_whose_guard_has_expired_says_so_and_changes_nothing_r14() {
     // The turn it took back is the newest and never expires; the operation is not.
     case.undo(&session, &Which::Turn(older));
     let early = case.engine.plan_redo(&ctx(), &session, &which, &options).expect("a plan");
-    assert_eq!(early.relies, [first.clone()]);
+    assert_eq!(early.relies, std::slice::from_ref(&first));
     let case = tighter(case, 4 * SIZE);
     fill_until_a_guard_goes(&case, &other, &session, &mut noise);
-    assert_eq!(expired(&case, &session), [first.clone()]);
+    assert_eq!(expired(&case, &session), std::slice::from_ref(&first));
     let before = (case.read("f"), case.read("h"));
 
     let late = case.engine.apply(&ctx(), &early);

@@ -219,7 +219,7 @@ impl Shadow {
                 (Ok(base), Ok(target)) => (base, target),
                 (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
             };
-            if let Err(why) = self.walk_link(at, base, target)? {
+            if let Err(why) = self.walk_link(at, base.as_ref(), target)? {
                 return Ok(Err(Stopped::Conflict(why)));
             }
         }
@@ -243,10 +243,10 @@ impl Shadow {
     fn walk_link(
         &self,
         at: &mut Walked,
-        base: Option<Walked>,
+        base: Option<&Walked>,
         target: Walked,
     ) -> Result<Result<(), Why>, RestoreError> {
-        let from = base.as_ref().map(|base| base.state);
+        let from = base.map(|base| base.state);
         // Done already, or a step that leads nowhere: whatever is there now came later and stays.
         if at.state == target.state || from == Some(target.state) {
             return Ok(Ok(()));
@@ -254,7 +254,7 @@ impl Shadow {
         if from.is_none_or(|base| leaf_of(base) == leaf_of(at.state)) {
             *at = target;
         } else if leaf_of(at.state) != leaf_of(target.state) {
-            match self.join(base.as_ref(), at, &target)? {
+            match self.join(base, at, &target)? {
                 Ok((state, bytes)) => *at = Walked { state, data: Some(bytes), merged: true },
                 Err(why) => return Ok(Err(why)),
             }
