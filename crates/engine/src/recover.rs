@@ -67,7 +67,11 @@ impl Engine {
 
     /// The same before somebody reads what the turns of a session did; costs one look if there is
     /// nothing to do (R45).
-    pub(crate) fn meet(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::recover`].
+    pub fn meet(&self, ctx: &Context, session: &SessionId) -> Result<()> {
         if !self.store.read(ctx, |r| r.has_orphans(session))? {
             return Ok(());
         }

@@ -246,12 +246,12 @@ fn garbage_from_a_connection_is_refused_and_the_keeper_lives_on_r11() {
     let id = keeper.place().id.to_string();
     let text = format!(r#"{{"version":99,"store":"{id}","request":"hello"}}"#);
     assert!(ask(&frame(&text)).contains("version"));
-    let hello = |store: &str| format!(r#"{{"version":2,"store":"{store}","request":"hello"}}"#);
+    let hello = |store: &str| format!(r#"{{"version":3,"store":"{store}","request":"hello"}}"#);
     assert!(ask(&frame(&hello("another"))).contains("missing"));
     assert!(ask(&frame(&hello(&id))).contains("hello"));
     let hostile =
         r#"{"capture_named":{"group":"x","paths":["../../etc/passwd"],"keep":false,"now":1}}"#;
-    let text = format!(r#"{{"version":2,"store":"{id}","request":{hostile}}}"#);
+    let text = format!(r#"{{"version":3,"store":"{id}","request":{hostile}}}"#);
     assert!(ask(&frame(&text)).contains("malformed"));
 
     let other = case.open();
