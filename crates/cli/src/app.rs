@@ -149,6 +149,18 @@ impl App {
         groups.iter().filter(is_gone).cloned().collect()
     }
 
+    /// The groups of guards that operations pin (R14); nothing if nobody can tell which those are.
+    pub(crate) fn pinned_guards(&self) -> Option<BTreeSet<String>> {
+        if !self.layout.database().exists() {
+            return Some(BTreeSet::new());
+        }
+        let groups = self
+            .open()
+            .ok()
+            .and_then(|store| turnstone_engine::guard_groups(&store, &self.context()).ok())?;
+        Some(groups.into_iter().map(String::from).collect())
+    }
+
     /// Opens the engine; what dead processes left is finished by whoever needs it.
     ///
     /// # Errors

@@ -122,6 +122,17 @@ impl From<EngineError> for CliError {
                         .to_owned(),
                 ),
             },
+            EngineError::GuardExpired { operation, at } => Self::Refused {
+                what: format!(
+                    "what operation {operation} displaced expired {}: nothing was changed",
+                    moment::near(at.0, clock::now())
+                ),
+                hint: Some(
+                    "its bytes made room for newer ones; `snapshot.budget` in the configuration \
+                     gives them more room"
+                        .to_owned(),
+                ),
+            },
             error => Self::Engine(error),
         }
     }

@@ -1,7 +1,8 @@
 //! The program of the crash tests of space: does one thing, says so line by line, and may die anywhere.
 //!
 //! `space DIR fill COUNT` plays so many turns in a store with room for a few, and says each that has
-//! ended. `space DIR fork` copies the session. `space DIR secret TEXT` plays a turn that writes it into
+//! ended. `space DIR guards COUNT` undoes so many turns, two hours apart, around what a person wrote.
+//! `space DIR fork` copies the session. `space DIR secret TEXT` plays a turn that writes it into
 //! `.env` and speaks of it, `space DIR forget PATTERN` forgets paths.
 
 use std::io::Write;
@@ -11,7 +12,7 @@ use serde_json::json;
 use turnstone_core::model::Message;
 use turnstone_core::time::Millis;
 use turnstone_core::turn::Outcome;
-use turnstone_engine::{Engine, Prompt, Settings};
+use turnstone_engine::{Engine, Prompt, Settings, UndoOptions, Which};
 use turnstone_snapshot::{Budget, Floor};
 use turnstone_store::{Actor, Context};
 use turnstone_testkit::fixture::Rng;
@@ -35,10 +36,15 @@ fn main() -> Fallible {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         [dir, "fill", count] => fill(Path::new(dir), count.parse()?)?,
+        [dir, "guards", count] => guards(Path::new(dir), count.parse()?)?,
         [dir, "fork"] => fork(Path::new(dir))?,
         [dir, "secret", text] => secret(Path::new(dir), text)?,
         [dir, "forget", pattern] => forget(Path::new(dir), pattern)?,
-        _ => return Err("usage: space DIR fill COUNT | fork | secret TEXT | forget PATTERN".into()),
+        _ => {
+            return Err(
+                "usage: space DIR fill | guards COUNT | fork | secret TEXT | forget PATTERN".into(),
+            );
+        }
     }
     scenario.teardown();
     Ok(())
@@ -96,6 +102,44 @@ fn fill(dir: &Path, count: u64) -> Fallible {
         engine.close_call(&ctx(), &turn, &call)?;
         engine.end_turn(&ctx(), &turn, Outcome::Completed, None)?;
         say(&format!("turn {}", turn.id))?;
+    }
+    Ok(())
+}
+
+/// Turns that are taken back around what a person wrote: only the guard has that, and a guard goes.
+fn guards(dir: &Path, count: u64) -> Fallible {
+    let engine = open(dir)?;
+    let session: turnstone_core::id::SessionId = "ses_a".parse()?;
+    let mut rng = Rng::new(u64::from(std::process::id()));
+    let mut noise =
+        || -> String { (0..SIZE).map(|_| char::from(b' ' + rng.below(95) as u8)).collect() };
+    let put = |first: &str, rest: &str| -> Fallible {
+        fs_err::write(dir.join("aside"), format!("{first}\n2\n3\n4\n{rest}\n"))?;
+        Ok(fs_err::rename(dir.join("aside"), dir.join("work/f"))?)
+    };
+    for number in 0..count {
+        let before = engine.store().read(&ctx(), |r| r.operations(&session))?.len();
+        let now = Millis(NOW + 2 * 3_600_000 * i64::try_from(before)?);
+        let ctx = Context::new(Actor::new("ada").expect("a name"), now);
+        let rest = noise();
+        put("1", &rest)?;
+        let body = json!({"role": "user", "time": {"created": 1}, "agent": "build",
+            "model": {"providerID": "p", "modelID": "m"}});
+        let id = format!("msg_{}g{number}", std::process::id()).parse()?;
+        let body = serde_json::from_value(body)?;
+        let message = Message { id, session: session.clone(), body };
+        let turn = engine.begin_turn(&ctx, Prompt { message, parts: Vec::new() })?;
+        let call = engine.open_named(&ctx, &turn, None, &[PathBuf::from("f")])?;
+        put("one", &rest)?;
+        engine.close_call(&ctx, &turn, &call)?;
+        engine.end_turn(&ctx, &turn, Outcome::Completed, None)?;
+        put("one", &noise())?;
+        let plan = engine.plan_undo(&ctx, &session, &Which::Last, &UndoOptions::default())?;
+        let done = engine.apply(&ctx, &plan)?;
+        if !done.is_complete() {
+            return Err(format!("{done:?}").into());
+        }
+        say(&format!("undone {}", done.operation))?;
     }
     Ok(())
 }

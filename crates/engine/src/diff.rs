@@ -146,6 +146,7 @@ impl Engine {
         what: &Compared,
         form: Form,
     ) -> Result<Differences> {
+        self.meet(ctx, session)?;
         let line = self.store.read(ctx, |r| Line::read(r, session))?;
         let whole = |_: &Held, _: &RelPath| (true, false);
         match what {

@@ -77,6 +77,14 @@ pub enum EngineError {
         /// When.
         at: Millis,
     },
+    /// What an operation displaced made room, so what it took cannot be brought back exactly (R14).
+    #[error("what operation {operation} displaced expired ({})", at.0)]
+    GuardExpired {
+        /// The operation.
+        operation: OperationId,
+        /// When.
+        at: Millis,
+    },
     /// What an undo would need does not fit, and nothing more may expire (R13).
     #[error("there is no room for what undo needs: {0}")]
     NoRoom(OverBudget),

@@ -2,26 +2,66 @@
 //!
 //! Archived sessions first, then those that are idle longest; whole turns, oldest first. Never a turn
 //! that runs, nor the newest one of a session that changed files, nor what a session it began did in it.
+//! What operations displaced goes last of all (R14).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use turnstone_core::id::{SessionId, TurnId};
+use turnstone_core::id::{OperationId, SessionId, TurnId};
 use turnstone_core::model::Session;
 use turnstone_core::time::{Cursor, Millis};
-use turnstone_snapshot::{ListedCapture, Oid, Vault};
+use turnstone_snapshot::{Expiry, Group, ListedCapture, Oid, Vault};
 use turnstone_store::{Context, Reader, StoreError, TurnRow};
 
+use crate::call::group_of;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::fork::is_half;
+use crate::guard::{Guard, Stray, stray_guards};
 use crate::undo::Held;
 
-/// Something that may go: a turn, and with it the captures before one that stays.
+/// Something that may go.
 pub(crate) struct Candidate {
-    pub(crate) session: SessionId,
-    /// The turn; none if no turn needs those captures.
-    pub(crate) turn: Option<TurnId>,
-    pub(crate) keep_from: Oid,
+    pub(crate) rank: Rank,
+    pub(crate) loss: Loss,
+}
+
+/// What goes.
+pub(crate) enum Loss {
+    /// A turn, and with it the captures of its session before one that stays.
+    Turn {
+        session: SessionId,
+        /// None if no turn needs those captures.
+        turn: Option<TurnId>,
+        keep_from: Oid,
+    },
+    /// What an operation displaced.
+    Guard { session: SessionId, operation: OperationId, group: Group },
+    /// What a restore by hand displaced: no session knows of it.
+    Stray(Group),
+}
+
+/// When it goes: turns before guards, then archived sessions before others, those at work last, and
+/// else by when something happened last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    is_guard: bool,
+    is_kept: bool,
+    is_open: bool,
+    last: i64,
+}
+
+impl Candidate {
+    /// What it means for a snapshot store.
+    pub(crate) fn step(&self) -> Expiry {
+        match &self.loss {
+            Loss::Turn { session, keep_from, .. } => {
+                Expiry { group: group_of(session), keep_from: Some(*keep_from) }
+            }
+            Loss::Guard { group, .. } | Loss::Stray(group) => {
+                Expiry { group: group.clone(), keep_from: None }
+            }
+        }
+    }
 }
 
 /// What is known of a session whose captures are in a store.
@@ -38,19 +78,37 @@ struct Past {
 }
 
 impl Engine {
-    /// What may expire in a store, in the order in which it goes.
-    pub(crate) fn expirable(&self, ctx: &Context, vault: &Vault) -> Result<Vec<Candidate>> {
+    /// What may expire in a store; sorted by rank it is in the order in which it goes.
+    ///
+    /// `guards` are those of all operations; without them none may go.
+    pub(crate) fn expirable(
+        &self,
+        ctx: &Context,
+        vault: &Vault,
+        guards: Option<&[Guard]>,
+    ) -> Result<Vec<Candidate>> {
         let store = vault.place().id.to_string();
         let mut found = Vec::new();
         for (group, chain) in vault.list_chains()? {
             let Ok(id) = group.parse::<SessionId>() else { continue };
-            let Some(past) = self.store.read(ctx, |r| Past::read(r, &id, &store))? else {
-                continue;
-            };
-            found.push((past.rank(), past.candidates(&chain)));
+            if let Some(past) = self.store.read(ctx, |r| Past::read(r, &id, &store))? {
+                found.extend(past.candidates(&chain));
+            }
         }
-        found.sort_by_key(|(rank, _)| *rank);
-        Ok(found.into_iter().flat_map(|(_, candidates)| candidates).collect())
+        let Some(guards) = guards else { return Ok(found) };
+        let pinned = guards.iter().map(|guard| guard.group.clone()).collect();
+        let rank =
+            |time: Millis| Rank { is_guard: true, is_kept: true, is_open: false, last: time.0 };
+        for guard in guards.iter().filter(|it| it.store == store && it.is_idle(ctx.now)) {
+            let Guard { session, operation, group, time, .. } = guard.clone();
+            let loss = Loss::Guard { session, operation, group };
+            found.push(Candidate { rank: rank(time), loss });
+        }
+        let strays = stray_guards(vault, &pinned, ctx.now)?;
+        for Stray { group, time, .. } in strays.into_iter().filter(|stray| stray.may_go) {
+            found.push(Candidate { rank: rank(time), loss: Loss::Stray(group) });
+        }
+        Ok(found)
     }
 
     /// Refuses what needs a turn whose undo has expired; nothing is taken half.
@@ -97,11 +155,13 @@ impl Past {
         Ok(Some(Self { session, turns, expired, needs, named, protected }))
     }
 
-    /// Archived before others, those at work last, and else by when something happened last.
-    fn rank(&self) -> (bool, bool, Option<Cursor>) {
-        let is_open = self.turns.iter().any(|turn| turn.state.is_open());
-        let last = self.turns.iter().map(|turn| turn.span.1).max();
-        (self.session.time.archived.is_none(), is_open, last)
+    fn rank(&self) -> Rank {
+        Rank {
+            is_guard: false,
+            is_kept: self.session.time.archived.is_none(),
+            is_open: self.turns.iter().any(|turn| turn.state.is_open()),
+            last: self.turns.iter().map(|turn| turn.span.1.0).max().unwrap_or(i64::MIN),
+        }
     }
 
     /// The turns of the session that may go, oldest first; captures are given newest first.
@@ -118,7 +178,10 @@ impl Past {
             // The newest capture stays in any case: one that is equal to it is not made again.
             let oldest = rest.iter().map(|(_, oldest)| *oldest).max().unwrap_or(0);
             let (session, turn) = (self.session.id.clone(), turn.map(|turn| turn.id.clone()));
-            chain.get(oldest).map(|it| Candidate { session, turn, keep_from: it.id })
+            chain.get(oldest).map(|it| Candidate {
+                rank: self.rank(),
+                loss: Loss::Turn { session, turn, keep_from: it.id },
+            })
         };
         if !standing.is_empty() {
             found.extend(candidate(None, &standing));

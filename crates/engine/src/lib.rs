@@ -18,6 +18,7 @@ mod expire;
 mod file;
 mod forget;
 mod fork;
+mod guard;
 mod image;
 mod inbox;
 mod jump;
@@ -30,6 +31,7 @@ mod place;
 mod project;
 mod prompt;
 mod recover;
+mod relief;
 mod resume;
 mod revert;
 mod room;
@@ -51,6 +53,7 @@ pub use exec::{Abort, Beside, CommandEnd, Execution, Ran, Shell};
 pub use file::{Expected, FileError, FileLock, ReadFile, Stamp, WriteFile, WrittenFiles};
 pub use forget::{ForgetPlan, Forgotten, Touched};
 pub use fork::ForkedWorktree;
+pub use guard::guard_groups;
 pub use inbox::Submitted;
 pub use jump::{Checkpoint, Point};
 pub use permission::{
@@ -67,9 +70,10 @@ pub use submit::{NewPrompt, Stored, Wish};
 pub use turn::{Prompt, Turn};
 pub use undo::{
     Contended, GitNote, Mark, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
-    UndoPlan, Which, mark_of, report_of, turns_of,
+    UndoPlan, Which, guards_of, mark_of, report_of, turns_of,
 };
 pub use upkeep::Tended;
 pub use worktree::{
     NewWorktree, OnlyHere, RemovedWorktree, ResetWorktree, WorktreeError, WorktreeInfo,
+    WorktreePlan,
 };

@@ -5,7 +5,7 @@ use std::path::Path;
 use turnstone_core::change::Evidence;
 use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
 use turnstone_snapshot::git_point;
-use turnstone_store::{ChangeRow, CloseChange, Context};
+use turnstone_store::{ChangeRow, Changed, CloseChange, Context};
 
 use crate::call::{compare, group_of};
 use crate::engine::Engine;
@@ -65,6 +65,23 @@ impl Engine {
         Ok(())
     }
 
+    /// The same before somebody reads what the turns of a session did; costs one look if there is
+    /// nothing to do (R45).
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::recover`].
+    pub fn meet(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+        if !self.store.read(ctx, |r| r.has_orphans(session))? {
+            return Ok(());
+        }
+        match self.recover_session(ctx, session) {
+            // What still runs is not known yet, and that is what the reader sees.
+            Err(EngineError::Group(_)) => Ok(()),
+            recovered => recovered,
+        }
+    }
+
     /// Closes a change set whose turn has ended without it.
     fn close_orphan(&self, ctx: &Context, row: &ChangeRow) -> Result<Option<ChangeId>> {
         let set = &row.set;
@@ -78,12 +95,12 @@ impl Engine {
         let session = set.session.clone();
         let written = self.store.write(ctx, move |tx| tx.recover_change(&session, &close)).wait();
         match written {
-            Ok(_) => {
+            Ok(Changed::Created | Changed::Updated) => {
                 self.restate_changes(ctx, &set.session)?;
                 Ok(Some(set.id.clone()))
             }
             // Somebody else recovered it between our two looks.
-            Err(turnstone_store::StoreError::Conflict { .. }) => Ok(None),
+            Ok(Changed::No) | Err(turnstone_store::StoreError::Conflict { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

@@ -245,7 +245,7 @@ impl From<EngineError> for ApiError {
             EngineError::RootGone { .. } | EngineError::ProjectGone { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "DirectoryGoneError", &error.to_string())
             }
-            EngineError::Expired { .. } => {
+            EngineError::Expired { .. } | EngineError::GuardExpired { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "UndoExpiredError", &error.to_string())
             }
             EngineError::NoRoom(_) => {

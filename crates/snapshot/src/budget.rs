@@ -277,7 +277,11 @@ impl Shadow {
         // The last step of a group says the most.
         let last = steps.iter().rev().filter(|step| seen.insert(step.group.clone()));
         for step in last.collect::<Vec<_>>().into_iter().rev() {
-            let captures = match self.expire(&step.group, &step.keep_from) {
+            let expired = match &step.keep_from {
+                Some(keep_from) => self.expire(&step.group, keep_from),
+                None => self.expire_group(&step.group),
+            };
+            let captures = match expired {
                 // More has expired before.
                 Err(ExpireError::NotInGroup { .. }) => continue,
                 expired => expired?,

@@ -3,7 +3,7 @@
 //! A commit names the one before it, so those that stay are written anew: same tree, same coverage, same
 //! time, and the id they always had in a trailer. The new chain is durable before the reference moves.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::PoisonError;
 
@@ -42,15 +42,16 @@ impl From<io::Error> for ExpireError {
     }
 }
 
-/// Captures that may go: those of `group` before `keep_from`, which stays with all that follow it.
+/// Captures that may go: those of `group` before `keep_from`, which stays with all that follow it;
+/// or the whole group, as a guard goes (R14).
 ///
 /// Whoever knows turns lists such steps, in the order in which they may go (R13).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expiry {
     /// The group.
     pub group: Group,
-    /// Its oldest capture that stays.
-    pub keep_from: Oid,
+    /// Its oldest capture that stays; none: nothing of it stays.
+    pub keep_from: Option<Oid>,
 }
 
 /// Captures that went.
@@ -92,6 +93,21 @@ impl Shadow {
         self.repository.write_ref(group.reference(), &tip)?;
         drop((held, chain));
         fail_point!("snapshot::expired", |_| Err(io::Error::other("failpoint").into()));
+        Ok(gone)
+    }
+
+    /// Lets all captures of `group` expire; returns them, newest first. The space is free after the
+    /// next collection.
+    pub(crate) fn expire_group(&self, group: &Group) -> Result<Vec<Oid>, ExpireError> {
+        let _held = self.hold_objects();
+        let chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<Oid> =
+            self.read_chain(group)?.iter().map(|(oid, it)| id_of(oid, it)).collect();
+        if !gone.is_empty() {
+            self.repository.remove_refs(&BTreeSet::from([group.reference().to_owned()]))?;
+        }
+        drop(chain);
+        fail_point!("snapshot::guard_expired", |_| Err(io::Error::other("failpoint").into()));
         Ok(gone)
     }
 
@@ -145,31 +161,34 @@ impl Shadow {
         Err(ObjectError::Missing(*id))
     }
 
-    /// How many of `steps`, taken in order, free at least `excess` stored bytes; nothing if all of
-    /// them do not.
+    /// How many stored bytes each of `steps` frees, taken in order.
     ///
     /// What a step frees is what no capture keeps that stays, and none of a later step.
-    pub(crate) fn count_steps(
-        &self,
-        steps: &[Expiry],
-        excess: u64,
-    ) -> Result<Option<usize>, ExpireError> {
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn measure_expiry(&self, steps: &[Expiry]) -> Result<Vec<u64>, ExpireError> {
         let _held = self.hold_objects();
         let ranges = self.ranges(steps)?;
         let sizes = stored_bytes(&self.repository)?;
         let mut reach = Reach::default();
-        let mut expiring = BTreeMap::<&str, &Oid>::new();
+        let mut expiring = BTreeMap::<&str, Option<&Oid>>::new();
         for step in steps {
-            expiring.insert(step.group.reference(), &step.keep_from);
+            expiring.insert(step.group.reference(), step.keep_from.as_ref());
         }
         for (name, tip) in self.repository.list_refs()? {
-            let Some(keep_from) = expiring.get(name.as_str()) else {
-                reach.add_tip(&self.repository, &name, &tip)?;
-                continue;
+            let keep_from = match expiring.get(name.as_str()) {
+                None => {
+                    reach.add_tip(&self.repository, &name, &tip)?;
+                    continue;
+                }
+                Some(None) => continue,
+                Some(Some(keep_from)) => *keep_from,
             };
             for (oid, commit) in self.read_commits(tip)? {
                 reach.add_capture(&self.repository, &oid, &mut |_| {})?;
-                if id_of(&oid, &commit) == **keep_from {
+                if id_of(&oid, &commit) == *keep_from {
                     break;
                 }
             }
@@ -182,8 +201,18 @@ impl Shadow {
                 })?;
             }
         }
+        Ok(freed)
+    }
+
+    /// How many of `steps`, taken in order, free at least `excess` stored bytes; nothing if all of
+    /// them do not.
+    pub(crate) fn count_steps(
+        &self,
+        steps: &[Expiry],
+        excess: u64,
+    ) -> Result<Option<usize>, ExpireError> {
         let mut sum = 0;
-        let enough = freed.iter().position(|bytes| {
+        let enough = self.measure_expiry(steps)?.iter().position(|bytes| {
             sum += bytes;
             sum >= excess
         });
@@ -203,9 +232,12 @@ impl Shadow {
                 continue;
             };
             // A step that says no more than one before it takes nothing.
-            let range = match cut_of(chain, &step.group, &step.keep_from) {
-                Ok(cut) => chain.split_off(cut + 1),
-                Err(_) => Vec::new(),
+            let range = match &step.keep_from {
+                None => std::mem::take(chain),
+                Some(keep_from) => match cut_of(chain, &step.group, keep_from) {
+                    Ok(cut) => chain.split_off(cut + 1),
+                    Err(_) => Vec::new(),
+                },
             };
             ranges.push(range.into_iter().map(|(oid, _)| oid).collect());
         }

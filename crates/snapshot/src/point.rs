@@ -1,6 +1,6 @@
 //! Where the user's repository stands: commit, branch and index, read and never written (R5, R10).
 
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use turnstone_core::change::GitPoint;
@@ -10,65 +10,114 @@ const HOPS: usize = 5;
 /// Bytes at the end of an index that sum up the rest.
 const SUM: i64 = 20;
 
+/// What git writes for a branch in a repository whose references it keeps elsewhere.
+const ELSEWHERE: &str = "refs/heads/.invalid";
+
 /// Reads where the repository stands whose files begin at `root`; nothing outside of one.
 ///
-/// What cannot be told, as in a repository that keeps its references in tables, is left out.
+/// What is there and cannot be read makes the point an unknown one; it is never taken for nothing.
 #[must_use]
 pub fn git_point(root: &Path) -> Option<GitPoint> {
-    let git_dir = git_dir(root)?;
-    let common = match fs_err::read_to_string(git_dir.join("commondir")) {
-        Ok(text) => git_dir.join(text.trim_end()),
-        Err(_) => git_dir.clone(),
+    match find(root) {
+        Ok(Some(git_dir)) => Some(read(&git_dir).unwrap_or_else(|_| GitPoint::unknown())),
+        Ok(None) => None,
+        Err(_) => Some(GitPoint::unknown()),
+    }
+}
+
+/// The directory of the repository.
+fn find(root: &Path) -> io::Result<Option<PathBuf>> {
+    let git = root.join(".git");
+    let found = match fs_err::metadata(&git) {
+        Err(error) if is_absent(&error) => return Ok(None),
+        found => found?,
     };
-    let text = fs_err::read_to_string(git_dir.join("HEAD")).ok()?;
-    let mut at = text.trim_end().to_owned();
+    if found.is_dir() {
+        // Without this file git takes it for a directory like any other.
+        return match fs_err::symlink_metadata(git.join("HEAD")) {
+            Err(error) if is_absent(&error) => Ok(None),
+            head => head.map(|_| Some(git)),
+        };
+    }
+    let text = fs_err::read_to_string(git)?;
+    let named = text.strip_prefix("gitdir: ").ok_or(io::ErrorKind::InvalidData)?;
+    Ok(Some(root.join(named.trim_end())))
+}
+
+fn read(git_dir: &Path) -> io::Result<GitPoint> {
+    let common = match text(&git_dir.join("commondir"))? {
+        Some(text) => git_dir.join(text.trim_end()),
+        None => git_dir.to_owned(),
+    };
+    let mut at = fs_err::read_to_string(git_dir.join("HEAD"))?.trim_end().to_owned();
     let branch = at.strip_prefix("ref: ").map(str::to_owned);
+    if branch.as_deref() == Some(ELSEWHERE) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     for _ in 0..HOPS {
         let Some(name) = at.strip_prefix("ref: ").map(str::to_owned) else { break };
-        at = reference(&[&git_dir, &common], &name).unwrap_or_default();
+        at = reference(&[git_dir, &common], &name)?.unwrap_or_default();
     }
-    Some(GitPoint {
-        head: is_name(&at).then_some(at),
+    if !at.is_empty() && !is_name(&at) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(GitPoint {
+        head: Some(at).filter(|at| !at.is_empty()),
         branch: branch.map(|name| name.strip_prefix("refs/heads/").unwrap_or(&name).to_owned()),
-        index: index_sum(&git_dir.join("index")),
+        index: index_sum(&git_dir.join("index"))?,
+        unknown: false,
     })
 }
 
-fn git_dir(root: &Path) -> Option<PathBuf> {
-    let git = root.join(".git");
-    if fs_err::symlink_metadata(&git).ok()?.is_dir() {
-        return Some(git);
-    }
-    let text = fs_err::read_to_string(git).ok()?;
-    Some(root.join(text.strip_prefix("gitdir: ")?.trim_end()))
-}
-
-fn reference(folders: &[&Path], name: &str) -> Option<String> {
+/// What a reference names; nothing if it is not there, as on a branch without a commit.
+fn reference(folders: &[&Path], name: &str) -> io::Result<Option<String>> {
     // A name that leads elsewhere is no reference.
     if !name.starts_with("refs/") || name.split('/').any(|part| part == "..") {
-        return None;
+        return Err(io::ErrorKind::InvalidData.into());
     }
-    let loose = folders.iter().find_map(|dir| fs_err::read_to_string(dir.join(name)).ok());
-    if let Some(text) = loose {
-        return Some(text.trim_end().to_owned());
+    for folder in folders {
+        if let Some(text) = text(&folder.join(name))? {
+            return Ok(Some(text.trim_end().to_owned()));
+        }
     }
-    let packed =
-        folders.iter().find_map(|dir| fs_err::read_to_string(dir.join("packed-refs")).ok());
-    let packed = packed?;
-    let line = packed.lines().find(|line| line.split_once(' ').is_some_and(|it| it.1 == name));
-    line?.split_once(' ').map(|it| it.0.to_owned())
+    for folder in folders {
+        let packed = text(&folder.join("packed-refs"))?.unwrap_or_default();
+        let named =
+            |line: &str| line.split_once(' ').filter(|it| it.1 == name).map(|it| it.0.to_owned());
+        if let Some(found) = packed.lines().find_map(named) {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// A file that may not be there.
+fn text(path: &Path) -> io::Result<Option<String>> {
+    match fs_err::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        // A folder of references has a name that no reference can have.
+        Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::IsADirectory => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn is_name(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn index_sum(path: &Path) -> Option<String> {
-    let mut file = fs_err::File::open(path).ok()?;
-    file.seek(SeekFrom::End(-SUM)).ok()?;
+fn index_sum(path: &Path) -> io::Result<Option<String>> {
+    let mut file = match fs_err::File::open(path) {
+        Err(error) if is_absent(&error) => return Ok(None),
+        file => file?,
+    };
+    file.seek(SeekFrom::End(-SUM))?;
     let mut sum = Vec::new();
-    file.read_to_end(&mut sum).ok()?;
-    Some(sum.iter().map(|byte| format!("{byte:02x}")).collect())
+    file.read_to_end(&mut sum)?;
+    Ok(Some(sum.iter().map(|byte| format!("{byte:02x}")).collect()))
 }
 
 #[cfg(test)]
@@ -111,6 +160,35 @@ mod tests {
         git(dir.path(), &["checkout", "-q", "main"]);
         let packed = git_point(dir.path()).expect("a repository");
         assert_eq!((packed.branch.as_deref(), packed.head), (Some("main"), first.head));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_unknown_point_and_never_no_repository_r5() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let here = || git_point(dir.path());
+        fs_err::create_dir(dir.path().join(".git")).expect("made");
+        assert_eq!(here(), None, "a directory of that name is no repository");
+        fs_err::remove_dir(dir.path().join(".git")).expect("removed");
+        git(dir.path(), &["init", "-q"]);
+        git(dir.path(), &["commit", "-q", "--allow-empty", "-m", "one"]);
+        let head = dir.path().join(".git/HEAD");
+        let good = fs_err::read(&head).expect("read");
+
+        fs_err::remove_file(&head).expect("removed");
+        fs_err::create_dir(&head).expect("made");
+        assert_eq!(here(), Some(GitPoint::unknown()), "HEAD cannot be read");
+        fs_err::remove_dir(&head).expect("removed");
+        for wrong in ["ref: refs/heads/.invalid\n", "ref: ../x\n", "nonsense\n"] {
+            fs_err::write(&head, wrong).expect("written");
+            assert_eq!(here(), Some(GitPoint::unknown()), "{wrong:?}");
+        }
+        fs_err::write(&head, good).expect("written");
+        assert!(here().is_some_and(|point| point.head.is_some() && !point.unknown));
+        fs_err::write(dir.path().join(".git/index"), "short").expect("written");
+        assert_eq!(here(), Some(GitPoint::unknown()), "the index cannot be read");
+        let away = tempfile::tempdir().expect("temp dir");
+        fs_err::write(away.path().join(".git"), "gitdir: /nowhere/at/all\n").expect("written");
+        assert_eq!(git_point(away.path()), Some(GitPoint::unknown()));
     }
 
     #[test]

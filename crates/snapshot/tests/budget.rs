@@ -190,7 +190,8 @@ fn room_is_made_in_order_unpinned_then_oldest_turns_and_no_more_than_needed_r13(
         ids.push(named.unwrap().capture.id);
     }
     let live = [one.clone(), two.clone()].into();
-    let step = |group: &Group, keep_from| Expiry { group: group.clone(), keep_from };
+    let step =
+        |group: &Group, keep_from| Expiry { group: group.clone(), keep_from: Some(keep_from) };
     let expiry = [step(&one, ids[2]), step(&one, ids[4]), step(&two, ids[5])];
     let now = NOW.plus(2 * HOUR);
     let room = Room { needed: 0, live: &live, now, expiry: &expiry, effort: 64 << 20 };
@@ -222,5 +223,34 @@ fn room_is_made_in_order_unpinned_then_oldest_turns_and_no_more_than_needed_r13(
     let relief = relief.unwrap();
     assert!(matches!(done, Err(CaptureError::OverBudget(_))) && !relief.fits);
     assert_eq!(case.shadow.list_captures(&two).unwrap(), [ids[5]], "its newest turn stays");
+    case.git(&["fsck", "--full"]);
+}
+
+#[test]
+fn a_whole_group_can_go_and_what_another_one_holds_stays_r14() {
+    let case = budgeted(1 << 20);
+    let (mut rng, guard, other) = (Rng::new(5), Group::new("restore x"), Group::new("other"));
+    let mut capture = |group: &Group, fresh: bool| {
+        if fresh {
+            case.write("a", noise(&mut rng, 40 << 10));
+        }
+        let named = case.shadow.capture_named(group, &paths_of(&["a"]), false, NOW);
+        named.unwrap().capture.id
+    };
+    capture(&guard, true);
+    let shared = capture(&other, false);
+    capture(&guard, true);
+    let steps = [Expiry { group: guard.clone(), keep_from: None }];
+
+    let freed = case.shadow.measure_expiry(&steps).unwrap();
+    assert!(freed[0] > 40 << 10 && freed[0] < 60 << 10, "only what nobody else holds: {freed:?}");
+    let live = [other.clone()].into();
+    let room = Room { needed: 0, live: &live, now: NOW, expiry: &steps, effort: 1 << 20 };
+    let relief = case.shadow.expire_steps(&room).unwrap();
+    assert_eq!(relief.expired[0].captures.len(), 2);
+    assert!(relief.bytes_after < relief.bytes_before - (40 << 10), "{relief:?}");
+    assert!(case.shadow.expire_steps(&room).unwrap().expired.is_empty(), "once");
+    assert!(case.shadow.list_captures(&guard).unwrap().is_empty());
+    assert_eq!(case.shadow.list_captures(&other).unwrap(), [shared]);
     case.git(&["fsck", "--full"]);
 }

@@ -246,12 +246,12 @@ fn garbage_from_a_connection_is_refused_and_the_keeper_lives_on_r11() {
     let id = keeper.place().id.to_string();
     let text = format!(r#"{{"version":99,"store":"{id}","request":"hello"}}"#);
     assert!(ask(&frame(&text)).contains("version"));
-    let hello = |store: &str| format!(r#"{{"version":2,"store":"{store}","request":"hello"}}"#);
+    let hello = |store: &str| format!(r#"{{"version":3,"store":"{store}","request":"hello"}}"#);
     assert!(ask(&frame(&hello("another"))).contains("missing"));
     assert!(ask(&frame(&hello(&id))).contains("hello"));
     let hostile =
         r#"{"capture_named":{"group":"x","paths":["../../etc/passwd"],"keep":false,"now":1}}"#;
-    let text = format!(r#"{{"version":2,"store":"{id}","request":{hostile}}}"#);
+    let text = format!(r#"{{"version":3,"store":"{id}","request":{hostile}}}"#);
     assert!(ask(&frame(&text)).contains("malformed"));
 
     let other = case.open();
@@ -322,11 +322,14 @@ fn room_is_weighed_and_made_by_the_keeper_for_whoever_asks_r13() {
     let need = Need { bytes: over.needed, live, effort: 1 << 20, now: NOW };
     assert!(!other.relieve(&need).unwrap().fits, "everything is pinned");
     let steps: Vec<Expiry> =
-        ids.iter().map(|id| Expiry { group: group(), keep_from: *id }).collect();
+        ids.iter().map(|id| Expiry { group: group(), keep_from: Some(*id) }).collect();
 
-    assert_eq!(other.weigh(&steps, 1 << 30, NOW).unwrap(), None, "never enough");
-    let enough = other.weigh(&steps, over.needed, NOW).unwrap().expect("enough");
-    assert_eq!(keeper.list_captures().unwrap().len(), ids.len(), "nothing went by weighing");
+    let freed = other.measure(&steps, NOW).unwrap();
+    assert_eq!((freed.len(), freed[0]), (steps.len(), 0), "the first keeps everything");
+    let excess = over.used + over.needed - over.limit;
+    let enough = (1..=freed.len()).find(|nth| freed[..*nth].iter().sum::<u64>() >= excess);
+    let enough = enough.expect("enough");
+    assert_eq!(keeper.list_captures().unwrap().len(), ids.len(), "nothing went by measuring");
     let relief = other.expire(&steps[..enough], &need).unwrap();
     assert!(relief.fits && relief.expired[0].captures.len() == enough - 1, "{relief:?}");
     let again = other.expire(&steps[..enough], &need).unwrap();

@@ -3,11 +3,11 @@
 use turnstone_core::id::{SessionId, TurnId};
 use turnstone_core::turn::{Outcome, Recovery, TurnState};
 
-use crate::context::{Context, Lease};
+use crate::context::{Context, Lease, OwnerId};
 use crate::error::Result;
 use crate::mutate::{EndTurn, Hand};
 use crate::owner::{self, is_alive};
-use crate::read::parse_stored;
+use crate::read::{Reader, parse_stored};
 use crate::store::Store;
 
 /// What recovery did.
@@ -19,7 +19,7 @@ pub struct Recovered {
 
 /// Ends the running turns of dead owners (R28, R45).
 pub(crate) fn recover(store: &Store, ctx: &Context) -> Result<Recovered> {
-    let open = store.read(ctx, |r| r.running_turns())?;
+    let open = store.read_stored(ctx, |r| r.running_turns())?;
     let mut done = Recovered::default();
     for (session, turn, owner) in open {
         let alive = match &owner {
@@ -37,13 +37,38 @@ pub(crate) fn recover(store: &Store, ctx: &Context) -> Result<Recovered> {
     Ok(done)
 }
 
+/// Tells whether a reader would meet a running turn whose owner is dead (R45).
+///
+/// Costs one look at an index while nothing runs, and a look at a lock for each other process that
+/// runs a turn. What cannot be found out is left to recovery, which says why.
+pub(crate) fn meets_dead(store: &Store, ctx: &Context, reader: &Reader<'_>) -> bool {
+    // Who may not write cannot end a turn either.
+    let Ok(own) = store.owner_id() else { return false };
+    let Ok(running) = reader.running_turns() else { return false };
+    let mut owners: Vec<_> = running.into_iter().map(|(_, _, owner)| owner).collect();
+    owners.dedup();
+    let is_dead = |owner: &Option<OwnerId>| match owner {
+        Some(owner) if owner == own => false,
+        Some(owner) => matches!(is_alive(store.layout(), owner, ctx.now), Ok(false)),
+        None => true,
+    };
+    owners.iter().any(is_dead)
+}
+
+/// Ends the running turns of dead owners for somebody who came to read, and can do so in any case.
+pub(crate) fn end_dead(store: &Store, ctx: &Context) {
+    if let Err(error) = recover(store, &Context::system(ctx.now)) {
+        tracing::warn!("a turn of a dead process could not be ended: {error}");
+    }
+}
+
 /// Ends one turn, unless somebody took the session over since we looked.
 fn interrupt(
     store: &Store,
     ctx: &Context,
     session: i64,
     turn: &TurnId,
-    owner: Option<crate::context::OwnerId>,
+    owner: Option<OwnerId>,
 ) -> Result<bool> {
     let turn = turn.clone();
     store

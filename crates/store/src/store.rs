@@ -186,22 +186,54 @@ impl Store {
         })
     }
 
-    /// Reads from one consistent view.
+    /// Reads from one consistent view, in which no turn of a dead process runs (R45).
     ///
     /// # Errors
     ///
     /// What `read` answers.
     pub fn read<T>(&self, ctx: &Context, read: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
-        let path = self.layout.database();
+        let mut conn = self.begin_read(ctx)?;
+        if recover::meets_dead(self, ctx, &Reader { conn: &conn, blobs: &self.blobs }) {
+            self.end_read(conn);
+            recover::end_dead(self, ctx);
+            conn = self.begin_read(ctx)?;
+        }
+        self.finish_read(conn, read)
+    }
+
+    /// Reads what is stored, whoever is dead: for recovery itself.
+    pub(crate) fn read_stored<T>(
+        &self,
+        ctx: &Context,
+        read: impl FnOnce(&Reader<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let conn = self.begin_read(ctx)?;
+        self.finish_read(conn, read)
+    }
+
+    fn begin_read(&self, ctx: &Context) -> Result<Connection> {
         let conn = self.reader()?;
-        conn.execute_batch("BEGIN").map_err(StoreError::from).map_err(|e| e.in_file(&path))?;
+        let begun = conn.execute_batch("BEGIN").map_err(StoreError::from);
+        begun.map_err(|e| e.in_file(&self.layout.database()))?;
         tracing::trace!(actor = ctx.actor.as_str(), request = ctx.request, "read");
+        Ok(conn)
+    }
+
+    fn finish_read<T>(
+        &self,
+        conn: Connection,
+        read: impl FnOnce(&Reader<'_>) -> Result<T>,
+    ) -> Result<T> {
         let result = read(&Reader { conn: &conn, blobs: &self.blobs });
-        let ended = conn.execute_batch("COMMIT");
-        if ended.is_ok() {
+        self.end_read(conn);
+        result.map_err(|e| e.in_file(&self.layout.database()))
+    }
+
+    /// Ends a view; a connection that cannot is not used again.
+    fn end_read(&self, conn: Connection) {
+        if conn.execute_batch("COMMIT").is_ok() {
             self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
         }
-        result.map_err(|e| e.in_file(&path))
     }
 
     fn reader(&self) -> Result<Connection> {

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use turnstone_core::id::ProjectId;
-use turnstone_engine::{Engine, NewWorktree, WorktreeError};
+use turnstone_engine::{Engine, NewWorktree, WorktreeError, WorktreePlan};
 
 use crate::app::App;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::text;
 use crate::ui::{Column, Grid, Ui};
 
 /// What to do with worktrees.
@@ -64,6 +65,10 @@ pub(crate) struct ChosenArgs {
     /// Even if it holds work that exists nowhere else
     #[arg(long)]
     force: bool,
+
+    /// Print what would happen and stop
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// What is done to a worktree.
@@ -170,8 +175,15 @@ fn change(
     args: &ChosenArgs,
     deed: Deed,
 ) -> Result<Exit, CliError> {
-    let ChosenArgs { worktree, force } = args;
+    let ChosenArgs { worktree, force, dry_run } = args;
     let ctx = app.context();
+    if *dry_run {
+        let plan = match deed {
+            Deed::Reset => engine.plan_worktree_reset(&ctx, project, worktree),
+            Deed::Remove => engine.plan_worktree_removal(&ctx, project, worktree),
+        };
+        return show(ui, &plan.map_err(refused)?, *force);
+    }
     let (value, capture, words) = match deed {
         Deed::Reset => {
             let done = engine.reset_worktree(&ctx, project, worktree, *force).map_err(refused)?;
@@ -195,4 +207,35 @@ fn change(
         ui.note(&format!("its files before are snapshot {capture}"));
     }
     Ok(Exit::Ok)
+}
+
+/// Prints what would happen; the exit code is that of the refusal where there would be one.
+fn show(ui: &mut Ui, plan: &WorktreePlan, force: bool) -> Result<Exit, CliError> {
+    let line = |words: &str, what: &str| format!("{words:<9} {}", text::clean_line(what));
+    let directory = plan.directory.display().to_string();
+    let mut lines = Vec::new();
+    match &plan.commit {
+        Some(commit) => lines.push(line("reset", &format!("{directory} to {commit}"))),
+        None => lines.push(line("remove", &directory)),
+    }
+    if let Some((branch, commit)) = &plan.branch {
+        lines.push(line("branch", &format!("{branch} (at {commit})")));
+    }
+    lines.extend(plan.lost.changes.iter().map(|path| line("only here", path)));
+    lines.extend(plan.lost.commits.iter().map(|commit| line("only here", commit)));
+    match ui.wants_json() {
+        true => ui.json(&serde_json::to_value(plan)?)?,
+        false => lines.iter().try_for_each(|line| ui.line(line))?,
+    }
+    if plan.lost.is_nothing() {
+        return Ok(Exit::Ok);
+    }
+    ui.note(&format!("it holds {}; a snapshot is taken first", plan.lost));
+    match force {
+        true => Ok(Exit::Ok),
+        false => {
+            ui.hint("without --force it would be refused");
+            Ok(Exit::Refused)
+        }
+    }
 }

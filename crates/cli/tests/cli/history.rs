@@ -275,3 +275,30 @@ fn a_fork_that_is_killed_at_any_moment_leaves_nothing_half_r12() {
     assert_eq!(standing(&case).0, seen + 1, "{whole} went through before");
     assert_eq!(run(&case, &["doctor"]).code, 0);
 }
+
+#[test]
+fn what_a_worktree_command_would_do_is_printed_and_nothing_is_done() {
+    let case = Case::empty();
+    let git = "git init -q -b main . && git -c user.name=a -c user.email=a@b commit -q \
+               --allow-empty -m one";
+    shell(&case, git);
+    assert_eq!(run(&case, &["worktree", "create", "tried"]).code, 0);
+    let ran = run(&case, &["worktree", "remove", "tried", "--dry-run"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.out.starts_with("remove "), "{}", ran.out);
+    assert!(ran.out.contains("branch    opencode/tried"), "{}", ran.out);
+    let listed = json(&run(&case, &["worktree", "list", "--json"]));
+    let dir = listed[0]["directory"].as_str().expect("a directory").to_owned();
+    let dir = place(&case, &dir);
+    fs_err::write(dir.join("only"), "x").expect("written");
+
+    for deed in ["remove", "reset"] {
+        let ran = run(&case, &["worktree", deed, "tried", "--dry-run", "--json"]);
+        assert_eq!(ran.code, 1, "without --force it would be refused: {ran:?}");
+        let told: Value = serde_json::from_str(&ran.out).expect("JSON");
+        assert_eq!(told["lost"]["changes"][0], "only");
+        let ran = run(&case, &["worktree", deed, "tried", "--dry-run", "--force"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+    assert_eq!(has(&dir, "only").as_deref(), Some("x"));
+}

@@ -111,6 +111,25 @@ pub struct GitPoint {
     /// The check sum at the end of the index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<String>,
+    /// Something of it could not be read: where the repository stood is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unknown: bool,
+}
+
+impl GitPoint {
+    /// A repository of which nothing could be read.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self { unknown: true, ..Self::default() }
+    }
+
+    /// True if the repository stands at the same commit and branch in both; false if that is not
+    /// known of one of them.
+    #[must_use]
+    pub fn is_where(&self, other: &Self) -> bool {
+        let is_known = !self.unknown && !other.unknown;
+        is_known && (&self.head, &self.branch) == (&other.head, &other.branch)
+    }
 }
 
 /// Where the user's repository stood before and after a call (R5).
@@ -123,10 +142,10 @@ pub struct GitMove {
 }
 
 impl GitMove {
-    /// True if the call committed, switched or staged.
+    /// True if the call committed, switched or staged, or if that cannot be told.
     #[must_use]
     pub fn has_moved(&self) -> bool {
-        self.before != self.after
+        self.before != self.after || self.before.unknown
     }
 }
 

@@ -1,6 +1,6 @@
 //! Copying: messages, turns and change sets under new ids, whole or not at all.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::Path;
 
 use turnstone_core::context::Entry;
@@ -56,6 +56,8 @@ pub(super) struct Copy {
     pub(super) changes: Vec<Held>,
     /// True if its change sets are about files of its own.
     pub(super) is_apart: bool,
+    /// Turns of the original of which a capture is gone: the copy cannot take them back either.
+    pub(super) lost: BTreeSet<TurnId>,
 }
 
 impl Copy {
@@ -82,10 +84,10 @@ impl Engine {
         session: &SessionId,
         at: Option<&MessageId>,
     ) -> Result<Session> {
-        let copy = self.plan_copy(ctx, session, at)?;
+        let mut copy = self.plan_copy(ctx, session, at)?;
         // The original is only read; whether it stands where the caller thinks was seen in that read.
         let ctx = &ctx.settled();
-        self.pin(ctx, &copy)?;
+        self.pin(ctx, &mut copy)?;
         self.write_session(ctx, &copy)
     }
 
@@ -129,11 +131,12 @@ impl Engine {
         Ok(self.store.write(ctx, finish).wait()?)
     }
 
-    /// What could not be taken back in the original cannot be in the copy.
+    /// What could not be taken back in the original, or has lost a capture, cannot be in the copy.
     fn carry_expiry(&self, ctx: &Context, copy: &Copy) -> Result<()> {
         let Some(origin) = &copy.session.origin else { return Ok(()) };
         let expired = self.store.read(ctx, |r| r.expired(&origin.session))?;
-        let gone = copy.turns.values().filter(|(turn, _)| expired.contains_key(&turn.id));
+        let is_gone = |turn: &TurnId| expired.contains_key(turn) || copy.lost.contains(turn);
+        let gone = copy.turns.values().filter(|(turn, _)| is_gone(&turn.id));
         let turns: Vec<TurnId> = gone.map(|(_, turn)| turn.clone()).collect();
         if turns.is_empty() {
             return Ok(());
@@ -164,6 +167,7 @@ impl Engine {
         session: &SessionId,
         at: Option<&MessageId>,
     ) -> Result<Copy> {
+        self.meet(ctx, session)?;
         let (original, line, seq) = self.store.read(ctx, |r| {
             Ok((r.get_session(session)?, Line::read(r, session)?, r.session_seq(session)?))
         })?;
@@ -208,6 +212,7 @@ impl Engine {
             turns: HashMap::new(),
             changes: Vec::new(),
             is_apart: false,
+            lost: BTreeSet::new(),
             plan,
         };
         self.copy_turns(ctx, session, &line, head.as_ref(), &mut copy)?;
@@ -255,25 +260,32 @@ impl Engine {
         Ok(items.map(|it| (it.message, it.parts)).collect())
     }
 
-    /// Pins the captures of the copy in its own group, before its first row.
-    fn pin(&self, ctx: &Context, copy: &Copy) -> Result<()> {
-        let mut captures: BTreeMap<&str, Vec<Oid>> = BTreeMap::new();
+    /// Pins the captures of the copy in its own group, before its first row; notes which turns have
+    /// lost one.
+    fn pin(&self, ctx: &Context, copy: &mut Copy) -> Result<()> {
+        let mut captures: BTreeMap<&str, Vec<(Oid, &TurnId)>> = BTreeMap::new();
         for held in &copy.changes {
             let row = &held.row;
             let pinned = captures.entry(&row.set.root.path).or_default();
             for id in row.before.iter().chain(&row.after) {
                 let unreadable =
                     |source| EngineError::BadCapture { change: row.set.id.clone(), source };
-                pinned.push(id.parse::<Oid>().map_err(unreadable)?);
+                pinned.push((id.parse::<Oid>().map_err(unreadable)?, &held.turn));
             }
         }
-        for (root, ids) in captures {
+        let mut lost = BTreeSet::new();
+        for (root, needs) in captures {
             // Of a directory that is gone nothing can be taken back anyway.
-            if !ids.is_empty() && Path::new(root).is_dir() {
-                let vault = self.vault(Path::new(root), ctx.now)?;
-                vault.pin_captures(&ids, &group_of(&copy.session.id), ctx.now)?;
+            if needs.is_empty() || !Path::new(root).is_dir() {
+                continue;
             }
+            let vault = self.vault(Path::new(root), ctx.now)?;
+            let ids: Vec<Oid> = needs.iter().map(|(id, _)| *id).collect();
+            let missing = vault.pin_captures(&ids, &group_of(&copy.session.id), ctx.now)?;
+            let gone = needs.into_iter().filter(|(id, _)| missing.contains(id));
+            lost.extend(gone.map(|(_, turn)| turn.clone()));
         }
+        copy.lost = lost;
         Ok(())
     }
 

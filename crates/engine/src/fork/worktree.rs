@@ -201,8 +201,10 @@ impl Engine {
             for name in row.before.iter().chain(&row.after) {
                 match files.vault.find_capture(name) {
                     Ok(capture) => captures.push(capture.id),
-                    // It has expired: that turn cannot be taken back in the original either.
-                    Err(VaultError::NoCapture { .. }) => {}
+                    // That turn cannot be taken back in the original either.
+                    Err(VaultError::NoCapture { .. }) => {
+                        copy.lost.insert(held.turn.clone());
+                    }
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -241,6 +243,7 @@ impl Engine {
             todos: None,
             withdrawn: Vec::new(),
             switch: None,
+            relies: Vec::new(),
         };
         let new = NewOperation { id: id.clone(), kind: plan.kind, plan: write_plan(&plan)? };
         let report = write_report(&plan.report(Vec::new()))?;

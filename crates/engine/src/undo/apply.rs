@@ -6,14 +6,20 @@ use fail::fail_point;
 use turnstone_core::id::{ChangeId, OperationId, SessionId};
 use turnstone_core::operation::{Extent, HeadMove, OperationKind, Taken};
 use turnstone_core::path::RelPath;
-use turnstone_snapshot::{Action, Oid, Order, Report, Vault};
+use turnstone_core::time::Millis;
+use turnstone_snapshot::{Action, Order};
 use turnstone_store::{Context, DoneOperation, Expired, NewOperation, OperationRow};
 
 use super::words::{OperationReport, Part, RootPlan, RootReport, UndoPlan};
 use super::written::{branch_of, plan_of, write_plan, write_report, written};
-use crate::call::group_of;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+
+/// What a plan needs and is no more.
+enum Gone {
+    Turn(Expired),
+    Guard(OperationId, Millis),
+}
 
 impl Engine {
     /// Carries a plan out, if it may be. After a crash, [`Engine::recover`] finishes it.
@@ -29,13 +35,25 @@ impl Engine {
         let new =
             NewOperation { id: plan.operation.clone(), kind: plan.kind, plan: write_plan(plan)? };
         let (session, needed) = (plan.session.clone(), plan.needed());
-        // Between plan and apply the undo of a turn may have expired; from here on it cannot.
-        let write = move |tx: &turnstone_store::Tx<'_>| match tx.find_expired(&needed)? {
-            Some(expired) => Ok(Some(expired)),
-            None => tx.plan_operation(&session, &new).map(|_| None),
+        let relies = plan.relies.clone();
+        // Between plan and apply what it needs may have expired; from here on it cannot.
+        let write = move |tx: &turnstone_store::Tx<'_>| {
+            if let Some(expired) = tx.find_expired(&needed)? {
+                return Ok(Some(Gone::Turn(expired)));
+            }
+            if let Some((operation, at)) = tx.find_expired_guard(&session, &relies)? {
+                return Ok(Some(Gone::Guard(operation, at)));
+            }
+            tx.plan_operation(&session, &new).map(|_| None)
         };
-        if let Some(Expired { session, turn, at }) = self.store.write(ctx, write).wait()? {
-            return Err(EngineError::Expired { session, turn, at });
+        match self.store.write(ctx, write).wait()? {
+            Some(Gone::Turn(Expired { session, turn, at })) => {
+                return Err(EngineError::Expired { session, turn, at });
+            }
+            Some(Gone::Guard(operation, at)) => {
+                return Err(EngineError::GuardExpired { operation, at });
+            }
+            None => {}
         }
         fail_point!(
             "engine::operation_planned",
@@ -110,32 +128,7 @@ impl Engine {
             plan: root.plan.clone(),
         };
         let report = vault.apply(&order, ctx.now)?;
-        self.keep_displaced(ctx, plan, &vault, root, &report)?;
         Ok(RootReport { root: root.root.clone(), report })
-    }
-
-    /// Keeps what an order displaced as long as the session: a redo brings it back (R14).
-    fn keep_displaced(
-        &self,
-        ctx: &Context,
-        plan: &UndoPlan,
-        vault: &Vault,
-        root: &RootPlan,
-        report: &Report,
-    ) -> Result<()> {
-        // Where nothing was merged, the change sets have both sides of every step.
-        let Some(guard) = report.guard.filter(|_| !root.plan.merges.is_empty()) else {
-            return Ok(());
-        };
-        let group = root.order.group();
-        let listed = vault.list_captures()?.into_iter().filter(|it| it.group == group.name());
-        let merged = listed.map(|it| it.id).filter(|id| *id != guard);
-        let kept: Vec<Oid> = merged.chain([guard]).collect();
-        match vault.pin_captures(&kept, &group_of(&plan.session), ctx.now) {
-            // The files are where they should be; the order keeps it for a while by itself.
-            Err(error) if error.is_full() => Ok(()),
-            pinned => Ok(pinned.map(drop)?),
-        }
     }
 
     /// Finishes the operation of a session that was cut off, if there is one.

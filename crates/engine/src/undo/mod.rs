@@ -17,5 +17,7 @@ pub use words::{
     Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
     UndoPlan, Which,
 };
-pub use written::{Mark, mark_of, report_of, turns_of};
-pub(crate) use written::{is_switch, write_branch, write_mark, write_plan, write_report, written};
+pub use written::{Mark, guards_of, mark_of, report_of, turns_of};
+pub(crate) use written::{
+    is_switch, orders_of, write_branch, write_mark, write_plan, write_report, written,
+};

@@ -12,7 +12,7 @@ use turnstone_snapshot::{OperationId as OrderId, Wish, WishLink, git_point};
 use turnstone_store::{ChangeRow, Context};
 
 use super::gather::{Gathered, Held};
-use super::retrace::{Retraced, retrace};
+use super::retrace::Retraced;
 use super::words::{GitNote, Part, RootPlan, UndoOptions, UndoPlan, Which};
 use crate::engine::Engine;
 use crate::error::Result;
@@ -79,16 +79,20 @@ impl Course {
     /// The same for a snapshot store; what was taken back comes back as it was taken, if that is
     /// known.
     fn wishes(&self, retraced: Option<&Vec<WishLink>>) -> Vec<WishLink> {
-        let wish =
-            |link: &Link| WishLink { base: Some(read(&link.base)), target: read(&link.target) };
         match retraced {
             None => self.links().iter().map(wish).collect(),
-            Some(forth) => {
-                let back = links(&history(&self.back), Direction::Back);
-                back.iter().map(wish).chain(forth.iter().cloned()).collect()
-            }
+            Some(forth) => undoing(&self.back).into_iter().chain(forth.iter().cloned()).collect(),
         }
     }
+}
+
+/// The steps that take back what was seen of a path.
+pub(super) fn undoing(seen: &[Seen]) -> Vec<WishLink> {
+    links(&history(seen), Direction::Back).iter().map(wish).collect()
+}
+
+fn wish(link: &Link) -> WishLink {
+    WishLink::new(Some(read(&link.base)), read(&link.target))
 }
 
 impl Engine {
@@ -114,7 +118,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`crate::EngineError::NothingToRedo`], or a fact could not be obtained.
+    /// [`crate::EngineError::NothingToRedo`]; [`crate::EngineError::Expired`] or
+    /// [`crate::EngineError::GuardExpired`] if what it needs is gone; or a fact could not be obtained.
     pub fn plan_redo(
         &self,
         ctx: &Context,
@@ -154,6 +159,7 @@ impl Engine {
             todos: aside.todos,
             withdrawn: aside.withdrawn,
             switch: aside.switch,
+            relies: Vec::new(),
         };
         let mut walks: BTreeMap<Root, Walk> = BTreeMap::new();
         for held in &changes {
@@ -161,6 +167,8 @@ impl Engine {
             plan.changes.push(part);
         }
         let retraced = self.retraced(ctx, session, &plan.changes)?;
+        self.refuse_unguarded(ctx, session, &retraced.relies)?;
+        plan.relies = retraced.relies.iter().cloned().collect();
         let shared: BTreeSet<(Root, RelPath)> =
             plan.contended.iter().map(|it| (it.root.clone(), it.path.clone())).collect();
         for (root, mut walk) in walks {
@@ -175,8 +183,11 @@ impl Engine {
     fn retraced(&self, ctx: &Context, session: &SessionId, parts: &[Part]) -> Result<Retraced> {
         let brings = |part: &Part| part.taken.iter().any(|path| !part.wanted.has(path));
         match parts.iter().any(brings) {
-            true => retrace(parts, &self.store.read(ctx, |r| r.operations(session))?),
-            false => Ok(Retraced::new()),
+            true => {
+                let operations = self.store.read(ctx, |r| r.operations(session))?;
+                self.retrace(ctx, parts, &operations)
+            }
+            false => Ok(Retraced::default()),
         }
     }
 
@@ -189,7 +200,7 @@ impl Engine {
     ) -> Result<RootPlan> {
         let wish = |(path, course): (RelPath, Course)| {
             let spot = (root.store.clone(), path);
-            let links = course.wishes(retraced.get(&spot));
+            let links = course.wishes(retraced.links.get(&spot));
             Wish { path: spot.1, links }
         };
         let windows =
@@ -258,8 +269,7 @@ fn moves(changes: &[Held]) -> Vec<GitNote> {
         let note = GitNote { root: set.root.clone(), before: git.before.clone(), now };
         notes.entry(&set.root).or_insert(note);
     }
-    let moved = |note: &GitNote| {
-        (&note.before.head, &note.before.branch) != (&note.now.head, &note.now.branch)
-    };
+    // What cannot be told is said, too: nobody may take it for "has not moved".
+    let moved = |note: &GitNote| !note.before.is_where(&note.now);
     notes.into_values().filter(moved).collect()
 }

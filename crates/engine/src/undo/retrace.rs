@@ -2,25 +2,34 @@
 //!
 //! A change set says what a turn did. What an undo took of it may be less: a person had put a part
 //! back before, and that part is theirs. So a path goes from what the undo left to what it found,
-//! and whatever was changed since is merged around as always.
+//! and whatever was changed since is merged around as always. If only some of what it took is brought
+//! back, the path goes to what the undo would have left, had it taken the rest alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use turnstone_core::id::ChangeId;
+use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
 use turnstone_core::operation::Extent;
 use turnstone_core::path::RelPath;
-use turnstone_snapshot::{Wish, WishLink};
-use turnstone_store::OperationRow;
+use turnstone_core::time::Millis;
+use turnstone_snapshot::{Image, Wish, WishLink};
+use turnstone_store::{ChangeRow, Context, OperationRow};
 
+use super::plan::{Seen, undoing};
 use super::words::{OperationReport, Part, UndoPlan};
 use super::written::{plan_of, report_of, written};
-use crate::error::Result;
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
 
 /// A path of a store.
 pub(super) type Spot = (String, RelPath);
 
 /// The steps that bring paths back to what they held before they were taken back.
-pub(super) type Retraced = BTreeMap<Spot, Vec<WishLink>>;
+#[derive(Default)]
+pub(super) struct Retraced {
+    pub(super) links: BTreeMap<Spot, Vec<WishLink>>,
+    /// The operations whose guards hold what the steps need.
+    pub(super) relies: BTreeSet<OperationId>,
+}
 
 /// An operation that took something back, as it is stored.
 struct Taker {
@@ -28,38 +37,61 @@ struct Taker {
     report: OperationReport,
 }
 
-/// Finds, for what is to be brought back, the steps that undo what took it.
-///
-/// A path is left out where operations took more than is brought back now, brought something else
-/// back in the same step, or belong to another session: then its change sets tell the way.
-pub(super) fn retrace(parts: &[Part], operations: &[OperationRow]) -> Result<Retraced> {
-    let mut spots: BTreeMap<Spot, Vec<(Option<usize>, &ChangeId)>> = BTreeMap::new();
-    for part in parts {
-        for path in part.taken.iter().filter(|path| !part.wanted.has(path)) {
-            let spot = (part.store.clone(), path.clone());
-            let taker = find_taker(operations, &part.change, path);
-            spots.entry(spot).or_default().push((taker, &part.change));
-        }
-    }
-    let mut takers: BTreeMap<usize, Taker> = BTreeMap::new();
-    let mut found = Retraced::new();
-    for (spot, wanted) in spots {
-        let Some(by_taker) = sorted(&wanted) else { continue };
-        let mut links = Vec::new();
-        // What was taken last comes back first.
-        for (nth, changes) in by_taker.iter().rev() {
-            if !takers.contains_key(nth) {
-                let operation = &operations[*nth];
-                let Some(report) = report_of(operation)? else { continue };
-                takers.insert(*nth, Taker { plan: plan_of(operation)?, report });
+/// Change sets that are looked up on the way, and whose turns have expired.
+struct Archive<'e> {
+    engine: &'e Engine,
+    ctx: &'e Context,
+    rows: BTreeMap<ChangeId, Option<ChangeRow>>,
+    expired: BTreeMap<SessionId, BTreeMap<TurnId, Millis>>,
+}
+
+impl Engine {
+    /// Finds, for what is to be brought back, the steps that undo what took it.
+    ///
+    /// A path is left out where an operation brought something else back in the same step, belongs
+    /// to another session, or found just what the change sets left: then those tell the way.
+    pub(super) fn retrace(
+        &self,
+        ctx: &Context,
+        parts: &[Part],
+        operations: &[OperationRow],
+    ) -> Result<Retraced> {
+        let mut spots: BTreeMap<Spot, Vec<(Option<usize>, &ChangeId)>> = BTreeMap::new();
+        for part in parts {
+            for path in part.taken.iter().filter(|path| !part.wanted.has(path)) {
+                let spot = (part.store.clone(), path.clone());
+                let taker = find_taker(operations, &part.change, path);
+                spots.entry(spot).or_default().push((taker, &part.change));
             }
-            links.push(takers.get(nth).and_then(|taker| taker.step_back(&spot, changes)));
         }
-        if let Some(links) = links.into_iter().collect::<Option<Vec<_>>>() {
-            found.insert(spot, joined(links));
+        let (rows, expired) = (BTreeMap::new(), BTreeMap::new());
+        let mut archive = Archive { engine: self, ctx, rows, expired };
+        let mut takers: BTreeMap<usize, Taker> = BTreeMap::new();
+        let mut found = Retraced::default();
+        for (spot, wanted) in spots {
+            let Some(by_taker) = sorted(&wanted) else { continue };
+            let (mut steps, mut relies) = (Vec::new(), Vec::new());
+            // What was taken last comes back first.
+            for (nth, changes) in by_taker.iter().rev() {
+                let operation = &operations[*nth];
+                if !takers.contains_key(nth) {
+                    let Some(report) = report_of(operation)? else { continue };
+                    takers.insert(*nth, Taker { plan: plan_of(operation)?, report });
+                }
+                let Some(taker) = takers.get(nth) else { continue };
+                let held =
+                    |change: &ChangeId| find_taker(operations, change, &spot.1) == Some(*nth);
+                let step = taker.step_back(&spot, changes, &held, &mut archive)?;
+                relies.extend(step.iter().filter(|it| it.is_guarded).map(|_| operation.id.clone()));
+                steps.push(step.map(|step| step.link));
+            }
+            if let Some(links) = steps.into_iter().collect::<Option<Vec<_>>>() {
+                found.links.insert(spot, joined(links));
+                found.relies.extend(relies);
+            }
         }
+        Ok(found)
     }
-    Ok(found)
 }
 
 /// The operation that took a path of a change set back and has not let go of it since.
@@ -93,30 +125,133 @@ fn joined(links: Vec<WishLink>) -> Vec<WishLink> {
     let mut joined: Vec<WishLink> = Vec::new();
     for link in links {
         match joined.last_mut() {
-            Some(last) if link.base.as_ref() == Some(&last.target) => last.target = link.target,
+            Some(last)
+                if link.base.as_ref() == Some(&last.target)
+                    && last.target_by.is_empty()
+                    && link.base_by.is_empty() =>
+            {
+                (last.target, last.target_by) = (link.target, link.target_by);
+            }
             _ => joined.push(link),
         }
     }
     joined
 }
 
+/// A step back, and whether only the guard of the operation holds what it needs.
+struct StepBack {
+    link: WishLink,
+    is_guarded: bool,
+}
+
 impl Taker {
-    /// The step from what this operation left to what it found, if it took just these change sets.
-    fn step_back(&self, (store, path): &Spot, changes: &BTreeSet<&ChangeId>) -> Option<WishLink> {
+    /// The step from what this operation left to what it would have left without these change sets;
+    /// nothing if change sets tell the same, or nobody can tell. `held` says of which change sets it
+    /// still holds what it took.
+    fn step_back(
+        &self,
+        spot: &Spot,
+        changes: &BTreeSet<&ChangeId>,
+        held: &dyn Fn(&ChangeId) -> bool,
+        archive: &mut Archive<'_>,
+    ) -> Result<Option<StepBack>> {
+        let took = self.took(spot);
+        let (Some(took), Some((left, found))) = (took, self.moved(spot)) else { return Ok(None) };
+        if !changes.iter().all(|change| took.iter().any(|part| part.change == **change)) {
+            return Ok(None);
+        }
+        let way = archive.undoing(&self.plan.session, &took, &spot.1)?;
+        // Nobody had touched what the turns left: their change sets hold both sides of the step.
+        let is_plain = matches!(way.as_slice(), [one]
+            if one.base.as_ref().and_then(Image::leaf) == found.leaf()
+                && one.target.leaf() == left.leaf());
+        let is_whole = took.len() == changes.len();
+        if is_whole {
+            let link = WishLink::new(Some(left), found);
+            return Ok(Some(StepBack { link, is_guarded: !is_plain }));
+        }
+        if is_plain {
+            return Ok(None);
+        }
+        let standing: Vec<&Part> = took.iter().copied().filter(|it| held(&it.change)).collect();
+        let rest: Vec<&Part> =
+            standing.iter().copied().filter(|it| !changes.contains(&it.change)).collect();
+        let mut link = WishLink::new(Some(left), found);
+        if standing.len() < took.len() {
+            archive.must_stand(&self.plan.session, &standing)?;
+            link.base = Some(found);
+            link.base_by = archive.undoing(&self.plan.session, &standing, &spot.1)?;
+        }
+        archive.must_stand(&self.plan.session, &rest)?;
+        link.target_by = archive.undoing(&self.plan.session, &rest, &spot.1)?;
+        Ok(Some(StepBack { link, is_guarded: true }))
+    }
+
+    /// The change sets this operation took a path of back; nothing if it brought another one forth.
+    fn took(&self, (store, path): &Spot) -> Option<Vec<&Part>> {
         let parts = || self.plan.changes.iter().filter(|part| part.store == *store);
         let is_in = |extent: &Extent, part: &Part| part.paths.contains(path) && extent.has(path);
-        let took: BTreeSet<&ChangeId> = parts()
-            .filter(|part| is_in(&part.wanted, part) && !part.taken.contains(path))
-            .map(|part| &part.change)
-            .collect();
         let brought = parts().any(|part| part.taken.contains(path) && !is_in(&part.wanted, part));
+        let took = parts().filter(|part| is_in(&part.wanted, part) && !part.taken.contains(path));
+        (!brought).then(|| took.collect())
+    }
+
+    /// What a path held after this operation, and before; nothing if it was not written.
+    fn moved(&self, (store, path): &Spot) -> Option<(Image, Image)> {
         let mut roots = self.report.roots.iter().filter(|root| root.root.store == *store);
-        if brought || took != *changes || !roots.any(|root| written(root).any(|it| it == path)) {
+        if !roots.any(|root| written(root).any(|it| it == path)) {
             return None;
         }
         let planned = self.plan.roots.iter().filter(|root| root.root.store == *store);
         let wishes = planned.flat_map(|root| root.plan.inverse());
         let Wish { links, .. } = wishes.into_iter().find(|wish| wish.path == *path)?;
-        links.into_iter().next()
+        let link = links.into_iter().next()?;
+        Some((link.base?, link.target))
+    }
+}
+
+impl Archive<'_> {
+    /// The steps that take a path of change sets back.
+    fn undoing(
+        &mut self,
+        session: &SessionId,
+        parts: &[&Part],
+        path: &RelPath,
+    ) -> Result<Vec<WishLink>> {
+        let mut seen = Vec::new();
+        for part in parts {
+            let row = self.row(part.session.as_ref().unwrap_or(session), &part.change)?;
+            let change = row.and_then(|row| {
+                let change = row.set.changes.iter().find(|change| change.path == *path)?;
+                Some(Seen::new(row, change))
+            });
+            seen.extend(change);
+        }
+        Ok(undoing(&seen))
+    }
+
+    /// Refuses if the captures of one of the change sets are gone.
+    fn must_stand(&mut self, session: &SessionId, parts: &[&Part]) -> Result<()> {
+        for part in parts {
+            let name = part.session.as_ref().unwrap_or(session).clone();
+            let Some(row) = self.row(&name, &part.change)? else { continue };
+            let turn = row.set.turn.clone();
+            if !self.expired.contains_key(&name) {
+                let expired = self.engine.store.read(self.ctx, |r| r.expired(&name))?;
+                self.expired.insert(name.clone(), expired);
+            }
+            if let Some(at) = self.expired.get(&name).and_then(|expired| expired.get(&turn)) {
+                return Err(EngineError::Expired { session: name, turn, at: *at });
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, session: &SessionId, change: &ChangeId) -> Result<Option<&ChangeRow>> {
+        if !self.rows.contains_key(change) {
+            let found = self.engine.store.read(self.ctx, |r| r.find_change(session, change))?;
+            self.rows.insert(change.clone(), found);
+        }
+        Ok(self.rows.get(change).and_then(Option::as_ref))
     }
 }

@@ -155,6 +155,9 @@ pub struct UndoPlan {
     pub withdrawn: Vec<Rule>,
     /// The line the session changes to; nothing: it stays on its own.
     pub switch: Option<Switch>,
+    /// Operations of the session without whose guards this could not be carried out.
+    #[serde(default)]
+    pub relies: Vec<OperationId>,
 }
 
 /// A change set of a plan.

@@ -8,6 +8,7 @@ use turnstone_core::change::Root;
 use turnstone_core::id::{OperationId, SessionId, TurnId};
 use turnstone_core::operation::OperationKind;
 use turnstone_core::path::RelPath;
+use turnstone_snapshot::OperationId as OrderId;
 use turnstone_store::OperationRow;
 
 use super::words::{OperationReport, RootReport, UndoPlan};
@@ -22,6 +23,9 @@ struct WrittenPlan {
     also: Vec<(SessionId, TurnId)>,
     #[serde(default)]
     switched: bool,
+    /// The orders, each with the store that carries it out; plans of old do not say it apart.
+    #[serde(default)]
+    orders: Option<Vec<(String, OrderId)>>,
     /// One text, so that a long plan is a value of its own.
     whole: String,
 }
@@ -30,6 +34,8 @@ struct WrittenPlan {
 #[derive(Deserialize)]
 struct WrittenTurns {
     turns: Vec<TurnId>,
+    #[serde(default)]
+    guards: Vec<OperationId>,
 }
 
 /// A report as it is stored.
@@ -65,6 +71,7 @@ pub(crate) fn write_plan(plan: &UndoPlan) -> Result<Value> {
         turns: plan.turns.clone(),
         also: plan.also.clone(),
         switched: plan.switch.is_some(),
+        orders: Some(orders(plan)),
         whole: serde_json::to_string(plan).map_err(std::io::Error::from)?,
     };
     Ok(serde_json::to_value(written).map_err(std::io::Error::from)?)
@@ -88,6 +95,20 @@ pub(crate) fn write_mark(name: &str, gives_up: Vec<OperationId>) -> Result<Value
 pub(crate) fn plan_of(operation: &OperationRow) -> Result<UndoPlan> {
     let written: WrittenPlan = read(operation, &operation.plan)?;
     serde_json::from_str(&written.whole).map_err(unreadable(operation))
+}
+
+/// The orders an undo, a redo or a jump gave, each with its store, from how its plan is stored.
+pub(crate) fn orders_of(operation: &OperationId, plan: &Value) -> Result<Vec<(String, OrderId)>> {
+    let unreadable = |source| EngineError::Unreadable { operation: operation.clone(), source };
+    let written = WrittenPlan::deserialize(plan).map_err(unreadable)?;
+    match written.orders {
+        Some(orders) => Ok(orders),
+        None => Ok(orders(&serde_json::from_str(&written.whole).map_err(unreadable)?)),
+    }
+}
+
+fn orders(plan: &UndoPlan) -> Vec<(String, OrderId)> {
+    plan.roots.iter().map(|root| (root.root.store.clone(), root.order.clone())).collect()
 }
 
 /// What an operation did; nothing while it is not over, and of one that moves no files.
@@ -117,6 +138,18 @@ pub fn turns_of(operation: &OperationRow) -> Result<Vec<TurnId>> {
             Ok(read::<WrittenTurns>(operation, &operation.plan)?.turns)
         }
         OperationKind::Branch | OperationKind::Checkpoint => Ok(Vec::new()),
+    }
+}
+
+/// The operations whose guards an expiry gave up (R14); none of any other operation.
+///
+/// # Errors
+///
+/// [`EngineError::Unreadable`].
+pub fn guards_of(operation: &OperationRow) -> Result<Vec<OperationId>> {
+    match operation.kind == OperationKind::Expire {
+        true => Ok(read::<WrittenTurns>(operation, &operation.plan)?.guards),
+        false => Ok(Vec::new()),
     }
 }
 

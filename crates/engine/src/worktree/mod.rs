@@ -11,4 +11,4 @@ mod remove;
 
 pub use error::WorktreeError;
 pub use make::{NewWorktree, WorktreeInfo};
-pub use remove::{OnlyHere, RemovedWorktree, ResetWorktree};
+pub use remove::{OnlyHere, RemovedWorktree, ResetWorktree, WorktreePlan};

@@ -42,6 +42,19 @@ impl fmt::Display for OnlyHere {
     }
 }
 
+/// What a removal or a reset would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WorktreePlan {
+    /// Where.
+    pub directory: PathBuf,
+    /// The commit it would stand at after a reset.
+    pub commit: Option<String>,
+    /// The branch that would go with it, and the commit it names.
+    pub branch: Option<(String, String)>,
+    /// What would be gone: refused unless somebody insists, and captured even then.
+    pub lost: OnlyHere,
+}
+
 /// What a removal did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RemovedWorktree {
@@ -69,6 +82,44 @@ pub struct ResetWorktree {
 }
 
 impl Engine {
+    /// Says what a removal would take away; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`WorktreeError::NotOurs`], or a fact could not be obtained: then there is no plan.
+    pub fn plan_worktree_removal(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        which: &Path,
+    ) -> Result<WorktreePlan, WorktreeError> {
+        let found = self.get_project(ctx, project)?;
+        let git = self.project_git(&found)?;
+        let made = find_made(&found, which).ok_or_else(|| refusal(&found, which))?;
+        let (directory, lost) = (PathBuf::from(&made.directory), self.only_here(&git, made)?);
+        let branch = deletable(&git, made, Some(&directory))?;
+        Ok(WorktreePlan { directory, commit: None, branch, lost })
+    }
+
+    /// Says what a reset would do; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::plan_worktree_removal`]; [`WorktreeError::NoDefaultBranch`].
+    pub fn plan_worktree_reset(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        which: &Path,
+    ) -> Result<WorktreePlan, WorktreeError> {
+        let found = self.get_project(ctx, project)?;
+        let git = self.project_git(&found)?;
+        let made = find_made(&found, which).ok_or_else(|| refusal(&found, which))?;
+        let (directory, lost) = (PathBuf::from(&made.directory), self.only_here(&git, made)?);
+        let commit = Some(default_commit(&git, project)?);
+        Ok(WorktreePlan { directory, commit, branch: None, lost })
+    }
+
     /// Removes a worktree that Turnstone made, by its name or its directory.
     ///
     /// Cut off half way, the same call finishes it. A directory that is neither there nor known is
@@ -261,26 +312,37 @@ fn own_branch<'m>(git: &Git, made: &'m MadeWorktree) -> Result<Option<&'m str>, 
     Ok(Some(branch).filter(|_| is_there))
 }
 
+/// The branch that was made with a worktree and the commit it names, unless somebody has it checked
+/// out: then it is theirs. The checkout at `going` does not count.
+fn deletable(
+    git: &Git,
+    made: &MadeWorktree,
+    going: Option<&Path>,
+) -> Result<Option<(String, String)>, WorktreeError> {
+    let Some(branch) = own_branch(git, made)? else {
+        return Ok(None);
+    };
+    let name = format!("refs/heads/{branch}");
+    let Some(commit) = git.find_commit(&name)? else {
+        return Ok(None);
+    };
+    let held = turnstone_process::Branch::Named(name);
+    let used = git.list_worktrees()?;
+    let is_held = used.iter().any(|row| row.branch == held && Some(row.path.as_path()) != going);
+    Ok((!is_held).then(|| (branch.to_owned(), commit)))
+}
+
 /// Deletes the branch that was made with a worktree, unless it moves at this moment or somebody
 /// has it checked out elsewhere: then it is theirs.
 fn delete_branch(
     git: &Git,
     made: &MadeWorktree,
 ) -> Result<Option<(String, String)>, WorktreeError> {
-    let Some(branch) = own_branch(git, made)? else {
+    let Some((branch, commit)) = deletable(git, made, None)? else {
         return Ok(None);
     };
-    let Some(commit) = git.find_commit(&format!("refs/heads/{branch}"))? else {
-        return Ok(None);
-    };
-    let name = format!("refs/heads/{branch}");
-    let used = git.list_worktrees()?;
-    let held = turnstone_process::Branch::Named(name);
-    if used.iter().any(|row| row.branch == held) {
-        return Ok(None);
-    }
-    git.delete_branch(branch, &commit)?;
-    Ok(Some((branch.to_owned(), commit)))
+    git.delete_branch(&branch, &commit)?;
+    Ok(Some((branch, commit)))
 }
 
 /// The commit of the default branch (snapshots.md 5.1); nothing is fetched.

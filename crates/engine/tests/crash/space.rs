@@ -1,13 +1,15 @@
 //! Expiry and forks, killed at every named point.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use turnstone_core::id::SessionId;
+use turnstone_core::operation::OperationKind;
 use turnstone_core::time::Millis;
-use turnstone_engine::{Engine, EngineError, Settings, UndoOptions, Which};
-use turnstone_snapshot::{Budget, Floor};
+use turnstone_engine::{Engine, EngineError, Settings, UndoOptions, Which, guard_groups};
+use turnstone_snapshot::{Budget, Floor, Group};
 use turnstone_store::{Actor, Context, SessionFilter};
 use turnstone_testkit::crash::{Trigger, Victim, die_at_failpoint};
 use turnstone_testkit::fixture::{Rng, TempData};
@@ -90,6 +92,71 @@ fn killed_at_every_named_point_of_an_expiry_the_rows_and_the_objects_agree_r13()
                 .map_err(|error| format!("{point} after {after}: {error}"))?;
         }
         assert!(expired > 0, "{point}: nothing had expired");
+    }
+    Ok(())
+}
+
+/// What holds after any death among guards: each that has not expired is there, none other is, and
+/// the newest operation can be taken back. Returns how many have expired.
+fn check_guards(dir: &Path, acknowledged: &[String]) -> Fallible<usize> {
+    let engine = open(dir)?;
+    let session: SessionId = "ses_a".parse()?;
+    let (operations, expired, open) = engine.store().read(&ctx(), |r| {
+        Ok((r.operations(&session)?, r.expired_guards(&session)?, r.unfinished_expiries()?))
+    })?;
+    assert!(open.is_empty(), "recovery finished what was cut off: {open:?}");
+    let undone: Vec<_> = operations.iter().filter(|it| it.kind == OperationKind::Undo).collect();
+    for line in acknowledged.iter().filter_map(|line| line.strip_prefix("undone ")) {
+        assert!(undone.iter().any(|it| it.id.as_str() == line), "{line} is lost");
+    }
+    let newest = undone.last().ok_or("nothing was undone")?;
+    assert!(!expired.contains_key(&newest.id), "the newest operation keeps its guard");
+    let vault = engine.vault(&dir.join("work"), NOW)?;
+    let pinned = guard_groups(engine.store(), &ctx())?;
+    let there: BTreeSet<Group> = vault
+        .list_captures()?
+        .iter()
+        .filter(|it| it.is_guard())
+        .map(|it| Group::new(&it.group))
+        .collect();
+    assert_eq!(pinned.len() + expired.len(), undone.len());
+    assert_eq!(there, pinned, "rows and objects agree");
+    let options = UndoOptions::default();
+    match engine.plan_redo(&ctx(), &session, &Which::Last, &options) {
+        // The next prompt was there when it died.
+        Ok(_) | Err(EngineError::NothingToRedo(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    assert!(vault.verify()?.damaged.is_empty());
+    Ok(expired.len())
+}
+
+#[test]
+fn killed_at_every_named_point_of_an_expiry_of_guards_the_rows_and_the_objects_agree_r14()
+-> Fallible {
+    let points = [
+        "engine::expiry_written",
+        "snapshot::guard_expired",
+        "engine::expiry_dropped",
+        "snapshot::repacked",
+        "snapshot::pack_dropped",
+    ];
+    for point in points {
+        let data = TempData::in_memory()?;
+        // Until a guard has to go for every undo.
+        let filled = space(data.path(), &["guards", "10"])?.output()?;
+        assert!(filled.status.success(), "{}", String::from_utf8_lossy(&filled.stderr));
+        let mut expired = check_guards(data.path(), &[])?;
+        assert!(expired > 0, "no guard had to go");
+        for after in [0, 1, 2] {
+            let mut program = space(data.path(), &["guards", "20"])?;
+            let outcome =
+                die_at_failpoint(&mut program, &format!("{point}={after}*off->panic"), LIMIT)?;
+            expired = check_guards(data.path(), &outcome.acknowledged)
+                .map_err(|error| format!("{point} after {after}: {error}"))?
+                .max(expired);
+        }
+        assert!(expired > 2, "{point}: {expired}");
     }
     Ok(())
 }

@@ -2,14 +2,12 @@
 //! nothing it cannot read for nothing.
 
 use serde_json::json;
-use turnstone_core::id::{OperationId, SessionId};
+use turnstone_core::id::{OperationId, SessionId, TurnId};
 use turnstone_core::operation::{HeadMove, OperationKind};
-use turnstone_core::time::Millis;
-use turnstone_engine::{EngineError, Point, Scope, UndoOptions, Which};
-use turnstone_snapshot::Sweep;
+use turnstone_engine::{EngineError, OperationReport, Point, Scope, UndoOptions, Which};
 use turnstone_store::{DoneOperation, NewOperation, Tx};
 
-use crate::support::{Case, NOW, ctx};
+use crate::support::{Case, ctx};
 
 const TEN: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
 
@@ -283,26 +281,104 @@ fn a_redo_that_was_cut_off_brings_back_just_what_the_undo_took_r17() {
     }
 }
 
+/// Two turns that change different lines of a file, and a person who puts a part of the second back
+/// and edits another line, before one undo takes both.
+fn undone_together(case: &Case) -> (SessionId, [TurnId; 2], String) {
+    let session = case.session("ses_a", None);
+    case.put("f", Some(TEN));
+    let one = TEN.replace("1\n2\n", "1\ntwo\n");
+    let first = case.turn(&session, "f", Some(&one));
+    let two = one.replace("6\n", "six\n").replace("9\n", "nine\n");
+    let second = case.turn(&session, "f", Some(&two));
+    let found = two.replace("nine\n", "9\n").replace("4\n", "FOUR\n");
+    case.put("f", Some(&found));
+    let report = case.undo(&session, &Which::From(first.clone()));
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!(case.read("f"), Some(TEN.replace("4\n", "FOUR\n")));
+    (session, [first, second], found)
+}
+
+fn redo(case: &Case, session: &SessionId, turn: &TurnId) -> OperationReport {
+    let (which, options) = (Which::Turn(turn.clone()), UndoOptions::default());
+    let plan = case.engine.plan_redo(&ctx(), session, &which, &options).expect("a plan");
+    case.engine.apply(&ctx(), &plan).expect("applied")
+}
+
 #[test]
-fn what_an_undo_displaced_is_kept_as_long_as_its_session_r14() {
+fn a_redo_of_one_of_two_turns_brings_back_what_the_undo_took_of_it_r4() {
+    let with_first = TEN.replace("1\n2\n", "1\ntwo\n").replace("4\n", "FOUR\n");
+    let with_second = TEN.replace("6\n", "six\n").replace("4\n", "FOUR\n");
+    for (nth, expected) in [(0, with_first), (1, with_second)] {
+        let case = Case::new();
+        let (session, turns, found) = undone_together(&case);
+
+        let report = redo(&case, &session, &turns[nth]);
+
+        assert!(report.is_complete(), "{report:?}");
+        assert_eq!(case.read("f"), Some(expected), "not the part the person had put back");
+        let report = redo(&case, &session, &turns[1 - nth]);
+        assert!(report.is_complete(), "{report:?}");
+        assert_eq!(case.read("f"), Some(found), "and with the other one all of it");
+    }
+}
+
+#[test]
+fn a_redo_of_one_of_two_turns_keeps_what_a_person_did_since_and_can_be_cut_off_r17() {
+    for point in ["engine::operation_planned", "engine::root_applied"] {
+        let scenario = fail::FailScenario::setup();
+        let case = Case::new();
+        let (session, turns, found) = undone_together(&case);
+        case.put("f", Some(&TEN.replace("4\n", "FOUR\n").replace("10\n", "TEN\n")));
+        let (which, options) = (Which::Turn(turns[1].clone()), UndoOptions::default());
+        let plan = case.engine.plan_redo(&ctx(), &session, &which, &options).expect("a plan");
+        fail::cfg(point, "return").expect("set");
+        case.engine.apply(&ctx(), &plan).expect_err("cut off");
+        fail::remove(point);
+
+        let case = case.reopen();
+        assert_eq!(case.engine.recover(&ctx()).expect("recovers").finished.len(), 1, "{point}");
+        let second = TEN.replace("6\n", "six\n").replace("4\n", "FOUR\n");
+        assert_eq!(case.read("f"), Some(second.replace("10\n", "TEN\n")), "{point}");
+        assert!(redo(&case, &session, &turns[0]).is_complete());
+        assert_eq!(case.read("f"), Some(found.replace("10\n", "TEN\n")), "{point}");
+        scenario.teardown();
+    }
+}
+
+#[test]
+fn a_turn_that_a_person_had_put_back_whole_before_the_undo_stays_theirs() {
     let case = Case::new();
     let session = case.session("ses_a", None);
     case.put("f", Some(TEN));
-    case.turn(&session, "f", Some(&TEN.replace("2\n", "two\n").replace("9\n", "nine\n")));
-    let found = TEN.replace("2\n", "two\n").replace("5\n", "FIVE\n");
-    case.put("f", Some(&found));
-    case.undo(&session, &Which::Last);
-    // A year later, and somebody cleans up.
-    let vault = case.engine.vault(&case.root(), NOW).expect("opens");
-    let sweep = Sweep {
-        live: [session.to_string()].into(),
-        keep: 0,
-        effort: u64::MAX,
-        dry_run: false,
-        now: Millis(NOW.0 + 366 * 24 * 3_600_000),
-    };
-    vault.gc(&sweep).expect("collects");
+    let one = TEN.replace("1\n2\n", "1\ntwo\n");
+    let first = case.turn(&session, "f", Some(&one));
+    let second = case.turn(&session, "f", Some(&one.replace("9\n", "nine\n")));
+    case.put("f", Some(&one));
+    assert!(case.undo(&session, &Which::From(first.clone())).is_complete());
+    assert_eq!(case.read("f").as_deref(), Some(TEN));
 
-    assert!(case.redo(&session).is_complete());
-    assert_eq!(case.read("f"), Some(found));
+    redo(&case, &session, &second);
+    assert_eq!(case.read("f").as_deref(), Some(TEN), "the undo had taken nothing of it");
+    redo(&case, &session, &first);
+    assert_eq!(case.read("f"), Some(one));
+}
+
+#[test]
+fn a_redo_of_one_of_two_turns_is_as_the_turn_left_it_where_nobody_meddled() {
+    for created in [false, true] {
+        let case = Case::new();
+        let session = case.session("ses_a", None);
+        if !created {
+            case.put("f", Some(TEN));
+        }
+        let one = TEN.replace("1\n2\n", "1\ntwo\n");
+        let first = case.turn(&session, "f", Some(&one));
+        let second = case.turn(&session, "f", Some(&one.replace("9\n", "nine\n")));
+        assert!(case.undo(&session, &Which::From(first.clone())).is_complete());
+
+        assert!(redo(&case, &session, &first).is_complete());
+        assert_eq!(case.read("f"), Some(one.clone()));
+        assert!(redo(&case, &session, &second).is_complete());
+        assert_eq!(case.read("f"), Some(one.replace("9\n", "nine\n")));
+    }
 }

@@ -1,7 +1,7 @@
 //! Space: whose undo gives way to a capture that does not fit, and who is told (R13).
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use turnstone_core::id::{SessionId, TurnId};
 use turnstone_core::operation::OperationKind;
@@ -249,4 +249,91 @@ fn what_a_subagent_did_in_the_newest_turn_of_its_parent_stays_r13() {
     assert!(!expired(&case, &other).is_empty(), "the others gave way");
     assert!(case.undo(&parent, &Which::Last).is_complete());
     assert_eq!(case.read("f"), None);
+}
+
+/// A turn of one edit in another directory than that of the case.
+fn turn_in(engine: &Engine, dir: &Path, session: &SessionId, nth: u32, text: &str) {
+    let prompt = crate::support::prompt(session, &format!("{session}{nth}"));
+    let turn = engine.begin_turn(&ctx(), prompt).expect("begins");
+    let call = engine.open_named(&ctx(), &turn, None, &["f".into()]).expect("there is room");
+    fs_err::write(dir.join("f"), text).expect("written");
+    engine.close_call(&ctx(), &turn, &call).expect("closes");
+    let done = turnstone_core::turn::Outcome::Completed;
+    engine.end_turn(&ctx(), &turn, done, None).expect("ends");
+}
+
+fn session_in(engine: &Engine, dir: &Path, id: &str) -> SessionId {
+    let session = serde_json::json!({"id": id, "slug": "calm-otter", "projectID": "p1",
+        "directory": dir, "title": "T", "version": "1", "time": {"created": 1, "updated": 1}});
+    let session: turnstone_core::model::Session = serde_json::from_value(session).expect("session");
+    let made = session.clone();
+    engine.store().write(&ctx(), move |tx| tx.create_session(&made)).wait().expect("made");
+    session.id
+}
+
+#[test]
+fn over_the_total_budget_what_is_idle_longest_in_any_store_gives_way_r13() {
+    // Alone, and while another process keeps the store of the other directory.
+    for is_kept in [false, true] {
+        let (case, mut noise) = (Case::new(), Noise::new());
+        let dirs = ["one", "two"].map(|name| case.dir.path().join(name));
+        dirs.iter().for_each(|dir| fs_err::create_dir(dir).expect("made"));
+        let mut chosen = settings(&case, 100 * SIZE);
+        chosen.vault.budget.total = 10 * SIZE as u64;
+        let open = || Engine::open(chosen.clone(), NOW).expect("opens");
+        let (first, second) = (open(), open());
+        let one = session_in(&first, &dirs[0], "ses_one");
+        let two = session_in(&first, &dirs[1], "ses_two");
+        for nth in 0..5 {
+            turn_in(&first, &dirs[0], &one, nth, &noise.text(SIZE));
+        }
+        let kept = is_kept.then_some(first);
+
+        for nth in 0..6 {
+            turn_in(&second, &dirs[1], &two, nth, &noise.text(SIZE));
+        }
+
+        let gone = |id| second.store().read(&ctx(), |r| r.expired(id)).expect("reads").len();
+        assert!((1..5).contains(&gone(&one)), "{} of the idle one, not its newest", gone(&one));
+        let used = |dir| {
+            let vault = second.vault(dir, NOW).expect("opens");
+            assert!(vault.verify().expect("reads").damaged.is_empty());
+            vault.usage().expect("reads").bytes
+        };
+        assert!(used(&dirs[0]) + used(&dirs[1]) <= 10 * SIZE as u64);
+        drop(kept);
+        for (id, dir) in [(&one, &dirs[0]), (&two, &dirs[1])] {
+            let before = fs_err::read(dir.join("f")).expect("there");
+            let plan = second.plan_undo(&ctx(), id, &Which::Last, &UndoOptions::default());
+            assert!(second.apply(&ctx(), &plan.expect("a plan")).expect("done").is_complete());
+            assert_ne!(fs_err::read(dir.join("f")).expect("there"), before, "the newest stands");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_asked_keeps_what_it_has_and_fails_nobody_r13() {
+    let (case, mut noise) = (Case::new(), Noise::new());
+    let dirs = ["one", "two"].map(|name| case.dir.path().join(name));
+    dirs.iter().for_each(|dir| fs_err::create_dir(dir).expect("made"));
+    let mut chosen = settings(&case, 100 * SIZE);
+    chosen.vault.budget.total = 10 * SIZE as u64;
+    let engine = Engine::open(chosen.clone(), NOW).expect("opens");
+    let one = session_in(&engine, &dirs[0], "ses_one");
+    let two = session_in(&engine, &dirs[1], "ses_two");
+    for nth in 0..4 {
+        turn_in(&engine, &dirs[0], &one, nth, &noise.text(SIZE));
+    }
+    // Its directory is away, as on a disk that is not there today.
+    drop(engine);
+    let engine = Engine::open(chosen, NOW).expect("opens");
+    fs_err::rename(&dirs[0], case.dir.path().join("away")).expect("moved");
+
+    for nth in 0..8 {
+        turn_in(&engine, &dirs[1], &two, nth, &noise.text(SIZE));
+    }
+
+    let gone = |id| engine.store().read(&ctx(), |r| r.expired(id)).expect("reads").len();
+    assert_eq!(gone(&one), 0);
+    assert!(gone(&two) > 0, "its own turns gave way");
 }

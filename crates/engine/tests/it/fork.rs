@@ -7,8 +7,8 @@ use turnstone_core::id::{ChangeId, SessionId};
 use turnstone_core::model::PartBody;
 use turnstone_core::time::Millis;
 use turnstone_core::wire::cost_and_tokens;
-use turnstone_engine::{EngineError, Which};
-use turnstone_snapshot::Sweep;
+use turnstone_engine::{EngineError, UndoOptions, Which};
+use turnstone_snapshot::{Expiry, Group, Need, Sweep};
 use turnstone_store::{CloseChange, OpenChange, SessionFilter};
 
 use crate::support::{Case, NOW, ctx};
@@ -208,4 +208,30 @@ fn a_capture_whose_name_cannot_be_read_stops_the_fork_r40() {
     let fork = case.engine.fork(&ctx(), &session, None);
 
     assert!(matches!(&fork, Err(EngineError::BadCapture { change, .. }) if *change == id));
+}
+
+#[test]
+fn a_fork_says_of_turns_whose_captures_are_gone_that_they_cannot_be_taken_back_r40() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some("old"));
+    case.turn(&session, "f", Some("one"));
+    case.turn(&session, "g", Some("two"));
+    // Somebody took captures away behind the ledger's back: all before the newest one.
+    let vault = case.engine.vault(&case.root(), NOW).expect("opens");
+    let chains = vault.list_chains().expect("reads");
+    let group = Group::new(session.as_str());
+    let keep_from = chains[session.as_str()].first().map(|newest| newest.id);
+    let gone = [Expiry { group: group.clone(), keep_from }];
+    let live = [group].into();
+    let need = Need { bytes: 0, live, effort: 1 << 20, now: NOW };
+    vault.expire(&gone, &need).expect("expires");
+
+    let fork = case.engine.fork(&ctx(), &session, None).expect("the conversation is copied");
+
+    let turns = case.engine.store().read(&ctx(), |r| r.turns(&fork.id)).expect("reads");
+    let which = Which::Turn(turns[0].id.clone());
+    let refused = case.engine.plan_undo(&ctx(), &fork.id, &which, &UndoOptions::default());
+    assert!(matches!(refused, Err(EngineError::Expired { .. })), "{refused:?}");
+    assert_eq!(case.read("f").as_deref(), Some("one"));
 }

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use serde_json::json;
 use turnstone_core::context::{Limits, Settings as Compacting, summary_of};
+use turnstone_core::event::EventKind;
 use turnstone_core::id::{MessageId, PermissionId, SessionId};
-use turnstone_core::model::{MessageBody, PartBody, PermissionAsk, PermissionReply};
+use turnstone_core::model::{MessageBody, PartBody, PermissionAsk, PermissionReply, Status};
 use turnstone_core::permission::{Action, Rule};
+use turnstone_core::time::Seq;
+use turnstone_core::turn::TurnState;
 use turnstone_engine::{
-    Asked, BaseRules, Engine, EngineError, Expected, FileError, NewAsk, Settings, Submitted, Turn,
-    WriteFile,
+    Asked, BaseRules, Compared, Engine, EngineError, Expected, FileError, Form, NewAsk, Settings,
+    Submitted, Turn, Which, WriteFile,
 };
 use turnstone_store::{Delivery, StoreError};
 
@@ -77,6 +80,25 @@ fn child_plays_its_part() {
             wait();
         }
         "prompts" => prompts(&engine, &session, "c"),
+        "dies in turns" => {
+            for name in SESSIONS {
+                let session: SessionId = name.parse().expect("an id");
+                let turn = engine.begin_turn(&ctx(), prompt(&session, name)).expect("begins");
+                engine.open_window(&ctx(), &turn, None).expect("opens");
+                fs_err::write(dir.join("work").join(name), "half").expect("written");
+            }
+            say("in its turns");
+            wait();
+        }
+        "sweeps" => {
+            say("open");
+            wait();
+            let done = engine.recover(&ctx()).expect("recovers");
+            let ids = |all: Vec<String>| all.join(",");
+            let interrupted = done.interrupted.iter().map(ToString::to_string).collect();
+            let closed = done.closed.iter().map(ToString::to_string).collect();
+            say(&format!("{};{}", ids(interrupted), ids(closed)));
+        }
         other => panic!("no part is called {other}"),
     }
 }
@@ -255,6 +277,74 @@ fn all_is_there(case: &Case, session: &SessionId, names: &[&str]) {
     let turns = case.engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
     assert!(turns.iter().all(|turn| !turn.state.is_open()));
     assert!(turns.iter().all(|turn| turn.state == turnstone_core::turn::TurnState::Completed));
+    case.sound();
+}
+
+/// Sessions in which a process dies.
+const SESSIONS: [&str; 3] = ["ses_a", "ses_b", "ses_c"];
+
+/// R45: a process that was open all the time meets the turn of one that was killed since.
+#[test]
+fn a_reader_that_was_open_all_the_time_sees_no_turn_of_a_dead_process_run_r45() {
+    let case = Case::new();
+    let sessions = SESSIONS.map(|id| case.session(id, None));
+    let mut dying = child(case.dir.path(), "dies in turns");
+    heard(&mut dying);
+    let status = |session: &SessionId| case.engine.store().read(&ctx(), |r| r.status(session));
+    assert_eq!(status(&sessions[0]).expect("reads"), Status::Busy, "it lives");
+    kill(dying);
+
+    for session in &sessions {
+        assert_eq!(status(session).expect("reads"), Status::Idle, "the next look");
+        let turns = case.engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
+        assert_eq!(turns[0].state, TurnState::Interrupted);
+    }
+    let of_turn = Compared::Session;
+    let diff = case.engine.diff(&ctx(), &sessions[0], &of_turn, Form::Figures).expect("compares");
+    let left = case.engine.store().read(&ctx(), |r| r.has_orphans(&sessions[0])).expect("reads");
+    assert!(!left, "who reads what a session changed closes its windows first: {diff:?}");
+    let report = case.undo(&sessions[1], &Which::Last);
+    assert!(!report.turns.is_empty());
+    case.sound();
+}
+
+/// R45: recovery by two at once finalizes once.
+#[test]
+fn two_processes_that_sweep_at_once_end_every_turn_once_r45() {
+    let case = Case::new();
+    for name in SESSIONS {
+        case.session(name, None);
+    }
+    let mut sweepers = [0, 1].map(|_| child(case.dir.path(), "sweeps"));
+    for sweeper in &mut sweepers {
+        assert_eq!(heard(sweeper), "open");
+    }
+    let mut dying = child(case.dir.path(), "dies in turns");
+    heard(&mut dying);
+    kill(dying);
+    // Both are open; both begin now.
+    for sweeper in &mut sweepers {
+        drop(sweeper.stdin.take());
+    }
+    let said: Vec<String> = sweepers.iter_mut().map(heard).collect();
+    for mut sweeper in sweepers {
+        assert!(sweeper.wait().expect("reaped").success());
+    }
+
+    for nth in 0..2 {
+        let all = said.iter().flat_map(|said| said.split(';').nth(nth).expect("two").split(','));
+        let all: Vec<&str> = all.filter(|id| !id.is_empty()).collect();
+        let once: std::collections::BTreeSet<&str> = all.iter().copied().collect();
+        assert_eq!(all.len(), once.len(), "{said:?}");
+        assert!(once.len() <= SESSIONS.len() && (nth == 0 || once.len() == SESSIONS.len()));
+    }
+    for name in SESSIONS {
+        let session: SessionId = name.parse().expect("an id");
+        let read = |r: &turnstone_store::Reader<'_>| r.stream_after(&session, Seq(0), 1000);
+        let events = case.engine.store().read(&ctx(), read).expect("reads").events;
+        let ends = events.iter().filter(|event| event.kind == EventKind::TurnEnded).count();
+        assert_eq!(ends, 1, "{name} ended once");
+    }
     case.sound();
 }
 

@@ -434,3 +434,28 @@ fn a_file_made_and_removed_by_the_turn_is_the_persons_who_makes_it_later_r4() {
     assert!(report.is_complete(), "{report:?}");
     assert_eq!(case.read("f").as_deref(), Some("of a person"));
 }
+
+#[test]
+fn a_repository_that_cannot_be_read_is_told_before_an_undo_and_not_taken_for_none_r5() {
+    let case = Case::new();
+    crate::repo::git(&case.root(), &["init", "-q"]);
+    crate::repo::git(&case.root(), &["commit", "-q", "--allow-empty", "-m", "one"]);
+    let session = case.session("ses_a", None);
+    case.turn(&session, "f", Some("x"));
+    assert!(case.plan(&session, &Which::Last).git.is_empty(), "it stands where it stood");
+    let head = case.root().join(".git/HEAD");
+    fs_err::remove_file(&head).expect("removed");
+    fs_err::create_dir(&head).expect("made");
+
+    let plan = case.plan(&session, &Which::Last);
+
+    assert_eq!(plan.git.len(), 1);
+    assert!(plan.git[0].now.unknown && !plan.git[0].before.unknown, "{:?}", plan.git);
+    assert!(case.undo(&session, &Which::Last).is_complete(), "files are taken back all the same");
+    assert_eq!(case.read("f"), None);
+    // And what was done while it could not be read is told, whatever can be read later.
+    case.turn(&session, "g", Some("y"));
+    fs_err::remove_dir(&head).expect("removed");
+    fs_err::write(&head, "ref: refs/heads/main\n").expect("written");
+    assert!(case.plan(&session, &Which::Last).git[0].before.unknown);
+}

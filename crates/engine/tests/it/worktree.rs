@@ -302,3 +302,25 @@ fn clients_are_told_that_a_worktree_is_ready_or_has_failed() {
     // The log is the truth: it is there after a restart.
     assert_eq!(news(&place.reopen()), told);
 }
+
+#[test]
+fn a_plan_says_what_a_removal_and_a_reset_would_do_and_does_nothing() {
+    let place = Place::new();
+    let (dir, project) = place.project("app");
+    let made = make(&place, &project, "tried");
+    let tip = git(&dir, &["rev-parse", "main"]);
+    let which = Path::new("tried");
+
+    let plan = place.engine.plan_worktree_removal(&ctx(), &project, which).expect("a plan");
+    assert!(plan.lost.is_nothing() && plan.directory == made.directory, "{plan:?}");
+    assert_eq!(plan.branch, Some(("opencode/tried".to_owned(), tip.clone())));
+    fs_err::write(made.directory.join("new"), "x").expect("written");
+    let plan = place.engine.plan_worktree_reset(&ctx(), &project, which).expect("a plan");
+    assert_eq!((plan.commit, plan.branch), (Some(tip), None));
+    assert_eq!(plan.lost.changes, ["new"]);
+    let strange = place.engine.plan_worktree_removal(&ctx(), &project, &dir);
+    assert!(matches!(strange, Err(WorktreeError::Primary(_))), "{strange:?}");
+
+    assert!(made.directory.join("new").exists());
+    assert_eq!(branches(&dir), ["main", "opencode/tried"]);
+}

@@ -52,13 +52,27 @@ pub struct WishLink {
     pub base: Option<Image>,
     /// What it should hold.
     pub target: Image,
+    /// Steps that are gone in memory first: the base is where they lead from what it names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub base_by: Vec<WishLink>,
+    /// The same for the target.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub target_by: Vec<WishLink>,
+}
+
+impl WishLink {
+    /// A step between two images.
+    #[must_use]
+    pub const fn new(base: Option<Image>, target: Image) -> Self {
+        Self { base, target, base_by: Vec::new(), target_by: Vec::new() }
+    }
 }
 
 impl Wish {
     /// A wish of one step.
     #[must_use]
     pub fn new(path: RelPath, base: Option<Image>, target: Image) -> Self {
-        Self { path, links: vec![WishLink { base, target }] }
+        Self { path, links: vec![WishLink::new(base, target)] }
     }
 }
 
@@ -164,17 +178,14 @@ impl Shadow {
             }
         };
         let mut at = Walked { state: expected, data: Some(data), merged: false };
-        for link in &wish.links {
-            let base = link.base.as_ref().map(known).transpose();
-            let (base, target) = match (base, known(&link.target)) {
-                (Ok(base), Ok(target)) => (base, target),
-                (Err(reason), _) | (_, Err(reason)) => {
-                    plan.not_covered.push((path, reason));
-                    return Ok(());
-                }
-            };
-            if let Err(why) = self.walk_link(&mut at, base, target)? {
+        match self.follow(&mut at, &wish.links)? {
+            Ok(()) => {}
+            Err(Stopped::Conflict(why)) => {
                 plan.conflicts.push(Conflict { path, why });
+                return Ok(());
+            }
+            Err(Stopped::NotCovered(reason)) => {
+                plan.not_covered.push((path, reason));
                 return Ok(());
             }
         }
@@ -185,30 +196,65 @@ impl Shadow {
         let Walked { state: target, data, merged } = at;
         if merged {
             plan.merges.extend(data);
+        } else if wish.links.iter().any(|link| !link.target_by.is_empty()) {
+            // It is none of the targets that were looked at.
+            self.stored_bytes(target)?;
         }
         plan.steps.push(Step { path, expected, target, merged });
         Ok(())
+    }
+
+    /// Goes steps in memory, until one cannot be gone.
+    fn follow(
+        &self,
+        at: &mut Walked,
+        links: &[WishLink],
+    ) -> Result<Result<(), Stopped>, RestoreError> {
+        for link in links {
+            let base = match &link.base {
+                Some(base) => self.derive(base, &link.base_by)?.map(Some),
+                None => Ok(None),
+            };
+            let (base, target) = match (base, self.derive(&link.target, &link.target_by)?) {
+                (Ok(base), Ok(target)) => (base, target),
+                (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
+            };
+            if let Err(why) = self.walk_link(at, base.as_ref(), target)? {
+                return Ok(Err(Stopped::Conflict(why)));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Where steps lead from an image.
+    fn derive(
+        &self,
+        image: &Image,
+        by: &[WishLink],
+    ) -> Result<Result<Walked, Stopped>, RestoreError> {
+        let mut at = match known(image) {
+            Ok(state) => Walked { state, data: None, merged: false },
+            Err(reason) => return Ok(Err(Stopped::NotCovered(reason))),
+        };
+        Ok(self.follow(&mut at, by)?.map(|()| at))
     }
 
     /// Goes one step: restores, merges, finds it done already, or says why it cannot be gone.
     fn walk_link(
         &self,
         at: &mut Walked,
-        base: Option<State>,
-        target: State,
+        base: Option<&Walked>,
+        target: Walked,
     ) -> Result<Result<(), Why>, RestoreError> {
+        let from = base.map(|base| base.state);
         // Done already, or a step that leads nowhere: whatever is there now came later and stays.
-        if at.state == target || base == Some(target) {
+        if at.state == target.state || from == Some(target.state) {
             return Ok(Ok(()));
         }
-        if base.is_none_or(|base| leaf_of(base) == leaf_of(at.state)) {
-            *at = Walked { state: target, data: None, merged: false };
-        } else if leaf_of(at.state) != leaf_of(target) {
-            let data = match &at.data {
-                Some(data) => data.clone(),
-                None => self.stored_bytes(at.state)?,
-            };
-            match self.join(base, at.state, target, &data)? {
+        if from.is_none_or(|base| leaf_of(base) == leaf_of(at.state)) {
+            *at = target;
+        } else if leaf_of(at.state) != leaf_of(target.state) {
+            match self.join(base, at, &target)? {
                 Ok((state, bytes)) => *at = Walked { state, data: Some(bytes), merged: true },
                 Err(why) => return Ok(Err(why)),
             }
@@ -223,29 +269,32 @@ impl Shadow {
         }
     }
 
-    /// Merges what is on disk with what is wanted, if both are text.
+    /// Merges what is there with what is wanted, if both are text.
     fn join(
         &self,
-        base: Option<State>,
-        disk: State,
-        target: State,
-        data: &[u8],
+        base: Option<&Walked>,
+        disk: &Walked,
+        target: &Walked,
     ) -> Result<Result<(State, Vec<u8>), Why>, RestoreError> {
-        let sides = [base.and_then(leaf_of), leaf_of(disk), leaf_of(target)];
-        let [Some(base), Some(ours), Some(theirs)] = sides else {
+        let Some(base) = base else { return Ok(Err(Why::NotMergeable)) };
+        let sides = [base.state, disk.state, target.state].map(leaf_of);
+        let [Some(was), Some(ours), Some(theirs)] = sides else {
             return Ok(Err(Why::NotMergeable));
         };
-        if [base, ours, theirs].iter().any(|leaf| leaf.mode == LeafMode::Link) {
+        if [was, ours, theirs].iter().any(|leaf| leaf.mode == LeafMode::Link) {
             return Ok(Err(Why::NotMergeable));
         }
-        let read = |leaf: Leaf| self.repository.read_verified(&leaf.blob, Kind::Blob);
-        let bytes = match merge(&read(base)?, data, &read(theirs)?) {
+        let read = |side: &Walked| match &side.data {
+            Some(data) => Ok(data.clone()),
+            None => self.stored_bytes(side.state),
+        };
+        let bytes = match merge(&read(base)?, &read(disk)?, &read(target)?) {
             Merged::Text(bytes) => bytes,
             Merged::Overlap => return Ok(Err(Why::Overlap)),
             Merged::NotText => return Ok(Err(Why::NotMergeable)),
         };
         // The mode is a change like any other: whoever changed it last against the base has it.
-        let kept = if ours.mode == base.mode { target } else { disk };
+        let kept = if ours.mode == was.mode { target.state } else { disk.state };
         let (mode, perm) = match kept {
             State::Present { leaf, perm } => (leaf.mode, perm),
             State::Absent => (ours.mode, 0o600),
@@ -335,6 +384,12 @@ struct Walked {
     /// The bytes, unless the store has them.
     data: Option<Vec<u8>>,
     merged: bool,
+}
+
+/// Why a walk goes no further.
+enum Stopped {
+    Conflict(Why),
+    NotCovered(Reason),
 }
 
 /// An image on which something may be built; otherwise the reason.

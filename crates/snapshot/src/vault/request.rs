@@ -18,7 +18,7 @@ use crate::restore::{FileWrite, OperationId, Order, Plan, Report, Wish};
 use crate::watch::JournalState;
 
 /// The form of requests and answers; the keeper refuses any other.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// A request, and who it is for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -73,9 +73,8 @@ pub(super) enum Request {
     },
     Gc(Sweep),
     Relieve(Need),
-    Weigh {
+    Measure {
         steps: Vec<Expiry>,
-        needed: u64,
     },
     Expire {
         steps: Vec<Expiry>,
@@ -140,7 +139,7 @@ pub(super) enum Answer {
     Applied(Box<Report>),
     Collected(Box<Swept>),
     Relieved(Box<Relief>),
-    Weighed { enough: Option<usize> },
+    Measured { freed: Vec<u64> },
     Forgotten { captures: usize },
     Pinned { missing: Vec<Oid> },
     Failed(Failure),

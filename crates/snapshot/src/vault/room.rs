@@ -1,4 +1,4 @@
-//! Room in a store: what nobody needs goes, what may expire is weighed, and what expired goes (R13).
+//! Room in a store: what nobody needs goes, what may expire is measured, and what expired goes (R13).
 //!
 //! In three requests, because whoever knows turns writes down which ones expire before anything goes.
 
@@ -24,23 +24,17 @@ impl Vault {
         self.relieved(&Request::Relieve(need.clone()), need.now)
     }
 
-    /// How many of `steps`, taken in order, are about enough for `needed` more bytes; nothing if all
-    /// of them are not. Nothing is changed.
+    /// How many bytes each of `steps` frees, taken in order. Nothing is changed.
     ///
     /// # Errors
     ///
     /// See [`VaultError`].
-    pub fn weigh(
-        &self,
-        steps: &[Expiry],
-        needed: u64,
-        now: Millis,
-    ) -> Result<Option<usize>, VaultError> {
-        let request = Request::Weigh { steps: steps.to_vec(), needed };
-        let Answer::Weighed { enough } = self.ask(&request, now)? else {
+    pub fn measure(&self, steps: &[Expiry], now: Millis) -> Result<Vec<u64>, VaultError> {
+        let request = Request::Measure { steps: steps.to_vec() };
+        let Answer::Measured { freed } = self.ask(&request, now)? else {
             return Err(strange());
         };
-        Ok(enough)
+        Ok(freed)
     }
 
     /// Lets captures expire and frees what they took. Repeating it changes nothing.

@@ -50,11 +50,13 @@ pub(super) fn serve(shadow: &Shadow, request: &Request) -> Result<Answer, VaultE
         }
         Request::Gc(sweep) => Answer::Collected(Box::new(collect(shadow, sweep)?)),
         Request::Relieve(need) => Answer::Relieved(Box::new(shadow.relieve(&room(need, &[]))?)),
-        Request::Weigh { steps, needed } => {
-            Answer::Weighed { enough: shadow.count_expiry(steps, *needed)? }
-        }
+        Request::Measure { steps } => Answer::Measured { freed: shadow.measure_expiry(steps)? },
         Request::Expire { steps, need } => {
-            Answer::Relieved(Box::new(shadow.expire_steps(&room(need, steps))?))
+            let relief = shadow.expire_steps(&room(need, steps))?;
+            let whole = steps.iter().filter(|step| step.keep_from.is_none());
+            let gone: BTreeSet<&str> = whole.map(|step| step.group.name()).collect();
+            forget_operations(shadow, |name| gone.contains(name))?;
+            Answer::Relieved(Box::new(relief))
         }
         Request::BeginForget { patterns } => {
             shadow.begin_forget(patterns)?;
@@ -98,10 +100,14 @@ fn collect(shadow: &Shadow, sweep: &Sweep) -> Result<Swept, VaultError> {
     let wanted = Collection { live: &live, now, keep, effort, dry_run };
     let gc = shadow.collect(&wanted)?;
     if !dry_run {
-        let gone = |name: &str| gc.dropped_groups.iter().any(|group| group == name);
-        shadow.forget_operations(|operation| gone(&format!("{GROUP_PREFIX}{}", operation.id)))?;
+        forget_operations(shadow, |name| gc.dropped_groups.iter().any(|group| group == name))?;
     }
     Ok(Swept { expired, gc })
+}
+
+/// Forgets operations whose guard is gone, by the name of its group.
+fn forget_operations(shadow: &Shadow, gone: impl Fn(&str) -> bool) -> Result<(), VaultError> {
+    Ok(shadow.forget_operations(|it| gone(&format!("{GROUP_PREFIX}{}", it.id)))?)
 }
 
 /// Lets captures go that are too old while younger ones of their group stay; returns how many.

@@ -4,11 +4,12 @@ use serde_json::{Value, json};
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
 use turnstone_core::operation::{HeadMove, OperationKind};
+use turnstone_core::time::Millis;
 
 use super::change::DoneOperation;
 use crate::error::Result;
 use crate::payload::Prepared;
-use crate::read::{Expired, expired_turns, payload_at};
+use crate::read::{Expired, expired_guards, expired_turns, payload_at};
 use crate::tx::{Draft, Tx};
 
 /// Turns whose undo is given up.
@@ -19,6 +20,17 @@ pub struct Expiring {
     /// The turns, oldest first.
     pub turns: Vec<TurnId>,
     /// What is to go with them; the engine's words.
+    pub work: Value,
+}
+
+/// Operations whose guards are given up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExpiringGuards {
+    /// Names the operation that gives them up.
+    pub id: OperationId,
+    /// The operations, oldest first.
+    pub operations: Vec<OperationId>,
+    /// What is to go; the engine's words.
     pub work: Value,
 }
 
@@ -51,6 +63,71 @@ impl Tx<'_> {
             self.append(&draft.payload(Prepared::new(&payload)?))?;
         }
         Ok(fresh)
+    }
+
+    /// Writes down that what operations of a session displaced is gone (R14); returns those of which
+    /// that is new. Never the newest operation that moved files, nor one that is not over, nor while
+    /// an operation might need them.
+    ///
+    /// As with turns, the work stays open until [`Tx::finish_operation`].
+    ///
+    /// # Errors
+    ///
+    /// [`crate::StoreError::NoSession`].
+    pub fn expire_guards(
+        &self,
+        session: &SessionId,
+        expiring: &ExpiringGuards,
+    ) -> Result<Vec<OperationId>> {
+        let num = self.session_num(session)?;
+        if self.is_being_moved(session)? {
+            return Ok(Vec::new());
+        }
+        let known = expired_guards(self.conn, self.blobs, Some(num))?;
+        let mut fresh = Vec::new();
+        for operation in expiring.operations.iter().filter(|it| !known.contains_key(*it)) {
+            if self.is_old_operation(num, operation)? {
+                fresh.push(operation.clone());
+            }
+        }
+        if !fresh.is_empty() {
+            let none: [TurnId; 0] = [];
+            let plan = json!({ "turns": none, "guards": fresh, "work": expiring.work });
+            let payload = json!({ "id": expiring.id, "kind": OperationKind::Expire, "plan": plan });
+            let draft = Draft::new(Some(num), EventKind::OperationPlanned, None);
+            self.append(&draft.payload(Prepared::new(&payload)?))?;
+        }
+        Ok(fresh)
+    }
+
+    /// Tells whether an operation is over and another one moved files after it.
+    fn is_old_operation(&self, session: i64, operation: &OperationId) -> Result<bool> {
+        Ok(self
+            .conn
+            .prepare_cached(
+                "SELECT 1 FROM operation WHERE session = ?1 AND id = ?2 AND done IS NOT NULL
+                   AND num < (SELECT max(num) FROM operation
+                              WHERE session = ?1 AND kind IN ('undo', 'redo', 'jump'))",
+            )?
+            .exists((session, operation.as_str()))?)
+    }
+
+    /// The first of some operations of a session whose guard has expired, and when.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::StoreError::NoSession`].
+    pub fn find_expired_guard(
+        &self,
+        session: &SessionId,
+        operations: &[OperationId],
+    ) -> Result<Option<(OperationId, Millis)>> {
+        if operations.is_empty() {
+            return Ok(None);
+        }
+        let known = expired_guards(self.conn, self.blobs, Some(self.session_num(session)?))?;
+        let gone = operations.iter().find_map(|it| known.get_key_value(it));
+        Ok(gone.map(|(operation, at)| (operation.clone(), *at)))
     }
 
     /// Writes down that turns of a copy could not be taken back in its original.

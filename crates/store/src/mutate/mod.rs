@@ -13,7 +13,7 @@ mod turn;
 
 pub use change::{CloseChange, CopyChange, DoneOperation, NewOperation, OpenChange};
 pub use content::NewPart;
-pub use expire::Expiring;
+pub use expire::{Expiring, ExpiringGuards};
 pub use inbox::{Admitted, Delivery};
 pub use replica::Replicated;
 pub use share::ShareRecord;

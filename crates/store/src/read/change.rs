@@ -132,6 +132,20 @@ impl Reader<'_> {
         )
     }
 
+    /// A change set of a session.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn find_change(&self, session: &SessionId, id: &ChangeId) -> Result<Option<ChangeRow>> {
+        let num = self.session_num(session)?;
+        let found = self.change_rows(
+            "SELECT session, opened, closed FROM change WHERE session = ?1 AND id = ?2",
+            (num, id.as_str()),
+        )?;
+        Ok(found.into_iter().next())
+    }
+
     /// The change sets that are open, on one root or on all.
     ///
     /// # Errors
@@ -143,6 +157,22 @@ impl Reader<'_> {
              WHERE closed IS NULL AND (?1 IS NULL OR root = ?1) ORDER BY num",
             [root],
         )
+    }
+
+    /// Tells whether a turn of a session is over and a change set of it is not.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn has_orphans(&self, session: &SessionId) -> Result<bool> {
+        let num = self.session_num(session)?;
+        Ok(self
+            .conn
+            .prepare_cached(
+                "SELECT 1 FROM change JOIN turn ON turn.id = change.turn
+                 WHERE change.session = ?1 AND change.closed IS NULL AND turn.ended IS NOT NULL",
+            )?
+            .exists([num])?)
     }
 
     fn change_rows(&self, sql: &'static str, values: impl Params) -> Result<Vec<ChangeRow>> {
@@ -171,7 +201,10 @@ impl Reader<'_> {
             Some(end) => serde_json::from_str(&end.changes)?,
             None => Vec::new(),
         };
-        let after = end.as_ref().and_then(|end| end.git.clone());
+        let git = match &end {
+            Some(end) => git_move(&open, end.git.clone()),
+            None => None,
+        };
         let set = ChangeSet {
             id: open.id,
             session: parse_id(session)?,
@@ -181,7 +214,7 @@ impl Reader<'_> {
             evidence: end.as_ref().map_or(open.evidence, |end| end.evidence),
             outer: open.outer,
             changes,
-            git: open.git.zip(after).map(|(before, after)| GitMove { before, after }),
+            git,
         };
         Ok(ChangeRow {
             set,
@@ -317,5 +350,19 @@ impl Reader<'_> {
             });
         }
         Ok(found)
+    }
+}
+
+/// Where the user's repository stood before and after a call; nothing if there never was one.
+fn git_move(open: &OpenChange, after: Option<GitPoint>) -> Option<GitMove> {
+    match (open.git.clone(), after) {
+        (None, None) => None,
+        // Where nothing is captured nobody looked a second time.
+        (_, None) if open.root.store.is_empty() => None,
+        // It was made, or removed, by the call: nothing stood there before, or stands there since.
+        (before, after) => {
+            let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+            Some(GitMove { before, after })
+        }
     }
 }

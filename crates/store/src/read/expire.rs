@@ -57,7 +57,92 @@ pub(crate) fn expired_turns(
     Ok(found)
 }
 
+/// The operations whose guards have expired, of one session or of all, and since when.
+pub(crate) fn expired_guards(
+    conn: &Connection,
+    blobs: &BlobDir,
+    session: Option<i64>,
+) -> Result<BTreeMap<OperationId, Millis>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT planned, time FROM operation JOIN event ON event.cursor = planned
+         WHERE (?1 IS NULL OR operation.session = ?1) AND operation.kind = 'expire'
+           AND instr(payload, '\"guards\"') > 0",
+    )?;
+    let mut rows = statement.query([session])?;
+    let mut found = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let (planned, time): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let payload = payload_at(conn, blobs, planned)?;
+        let guards = payload.pointer("/plan/guards").cloned().unwrap_or_default();
+        let guards: Vec<OperationId> = serde_json::from_value(guards)?;
+        found.extend(guards.into_iter().map(|operation| (operation, Millis(time))));
+    }
+    Ok(found)
+}
+
+/// An operation that moved files, or is about to, and pins what it displaced (R14).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guarding {
+    /// Its session.
+    pub session: SessionId,
+    /// Names it.
+    pub operation: OperationId,
+    /// When it was planned.
+    pub time: Millis,
+    /// True if it is over, and not the newest of its session.
+    pub may_go: bool,
+    /// What it was to do; the engine's words.
+    pub plan: Value,
+}
+
 impl Reader<'_> {
+    /// The operations of all sessions whose guards have not expired, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn guarding(&self) -> Result<Vec<Guarding>> {
+        let expired = expired_guards(self.conn, self.blobs, None)?;
+        let mut statement = self.conn.prepare_cached(
+            "SELECT session.id, operation.id, planned, time,
+               done IS NOT NULL
+               AND operation.num < (SELECT max(num) FROM operation AS other
+                                    WHERE other.session = operation.session
+                                      AND other.kind IN ('undo', 'redo', 'jump'))
+             FROM operation JOIN session ON session.num = operation.session
+             JOIN event ON event.cursor = planned
+             WHERE hidden = 0 AND operation.kind IN ('undo', 'redo', 'jump')
+             ORDER BY operation.num",
+        )?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let operation: OperationId = parse_id(row.get(1)?)?;
+            if expired.contains_key(&operation) {
+                continue;
+            }
+            let mut payload = payload_at(self.conn, self.blobs, row.get(2)?)?;
+            found.push(Guarding {
+                session: parse_id(row.get(0)?)?,
+                operation,
+                time: Millis(row.get(3)?),
+                may_go: row.get(4)?,
+                plan: payload.get_mut("plan").map(Value::take).unwrap_or_default(),
+            });
+        }
+        Ok(found)
+    }
+
+    /// The operations of a session whose guards have expired, and since when (R14).
+    ///
+    /// # Errors
+    ///
+    /// [`crate::StoreError::NoSession`].
+    pub fn expired_guards(&self, session: &SessionId) -> Result<BTreeMap<OperationId, Millis>> {
+        let num = self.session_num(session)?;
+        expired_guards(self.conn, self.blobs, Some(num))
+    }
+
     /// The turns of a session that can no longer be taken back, and since when (R13).
     ///
     /// # Errors

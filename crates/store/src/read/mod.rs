@@ -25,8 +25,8 @@ pub(crate) use body::{
     load_session, open_turn, part_text, payload_at,
 };
 pub use change::{ChangeRow, OperationEnd, OperationRow};
-pub(crate) use expire::expired_turns;
-pub use expire::{Expired, Unfinished};
+pub use expire::{Expired, Guarding, Unfinished};
+pub(crate) use expire::{expired_guards, expired_turns};
 pub use feed::{FeedBody, FeedEvent, FeedMemo, FeedPage, FeedSession, SessionThen};
 pub(crate) use list::usage_at;
 pub use list::{MessagePage, SessionFilter, SessionPage, SessionRow, WithParts};

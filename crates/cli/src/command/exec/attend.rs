@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 use turnstone_core::id::SessionId;
 use turnstone_engine::{Engine, EngineError, Execution, Ran};
@@ -16,6 +18,9 @@ use turnstone_store::Context;
 use crate::app::App;
 use crate::error::CliError;
 use crate::exit::Exit;
+
+/// How often what dead processes left is looked for (R45).
+const SWEEP: Duration = Duration::from_secs(60);
 
 /// Our own failure before the start (R33).
 pub(super) const NOT_BEGUN: u8 = 125;
@@ -61,11 +66,29 @@ pub(super) fn run(
     let supervisor =
         Supervisor { program: app.program()?.to_owned(), args: vec![OsString::from("supervise")] };
     let spill = app.layout().root().join("output").join(execution.name());
-    Ok(match go(&supervisor, &program, engine, ctx, execution, spill) {
+    let went = sweeping(app, engine, || go(&supervisor, &program, engine, ctx, execution, spill));
+    Ok(match went {
         Ok(ran) => ran,
         Err(Failed::Start(error)) => Ran::refused(&error),
         Err(Failed::Ledger(error)) => Ran::not_begun(&error),
         Err(Failed::Io(error)) => Ran::not_begun(&error),
+    })
+}
+
+/// Does `work`, and once a minute meanwhile what every process does that runs for long (R45).
+fn sweeping<T>(app: &App, engine: &Engine, work: impl FnOnce() -> T) -> T {
+    let (over, ended) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(SWEEP) {
+                if let Err(error) = engine.sweep(&app.context()) {
+                    tracing::info!("what dead processes left could not be swept: {error}");
+                }
+            }
+        });
+        let done = work();
+        drop(over);
+        done
     })
 }
 

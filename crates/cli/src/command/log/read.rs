@@ -10,7 +10,7 @@ use turnstone_core::model::{Origin, Part, PartBody, Session};
 use turnstone_core::operation::{Extent, OperationKind};
 use turnstone_core::path::RelPath;
 use turnstone_core::time::{Cursor, Millis, Seq};
-use turnstone_engine::{Engine, OperationReport, mark_of, report_of, turns_of};
+use turnstone_engine::{Engine, OperationReport, guards_of, mark_of, report_of, turns_of};
 use turnstone_snapshot::{DiffOptions, Patch};
 use turnstone_store::{
     ChangeRow, Context, OperationRow, Reader, SessionFilter, StoreError, TurnRow,
@@ -66,6 +66,9 @@ pub(super) struct OperationEntry {
     pub(super) kind: OperationKind,
     pub(super) time: Millis,
     pub(super) turns: Vec<TurnId>,
+    /// The operations that lost what they had displaced.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) guards: Vec<OperationId>,
     /// The name a point got, or gave up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
@@ -281,6 +284,7 @@ fn operation_entry(row: OperationRow) -> Result<OperationEntry, CliError> {
     let (turns, report, mark) = (turns_of(&row)?, report_of(&row)?, mark_of(&row)?);
     let given_up = mark.as_ref().is_some_and(|mark| !mark.gives_up.is_empty());
     Ok(OperationEntry {
+        guards: guards_of(&row)?,
         id: row.id,
         kind: row.kind,
         time: row.time,

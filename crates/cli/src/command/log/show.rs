@@ -127,11 +127,18 @@ fn print_file(ui: &mut Ui, file: &FileEntry, all_undone: bool) -> Result<(), Cli
 fn print_operation(ui: &mut Ui, now: Millis, operation: &OperationEntry) -> Result<(), CliError> {
     let when = moment::near(operation.time.0, now);
     let turns: Vec<String> = operation.turns.iter().map(ToString::to_string).collect();
-    let of = if turns.is_empty() { String::new() } else { format!(" of {}", turns.join(", ")) };
-    let kind = if operation.kind == OperationKind::Expire {
-        paint(WARN, "undo expired")
-    } else {
-        paint(HEAD, operation.kind.as_str())
+    let guards = operation.guards.iter().map(ToString::to_string);
+    let about: Vec<String> = turns.into_iter().chain(guards).collect();
+    let of = if about.is_empty() { String::new() } else { format!(" of {}", about.join(", ")) };
+    let kind = match operation.kind {
+        OperationKind::Expire if !operation.guards.is_empty() => paint(WARN, "guard expired"),
+        OperationKind::Expire => paint(WARN, "undo expired"),
+        OperationKind::Undo
+        | OperationKind::Redo
+        | OperationKind::Jump
+        | OperationKind::Branch
+        | OperationKind::Checkpoint
+        | OperationKind::Forget => paint(HEAD, operation.kind.as_str()),
     };
     let name = match (&operation.name, operation.given_up) {
         (Some(name), false) => format!("  {}", paint(NAME, text::clean_line(name))),

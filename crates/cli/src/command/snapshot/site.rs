@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use turnstone_snapshot::{
-    Budget, Cadence, Group, Link, Registry, RelPath, RootPolicy, Selection, Sweep, Vault,
-    VaultError, VaultOptions,
+    Budget, Cadence, Group, Link, ListedCapture, Registry, RelPath, RootPolicy, Selection, Sweep,
+    Vault, VaultError, VaultOptions,
 };
 
 use crate::app::App;
@@ -99,16 +99,19 @@ impl Site {
     }
 
     /// What upkeep may take away: old captures of people and of sessions that are gone; what anybody
-    /// else pinned stays.
+    /// else pinned stays, and so does what operations displaced (R14).
     pub(super) fn sweep(&self, app: &App, effort: u64) -> Result<Sweep, VaultError> {
-        let others = self
-            .vault
-            .list_captures()?
-            .into_iter()
-            .filter(|capture| capture.group != GROUP && !capture.is_internal());
+        let (guards, others): (Vec<_>, Vec<_>) =
+            self.vault.list_captures()?.into_iter().partition(ListedCapture::is_guard);
+        let others =
+            others.into_iter().filter(|capture| capture.group != GROUP && !capture.is_internal());
         let mut live: BTreeSet<String> = others.map(|capture| capture.group).collect();
         let gone = app.gone_sessions(&live);
         live.retain(|group| !gone.contains(group));
+        match app.pinned_guards() {
+            Some(pinned) => live.extend(pinned),
+            None => live.extend(guards.into_iter().map(|guard| guard.group)),
+        }
         Ok(Sweep { live, keep: self.keep(), effort, dry_run: false, now: app.now() })
     }
 

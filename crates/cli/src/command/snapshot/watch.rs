@@ -48,9 +48,21 @@ pub(super) fn run(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
     }
     ui.finish()?;
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TICK) {
+        recover(app);
         site.tend_at_leisure(app);
     }
     Ok(Exit::Ok)
+}
+
+/// Finishes what processes left that died, as everybody does who runs for long (R45).
+fn recover(app: &App) {
+    if !app.layout().database().exists() {
+        return;
+    }
+    let recovered = app.engine().and_then(|engine| Ok(engine.recover(&app.context())?));
+    if let Err(error) = recovered {
+        tracing::info!("what a dead process left could not be finished: {error}");
+    }
 }
 
 /// Becomes the keeper; a command that keeps the store for a moment is waited for.

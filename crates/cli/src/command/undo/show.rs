@@ -133,13 +133,19 @@ pub(crate) fn print(ui: &mut Ui, shown: &Shown<'_>, hints: &Hints) -> Result<Exi
 
 fn tell_git(ui: &mut Ui, note: &GitNote) {
     let point = |point: &GitPoint| {
+        if point.unknown {
+            return "cannot be read".to_owned();
+        }
         let commit = point.head.as_deref().map_or("no commit", |id| id.get(..SHORT).unwrap_or(id));
         match &point.branch {
             Some(branch) => format!("{} {commit}", text::clean_line(branch)),
             None => commit.to_owned(),
         }
     };
-    let mark = paint(WARN, "git has moved:");
+    let mark = match note.before.unknown || note.now.unknown {
+        true => paint(WARN, "git may have moved:"),
+        false => paint(WARN, "git has moved:"),
+    };
     let (before, now) = (point(&note.before), point(&note.now));
     ui.note(&format!("{mark} {before} → {now}; files are undone, commits never"));
 }

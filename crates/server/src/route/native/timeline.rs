@@ -111,6 +111,7 @@ async fn timeline(
 ) -> Result<Stamped<Vec<Entry>>, ApiError> {
     let (id, all) = (session_id(&session)?, query.flag("all")?);
     app.blocking(move |app| {
+        app.engine().meet(&ctx, &id)?;
         let (turns, operations) = app.engine().store().read(&ctx, |r| {
             let mut turns = Vec::new();
             for row in r.turns(&id)?.into_iter().filter(|row| all || !row.hidden) {
