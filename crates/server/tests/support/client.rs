@@ -109,6 +109,11 @@ impl Client {
         answer
     }
 
+    /// Asks, and goes away without an answer when what this returns is dropped.
+    pub(crate) fn ask(&self, path: &str, body: &Value) -> BufReader<TcpStream> {
+        self.open("POST", path, Some(body.to_string().as_bytes()))
+    }
+
     /// A stream of events, open.
     pub(crate) fn stream(&self, path: &str) -> Stream {
         let mut reader = self.open("GET", path, None);
