@@ -107,6 +107,7 @@ impl App {
             let (at, id) = (ctx.clone(), session.clone());
             let take = move |app: &Self| app.take_up_alone(&at, &id);
             self.wait_for_turn_end(ctx, session, &sent.message, take).await?;
+            self.hub().hand_on().await;
         }
         let (ctx, session, sent) = (ctx.clone(), session.clone(), sent.clone());
         self.blocking(move |app| match sent.answered {

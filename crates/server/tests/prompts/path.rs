@@ -325,3 +325,27 @@ fn a_runner_that_vanishes_in_a_turn_leaves_a_clear_error_and_nothing_stuck() {
     client.post(&format!("/session/{id}/revert"), &body).expect(200);
     assert!(!house.project().join("left.txt").exists());
 }
+
+#[test]
+fn what_is_told_of_a_turn_has_arrived_before_the_answer_to_its_prompt() {
+    let house = House::new();
+    let id = session(&house);
+    let runner = Runner::attach(&house);
+    let client = house.client();
+    let path = &format!("/session/{id}/message");
+    // `opencode run --attach` prints what it hears and ends with the answer.
+    for round in 0..10 {
+        let mut streams = ["/event", "/global/event", "/api/event"].map(|it| client.stream(it));
+        streams.iter_mut().for_each(|stream| drop(stream.until("server.connected")));
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(|| client.post(path, &said("go")).expect(200));
+            runner.take().answer(&format!("the answer of round {round}"));
+            asking.join().expect("answered")
+        });
+        for stream in &mut streams {
+            let arrived = stream.arrived();
+            assert!(arrived.contains(&format!("the answer of round {round}")), "{arrived}");
+            assert!(arrived.contains("session.idle"), "{arrived}");
+        }
+    }
+}

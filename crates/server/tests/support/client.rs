@@ -189,6 +189,15 @@ impl Stream {
         self.reader.get_ref().set_read_timeout(Some(time)).expect("a timeout");
     }
 
+    /// What lies there unread, without waiting for more.
+    pub(crate) fn arrived(&mut self) -> String {
+        self.reader.get_ref().set_nonblocking(true).expect("set");
+        let mut bytes = std::mem::take(&mut self.rest);
+        let error = self.reader.read_to_end(&mut bytes).map_err(|error| error.kind());
+        assert_eq!(error.err(), Some(std::io::ErrorKind::WouldBlock), "the stream goes on");
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// The lines of the next frame; nothing when the server ended the stream.
     pub(crate) fn frame(&mut self) -> Option<Vec<String>> {
         loop {
