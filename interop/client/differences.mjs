@@ -27,6 +27,7 @@ export const intended = [
   { at: /^session\.list at the end\.body\.\d+\.summary$/, why: "figures are those of what the session changed" },
   { at: /^turn .*\.info\.summary$/, why: "what a prompt changed is told by its diff, not copied into the prompt" },
   { at: /^turn (error|abort)\.events\.\d+$/, why: "an error is announced when what it is about is durable" },
+  { at: /^turn (rejected|allowed)\.events\./, why: "a tool is shown as running before it is asked for" },
   { at: /^turn revert( again)?\.body\.revert\.snapshot$/, why: "the tree of the guard holds the files that moved" },
   { at: /^turn revert( again)?\.body\.summary\./, why: "figures are those of what stands" },
   { at: /^turn unrevert files\.body\.src\/lib\.rs$/, why: "what a turn had deleted is deleted again" },

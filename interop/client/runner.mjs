@@ -27,7 +27,8 @@ export function startRunner({ url, directory, model }) {
     // A turn that was stopped is over for every call of ours: this is how we hear of it in time.
     const beating = setInterval(() => post("beat").catch((error) => error.status === 410 && stop.abort()), 200)
     try {
-      const turn = { post, directory, model, signal: stop.signal, info: begun.prompt.info, said: [said(begun.prompt)] }
+      const answer = (request) => call("GET", `/turnstone/session/${session}/request/${request}`)
+      const turn = { post, answer, directory, model, signal: stop.signal, info: begun.prompt.info, said: [said(begun.prompt)] }
       while (await step(turn)) {
         const { messages } = await post("steer")
         turn.said.push(...messages.map(said))
@@ -106,17 +107,32 @@ async function step(turn) {
   const calls = tools.map(({ id, name, input }) => ({ id, type: "function", function: { name, arguments: input } }))
   turn.said.push({ role: "assistant", content: "", ...(calls.length && { tool_calls: calls }) })
   turn.said.push(...tools.map(({ id, answer }) => ({ role: "tool", tool_call_id: id, content: answer })))
-  return reason === "tool_calls"
+  return reason === "tool_calls" && !tools.some((tool) => tool.rejected)
 }
 
-/** Announces a tool, runs it, and tells what came of it. */
+/** Announces a tool, asks if it may, runs it, and tells what came of it. */
 async function run(turn, messageID, tool, begun) {
-  const input = JSON.parse(tool.input), { touches, work } = TOOL[tool.name] ?? TOOL.unknown
+  const input = JSON.parse(tool.input), { touches, wants, work } = TOOL[tool.name] ?? TOOL.unknown
   await turn.post("tool", { messageID, partID: tool.part.id, callID: tool.id, tool: tool.name, input, touches: touches(input) })
   await begun()
-  const done = await work(input, turn).catch((error) => ({ error: error.message }))
+  const ask = wants && { ...wants(input), tool: { messageID, callID: tool.id }, waits: true }
+  tool.rejected = ask && !(await allowed(turn, ask))
+  const done = tool.rejected ? { error: REJECTED } : await work(input, turn).catch((error) => ({ error: error.message }))
   await turn.post(`tool/${tool.part.id}/end`, done)
   tool.answer = done.output ?? done.error
+}
+
+const REJECTED = "The user rejected permission to use this specific tool call."
+
+/** True if the rules allow it, or a person does. */
+async function allowed(turn, ask) {
+  const { verdict, requestID } = await turn.post("permission", ask)
+  if (verdict !== "pending") return verdict === "allowed"
+  for (;;) {
+    const { is, reply } = await turn.answer(requestID)
+    if (is === "pending") await sleep(50)
+    else return await turn.post("continue"), reply !== undefined && reply !== "reject"
+  }
 }
 
 const TOOL = {
@@ -132,12 +148,13 @@ const TOOL = {
   },
   bash: {
     touches: () => "anything",
+    wants: ({ command }) => ({ permission: "bash", patterns: [command], always: [`${command.split(" ")[0]} *`], metadata: { command } }),
     work: ({ command }, { directory, signal }) => new Promise((done) => {
       const child = spawn("/bin/bash", ["-c", command], { cwd: directory, signal, stdio: ["ignore", "pipe", "pipe"] })
       let output = ""
       for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (output += chunk))
       child.on("error", (error) => done({ error: error.message }))
-      child.on("close", (exit) => done({ output, title: command, metadata: { output, exit, truncated: false } }))
+      child.on("close", (exit) => ((output ||= "(no output)"), done({ output, title: command, metadata: { output, exit, truncated: false } })))
     }),
   },
   unknown: { touches: () => "nothing", work: async () => ({ error: "there is no such tool" }) },

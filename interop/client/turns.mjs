@@ -66,6 +66,27 @@ export const turns = [
   ["turn instead files", files],
 ]
 
+/** A command that has to be asked for, and what a person says to it. */
+const asking = (reply) => async (c, m) => {
+  const asked = m.hears("permission.asked")
+  const parts = play(reply, { tools: [{ name: "bash", args: { command: "touch asked.txt", description: "touches" } }] }, { text: "Touched." })
+  const answer = c.session.prompt({ sessionID: m.careful.id, agent: "build", model: { providerID: "scripted", modelID: "scripted" }, parts })
+  await asked
+  m.open = await c.permission.list()
+  await c.permission.reply({ requestID: m.open.data[0].id, reply })
+  return answer
+}
+
+turns.push(
+  ["turn careful", async (c, m) => keep(m, "careful", await c.session.create({ title: "Careful", permission: [{ permission: "bash", pattern: "*", action: "ask" }] }))],
+  ["turn rejected", asking("reject")],
+  ["turn rejected requests", (_, m) => m.open],
+  ["turn rejected files", files],
+  ["turn allowed", asking("once")],
+  ["turn allowed messages", (c, m) => c.session.messages({ sessionID: m.careful.id })],
+  ["turn allowed files", files],
+)
+
 function keep(m, name, answer) {
   if (answer.data) m[name] = answer.data
   return answer

@@ -175,8 +175,13 @@ fn a_driver_that_vanishes_leaves_an_interrupted_turn_whose_work_is_known() {
     }
     let gone = driver.post("end", &json!({ "outcome": "completed" })).expect(410);
     assert_eq!((&gone["_tag"], &gone["state"]), (&json!("TurnEndedError"), &json!("interrupted")));
-    let line = house.client().get(&format!("{status}/timeline")).expect(200);
+    let mut line = house.client().get(&format!("{status}/timeline")).expect(200);
     assert_eq!(line[0]["state"], "interrupted");
+    // What its tool did is found out right behind its end.
+    while line[0]["files"] == json!([]) {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        line = house.client().get(&format!("{status}/timeline")).expect(200);
+    }
     let file = &line[0]["files"][0];
     assert_eq!((&file["path"], &file["evidence"]), (&json!("left"), &json!("recovered")));
     house.client().post(&format!("{status}/undo"), &json!({})).expect(200);
