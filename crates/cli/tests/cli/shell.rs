@@ -47,7 +47,7 @@ impl Served {
     }
 
     /// Kills the server as a crash would.
-    fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("gone");
     }
@@ -61,6 +61,11 @@ impl Served {
         let lease = begun["lease"].as_str().expect("a lease");
         let head = format!("x-turnstone-lease: {lease}\r\n");
         answer(&mut self.send("POST", path, body, &head))
+    }
+
+    /// Asks something that is done once.
+    pub(crate) fn once(&self, key: &str, path: &str, body: &Value) -> TcpStream {
+        self.send("POST", path, body, &format!("idempotency-key: {key}\r\n"))
     }
 
     fn open(&self, method: &str, path: &str, body: &Value) -> TcpStream {
@@ -105,7 +110,7 @@ impl Drop for Served {
     }
 }
 
-fn answer(socket: &mut TcpStream) -> (u16, Value) {
+pub(crate) fn answer(socket: &mut TcpStream) -> (u16, Value) {
     let mut bytes = Vec::new();
     socket.read_to_end(&mut bytes).expect("an answer");
     let text = String::from_utf8(bytes).expect("text");

@@ -1,9 +1,10 @@
 //! The answer to a prompt, and the one that says that nobody can give any.
 
+use axum::http::StatusCode;
 use serde_json::{Value, json};
 use turnstone_core::id::{MessageId, SessionId, TurnId};
 use turnstone_core::model::{Failure, FailureKind, Message, MessageBody, PartBody, Session, User};
-use turnstone_core::turn::Outcome;
+use turnstone_core::turn::{Outcome, TurnState};
 use turnstone_engine::{EngineError, Turn};
 use turnstone_store::{Context, Fate, StoreError, WithParts};
 
@@ -34,11 +35,16 @@ impl App {
         session: &SessionId,
         prompt: &MessageId,
     ) -> Result<Value, ApiError> {
-        let found = self.engine().store().read(ctx, |r| {
-            if let Some(Fate::Taken(turn, _)) = r.fate(session, prompt)? {
-                let last = r.last_answer(session, &turn)?;
-                return r.get_message(session, last.as_ref().unwrap_or(prompt));
+        let store = self.engine().store();
+        if let Some(Fate::Taken(turn, state)) = store.read(ctx, |r| r.fate(session, prompt))? {
+            let last = store.read(ctx, |r| r.last_answer(session, &turn))?;
+            if last.is_none() && !state.is_open() && state != TurnState::Completed {
+                return Err(unanswered(prompt, state));
             }
+            let shown = last.as_ref().unwrap_or(prompt);
+            return Ok(with_parts(&store.read(ctx, |r| r.get_message(session, shown))?));
+        }
+        let found = store.read(ctx, |r| {
             let (mut newest, mut before): (Option<WithParts>, Option<String>) = (None, None);
             loop {
                 let page = r.list_messages(session, before.as_deref(), PAGE)?;
@@ -151,6 +157,15 @@ impl App {
         let root = root.unwrap_or_else(|| session.directory.clone());
         empty_answer(id, &session, &root, &asked, ctx.now.0)
     }
+}
+
+/// The turn of a prompt died with its server, before anything of an answer was there.
+fn unanswered(prompt: &MessageId, state: TurnState) -> ApiError {
+    let state = state.as_str();
+    let message = format!("the turn of this prompt is {state} and has no answer; say it anew");
+    ApiError::tagged(StatusCode::CONFLICT, "UnansweredError", &message)
+        .with("messageID", prompt.as_str())
+        .with("state", state)
 }
 
 /// An answer with nothing in it yet.
