@@ -45,14 +45,16 @@ async function drive(binary, name, expected = []) {
 const within = (seconds, what, work) =>
   Promise.race([work, new Promise((_, late) => setTimeout(() => late(new Error(`hangs: ${what}`)), seconds * 1000).unref())])
 
-/** What is announced of a call follows its answer: waits for as much as the other server announced, then for quiet. */
-async function announced(ears, wanted) {
+/** What is announced of a call follows its answer: waits for as much as the other server announced, then for quiet. A turn ends with `session.idle`. */
+async function announced(ears, other = { heard: 0, all: [] }) {
+  const ends = other.all.some(({ type }) => type === "session.idle")
   const heard = []
   for (let still = 0, waited = 0; still < 4; waited += 40) {
     await quiet(40)
     const more = ears.taken().filter((event) => !/^(server|plugin|catalog|integration|reference|file|lsp|models)/.test(event.type))
     heard.push(...more)
-    still = more.length > 0 || (heard.length < wanted && waited < 2000) ? 0 : still + 1
+    const lacks = ends && !heard.some(({ type }) => type === "session.idle")
+    still = more.length > 0 || (heard.length < other.heard && waited < 2000) || (lacks && waited < 10000) ? 0 : still + 1
   }
   return heard
 }
@@ -74,7 +76,7 @@ async function driveOnce(binary, name, expected) {
         // Only the last steps ask a model; opencode asks it itself.
         if (steps === turns && binary === turnstone) runner ??= startRunner({ url: server.url, directory: places.work, model: model.url })
         const [answer] = await within(30, step[0], run(clients[kind], [step], memory))
-        const events = await announced(ears, expected[answers.length]?.heard ?? 0)
+        const events = await announced(ears, expected[answers.length])
         const shown = steps === turns ? told(events).map((line) => normal(line)) : events.map((event) => event.type)
         const all = events.map((event) => normal({ type: event.type, properties: event.properties }))
         answers.push({ ...answer, body: normal(answer.body), events: shown, heard: events.length, all })

@@ -77,7 +77,23 @@ const asking = (reply) => async (c, m) => {
   return answer
 }
 
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
+
+/** A second prompt that comes while a tool of the first runs: both are answered by the same run. */
+async function steered(c, m) {
+  const ready = path.join(m.work, "ready"), go = path.join(m.work, "go")
+  const command = `touch ${ready}; while [ ! -e ${go} ]; do sleep 0.05; done; rm ${ready} ${go}`
+  const first = prompt(c, m, play("first", { tools: [{ name: "bash", args: { command, description: "waits" } }] }, { text: "Never said." }))
+  while (!fs.existsSync(ready)) await sleep(20)
+  const second = prompt(c, m, play("second", { text: "To both." }))
+  while (!(await messages(c, m)).data.some(({ parts }) => /^second/.test(parts[0]?.text))) await sleep(20)
+  fs.writeFileSync(go, "")
+  return { data: [(await first).data, (await second).data], response: { status: 200 } }
+}
+
 turns.push(
+  ["turn steered", steered],
+  ["turn steered messages", messages],
   ["turn careful", async (c, m) => keep(m, "careful", await c.session.create({ title: "Careful", permission: [{ permission: "bash", pattern: "*", action: "ask" }] }))],
   ["turn rejected", asking("reject")],
   ["turn rejected requests", (_, m) => m.open],

@@ -60,7 +60,7 @@ fn the_sdk_gets_the_answers_and_events_that_opencode_gives() -> TestResult {
     let report = clients.run("compare.mjs", &[turnstone(), &opencode, &clients.out()])?;
 
     assert_eq!(report["unexpected"], Value::Array(Vec::new()), "{report:#}");
-    assert!(report["same"].as_u64() >= Some(80), "{report:#}");
+    assert!(report["same"].as_u64() >= Some(100), "{report:#}");
     Ok(())
 }
 
