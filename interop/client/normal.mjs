@@ -1,6 +1,7 @@
 // Makes the answers of two servers comparable: what must differ gets a name instead.
 
 const ID = /\b(ses|msg|prt|per|que|evt|wrk|pty)_[0-9A-Za-z]{20,}\b/g
+const DAY = /\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT/g
 const DATE = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g
 
 /** A normaliser for one server; ids are numbered in the order they are first seen. */
@@ -14,6 +15,8 @@ export function normaliser({ work, home }) {
   const text = (value) => value
     .replaceAll(encodeURIComponent(work), "<project>").replaceAll(work, "<project>").replaceAll(home, "<home>")
     .replace(ID, name).replace(DATE, "<date>").replace(/err_[0-9a-f]{8}/g, "err#")
+    .replace(/call_chat\d+_/g, "call_").replace(/http:\/\/127\.0\.0\.1:\d+/g, "<host>").replace(DAY, "<date>")
+    .replace(/^index [0-9a-f]+\.\.[0-9a-f]+/gm, "index <objects>")
   const walk = (value, key) => {
     if (typeof value === "number") return value > 1.6e12 && value < 2.5e12 ? "<time>" : value
     if (typeof value === "string") return key === "slug" ? "<slug>" : key === "version" ? "<version>" : text(value)

@@ -2,6 +2,7 @@
 import { execFileSync, spawn } from "node:child_process"
 import fs from "node:fs"
 import path from "node:path"
+import { pathToFileURL } from "node:url"
 
 const CONFIG = {
   $schema: "https://opencode.ai/config.json", autoupdate: false, share: "disabled",
@@ -18,6 +19,9 @@ const FILES = {
   "a.txt": "one\ntwo\nthree\n", "src/main.rs": "fn main() {}\n", "src/lib.rs": "pub fn twice(n: u32) -> u32 { n * 2 }\n",
   ".gitignore": "ignored.txt\n", "ignored.txt": "never seen\n", "docs/Ünï.md": "# Ünï\n",
 }
+
+/** The scripted model, which lives beside the real program. */
+export const modelOf = (opencode) => import(pathToFileURL(path.resolve(opencode, "../../../../model.mjs")).href)
 
 /** Makes home and project below `out`; commits have fixed dates, so that both have the same ids. */
 export function prepare(out, modelUrl) {

@@ -5,13 +5,16 @@
 // SERVER is the program that serves: turnstone, or opencode itself to check this script.
 import fs from "node:fs"
 import path from "node:path"
-import { environment, prepare, start } from "./servers.mjs"
+import { startRunner } from "./runner.mjs"
+import { environment, modelOf, prepare, start } from "./servers.mjs"
 import { terminal } from "./terminal.mjs"
 
 const [serving, opencode, out] = process.argv.slice(2)
-const places = prepare(out)
+const model = await (await modelOf(opencode)).startModel()
+const places = prepare(out, model.url)
 let server = await start(serving, places)
 const port = new URL(server.url).port
+const runner = serving === opencode ? undefined : startRunner({ url: server.url, directory: places.work, model: model.url })
 const headers = { "content-type": "application/json", "x-opencode-directory": encodeURIComponent(places.work) }
 
 async function call(method, route, body) {
@@ -63,6 +66,12 @@ try {
   if ((await call("GET", `/session/${session.id}`)).title !== "Moon tables") throw new Error("the title is not stored")
   step("renames")
 
+  await shown.type("How is the tide?")
+  await shown.press("Enter")
+  await shown.sees("How is the tide?")
+  await shown.sees("All steps are done.")
+  step("asks a model, which a runner outside answers for")
+
   await shown.type("!echo shell-$((40+2)); echo by-tui > tui.txt")
   await shown.press("Enter")
   await shown.sees("shell-42")
@@ -100,6 +109,12 @@ try {
   await shown.sees("after the crash", { seconds: 60 })
   step("goes on after the server was killed")
 
+  await shown.type("And now?")
+  await shown.press("Enter")
+  await shown.sees("And now?")
+  await shown.sees(/And now\?[\s\S]*All steps are done\./)
+  step("is answered again")
+
   await shown.press("C-c")
   console.log(JSON.stringify({ done }))
 } catch (error) {
@@ -107,5 +122,7 @@ try {
   process.exitCode = 1
 } finally {
   shown.close()
+  await runner?.close()
   await server.kill()
+  model.close()
 }

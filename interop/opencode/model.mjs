@@ -1,7 +1,8 @@
 // A scripted model: an OpenAI-compatible server on loopback that plays what the prompt tells it to.
 //
 // The newest user text that contains `[[ step, step, … ]]` (JSON objects) is the script; the n-th model
-// call after it plays the n-th step. A step: {text?, reasoning?, tools?: [{name, args}], status?, error?}.
+// call after it plays the n-th step. A step: {text?, reasoning?, tools?: [{name, args}], status?, error?,
+// hangs?}; one that hangs says its text and then nothing more.
 import http from "node:http"
 
 const words = (content) =>
@@ -34,6 +35,7 @@ function play(res, step, id, model) {
   send({ role: "assistant", content: "" })
   if (step.reasoning) send({ reasoning_content: step.reasoning })
   if (step.text) send({ content: step.text })
+  if (step.hangs) return
   step.tools?.forEach((tool, index) =>
     send({ tool_calls: [{
       index, id: `call_${id}_${index}`, type: "function",

@@ -113,7 +113,7 @@ impl Engine {
         self.lease_turn(ctx, &session, &id, write)
     }
 
-    /// Ends a turn that had nobody to answer it: an answer that says why, and the end, at once.
+    /// Ends a turn that nobody answered: an answer that says why, and the end, at once.
     ///
     /// # Errors
     ///
@@ -123,21 +123,15 @@ impl Engine {
         ctx: &Context,
         turn: &Turn,
         answer: turnstone_core::model::Message,
-        why: turnstone_core::model::Failure,
+        (outcome, error): (Outcome, Option<turnstone_core::model::Failure>),
     ) -> Result<()> {
-        let end = EndTurn {
-            session: turn.session.clone(),
-            turn: turn.id.clone(),
-            outcome: Outcome::Failed,
-            error: Some(why),
-        };
+        let end = EndTurn { session: turn.session.clone(), turn: turn.id.clone(), outcome, error };
         let write = move |tx: &Tx<'_>| {
             tx.put_message(&answer)?;
             tx.end_turn(&end)
         };
-        let ctx = ctx.settled();
-        self.store.write(&turn.context(&ctx), write).wait()?;
-        self.store.release(&ctx, &turn.lease)?;
+        self.store.write(&turn.context(ctx), write).wait()?;
+        self.store.release(ctx, &turn.lease)?;
         Ok(())
     }
 }

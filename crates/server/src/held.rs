@@ -99,6 +99,11 @@ impl Turns {
         lock(&self.held).values().find(|it| it.turn.session == *session).map(|it| it.turn.clone())
     }
 
+    /// The turns that are driven from outside.
+    fn all(&self) -> Vec<Turn> {
+        lock(&self.held).values().map(|it| it.turn.clone()).collect()
+    }
+
     /// Uses a turn, if the token is its present one.
     pub(crate) fn using(
         &self,
@@ -133,6 +138,30 @@ impl Turns {
 }
 
 impl App {
+    /// Ends the turns that another process asked to be aborted: their drivers know only this one, and
+    /// learn of it by their next call (R45).
+    pub(crate) fn end_aborted(&self) -> Result<(), ApiError> {
+        let ctx = Context::system(self.now());
+        for turn in self.work().turns.all() {
+            let asked = match self.engine().is_abort_asked(&ctx, &turn) {
+                // Deleted with its session: nothing is left to end.
+                Err(EngineError::Store(StoreError::NoSession(_) | StoreError::Deleted(_))) => false,
+                asked => asked?,
+            };
+            if asked {
+                self.abort_driven(&ctx, &turn)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops a turn that is driven from outside; the prompts that wait in the inbox stay (R29).
+    pub(crate) fn abort_driven(&self, ctx: &Context, turn: &Turn) -> Result<(), ApiError> {
+        // Whether it ended by itself at this very moment is all the same.
+        let _here = self.end_driven(ctx, turn, Outcome::Aborted, None)?;
+        Ok(())
+    }
+
     /// Ends the turns whose drivers have vanished: nothing stays busy for ever.
     pub(crate) fn end_vanished(&self) -> Result<(), ApiError> {
         let now = self.now();
@@ -146,27 +175,25 @@ impl App {
                 Err(ApiError::NotFound(_)) => continue,
                 Err(error) => return Err(error),
             };
-            let ended = match row.state {
+            match row.state {
                 TurnState::Running | TurnState::Accepted => {
                     let words = "The program that ran this turn was not heard of any more";
                     let why = Failure::new(FailureKind::MessageAbortedError, words);
-                    self.engine().end_turn(&ctx, &turn, Outcome::Interrupted, Some(why)).map(drop)
+                    // If somebody else ended it, or has it: that is what was wanted.
+                    let _here = self.end_driven(&ctx, &turn, Outcome::Interrupted, Some(why))?;
                 }
                 TurnState::Waiting => {
-                    self.engine().store().release(&ctx, &turn.lease).map(drop).map_err(Into::into)
+                    match self.engine().store().release(&ctx, &turn.lease) {
+                        Ok(_) | Err(StoreError::Fenced(_)) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    self.engine().recover(&ctx)?;
                 }
                 TurnState::Completed
                 | TurnState::Failed
                 | TurnState::Aborted
-                | TurnState::Interrupted => Ok(()),
-            };
-            match ended {
-                // Somebody else ended it, or has it: that is what was wanted.
-                Ok(())
-                | Err(EngineError::Store(StoreError::Fenced(_) | StoreError::Transition(_))) => {}
-                Err(error) => return Err(error.into()),
+                | TurnState::Interrupted => self.engine().recover(&ctx).map(drop)?,
             }
-            self.engine().recover(&ctx)?;
         }
         Ok(())
     }

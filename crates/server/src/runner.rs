@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::time::Millis;
 use turnstone_core::turn::TurnState;
-use turnstone_store::{Context, Fate};
+use turnstone_store::{Context, Fate, StoreError};
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -34,6 +34,16 @@ pub(crate) struct Runner {
     pub(crate) directory: PathBuf,
     /// When it is forgotten unless it is heard of again.
     pub(crate) until: Millis,
+}
+
+/// What a runner may take up.
+#[derive(Debug, Serialize)]
+pub(crate) struct Inbox {
+    /// Sessions with prompts that nobody runs, the longest waiting first; a turn begun in one takes
+    /// its next prompt up.
+    pub(crate) sessions: Vec<SessionId>,
+    /// Sessions whose turn waited for an answer, has it, and lost its driver (R28).
+    pub(crate) resumable: Vec<SessionId>,
 }
 
 /// Who runs turns: programs outside, and the commands of this process.
@@ -120,20 +130,21 @@ impl Runners {
 }
 
 impl App {
-    /// The sessions below `directory` with prompts that wait and no open turn, as soon as there
-    /// are any; none after `patience`.
+    /// What there is to do below `directory`, as soon as there is anything; nothing after `patience`.
     pub(crate) async fn wait_for_prompt(
         &self,
         ctx: &Context,
         directory: &Path,
         patience: Duration,
-    ) -> Result<Vec<SessionId>, ApiError> {
+    ) -> Result<Inbox, ApiError> {
         let until = tokio::time::Instant::now() + patience;
         loop {
             let stirred = self.runners().stirred.notified();
             let (ctx, directory) = (ctx.clone(), directory.to_owned());
             let found = self.blocking(move |app| app.sessions_waiting(&ctx, &directory)).await?;
-            if !found.is_empty() || tokio::time::Instant::now() >= until {
+            if !(found.sessions.is_empty() && found.resumable.is_empty())
+                || tokio::time::Instant::now() >= until
+            {
                 return Ok(found);
             }
             let next = tokio::time::Instant::now() + TICK;
@@ -141,22 +152,34 @@ impl App {
         }
     }
 
-    fn sessions_waiting(
-        &self,
-        ctx: &Context,
-        directory: &Path,
-    ) -> Result<Vec<SessionId>, ApiError> {
-        let found = self.engine().store().read(ctx, |r| {
-            let mut found = Vec::new();
+    fn sessions_waiting(&self, ctx: &Context, directory: &Path) -> Result<Inbox, ApiError> {
+        let store = self.engine().store();
+        let (sessions, answered) = store.read(ctx, |r| {
+            let is_here = |id: &SessionId| {
+                let place = r.get_session(id)?.directory;
+                Ok::<_, StoreError>(Path::new(&place).starts_with(directory))
+            };
+            let (mut sessions, mut answered) = (Vec::new(), Vec::new());
             for id in r.sessions_with_input()? {
-                let here = Path::new(&r.get_session(&id)?.directory).starts_with(directory);
-                if here && r.status(&id)? == turnstone_core::model::Status::Idle {
-                    found.push(id);
+                if is_here(&id)? && r.status(&id)? == turnstone_core::model::Status::Idle {
+                    sessions.push(id);
                 }
             }
-            Ok(found)
+            for id in r.open_sessions()? {
+                let waits = r.turns(&id)?.last().is_some_and(|it| it.state == TurnState::Waiting);
+                if waits && is_here(&id)? && r.pending_requests(Some(&id))?.is_empty() {
+                    answered.push(id);
+                }
+            }
+            Ok((sessions, answered))
         })?;
-        Ok(found)
+        let mut resumable = Vec::new();
+        for id in answered {
+            if !store.is_leased(ctx, &id)? {
+                resumable.push(id);
+            }
+        }
+        Ok(Inbox { sessions, resumable })
     }
 
     /// Waits until the turn that took a prompt up has ended; how it ended.

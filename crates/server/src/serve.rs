@@ -136,12 +136,15 @@ async fn sweep(app: App) {
     }
 }
 
-/// Ends the turns of drivers that have vanished.
+/// Ends the turns of drivers that have vanished, and those that another process wants to be aborted.
 async fn lapse(app: App) {
     loop {
         tokio::time::sleep(LAPSE).await;
         if app.blocking(App::end_vanished).await.is_err() {
             tracing::warn!("a turn whose driver has vanished could not be ended; trying again");
+        }
+        if app.blocking(App::end_aborted).await.is_err() {
+            tracing::warn!("a turn that was to be aborted could not be ended; trying again");
         }
     }
 }

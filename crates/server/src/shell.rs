@@ -47,7 +47,7 @@ impl App {
         if ran.left > 0 {
             tracing::warn!("{} processes of a command of {} were left", ran.left, session.id);
         }
-        let now = ctx.clone().at(self.now());
+        let now = ctx.settled().at(self.now());
         let ended = self.engine().end_exec(&now, execution, &ran.end);
         self.runners().ended_command(&session.id);
         ended?;

@@ -14,14 +14,14 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 const LONG: Duration = Duration::from_secs(60);
 
 /// The real program, serving.
-struct Served {
+pub(crate) struct Served {
     child: Child,
     address: String,
 }
 
 impl Served {
     #[expect(clippy::disallowed_methods, reason = "assert_cmd cannot leave a program running")]
-    fn start(case: &Case) -> Self {
+    pub(crate) fn start(case: &Case) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_turnstone"))
             .env_clear()
             .env("PATH", PATH)
@@ -47,22 +47,38 @@ impl Served {
     }
 
     /// Kills the server as a crash would.
-    fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("gone");
     }
 
-    fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         answer(&mut self.open(method, path, body))
     }
 
+    /// Asks as the driver of a turn.
+    pub(crate) fn drive(&self, begun: &Value, path: &str, body: &Value) -> (u16, Value) {
+        let lease = begun["lease"].as_str().expect("a lease");
+        let head = format!("x-turnstone-lease: {lease}\r\n");
+        answer(&mut self.send("POST", path, body, &head))
+    }
+
+    /// Asks something that is done once.
+    pub(crate) fn once(&self, key: &str, path: &str, body: &Value) -> TcpStream {
+        self.send("POST", path, body, &format!("idempotency-key: {key}\r\n"))
+    }
+
     fn open(&self, method: &str, path: &str, body: &Value) -> TcpStream {
+        self.send(method, path, body, "")
+    }
+
+    fn send(&self, method: &str, path: &str, body: &Value, more: &str) -> TcpStream {
         let mut socket = TcpStream::connect(&self.address).expect("connects");
         socket.set_read_timeout(Some(LONG)).expect("a timeout");
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\
-             authorization: Basic b3BlbmNvZGU6cHc=\r\ncontent-length: {}\r\n\r\n{body}",
+             authorization: Basic b3BlbmNvZGU6cHc=\r\n{more}content-length: {}\r\n\r\n{body}",
             self.address,
             body.len()
         );
@@ -70,18 +86,18 @@ impl Served {
         socket
     }
 
-    fn session(&self) -> String {
+    pub(crate) fn session(&self) -> String {
         let (status, made) = self.ask("POST", "/session", &json!({}));
         assert_eq!(status, 200, "{made}");
         made["id"].as_str().expect("an id").to_owned()
     }
 
-    fn shell(&self, session: &str, command: &str) -> (u16, Value) {
+    pub(crate) fn shell(&self, session: &str, command: &str) -> (u16, Value) {
         let body = json!({ "agent": "build", "command": command });
         self.ask("POST", &format!("/session/{session}/shell"), &body)
     }
 
-    fn messages(&self, session: &str) -> Vec<Value> {
+    pub(crate) fn messages(&self, session: &str) -> Vec<Value> {
         let (_, listed) = self.ask("GET", &format!("/session/{session}/message"), &Value::Null);
         listed.as_array().expect("a list").clone()
     }
@@ -94,7 +110,7 @@ impl Drop for Served {
     }
 }
 
-fn answer(socket: &mut TcpStream) -> (u16, Value) {
+pub(crate) fn answer(socket: &mut TcpStream) -> (u16, Value) {
     let mut bytes = Vec::new();
     socket.read_to_end(&mut bytes).expect("an answer");
     let text = String::from_utf8(bytes).expect("text");

@@ -60,7 +60,7 @@ fn the_sdk_gets_the_answers_and_events_that_opencode_gives() -> TestResult {
     let report = clients.run("compare.mjs", &[turnstone(), &opencode, &clients.out()])?;
 
     assert_eq!(report["unexpected"], Value::Array(Vec::new()), "{report:#}");
-    assert!(report["same"].as_u64() >= Some(60), "{report:#}");
+    assert!(report["same"].as_u64() >= Some(100), "{report:#}");
     Ok(())
 }
 
@@ -72,7 +72,19 @@ fn the_real_terminal_client_works_and_goes_on_after_a_crash() -> TestResult {
 
     let report = clients.run("tui.mjs", &[turnstone(), &opencode, &clients.out()])?;
 
-    assert_eq!(report["done"].as_array().map(Vec::len), Some(10), "{report:#}");
+    assert_eq!(report["done"].as_array().map(Vec::len), Some(12), "{report:#}");
+    Ok(())
+}
+
+#[test]
+fn the_real_program_runs_prompts_on_our_server_as_on_its_own() -> TestResult {
+    let clients = Clients::install()?;
+    let opencode = clients.opencode.to_string_lossy().into_owned();
+
+    let report = clients.run("run.mjs", &[turnstone(), &opencode, &clients.out()])?;
+
+    assert_eq!(report["unexpected"], Value::Array(Vec::new()), "{report:#}");
+    assert_eq!(report["same"].as_array().map(Vec::len), Some(12), "{report:#}");
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use turnstone_store::Context;
 
 use super::follow::{self, Follower};
 use super::happening::{Happening, Scene, Told};
+use super::heard::Heard;
 use super::ident;
 use super::recent::Recent;
 use super::ring::{Bounds, Ring};
@@ -45,6 +46,7 @@ struct Lately {
     /// Empty until somebody listens: nobody follows the log for nobody.
     ring: Mutex<Option<Ring>>,
     recent: Recent,
+    heard: Heard,
 }
 
 /// How many may do what at a time.
@@ -151,6 +153,11 @@ impl Shared {
     pub(super) fn ring<T>(&self, look: impl FnOnce(&Ring) -> T) -> T {
         let mut ring = lock(&self.lately.ring);
         look(ring.get_or_insert_with(|| Ring::new(Cursor(0), BOUNDS)))
+    }
+
+    /// How far the streams are.
+    pub(super) fn heard(&self) -> &Heard {
+        &self.lately.heard
     }
 
     /// What was touched lately, up to `upto`. Waits for the disk.

@@ -18,6 +18,7 @@
 mod episode;
 mod follow;
 mod happening;
+mod heard;
 mod history;
 mod hub;
 mod ident;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -15,6 +16,7 @@ use turnstone_core::time::{Cursor, Millis};
 use turnstone_store::FeedMemo;
 
 use super::happening::{Happening, Told, own_frame};
+use super::heard::{FAR, Heard};
 use super::hub::{Hub, News, Shared};
 use super::ident::{self, Place, event_id};
 use super::ring::Found;
@@ -68,12 +70,15 @@ struct Line {
     /// It was told that something is missing.
     is_told: bool,
     is_over: bool,
+    /// The number up to which the ring was handed on, for whoever waits for that.
+    heard: Arc<AtomicU64>,
 }
 
 impl Line {
-    fn new(source: Source, place: Place) -> Self {
+    fn new(source: Source, place: Place, heard: &Heard) -> Self {
         let (queue, memo) = (VecDeque::new(), FeedMemo::default());
-        Self { source, place, queue, memo, is_new: false, is_told: false, is_over: false }
+        let heard = heard.join(if let Source::Ring(from) = source { from } else { FAR });
+        Self { source, place, queue, memo, is_new: false, is_told: false, is_over: false, heard }
     }
 }
 
@@ -96,7 +101,7 @@ impl Hub {
         let mut beat = tokio::time::interval(BEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         beat.reset();
-        let mut line = Line::new(source, place);
+        let mut line = Line::new(source, place, shared.heard());
         line.is_new = listener.wire == Wire::Global && listener.after.is_none();
         let mut flow = Flow { shared, listener, news, beat, line, _seat: seat };
         flow.say("server.connected");
@@ -153,6 +158,7 @@ impl Flow {
     async fn read_ring(&mut self, from: u64) {
         match self.shared.ring(|ring| ring.read(from, TAKEN)) {
             Found::Next(next, _) if next.is_empty() => {
+                self.line.heard.store(from, Ordering::Relaxed);
                 tokio::select! {
                     _ = self.news.changed() => {}
                     _ = self.beat.tick() => self.say("server.heartbeat"),
@@ -167,6 +173,7 @@ impl Flow {
             Found::Behind => {
                 self.say("server.lagged");
                 self.line.is_told = false;
+                self.line.heard.store(FAR, Ordering::Relaxed);
                 self.line.source = Source::Log;
             }
         }

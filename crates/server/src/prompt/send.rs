@@ -13,6 +13,7 @@ use super::expand::{Expanded, expand};
 use super::input::PromptInput;
 use super::repeat::is_repeat;
 use crate::app::App;
+use crate::call::Repeat;
 use crate::error::ApiError;
 
 /// A prompt that is stored.
@@ -29,12 +30,12 @@ impl App {
     /// The wait goes on if the client goes away: a prompt is never forgotten half way.
     pub(crate) async fn prompt(
         &self,
-        ctx: &Context,
+        repeat: &Repeat,
         session: &SessionId,
         asked: PromptInput,
     ) -> Result<Value, ApiError> {
-        let sent = self.send(ctx, session, asked).await?;
-        let (app, ctx, session) = (self.clone(), ctx.clone(), session.clone());
+        let sent = self.send(repeat, session, asked).await?;
+        let (app, ctx, session) = (self.clone(), repeat.0.aside(), session.clone());
         let waiting = tokio::spawn(async move { app.settle(&ctx, &session, &sent).await });
         waiting.await.map_err(|error| ApiError::unexpected(&error))?
     }
@@ -42,12 +43,13 @@ impl App {
     /// Stores a prompt; whatever becomes of it is told by events.
     pub(crate) async fn prompt_and_go(
         &self,
-        ctx: &Context,
+        repeat: &Repeat,
         session: &SessionId,
         asked: PromptInput,
-    ) -> Result<(), ApiError> {
-        let sent = self.send(ctx, session, asked).await?;
-        let (app, ctx, session) = (self.clone(), ctx.clone(), session.clone());
+    ) -> Result<MessageId, ApiError> {
+        let sent = self.send(repeat, session, asked).await?;
+        let message = sent.message.clone();
+        let (app, ctx, session) = (self.clone(), repeat.0.aside(), session.clone());
         tokio::spawn(async move {
             if app.settle(&ctx, &session, &sent).await.is_err() {
                 tracing::warn!(
@@ -55,17 +57,43 @@ impl App {
                 );
             }
         });
-        Ok(())
+        Ok(message)
     }
 
     async fn send(
         &self,
-        ctx: &Context,
+        repeat: &Repeat,
         session: &SessionId,
         asked: PromptInput,
     ) -> Result<Sent, ApiError> {
-        let (ctx, session) = (ctx.clone(), session.clone());
-        self.blocking(move |app| app.take_prompt(&ctx, &session, &asked)).await
+        let (repeat, session) = (repeat.clone(), session.clone());
+        self.blocking(move |app| match app.find_earlier(&repeat, &session)? {
+            Some(message) => Ok(Sent { message, answered: !asked.no_reply }),
+            None => app.take_prompt(&repeat.0, &session, &asked),
+        })
+        .await
+    }
+
+    /// Waits for the answer to a prompt that an earlier try of this request stored.
+    pub(crate) async fn answer_again(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        message: MessageId,
+    ) -> Result<Value, ApiError> {
+        self.settle(&ctx.aside(), session, &Sent { message, answered: true }).await
+    }
+
+    /// The prompt that an earlier try of this request stored before it was cut off (R43).
+    pub(crate) fn find_earlier(
+        &self,
+        Repeat(ctx, began): &Repeat,
+        session: &SessionId,
+    ) -> Result<Option<MessageId>, ApiError> {
+        let Some(at) = *began else { return Ok(None) };
+        let find =
+            |r: &turnstone_store::Reader<'_>| r.first_prompt_since(session, at, ctx.actor.as_str());
+        Ok(self.engine().store().read(ctx, find)?)
     }
 
     /// Waits until a prompt is dealt with, and reads the answer.
@@ -79,6 +107,7 @@ impl App {
             let (at, id) = (ctx.clone(), session.clone());
             let take = move |app: &Self| app.take_up_alone(&at, &id);
             self.wait_for_turn_end(ctx, session, &sent.message, take).await?;
+            self.hub().hand_on().await;
         }
         let (ctx, session, sent) = (ctx.clone(), session.clone(), sent.clone());
         self.blocking(move |app| match sent.answered {
@@ -94,7 +123,8 @@ impl App {
 
     /// Takes up what waits in an inbox that no runner looks into, and says that there is none.
     pub(crate) fn take_up_alone(&self, ctx: &Context, id: &SessionId) -> Result<(), ApiError> {
-        let ctx = &ctx.clone().at(self.now());
+        // Nobody's request: neither what a client relies on nor its key are about this.
+        let ctx = &ctx.aside().at(self.now());
         let (session, status) =
             self.engine().store().read(ctx, |r| Ok((r.get_session(id)?, r.status(id)?)))?;
         if status != Status::Idle {

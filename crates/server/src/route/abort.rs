@@ -70,13 +70,6 @@ fn stop(app: &App, ctx: &Context, id: &SessionId) -> Result<bool, ApiError> {
     };
     // A program outside drives it, under our lease: its next call learns that the turn has ended.
     let turn = Turn { session: id.clone(), id: asked, lease };
-    match app.engine().abort_turn(ctx, &turn) {
-        Ok(_) => {}
-        // It ended by itself at this very moment.
-        Err(EngineError::Store(StoreError::Transition(_) | StoreError::Fenced(_))) => {}
-        Err(error) => return Err(error.into()),
-    }
-    app.work().turns.let_go(&turn.id);
-    app.runners().stir();
+    app.abort_driven(ctx, &turn)?;
     Ok(false)
 }

@@ -8,11 +8,10 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::{AgentPart, Extra, PartBody, Session, Subtask, Text};
-use turnstone_store::Context;
 
 use super::session::session_id;
 use crate::app::App;
-use crate::call::Caller;
+use crate::call::Repeat;
 use crate::config::{Agent, Command};
 use crate::error::ApiError;
 use crate::input::{Body, Fields};
@@ -65,18 +64,18 @@ impl Called {
 /// `POST /session/{sessionID}/command`
 async fn command(
     State(app): State<App>,
-    Caller(ctx): Caller,
+    repeat: Repeat,
     Path(session): Path<String>,
     Body(fields): Body,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    Ok(Json(run(&app, &ctx, id, Called::read(fields)?).await?))
+    Ok(Json(run(&app, &repeat, id, Called::read(fields)?).await?))
 }
 
 /// `POST /session/{sessionID}/init`: the command of that name.
 async fn init(
     State(app): State<App>,
-    Caller(ctx): Caller,
+    repeat: Repeat,
     Path(session): Path<String>,
     Body(mut fields): Body,
 ) -> Result<Json<bool>, ApiError> {
@@ -89,15 +88,18 @@ async fn init(
         arguments: String::new(),
         parts: Vec::new(),
     };
-    run(&app, &ctx, id, called).await?;
+    run(&app, &repeat, id, called).await?;
     Ok(Json(true))
 }
 
-async fn run(app: &App, ctx: &Context, id: SessionId, called: Called) -> Result<Value, ApiError> {
+async fn run(app: &App, repeat: &Repeat, id: SessionId, called: Called) -> Result<Value, ApiError> {
     let (name, arguments) = (called.name.clone(), called.arguments.clone());
-    let (fill, of) = (ctx.clone(), id.clone());
+    let (fill, of) = (repeat.clone(), id.clone());
     let (session, asked) = app.blocking(move |app| prompt_of(app, &fill, &of, called)).await?;
-    let answer = app.prompt(ctx, &id, asked).await?;
+    let answer = match asked {
+        Asked::New(asked) => app.prompt(repeat, &id, *asked).await?,
+        Asked::Earlier(message) => app.answer_again(&repeat.0, &id, message).await?,
+    };
     let said = json!({ "name": name, "sessionID": id.as_str(), "arguments": arguments,
                        "messageID": answer["info"]["id"] });
     app.blocking(move |app| {
@@ -108,14 +110,28 @@ async fn run(app: &App, ctx: &Context, id: SessionId, called: Called) -> Result<
     Ok(answer)
 }
 
+/// What a command is to a session.
+enum Asked {
+    /// A prompt.
+    New(Box<PromptInput>),
+    /// A prompt that an earlier try of this request stored: its commands ran then (R43).
+    Earlier(MessageId),
+}
+
 /// The prompt a command stands for.
 fn prompt_of(
     app: &App,
-    ctx: &Context,
+    repeat: &Repeat,
     id: &SessionId,
     called: Called,
-) -> Result<(Session, PromptInput), ApiError> {
+) -> Result<(Session, Asked), ApiError> {
+    let ctx = &repeat.0;
     let session = app.engine().store().read(ctx, |r| r.get_session(id))?;
+    if let Some(message) = app.find_earlier(repeat, id)? {
+        return Ok((session, Asked::Earlier(message)));
+    }
+    // What a template runs must not run for a request that is refused.
+    app.expected(ctx, id)?;
     let place = app.place(ctx, FilePath::new(&session.directory))?;
     let config = app.config(&place)?;
     let (commands, agents) = (config.commands()?, config.agents()?);
@@ -143,7 +159,7 @@ fn prompt_of(
         (parts, Wanted { agent, model, variant: called.wanted.variant })
     };
     let asked = PromptInput { message: called.message, wanted, ..PromptInput::of(parts) };
-    Ok((session, asked))
+    Ok((session, Asked::New(Box::new(asked))))
 }
 
 fn filled(app: &App, session: &Session, command: &Command, arguments: &str) -> String {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::session::session_id;
 use crate::app::App;
-use crate::call::Caller;
+use crate::call::Repeat;
 use crate::error::ApiError;
 use crate::input::Body;
 use crate::prompt::PromptInput;
@@ -22,24 +22,24 @@ pub(super) fn routes() -> Router<App> {
 /// `POST /session/{sessionID}/message`
 async fn prompt(
     State(app): State<App>,
-    Caller(ctx): Caller,
+    repeat: Repeat,
     Path(session): Path<String>,
     Body(fields): Body,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
     let asked = PromptInput::read(fields)?;
-    Ok(Json(app.prompt(&ctx, &id, asked).await?))
+    Ok(Json(app.prompt(&repeat, &id, asked).await?))
 }
 
 /// `POST /session/{sessionID}/prompt_async`
 async fn prompt_async(
     State(app): State<App>,
-    Caller(ctx): Caller,
+    repeat: Repeat,
     Path(session): Path<String>,
     Body(fields): Body,
 ) -> Result<StatusCode, ApiError> {
     let id = session_id(&session)?;
     let asked = PromptInput::read(fields)?;
-    app.prompt_and_go(&ctx, &id, asked).await?;
+    app.prompt_and_go(&repeat, &id, asked).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -7,7 +7,7 @@ use turnstone_core::model::{Compaction, Extra, PartBody};
 
 use super::session::session_id;
 use crate::app::App;
-use crate::call::Caller;
+use crate::call::Repeat;
 use crate::error::ApiError;
 use crate::input::Body;
 use crate::prompt::{PartInput, PromptInput, Wanted};
@@ -19,7 +19,7 @@ pub(super) fn routes() -> Router<App> {
 /// `POST /session/{sessionID}/summarize`
 async fn summarize(
     State(app): State<App>,
-    Caller(ctx): Caller,
+    repeat: Repeat,
     Path(session): Path<String>,
     Body(mut fields): Body,
 ) -> Result<Json<bool>, ApiError> {
@@ -32,7 +32,7 @@ async fn summarize(
         extra: Extra::new(),
     };
     // The agent that goes on afterwards is the one that answered last.
-    let (read, name) = (ctx.clone(), id.clone());
+    let (read, name) = (repeat.0.clone(), id.clone());
     let next = app.blocking(move |app| Ok(app.engine().next_agent(&read, &name)?)).await?;
     let parts = vec![PartInput::plain(PartBody::Compaction(compaction))];
     let agent = next.map(|next| next.agent);
@@ -40,6 +40,6 @@ async fn summarize(
         wanted: Wanted { agent, model: Some(model), variant: None },
         ..PromptInput::of(parts)
     };
-    app.prompt(&ctx, &id, asked).await?;
+    app.prompt(&repeat, &id, asked).await?;
     Ok(Json(true))
 }

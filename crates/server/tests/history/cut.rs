@@ -2,9 +2,8 @@
 
 use serde_json::json;
 
-use crate::native::Driver;
 use crate::scene::{read, session, turn};
-use crate::support::House;
+use crate::support::{Driver, House};
 
 #[test]
 fn an_undo_that_was_cut_off_is_finished_and_told_by_its_repeat() {

@@ -8,7 +8,7 @@ use turnstone_core::turn::Outcome;
 use turnstone_engine::{Prompt, Turn};
 
 use crate::support::House;
-use crate::{beside, is_idle, messages, named, said, session};
+use crate::{beside, is_idle, messages, named, said, session, waiting};
 
 #[test]
 fn without_a_runner_a_prompt_is_stored_and_answered_with_a_clear_error() {
@@ -165,18 +165,6 @@ fn answer(house: &House, turn: &Turn, asked: &str, words: &str) {
     engine.store().write(&turn.context(&ctx), write).wait().expect("written");
 }
 
-/// Waits until the inbox of a session has a prompt.
-fn waiting(house: &House, id: &str) -> String {
-    for _ in 0..1200 {
-        let inbox = house.engine().store().read(&beside(), |r| r.inbox(&named(id))).expect("read");
-        if let Some(first) = inbox.first() {
-            return first.message.to_string();
-        }
-        std::thread::sleep(Duration::from_millis(25));
-    }
-    panic!("no prompt came into the inbox of {id}");
-}
-
 #[test]
 fn a_prompt_beside_a_running_turn_steers_it_and_gets_its_answer_r29() {
     let house = House::new();
@@ -232,18 +220,6 @@ fn a_prompt_that_nobody_takes_up_is_answered_once_the_turn_has_ended() {
         std::thread::sleep(Duration::from_millis(25));
     }
     panic!("something stays in the inbox");
-}
-
-#[test]
-fn an_abort_ends_the_turn_and_keeps_the_inbox_r29() {
-    let house = House::new();
-    let id = session(&house);
-    let path = format!("/session/{id}/abort");
-    assert_eq!(house.client().send("POST", &path, None).expect(200), true, "nothing runs");
-    begin(&house, &id);
-    assert_eq!(house.client().send("POST", &path, None).expect(200), true);
-    assert!(is_idle(&house, &id));
-    house.client().send("POST", "/session/foo/abort", None).expect(400);
 }
 
 #[test]

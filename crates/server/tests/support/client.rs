@@ -109,6 +109,11 @@ impl Client {
         answer
     }
 
+    /// Asks, and goes away without an answer when what this returns is dropped.
+    pub(crate) fn ask(&self, path: &str, body: &Value) -> BufReader<TcpStream> {
+        self.open("POST", path, Some(body.to_string().as_bytes()))
+    }
+
     /// A stream of events, open.
     pub(crate) fn stream(&self, path: &str) -> Stream {
         let mut reader = self.open("GET", path, None);
@@ -182,6 +187,15 @@ impl Stream {
     /// How long [`Self::frame`] waits before the test fails.
     pub(crate) fn patience(&self, time: Duration) {
         self.reader.get_ref().set_read_timeout(Some(time)).expect("a timeout");
+    }
+
+    /// What lies there unread, without waiting for more.
+    pub(crate) fn arrived(&mut self) -> String {
+        self.reader.get_ref().set_nonblocking(true).expect("set");
+        let mut bytes = std::mem::take(&mut self.rest);
+        let error = self.reader.read_to_end(&mut bytes).map_err(|error| error.kind());
+        assert_eq!(error.err(), Some(std::io::ErrorKind::WouldBlock), "the stream goes on");
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// The lines of the next frame; nothing when the server ended the stream.

@@ -3,7 +3,9 @@
 //! Used by every test program of this crate: `#[path = "../support/mod.rs"] mod support;`.
 
 mod client;
+mod driver;
 mod house;
 
 pub(crate) use client::{Answer, Client, Stream};
+pub(crate) use driver::Driver;
 pub(crate) use house::{House, git};

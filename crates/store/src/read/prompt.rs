@@ -2,6 +2,7 @@
 
 use rusqlite::OptionalExtension;
 use turnstone_core::id::{MessageId, SessionId, TurnId};
+use turnstone_core::time::Cursor;
 use turnstone_core::turn::TurnState;
 
 use super::reader::{Reader, parse_id};
@@ -65,6 +66,73 @@ impl Reader<'_> {
             Ok(Fate::Taken(parse_id(id)?, state))
         })
         .transpose()
+    }
+
+    /// The newest answer of a turn, whole or not.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn last_answer(&self, session: &SessionId, turn: &TurnId) -> Result<Option<MessageId>> {
+        let num = self.session_num(session)?;
+        let id: Option<String> = self
+            .conn
+            .prepare_cached(
+                "SELECT message.id FROM message JOIN turn ON message.turn = turn.num
+                 WHERE turn.session = ?1 AND turn.id = ?2 AND message.session = ?1
+                   AND message.num > turn.num AND message.role = 'assistant'
+                 ORDER BY message.num DESC LIMIT 1",
+            )?
+            .query_row((num, turn.as_str()), |row| row.get(0))
+            .optional()?;
+        id.map(parse_id).transpose()
+    }
+
+    /// The newest prompt of the inbox that an open turn has taken up since it began; nothing if
+    /// nobody steered it (R29).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn newest_steer(&self, session: &SessionId, turn: &TurnId) -> Result<Option<MessageId>> {
+        let num = self.session_num(session)?;
+        let id: Option<String> = self
+            .conn
+            .prepare_cached(
+                "SELECT input.message FROM input
+                   JOIN event ON event.session = ?1 AND event.seq = input.promoted
+                 WHERE input.session = ?1 AND event.cursor >
+                   (SELECT num FROM turn WHERE session = ?1 AND id = ?2)
+                 ORDER BY event.cursor DESC LIMIT 1",
+            )?
+            .query_row((num, turn.as_str()), |row| row.get(0))
+            .optional()?;
+        id.map(parse_id).transpose()
+    }
+
+    /// The first prompt an actor wrote at a place in the log or behind it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn first_prompt_since(
+        &self,
+        session: &SessionId,
+        at: Cursor,
+        actor: &str,
+    ) -> Result<Option<MessageId>> {
+        let num = self.session_num(session)?;
+        let id: Option<String> = self
+            .conn
+            .prepare_cached(
+                "SELECT id FROM message
+                 WHERE session = ?1 AND num >= ?2 AND role = 'user'
+                   AND actor = (SELECT num FROM actor WHERE name = ?3)
+                 ORDER BY num LIMIT 1",
+            )?
+            .query_row((num, at.0, actor), |row| row.get(0))
+            .optional()?;
+        id.map(parse_id).transpose()
     }
 
     /// The sessions with prompts that no turn has taken up, the longest waiting first.

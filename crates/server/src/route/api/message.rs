@@ -10,7 +10,7 @@ use turnstone_store::WithParts;
 use super::super::session::session_id;
 use super::page::Page;
 use crate::app::App;
-use crate::call::Caller;
+use crate::call::{Caller, Repeat};
 use crate::error::ApiError;
 use crate::input::{Body, Fields, Query, parse_id};
 use crate::prompt::PromptInput;
@@ -194,7 +194,7 @@ async fn context(
 /// `POST /api/session/{sessionID}/prompt`
 async fn prompt(
     State(app): State<App>,
-    Caller(ctx): Caller,
+    repeat: Repeat,
     Path(session): Path<String>,
     Body(mut fields): Body,
 ) -> Result<Json<Value>, ApiError> {
@@ -205,6 +205,7 @@ async fn prompt(
     let Some(mut prompt) = fields.object("prompt")? else {
         return Err(ApiError::payload("Missing key\n  at [\"prompt\"]"));
     };
+    let ctx = repeat.0.clone();
     let (asked, ident) = (ctx.clone(), id.clone());
     let message = match given {
         Some(message) => message,
@@ -213,7 +214,7 @@ async fn prompt(
     let (parts, said) = parts(&mut prompt)?;
     let body = json!({ "messageID": message.as_str(), "parts": parts, "delivery": delivery });
     let input = PromptInput::read(Fields::top(body)?)?;
-    app.prompt_and_go(&ctx, &id, input).await?;
+    let message = app.prompt_and_go(&repeat, &id, input).await?;
     app.blocking(move |app| {
         let (seq, found) = app.engine().store().read(&ctx, |r| {
             Ok((r.session_seq(&id)?, r.get_message(&id, &message)?))

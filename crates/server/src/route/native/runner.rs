@@ -7,7 +7,6 @@ use axum::extract::{Path, State};
 use axum::routing::{delete, get};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use turnstone_core::id::SessionId;
 
 use super::input::Typed;
 use crate::app::App;
@@ -15,7 +14,7 @@ use crate::call::Caller;
 use crate::error::ApiError;
 use crate::input::Query;
 use crate::place::Asked;
-use crate::runner::{RUNNER_PATIENCE, Runner};
+use crate::runner::{Inbox, RUNNER_PATIENCE, Runner};
 
 /// The longest a runner waits in one call, in milliseconds.
 const LONGEST: usize = 30_000;
@@ -79,16 +78,9 @@ async fn leave(
     Ok(Json(app.runners().leave(&runner)))
 }
 
-/// The sessions with prompts that nobody runs.
-#[derive(Serialize)]
-struct Inbox {
-    /// The longest waiting first; a turn begun in one takes its next prompt up.
-    sessions: Vec<SessionId>,
-}
-
 /// `GET /turnstone/runner/{runnerID}/inbox`
 ///
-/// Answers as soon as there is a prompt, or with none after `wait` milliseconds.
+/// Answers as soon as there is anything to do, or with nothing after `wait` milliseconds.
 async fn inbox(
     State(app): State<App>,
     Caller(ctx): Caller,
@@ -99,7 +91,7 @@ async fn inbox(
     let gone = || ApiError::NotFound(format!("Runner not found: {runner}"));
     let known = app.runners().renew(&runner, app.now()).ok_or_else(gone)?;
     let patience = Duration::from_millis(wait as u64);
-    let sessions = app.wait_for_prompt(&ctx, &known.directory, patience).await?;
+    let found = app.wait_for_prompt(&ctx, &known.directory, patience).await?;
     app.runners().renew(&runner, app.now());
-    Ok(Json(Inbox { sessions }))
+    Ok(Json(found))
 }

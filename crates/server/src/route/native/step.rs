@@ -5,9 +5,9 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::routing::post;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Number, Value};
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
-use turnstone_core::model::Tokens;
+use turnstone_core::model::{MessageBody, Tokens};
 use turnstone_core::wire;
 use turnstone_engine::StepEnd;
 use turnstone_store::Tx;
@@ -67,15 +67,16 @@ async fn begin(
     let (session, turn) = names(&path)?;
     app.blocking(move |app| {
         let held = app.driven(&ctx, &session, &turn, &headers)?;
-        let row = app.turn_row(&ctx, &session, &turn)?;
-        let place = app.engine().store().read(&ctx, |r| r.get_session(&session))?.directory;
-        let new = || app.engine().new_message_id(&ctx, &session);
-        let id = body.message.clone().map_or_else(new, Ok)?;
-        let info = json!({"id": id, "sessionID": session, "role": "assistant",
-            "time": {"created": ctx.now.0}, "parentID": row.message, "modelID": body.model,
-            "providerID": body.provider, "mode": body.agent, "agent": body.agent,
-            "path": {"cwd": place, "root": place}, "cost": 0, "tokens": Tokens::default()});
-        let answer = wire::parse_message(info).map_err(|e| ApiError::payload(e.to_string()))?;
+        let mut answer = app.next_answer(&ctx, &session, &turn, body.message)?;
+        let id = answer.id.clone();
+        if let MessageBody::Assistant(said) = &mut answer.body {
+            // A variant is one of the model that was asked.
+            if said.provider != body.provider || said.model != body.model {
+                said.variant = None;
+            }
+            (said.provider, said.model) = (body.provider, body.model);
+            (said.mode, said.agent) = (body.agent.clone(), Some(body.agent));
+        }
         let step = app.engine().begin_step(&ctx, held.turn(), answer)?;
         app.stamped(&ctx, &session, Begun { message: id, snapshot: step.snapshot })
     })

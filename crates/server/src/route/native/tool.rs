@@ -214,14 +214,17 @@ fn ended(stored: &PartBody, body: After, now: i64) -> Result<ToolState, ApiError
         time["start"] = exact.clone();
     }
     let input = state["input"].clone();
-    let metadata = body.metadata.unwrap_or_else(|| json!({}));
     let mut next = match (body.output, body.error) {
         (Some(output), None) => json!({"status": "completed", "input": input, "output": output,
-            "title": body.title.unwrap_or_default(), "metadata": metadata, "time": time}),
-        (None, Some(error)) => json!({"status": "error", "input": input, "error": error,
-            "metadata": metadata, "time": time}),
+            "title": body.title.unwrap_or_default(), "metadata": {}, "time": time}),
+        (None, Some(error)) => {
+            json!({"status": "error", "input": input, "error": error, "time": time})
+        }
         _ => return Err(ApiError::payload("a tool ends with `output` or with `error`")),
     };
+    if let Some(metadata) = body.metadata {
+        next["metadata"] = metadata;
+    }
     if let Some(attachments) = body.attachments {
         next["attachments"] = Value::Array(attachments);
     }

@@ -245,14 +245,12 @@ async fn end(
         let row = app.turn_row(&ctx, &session, &turn)?;
         if row.state != outcome.state() {
             let held = app.driven(&ctx, &session, &turn, &headers)?;
-            let engine = app.engine();
-            engine.end_turn(&ctx, held.turn(), outcome, body.error)?;
-            // What its open calls changed is found out now, not when somebody asks.
-            engine.recover(&ctx)?;
-            app.work().turns.let_go(&turn);
-            app.runners().stir();
+            app.end_driven(&ctx, held.turn(), outcome, body.error)?;
         }
         let row = app.turn_row(&ctx, &session, &turn)?;
+        if row.state != outcome.state() {
+            return Err(lost(&row));
+        }
         app.show_turn(&ctx, &session, Some(&row))
     })
     .await

@@ -1,0 +1,73 @@
+//! A program outside of the server that drives turns, and knows nothing but HTTP.
+
+use serde_json::{Value, json};
+
+use super::client::{Answer, Client};
+
+/// A program that runs turns of one session.
+pub(crate) struct Driver {
+    client: Client,
+    base: String,
+    pub(crate) turn: String,
+    pub(crate) lease: String,
+}
+
+impl Driver {
+    /// Takes up the next prompt of the inbox.
+    pub(crate) fn take(client: &Client, session: &str) -> Self {
+        let begun = client.post(&format!("/turnstone/session/{session}/turn"), &json!({}));
+        Self::of(client, session, &begun.expect(200))
+    }
+
+    /// Begins a turn with a prompt of its own.
+    pub(crate) fn begin(client: &Client, session: &str, text: &str) -> Self {
+        let body = json!({"prompt": {"agent": "build",
+            "model": {"providerID": "p", "modelID": "m"},
+            "parts": [{"type": "text", "text": text}]}});
+        let begun = client.post(&format!("/turnstone/session/{session}/turn"), &body);
+        Self::of(client, session, &begun.expect(200))
+    }
+
+    pub(crate) fn of(client: &Client, session: &str, begun: &Value) -> Self {
+        let text = |key: &str| begun[key].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
+        let (turn, lease) = (text("turn"), text("lease"));
+        let base = format!("/turnstone/session/{session}/turn/{turn}");
+        Self { client: client.with("x-turnstone-lease", &lease), base, turn, lease }
+    }
+
+    pub(crate) fn post(&self, what: &str, body: &Value) -> Answer {
+        self.client.post(&format!("{}/{what}", self.base), body)
+    }
+
+    /// The same driver with one more header.
+    pub(crate) fn with(&self, name: &str, value: &str) -> Self {
+        let (base, turn, lease) = (self.base.clone(), self.turn.clone(), self.lease.clone());
+        Self { client: self.client.with(name, value), base, turn, lease }
+    }
+
+    pub(crate) fn step(&self) -> String {
+        let body = json!({"providerID": "p", "modelID": "m", "agent": "build"});
+        let begun = self.post("step", &body).expect(200);
+        begun["messageID"].as_str().expect("an id").to_owned()
+    }
+
+    /// A tool: announced, done, ended.
+    pub(crate) fn tool(&self, message: &str, touches: &Value, work: impl FnOnce()) -> Value {
+        let body = json!({"messageID": message, "callID": "c", "tool": "t", "input": {"a": 1},
+            "touches": touches});
+        let part = self.post("tool", &body).expect(200)["partID"].clone();
+        work();
+        let path = format!("tool/{}/end", part.as_str().expect("an id"));
+        self.post(&path, &json!({ "output": "done", "title": "a tool" })).expect(200)
+    }
+
+    pub(crate) fn end_step(&self, message: &str, reason: &str) -> Value {
+        let body = json!({"reason": reason, "cost": 0.5, "tokens": {"input": 10, "output": 2,
+            "reasoning": 0, "cache": {"read": 0, "write": 0}}});
+        self.post(&format!("step/{message}/end"), &body).expect(200)
+    }
+
+    pub(crate) fn end(&self) -> Value {
+        self.post("end", &json!({ "outcome": "completed" })).expect(200)
+    }
+}
