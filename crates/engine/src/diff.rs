@@ -8,7 +8,7 @@ use serde_json::Number;
 use turnstone_core::change::{Evidence, Root, own_paths};
 use turnstone_core::id::{ChangeId, MessageId, SessionId, TurnId};
 use turnstone_core::model::{Extra, FileDiff, Summary};
-use turnstone_core::operation::{Extent, Taken};
+use turnstone_core::operation::{Extent, Head, Taken};
 use turnstone_core::path::RelPath;
 use turnstone_core::time::Cursor;
 use turnstone_snapshot::{DiffOptions, FileDiff as Shown, Patch, PathChange, Status};
@@ -174,6 +174,36 @@ impl Engine {
                 self.diff_between(ctx, session, form, from.as_ref(), to.as_ref())
             }
         }
+    }
+
+    /// What the turns behind a head changed, as clients are shown it after a revert: whether a file
+    /// could follow or not. What cannot be told is not guessed.
+    ///
+    /// Patches that would be too much for one event are left out; the figures stay.
+    pub(crate) fn diff_behind(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        head: &Head,
+    ) -> Result<Option<Vec<FileDiff>>> {
+        let line = self.store.read(ctx, |r| Line::read(r, session))?;
+        let there = line.spot(Some(head));
+        let mut changes = self.all_changes(ctx, session, &line)?;
+        changes.retain(|held| {
+            line.change(session, &held.turn, &held.row).is_some_and(|at| at >= there)
+        });
+        let whole = |_: &Held, _: &RelPath| (true, false);
+        let found = self.differences(ctx, session, Form::Clients, &changes, whole);
+        let Ok(Differences { mut files, .. }) = found else { return Ok(None) };
+        let mut left = PATCH;
+        for file in &mut files {
+            let length = file.patch.as_ref().map_or(0, String::len);
+            match left.checked_sub(length) {
+                Some(rest) => left = rest,
+                None => file.patch = None,
+            }
+        }
+        Ok(Some(files))
     }
 
     fn all_changes(&self, ctx: &Context, session: &SessionId, line: &Line) -> Result<Vec<Held>> {

@@ -243,7 +243,15 @@ fn a_driver_that_vanishes_leaves_an_interrupted_turn_whose_work_is_known() {
     }
     let gone = driver.post("end", &json!({ "outcome": "completed" })).expect(410);
     assert_eq!((&gone["_tag"], &gone["state"]), (&json!("TurnEndedError"), &json!("interrupted")));
-    let line = house.client().get(&format!("{status}/timeline")).expect(200);
+    // What it did is found out behind its end.
+    let mut line = Value::Null;
+    for _ in 0..200 {
+        line = house.client().get(&format!("{status}/timeline")).expect(200);
+        if !line[0]["files"][0].is_null() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
     assert_eq!(line[0]["state"], "interrupted");
     let file = &line[0]["files"][0];
     assert_eq!((&file["path"], &file["evidence"]), (&json!("left"), &json!("recovered")));

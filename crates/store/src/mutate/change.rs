@@ -229,7 +229,8 @@ impl Tx<'_> {
     }
 
     /// Writes down what an operation did, where the session stands, and what is taken back, at
-    /// once. Repeating it changes nothing.
+    /// once. A session that stands elsewhere since is written anew, even if it looks the same: that
+    /// is the event its readers learn it from. Repeating it changes nothing.
     ///
     /// # Errors
     ///
@@ -250,6 +251,9 @@ impl Tx<'_> {
         }
         let draft = Draft::new(Some(num), EventKind::OperationDone, Some(entity));
         self.append(&draft.payload(prepared))?;
+        if done.head != HeadMove::Stay {
+            self.touch_session(num)?;
+        }
         Ok(Changed::Updated)
     }
 
