@@ -252,9 +252,18 @@ impl Tx<'_> {
         let draft = Draft::new(Some(num), EventKind::OperationDone, Some(entity));
         self.append(&draft.payload(prepared))?;
         if done.head != HeadMove::Stay {
-            self.touch_session(num)?;
+            self.rewrite_session(num, self.kind_of(entity)? != OperationKind::Branch)?;
         }
         Ok(Changed::Updated)
+    }
+
+    fn kind_of(&self, operation: i64) -> Result<OperationKind> {
+        let word: String = self
+            .conn
+            .prepare_cached("SELECT kind FROM operation WHERE num = ?1")?
+            .query_row([operation], |row| row.get(0))?;
+        OperationKind::parse(&word)
+            .ok_or_else(|| StoreError::Internal(format!("operation kind {word}")))
     }
 
     /// `(num, planned, done)` of an operation.

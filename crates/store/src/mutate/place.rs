@@ -162,10 +162,13 @@ impl Tx<'_> {
         Ok(session)
     }
 
-    /// Writes a session anew as it is, changed at this moment.
-    pub(super) fn touch_session(&self, num: i64) -> Result<()> {
+    /// Writes a session anew as it is; `touched` if that counts as a change of it at this moment. A prompt
+    /// that hides what is behind the head touches the session itself, once it is there.
+    pub(super) fn rewrite_session(&self, num: i64, touched: bool) -> Result<()> {
         let mut session = load_session(self.conn, self.blobs, num)?;
-        session.time.updated = Number::from(self.now().0);
+        if touched {
+            session.time.updated = Number::from(self.now().0);
+        }
         let prepared = Prepared::new(&session)?;
         let draft = Draft::new(Some(num), EventKind::SessionUpdated, Some(num)).payload(prepared);
         self.append(&draft)?;
