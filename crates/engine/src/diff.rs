@@ -20,6 +20,7 @@ use crate::image::{read, word};
 use crate::jump::Point;
 use crate::line::Line;
 use crate::past::Past;
+use crate::told::{is_tellable, told};
 use crate::undo::{Course, Held, Seen};
 
 /// Larger patches are left out, and all after this much together.
@@ -177,9 +178,7 @@ impl Engine {
     }
 
     /// What the turns behind a head changed, as clients are shown it after a revert: whether a file
-    /// could follow or not. What cannot be told is not guessed.
-    ///
-    /// Patches that would be too much for one event are left out; the figures stay.
+    /// could follow or not. Nothing if it cannot be told, or is too much for one event.
     pub(crate) fn diff_behind(
         &self,
         ctx: &Context,
@@ -192,18 +191,12 @@ impl Engine {
         changes.retain(|held| {
             line.change(session, &held.turn, &held.row).is_some_and(|at| at >= there)
         });
+        if !is_tellable(changes.iter().map(|held| held.row.set.changes.len()).sum()) {
+            return Ok(None);
+        }
         let whole = |_: &Held, _: &RelPath| (true, false);
         let found = self.differences(ctx, session, Form::Clients, &changes, whole);
-        let Ok(Differences { mut files, .. }) = found else { return Ok(None) };
-        let mut left = PATCH;
-        for file in &mut files {
-            let length = file.patch.as_ref().map_or(0, String::len);
-            match left.checked_sub(length) {
-                Some(rest) => left = rest,
-                None => file.patch = None,
-            }
-        }
-        Ok(Some(files))
+        Ok(found.ok().and_then(|found| told(found.files)))
     }
 
     fn all_changes(&self, ctx: &Context, session: &SessionId, line: &Line) -> Result<Vec<Held>> {

@@ -36,6 +36,7 @@ mod room;
 mod root;
 mod step;
 mod submit;
+mod told;
 mod turn;
 mod undo;
 mod upkeep;
