@@ -58,8 +58,8 @@ pub use purge::Deleted;
 pub use read::{
     Boundary, ChangeRow, Delta, Expired, Fate, FeedBody, FeedEvent, FeedMemo, FeedPage,
     FeedSession, HeadShift, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow, Outline,
-    Reader, SessionAt, SessionFilter, SessionPage, SessionRow, SessionShift, SessionThen, SyncBody,
-    SyncEvent, Tail, TurnRow, Unfinished, WithParts,
+    PartView, Reader, SessionAt, SessionFilter, SessionPage, SessionRow, SessionShift, SessionThen,
+    ShownPage, SyncBody, SyncEvent, Tail, TurnRow, Unfinished, WithParts,
 };
 pub use rebuild::{RebuildProgress, Rebuilt};
 pub use recover::Recovered;

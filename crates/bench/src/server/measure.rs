@@ -122,11 +122,8 @@ fn measure(program: &Program, size: Size) -> Fallible<Figures> {
     figures.push(("create a session, p50", at(&times, 0.5), "ms"));
     figures.push(("create a session, p99", at(&times, 0.99), "ms"));
     figures.push(("memory with 1,000 sessions", running.resident()?, "MiB"));
-    let listed = timed(20, |_| {
-        let list = client.get(&format!("/session?limit={}", size.sessions))?.json()?;
-        let found = list.as_array().map_or(0, Vec::len);
-        if found == size.sessions { Ok(()) } else { Err(format!("{found} listed").into()) }
-    })?;
+    let path = format!("/session?limit={}", size.sessions);
+    let listed = lists(&mut client, &path, 20, size.sessions)?;
     figures.push(("list 1,000 sessions", at(&listed, 0.5), "ms"));
     figures.extend(talk(program, &running, &mut client, size)?);
     for (what, figure, unit) in &figures {
@@ -157,11 +154,7 @@ fn talk(
     let mut figures = Vec::new();
     let one = timed(50, |_| client.get(&format!("/session/{session}"))?.json().map(drop))?;
     figures.push(("read one session", at(&one, 0.5), "ms"));
-    let read = timed(10, |_| {
-        let list = client.get(&format!("/session/{session}/message"))?.json()?;
-        let found = list.as_array().map_or(0, Vec::len);
-        if found == size.messages { Ok(()) } else { Err(format!("{found} read").into()) }
-    })?;
+    let read = lists(client, &format!("/session/{session}/message"), 10, size.messages)?;
     figures.push(("read 1,000 messages, 5,000 parts", at(&read, 0.5), "ms"));
     let forks = timed(2, |_| {
         client.post(&format!("/session/{session}/fork"), &json!({}))?.json().map(drop)
@@ -242,6 +235,18 @@ fn hear(
             return Ok(at);
         }
     }
+}
+
+/// The milliseconds until a list has arrived, `count` times, sorted; it must hold `wanted` things.
+fn lists(client: &mut Client, path: &str, count: usize, wanted: usize) -> Fallible<Vec<f64>> {
+    let mut last = None;
+    let times = timed(count, |_| {
+        last = Some(client.get(path)?);
+        Ok(())
+    })?;
+    let list = last.ok_or("nothing was asked")?.json()?;
+    let found = list.as_array().map_or(0, Vec::len);
+    if found == wanted { Ok(times) } else { Err(format!("{path}: {found} listed").into()) }
 }
 
 /// The milliseconds of each of `count` calls, sorted.

@@ -26,9 +26,12 @@ use crate::undo::Held;
 /// Messages read at once.
 const PAGE: usize = 500;
 
-/// Rows in one transaction, and about how many bytes.
-const AT_ONCE: usize = 50;
+/// About how many rows are written in one transaction, and how many bytes (R23).
+const AT_ONCE: usize = 200;
 const BYTES: usize = 1 << 20;
+
+/// Texts from about this length on are rows of their own.
+const LONG: usize = 2048;
 
 /// Transactions on their way at a time.
 const AHEAD: usize = 8;
@@ -299,7 +302,8 @@ impl Engine {
 enum Row {
     Begin(NewTurn),
     Message(Message),
-    Part(Part),
+    /// Parts of one message.
+    Parts(MessageId, Vec<Part>),
     Change(CopyChange, CloseChange),
     End(EndTurn),
 }
@@ -312,20 +316,29 @@ impl Row {
                 tx.move_turn(session, &new.id, &TurnEvent::Started).map(drop)
             }
             Self::Message(message) => tx.put_message(message).map(drop),
-            Self::Part(part) => tx.put_part(part).map(drop),
+            Self::Parts(message, parts) => tx.add_parts(session, message, parts),
             Self::Change(change, close) => tx.copy_change(session, change, close).map(drop),
             Self::End(end) => tx.end_turn(end).map(drop),
         }
     }
 
-    /// About how many bytes it takes.
-    fn weight(&self) -> usize {
+    /// About how many rows and bytes it takes.
+    fn weight(&self) -> (usize, usize) {
         match self {
-            Self::Part(part) => serde_json::to_string(&part.body).map_or(0, |text| text.len()),
-            Self::Change(_, close) => close.changes.len() * 256,
-            Self::Begin(_) | Self::Message(_) | Self::End(_) => 1024,
+            Self::Parts(_, parts) => parts.iter().fold((1, 0), |sum, part| {
+                let (rows, bytes) = weigh(part);
+                (sum.0 + rows, sum.1 + bytes)
+            }),
+            Self::Change(_, close) => (4, close.changes.len() * 256),
+            Self::Begin(_) | Self::Message(_) | Self::End(_) => (6, 1024),
         }
     }
+}
+
+/// About how many rows and bytes a part takes.
+fn weigh(part: &Part) -> (usize, usize) {
+    let bytes = serde_json::to_string(&part.body).map_or(0, |text| text.len());
+    (2 + 2 * (bytes / LONG), bytes)
 }
 
 /// The rows of a copy, in order.
@@ -340,7 +353,7 @@ fn rows_of(copy: &Copy) -> Vec<Row> {
         } else {
             rows.push(Row::Message(message.clone()));
         }
-        rows.extend(parts.iter().cloned().map(Row::Part));
+        rows.extend(portions(&message.id, parts));
     }
     end_copied(copy, open, &mut rows);
     rows
@@ -367,19 +380,35 @@ fn end_copied(copy: &Copy, turn: Option<&(TurnRow, TurnId)>, rows: &mut Vec<Row>
     rows.push(Row::End(EndTurn { session, turn, outcome, error: None }));
 }
 
+/// The parts of a message, as many at a time as fit into one transaction.
+fn portions(message: &MessageId, parts: &[Part]) -> Vec<Row> {
+    let mut portions: Vec<Vec<Part>> = Vec::new();
+    let (mut rows, mut bytes) = (0, 0);
+    for part in parts {
+        let weight = weigh(part);
+        (rows, bytes) = (rows + weight.0, bytes + weight.1);
+        match portions.last_mut() {
+            Some(last) if rows <= AT_ONCE && bytes <= BYTES => last.push(part.clone()),
+            _ => {
+                (rows, bytes) = weight;
+                portions.push(vec![part.clone()]);
+            }
+        }
+    }
+    portions.into_iter().map(|parts| Row::Parts(message.clone(), parts)).collect()
+}
+
 /// Rows that fit into one transaction each.
 fn batches(rows: Vec<Row>) -> Vec<Vec<Row>> {
     let mut batches: Vec<Vec<Row>> = Vec::new();
-    let mut bytes = 0;
+    let (mut count, mut bytes) = (0, 0);
     for row in rows {
         let weight = row.weight();
+        (count, bytes) = (count + weight.0, bytes + weight.1);
         match batches.last_mut() {
-            Some(last) if last.len() < AT_ONCE && bytes + weight <= BYTES => {
-                bytes += weight;
-                last.push(row);
-            }
+            Some(last) if count <= AT_ONCE && bytes <= BYTES => last.push(row),
             _ => {
-                bytes = weight;
+                (count, bytes) = weight;
                 batches.push(vec![row]);
             }
         }

@@ -3,22 +3,29 @@
 use axum::Json;
 use axum::Router;
 use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::routing::get;
 use serde_json::Value;
 use turnstone_core::id::MessageId;
+use turnstone_store::{PartView, Reader};
 
 use super::session::session_id;
 use crate::app::App;
 use crate::call::Caller;
 use crate::error::ApiError;
 use crate::input::{Query, parse_id};
-use crate::show::with_parts;
+use crate::show::{part, with_parts};
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/session/{session}/message", get(list))
         .route("/session/{session}/message/{message}", get(read))
+}
+
+/// True for what is shown as it is stored: all but what tells of processes of this machine.
+fn is_plain(body: &str) -> bool {
+    !body.contains("\"pgid\"")
 }
 
 /// `GET /session/{sessionID}/message`
@@ -27,7 +34,7 @@ async fn list(
     Caller(ctx): Caller,
     Path(session): Path<String>,
     query: Query,
-) -> Result<(HeaderMap, Json<Value>), ApiError> {
+) -> Result<(HeaderMap, String), ApiError> {
     let id = session_id(&session)?;
     let limit = query.count("limit")?.filter(|limit| *limit > 0);
     let before = query.get("before").map(str::to_owned);
@@ -36,8 +43,9 @@ async fn list(
     }
     app.blocking(move |app| {
         let most = limit.unwrap_or(usize::MAX);
-        let read =
-            app.engine().store().read(&ctx, |r| r.list_messages(&id, before.as_deref(), most));
+        let view = PartView { is_plain: &is_plain, show: &part };
+        let show = |r: &Reader<'_>| r.show_messages(&id, before.as_deref(), most, view);
+        let read = app.engine().store().read(&ctx, show);
         let page = match read {
             Err(turnstone_store::StoreError::Invalid(_)) => {
                 return Err(ApiError::bare_bad_request());
@@ -45,6 +53,7 @@ async fn list(
             read => read?,
         };
         let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let (Some(cursor), Some(limit)) = (&page.before, limit) {
             let link =
                 format!("</session/{id}/message?limit={limit}&before={cursor}>; rel=\"next\"");
@@ -56,8 +65,7 @@ async fn list(
             let names = HeaderValue::from_static("Link, X-Next-Cursor");
             headers.insert("access-control-expose-headers", names);
         }
-        let shown: Vec<Value> = page.items.iter().map(with_parts).collect();
-        Ok((headers, Json(Value::Array(shown))))
+        Ok((headers, page.json))
     })
     .await
 }

@@ -153,6 +153,32 @@ impl Tx<'_> {
         self.put_part_as(part, Right::ByKind)
     }
 
+    /// Stores parts that nobody has yet, behind those their message has: as [`Tx::put_part`] for each
+    /// of them, with one look at the message and the stream for all.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tx::put_part`]; [`StoreError::WrongOwner`] if one belongs to another message.
+    pub fn add_parts(
+        &self,
+        session: &SessionId,
+        message: &MessageId,
+        parts: &[Part],
+    ) -> Result<()> {
+        let (num, owner) = self.message_num(session, message)?;
+        let draft = |part: &Part| {
+            if part.session != *session || part.message != *message {
+                let owner = format!("message {} of session {}", part.message, part.session);
+                let id = part.id.to_string();
+                return Err(StoreError::WrongOwner { kind: "part", id, owner });
+            }
+            let whole = StoredPart { id: &part.id, message: num, text: None, data: &part.body };
+            let draft = Draft::new(Some(owner), EventKind::PartUpdated, None);
+            Ok(draft.payload(Prepared::new(&whole)?))
+        };
+        self.append_all(owner, &parts.iter().map(draft).collect::<Result<Vec<_>>>()?)
+    }
+
     pub(crate) fn put_part_as(&self, part: &Part, right: Right) -> Result<Changed> {
         let (message, session) = self.message_num(&part.session, &part.message)?;
         let found = find_part(self.conn, &part.id)?;
