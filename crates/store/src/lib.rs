@@ -50,7 +50,7 @@ pub use layout::Layout;
 pub use maintain::{Budget, Maintained, Upkeep};
 pub use mutate::{
     Admitted, CloseChange, CopyChange, Delivery, DoneOperation, EndTurn, Ended, Expiring,
-    NewOperation, NewTurn, OpenChange, Replicated, ShareRecord,
+    NewOperation, NewPart, NewTurn, OpenChange, Replicated, ShareRecord,
 };
 pub use once::Recall;
 pub use owner::Takeover;

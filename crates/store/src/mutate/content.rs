@@ -2,6 +2,7 @@
 
 use rusqlite::OptionalExtension;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{Message, MessageBody, Part, PartBody};
@@ -24,12 +25,21 @@ struct StoredMessage<'a> {
 
 /// A part as the log stores it; streamed text is only referred to.
 #[derive(Serialize)]
-struct StoredPart<'a> {
+struct StoredPart<'a, T: ?Sized> {
     id: &'a PartId,
     message: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<TextRef>,
-    data: &'a PartBody,
+    data: &'a T,
+}
+
+/// A part that nobody has yet.
+#[derive(Clone, Debug)]
+pub struct NewPart {
+    /// Its id.
+    pub id: PartId,
+    /// Its body as JSON, as [`PartBody`] is written.
+    pub body: String,
 }
 
 /// Streamed text by length and hash (R24).
@@ -158,23 +168,18 @@ impl Tx<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Tx::put_part`]; [`StoreError::WrongOwner`] if one belongs to another message.
+    /// As [`Tx::put_part`].
     pub fn add_parts(
         &self,
         session: &SessionId,
         message: &MessageId,
-        parts: &[Part],
+        parts: &[NewPart],
     ) -> Result<()> {
-        let (num, owner) = self.message_num(session, message)?;
-        let draft = |part: &Part| {
-            if part.session != *session || part.message != *message {
-                let owner = format!("message {} of session {}", part.message, part.session);
-                let id = part.id.to_string();
-                return Err(StoreError::WrongOwner { kind: "part", id, owner });
-            }
-            let whole = StoredPart { id: &part.id, message: num, text: None, data: &part.body };
-            let draft = Draft::new(Some(owner), EventKind::PartUpdated, None);
-            Ok(draft.payload(Prepared::new(&whole)?))
+        let (message, owner) = self.message_num(session, message)?;
+        let draft = |part: &NewPart| {
+            let data: &RawValue = serde_json::from_str(&part.body)?;
+            let prepared = Prepared::new(&StoredPart { id: &part.id, message, text: None, data })?;
+            Ok(Draft::new(Some(owner), EventKind::PartUpdated, None).payload(prepared))
         };
         self.append_all(owner, &parts.iter().map(draft).collect::<Result<Vec<_>>>()?)
     }
