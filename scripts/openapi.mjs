@@ -158,6 +158,9 @@ for (const path of ["/session/{sessionID}/message", "/session/{sessionID}/comman
   const answer = paths[path].post.responses[200].content["application/json"].schema;
   answer.properties.info = { $ref: "#/components/schemas/Message" };
 }
+const asks = paths["/api/session/{sessionID}/permission"].post.requestBody.content["application/json"].schema;
+const call = { type: "object", required: ["type", "messageID", "callID"], properties: { type: { type: "string", enum: ["tool"] }, messageID: { type: "string", pattern: ids["^msg"] }, callID: text } };
+asks.properties.source = { anyOf: [call, { type: "null" }] };
 const replay = paths["/sync/replay"].post.requestBody.content["application/json"].schema;
 replay.properties.events.items.properties.aggregateID = { type: "string", pattern: ids["^ses"] };
 paths["/sync/history"].post.requestBody.content["application/json"].schema = { type: "object", additionalProperties: { type: "number" } };

@@ -11,7 +11,7 @@ export const intended = [
   { at: /^file\.status dirty\./, why: "what changed is told; opencode always answers with nothing" },
   { at: /^prompt noReply with a missing file\.events\./, why: "an error is announced when what it is about is durable" },
   { at: new RegExp(`${shell.source}.*callID$`), why: "a call has an id of our own form" },
-  { at: new RegExp(`${shell.source}.*metadata\\.(bytes|exit|group|truncated)$`), why: "exit code, size and processes of a command are kept" },
+  { at: new RegExp(`${shell.source}.*metadata\\.(bytes|exit|truncated)$`), why: "exit code and size of a command are kept" },
   { at: /^(v1 session\.)?shell\.events/, why: "the prompt is durable before the session is busy, and the session is touched" },
   { at: /^session\.diff\.body\.length$/, why: "the diff of a session is real" },
   { at: /^(v1 )?session\.fork( again)?\.events\.length$/, why: "a fork is announced as whole once more when it is" },

@@ -8,7 +8,7 @@ use serde_json::Number;
 use turnstone_core::change::{Evidence, Root, own_paths};
 use turnstone_core::id::{ChangeId, MessageId, SessionId, TurnId};
 use turnstone_core::model::{Extra, FileDiff, Summary};
-use turnstone_core::operation::{Extent, Taken};
+use turnstone_core::operation::{Extent, Head, Taken};
 use turnstone_core::path::RelPath;
 use turnstone_core::time::Cursor;
 use turnstone_snapshot::{DiffOptions, FileDiff as Shown, Patch, PathChange, Status};
@@ -20,6 +20,7 @@ use crate::image::{read, word};
 use crate::jump::Point;
 use crate::line::Line;
 use crate::past::Past;
+use crate::told::{is_tellable, told};
 use crate::undo::{Course, Held, Seen};
 
 /// Larger patches are left out, and all after this much together.
@@ -175,6 +176,28 @@ impl Engine {
                 self.diff_between(ctx, session, form, from.as_ref(), to.as_ref())
             }
         }
+    }
+
+    /// What the turns behind a head changed, as clients are shown it after a revert: whether a file
+    /// could follow or not. Nothing if it cannot be told, or is too much for one event.
+    pub(crate) fn diff_behind(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        head: &Head,
+    ) -> Result<Option<Vec<FileDiff>>> {
+        let line = self.store.read(ctx, |r| Line::read(r, session))?;
+        let there = line.spot(Some(head));
+        let mut changes = self.all_changes(ctx, session, &line)?;
+        changes.retain(|held| {
+            line.change(session, &held.turn, &held.row).is_some_and(|at| at >= there)
+        });
+        if !is_tellable(changes.iter().map(|held| held.row.set.changes.len()).sum()) {
+            return Ok(None);
+        }
+        let whole = |_: &Held, _: &RelPath| (true, false);
+        let found = self.differences(ctx, session, Form::Clients, &changes, whole);
+        Ok(found.ok().and_then(|found| told(found.files)))
     }
 
     fn all_changes(&self, ctx: &Context, session: &SessionId, line: &Line) -> Result<Vec<Held>> {

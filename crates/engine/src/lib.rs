@@ -38,6 +38,7 @@ mod room;
 mod root;
 mod step;
 mod submit;
+mod told;
 mod turn;
 mod undo;
 mod upkeep;

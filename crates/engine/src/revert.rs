@@ -18,6 +18,15 @@ use crate::line::{END, Line, Spot};
 use crate::past::Past;
 use crate::undo::{Gathered, IMPORTED, OperationReport, UndoOptions, UndoPlan};
 
+/// What becomes of files when the head moves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Files {
+    /// They go where the conversation goes.
+    Follow,
+    /// They are as at the end of the session.
+    StayAtEnd,
+}
+
 impl Engine {
     /// Plans to revert a session to a message or a part; changes nothing. Nothing if there is no
     /// such boundary.
@@ -39,7 +48,30 @@ impl Engine {
         let Some(head) = find_boundary(line.spoken(), message, part) else {
             return Ok(None);
         };
-        self.plan_to(ctx, session, &line, &operations, Some(head)).map(Some)
+        let files = Files::Follow;
+        self.plan_to(ctx, session, (&line, &operations), Some(head), files).map(Some)
+    }
+
+    /// Reverts the conversation of a session to a message; its files are as they are at its end,
+    /// also those a revert before took back. Nothing if there is no such boundary.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::apply`].
+    pub fn revert_conversation(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        message: &MessageId,
+    ) -> Result<Option<OperationReport>> {
+        self.recover_session(ctx, session)?;
+        let (line, operations) = self.line_of(ctx, session)?;
+        let Some(head) = find_boundary(line.spoken(), message, None) else {
+            return Ok(None);
+        };
+        let plan =
+            self.plan_to(ctx, session, (&line, &operations), Some(head), Files::StayAtEnd)?;
+        self.apply(ctx, &plan).map(Some)
     }
 
     /// Plans to bring back everything behind the head; nothing if the session stands at its end.
@@ -52,7 +84,10 @@ impl Engine {
         let (line, operations) = self.line_of(ctx, session)?;
         match &line.head {
             None => Ok(None),
-            Some(_) => self.plan_to(ctx, session, &line, &operations, None).map(Some),
+            Some(_) => {
+                let line = (&line, operations.as_slice());
+                self.plan_to(ctx, session, line, None, Files::Follow).map(Some)
+            }
         }
     }
 
@@ -76,7 +111,7 @@ impl Engine {
             })?;
         }
         let (line, operations) = self.line_of(ctx, session)?;
-        self.plan_to(ctx, session, &line, &operations, head)
+        self.plan_to(ctx, session, (&line, &operations), head, Files::Follow)
     }
 
     /// Reverts a session; nothing if there is no such boundary, and nothing has changed.
@@ -131,9 +166,9 @@ impl Engine {
         &self,
         ctx: &Context,
         session: &SessionId,
-        line: &Line,
-        operations: &[OperationRow],
+        (line, operations): (&Line, &[OperationRow]),
         head: Option<Head>,
+        files: Files,
     ) -> Result<UndoPlan> {
         let (there, here) = (line.spot(head.as_ref()), line.here());
         let touched = there.min(here);
@@ -145,11 +180,11 @@ impl Engine {
             // What a branch has hidden stays as it is.
             let Some(at) = line.change(session, &held.turn, &held.row) else { return false };
             held.wanted = match at {
-                at if at >= there => Extent::All,
+                at if at >= there && files == Files::Follow => Extent::All,
                 at if at >= here => apart.taken(&held.row.set.id),
                 _ => held.taken.clone(),
             };
-            true
+            files == Files::Follow || held.wanted != held.taken
         });
         let kind = if there > here { OperationKind::Redo } else { OperationKind::Undo };
         let (from, to) = (touched, there.max(here));
@@ -159,7 +194,9 @@ impl Engine {
         if kind == OperationKind::Undo {
             aside.withdrawn = self.granted_in(ctx, session, &within)?;
         }
-        aside.not_covered = self.imported(ctx, session, line, (from, to))?;
+        if files == Files::Follow {
+            aside.not_covered = self.imported(ctx, session, line, (from, to))?;
+        }
         let turns: Vec<TurnId> = within.iter().map(|turn| turn.id.clone()).collect();
         let head = head.map_or(HeadMove::Tip, HeadMove::To);
         let gathered = Gathered { kind, turns, also: Vec::new(), changes, head, aside };

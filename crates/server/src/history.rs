@@ -1,14 +1,65 @@
-//! What must hold before history is rewritten: nothing runs, and the session is where it was seen.
+//! Back and forth in a session, and what must hold before: nothing runs, and it is where it was seen.
 
-use turnstone_core::id::SessionId;
+use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{Session, Status};
 use turnstone_core::time::Cursor;
+use turnstone_engine::OperationReport;
 use turnstone_store::Context;
 
 use crate::app::App;
 use crate::error::ApiError;
 
+/// A place a session is to go back to.
+#[derive(Clone, Debug)]
+pub(crate) struct Back {
+    /// The first message that is taken back, or the one with the part.
+    pub(crate) message: MessageId,
+    /// The first part that is taken back.
+    pub(crate) part: Option<PartId>,
+    /// True if the files go back, too.
+    pub(crate) files: bool,
+}
+
 impl App {
+    /// Takes a session back; nothing if there is no such place in it, and nothing has changed.
+    pub(crate) fn go_back(
+        &self,
+        ctx: &Context,
+        id: &SessionId,
+        to: &Back,
+    ) -> Result<Option<OperationReport>, ApiError> {
+        // OpenCode changes nothing and says so with a 200 if there is no such message.
+        self.engine().store().read(ctx, |r| {
+            r.get_message(id, &to.message)?;
+            to.part.as_ref().map(|part| r.get_part(id, part)).transpose()
+        })?;
+        self.free(ctx, id)?;
+        Ok(match to.files {
+            true => self.engine().revert(ctx, id, &to.message, to.part.as_ref())?,
+            false => self.engine().revert_conversation(ctx, id, &to.message)?,
+        })
+    }
+
+    /// Brings a session to its end again.
+    pub(crate) fn go_forth(&self, ctx: &Context, id: &SessionId) -> Result<(), ApiError> {
+        self.free(ctx, id)?;
+        self.engine().unrevert(ctx, id)?;
+        Ok(())
+    }
+
+    /// Makes the place a session went back to its end, as a prompt there does (R19).
+    pub(crate) fn stay_back(&self, ctx: &Context, id: &SessionId) -> Result<(), ApiError> {
+        self.free(ctx, id)?;
+        self.engine().cleanup(ctx, id)?;
+        Ok(())
+    }
+
+    /// Refuses unless the session is where it was seen, and nothing runs.
+    fn free(&self, ctx: &Context, id: &SessionId) -> Result<(), ApiError> {
+        self.expected(ctx, id)?;
+        self.idle(ctx, id)
+    }
+
     /// The session that was made by the event at `cursor`; nothing if it is gone since.
     pub(crate) fn session_made_at(
         &self,

@@ -2,15 +2,28 @@
 
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
+use turnstone_core::model::Part;
 use turnstone_core::wire;
 use turnstone_store::{Context, Reader, SessionRow, WithParts};
 
 use crate::app::App;
 use crate::error::ApiError;
 
+/// A part; which processes of this machine a call has is for recovery to know, and nobody else (R32).
+pub(crate) fn part(part: &Part) -> Value {
+    let mut shown = wire::part_info(part);
+    let is_group = |group: &Value| group["pgid"].is_i64() && group["boot_id"].is_string();
+    if let Some(Value::Object(metadata)) = shown.pointer_mut("/state/metadata")
+        && metadata.get("group").is_some_and(is_group)
+    {
+        metadata.shift_remove("group");
+    }
+    shown
+}
+
 /// A message with its parts.
 pub(crate) fn with_parts(entry: &WithParts) -> Value {
-    let parts: Vec<Value> = entry.parts.iter().map(wire::part_info).collect();
+    let parts: Vec<Value> = entry.parts.iter().map(part).collect();
     json!({ "info": wire::message_info(&entry.message), "parts": parts })
 }
 
@@ -45,5 +58,29 @@ impl App {
             shown.push(wire::session_info(&session, usage));
         }
         Ok(shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(metadata: &Value) -> Value {
+        let body = json!({ "type": "tool", "callID": "c", "tool": "bash", "state": {
+            "status": "running", "input": {}, "time": { "start": 1 }, "metadata": metadata } });
+        let (id, session) = ("prt_1".parse().expect("an id"), "ses_1".parse().expect("an id"));
+        let message = "msg_1".parse().expect("an id");
+        let body = serde_json::from_value(body).expect("a part");
+        part(&Part { id, session, message, body })["state"]["metadata"].clone()
+    }
+
+    #[test]
+    fn processes_of_this_machine_are_told_to_nobody_and_what_else_is_called_a_group_stays() {
+        let group = json!({ "pgid": 7, "start_time": 1, "session": 6, "session_start_time": 1, "boot_id": "b" });
+        let told = shown(&json!({ "a": 1, "group": group, "output": "hi" }));
+        assert_eq!(told.to_string(), r#"{"a":1,"output":"hi"}"#);
+        let theirs = json!({ "group": { "name": "admins" } });
+        assert_eq!(shown(&theirs), theirs);
+        assert_eq!(shown(&json!({ "group": "x" })), json!({ "group": "x" }));
     }
 }

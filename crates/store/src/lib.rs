@@ -57,9 +57,9 @@ pub use owner::Takeover;
 pub use purge::Deleted;
 pub use read::{
     Boundary, ChangeRow, Delta, Expired, Fate, FeedBody, FeedEvent, FeedMemo, FeedPage,
-    FeedSession, Guarding, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow, Outline,
-    PartView, Reader, SessionAt, SessionFilter, SessionPage, SessionRow, SessionThen, ShownPage,
-    SyncBody, SyncEvent, Tail, TurnRow, Unfinished, WithParts,
+    FeedSession, Guarding, HeadShift, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow,
+    Outline, PartView, Reader, SessionAt, SessionFilter, SessionPage, SessionRow, SessionShift,
+    SessionThen, ShownPage, SyncBody, SyncEvent, Tail, TurnRow, Unfinished, WithParts,
 };
 pub use rebuild::{RebuildProgress, Rebuilt};
 pub use recover::Recovered;

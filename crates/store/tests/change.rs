@@ -5,6 +5,7 @@ mod support;
 use serde_json::json;
 use support::*;
 use turnstone_core::change::{Evidence, FileChange, FileImage, FileMode, GitPoint, Root};
+use turnstone_core::event::EventKind;
 use turnstone_core::id::{ChangeId, OperationId, TurnId};
 use turnstone_core::operation::{Extent, Head, HeadMove, OperationKind, Taken};
 use turnstone_core::path::RelPath;
@@ -297,6 +298,33 @@ fn one_event_moves_the_head_and_says_what_is_taken_back_r19() {
     assert_eq!(operations[0].plan, json!({ "turns": ["trn_1"] }));
     let end = operations[0].done.as_ref().expect("done");
     assert_eq!(end.report, json!({ "restored": ["a"] }));
+}
+
+#[test]
+fn a_session_that_stands_elsewhere_is_written_anew_and_numbered_r25() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let (store, owned) = in_turn(dir.path());
+    ends(&store, &owned);
+    let told = |store: &Store| {
+        let all = store.read(&ctx(), |r| r.sync_after(&sid(SES), -1, 1000)).expect("reads");
+        all.iter().filter(|event| event.kind == EventKind::SessionUpdated).count()
+    };
+    let before = told(&store);
+    let head = Head { message: "msg_u".parse().expect("an id"), part: None };
+    // The clock stands still: the session looks the same and is told all the same.
+    for (name, to, count) in [
+        ("1", HeadMove::Stay, 0),
+        ("2", HeadMove::To(head.clone()), 1),
+        ("3", HeadMove::To(head), 2),
+        ("4", HeadMove::Tip, 3),
+    ] {
+        plans(&store, &undo(name)).expect("plans");
+        done(&store, name, to.clone(), Extent::Nothing).expect("done");
+        assert_eq!(told(&store), before + count, "{name}");
+        assert_eq!(done(&store, name, to, Extent::Nothing).expect("again"), Changed::No);
+        assert_eq!(told(&store), before + count, "{name} repeated");
+    }
+    sound(&store);
 }
 
 #[test]

@@ -161,6 +161,16 @@ pub struct SessionModel {
     pub extra: Extra,
 }
 
+impl SessionModel {
+    /// True for the same model in the same variant.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let variant = |model: &Self| model.variant.clone().unwrap_or_else(|| "default".to_owned());
+        (&self.id, &self.provider) == (&other.id, &other.provider)
+            && variant(self) == variant(other)
+    }
+}
+
 /// Where a reverted conversation stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Revert {

@@ -7,11 +7,15 @@ use super::shape::{self, ShapeError};
 use crate::model::{FileDiff, Project, Request, RequestBody, Todo, WorktreeNews};
 use crate::permission::Rule;
 
-/// Returns a project as OpenCode shows it; the aliases stay here.
+/// What OpenCode shows of a project; all else stays here.
+const PROJECT: [&str; 8] =
+    ["id", "worktree", "vcs", "name", "icon", "commands", "time", "sandboxes"];
+
+/// Returns a project as OpenCode shows it: no aliases, no rules, nothing of the worktrees made for it.
 #[must_use]
 pub fn project_info(project: &Project) -> Value {
     let mut map = shape::fields(project);
-    map.remove("aliases");
+    map.retain(|key, _| PROJECT.contains(&key.as_str()));
     Value::Object(map)
 }
 
@@ -21,14 +25,17 @@ pub fn worktree_info(news: &WorktreeNews) -> Value {
     Value::Object(shape::fields(&news.outcome))
 }
 
-/// Reads a project in OpenCode's form.
+/// Reads a project in OpenCode's form. By what it is found, which directories were made for it and
+/// that it was removed is for its own ledger to say, never for a document.
 ///
 /// # Errors
 ///
 /// A field of the wrong type, a missing field, an id that is none.
 pub fn parse_project(value: Value) -> Result<Project, ShapeError> {
     let mut map = shape::object("project", value)?;
-    map.remove("aliases");
+    for own in ["aliases", "worktrees", "removed"] {
+        map.remove(own);
+    }
     shape::read("project", Value::Object(map))
 }
 
@@ -99,13 +106,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_project_is_shown_without_its_aliases() -> Result<(), ShapeError> {
+    fn a_project_is_shown_without_what_is_only_ours() -> Result<(), ShapeError> {
         let value = json!({ "id": "p", "worktree": "/w", "vcs": "git", "time": { "created": 1, "updated": 2 },
                             "sandboxes": ["/w2"], "icon": { "color": "red" } });
         let mut project = parse_project(value.clone())?;
         let kind = crate::model::AliasKind::Directory;
         project.aliases.push(crate::model::Alias { kind, value: "/w".to_owned() });
+        project.permission = Some(Vec::new());
+        project.removed = Some(3.into());
+        let (name, directory) = ("feat".to_owned(), "/w3".to_owned());
+        let made = json!({ "name": name, "directory": directory });
+        project.worktrees = shape::read("worktrees", json!([made]))?;
         assert_eq!(project_info(&project), value);
+        Ok(())
+    }
+
+    #[test]
+    fn no_document_names_directories_that_may_be_removed() -> Result<(), ShapeError> {
+        let value = json!({ "id": "p", "worktree": "/w", "time": { "created": 1, "updated": 2 },
+            "sandboxes": [], "removed": 5, "worktrees": [{ "name": "x", "directory": "/home" }] });
+        let project = parse_project(value)?;
+        assert!(project.worktrees.is_empty() && project.removed.is_none());
         Ok(())
     }
 

@@ -189,7 +189,7 @@ impl Engine {
     }
 
     /// Asks a person, unless they have answered.
-    fn ask_gate(
+    pub(super) fn ask_gate(
         &self,
         ctx: &Context,
         session: &SessionId,

@@ -2,6 +2,7 @@
 //! asked, and answers that count once.
 
 mod ask;
+mod beside;
 mod error;
 mod gate;
 mod rules;

@@ -106,7 +106,14 @@ impl Engine {
         for one in std::iter::once(&plan.session).chain(others).collect::<BTreeSet<_>>() {
             stated.push((one.clone(), self.state_changes(ctx, one, &done.taken)?));
         }
+        let behind = match &done.head {
+            HeadMove::To(head) => self.diff_behind(ctx, &plan.session, head)?,
+            HeadMove::Stay | HeadMove::Tip => None,
+        };
         let record = move |tx: &turnstone_store::Tx<'_>| {
+            if let Some(diff) = &behind {
+                tx.put_diff(&session.id, diff)?;
+            }
             if let Some(todos) = &todos {
                 tx.set_todos(&session.id, todos)?;
             }

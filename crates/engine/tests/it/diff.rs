@@ -185,14 +185,15 @@ fn the_row_of_a_session_says_what_it_changed_with_the_end_of_the_turn_w11() {
     case.redo(&session);
     assert_eq!(summary(&case, &session), Some((1, 1, 1)), "with the redo");
 
-    // Nothing is said after the turn has ended (W11), and each change is one event.
+    // Nothing is said after the turn has ended (W11); each change is one event, and so is each place
+    // the session goes to.
     let log = case.engine.store().read(&ctx(), |r| r.log_after(Cursor(0), 1000)).expect("reads");
     let kinds: Vec<&str> = log.events.iter().map(|event| event.kind.name()).collect();
     let after: Vec<&&str> =
         kinds.iter().skip_while(|kind| **kind != "change.closed").take(9).collect();
     let at = |name: &str| after.iter().position(|kind| **kind == name);
     assert!(at("session.updated") < at("turn.ended"), "{after:?}");
-    assert_eq!(kinds.iter().filter(|kind| **kind == "session.updated").count(), 5, "{kinds:?}");
+    assert_eq!(kinds.iter().filter(|kind| **kind == "session.updated").count(), 8, "{kinds:?}");
 }
 
 #[test]

@@ -5,84 +5,149 @@
 //! has no word there.
 
 use serde_json::{Map, Value, json};
-use turnstone_core::model::{Message, MessageBody};
+use turnstone_core::id::SessionId;
+use turnstone_core::model::{Assistant, Message, MessageBody, Part, PartBody};
+use turnstone_core::time::Cursor;
 use turnstone_core::wire;
 use turnstone_engine::Engine;
-use turnstone_store::{Context, FeedBody, FeedEvent};
+use turnstone_store::{Context, FeedBody, FeedEvent, StoreError};
 
-use super::ident::event_id;
+use super::ident::{Place, event_id};
+use super::{compaction, shift};
+use crate::show;
 
 /// One event of the second interface.
 pub(super) struct Episode {
-    /// Its number.
-    pub(super) seq: i64,
+    /// Where it is: its number, and which of several of that number it is if it is not the last.
+    pub(super) place: Place,
     /// All of it, as JSON.
     pub(super) json: String,
 }
 
-/// What an event is in the second interface; nothing if it has no word for it.
-#[expect(clippy::wildcard_enum_match_arm, reason = "only messages and parts have words there")]
-pub(super) fn episode(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Option<Episode> {
-    let session = event.session.as_ref()?;
-    let seq = session.sync_seq?;
-    let (kind, mut data) = match &event.body {
-        FeedBody::Message(message) => of_message(engine, ctx, message, event.is_first)?,
-        FeedBody::Part(part) => {
-            let found = engine.store().read(ctx, |r| r.get_message(&session.id, &part.message));
-            // A message that is gone has no more to say.
-            let message = found.ok()?.message;
-            let (kind, mut data) = of_part(&message, &wire::part_info(part), event.is_first)?;
-            data.insert("assistantMessageID".to_owned(), json!(part.message));
-            (kind, data)
-        }
-        _ => return None,
-    };
-    data.insert("timestamp".to_owned(), json!(event.time.0));
-    data.insert("sessionID".to_owned(), json!(session.id));
-    let version = if kind.starts_with("step.") && kind != "step.started" { 2 } else { 1 };
-    let json = json!({
-        "id": event_id(event.cursor, event.time, 0),
-        "type": format!("session.next.{kind}"),
-        "durable": { "aggregateID": session.id, "seq": seq, "version": version },
-        "data": data,
-    });
-    Some(Episode { seq, json: json.to_string() })
+impl Episode {
+    /// True if whoever is at `place` has seen it.
+    pub(super) fn was_seen(&self, place: Place) -> bool {
+        place.has(self.place.cursor, self.place.frame.unwrap_or(u32::MAX))
+    }
 }
 
-type Said = (&'static str, Map<String, Value>);
+/// What an event is in the second interface; nothing if it has no word for it, several if it changed
+/// several things at once. Waits for the disk.
+pub(super) fn episodes(
+    engine: &Engine,
+    ctx: &Context,
+    event: &FeedEvent,
+) -> Result<Vec<Episode>, StoreError> {
+    let numbered = event.session.as_ref().and_then(|it| Some((&it.id, it.sync_seq?)));
+    let Some((session, seq)) = numbered else { return Ok(Vec::new()) };
+    let told = match told(engine, ctx, session, event) {
+        // A message that is gone has no more to say.
+        Err(StoreError::NoMessage { .. }) => return Ok(Vec::new()),
+        told => told?,
+    };
+    let last = told.len().saturating_sub(1);
+    let show = |(nth, (kind, mut data)): (usize, Said)| {
+        data.insert("timestamp".to_owned(), json!(event.time.0));
+        data.insert("sessionID".to_owned(), json!(session));
+        let version = if kind.starts_with("step.") && kind != "step.started" { 2 } else { 1 };
+        let json = json!({
+            "id": event_id(event.cursor, event.time, nth),
+            "type": format!("session.next.{kind}"),
+            "durable": { "aggregateID": session, "seq": seq, "version": version },
+            "data": data,
+        });
+        let place = Place { cursor: Cursor(seq), frame: (nth < last).then_some(nth as u32) };
+        Episode { place, json: json.to_string() }
+    };
+    Ok(told.into_iter().enumerate().map(show).collect())
+}
 
-fn said(kind: &'static str, data: Value) -> Option<Said> {
+#[expect(clippy::wildcard_enum_match_arm, reason = "the rest has no words there")]
+fn told(
+    engine: &Engine,
+    ctx: &Context,
+    session: &SessionId,
+    event: &FeedEvent,
+) -> Result<Vec<Said>, StoreError> {
+    let said = match &event.body {
+        FeedBody::Session(_) => return shift::told(engine, ctx, event),
+        FeedBody::Message(message) => of_message(engine, ctx, message, event.is_first)?,
+        FeedBody::Part(part) if matches!(part.body, PartBody::Compaction(_)) => {
+            compaction::asked(part).filter(|_| event.is_first)
+        }
+        FeedBody::Part(part) => {
+            let found = engine.store().read(ctx, |r| r.get_message(session, &part.message))?;
+            let said = of_part(&found.message, &show::part(part), event.is_first);
+            said.map(|(kind, mut data)| {
+                data.insert("assistantMessageID".to_owned(), json!(part.message));
+                (kind, data)
+            })
+        }
+        _ => None,
+    };
+    Ok(said.into_iter().collect())
+}
+
+/// A type and what there is to say.
+pub(super) type Said = (&'static str, Map<String, Value>);
+
+pub(super) fn said(kind: &'static str, data: Value) -> Option<Said> {
     let Value::Object(map) = data else { return None };
     Some((kind, map))
 }
 
-fn of_message(engine: &Engine, ctx: &Context, message: &Message, is_first: bool) -> Option<Said> {
+fn of_message(
+    engine: &Engine,
+    ctx: &Context,
+    message: &Message,
+    is_first: bool,
+) -> Result<Option<Said>, StoreError> {
     match &message.body {
         MessageBody::User(_) if is_first => {
-            let found = engine.store().read(ctx, |r| r.get_message(&message.session, &message.id));
-            let parts = found.map(|found| found.parts).unwrap_or_default();
-            let texts = parts.iter().map(wire::part_info).filter(|part| {
-                part["type"] == "text" && part["synthetic"] != true && part["ignored"] != true
-            });
-            let texts: Vec<String> =
-                texts.filter_map(|part| Some(part["text"].as_str()?.to_owned())).collect();
-            let prompt = json!({ "text": texts.join("\n") });
-            let data = json!({ "messageID": message.id, "prompt": prompt, "delivery": "steer" });
-            said("prompted", data)
+            let found =
+                engine.store().read(ctx, |r| r.get_message(&message.session, &message.id))?;
+            Ok(prompted(message, &found.parts))
         }
-        MessageBody::Assistant(answer) => {
-            let error = answer.error.as_ref()?;
-            answer.time.completed.as_ref()?;
-            let words = error.data["message"].as_str().unwrap_or("the step failed");
-            let error = json!({ "type": "unknown", "message": words });
-            said("step.failed", json!({ "assistantMessageID": message.id, "error": error }))
+        MessageBody::Assistant(answer) if answer.error.is_some() => Ok(failed(message, answer)),
+        MessageBody::Assistant(answer) if is_summary(answer) && answer.time.completed.is_some() => {
+            compaction::done(engine, ctx, message, answer)
         }
-        MessageBody::User(_) => None,
+        MessageBody::User(_) | MessageBody::Assistant(_) => Ok(None),
     }
 }
 
+/// A prompt that asks for a compaction is told as that.
+fn prompted(message: &Message, parts: &[Part]) -> Option<Said> {
+    if parts.iter().any(|part| matches!(part.body, PartBody::Compaction(_))) {
+        return None;
+    }
+    let texts = parts.iter().map(wire::part_info).filter(|part| {
+        part["type"] == "text" && part["synthetic"] != true && part["ignored"] != true
+    });
+    let texts: Vec<String> =
+        texts.filter_map(|part| Some(part["text"].as_str()?.to_owned())).collect();
+    let prompt = json!({ "text": texts.join("\n") });
+    said("prompted", json!({ "messageID": message.id, "prompt": prompt, "delivery": "steer" }))
+}
+
+fn failed(message: &Message, answer: &Assistant) -> Option<Said> {
+    let error = answer.error.as_ref()?;
+    answer.time.completed.as_ref()?;
+    let words = error.data["message"].as_str().unwrap_or("the step failed");
+    let error = json!({ "type": "unknown", "message": words });
+    said("step.failed", json!({ "assistantMessageID": message.id, "error": error }))
+}
+
+fn is_summary(answer: &Assistant) -> bool {
+    answer.summary == Some(true)
+}
+
 fn of_part(message: &Message, part: &Value, is_first: bool) -> Option<Said> {
-    let MessageBody::Assistant(_) = &message.body else { return None };
+    let MessageBody::Assistant(answer) = &message.body else { return None };
+    // The words of a summary are told with the compaction they are the end of.
+    if is_summary(answer) {
+        return None;
+    }
     let info = wire::message_info(message);
     match part["type"].as_str()? {
         "step-start" if is_first => {

@@ -1,19 +1,29 @@
 //! Names of events, and places in a stream.
 
-use turnstone_core::id::{EventId, Ticker};
+use turnstone_core::id::{EventId, MessageId, Ticker};
 use turnstone_core::time::{Cursor, Millis};
 
 /// The name of an event of the log on the wire: the same whenever it is read.
 ///
 /// `nth` tells apart what one event of the log becomes.
 pub(crate) fn event_id(cursor: Cursor, time: Millis, nth: usize) -> EventId {
+    EventId::mint(Ticker::default().tick(time), digits(cursor, nth))
+}
+
+/// A place in the log as the digits of a name.
+fn digits(cursor: Cursor, nth: usize) -> [u8; 14] {
     let mut rest = (cursor.0.unsigned_abs() << 6) | (nth as u64 & 63);
     let mut digits = [0; 14];
     for digit in digits.iter_mut().rev() {
         *digit = (rest % 62) as u8;
         rest /= 62;
     }
-    EventId::mint(Ticker::default().tick(time), digits)
+    digits
+}
+
+/// The name OpenCode would give the message of a switch; `nth` tells apart those of one event.
+pub(crate) fn switch_id(cursor: Cursor, time: Millis, nth: usize) -> MessageId {
+    MessageId::mint(Ticker::default().tick(time), digits(cursor, nth))
 }
 
 /// The name of an event that is in no log.

@@ -15,6 +15,7 @@
 //!
 //! Such an event reaches the streams that are open now, in order with the log, and nobody later.
 
+mod compaction;
 mod episode;
 mod follow;
 mod happening;
@@ -25,6 +26,7 @@ mod ident;
 mod recent;
 mod ring;
 mod session;
+mod shift;
 mod stream;
 #[cfg(test)]
 mod tests;

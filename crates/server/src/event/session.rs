@@ -9,11 +9,13 @@ use axum::response::Response;
 use futures_util::stream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use turnstone_core::id::SessionId;
+use turnstone_core::time::Cursor;
 use turnstone_engine::Engine;
 use turnstone_store::{Context, FeedMemo};
 
-use super::episode::{Episode, episode};
+use super::episode::{Episode, episodes};
 use super::hub::{Hub, News, Shared};
+use super::ident::Place;
 use super::ring::Found;
 use super::stream::answer;
 use crate::error::ApiError;
@@ -23,8 +25,8 @@ const PAGE: usize = 64;
 /// How often a quiet stream shows that it lives.
 const BEAT: Duration = Duration::from_secs(15);
 
-/// Numbered events after `after`, at most `most` that have a word in the second interface; the number
-/// reached, and whether there is more.
+/// Numbered events after `after`, at most `most` that have a word in the second interface, and whether
+/// there is more. Those of one number stay together, so a page may be longer by one or two.
 pub(crate) fn page(
     engine: &Engine,
     ctx: &Context,
@@ -33,28 +35,37 @@ pub(crate) fn page(
     most: usize,
 ) -> Result<(Vec<String>, bool), ApiError> {
     let mut reached = after;
-    let mut found: Vec<Episode> = Vec::new();
+    let mut found: Vec<Vec<Episode>> = Vec::new();
     let mut memo = FeedMemo::default();
+    let is_full = |found: &[Vec<Episode>]| found.iter().map(Vec::len).sum::<usize>() > most;
     // One more than wanted tells whether there is more.
-    while found.len() <= most {
+    while !is_full(&found) {
         let read = engine.store().read(ctx, |r| r.feed_sync(session, reached, PAGE, &mut memo))?;
         let Some(last) = read.last().and_then(|event| event.session.as_ref()?.sync_seq) else {
             break;
         };
         reached = last;
-        found.extend(read.iter().filter_map(|event| episode(engine, ctx, event)));
+        for event in &read {
+            found.push(episodes(engine, ctx, event)?);
+        }
     }
-    let more = found.len() > most;
-    found.truncate(most);
-    Ok((found.into_iter().map(|episode| episode.json).collect(), more))
+    let (mut shown, mut more) = (Vec::new(), false);
+    for number in found.into_iter().filter(|number| !number.is_empty()) {
+        if shown.len() >= most {
+            more = true;
+            break;
+        }
+        shown.extend(number.into_iter().map(|episode| episode.json));
+    }
+    Ok((shown, more))
 }
 
 struct Flow {
     shared: Arc<Shared>,
     session: SessionId,
     news: watch::Receiver<News>,
-    /// Numbers up to here were queued.
-    after: i64,
+    /// Everything up to here was queued.
+    place: Place,
     /// The ring was looked at up to here.
     seen: u64,
     queue: VecDeque<Bytes>,
@@ -64,11 +75,11 @@ struct Flow {
 }
 
 impl Hub {
-    /// Opens the stream of one session after the number `after`.
+    /// Opens the stream of one session after a number, or inside of what one number is told as.
     pub(crate) async fn listen_to(
         &self,
         session: SessionId,
-        after: i64,
+        place: Place,
     ) -> Result<Response, ApiError> {
         let shared = self.shared.clone();
         let seat = shared.seat()?;
@@ -82,7 +93,7 @@ impl Hub {
         let seen = shared.ring(super::ring::Ring::next_number);
         let queue = VecDeque::new();
         let mut flow =
-            Flow { shared, session, news, after, seen, queue, has_more: false, _seat: seat };
+            Flow { shared, session, news, place, seen, queue, has_more: false, _seat: seat };
         if flow.read().await.is_none() {
             return Err(ApiError::unexpected(&std::io::Error::other("the log cannot be read")));
         }
@@ -132,28 +143,30 @@ impl Flow {
     /// Reads on to the end of the session; none if the log cannot be read.
     async fn read(&mut self) -> Option<()> {
         loop {
-            let (shared, session, after) = (self.shared.clone(), self.session.clone(), self.after);
+            let (shared, session, place) = (self.shared.clone(), self.session.clone(), self.place);
             let turn = self.shared.turn().await;
             let read = tokio::task::spawn_blocking(move || {
                 let ctx = shared.context();
                 let mut memo = FeedMemo::default();
                 let store = shared.engine.store();
+                let after = place.before().0;
                 let events = store.read(&ctx, |r| r.feed_sync(&session, after, PAGE, &mut memo))?;
                 let last = events.last().and_then(|event| event.session.as_ref()?.sync_seq);
-                let found: Vec<Episode> = events
-                    .iter()
-                    .filter_map(|event| episode(&shared.engine, &ctx, event))
-                    .collect();
+                let mut found = Vec::new();
+                for event in &events {
+                    let told = episodes(&shared.engine, &ctx, event)?;
+                    found.extend(told.into_iter().filter(|it| !it.was_seen(place)));
+                }
                 Ok::<_, turnstone_store::StoreError>((found, last))
             });
             let read = read.await;
             drop(turn);
             let (found, last) = read.ok()?.ok()?;
             let framed =
-                |it: Episode| Bytes::from(format!("id: {}\ndata: {}\n\n", it.seq, it.json));
+                |it: Episode| Bytes::from(format!("id: {}\ndata: {}\n\n", it.place, it.json));
             self.queue.extend(found.into_iter().map(framed));
             let Some(last) = last else { return Some(()) };
-            self.after = last;
+            self.place = Place::after(Cursor(last));
             if !self.queue.is_empty() {
                 // The rest is read when this was sent.
                 self.has_more = true;

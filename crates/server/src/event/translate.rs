@@ -76,18 +76,12 @@ fn says(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Says {
             };
             vec![("session.deleted", with_info(id, info))]
         }
-        FeedBody::OperationDone(then) => match then {
-            Some(then) => {
-                vec![("session.updated", with_info(id, show_session(engine, ctx, then)))]
-            }
-            None => Vec::new(),
-        },
         FeedBody::Message(message) => message_says(id, message),
         FeedBody::MessageRemoved(message) => {
             vec![("message.removed", json!({ "sessionID": id, "messageID": message }))]
         }
         FeedBody::Part(part) => {
-            let (part, time) = (wire::part_info(part), json!(event.time.0));
+            let (part, time) = (crate::show::part(part), json!(event.time.0));
             let said = object([("sessionID", json!(id)), ("part", part), ("time", time)]);
             vec![("message.part.updated", said)]
         }

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
 use turnstone_core::id::SessionId;
+use turnstone_core::time::Cursor;
 
 use crate::app::App;
 use crate::call::Caller;
@@ -118,13 +119,15 @@ async fn session_events(
     headers: HeaderMap,
     query: Query,
 ) -> Result<Response, ApiError> {
+    let number = |number: i64| StreamPlace::after(Cursor(number.max(-1)));
     let header = headers.get("last-event-id").and_then(|value| value.to_str().ok());
-    let after = match header.map(|text| text.parse::<i64>().map_err(|_| invalid("after", text))) {
-        Some(after) => Some(after?),
-        None => whole(&query, "after")?,
+    let place = match header {
+        Some(text) => StreamPlace::parse(text).or_else(|| text.parse().ok().map(number)),
+        None => Some(number(whole(&query, "after")?.unwrap_or(-1))),
     };
+    let place = place.ok_or_else(|| invalid("after", header.unwrap_or_default()))?;
     let id = living(&app, caller, session).await?;
-    app.hub().listen_to(id, after.unwrap_or(-1).max(-1)).await
+    app.hub().listen_to(id, place).await
 }
 
 /// `GET /api/session/{sessionID}/history`

@@ -8,7 +8,6 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::routing::get;
 use serde_json::Value;
 use turnstone_core::id::MessageId;
-use turnstone_core::wire::part_info;
 use turnstone_store::{PartView, Reader};
 
 use super::session::session_id;
@@ -16,7 +15,7 @@ use crate::app::App;
 use crate::call::Caller;
 use crate::error::ApiError;
 use crate::input::{Query, parse_id};
-use crate::show::with_parts;
+use crate::show::{part, with_parts};
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
@@ -44,7 +43,7 @@ async fn list(
     }
     app.blocking(move |app| {
         let most = limit.unwrap_or(usize::MAX);
-        let view = PartView { is_plain: &is_plain, show: &part_info };
+        let view = PartView { is_plain: &is_plain, show: &part };
         let show = |r: &Reader<'_>| r.show_messages(&id, before.as_deref(), most, view);
         let read = app.engine().store().read(&ctx, show);
         let page = match read {

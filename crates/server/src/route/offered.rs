@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::error::ApiError;
 
 /// Method, path as OpenCode documents it, and what it would be; `docs/http.md` lists the same.
-const NOT_OFFERED: [(&str, &str, &str); 56] = [
+const NOT_OFFERED: [(&str, &str, &str); 50] = [
     ("PUT", "/auth/{providerID}", "signing in to providers"),
     ("DELETE", "/auth/{providerID}", "signing in to providers"),
     ("POST", "/experimental/control-plane/move-session", "moving a session"),
@@ -41,10 +41,6 @@ const NOT_OFFERED: [(&str, &str, &str); 56] = [
     ("POST", "/experimental/workspace/sync-list", "workspaces"),
     ("DELETE", "/experimental/workspace/{id}", "workspaces"),
     ("POST", "/experimental/workspace/warp", "workspaces"),
-    ("POST", "/api/session/{sessionID}/compact", "compaction on this route"),
-    ("POST", "/api/session/{sessionID}/revert/stage", "staged reverts"),
-    ("POST", "/api/session/{sessionID}/revert/clear", "staged reverts"),
-    ("POST", "/api/session/{sessionID}/revert/commit", "staged reverts"),
     ("GET", "/api/integration/{integrationID}", "connecting integrations"),
     ("POST", "/api/integration/{integrationID}/connect/key", "connecting integrations"),
     ("POST", "/api/integration/{integrationID}/connect/oauth", "signing in to providers"),
@@ -53,8 +49,6 @@ const NOT_OFFERED: [(&str, &str, &str); 56] = [
     ("POST", "/api/integration/attempt/{attemptID}/complete", "connecting integrations"),
     ("PATCH", "/api/credential/{credentialID}", "connecting integrations"),
     ("DELETE", "/api/credential/{credentialID}", "connecting integrations"),
-    ("DELETE", "/api/permission/saved/{id}", "forgetting an approval"),
-    ("POST", "/api/session/{sessionID}/permission", "asking for a permission"),
     ("POST", "/api/pty", "terminals"),
     ("GET", "/api/pty/{ptyID}", "terminals"),
     ("PUT", "/api/pty/{ptyID}", "terminals"),

@@ -50,7 +50,7 @@ async fn update(
     app.blocking(move |app| {
         let written = part.clone();
         app.engine().store().write(&ctx, move |tx| tx.put_part(&written)).wait()?;
-        Ok(Json(wire::part_info(&part)))
+        Ok(Json(crate::show::part(&part)))
     })
     .await
 }

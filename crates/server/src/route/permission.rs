@@ -108,7 +108,7 @@ fn decide(
     let pending = app.engine().pending_requests(ctx, session)?;
     let asked = pending.iter().find(|request| request.id.as_str() == id.as_str());
     let Some(asked) = asked else { return Err(unknown(id)) };
-    let base = base_rules(app, ctx, &asked.session)?;
+    let base = base_rules(app, ctx, &asked.session, None)?;
     match app.engine().reply_permission(ctx, id, reply, message, &base) {
         Ok(_) => {
             app.runners().stir();
@@ -122,14 +122,19 @@ fn decide(
     }
 }
 
-/// The rules that are not in the ledger: those of the session's agent, defaults and configuration
-/// among them.
-fn base_rules(app: &App, ctx: &Context, session: &SessionId) -> Result<BaseRules, ApiError> {
+/// The rules that are not in the ledger: those of an agent, by default the session's, defaults and
+/// configuration among them.
+pub(super) fn base_rules(
+    app: &App,
+    ctx: &Context,
+    session: &SessionId,
+    agent: Option<&str>,
+) -> Result<BaseRules, ApiError> {
     let session = app.engine().store().read(ctx, |r| r.get_session(session))?;
     let place = app.find_place(ctx, std::path::Path::new(&session.directory))?;
     let Some(place) = place else { return Ok(BaseRules::default()) };
     let agents = app.config(&place)?.agents()?;
-    let name = session.agent.as_deref().unwrap_or("build");
+    let name = agent.or(session.agent.as_deref()).unwrap_or("build");
     let agent = agents.into_iter().find(|agent| agent.name == name);
     Ok(BaseRules {
         agent: agent.map(|agent| agent.rules).unwrap_or_default(),

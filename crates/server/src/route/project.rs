@@ -16,25 +16,12 @@ use crate::error::ApiError;
 use crate::input::{Body, Fields};
 use crate::place::Asked;
 
-/// What OpenCode's clients know of a project; the rest is ours.
-const FIELDS: [&str; 8] =
-    ["id", "worktree", "vcs", "name", "icon", "commands", "time", "sandboxes"];
-
 pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/project", get(list))
         .route("/project/current", get(current))
         .route("/project/{project}", patch(update))
         .route("/project/{project}/directories", get(directories))
-}
-
-/// A project as clients see it.
-pub(super) fn shown(project: &Project) -> Value {
-    let mut info = wire::project_info(project);
-    if let Some(map) = info.as_object_mut() {
-        map.retain(|key, _| FIELDS.contains(&key.as_str()));
-    }
-    info
 }
 
 fn unknown(id: &str) -> ApiError {
@@ -61,7 +48,7 @@ async fn list(
         app.find_place(&ctx, &asked.directory)?;
         let projects = app.engine().store().read(&ctx, |r| r.projects())?;
         let there = projects.iter().filter(|project| project.removed.is_none());
-        Ok(Json(there.map(shown).collect()))
+        Ok(Json(there.map(wire::project_info).collect()))
     })
     .await
 }
@@ -75,7 +62,7 @@ async fn current(
     app.blocking(move |app| {
         let place = app.place(&ctx, &asked.directory)?;
         // The place is remembered for a while; what was said of the project meanwhile counts.
-        Ok(Json(shown(&app.engine().get_project(&ctx, &place.project.id)?)))
+        Ok(Json(wire::project_info(&app.engine().get_project(&ctx, &place.project.id)?)))
     })
     .await
 }
@@ -108,7 +95,7 @@ async fn update(
         let named = id.clone();
         let write = move |tx: &turnstone_store::Tx<'_>| tx.update_project(&named, &change);
         match app.engine().store().write(&ctx, write).wait() {
-            Ok(project) => Ok(Json(shown(&project))),
+            Ok(project) => Ok(Json(wire::project_info(&project))),
             Err(StoreError::NotFound { .. }) => Err(unknown(id.as_str())),
             Err(error) => Err(error.into()),
         }

@@ -4,12 +4,12 @@ use axum::extract::{Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::Value;
-use turnstone_core::id::{MessageId, PartId};
 
 use super::session::session_id;
 use crate::app::App;
 use crate::call::Repeat;
 use crate::error::ApiError;
+use crate::history::Back;
 use crate::input::Body;
 
 pub(super) fn routes() -> Router<App> {
@@ -27,17 +27,13 @@ async fn revert(
     Body(mut fields): Body,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    let message: MessageId = fields.need_id("messageID", "msg")?;
-    let part: Option<PartId> = fields.id("partID", "prt")?;
+    let to = Back {
+        message: fields.need_id("messageID", "msg")?,
+        part: fields.id("partID", "prt")?,
+        files: true,
+    };
     app.blocking(move |app| {
-        // OpenCode changes nothing and says so with a 200 if there is no such message.
-        app.engine().store().read(&ctx, |r| {
-            r.get_message(&id, &message)?;
-            part.as_ref().map(|part| r.get_part(&id, part)).transpose()
-        })?;
-        app.expected(&ctx, &id)?;
-        app.idle(&ctx, &id)?;
-        app.engine().revert(&ctx, &id, &message, part.as_ref())?;
+        app.go_back(&ctx, &id, &to)?;
         Ok(Json(app.show_session(&ctx, &id)?))
     })
     .await
@@ -52,9 +48,7 @@ async fn unrevert(
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
     app.blocking(move |app| {
-        app.expected(&ctx, &id)?;
-        app.idle(&ctx, &id)?;
-        app.engine().unrevert(&ctx, &id)?;
+        app.go_forth(&ctx, &id)?;
         Ok(Json(app.show_session(&ctx, &id)?))
     })
     .await

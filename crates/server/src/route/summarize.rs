@@ -3,6 +3,7 @@
 use axum::extract::{Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
+use turnstone_core::id::SessionId;
 use turnstone_core::model::{Compaction, Extra, PartBody};
 
 use super::session::session_id;
@@ -25,21 +26,28 @@ async fn summarize(
 ) -> Result<Json<bool>, ApiError> {
     let id = session_id(&session)?;
     let model = (fields.need_text("providerID")?, fields.need_text("modelID")?);
-    let compaction = Compaction {
-        auto: fields.flag("auto")?,
-        overflow: None,
-        tail_start: None,
-        extra: Extra::new(),
-    };
+    let auto = fields.flag("auto")?;
+    compact(&app, &repeat, &id, Some(model), auto).await?;
+    Ok(Json(true))
+}
+
+/// Asks for a compaction and waits until it is dealt with; without a model, by that of the session.
+pub(super) async fn compact(
+    app: &App,
+    repeat: &Repeat,
+    id: &SessionId,
+    model: Option<(String, String)>,
+    auto: bool,
+) -> Result<(), ApiError> {
+    let extra = Extra::new();
+    let compaction = Compaction { auto, overflow: None, tail_start: None, extra };
     // The agent that goes on afterwards is the one that answered last.
     let (read, name) = (repeat.0.clone(), id.clone());
     let next = app.blocking(move |app| Ok(app.engine().next_agent(&read, &name)?)).await?;
     let parts = vec![PartInput::plain(PartBody::Compaction(compaction))];
     let agent = next.map(|next| next.agent);
-    let asked = PromptInput {
-        wanted: Wanted { agent, model: Some(model), variant: None },
-        ..PromptInput::of(parts)
-    };
-    app.prompt(&repeat, &id, asked).await?;
-    Ok(Json(true))
+    let asked =
+        PromptInput { wanted: Wanted { agent, model, variant: None }, ..PromptInput::of(parts) };
+    app.prompt(repeat, id, asked).await?;
+    Ok(())
 }

@@ -10,6 +10,7 @@ mod golden;
 mod heal;
 mod resume;
 mod script;
+mod shift;
 mod slow;
 mod story;
 mod sync;

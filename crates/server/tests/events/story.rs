@@ -25,18 +25,20 @@ fn r19_an_undo_tells_where_the_session_stands_and_a_redo_that_it_stands_at_its_e
     let back = "msg_u_1".parse().expect("an id");
     let report = house.engine().revert(&at(9), &id, &back, None).expect("reverts");
     assert!(report.is_some());
-    let told = frames(&mut stream, 1).remove(0);
-    assert_eq!(told.kind(), "session.updated");
-    assert_eq!(said(&told)["info"]["revert"]["messageID"], "msg_u_1");
+    let told = frames(&mut stream, 2);
+    assert_eq!(told[0].kind(), "session.diff");
+    assert_eq!(said(&told[0]), json!({ "sessionID": id, "diff": [] }), "no file was changed");
+    assert_eq!(told[1].kind(), "session.updated");
+    assert_eq!(said(&told[1])["info"]["revert"]["messageID"], "msg_u_1");
     house.engine().unrevert(&at(10), &id).expect("brought back").expect("something");
     let told = frames(&mut stream, 1).remove(0);
     assert_eq!(told.kind(), "session.updated");
     assert_eq!(said(&told)["info"]["revert"], Value::Null);
     // Later it is still told where the session stood then.
     let mut later = house.client().with("last-event-id", &from.to_string()).stream("/event");
-    let again: Vec<Value> = frames(&mut later, 2).iter().map(said).collect();
-    assert_eq!(again[0]["info"]["revert"], json!({ "messageID": "msg_u_1" }));
-    assert_eq!(again[1]["info"]["revert"], Value::Null);
+    let again: Vec<Value> = frames(&mut later, 3).iter().map(said).collect();
+    assert_eq!(again[1]["info"]["revert"], json!({ "messageID": "msg_u_1" }));
+    assert_eq!(again[2]["info"]["revert"], Value::Null);
 }
 
 #[test]
@@ -75,6 +77,32 @@ fn a_deleted_session_is_told_with_what_it_was() {
     assert_eq!(told.kind(), "session.deleted");
     assert_eq!(said(&told)["sessionID"], json!(id));
     assert_eq!(said(&told)["info"]["title"], "short");
+}
+
+#[test]
+fn a_project_is_told_without_what_is_only_ours() {
+    let house = House::in_git();
+    let open = house.engine().open_project(&at(0), &house.project()).expect("a project");
+    let mut all = house.client().stream("/global/event");
+    assert!(frame(&mut all).is_some_and(|it| it.is_own()));
+    let made = json!([{ "name": "feat", "directory": house.beside("feat"), "ready": true }]);
+    let (id, made) = (open.project.id.clone(), made.clone());
+    write(house.engine(), &at(1), move |tx| {
+        let change = |project: &mut turnstone_core::model::Project| {
+            project.name = Some("renamed".to_owned());
+            project.worktrees = serde_json::from_value(made.clone()).expect("worktrees");
+            project.permission = Some(Vec::new());
+        };
+        tx.update_project(&id, change).map(drop)
+    });
+    let mut told = frames(&mut all, 1).remove(0).json();
+    while told["payload"]["properties"]["name"] != "renamed" {
+        told = frames(&mut all, 1).remove(0).json();
+    }
+    let told = told["payload"]["properties"].as_object().expect("an object");
+    let keys: Vec<&str> = told.keys().map(String::as_str).collect();
+    let known = ["id", "worktree", "vcs", "name", "icon", "commands", "time", "sandboxes"];
+    assert!(keys.iter().all(|key| known.contains(key)), "{keys:?}");
 }
 
 #[test]

@@ -27,6 +27,39 @@ fn an_undo_that_was_cut_off_is_finished_and_told_by_its_repeat() {
 }
 
 #[test]
+fn going_back_by_stages_is_finished_by_its_repeat_wherever_it_was_cut_off() {
+    let scenario = fail::FailScenario::setup();
+    let house = House::new();
+    let session = session(&house, "T");
+    turn(&house, &session, "1", &[("a", "one")]);
+    turn(&house, &session, "2", &[("a", "two")]);
+    let path = format!("/api/session/{session}/revert");
+    let keyed = house.client().with("idempotency-key", "s");
+    let body = json!({ "messageID": "msg_2" });
+    fail::cfg("engine::operation_planned", "return").expect("set");
+    keyed.post(&format!("{path}/stage"), &body).expect(500);
+    fail::remove("engine::operation_planned");
+    assert_eq!(read(&house, "a").as_deref(), Some("two"), "planned, not done");
+    let staged = keyed.post(&format!("{path}/stage"), &body).expect(200);
+    assert_eq!(staged["data"]["messageID"], "msg_2");
+    assert_eq!(read(&house, "a").as_deref(), Some("one"));
+
+    fail::cfg("engine::branch_hides", "return").expect("set");
+    keyed.send("POST", &format!("{path}/commit"), None).expect(500);
+    fail::remove("engine::branch_hides");
+    assert_eq!(keyed.send("POST", &format!("{path}/commit"), None).status, 204);
+    let listed = house.client().get(&format!("/session/{session}/message")).expect(200);
+    assert_eq!(listed.as_array().map(Vec::len), Some(2));
+    let history = house.client().get(&format!("/api/session/{session}/history")).expect(200);
+    let told = history["data"].as_array().expect("a list").iter();
+    let told: Vec<_> = told.filter_map(|it| it["type"].as_str()).collect();
+    let count =
+        |kind: &str| told.iter().filter(|it| **it == format!("session.next.{kind}")).count();
+    assert_eq!((count("revert.staged"), count("revert.committed")), (1, 1), "{told:?}");
+    scenario.teardown();
+}
+
+#[test]
 fn a_fork_that_was_cut_off_is_made_anew_and_its_half_is_gone() {
     let scenario = fail::FailScenario::setup();
     let house = House::new();

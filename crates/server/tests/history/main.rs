@@ -4,6 +4,7 @@
 #[expect(dead_code, unused_imports, reason = "every test program uses what it needs of it")]
 mod support;
 
+mod compact;
 mod cut;
 mod doc;
 mod golden;
@@ -13,3 +14,4 @@ mod native;
 mod once;
 mod revert;
 mod scene;
+mod stage;

@@ -1,9 +1,10 @@
 //! Messages and parts, changed and removed one by one.
 
 use serde_json::json;
+use turnstone_core::model::Part;
 
 use crate::golden::recorded;
-use crate::scene::{seq, session, turn};
+use crate::scene::{ctx, id, seq, session, turn};
 use crate::support::House;
 
 #[test]
@@ -84,4 +85,33 @@ fn a_message_is_removed_with_its_parts() {
     let (status, body) = recorded("deleteMessage unknown");
     assert_eq!(house.client().delete(&path).expect(status), body);
     house.client().delete("/session/ses_unknown/message/msg_1").expect(404);
+}
+
+#[test]
+fn processes_of_this_machine_are_in_no_list_and_in_no_event_r32() {
+    let house = House::new();
+    let session = session(&house, "T");
+    turn(&house, &session, "1", &[("a", "a")]);
+    let group = json!({ "pgid": 7, "start_time": 1, "session": 6, "session_start_time": 1,
+        "boot_id": "b" });
+    let body = json!({ "type": "tool", "callID": "c", "tool": "bash", "state": {
+        "status": "completed", "input": {}, "output": "", "title": "", "time": { "start": 1, "end": 2 },
+        "metadata": { "exit": 0, "group": group } } });
+    let part = Part {
+        id: "prt_group".parse().expect("an id"),
+        session: id(&session),
+        message: "msg_1a".parse().expect("an id"),
+        body: serde_json::from_value(body).expect("a part"),
+    };
+    let mut stream = house.client().stream("/event");
+    stream.until("server.connected");
+    let put = move |tx: &turnstone_store::Tx<'_>| tx.put_part(&part);
+    house.engine().store().write(&ctx(), put).wait().expect("written");
+    let path = format!("/session/{session}/message");
+    let told = stream.until("message.part.updated");
+    assert_eq!(told["properties"]["part"]["state"]["metadata"], json!({ "exit": 0 }));
+    for path in [path.clone(), format!("{path}/msg_1a"), format!("/api{path}")] {
+        let shown = house.client().get(&path).expect(200).to_string();
+        assert!(shown.contains(r#"{"exit":0}"#) && !shown.contains("pgid"), "{path}: {shown}");
+    }
 }

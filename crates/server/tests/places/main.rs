@@ -5,6 +5,7 @@
 mod support;
 
 mod api;
+mod asks;
 mod document;
 mod files;
 mod golden;

@@ -229,7 +229,8 @@ impl Tx<'_> {
     }
 
     /// Writes down what an operation did, where the session stands, and what is taken back, at
-    /// once. Repeating it changes nothing.
+    /// once. A session that stands elsewhere since is written anew, even if it looks the same: that
+    /// is the event its readers learn it from. Repeating it changes nothing.
     ///
     /// # Errors
     ///
@@ -250,7 +251,19 @@ impl Tx<'_> {
         }
         let draft = Draft::new(Some(num), EventKind::OperationDone, Some(entity));
         self.append(&draft.payload(prepared))?;
+        if done.head != HeadMove::Stay {
+            self.rewrite_session(num, self.kind_of(entity)? != OperationKind::Branch)?;
+        }
         Ok(Changed::Updated)
+    }
+
+    fn kind_of(&self, operation: i64) -> Result<OperationKind> {
+        let word: String = self
+            .conn
+            .prepare_cached("SELECT kind FROM operation WHERE num = ?1")?
+            .query_row([operation], |row| row.get(0))?;
+        OperationKind::parse(&word)
+            .ok_or_else(|| StoreError::Internal(format!("operation kind {word}")))
     }
 
     /// `(num, planned, done)` of an operation.

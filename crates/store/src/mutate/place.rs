@@ -1,7 +1,7 @@
 //! Projects, sessions, and what belongs to a session as a whole.
 
 use rusqlite::OptionalExtension;
-use serde_json::json;
+use serde_json::{Number, json};
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{ProjectId, SessionId};
 use turnstone_core::model::{FileDiff, Project, Session, Todo, WorktreeNews, WorktreeOutcome};
@@ -160,6 +160,19 @@ impl Tx<'_> {
         }
         self.put_session(&session)?;
         Ok(session)
+    }
+
+    /// Writes a session anew as it is; `touched` if that counts as a change of it at this moment. A prompt
+    /// that hides what is behind the head touches the session itself, once it is there.
+    pub(super) fn rewrite_session(&self, num: i64, touched: bool) -> Result<()> {
+        let mut session = load_session(self.conn, self.blobs, num)?;
+        if touched {
+            session.time.updated = Number::from(self.now().0);
+        }
+        let prepared = Prepared::new(&session)?;
+        let draft = Draft::new(Some(num), EventKind::SessionUpdated, Some(num)).payload(prepared);
+        self.append(&draft)?;
+        Ok(())
     }
 
     /// Replaces the to-do list of a session.

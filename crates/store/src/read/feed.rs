@@ -138,8 +138,6 @@ pub enum FeedBody {
     },
     /// A prompt was taken from the inbox.
     Promoted(MessageId),
-    /// An operation is over; the session as it stands since, if it moved.
-    OperationDone(Option<Box<SessionThen>>),
     /// Something with nothing to resolve: its kind says it.
     Other,
     /// Compaction took what it said; a later event of the same thing contains it (R25).
@@ -309,13 +307,15 @@ impl Reader<'_> {
             EntityClass::Session => self.session_body(entry, value, memo),
             EntityClass::Message | EntityClass::Part => self.content_body(entry, value, memo),
             EntityClass::Turn => turn_body(entry.kind, value),
-            EntityClass::Operation => self.operation_body(entry, &value, memo),
             EntityClass::Todo
             | EntityClass::Diff
             | EntityClass::Status
             | EntityClass::Request
             | EntityClass::Input => side_body(entry.kind, value),
-            EntityClass::Approval | EntityClass::Share | EntityClass::Change => Ok(FeedBody::Other),
+            EntityClass::Approval
+            | EntityClass::Share
+            | EntityClass::Change
+            | EntityClass::Operation => Ok(FeedBody::Other),
         }
     }
 
@@ -366,7 +366,7 @@ impl Reader<'_> {
     }
 
     /// Where a session stood after an event, and whether it stands there still.
-    fn head_then(&self, session: i64, cursor: i64) -> Result<(Option<Head>, bool)> {
+    pub(super) fn head_then(&self, session: i64, cursor: i64) -> Result<(Option<Head>, bool)> {
         let mut statement = self.conn.prepare_cached(
             "SELECT event.payload ->> '$.head', operation.done <= ?2
              FROM operation JOIN event ON event.cursor = operation.done
@@ -387,41 +387,6 @@ impl Reader<'_> {
             }
         }
         Ok((None, is_still_there))
-    }
-
-    fn operation_body(
-        &self,
-        entry: &Entry,
-        value: &Value,
-        memo: &mut FeedMemo,
-    ) -> Result<FeedBody> {
-        if entry.kind != EventKind::OperationDone {
-            return Ok(FeedBody::Other);
-        }
-        let moved: HeadMove = serde_json::from_value(value["head"].clone())?;
-        let Some(owner) = entry.owner.filter(|_| moved != HeadMove::Stay && entry.place.is_some())
-        else {
-            return Ok(FeedBody::OperationDone(None));
-        };
-        let session = self.session_then(owner, entry.seq)?;
-        let then = session.map(|session| self.then(entry.places(), session, memo)).transpose()?;
-        Ok(FeedBody::OperationDone(then.map(Box::new)))
-    }
-
-    /// The session's newest image not after `seq`.
-    fn session_then(&self, session: i64, seq: i64) -> Result<Option<Session>> {
-        let row: Option<(String, Option<String>)> = self
-            .conn
-            .prepare_cached(
-                "SELECT payload, refs FROM event
-                 WHERE session = ?1 AND seq <= ?2 AND kind IN (10, 11) AND payload IS NOT NULL
-                 ORDER BY seq DESC LIMIT 1",
-            )?
-            .query_row((session, seq), |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
-        let Some((json, refs)) = row else { return Ok(None) };
-        let value = payload::restore(self.conn, self.blobs, &json, refs.as_deref())?;
-        Ok(Some(serde_json::from_value(value)?))
     }
 
     fn content_body(

@@ -2,29 +2,32 @@
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_core::model::{Request, RequestBody};
+use turnstone_core::id::{PermissionId, ProjectId, SessionId};
+use turnstone_core::model::{Extra, PermissionAsk, Request, RequestBody, ToolCall};
+use turnstone_core::permission::Rule;
 use turnstone_core::wire;
-use turnstone_store::Context;
+use turnstone_engine::Asked as Verdict;
+use turnstone_store::{BlobHash, Context};
 
 use super::super::session::session_id;
 use super::super::{permission, question};
 use super::location::with;
 use crate::app::App;
-use crate::call::Caller;
+use crate::call::{Caller, Repeat};
 use crate::error::ApiError;
-use crate::input::{Body, Query, parse_id};
+use crate::input::{Body, Fields, Query, parse_id};
 use crate::place::Asked;
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/api/permission/request", get(permissions))
         .route("/api/permission/saved", get(saved))
+        .route("/api/permission/saved/{id}", delete(forget))
         .route("/api/question/request", get(questions))
-        .route("/api/session/{session}/permission", get(session_permissions))
+        .route("/api/session/{session}/permission", get(session_permissions).post(ask))
         .route("/api/session/{session}/permission/{request}", get(session_permission))
         .route("/api/session/{session}/permission/{request}/reply", post(reply_permission))
         .route("/api/session/{session}/question", get(session_questions))
@@ -111,6 +114,25 @@ async fn questions(
     in_place(app, ctx, asked, false).await
 }
 
+/// The name of an approval: whoever knows what is approved where can tell it, nobody else need read it.
+fn saved_id(project: &ProjectId, rule: &Rule) -> String {
+    let what = [project.as_str(), &rule.permission, &rule.pattern].join("\0");
+    let hash = BlobHash::of(what.as_bytes()).hex();
+    format!("psv_{}", hash.get(..32).unwrap_or(&hash))
+}
+
+/// What is approved for good in every project.
+fn approvals(app: &App, ctx: &Context) -> Result<Vec<(ProjectId, Rule)>, ApiError> {
+    Ok(app.engine().store().read(ctx, |r| {
+        let mut found = Vec::new();
+        for project in r.projects()? {
+            let rules = r.approvals(&project.id)?;
+            found.extend(rules.into_iter().map(|rule| (project.id.clone(), rule)));
+        }
+        Ok(found)
+    })?)
+}
+
 /// `GET /api/permission/saved`
 async fn saved(
     State(app): State<App>,
@@ -119,20 +141,77 @@ async fn saved(
 ) -> Result<Json<Value>, ApiError> {
     let wanted = query.filled("projectID").map(str::to_owned);
     app.blocking(move |app| {
-        let data = app.engine().store().read(&ctx, |r| {
-            let mut data = Vec::new();
-            let is_wanted =
-                |id: &ProjectId| wanted.as_deref().is_none_or(|text| text == id.as_str());
-            for project in r.projects()?.iter().filter(|project| is_wanted(&project.id)) {
-                for rule in r.approvals(&project.id)? {
-                    data.push(json!({ "id": format!("{}:{}", rule.permission, rule.pattern),
-                        "projectID": project.id.as_str(), "action": rule.permission,
-                        "resource": rule.pattern }));
-                }
-            }
-            Ok(data)
-        })?;
-        Ok(Json(json!({ "data": data })))
+        let is_wanted = |id: &ProjectId| wanted.as_deref().is_none_or(|text| text == id.as_str());
+        let shown = |(project, rule): (ProjectId, Rule)| {
+            json!({ "id": saved_id(&project, &rule), "projectID": project.as_str(),
+                "action": rule.permission, "resource": rule.pattern })
+        };
+        let found = approvals(app, &ctx)?.into_iter().filter(|(project, _)| is_wanted(project));
+        Ok(Json(json!({ "data": found.map(shown).collect::<Vec<Value>>() })))
+    })
+    .await
+}
+
+/// `DELETE /api/permission/saved/{id}`
+async fn forget(
+    State(app): State<App>,
+    // Whoever asks again asks for what is done: that nothing is left to do is no mistake then.
+    Repeat(ctx, began): Repeat,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    app.blocking(move |app| {
+        let mut found = approvals(app, &ctx)?.into_iter();
+        let found = found.find(|(project, rule)| saved_id(project, rule) == id);
+        let is_gone = match &found {
+            Some((project, rule)) => app.engine().revoke(&ctx, project, rule)?,
+            None => began.is_some(),
+        };
+        match is_gone {
+            true => Ok(StatusCode::NO_CONTENT),
+            false => Err(ApiError::NotFound(format!("Saved permission not found: {id}"))),
+        }
+    })
+    .await
+}
+
+/// The call a request is for.
+fn call(mut source: Fields) -> Result<ToolCall, ApiError> {
+    let kind = source.need_text("type")?;
+    if kind != "tool" {
+        return Err(source.refuse("type", "\"tool\"", &Value::from(kind)));
+    }
+    let (message, call) = (source.need_id("messageID", "msg")?, source.need_text("callID")?);
+    Ok(ToolCall { message, call, extra: Extra::new() })
+}
+
+/// `POST /api/session/{sessionID}/permission`
+async fn ask(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path(session): Path<String>,
+    Body(mut fields): Body,
+) -> Result<Json<Value>, ApiError> {
+    let session = session_id(&session)?;
+    let id: Option<PermissionId> = fields.id("id", "per")?;
+    let agent = fields.text("agent")?;
+    let tool = fields.object("source")?.map(call).transpose()?;
+    let ask = PermissionAsk {
+        permission: fields.need_text("action")?,
+        patterns: fields.need("resources", "array")?,
+        metadata: fields.read("metadata", "object")?.unwrap_or_default(),
+        always: fields.read("save", "array")?.unwrap_or_default(),
+        tool,
+        extra: Extra::new(),
+    };
+    app.blocking(move |app| {
+        let rules = permission::base_rules(app, &ctx, &session, agent.as_deref())?;
+        let (id, asked) = app.engine().ask_beside(&ctx, &session, id, &ask, &rules)?;
+        let effect = match asked {
+            Verdict::Allowed => "allow",
+            Verdict::Denied(_) => "deny",
+            Verdict::Pending(_) => "ask",
+        };
+        Ok(Json(json!({ "data": { "id": id, "effect": effect } })))
     })
     .await
 }

@@ -3,17 +3,19 @@
 use axum::Router;
 use axum::middleware::from_fn;
 
-use super::{catalog, fs, location, message, request, session, tag};
+use super::{catalog, compact, fs, location, message, request, revert, session, tag};
 use crate::app::App;
 
 /// The routes under `/api`.
 pub(in crate::route) fn routes() -> Router<App> {
     Router::new()
         .merge(catalog::routes())
+        .merge(compact::routes())
         .merge(fs::routes())
         .merge(location::routes())
         .merge(message::routes())
         .merge(request::routes())
+        .merge(revert::routes())
         .merge(session::routes())
         .layer(from_fn(tag::translate))
 }

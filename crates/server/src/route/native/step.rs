@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
 use turnstone_core::model::{MessageBody, Tokens};
-use turnstone_core::wire;
 use turnstone_engine::StepEnd;
 use turnstone_store::Tx;
 
@@ -148,7 +147,7 @@ async fn part(
     app.blocking(move |app| {
         let held = app.driven(&ctx, &session, &turn, &headers)?;
         let part = app.part_from(&ctx, &session, &message, body)?;
-        let shown = wire::part_info(&part);
+        let shown = crate::show::part(&part);
         let put = move |tx: &Tx<'_>| tx.put_part(&part);
         app.engine().store().write(&held.turn().context(&ctx), put).wait()?;
         app.stamped(&ctx, &session, shown)
