@@ -6,6 +6,7 @@
 
 mod app;
 mod beneath;
+mod branch;
 mod call;
 mod config;
 mod doc;

@@ -38,6 +38,7 @@ async fn revert(
         app.expected(&ctx, &id)?;
         app.idle(&ctx, &id)?;
         app.engine().revert(&ctx, &id, &message, part.as_ref())?;
+        app.tell_diff(&ctx, &id);
         Ok(Json(app.show_session(&ctx, &id)?))
     })
     .await
@@ -55,6 +56,7 @@ async fn unrevert(
         app.expected(&ctx, &id)?;
         app.idle(&ctx, &id)?;
         app.engine().unrevert(&ctx, &id)?;
+        app.tell_diff(&ctx, &id);
         Ok(Json(app.show_session(&ctx, &id)?))
     })
     .await

@@ -11,5 +11,6 @@ mod list;
 mod message;
 mod native;
 mod once;
+mod page;
 mod revert;
 mod scene;

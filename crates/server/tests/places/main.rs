@@ -10,3 +10,4 @@ mod files;
 mod golden;
 mod harness;
 mod startup;
+mod vcs;

@@ -208,7 +208,7 @@ impl Reader<'_> {
         let owner = self.session_num(session)?;
         let bad = || StoreError::Invalid("this is not a cursor of a message list".to_owned());
         let before = match before {
-            Some(text) => i64::from_str_radix(text, 16).ok().filter(|n| *n >= 0).ok_or_else(bad)?,
+            Some(text) => place_of(text).ok_or_else(bad)?,
             None => i64::MAX,
         };
         let take = limit.saturating_add(1).min(i64::MAX as usize) as i64;
@@ -228,7 +228,7 @@ impl Reader<'_> {
         items.reverse();
         self.fill_parts(owner, session, &nums, &mut items)?;
         let oldest = nums.first().filter(|_| more);
-        Ok(MessagePage { items, before: oldest.map(|num| format!("{num:x}")) })
+        Ok(MessagePage { items, before: oldest.map(|num| cursor_at(*num)) })
     }
 
     /// The payload in the columns `image, payload, refs` beginning at column `at`.
@@ -302,4 +302,19 @@ impl Reader<'_> {
             .query_row([found.message], |row| row.get(0))?;
         load_part(self.conn, self.blobs, (session, &parse_id(message)?), found)
     }
+}
+
+/// The cursor of a place in a list of messages: of one length, so that a word that was made up is none.
+fn cursor_at(num: i64) -> String {
+    format!("m{num:016x}")
+}
+
+/// The place a cursor of [`cursor_at`] stands for.
+fn place_of(cursor: &str) -> Option<i64> {
+    let digits = cursor.strip_prefix('m').filter(|digits| digits.len() == 16)?;
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if !digits.bytes().all(is_digit) {
+        return None;
+    }
+    i64::from_str_radix(digits, 16).ok()
 }

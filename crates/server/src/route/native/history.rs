@@ -8,7 +8,7 @@ use turnstone_core::id::{MessageId, OperationId, PartId, SessionId, TurnId};
 use turnstone_core::path::RelPath;
 use turnstone_core::time::{Cursor, Seq};
 use turnstone_engine::{
-    EngineError, OperationReport, Point, Scope, UndoOptions, UndoPlan, Which, report_of,
+    Engine, EngineError, OperationReport, Point, Scope, UndoOptions, UndoPlan, Which, report_of,
 };
 use turnstone_store::Context;
 
@@ -134,13 +134,7 @@ async fn undo(
     Path(session): Path<String>,
     Typed(ask): Typed<Ask>,
 ) -> Result<Stamped<Outcome>, ApiError> {
-    let (id, which) = (session_id(&session)?, ask.which()?);
-    app.blocking(move |app| {
-        app.operate(&ctx, &id, began, ask.dry_run, |ctx| {
-            app.engine().plan_undo(ctx, &id, &which, &ask.options())
-        })
-    })
-    .await
+    app.take(Repeat(ctx, began), &session, ask, Engine::plan_undo).await
 }
 
 /// `POST /turnstone/session/{sessionID}/redo`
@@ -150,14 +144,12 @@ async fn redo(
     Path(session): Path<String>,
     Typed(ask): Typed<Ask>,
 ) -> Result<Stamped<Outcome>, ApiError> {
-    let (id, which) = (session_id(&session)?, ask.which()?);
-    app.blocking(move |app| {
-        app.operate(&ctx, &id, began, ask.dry_run, |ctx| {
-            app.engine().plan_redo(ctx, &id, &which, &ask.options())
-        })
-    })
-    .await
+    app.take(Repeat(ctx, began), &session, ask, Engine::plan_redo).await
 }
+
+/// How the engine plans what is taken back or brought back.
+type Planner =
+    fn(&Engine, &Context, &SessionId, &Which, &UndoOptions) -> Result<UndoPlan, EngineError>;
 
 /// Where to. Of the points exactly one.
 #[derive(Clone, Deserialize)]
@@ -218,6 +210,23 @@ async fn jump(
 }
 
 impl App {
+    /// Takes back or brings back what is asked for, as `plan` plans it.
+    async fn take(
+        &self,
+        Repeat(ctx, began): Repeat,
+        session: &str,
+        ask: Ask,
+        plan: Planner,
+    ) -> Result<Stamped<Outcome>, ApiError> {
+        let (id, which) = (session_id(session)?, ask.which()?);
+        self.blocking(move |app| {
+            app.operate(&ctx, &id, began, ask.dry_run, |ctx| {
+                plan(app.engine(), ctx, &id, &which, &ask.options())
+            })
+        })
+        .await
+    }
+
     /// Plans an operation and carries it out, once.
     fn operate(
         &self,
@@ -243,6 +252,7 @@ impl App {
         self.expected(ctx, session)?;
         self.idle(ctx, session)?;
         let report = self.engine().apply(ctx, &plan(ctx)?)?;
+        self.tell_diff(ctx, session);
         let complete = report.is_complete();
         self.stamped(ctx, session, Outcome::Done { report: Box::new(report), complete })
     }

@@ -7,10 +7,10 @@ use axum::routing::post;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value, json};
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
-use turnstone_core::model::Tokens;
+use turnstone_core::model::{Message, MessageBody, Tokens};
 use turnstone_core::wire;
 use turnstone_engine::StepEnd;
-use turnstone_store::Tx;
+use turnstone_store::{Context, StoreError, Tx, WithParts};
 
 use super::answer::Stamped;
 use super::input::Typed;
@@ -71,15 +71,40 @@ async fn begin(
         let place = app.engine().store().read(&ctx, |r| r.get_session(&session))?.directory;
         let new = || app.engine().new_message_id(&ctx, &session);
         let id = body.message.clone().map_or_else(new, Ok)?;
-        let info = json!({"id": id, "sessionID": session, "role": "assistant",
+        let mut info = json!({"id": id, "sessionID": session, "role": "assistant",
             "time": {"created": ctx.now.0}, "parentID": row.message, "modelID": body.model,
             "providerID": body.provider, "mode": body.agent, "agent": body.agent,
             "path": {"cwd": place, "root": place}, "cost": 0, "tokens": Tokens::default()});
+        if let Some(variant) = app.variant(&ctx, &session, &row.message, &body)? {
+            info["variant"] = Value::from(variant);
+        }
         let answer = wire::parse_message(info).map_err(|e| ApiError::payload(e.to_string()))?;
         let step = app.engine().begin_step(&ctx, held.turn(), answer)?;
         app.stamped(&ctx, &session, Begun { message: id, snapshot: step.snapshot })
     })
     .await
+}
+
+impl App {
+    /// The variant of the model that the prompt asks for, if it is this model that answers.
+    fn variant(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        prompt: &MessageId,
+        begun: &Begin,
+    ) -> Result<Option<String>, ApiError> {
+        match self.engine().store().read(ctx, |r| r.get_message(session, prompt)) {
+            Ok(WithParts { message: Message { body: MessageBody::User(asked), .. }, .. }) => {
+                let same =
+                    asked.model.provider == begun.provider && asked.model.model == begun.model;
+                Ok(asked.model.variant.filter(|_| same))
+            }
+            // Somebody removed it meanwhile.
+            Ok(_) | Err(StoreError::NoMessage { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 /// The session, the turn and the answer of a path.

@@ -214,12 +214,18 @@ fn ended(stored: &PartBody, body: After, now: i64) -> Result<ToolState, ApiError
         time["start"] = exact.clone();
     }
     let input = state["input"].clone();
-    let metadata = body.metadata.unwrap_or_else(|| json!({}));
+    let metadata = body.metadata;
     let mut next = match (body.output, body.error) {
         (Some(output), None) => json!({"status": "completed", "input": input, "output": output,
-            "title": body.title.unwrap_or_default(), "metadata": metadata, "time": time}),
-        (None, Some(error)) => json!({"status": "error", "input": input, "error": error,
-            "metadata": metadata, "time": time}),
+            "title": body.title.unwrap_or_default(), "metadata": metadata.unwrap_or_else(|| json!({})),
+            "time": time}),
+        (None, Some(error)) => {
+            let mut next = json!({"status": "error", "input": input, "error": error, "time": time});
+            if let Some(metadata) = metadata {
+                next["metadata"] = metadata;
+            }
+            next
+        }
         _ => return Err(ApiError::payload("a tool ends with `output` or with `error`")),
     };
     if let Some(attachments) = body.attachments {

@@ -251,6 +251,7 @@ async fn end(
             engine.recover(&ctx)?;
             app.work().turns.let_go(&turn);
             app.runners().stir();
+            app.tell_diff(&ctx, &session);
         }
         let row = app.turn_row(&ctx, &session, &turn)?;
         app.show_turn(&ctx, &session, Some(&row))
