@@ -26,13 +26,16 @@ impl App {
     pub(in crate::route) fn tell_diff(&self, ctx: &Context, session: &SessionId) {
         let (app, ctx, id) = (self.clone(), ctx.aside(), session.clone());
         tokio::task::spawn_blocking(move || {
-            let found = app.engine().diff(&ctx, &id, &Compared::Session, Form::Clients);
-            let place = app.engine().store().read(&ctx, |r| r.get_session(&id));
-            if let (Ok(found), Ok(session)) = (found, place) {
-                let said =
-                    json!({ "sessionID": id.as_str(), "diff": wire::file_diffs(&found.files) });
-                app.hub().publish(&session.directory, "session.diff", said);
-            }
+            let read = || {
+                let found = app.engine().diff(&ctx, &id, &Compared::Session, Form::Clients).ok()?;
+                let place = app.engine().store().read(&ctx, |r| r.get_session(&id)).ok()?.directory;
+                let diff = wire::file_diffs(&found.files);
+                Some((diff.to_string(), (place, diff)))
+            };
+            app.work().diffs.tell(&id, read, |(place, diff)| {
+                let said = json!({ "sessionID": id.as_str(), "diff": diff });
+                app.hub().publish(place, "session.diff", said);
+            });
         });
     }
 }
