@@ -243,8 +243,17 @@ fn a_driver_that_vanishes_leaves_an_interrupted_turn_whose_work_is_known() {
     }
     let gone = driver.post("end", &json!({ "outcome": "completed" })).expect(410);
     assert_eq!((&gone["_tag"], &gone["state"]), (&json!("TurnEndedError"), &json!("interrupted")));
-    let line = house.client().get(&format!("{status}/timeline")).expect(200);
+    let timeline = || house.client().get(&format!("{status}/timeline")).expect(200);
+    let mut line = timeline();
     assert_eq!(line[0]["state"], "interrupted");
+    // What the open call changed is found out after the turn has ended.
+    for _ in 0..200 {
+        if line[0]["files"][0].is_object() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        line = timeline();
+    }
     let file = &line[0]["files"][0];
     assert_eq!((&file["path"], &file["evidence"]), (&json!("left"), &json!("recovered")));
     house.client().post(&format!("{status}/undo"), &json!({})).expect(200);
@@ -432,6 +441,11 @@ fn null_is_the_same_as_leaving_a_field_out() {
         json!({ "turn": null, "scope": null, "paths": null, "also": null, "dryRun": null });
     let refused = house.client().post(&format!("{base}/undo"), &nothing).expect(409);
     assert_eq!(refused["_tag"], "NothingToDoError");
+    // A name that is not known is refused, whatever it stands for.
+    house.client().post(&format!("{base}/turn"), &json!({ "": null })).expect(400);
+    // A whole number is one in any form.
+    house.client().post(&format!("{base}/jump"), &json!({ "seq": 3934.0 })).expect(404);
+    house.client().post(&format!("{base}/jump"), &json!({ "seq": 0.5 })).expect(400);
     // What is needed is not there if it is `null`.
     house.client().post(&format!("{base}/checkpoint"), &json!({ "name": null })).expect(400);
     house.client().post(&format!("{base}/jump"), &json!({ "seq": null })).expect(400);

@@ -13,7 +13,7 @@ use turnstone_engine::{
 use turnstone_store::Context;
 
 use super::answer::Stamped;
-use super::input::Typed;
+use super::input::{Typed, whole};
 use crate::app::App;
 use crate::call::{Caller, Repeat};
 use crate::error::ApiError;
@@ -164,6 +164,7 @@ struct Jump {
     /// At the newest checkpoint of this name.
     checkpoint: Option<String>,
     /// At this boundary of the session's stream.
+    #[serde(default, deserialize_with = "whole")]
     seq: Option<i64>,
     /// `both` (the default), `files` or `conversation`.
     #[serde(default)]
