@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
-use turnstone_core::model::Session;
 use turnstone_core::wire;
-use turnstone_store::{Context, Reader, WithParts};
+use turnstone_store::{Context, Reader, SessionRow, WithParts};
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -34,21 +33,13 @@ impl App {
     pub(crate) fn show_sessions(
         &self,
         ctx: &Context,
-        read: impl FnOnce(&Reader<'_>) -> turnstone_store::Result<Vec<Session>>,
+        read: impl FnOnce(&Reader<'_>) -> turnstone_store::Result<Vec<SessionRow>>,
     ) -> Result<Vec<Value>, ApiError> {
-        let rows = self.engine().store().read(ctx, |r| {
-            let sessions = read(r)?;
-            let mut rows = Vec::with_capacity(sessions.len());
-            for session in sessions {
-                let usage = r.session_usage(&session.id)?;
-                let is_back = r.head(&session.id)?.is_some();
-                rows.push((session, usage, is_back));
-            }
-            Ok(rows)
-        })?;
+        let (rows, back) =
+            self.engine().store().read(ctx, |r| Ok((read(r)?, r.sessions_back()?)))?;
         let mut shown = Vec::with_capacity(rows.len());
-        for (mut session, usage, is_back) in rows {
-            if is_back {
+        for SessionRow { mut session, usage } in rows {
+            if back.contains(&session.id) {
                 session.revert = self.engine().revert_view(ctx, &session.id)?;
             }
             shown.push(wire::session_info(&session, usage));

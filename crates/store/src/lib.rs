@@ -50,16 +50,16 @@ pub use layout::Layout;
 pub use maintain::{Budget, Maintained, Upkeep};
 pub use mutate::{
     Admitted, CloseChange, CopyChange, Delivery, DoneOperation, EndTurn, Ended, Expiring,
-    NewOperation, NewTurn, OpenChange, Replicated, ShareRecord,
+    NewOperation, NewPart, NewTurn, OpenChange, Replicated, ShareRecord,
 };
 pub use once::Recall;
 pub use owner::Takeover;
 pub use purge::Deleted;
 pub use read::{
     Boundary, ChangeRow, Delta, Expired, Fate, FeedBody, FeedEvent, FeedMemo, FeedPage,
-    FeedSession, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow, Outline, Reader,
-    SessionAt, SessionFilter, SessionPage, SessionRow, SessionThen, SyncBody, SyncEvent, Tail,
-    TurnRow, Unfinished, WithParts,
+    FeedSession, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow, Outline, PartView,
+    Reader, SessionAt, SessionFilter, SessionPage, SessionRow, SessionThen, ShownPage, SyncBody,
+    SyncEvent, Tail, TurnRow, Unfinished, WithParts,
 };
 pub use rebuild::{RebuildProgress, Rebuilt};
 pub use recover::Recovered;

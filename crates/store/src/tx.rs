@@ -154,11 +154,30 @@ impl<'a> Tx<'a> {
 
     /// Appends an event and applies it to the projections.
     pub(crate) fn append(&self, draft: &Draft) -> Result<Appended> {
-        let cursor = self.group.cursor.get() + 1;
         let place = match draft.session {
-            Some(session) => Some(self.next_place(session, draft)?),
+            Some(session) => Some(self.last_place(session, draft, 1)?),
             None => None,
         };
+        self.append_at(place, draft)
+    }
+
+    /// Appends events of one kind to one session; their places are assigned at once.
+    pub(crate) fn append_all(&self, session: i64, drafts: &[Draft]) -> Result<()> {
+        let Some(first) = drafts.first() else { return Ok(()) };
+        let last = self.last_place(session, first, drafts.len() as i64)?;
+        for (draft, behind) in drafts.iter().zip((0..drafts.len() as i64).rev()) {
+            let place = Place {
+                seq: last.seq - behind,
+                sync_seq: last.sync_seq.map(|seq| seq - behind),
+                shared: last.shared,
+            };
+            self.append_at(Some(place), draft)?;
+        }
+        Ok(())
+    }
+
+    fn append_at(&self, place: Option<Place>, draft: &Draft) -> Result<Appended> {
+        let cursor = self.group.cursor.get() + 1;
         let entity = draft.entity.unwrap_or(cursor);
         self.insert_event(cursor, place, entity, draft)?;
         self.group.cursor.set(cursor);
@@ -200,9 +219,10 @@ impl<'a> Tx<'a> {
         self.last.set(Some(appended));
     }
 
-    /// Assigns `seq`, and in the same statement compares what the caller relies on (R27, R43): the
-    /// expected number, and for turn-owned rows the lease, or that no turn is open.
-    fn next_place(&self, session: i64, draft: &Draft) -> Result<Place> {
+    /// Assigns `seq` to so many events and says that of the last. In the same statement it compares
+    /// what the caller relies on (R27, R43): the expected number, and for turn-owned rows the lease,
+    /// or that no turn is open.
+    fn last_place(&self, session: i64, draft: &Draft, count: i64) -> Result<Place> {
         let durable = draft.kind.is_opencode_durable();
         let guarded = draft.right == Right::ByKind && draft.kind.is_turn_owned();
         let lease = self.ctx.lease.as_ref();
@@ -210,7 +230,7 @@ impl<'a> Tx<'a> {
         let row: Option<(i64, i64, Option<bool>)> = self
             .conn
             .prepare_cached(
-                "UPDATE stream SET seq = seq + 1, sync_seq = sync_seq + ?2
+                "UPDATE stream SET seq = seq + ?8, sync_seq = sync_seq + ?2
                  WHERE session = ?1 AND (?3 IS NULL OR seq = ?3)
                    AND (?4 = 0 OR (id = ?5 AND epoch = ?6 AND owner = ?7)
                         OR (id IS NOT ?5 AND NOT EXISTS
@@ -220,12 +240,13 @@ impl<'a> Tx<'a> {
             .query_row(
                 (
                     session,
-                    i64::from(durable),
+                    if durable { count } else { 0 },
                     expected.map(|seq| seq.0),
                     guarded,
                     lease.map(|l| l.session.as_str()),
                     lease.map(|l| l.epoch),
                     lease.map(|l| l.owner.as_str()),
+                    count,
                 ),
                 |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
             )

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use support::{assistant, ctx, mid, pid, sid, text, user, with_sessions, write};
 use turnstone_core::id::{MessageId, PartId, Ticker};
 use turnstone_core::time::Millis;
-use turnstone_store::{MessagePage, Store, StoreError, WithParts};
+use turnstone_core::wire::{Mode, message_info, parse_part, part_info};
+use turnstone_store::{MessagePage, PartView, ShownPage, Store, StoreError, WithParts};
 
 fn pages(store: &Store, session: &str, limit: usize) -> Vec<MessagePage> {
     let mut pages = Vec::new();
@@ -15,12 +16,32 @@ fn pages(store: &Store, session: &str, limit: usize) -> Vec<MessagePage> {
         let page = store
             .read(&ctx(), |r| r.list_messages(&sid(session), before.as_deref(), limit))
             .expect("a page");
+        as_shown(store, session, before.as_deref(), limit, &page);
         before.clone_from(&page.before);
         pages.push(page);
         if before.is_none() {
             return pages;
         }
     }
+}
+
+/// The page as text says the same as the page of values, in the same order of fields or not.
+fn as_shown(store: &Store, session: &str, before: Option<&str>, limit: usize, page: &MessagePage) {
+    for plain in [true, false] {
+        let view = PartView { is_plain: &|_| plain, show: &part_info };
+        let shown = store.read(&ctx(), |r| r.show_messages(&sid(session), before, limit, view));
+        same(&shown.expect("a page"), page);
+    }
+}
+
+fn same(shown: &ShownPage, page: &MessagePage) {
+    let values = page.items.iter().map(|item| {
+        let parts: Vec<Value> = item.parts.iter().map(part_info).collect();
+        json!({ "info": message_info(&item.message), "parts": parts })
+    });
+    let text: Value = serde_json::from_str(&shown.json).expect("JSON");
+    assert_eq!(text, Value::Array(values.collect()));
+    assert_eq!(shown.before, page.before);
 }
 
 fn all(store: &Store, session: &str, limit: usize) -> Vec<WithParts> {
@@ -115,6 +136,40 @@ fn pages_go_backward_without_gap_or_repeat_each_in_order() {
     assert_eq!((exact.items.len(), exact.before), (123, None), "exact limit, no cursor");
     let none = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 0)).expect("page");
     assert!(none.items.is_empty());
+}
+
+#[test]
+fn a_page_as_text_says_what_the_values_say_whatever_is_stored() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let long = "\u{1F426} \"quoted\" \\ \n".repeat(4000);
+    write(&store, move |tx| {
+        tx.put_message(&user("ses_a", "msg_1", 1))?;
+        tx.put_part(&text("ses_a", "msg_1", "prt_1", "}]\"\\"))?;
+        tx.put_part(&text("ses_a", "msg_1", "prt_2", &long))?;
+        let body = json!({ "type": "of tomorrow", "deep": [{ "er": null }], "number": 1.0e-7 });
+        let part = json!({ "id": "prt_3", "sessionID": "ses_a", "messageID": "msg_1" });
+        let mut unknown = body;
+        for (key, value) in part.as_object().into_iter().flatten() {
+            unknown[key] = value.clone();
+        }
+        tx.put_part(&parse_part(unknown, Mode::Lenient).expect("a part"))?;
+        tx.put_message(&assistant("ses_a", "msg_2", 2))?;
+        tx.put_part(&text("ses_a", "msg_2", "prt_4", ""))?;
+        tx.append_text(&sid("ses_a"), &pid("prt_4"), "streamed, ")?;
+        tx.append_text(&sid("ses_a"), &pid("prt_4"), "\"twice\"").map(drop)
+    })
+    .expect("written");
+    let found = all(&store, "ses_a", 10);
+    assert_eq!(found.iter().map(|item| item.parts.len()).collect::<Vec<_>>(), [3, 1]);
+    let view = PartView { is_plain: &|_| true, show: &part_info };
+    let shown = store.read(&ctx(), |r| r.show_messages(&sid("ses_a"), None, 10, view));
+    let shown = shown.expect("a page");
+    assert!(
+        shown.json.contains("streamed, \\\"twice\\\""),
+        "{}",
+        &shown.json[shown.json.len() - 300..]
+    );
 }
 
 #[test]

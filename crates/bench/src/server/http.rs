@@ -42,6 +42,12 @@ impl Client {
         Ok(Self { stream: BufReader::new(stream), directory: directory.to_owned() })
     }
 
+    /// The same connection, which gives an answer up after `patience`.
+    pub(crate) fn impatient(self, patience: Duration) -> Fallible<Self> {
+        self.stream.get_ref().set_read_timeout(Some(patience))?;
+        Ok(self)
+    }
+
     pub(crate) fn get(&mut self, path: &str) -> Fallible<Answer> {
         self.ask("GET", path, None)
     }

@@ -14,6 +14,13 @@ use crate::Fallible;
 /// How long a program may take to answer first.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// How long one early request may take. OpenCode never answers some of those that come while it
+/// starts; another one is then sent on a new connection.
+const EARLY: Duration = Duration::from_secs(1);
+
+/// How long the first request that boots a directory may take, before it is sent again.
+const BOOT: Duration = Duration::from_secs(15);
+
 /// A program that serves.
 #[derive(Clone)]
 pub(crate) struct Program {
@@ -85,8 +92,7 @@ impl Program {
         let child = self.command(address.port()).spawn()?;
         let mut running = Running { child, address, cold: Duration::ZERO, work: self.work.clone() };
         while began.elapsed() < PATIENCE {
-            let answered = running.client().and_then(|mut client| client.get("/global/health"));
-            if answered.is_ok_and(|answer| answer.status == 200) {
+            if running.answers("/global/health", EARLY) {
                 running.cold = began.elapsed();
                 return Ok(running);
             }
@@ -109,7 +115,26 @@ impl Running {
         Client::connect(self.address, &self.work.to_string_lossy())
     }
 
-    /// The memory of the process and of all it started, in MiB.
+    fn answers(&self, path: &str, patience: Duration) -> bool {
+        let asked = self
+            .client()
+            .and_then(|client| client.impatient(patience))
+            .and_then(|mut client| client.get(path));
+        asked.is_ok_and(|answer| answer.status == 200)
+    }
+
+    /// Has the program boot what serves its directory.
+    pub(crate) fn boot(&self) -> Fallible {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            if self.answers("/session", BOOT) {
+                return Ok(());
+            }
+        }
+        Err("the directory is not served".into())
+    }
+
+    /// The resident memory of the process, in MiB.
     pub(crate) fn resident(&self) -> Fallible<f64> {
         let mut status = String::new();
         let path = format!("/proc/{}/status", self.child.id());

@@ -9,7 +9,14 @@ use tokio::sync::mpsc;
 
 use crate::Fallible;
 
-/// Listens to all events; each line that holds `mark` is reported with its moment.
+/// How long all streams of a crowd may take to open, and to hear of one event.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// OpenCode says `server.connected` before it listens for events itself: what happens in between is
+/// lost to that stream. A measurement waits so long.
+pub(crate) const SETTLE: Duration = Duration::from_secs(1);
+
+/// Listens to all events; the first line and each that holds `mark` are reported with their moment.
 pub(crate) async fn listen(
     address: SocketAddr,
     mark: &'static str,
@@ -27,14 +34,16 @@ pub(crate) async fn listen(
         if lines.read_line(&mut line).await? == 0 {
             return Err("the stream ended".into());
         }
-        let is_wanted = line.contains(mark) && !line.contains("\"sync\"");
+        let is_wanted = line.contains("server.connected")
+            || (line.contains(mark) && !line.contains("\"sync\""));
         if is_wanted && heard.send((Instant::now(), line.clone())).is_err() {
             return Ok(());
         }
     }
 }
 
-/// Opens `count` streams, then has `announce` cause one event; the time until the last one has it.
+/// Opens `count` streams, then has `announce` cause one event; the time until the last one has it,
+/// or how many of them got so far.
 pub(crate) async fn fan_out(
     address: SocketAddr,
     count: usize,
@@ -52,14 +61,17 @@ pub(crate) async fn fan_out(
             }
         });
     }
-    for _ in 0..count {
-        tokio::time::timeout(Duration::from_secs(60), ready.recv()).await?;
+    for opened in 0..count {
+        let next = tokio::time::timeout(PATIENCE, ready.recv()).await;
+        next.map_err(|_| format!("{opened} of {count} streams opened"))?;
     }
+    tokio::time::sleep(SETTLE).await;
     let began = Instant::now();
     tokio::task::spawn_blocking(move || announce().map_err(|error| error.to_string())).await??;
     let mut last = began;
-    for _ in 0..count {
-        let at = tokio::time::timeout(Duration::from_secs(60), heard.recv()).await?;
+    for told in 0..count {
+        let next = tokio::time::timeout(PATIENCE, heard.recv()).await;
+        let at = next.map_err(|_| format!("{told} of {count} streams were told"))?;
         last = last.max(at.ok_or("the streams ended")?);
     }
     Ok(last - began)

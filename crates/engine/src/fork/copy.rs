@@ -13,8 +13,8 @@ use turnstone_core::turn::{Outcome, TurnEvent, TurnState};
 use turnstone_core::wire::usage_of;
 use turnstone_snapshot::Oid;
 use turnstone_store::{
-    CloseChange, Context, CopyChange, EndTurn, NewTurn, OpenChange, StoreError, Takeover, Ticket,
-    TurnRow, Tx,
+    CloseChange, Context, CopyChange, EndTurn, NewPart, NewTurn, OpenChange, Store, StoreError,
+    Takeover, Ticket, TurnRow, Tx,
 };
 
 use crate::call::group_of;
@@ -26,9 +26,12 @@ use crate::undo::Held;
 /// Messages read at once.
 const PAGE: usize = 500;
 
-/// Rows in one transaction, and about how many bytes.
-const AT_ONCE: usize = 50;
+/// About how many rows are written in one transaction, and how many bytes (R23).
+const AT_ONCE: usize = 200;
 const BYTES: usize = 1 << 20;
+
+/// Texts from about this length on are rows of their own.
+const LONG: usize = 2048;
 
 /// Transactions on their way at a time.
 const AHEAD: usize = 8;
@@ -275,23 +278,66 @@ impl Engine {
     }
 
     /// Writes messages, turns and change sets of a copy, in order: many rows in one transaction, and
-    /// the next one on its way while the last is being synced (R23).
+    /// the next one made and sent while the last is being synced (R23).
     fn write_copy(&self, ctx: &Context, copy: &Copy) -> Result<()> {
-        let mut written: VecDeque<Ticket<()>> = VecDeque::new();
-        for rows in batches(rows_of(copy)) {
-            if written.len() == AHEAD
-                && let Some(first) = written.pop_front()
-            {
-                first.wait()?;
-            }
-            let session = copy.session.id.clone();
-            let put = move |tx: &Tx<'_>| rows.iter().try_for_each(|row| row.put(tx, &session));
-            written.push_back(self.store.write(ctx, put));
-            fail::fail_point!("engine::fork_copies", |_| {
-                Err(std::io::Error::other("failpoint").into())
-            });
+        let mut pen = Pen {
+            store: &self.store,
+            ctx,
+            session: &copy.session.id,
+            rows: Vec::new(),
+            weight: (0, 0),
+            written: VecDeque::new(),
+        };
+        write_rows_of(copy, &mut pen)?;
+        pen.finish()
+    }
+}
+
+/// Puts rows into transactions.
+struct Pen<'a> {
+    store: &'a Store,
+    ctx: &'a Context,
+    session: &'a SessionId,
+    /// What goes into the next transaction, and its weight.
+    rows: Vec<Row>,
+    weight: (usize, usize),
+    written: VecDeque<Ticket<()>>,
+}
+
+impl Pen<'_> {
+    fn put(&mut self, row: Row) -> Result<()> {
+        let (rows, bytes) = row.weight();
+        if !self.rows.is_empty()
+            && (self.weight.0 + rows > AT_ONCE || self.weight.1 + bytes > BYTES)
+        {
+            self.send()?;
         }
-        written.into_iter().try_for_each(|ticket| ticket.wait().map_err(Into::into))
+        self.weight = (self.weight.0 + rows, self.weight.1 + bytes);
+        self.rows.push(row);
+        Ok(())
+    }
+
+    fn send(&mut self) -> Result<()> {
+        if self.written.len() == AHEAD
+            && let Some(first) = self.written.pop_front()
+        {
+            first.wait()?;
+        }
+        let (session, rows) = (self.session.clone(), std::mem::take(&mut self.rows));
+        self.weight = (0, 0);
+        let put = move |tx: &Tx<'_>| rows.iter().try_for_each(|row| row.put(tx, &session));
+        self.written.push_back(self.store.write(self.ctx, put));
+        fail::fail_point!("engine::fork_copies", |_| {
+            Err(std::io::Error::other("failpoint").into())
+        });
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<()> {
+        if !self.rows.is_empty() {
+            self.send()?;
+        }
+        self.written.into_iter().try_for_each(|ticket| ticket.wait().map_err(Into::into))
     }
 }
 
@@ -299,7 +345,8 @@ impl Engine {
 enum Row {
     Begin(NewTurn),
     Message(Message),
-    Part(Part),
+    /// Parts of one message.
+    Parts(MessageId, Vec<NewPart>),
     Change(CopyChange, CloseChange),
     End(EndTurn),
 }
@@ -312,48 +359,72 @@ impl Row {
                 tx.move_turn(session, &new.id, &TurnEvent::Started).map(drop)
             }
             Self::Message(message) => tx.put_message(message).map(drop),
-            Self::Part(part) => tx.put_part(part).map(drop),
+            Self::Parts(message, parts) => tx.add_parts(session, message, parts),
             Self::Change(change, close) => tx.copy_change(session, change, close).map(drop),
             Self::End(end) => tx.end_turn(end).map(drop),
         }
     }
 
-    /// About how many bytes it takes.
-    fn weight(&self) -> usize {
+    /// About how many rows and bytes it takes.
+    fn weight(&self) -> (usize, usize) {
         match self {
-            Self::Part(part) => serde_json::to_string(&part.body).map_or(0, |text| text.len()),
-            Self::Change(_, close) => close.changes.len() * 256,
-            Self::Begin(_) | Self::Message(_) | Self::End(_) => 1024,
+            Self::Parts(_, parts) => parts.iter().fold((1, 0), |sum, part| {
+                let (rows, bytes) = weigh(&part.body);
+                (sum.0 + rows, sum.1 + bytes)
+            }),
+            Self::Change(_, close) => (4, close.changes.len() * 256),
+            Self::Begin(_) | Self::Message(_) | Self::End(_) => (6, 1024),
         }
     }
 }
 
-/// The rows of a copy, in order.
-fn rows_of(copy: &Copy) -> Vec<Row> {
-    let mut rows = Vec::new();
+/// About how many rows and bytes a part takes.
+const fn weigh(body: &str) -> (usize, usize) {
+    (2 + 2 * (body.len() / LONG), body.len())
+}
+
+/// Writes the rows of a copy, in order.
+fn write_rows_of(copy: &Copy, pen: &mut Pen<'_>) -> Result<()> {
     let mut open: Option<&(TurnRow, TurnId)> = None;
     for (message, parts) in &copy.plan.messages {
         if let Some(turn) = copy.turns.get(&message.id) {
-            end_copied(copy, open.replace(turn), &mut rows);
+            end_copied(copy, open.replace(turn), pen)?;
             let (id, message) = (turn.1.clone(), message.clone());
-            rows.push(Row::Begin(NewTurn { id, message, parts: Vec::new() }));
+            pen.put(Row::Begin(NewTurn { id, message, parts: Vec::new() }))?;
         } else {
-            rows.push(Row::Message(message.clone()));
+            pen.put(Row::Message(message.clone()))?;
         }
-        rows.extend(parts.iter().cloned().map(Row::Part));
+        write_parts(&message.id, parts, pen)?;
     }
-    end_copied(copy, open, &mut rows);
-    rows
+    end_copied(copy, open, pen)
+}
+
+/// Writes the parts of a message, as many at a time as fit into one transaction.
+fn write_parts(message: &MessageId, parts: &[Part], pen: &mut Pen<'_>) -> Result<()> {
+    let (mut some, mut weight) = (Vec::new(), (0, 0));
+    for part in parts {
+        let body = serde_json::to_string(&part.body).map_err(StoreError::from)?;
+        let (rows, bytes) = weigh(&body);
+        if !some.is_empty() && (weight.0 + rows >= AT_ONCE || weight.1 + bytes > BYTES) {
+            pen.put(Row::Parts(message.clone(), std::mem::take(&mut some)))?;
+            weight = (0, 0);
+        }
+        weight = (weight.0 + rows, weight.1 + bytes);
+        some.push(NewPart { id: part.id.clone(), body });
+    }
+    if some.is_empty() { Ok(()) } else { pen.put(Row::Parts(message.clone(), some)) }
 }
 
 /// Copies what a turn did, and ends it as it ended.
-fn end_copied(copy: &Copy, turn: Option<&(TurnRow, TurnId)>, rows: &mut Vec<Row>) {
+fn end_copied(copy: &Copy, turn: Option<&(TurnRow, TurnId)>, pen: &mut Pen<'_>) -> Result<()> {
     let Some((original, turn)) = turn else {
-        return;
+        return Ok(());
     };
-    let changes = copy.changes.iter().filter(|held| held.turn == original.id);
-    let changes = changes.filter_map(|held| copied(held, turn, &copy.parts));
-    rows.extend(changes.map(|(change, close)| Row::Change(change, close)));
+    for held in copy.changes.iter().filter(|held| held.turn == original.id) {
+        if let Some((change, close)) = copied(held, turn, &copy.parts) {
+            pen.put(Row::Change(change, close))?;
+        }
+    }
     let outcome = match original.state {
         TurnState::Completed => Outcome::Completed,
         TurnState::Failed => Outcome::Failed,
@@ -364,27 +435,7 @@ fn end_copied(copy: &Copy, turn: Option<&(TurnRow, TurnId)>, rows: &mut Vec<Row>
         }
     };
     let (session, turn) = (copy.session.id.clone(), turn.clone());
-    rows.push(Row::End(EndTurn { session, turn, outcome, error: None }));
-}
-
-/// Rows that fit into one transaction each.
-fn batches(rows: Vec<Row>) -> Vec<Vec<Row>> {
-    let mut batches: Vec<Vec<Row>> = Vec::new();
-    let mut bytes = 0;
-    for row in rows {
-        let weight = row.weight();
-        match batches.last_mut() {
-            Some(last) if last.len() < AT_ONCE && bytes + weight <= BYTES => {
-                bytes += weight;
-                last.push(row);
-            }
-            _ => {
-                bytes = weight;
-                batches.push(vec![row]);
-            }
-        }
-    }
-    batches
+    pen.put(Row::End(EndTurn { session, turn, outcome, error: None }))
 }
 
 /// What stands before the head.

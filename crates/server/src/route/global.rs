@@ -8,8 +8,8 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use turnstone_core::id::ProjectId;
-use turnstone_core::model::Session;
-use turnstone_store::{Reader, SessionFilter, SessionPage};
+
+use turnstone_store::{Reader, SessionFilter, SessionPage, SessionRow};
 
 use crate::app::App;
 use crate::call::Caller;
@@ -49,7 +49,9 @@ async fn list(
             let mut projects = HashMap::new();
             let shown = app.show_sessions(&ctx, |r| {
                 let (sessions, more) = page(r, &filter, before.as_deref(), limit)?;
-                next = more.then(|| sessions.last().map(|it| it.time.updated.clone())).flatten();
+                next = more
+                    .then(|| sessions.last().map(|it| it.session.time.updated.clone()))
+                    .flatten();
                 for project in r.projects()? {
                     projects.insert(project.id.clone(), project);
                 }
@@ -90,17 +92,18 @@ fn page(
     filter: &SessionFilter,
     before: Option<&str>,
     limit: usize,
-) -> turnstone_store::Result<(Vec<Session>, bool)> {
+) -> turnstone_store::Result<(Vec<SessionRow>, bool)> {
     let first = r.list_sessions(filter, before, limit)?;
-    let mut sessions: Vec<Session> = first.items.into_iter().map(|row| row.session).collect();
+    let mut sessions = first.items;
     let mut next = first.next;
     while let Some(cursor) = next.take() {
         let one = r.list_sessions(filter, Some(&cursor), 1)?;
         let Some(row) = one.items.into_iter().next() else { break };
-        if sessions.last().is_none_or(|last| last.time.updated != row.session.time.updated) {
+        let updated = |row: &SessionRow| row.session.time.updated.clone();
+        if sessions.last().is_none_or(|last| updated(last) != updated(&row)) {
             return Ok((sessions, true));
         }
-        sessions.push(row.session);
+        sessions.push(row);
         next = one.next;
     }
     Ok((sessions, false))

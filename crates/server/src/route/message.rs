@@ -3,11 +3,13 @@
 use axum::Json;
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::http::header::HOST;
+use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::routing::get;
 use serde_json::Value;
 use turnstone_core::id::MessageId;
+use turnstone_core::wire::part_info;
+use turnstone_store::{PartView, Reader};
 
 use super::session::session_id;
 use crate::app::App;
@@ -22,6 +24,11 @@ pub(super) fn routes() -> Router<App> {
         .route("/session/{session}/message/{message}", get(read))
 }
 
+/// True for what is shown as it is stored: all but what tells of processes of this machine.
+fn is_plain(body: &str) -> bool {
+    !body.contains("\"pgid\"")
+}
+
 /// `GET /session/{sessionID}/message`
 async fn list(
     State(app): State<App>,
@@ -29,7 +36,7 @@ async fn list(
     Path(session): Path<String>,
     asked: HeaderMap,
     query: Query,
-) -> Result<(HeaderMap, Json<Value>), ApiError> {
+) -> Result<(HeaderMap, String), ApiError> {
     let id = session_id(&session)?;
     let host = asked.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
     let limit = query.count("limit")?.filter(|limit| *limit > 0);
@@ -39,8 +46,9 @@ async fn list(
     }
     app.blocking(move |app| {
         let most = limit.unwrap_or(usize::MAX);
-        let read =
-            app.engine().store().read(&ctx, |r| r.list_messages(&id, before.as_deref(), most));
+        let view = PartView { is_plain: &is_plain, show: &part_info };
+        let show = |r: &Reader<'_>| r.show_messages(&id, before.as_deref(), most, view);
+        let read = app.engine().store().read(&ctx, show);
         let page = match read {
             Err(turnstone_store::StoreError::Invalid(_)) => {
                 return Err(ApiError::bare_bad_request());
@@ -48,6 +56,7 @@ async fn list(
             read => read?,
         };
         let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let (Some(cursor), Some(limit)) = (&page.before, limit) {
             let origin = host.map(|host| format!("http://{host}")).unwrap_or_default();
             let next = format!("/session/{id}/message?limit={limit}&before={cursor}");
@@ -60,8 +69,7 @@ async fn list(
             let names = HeaderValue::from_static("Link, X-Next-Cursor");
             headers.insert("access-control-expose-headers", names);
         }
-        let shown: Vec<Value> = page.items.iter().map(with_parts).collect();
-        Ok((headers, Json(Value::Array(shown))))
+        Ok((headers, page.json))
     })
     .await
 }

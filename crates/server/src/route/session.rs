@@ -9,7 +9,7 @@ use turnstone_core::model::{Extra, Usage};
 use turnstone_core::permission::Rule;
 use turnstone_core::wire;
 use turnstone_engine::NewSession;
-use turnstone_store::SessionFilter;
+use turnstone_store::{SessionFilter, SessionRow};
 
 use crate::app::App;
 use crate::call::{Caller, Repeat};
@@ -61,10 +61,8 @@ async fn list(
             actor: None,
         };
         let limit = query.filled("limit").and_then(|text| text.parse().ok()).unwrap_or(PAGE);
-        let shown = app.show_sessions(&ctx, |r| {
-            let page = r.list_sessions(&filter, None, limit)?;
-            Ok(page.items.into_iter().map(|row| row.session).collect())
-        })?;
+        let shown =
+            app.show_sessions(&ctx, |r| Ok(r.list_sessions(&filter, None, limit)?.items))?;
         Ok(Json(Value::Array(shown)))
     })
     .await
@@ -187,7 +185,10 @@ async fn children(
     app.blocking(move |app| {
         let shown = app.show_sessions(&ctx, |r| {
             r.get_session(&id)?;
-            r.children(&id)
+            let children = r.children(&id)?.into_iter();
+            children
+                .map(|session| Ok(SessionRow { usage: r.session_usage(&session.id)?, session }))
+                .collect()
         })?;
         Ok(Json(Value::Array(shown)))
     })

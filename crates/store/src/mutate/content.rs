@@ -2,6 +2,7 @@
 
 use rusqlite::OptionalExtension;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{Message, MessageBody, Part, PartBody};
@@ -24,12 +25,21 @@ struct StoredMessage<'a> {
 
 /// A part as the log stores it; streamed text is only referred to.
 #[derive(Serialize)]
-struct StoredPart<'a> {
+struct StoredPart<'a, T: ?Sized> {
     id: &'a PartId,
     message: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<TextRef>,
-    data: &'a PartBody,
+    data: &'a T,
+}
+
+/// A part that nobody has yet.
+#[derive(Clone, Debug)]
+pub struct NewPart {
+    /// Its id.
+    pub id: PartId,
+    /// Its body as JSON, as [`PartBody`] is written.
+    pub body: String,
 }
 
 /// Streamed text by length and hash (R24).
@@ -151,6 +161,27 @@ impl Tx<'_> {
     /// tool call may not change in this way.
     pub fn put_part(&self, part: &Part) -> Result<Changed> {
         self.put_part_as(part, Right::ByKind)
+    }
+
+    /// Stores parts that nobody has yet, behind those their message has: as [`Tx::put_part`] for each
+    /// of them, with one look at the message and the stream for all.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tx::put_part`].
+    pub fn add_parts(
+        &self,
+        session: &SessionId,
+        message: &MessageId,
+        parts: &[NewPart],
+    ) -> Result<()> {
+        let (message, owner) = self.message_num(session, message)?;
+        let draft = |part: &NewPart| {
+            let data: &RawValue = serde_json::from_str(&part.body)?;
+            let prepared = Prepared::new(&StoredPart { id: &part.id, message, text: None, data })?;
+            Ok(Draft::new(Some(owner), EventKind::PartUpdated, None).payload(prepared))
+        };
+        self.append_all(owner, &parts.iter().map(draft).collect::<Result<Vec<_>>>()?)
     }
 
     pub(crate) fn put_part_as(&self, part: &Part, right: Right) -> Result<Changed> {

@@ -12,6 +12,7 @@ mod text;
 mod turn;
 
 pub use change::{CloseChange, CopyChange, DoneOperation, NewOperation, OpenChange};
+pub use content::NewPart;
 pub use expire::Expiring;
 pub use inbox::{Admitted, Delivery};
 pub use replica::Replicated;

@@ -1,5 +1,7 @@
 //! Change sets, operations and the head, as readers see them.
 
+use std::collections::HashSet;
+
 use rusqlite::{OptionalExtension, Params};
 use serde::Deserialize;
 use serde_json::Value;
@@ -227,6 +229,19 @@ impl Reader<'_> {
             Ok(Head { message: parse_id(message)?, part: part.map(parse_id).transpose()? })
         })
         .transpose()
+    }
+
+    /// The sessions whose head is not at their end.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn sessions_back(&self) -> Result<HashSet<SessionId>> {
+        let mut statement = self
+            .conn
+            .prepare_cached("SELECT id FROM head JOIN session ON session.num = head.session")?;
+        let ids = statement.query_map([], |row| row.get::<_, String>(0))?;
+        ids.map(|id| parse_id(id?)).collect()
     }
 
     /// The sessions with an operation that is not over; those done beside a session do not count.

@@ -123,15 +123,27 @@ WHERE (session.updated, session.num) < (:updated, :num) AND hidden = 0
 ORDER BY session.updated DESC, session.num DESC LIMIT :limit";
 
 /// Outer joins: a missing event is an error to tell, not a message to leave out.
-const MESSAGES: &str = "
+pub(super) const MESSAGES: &str = "
 SELECT message.num, image, payload, refs
 FROM message LEFT JOIN event ON event.cursor = message.image
 WHERE message.session = ?1 AND message.num < ?2 ORDER BY message.num DESC LIMIT ?3";
 
-const PARTS: &str = "
+pub(super) const PARTS: &str = "
 SELECT part.num, message, text_len, image, payload, refs
 FROM part LEFT JOIN event ON event.cursor = part.image
 WHERE part.session = ?1 AND message BETWEEN ?2 AND ?3 ORDER BY message, part.num";
+
+/// The number before which a page of messages ends.
+pub(super) fn before_num(cursor: Option<&str>) -> Result<i64> {
+    let Some(text) = cursor else { return Ok(i64::MAX) };
+    place_of(text)
+        .ok_or_else(|| StoreError::Invalid("this is not a cursor of a message list".to_owned()))
+}
+
+/// One row more than a page holds tells whether there is a next page.
+pub(super) fn one_more(limit: usize) -> i64 {
+    i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX)
+}
 
 impl Reader<'_> {
     /// A page of sessions, newest change first, beginning at a cursor of the page before.
@@ -206,14 +218,8 @@ impl Reader<'_> {
         limit: usize,
     ) -> Result<MessagePage> {
         let owner = self.session_num(session)?;
-        let bad = || StoreError::Invalid("this is not a cursor of a message list".to_owned());
-        let before = match before {
-            Some(text) => place_of(text).ok_or_else(bad)?,
-            None => i64::MAX,
-        };
-        let take = limit.saturating_add(1).min(i64::MAX as usize) as i64;
         let mut statement = self.conn.prepare_cached(MESSAGES)?;
-        let mut rows = statement.query((owner, before, take))?;
+        let mut rows = statement.query((owner, before_num(before)?, one_more(limit)))?;
         let (mut nums, mut items, mut more) = (Vec::new(), Vec::new(), false);
         while let Some(row) = rows.next()? {
             if items.len() == limit {
@@ -232,7 +238,7 @@ impl Reader<'_> {
     }
 
     /// The payload in the columns `image, payload, refs` beginning at column `at`.
-    fn joined(&self, row: &Row<'_>, at: usize) -> Result<serde_json::Value> {
+    pub(super) fn joined(&self, row: &Row<'_>, at: usize) -> Result<serde_json::Value> {
         let text =
             |column: usize| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
         restored(self.conn, self.blobs, row.get(at)?, text(at + 1)?, text(at + 2)?)
@@ -305,7 +311,7 @@ impl Reader<'_> {
 }
 
 /// The cursor of a place in a list of messages: of one length, so that a word that was made up is none.
-fn cursor_at(num: i64) -> String {
+pub(super) fn cursor_at(num: i64) -> String {
     format!("m{num:016x}")
 }
 

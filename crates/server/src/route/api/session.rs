@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use turnstone_core::id::{ProjectId, SessionId, WorkspaceId};
 use turnstone_core::model::{Session, SessionModel};
 use turnstone_engine::NewSession;
-use turnstone_store::SessionFilter;
+use turnstone_store::{SessionFilter, SessionRow};
 
 use super::super::abort;
 use super::super::session::session_id;
@@ -79,13 +79,11 @@ async fn list(
     app.blocking(move |app| {
         let mut cursors = Value::Null;
         let shown = app.show_sessions(&ctx, |r| {
-            let rows = r.list_sessions(&filter, None, usize::MAX)?.items;
-            let mut all: Vec<Session> = rows.into_iter().map(|row| row.session).collect();
-            let made = |session: &Session| session.time.created.as_f64().unwrap_or_default();
-            all.sort_by(|a, b| {
-                made(b).total_cmp(&made(a)).then_with(|| a.id.as_str().cmp(b.id.as_str()))
-            });
-            let (items, named) = page.cut(all, |session| session.id.as_str());
+            let mut all = r.list_sessions(&filter, None, usize::MAX)?.items;
+            let made = |row: &SessionRow| row.session.time.created.as_f64().unwrap_or_default();
+            let id = |row: &SessionRow| row.session.id.clone();
+            all.sort_by(|a, b| made(b).total_cmp(&made(a)).then_with(|| id(a).cmp(&id(b))));
+            let (items, named) = page.cut(all, |row| row.session.id.as_str());
             cursors = named;
             Ok(items)
         })?;

@@ -1,0 +1,156 @@
+//! Messages in OpenCode's shape as text, for whoever only passes them on.
+//!
+//! A long session is read again and again. What is stored of a message is nearly what clients are
+//! shown, so it is not taken apart and put together again for each of them.
+
+use std::borrow::Cow;
+
+use rusqlite::Row;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use turnstone_core::id::{MessageId, PartId, SessionId};
+use turnstone_core::model::Part;
+use turnstone_core::wire;
+
+use super::body::{message_from, part_from};
+use super::list::{MESSAGES, PARTS, before_num, cursor_at, one_more};
+use super::reader::{Reader, parse_id};
+use crate::error::Result;
+
+/// A page of messages as a JSON list of `{info, parts}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownPage {
+    /// The list.
+    pub json: String,
+    /// The cursor of the page before; absent if this one begins with the first message.
+    pub before: Option<String>,
+}
+
+/// How parts are shown.
+#[derive(Clone, Copy)]
+pub struct PartView<'a> {
+    /// True for a body, in JSON, that is shown as it is stored.
+    pub is_plain: &'a dyn Fn(&str) -> bool,
+    /// The shape of any other part.
+    pub show: &'a dyn Fn(&Part) -> Value,
+}
+
+/// What every stored message and part has.
+#[derive(Deserialize)]
+struct Stored<'a> {
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    #[serde(borrow)]
+    data: &'a RawValue,
+}
+
+/// The stored JSON in the columns `payload, refs` from `at` on, if it is whole as it is.
+fn whole<'a>(row: &'a Row<'_>, at: usize) -> Result<Option<Stored<'a>>> {
+    let text = |column: usize| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
+    match (text(at)?, text(at + 1)?) {
+        (Some(json), None) => Ok(Some(serde_json::from_str(json)?)),
+        _ => Ok(None),
+    }
+}
+
+impl Reader<'_> {
+    /// The page of [`Reader::list_messages`] in the shape clients are shown.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::StoreError::NoSession`], or [`crate::StoreError::Invalid`] if the cursor is not one of
+    /// ours.
+    pub fn show_messages(
+        &self,
+        session: &SessionId,
+        before: Option<&str>,
+        limit: usize,
+        view: PartView<'_>,
+    ) -> Result<ShownPage> {
+        let owner = self.session_num(session)?;
+        let mut statement = self.conn.prepare_cached(MESSAGES)?;
+        let mut rows = statement.query((owner, before_num(before)?, one_more(limit)))?;
+        let (mut heads, mut more) = (Vec::new(), false);
+        while let Some(row) = rows.next()? {
+            if heads.len() == limit {
+                more = true;
+                break;
+            }
+            heads.push(self.show_head(session, row)?);
+        }
+        heads.reverse();
+        let oldest = heads.first().filter(|_| more).map(|(num, ..)| cursor_at(*num));
+        Ok(ShownPage { json: self.show_parts((owner, session), &heads, view)?, before: oldest })
+    }
+
+    /// The number, the id and the shape of a message.
+    fn show_head(&self, session: &SessionId, row: &Row<'_>) -> Result<(i64, MessageId, String)> {
+        let num = row.get(0)?;
+        let mut json = String::new();
+        let Some(stored) = whole(row, 2)? else {
+            let message = message_from(session, self.joined(row, 1)?)?;
+            let shown = wire::message_info(&message).to_string();
+            return Ok((num, message.id, shown));
+        };
+        let id: MessageId = parse_id(stored.id.into_owned())?;
+        wire::write_message(&mut json, stored.data.get(), &id, session);
+        Ok((num, id, json))
+    }
+
+    /// Puts the parts to their messages: one query, whatever their number.
+    fn show_parts(
+        &self,
+        (owner, session): (i64, &SessionId),
+        heads: &[(i64, MessageId, String)],
+        view: PartView<'_>,
+    ) -> Result<String> {
+        let mut json = String::from("[");
+        let (Some(first), Some(last)) = (heads.first(), heads.last()) else {
+            return Ok("[]".to_owned());
+        };
+        let mut statement = self.conn.prepare_cached(PARTS)?;
+        let mut rows = statement.query((owner, first.0, last.0))?;
+        let mut row = rows.next()?;
+        for (num, id, head) in heads {
+            json.push_str(if json.len() == 1 { "{\"info\":" } else { ",{\"info\":" });
+            json.push_str(head);
+            json.push_str(",\"parts\":[");
+            let begin = json.len();
+            while let Some(part) = row {
+                if part.get::<_, i64>(1)? > *num {
+                    break;
+                }
+                if part.get::<_, i64>(1)? == *num {
+                    if json.len() > begin {
+                        json.push(',');
+                    }
+                    self.show_part(&mut json, (session, id), part, view)?;
+                }
+                row = rows.next()?;
+            }
+            json.push_str("]}");
+        }
+        json.push(']');
+        Ok(json)
+    }
+
+    fn show_part(
+        &self,
+        json: &mut String,
+        owner: (&SessionId, &MessageId),
+        row: &Row<'_>,
+        view: PartView<'_>,
+    ) -> Result<()> {
+        let text_len: Option<i64> = row.get(2)?;
+        let whole = whole(row, 4)?.filter(|stored| (view.is_plain)(stored.data.get()));
+        if let (None, Some(stored)) = (text_len, whole) {
+            let id: PartId = parse_id(stored.id.into_owned())?;
+            wire::write_part(json, stored.data.get(), &id, owner);
+            return Ok(());
+        }
+        let part = part_from(self.conn, owner, row.get(0)?, self.joined(row, 3)?, text_len)?;
+        json.push_str(&(view.show)(&part).to_string());
+        Ok(())
+    }
+}
