@@ -13,6 +13,7 @@ use crate::once::Claims;
 use crate::place::Places;
 use crate::runner::Runners;
 use crate::settings::Settings;
+use crate::told::Diffs;
 
 /// The application behind the routes; a copy is a handle.
 #[derive(Clone)]
@@ -38,6 +39,8 @@ pub(crate) struct Work {
     pub(crate) turns: Turns,
     /// Who runs turns.
     pub(crate) runners: Runners,
+    /// What clients know of the differences of sessions.
+    pub(crate) diffs: Diffs,
 }
 
 impl App {

@@ -6,6 +6,7 @@
 
 mod app;
 mod beneath;
+mod branch;
 mod call;
 mod config;
 mod doc;
@@ -24,6 +25,7 @@ mod serve;
 mod settings;
 mod shell;
 mod show;
+mod told;
 
 pub use serve::{ServeError, Server};
 pub use settings::{Credentials, Folders, Limits, Settings};

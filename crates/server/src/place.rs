@@ -15,6 +15,7 @@ use turnstone_core::time::Millis;
 use turnstone_store::Context;
 
 use crate::app::App;
+use crate::branch::Head;
 use crate::error::ApiError;
 use crate::input::Query;
 
@@ -87,6 +88,8 @@ pub(crate) struct Place {
     pub(crate) root: PathBuf,
     /// Its project.
     pub(crate) project: Project,
+    /// What the checkout was at when it was looked at.
+    pub(crate) head: Head,
 }
 
 /// What makes a directory another one: itself and its repository.
@@ -102,6 +105,12 @@ impl Places {
     /// Forgets what is known: the next request looks anew.
     pub(crate) fn forget(&self) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The places that were asked about lately.
+    pub(crate) fn list(&self) -> Vec<Place> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.values().map(|(_, _, place)| place.clone()).collect()
     }
 }
 
@@ -119,7 +128,8 @@ impl App {
         }
         let open = self.engine().open_project(ctx, at)?;
         let directory = fs_err::canonicalize(at).map_err(|e| ApiError::unexpected(&e))?;
-        let place = Place { directory, root: open.root, project: open.project };
+        let head = Head::of(&open.root);
+        let place = Place { directory, root: open.root, project: open.project, head };
         lock().insert(at.to_owned(), (print, ctx.now, place.clone()));
         Ok(Some(place))
     }

@@ -13,8 +13,8 @@ use turnstone_engine::Engine;
 use turnstone_store::Context;
 
 use crate::app::App;
-use crate::route;
 use crate::settings::Settings;
+use crate::{branch, route};
 
 /// How often what dead processes left is looked for (R45).
 const SWEEP: Duration = Duration::from_secs(60);
@@ -96,6 +96,7 @@ impl Server {
     ) -> Result<(), ServeError> {
         let sweeper = tokio::spawn(sweep(self.app.clone()));
         let listener = tokio::spawn(lapse(self.app.clone()));
+        let watcher = tokio::spawn(branch::watch(self.app.clone()));
         let router = route::router(self.app.clone());
         let service = router.into_make_service_with_connect_info::<Peer>();
         let hub = self.app.hub().clone();
@@ -116,6 +117,7 @@ impl Server {
         }
         sweeper.abort();
         listener.abort();
+        watcher.abort();
         Ok(())
     }
 }

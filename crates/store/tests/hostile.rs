@@ -263,7 +263,10 @@ fn cursors_that_are_not_ours_are_refused() {
             );
         }
     }
-    for bad in ["zz", "", "\u{e4}\u{e4}", "7fffffffffffffffff", "-1"] {
+    let made_up = ["zz", "", "abc", "m1", "+1", "\u{e4}\u{e4}", "7fffffffffffffffff", "-1"];
+    for bad in
+        made_up.into_iter().chain(["mffffffffffffffff", "m+00000000000001", "m000000000000000A"])
+    {
         let answer =
             store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), Some(bad), 1).map(|_| ()));
         assert!(matches!(answer, Err(StoreError::Invalid(_))), "{bad:?}");

@@ -2,12 +2,15 @@
 
 use serde_json::Value;
 
-use super::figures::cost_and_tokens;
+use super::figures::{cost_and_tokens, tokens_of};
 use super::shape::{self, ShapeError};
 use crate::model::{Extra, Session, Usage, UsageBase};
 
 /// Fields of the model that OpenCode does not have.
 const OURS: [&str; 2] = ["usage_base", "origin"];
+
+/// How fields begin that are kept in a session while it is made.
+const PRIVATE: &str = "turnstone.";
 
 /// Returns a session as OpenCode shows it; `usage` is the sum over its step-finish parts.
 #[must_use]
@@ -16,7 +19,15 @@ pub fn session_info(session: &Session, usage: Usage) -> Value {
     for key in OURS {
         map.remove(key);
     }
-    let (cost, tokens) = cost_and_tokens(session, usage);
+    let (mut cost, mut tokens) = cost_and_tokens(session, usage);
+    if map.keys().any(|key| key.starts_with(PRIVATE)) {
+        // It is being made: what hides it until it is whole is nobody's business.
+        map.retain(|key, _| !key.starts_with(PRIVATE));
+        if let Some(Value::Object(time)) = map.get_mut("time") {
+            time.remove("archived");
+        }
+        (cost, tokens) = (0.into(), tokens_of(Usage::default()));
+    }
     map.insert("cost".to_owned(), Value::Number(cost));
     map.insert("tokens".to_owned(), tokens);
     Value::Object(map)

@@ -60,7 +60,8 @@ impl Git {
         }
     }
 
-    /// The branch work goes back to: that of the remote, else `main` or `master`; or nothing.
+    /// The branch work goes back to: that of the remote, else the one new repositories of the user begin
+    /// with, else `main` or `master`, whichever is there; or nothing.
     ///
     /// # Errors
     ///
@@ -76,11 +77,23 @@ impl Git {
             Exit::Code(1) if answer.stderr.is_empty() => {}
             Exit::Code(_) | Exit::Signal(_) => return Err(answer.refusal(&args)),
         }
-        for name in ["main", "master"] {
+        let configured = self.find_setting("init.defaultBranch")?;
+        for name in configured.as_deref().into_iter().chain(["main", "master"]) {
             if self.find_commit(&format!("refs/heads/{name}"))?.is_some() {
                 return Ok(Some(name.to_owned()));
             }
         }
         Ok(None)
+    }
+
+    /// A setting of the repository or the user; nothing if nobody set it.
+    fn find_setting(&self, name: &str) -> Result<Option<String>, GitError> {
+        let args = ["config", "--get", name];
+        let answer = self.ask(&args)?;
+        match answer.exit {
+            Exit::Code(0) => parse::line("config", &answer.stdout).map(Some),
+            Exit::Code(1) if answer.stderr.is_empty() => Ok(None),
+            Exit::Code(_) | Exit::Signal(_) => Err(answer.refusal(&args)),
+        }
     }
 }

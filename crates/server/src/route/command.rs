@@ -145,11 +145,18 @@ fn prompt_of(
     let text = filled(app, &session, command, &called.arguments);
     let own_model = command.model.as_deref().and_then(|model| model.split_once('/'));
     let own_model = own_model.map(|(provider, model)| (provider.to_owned(), model.to_owned()));
-    let model = own_model.or(called.wanted.model);
+    let model = own_model.or(called.wanted.model.clone());
     let agent = command.agent.clone().or(called.wanted.agent.clone());
     let worker = agents.iter().find(|known| Some(&known.name) == agent.as_ref());
     let is_subtask = command.subtask.unwrap_or(worker.is_some_and(|it| it.mode == "subagent"));
     let (parts, wanted) = if is_subtask {
+        let model = match model {
+            Some(model) => Some(model),
+            None => {
+                let chosen = app.choose(ctx, &session, Some(&place), &called.wanted)?.model;
+                Some((chosen.provider, chosen.model))
+            }
+        };
         let subtask = subtask(command, agent.as_deref(), model.as_ref(), text);
         let parts = vec![PartInput::plain(PartBody::Subtask(subtask))];
         (parts, Wanted { model: None, ..called.wanted })

@@ -3,10 +3,11 @@
 use axum::extract::{Path, State};
 use axum::routing::get;
 use axum::{Json, Router};
-use serde_json::Value;
-use turnstone_core::id::MessageId;
+use serde_json::{Value, json};
+use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::wire;
 use turnstone_engine::{Compared, Form};
+use turnstone_store::Context;
 
 use super::session::session_id;
 use crate::app::App;
@@ -16,6 +17,27 @@ use crate::input::{Query, id_in};
 
 pub(super) fn routes() -> Router<App> {
     Router::new().route("/session/{session}/diff", get(diff))
+}
+
+impl App {
+    /// Tells clients what a session has changed by now, after this request: nobody waits for it.
+    ///
+    /// Call it where there is a runtime. What cannot be told can still be asked for.
+    pub(in crate::route) fn tell_diff(&self, ctx: &Context, session: &SessionId) {
+        let (app, ctx, id) = (self.clone(), ctx.aside(), session.clone());
+        tokio::task::spawn_blocking(move || {
+            let read = || {
+                let found = app.engine().diff(&ctx, &id, &Compared::Session, Form::Clients).ok()?;
+                let place = app.engine().store().read(&ctx, |r| r.get_session(&id)).ok()?.directory;
+                let diff = wire::file_diffs(&found.files);
+                Some((diff.to_string(), (place, diff)))
+            };
+            app.work().diffs.tell(&id, read, |(place, diff)| {
+                let said = json!({ "sessionID": id.as_str(), "diff": diff });
+                app.hub().publish(place, "session.diff", said);
+            });
+        });
+    }
 }
 
 /// `GET /session/{sessionID}/diff`

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::routing::get;
 use serde_json::Value;
@@ -33,9 +33,11 @@ async fn list(
     State(app): State<App>,
     Caller(ctx): Caller,
     Path(session): Path<String>,
+    asked: HeaderMap,
     query: Query,
 ) -> Result<(HeaderMap, String), ApiError> {
     let id = session_id(&session)?;
+    let host = asked.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
     let limit = query.count("limit")?.filter(|limit| *limit > 0);
     let before = query.get("before").map(str::to_owned);
     if before.is_some() && limit.is_none() {
@@ -55,8 +57,9 @@ async fn list(
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let (Some(cursor), Some(limit)) = (&page.before, limit) {
-            let link =
-                format!("</session/{id}/message?limit={limit}&before={cursor}>; rel=\"next\"");
+            let origin = host.map(|host| format!("http://{host}")).unwrap_or_default();
+            let next = format!("/session/{id}/message?limit={limit}&before={cursor}");
+            let link = format!("<{origin}{next}>; rel=\"next\"");
             for (name, text) in [("x-next-cursor", cursor), ("link", &link)] {
                 if let Ok(value) = HeaderValue::from_str(text) {
                     headers.insert(name, value);

@@ -25,16 +25,17 @@ impl FilePatch {
 /// Takes a patch of `git` apart, file by file.
 pub(super) fn split(text: &str) -> Vec<FilePatch> {
     let mut files: Vec<FilePatch> = Vec::new();
-    let mut in_hunk = false;
+    let (mut in_hunk, mut again) = (false, false);
     for line in text.split_inclusive('\n') {
         if let Some(rest) = line.strip_prefix("diff --git ") {
             let file = name_of(rest.trim_end());
-            files.push(FilePatch {
-                status: "modified",
-                patch: Some(String::new()),
-                ..FilePatch::unseen(file)
-            });
             in_hunk = false;
+            again = files.last().is_some_and(|last| last.file == file);
+            // A file that became a link is taken away and added: one file, in two pieces.
+            if !again {
+                let patch = Some(String::new());
+                files.push(FilePatch { status: "modified", patch, ..FilePatch::unseen(file) });
+            }
         }
         let Some(file) = files.last_mut() else { continue };
         if let Some(patch) = &mut file.patch {
@@ -45,6 +46,7 @@ pub(super) fn split(text: &str) -> Vec<FilePatch> {
             Some(b'+') if in_hunk => file.additions += 1,
             Some(b'-') if in_hunk => file.deletions += 1,
             _ if in_hunk => {}
+            _ if line.starts_with("new file mode") && again => file.status = "modified",
             _ if line.starts_with("new file mode") => file.status = "added",
             _ if line.starts_with("deleted file mode") => file.status = "deleted",
             _ => {}

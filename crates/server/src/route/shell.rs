@@ -64,6 +64,7 @@ async fn shell(
     started.map_err(|error| ApiError::unexpected(&error))?;
     let answer = answer.await.map_err(|error| ApiError::unexpected(&error))??;
     app.blocking(move |app| {
+        app.tell_diff(&ctx, &id);
         let found = app.engine().store().read(&ctx, |r| r.get_message(&id, &answer))?;
         Ok(Json(with_parts(&found)))
     })

@@ -18,12 +18,14 @@ use crate::error::ApiError;
 use crate::input::Query;
 use crate::place::Asked;
 
-/// The lines around a change that are shown.
+/// The lines around a change that the raw form shows.
 const CONTEXT: u32 = 3;
-/// The most lines a client may ask for.
-const MOST_CONTEXT: u32 = 100_000;
+/// The most lines a client may ask for; without a wish a file is shown whole.
+const WHOLE: u32 = 2_147_483_647;
 /// New files whose content is shown; of more, only the names.
 const MOST_NEW: usize = 200;
+/// The bytes of all patches together; the patches from there on are empty.
+const MOST_BYTES: usize = 10_000_000;
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
@@ -47,24 +49,40 @@ impl App {
     }
 }
 
-/// Which commit the files are compared with.
-fn base(git: &Git, branch: bool) -> Result<Option<String>, GitError> {
-    let head = git.find_commit("HEAD")?;
-    let (true, Some(head)) = (branch, &head) else { return Ok(head) };
-    let Some(name) = git.find_default_branch()? else { return Ok(Some(head.clone())) };
+/// Where the branch of the checkout parted from the one its work goes back to; nothing on that one itself,
+/// or if there is none.
+fn parted(git: &Git) -> Result<Option<String>, GitError> {
+    let (Some(head), Some(name)) = (git.find_commit("HEAD")?, git.find_default_branch()?) else {
+        return Ok(None);
+    };
+    if git.find_head_branch()?.is_some_and(|on| on == format!("refs/heads/{name}")) {
+        return Ok(None);
+    }
     for from in [format!("refs/remotes/origin/{name}"), format!("refs/heads/{name}")] {
         if let Some(commit) = git.find_commit(&from)? {
-            return Ok(Some(git.find_merge_base(&commit, head)?.unwrap_or_else(|| head.clone())));
+            return git.find_merge_base(&commit, &head);
         }
     }
-    Ok(Some(head.clone()))
+    Ok(None)
+}
+
+/// Every file `git` knows that differs from a commit.
+fn tracked(git: &Git, base: Option<&str>, context: u32) -> Result<Vec<FilePatch>, GitError> {
+    match git.diff_since(base, context) {
+        Ok(patch) => Ok(split(&String::from_utf8_lossy(&patch))),
+        // Too much to show is still to be named and counted.
+        Err(GitError::TooMuch { .. }) if context > 0 => {
+            let mut counted = split(&String::from_utf8_lossy(&git.diff_since(base, 0)?));
+            counted.iter_mut().for_each(|one| one.patch = Some(String::new()));
+            Ok(counted)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Every file that differs, by name, those git does not know included.
-fn patches(git: &Git, branch: bool, context: u32) -> Result<Vec<FilePatch>, ApiError> {
-    let base = base(git, branch).map_err(refused)?;
-    let tracked = git.diff_since(base.as_deref(), context).map_err(refused)?;
-    let mut all = split(&String::from_utf8_lossy(&tracked));
+fn patches(git: &Git, base: Option<&str>, context: u32) -> Result<Vec<FilePatch>, ApiError> {
+    let mut all = tracked(git, base, context).map_err(refused)?;
     let changes = git.status().map_err(refused)?;
     let new = changes.iter().filter(|change| change.is_untracked());
     for (count, change) in new.enumerate() {
@@ -81,7 +99,34 @@ fn patches(git: &Git, branch: bool, context: u32) -> Result<Vec<FilePatch>, ApiE
         }
     }
     all.sort_by(|a, b| a.file.cmp(&b.file));
+    bound(&mut all, MOST_BYTES);
     Ok(all)
+}
+
+/// Empties the patch that goes beyond `most` bytes in all, and those after it.
+fn bound(all: &mut [FilePatch], most: usize) {
+    let mut total = 0_usize;
+    for patch in all.iter_mut().filter_map(|one| one.patch.as_mut()) {
+        total = total.saturating_add(patch.len());
+        if total > most {
+            total = usize::MAX;
+            patch.clear();
+        }
+    }
+}
+
+impl App {
+    /// Every file that differs from the last commit, each as `show` shows it.
+    fn changed(
+        &self,
+        ctx: &Context,
+        asked: &Asked,
+        show: impl Fn(FilePatch) -> Value,
+    ) -> Result<Json<Value>, ApiError> {
+        let Some(git) = self.asked_git(ctx, asked)? else { return Ok(Json(json!([]))) };
+        let head = git.find_commit("HEAD").map_err(refused)?;
+        Ok(Json(patches(&git, head.as_deref(), 0)?.into_iter().map(show).collect()))
+    }
 }
 
 /// `GET /vcs`
@@ -113,12 +158,10 @@ async fn status(
     asked: Asked,
 ) -> Result<Json<Value>, ApiError> {
     app.blocking(move |app| {
-        let Some(git) = app.asked_git(&ctx, &asked)? else { return Ok(Json(json!([]))) };
-        let shown = patches(&git, false, 0)?.into_iter().map(|one| {
+        app.changed(&ctx, &asked, |one| {
             json!({ "file": one.file, "additions": one.additions, "deletions": one.deletions,
                 "status": one.status })
-        });
-        Ok(Json(shown.collect()))
+        })
     })
     .await
 }
@@ -130,12 +173,10 @@ async fn file_status(
     asked: Asked,
 ) -> Result<Json<Value>, ApiError> {
     app.blocking(move |app| {
-        let Some(git) = app.asked_git(&ctx, &asked)? else { return Ok(Json(json!([]))) };
-        let shown = patches(&git, false, 0)?.into_iter().map(|one| {
+        app.changed(&ctx, &asked, |one| {
             json!({ "path": one.file, "added": one.additions, "removed": one.deletions,
                 "status": one.status })
-        });
-        Ok(Json(shown.collect()))
+        })
     })
     .await
 }
@@ -152,19 +193,21 @@ async fn diff(
         "branch" => true,
         other => return Err(query.refuse("mode", "\"git\" | \"branch\"", other)),
     };
-    let context = match query.count("context")? {
-        None => CONTEXT,
-        Some(lines) => match u32::try_from(lines) {
-            Ok(lines) if lines <= MOST_CONTEXT => lines,
-            _ => {
-                let got = lines.to_string();
-                return Err(query.refuse("context", "a number up to 100000", &got));
-            }
-        },
+    let context = match query.count("context")?.map(|lines| (lines, u32::try_from(lines))) {
+        None => WHOLE,
+        Some((_, Ok(lines))) if lines <= WHOLE => lines,
+        Some((lines, _)) => {
+            return Err(query.refuse("context", "a number up to 2147483647", &lines.to_string()));
+        }
     };
     app.blocking(move |app| {
         let Some(git) = app.asked_git(&ctx, &asked)? else { return Ok(Json(json!([]))) };
-        let shown = patches(&git, branch, context)?.into_iter().map(|one| {
+        let base = if branch { parted(&git) } else { git.find_commit("HEAD") };
+        let base = base.map_err(refused)?;
+        if branch && base.is_none() {
+            return Ok(Json(json!([])));
+        }
+        let shown = patches(&git, base.as_deref(), context)?.into_iter().map(|one| {
             let mut shown = json!({ "file": one.file, "additions": one.additions,
                 "deletions": one.deletions, "status": one.status });
             if let Some(patch) = one.patch {
@@ -186,9 +229,9 @@ async fn raw(
     app.blocking(move |app| {
         let mut text = String::new();
         if let Some(git) = app.asked_git(&ctx, &asked)? {
-            for patch in patches(&git, false, CONTEXT)?.into_iter().filter_map(|one| one.patch) {
-                text.push_str(&patch);
-            }
+            let head = git.find_commit("HEAD").map_err(refused)?;
+            let all = patches(&git, head.as_deref(), CONTEXT)?;
+            all.into_iter().filter_map(|one| one.patch).for_each(|patch| text.push_str(&patch));
         }
         Ok(([(CONTENT_TYPE, "text/x-diff; charset=utf-8")], text).into_response())
     })

@@ -7,7 +7,9 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
+use turnstone_core::id::ProjectId;
 use turnstone_engine::{NewWorktree, WorktreeError};
+use turnstone_store::Context;
 
 use crate::app::App;
 use crate::call::Caller;
@@ -67,7 +69,7 @@ async fn create(
     asked: Asked,
     MaybeBody(mut fields): MaybeBody,
 ) -> Result<Json<Value>, ApiError> {
-    let name = fields.text("name")?;
+    let name = fields.read::<String>("name", "string | undefined")?;
     if fields.text("startCommand")?.is_some() {
         let message = "a start command needs the consent of a person (R37)";
         let status = StatusCode::FORBIDDEN;
@@ -94,12 +96,10 @@ async fn remove(
     Body(mut fields): Body,
 ) -> Result<Json<bool>, ApiError> {
     let directory = PathBuf::from(fields.need_text("directory")?);
-    app.blocking(move |app| {
-        let place = app.place(&ctx, &asked.directory)?;
-        let project = &place.project.id;
-        app.engine().remove_worktree(&ctx, project, &directory, false).map_err(refused)?;
+    app.on_worktree(asked, ctx, move |app, ctx, project| {
+        app.engine().remove_worktree(ctx, project, &directory, false)?;
         app.places().forget();
-        Ok(Json(true))
+        Ok(())
     })
     .await
 }
@@ -112,11 +112,25 @@ async fn reset(
     Body(mut fields): Body,
 ) -> Result<Json<bool>, ApiError> {
     let directory = PathBuf::from(fields.need_text("directory")?);
-    app.blocking(move |app| {
-        let place = app.place(&ctx, &asked.directory)?;
-        let project = &place.project.id;
-        app.engine().reset_worktree(&ctx, project, &directory, false).map_err(refused)?;
-        Ok(Json(true))
+    app.on_worktree(asked, ctx, move |app, ctx, project| {
+        app.engine().reset_worktree(ctx, project, &directory, false).map(drop)
     })
     .await
+}
+
+impl App {
+    /// Does something to a worktree of the project a request is about.
+    async fn on_worktree(
+        &self,
+        asked: Asked,
+        ctx: Context,
+        work: impl FnOnce(&Self, &Context, &ProjectId) -> Result<(), WorktreeError> + Send + 'static,
+    ) -> Result<Json<bool>, ApiError> {
+        self.blocking(move |app| {
+            let place = app.place(&ctx, &asked.directory)?;
+            work(app, &ctx, &place.project.id).map_err(refused)?;
+            Ok(Json(true))
+        })
+        .await
+    }
 }

@@ -204,3 +204,23 @@ fn one_session_is_replayed_from_a_number_and_then_followed() {
     let unknown = house.client().get("/api/session/ses_nope/history").expect(404);
     assert_eq!(unknown["_tag"], "SessionNotFoundError");
 }
+
+#[test]
+fn a_fork_is_told_as_a_session_from_its_first_event_on() {
+    let house = House::new();
+    let id = play(&house, "whole", 2);
+    let forked = house.client().post(&format!("/session/{id}/fork"), &json!({})).expect(200);
+    let told = history(&house, &json!({}));
+    let rows = told.iter();
+    let images: Vec<&Value> = rows
+        .filter(|row| row["data"]["info"]["id"] == forked["id"])
+        .map(|row| &row["data"]["info"])
+        .collect();
+    assert!(!images.is_empty());
+    for image in images {
+        let keys = image.as_object().expect("a session").keys();
+        assert_eq!(keys.filter(|key| key.contains("turnstone")).count(), 0, "{image}");
+        assert_eq!(image["time"].get("archived"), None, "{image}");
+        assert_eq!((&image["cost"], &image["tokens"]["input"]), (&json!(0), &json!(0)), "{image}");
+    }
+}

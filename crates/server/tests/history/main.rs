@@ -12,6 +12,7 @@ mod list;
 mod message;
 mod native;
 mod once;
+mod page;
 mod revert;
 mod scene;
 mod stage;

@@ -357,3 +357,24 @@ fn a_turn_that_somebody_stopped_is_over_for_its_driver_too() {
     assert_eq!((&gone["_tag"], &gone["state"]), (&json!("TurnEndedError"), &json!("aborted")));
     Driver::begin(house.client(), &session, "again").end();
 }
+
+#[test]
+fn null_is_the_same_as_leaving_a_field_out() {
+    let house = House::new();
+    let session = session(&house, "T");
+    let base = format!("/turnstone/session/{session}");
+    let begun = house.client().post(&format!("{base}/turn"), &json!({ "prompt": null }));
+    assert_eq!(begun.expect(200)["turn"], Value::Null, "the inbox is empty");
+    let nothing =
+        json!({ "turn": null, "scope": null, "paths": null, "also": null, "dryRun": null });
+    let refused = house.client().post(&format!("{base}/undo"), &nothing).expect(409);
+    assert_eq!(refused["_tag"], "NothingToDoError");
+    // A name that is not known is refused, whatever it stands for.
+    house.client().post(&format!("{base}/turn"), &json!({ "": null })).expect(400);
+    // A whole number is one in any form.
+    house.client().post(&format!("{base}/jump"), &json!({ "seq": 3934.0 })).expect(404);
+    house.client().post(&format!("{base}/jump"), &json!({ "seq": 0.5 })).expect(400);
+    // What is needed is not there if it is `null`.
+    house.client().post(&format!("{base}/checkpoint"), &json!({ "name": null })).expect(400);
+    house.client().post(&format!("{base}/jump"), &json!({ "seq": null })).expect(400);
+}

@@ -130,3 +130,36 @@ fn every_route_in_the_source_is_documented() {
     let missing: Vec<_> = routes.difference(&documented).collect();
     assert!(missing.is_empty(), "not documented: {missing:?}");
 }
+
+#[test]
+fn every_documented_operation_lists_its_refusals_with_their_shapes() {
+    let house = House::in_git();
+    let document = house.client().get("/doc").expect(200);
+    let find = |value: &Value| -> Value {
+        match value["$ref"].as_str() {
+            Some(place) => {
+                let found = document.pointer(place.trim_start_matches('#'));
+                found.unwrap_or_else(|| panic!("{place} leads nowhere")).clone()
+            }
+            None => value.clone(),
+        }
+    };
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in methods.as_object().expect("methods") {
+            let answers = operation["responses"].as_object().expect("answers");
+            let is_refusal = |status: &&String| status.starts_with('4') || status.starts_with('5');
+            let refusals: Vec<&String> = answers.keys().filter(is_refusal).collect();
+            assert!(
+                answers.contains_key("401"),
+                "{method} {path} may need a password: {refusals:?}"
+            );
+            for status in refusals {
+                let schema = &find(&answers[status])["content"]["application/json"]["schema"];
+                let shape = find(schema);
+                let is_typed =
+                    ["anyOf", "oneOf", "properties"].iter().any(|key| !shape[key].is_null());
+                assert!(is_typed, "{method} {path} {status}: {shape}");
+            }
+        }
+    }
+}

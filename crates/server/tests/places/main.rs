@@ -11,3 +11,4 @@ mod files;
 mod golden;
 mod harness;
 mod startup;
+mod vcs;

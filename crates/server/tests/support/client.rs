@@ -132,7 +132,9 @@ impl Client {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         if let Some(body) = body {
-            head.push_str("content-type: application/json\r\n");
+            if !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+                head.push_str("content-type: application/json\r\n");
+            }
             head.push_str(&format!("content-length: {}\r\n", body.len()));
         }
         head.push_str("\r\n");

@@ -136,8 +136,8 @@ WHERE part.session = ?1 AND message BETWEEN ?2 AND ?3 ORDER BY message, part.num
 /// The number before which a page of messages ends.
 pub(super) fn before_num(cursor: Option<&str>) -> Result<i64> {
     let Some(text) = cursor else { return Ok(i64::MAX) };
-    let num = i64::from_str_radix(text, 16).ok().filter(|num| *num >= 0);
-    num.ok_or_else(|| StoreError::Invalid("this is not a cursor of a message list".to_owned()))
+    place_of(text)
+        .ok_or_else(|| StoreError::Invalid("this is not a cursor of a message list".to_owned()))
 }
 
 /// One row more than a page holds tells whether there is a next page.
@@ -234,7 +234,7 @@ impl Reader<'_> {
         items.reverse();
         self.fill_parts(owner, session, &nums, &mut items)?;
         let oldest = nums.first().filter(|_| more);
-        Ok(MessagePage { items, before: oldest.map(|num| format!("{num:x}")) })
+        Ok(MessagePage { items, before: oldest.map(|num| cursor_at(*num)) })
     }
 
     /// The payload in the columns `image, payload, refs` beginning at column `at`.
@@ -308,4 +308,19 @@ impl Reader<'_> {
             .query_row([found.message], |row| row.get(0))?;
         load_part(self.conn, self.blobs, (session, &parse_id(message)?), found)
     }
+}
+
+/// The cursor of a place in a list of messages: of one length, so that a word that was made up is none.
+pub(super) fn cursor_at(num: i64) -> String {
+    format!("m{num:016x}")
+}
+
+/// The place a cursor of [`cursor_at`] stands for.
+fn place_of(cursor: &str) -> Option<i64> {
+    let digits = cursor.strip_prefix('m').filter(|digits| digits.len() == 16)?;
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if !digits.bytes().all(is_digit) {
+        return None;
+    }
+    i64::from_str_radix(digits, 16).ok()
 }

@@ -14,7 +14,7 @@ use turnstone_core::model::Part;
 use turnstone_core::wire;
 
 use super::body::{message_from, part_from};
-use super::list::{MESSAGES, PARTS, before_num, one_more};
+use super::list::{MESSAGES, PARTS, before_num, cursor_at, one_more};
 use super::reader::{Reader, parse_id};
 use crate::error::Result;
 
@@ -80,7 +80,7 @@ impl Reader<'_> {
             heads.push(self.show_head(session, row)?);
         }
         heads.reverse();
-        let oldest = heads.first().filter(|_| more).map(|(num, ..)| format!("{num:x}"));
+        let oldest = heads.first().filter(|_| more).map(|(num, ..)| cursor_at(*num));
         Ok(ShownPage { json: self.show_parts((owner, session), &heads, view)?, before: oldest })
     }
 

@@ -8,12 +8,12 @@ use turnstone_core::id::{MessageId, OperationId, PartId, SessionId, TurnId};
 use turnstone_core::path::RelPath;
 use turnstone_core::time::{Cursor, Seq};
 use turnstone_engine::{
-    EngineError, OperationReport, Point, Scope, UndoOptions, UndoPlan, Which, report_of,
+    Engine, EngineError, OperationReport, Point, Scope, UndoOptions, UndoPlan, Which, report_of,
 };
 use turnstone_store::Context;
 
 use super::answer::Stamped;
-use super::input::Typed;
+use super::input::{Typed, whole};
 use crate::app::App;
 use crate::call::{Caller, Repeat};
 use crate::error::ApiError;
@@ -134,13 +134,7 @@ async fn undo(
     Path(session): Path<String>,
     Typed(ask): Typed<Ask>,
 ) -> Result<Stamped<Outcome>, ApiError> {
-    let (id, which) = (session_id(&session)?, ask.which()?);
-    app.blocking(move |app| {
-        app.operate(&ctx, &id, began, ask.dry_run, |ctx| {
-            app.engine().plan_undo(ctx, &id, &which, &ask.options())
-        })
-    })
-    .await
+    app.take(Repeat(ctx, began), &session, ask, Engine::plan_undo).await
 }
 
 /// `POST /turnstone/session/{sessionID}/redo`
@@ -150,14 +144,12 @@ async fn redo(
     Path(session): Path<String>,
     Typed(ask): Typed<Ask>,
 ) -> Result<Stamped<Outcome>, ApiError> {
-    let (id, which) = (session_id(&session)?, ask.which()?);
-    app.blocking(move |app| {
-        app.operate(&ctx, &id, began, ask.dry_run, |ctx| {
-            app.engine().plan_redo(ctx, &id, &which, &ask.options())
-        })
-    })
-    .await
+    app.take(Repeat(ctx, began), &session, ask, Engine::plan_redo).await
 }
+
+/// How the engine plans what is taken back or brought back.
+type Planner =
+    fn(&Engine, &Context, &SessionId, &Which, &UndoOptions) -> Result<UndoPlan, EngineError>;
 
 /// Where to. Of the points exactly one.
 #[derive(Clone, Deserialize)]
@@ -172,6 +164,7 @@ struct Jump {
     /// At the newest checkpoint of this name.
     checkpoint: Option<String>,
     /// At this boundary of the session's stream.
+    #[serde(default, deserialize_with = "whole")]
     seq: Option<i64>,
     /// `both` (the default), `files` or `conversation`.
     #[serde(default)]
@@ -218,6 +211,23 @@ async fn jump(
 }
 
 impl App {
+    /// Takes back or brings back what is asked for, as `plan` plans it.
+    async fn take(
+        &self,
+        Repeat(ctx, began): Repeat,
+        session: &str,
+        ask: Ask,
+        plan: Planner,
+    ) -> Result<Stamped<Outcome>, ApiError> {
+        let (id, which) = (session_id(session)?, ask.which()?);
+        self.blocking(move |app| {
+            app.operate(&ctx, &id, began, ask.dry_run, |ctx| {
+                plan(app.engine(), ctx, &id, &which, &ask.options())
+            })
+        })
+        .await
+    }
+
     /// Plans an operation and carries it out, once.
     fn operate(
         &self,

@@ -2,13 +2,14 @@
 
 use axum::extract::{FromRequest, Request};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Number, Value};
 
 use crate::app::App;
 use crate::error::ApiError;
 use crate::input::MaybeBody;
 
-/// A body of a known shape; no body is an empty object.
+/// A body of a known shape; no body is an empty object, and `null` is the same as leaving a field out.
 pub(super) struct Typed<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequest<App> for Typed<T> {
@@ -16,7 +17,33 @@ impl<T: DeserializeOwned> FromRequest<App> for Typed<T> {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let MaybeBody(fields) = MaybeBody::from_request(request, app).await?;
-        let read = serde_json::from_value(Value::Object(fields.rest()));
-        read.map(Self).map_err(|error| ApiError::payload(error.to_string()))
+        read(fields.rest()).map(Self).map_err(|error| ApiError::payload(error.to_string()))
     }
+}
+
+/// Reads a body; a field that is not known is refused, be it `null` or not.
+fn read<T: DeserializeOwned>(fields: Map<String, Value>) -> serde_json::Result<T> {
+    let (nulls, given): (Map<_, _>, Map<_, _>) =
+        fields.into_iter().partition(|(_, value)| value.is_null());
+    for (name, null) in nulls {
+        // By itself: what is missing or what serde thinks of `null` does not matter, only whether the name is
+        // known, which it says first.
+        let probe = Map::from_iter([(name, null)]);
+        if let Err(error) = serde_json::from_value::<T>(Value::Object(probe))
+            && error.to_string().starts_with("unknown field")
+        {
+            return Err(error);
+        }
+    }
+    serde_json::from_value(Value::Object(given))
+}
+
+/// A whole number that may be left out; `3.0` is one.
+pub(super) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
+    let Some(number) = Option::<Number>::deserialize(from)? else { return Ok(None) };
+    // Beyond this a float no longer tells one whole number from the next.
+    let is_whole = |float: &f64| float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_991.0;
+    let read = number.as_i64().or_else(|| number.as_f64().filter(is_whole).map(|it| it as i64));
+    let refused = || serde::de::Error::custom(format!("expected a whole number, got {number}"));
+    read.map(Some).ok_or_else(refused)
 }

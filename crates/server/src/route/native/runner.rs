@@ -1,6 +1,5 @@
 //! Runners: programs that take up prompts, and wait for the next one.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
@@ -33,7 +32,7 @@ struct Register {
     /// What people call it.
     name: String,
     /// It takes prompts of sessions in this directory and below; the request's if it is left out.
-    directory: Option<PathBuf>,
+    directory: Option<String>,
 }
 
 /// A runner that is known.
@@ -53,11 +52,11 @@ async fn register(
     Typed(body): Typed<Register>,
 ) -> Result<Json<Registered>, ApiError> {
     app.blocking(move |app| {
-        let directory = match body.directory {
-            Some(directory) => asked.directory.join(directory),
-            None => asked.directory,
+        let asked = match &body.directory {
+            Some(directory) => asked.at(app, directory)?,
+            None => asked,
         };
-        let place = app.place(&ctx.aside(), &directory)?;
+        let place = app.place(&ctx.aside(), &asked.directory)?;
         let runner = app.runners().register(&body.name, &place.directory, ctx.now);
         Ok(Json(Registered { runner, patience: RUNNER_PATIENCE }))
     })

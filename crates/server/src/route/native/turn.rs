@@ -246,6 +246,7 @@ async fn end(
         if row.state != outcome.state() {
             let held = app.driven(&ctx, &session, &turn, &headers)?;
             app.end_driven(&ctx, held.turn(), outcome, body.error)?;
+            app.tell_diff(&ctx, &session);
         }
         let row = app.turn_row(&ctx, &session, &turn)?;
         if row.state != outcome.state() {

@@ -1,0 +1,97 @@
+//! What the model said in a recording, read off the answers of the server it talked to.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::record::Pair;
+
+/// The messages and the sessions of a recording.
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    messages: BTreeMap<String, Value>,
+    sessions: BTreeMap<String, Value>,
+}
+
+fn created(message: &Value) -> i64 {
+    message["info"]["time"]["created"].as_i64().unwrap_or_default()
+}
+
+/// True if nothing is added to it any more.
+fn is_over(message: &Value) -> bool {
+    let info = &message["info"];
+    info["role"] == "user" || info["time"]["completed"].is_number()
+}
+
+impl Model {
+    pub(crate) fn of(pairs: &[Pair]) -> Self {
+        let mut model = Self::default();
+        let mut answered: Vec<&Pair> = pairs.iter().collect();
+        answered.sort_by_key(|pair| pair.seq);
+        answered.iter().for_each(|pair| model.see(&pair.answer));
+        model
+    }
+
+    fn see(&mut self, value: &Value) {
+        if let (Some(id), true) = (value["info"]["id"].as_str(), value["parts"].is_array()) {
+            // The first that is whole: later ones may have been edited.
+            let known = self.messages.get(id);
+            if known.is_none_or(|known| !is_over(known)) {
+                self.messages.insert(id.to_owned(), value.clone());
+            }
+        }
+        if let (Some(id), true) = (value["id"].as_str(), value["slug"].is_string()) {
+            self.sessions.insert(id.to_owned(), value.clone());
+        }
+        match value {
+            Value::Array(list) => list.iter().for_each(|value| self.see(value)),
+            Value::Object(map) => map.values().for_each(|value| self.see(value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    fn of_session<'a>(&'a self, session: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.messages.values().filter(move |it| it["info"]["sessionID"] == session)
+    }
+
+    /// What was answered to a prompt, oldest first.
+    pub(crate) fn answers(&self, pair: &Pair) -> Vec<Value> {
+        let Some(session) = pair.session() else { return Vec::new() };
+        let given = pair.body.as_ref().and_then(|body| body["messageID"].as_str());
+        let next = self.of_session(session).filter(|it| created(it) + 5 >= pair.asked);
+        let next = next.min_by_key(|it| created(it)).map(|it| {
+            let info = &it["info"];
+            let prompt = if info["role"] == "user" { &info["id"] } else { &info["parentID"] };
+            prompt.as_str().expect("an id").to_owned()
+        });
+        let Some(prompt) = given.map(str::to_owned).or(next) else { return Vec::new() };
+        let mut answers: Vec<Value> = self
+            .of_session(session)
+            .filter(|it| it["info"]["parentID"] == prompt.as_str())
+            .cloned()
+            .collect();
+        answers.sort_by_key(created);
+        answers
+    }
+
+    /// The title the model gave to a session.
+    pub(crate) fn title(&self, session: &str) -> Option<&str> {
+        let title = self.sessions.get(session)?["title"].as_str()?;
+        title.starts_with("Generated title").then_some(title)
+    }
+
+    /// The sessions that were made below another one soon after a moment.
+    pub(crate) fn children(&self, parent: &str, after: i64) -> Vec<String> {
+        let is_one = |it: &&Value| {
+            let made = it["time"]["created"].as_i64().unwrap_or_default();
+            it["parentID"] == parent && (after..after + 1000).contains(&made)
+        };
+        let ids = self.sessions.values().filter(is_one).map(|it| it["id"].as_str());
+        ids.map(|id| id.expect("an id").to_owned()).collect()
+    }
+
+    /// A session as it was last seen.
+    pub(crate) fn session(&self, id: &str) -> Option<&Value> {
+        self.sessions.get(id)
+    }
+}

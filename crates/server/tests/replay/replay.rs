@@ -1,0 +1,329 @@
+//! Asks what was asked and compares what is answered.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::compare::{Comparison, Difference};
+use crate::difference::{self, TABLE, fits};
+use crate::drive::Driver;
+use crate::events;
+use crate::model::Model;
+use crate::names::Names;
+use crate::record::{Pair, pairs};
+use crate::support::{Answer, Client, House, git};
+use turnstone_server::Credentials;
+
+/// The configuration of the recorded server.
+const CONFIG: &str = r#"{ "$schema": "https://opencode.ai/config.json", "model": "fake/fake-1",
+  "small_model": "fake/fake-1", "autoupdate": false, "share": "manual",
+  "permission": { "edit": "allow", "bash": { "*": "allow", "rm *": "ask" } },
+  "provider": { "fake": { "name": "Fake", "npm": "@ai-sdk/openai-compatible",
+    "options": { "apiKey": "sk-fake", "baseURL": "http://127.0.0.1:9901/v1" },
+    "models": { "fake-1": { "name": "Fake One", "reasoning": true, "tool_call": true,
+      "cost": { "input": 1, "output": 2, "cache_read": 0.1, "cache_write": 0.2 },
+      "limit": { "context": 100000, "output": 8000 } } } } } }
+"#;
+
+/// The project as it was when a recording began.
+fn house() -> House {
+    let house = House::new();
+    house.put(".gitignore", "*.log\n");
+    house.put("a.txt", "hello\n");
+    house.put("opencode.json", CONFIG);
+    house.put("src/main.rs", "fn main() {}\n");
+    for words in [&["init", "-q"][..], &["add", "."], &["commit", "-q", "-m", "one"]] {
+        git(&house.project(), words);
+    }
+    house
+}
+
+/// Who asks again.
+struct Replay<'a> {
+    house: &'a House,
+    names: &'a Mutex<Names>,
+    model: &'a Model,
+}
+
+impl Replay<'_> {
+    /// True if a model answers it.
+    fn is_prompt(pair: &Pair) -> bool {
+        let path = pair.path.split('?').next().unwrap_or_default();
+        let last = path.rsplit('/').next().unwrap_or_default();
+        let noted = pair.body.as_ref().is_some_and(|body| body["noReply"] == true);
+        pair.method == "POST"
+            && path.starts_with("/session/")
+            && ["message", "prompt_async", "command", "init", "summarize"].contains(&last)
+            && !noted
+    }
+
+    fn client(&self, pair: &Pair) -> Client {
+        let names = self.names.lock().expect("unpoisoned");
+        let with = |client: Client, (name, value): &(String, String)| {
+            client.with(name, &names.ours(value))
+        };
+        pair.headers.iter().fold(self.house.client().clone(), with)
+    }
+
+    /// The path with our names, moments and requests in it.
+    fn path(&self, pair: &Pair) -> String {
+        let unknown = pair.path.split('/').find(|word| {
+            let is_request = word.starts_with("per_") || word.starts_with("que_");
+            is_request
+                && word.len() > 20
+                && self.names.lock().expect("unpoisoned").find(word).is_none()
+        });
+        if let Some(unknown) = unknown {
+            let pending =
+                self.pending(if unknown.starts_with("per_") { "/permission" } else { "/question" });
+            self.names
+                .lock()
+                .expect("unpoisoned")
+                .learn(unknown, pending[0]["id"].as_str().expect("an id"));
+        }
+        let names = self.names.lock().expect("unpoisoned");
+        let path = names.ours(&pair.path);
+        let Some((head, start)) = path.split_once("start=") else { return path };
+        let moment = start.parse().ok().and_then(|start| names.moment(start)).expect("a moment");
+        format!("{head}start={moment}")
+    }
+
+    /// What waits for an answer, once something does.
+    fn pending(&self, path: &str) -> Value {
+        for _ in 0..1000 {
+            let listed = self.house.client().get(path).expect(200);
+            if listed != json!([]) {
+                return listed;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("nothing is asked at {path}");
+    }
+
+    fn ask(&self, pair: &Pair) -> Answer {
+        let path = self.path(pair);
+        if ["/permission", "/question"].contains(&path.as_str()) && pair.answer != json!([]) {
+            self.pending(&path);
+        }
+        let body = pair.bytes().map(|text| self.names.lock().expect("unpoisoned").ours(&text));
+        self.client(pair).send(&pair.method, &path, body.as_deref().map(str::as_bytes))
+    }
+
+    /// Asks, and answers as the model did.
+    fn prompt(&self, pair: &Pair) -> Answer {
+        let answers = self.model.answers(pair);
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| self.ask(pair));
+            loop {
+                let is_over = asked.is_finished();
+                if let Some(session) = self.session(pair)
+                    && let Some(driver) = Driver::take(self.house, self.names, self.model, &session)
+                {
+                    self.children(pair, &driver);
+                    driver.answer(&answers);
+                    self.entitle(pair, &session);
+                    break;
+                }
+                if is_over {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            asked.join().expect("asked")
+        })
+    }
+
+    /// A command may be the task of a subagent, whose session no answer of the model names.
+    fn children(&self, pair: &Pair, driver: &Driver<'_>) {
+        if pair.path.ends_with("/command") {
+            let made =
+                pair.session().map(|it| self.model.children(it, pair.asked)).unwrap_or_default();
+            made.iter().for_each(|child| driver.child(child));
+        }
+    }
+
+    fn session(&self, pair: &Pair) -> Option<String> {
+        let names = self.names.lock().expect("unpoisoned");
+        names.find(pair.session()?).map(str::to_owned)
+    }
+
+    /// Gives the session the title that the model gave it.
+    fn entitle(&self, pair: &Pair, session: &str) {
+        if let Some(title) = pair.session().and_then(|it| self.model.title(it)) {
+            let path = format!("/session/{session}");
+            self.house.client().patch(&path, &json!({ "title": title })).expect(200);
+        }
+    }
+
+    fn compare(&self, pair: &Pair, answer: &Answer) -> Vec<Difference> {
+        let mut names = self.names.lock().expect("unpoisoned");
+        let mut comparison =
+            Comparison { label: &pair.label, names: &mut names, found: Vec::new() };
+        if answer.status != pair.status {
+            let ours = format!("{} {}", answer.status, answer.text());
+            comparison.differs("status", &pair.status.to_string(), &ours);
+            return comparison.found;
+        }
+        // A cursor first: links hold it.
+        let mut told: Vec<_> = pair.told.iter().collect();
+        told.sort_by_key(|(name, _)| name != "x-next-cursor");
+        for (name, value) in told {
+            let at = format!("header/{name}");
+            match (name.as_str(), answer.header(name)) {
+                ("x-next-cursor", Some(ours)) => drop(comparison.names.learn(value, ours)),
+                (_, Some(ours)) if comparison.names.ours(value) == ours => {}
+                (_, ours) => comparison.differs(&at, value, ours.unwrap_or("(none)")),
+            }
+        }
+        if pair.method == "HEAD" {
+            return comparison.found;
+        }
+        let is_json = answer.header("content-type") == Some("application/json");
+        let body = if is_json { answer.json() } else { Value::from(answer.text()) };
+        comparison.value("body", &pair.answer, &body);
+        comparison.found
+    }
+
+    fn play(&self, pairs: &[Pair]) -> Vec<Difference> {
+        std::thread::scope(|scope| {
+            let mut open: Vec<(&Pair, ScopedJoinHandle<'_, Answer>)> = Vec::new();
+            let mut found = Vec::new();
+            for (nth, pair) in pairs.iter().enumerate() {
+                while let Some(place) = open.iter().position(|(early, _)| early.seq < pair.seq) {
+                    let (early, asked) = open.remove(place);
+                    found.extend(self.compare(early, &asked.join().expect("asked")));
+                }
+                if difference::SKIPPED.iter().any(|(label, _)| fits(label, &pair.label)) {
+                    continue;
+                }
+                // Lists are in the order of moments.
+                std::thread::sleep(Duration::from_millis(2));
+                if pairs[nth + 1..].iter().any(|later| later.seq < pair.seq) {
+                    open.push((pair, scope.spawn(|| self.prompt(pair))));
+                    continue;
+                }
+                let answer = if Self::is_prompt(pair) { self.prompt(pair) } else { self.ask(pair) };
+                found.extend(self.compare(pair, &answer));
+            }
+            found
+        })
+    }
+}
+
+/// Plays a recording and listens; what differs.
+fn play(house: &House, names: &Mutex<Names>, text: &str, told: Option<&str>) -> Vec<Difference> {
+    let stream = house.client().stream("/event");
+    let hears = std::thread::spawn(move || events::heard(stream));
+    let mut found = ask_again(house, names, text);
+    let end = json!({ "message": events::END, "variant": "info" });
+    house.client().post("/tui/show-toast", &end).expect(200);
+    let heard = hears.join().expect("heard");
+    if let Some(told) = told {
+        found.extend(events::compare(told, &heard, &names.lock().expect("unpoisoned")));
+    }
+    found
+}
+
+/// Plays a recording; what is answered otherwise.
+fn ask_again(house: &House, names: &Mutex<Names>, text: &str) -> Vec<Difference> {
+    let pairs = pairs(text);
+    let model = Model::of(&pairs);
+    let runner =
+        house.client().post("/turnstone/runner", &json!({ "name": "recorded" })).expect(200);
+    let inbox =
+        format!("/turnstone/runner/{}/inbox", runner["runner"]["id"].as_str().expect("an id"));
+    let (tell, told) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        // A runner must be heard of.
+        let beat = move || {
+            while told.recv_timeout(Duration::from_secs(5))
+                == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+            {
+                house.client().get(&inbox).expect(200);
+            }
+        };
+        scope.spawn(beat);
+        let found = Replay { house, names, model: &model }.play(&pairs);
+        drop(tell);
+        found
+    })
+}
+
+/// What a server with a password answers otherwise.
+fn guarded() -> Vec<Difference> {
+    let house = House::with(|settings| {
+        let (user, password) = ("opencode".to_owned(), "secret".to_owned());
+        settings.credentials = Some(Credentials { user, password });
+        settings.origins = vec!["https://my.example".to_owned()];
+    });
+    let names = Mutex::new(Names::new(&house));
+    let pairs = pairs(include_str!("../golden/auth.jsonl"));
+    Replay { house: &house, names: &names, model: &Model::default() }.play(&pairs)
+}
+
+/// Fails for each difference that is in no row; tells the rows that were needed.
+fn judge(found: &[Difference]) -> BTreeSet<usize> {
+    let mut used = BTreeSet::new();
+    let mut unlisted = Vec::new();
+    for one in found {
+        let row = TABLE.iter().position(|row| fits(row.label, &one.label) && fits(row.at, &one.at));
+        match row {
+            Some(row) => drop(used.insert(row)),
+            None => unlisted
+                .push(format!("{} | {} | {} | {}", one.label, one.at, one.recorded, one.ours)),
+        }
+    }
+    assert!(
+        unlisted.is_empty(),
+        "{} differ without a reason:\n{}",
+        unlisted.len(),
+        unlisted.join("\n")
+    );
+    used
+}
+
+#[test]
+fn what_was_recorded_is_answered_again_and_every_difference_has_its_reason() {
+    let mut found = Vec::new();
+    let house = house();
+    let names = Mutex::new(Names::new(&house));
+    found.extend(play(
+        &house,
+        &names,
+        include_str!("../golden/drive.jsonl"),
+        Some(include_str!("../golden/drive-events.jsonl")),
+    ));
+    found.extend(play(
+        &house,
+        &names,
+        include_str!("../golden/kinds.jsonl"),
+        Some(include_str!("../golden/kinds-events.jsonl")),
+    ));
+    drop(house);
+    let fresh = self::house();
+    let names = Mutex::new(Names::new(&fresh));
+    found.extend(play(&fresh, &names, include_str!("../golden/lists.jsonl"), None));
+    found.extend(guarded());
+    let used = judge(&found);
+    let idle: Vec<_> =
+        TABLE.iter().enumerate().filter(|(nth, row)| row.always && !used.contains(nth)).collect();
+    let idle: Vec<_> = idle.iter().map(|(_, row)| (row.label, row.at)).collect();
+    assert!(difference::SKIPPED.iter().all(|(_, why)| !why.is_empty()));
+    assert!(idle.is_empty(), "these do not differ (any more): {idle:?}");
+}
+
+#[test]
+fn every_reason_is_a_row_of_the_documentation() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+    let read = |name: &str| fs_err::read_to_string(format!("{root}/{name}")).expect("read");
+    let pages = read("http.md") + &read("events.md");
+    // What stands in brackets is about the recording itself.
+    for row in TABLE.iter().filter(|row| !row.listed.starts_with('(')) {
+        let is_there =
+            pages.lines().any(|line| line.contains(row.listed) && line.starts_with("| "));
+        assert!(is_there, "{} {}: no row begins with {:?}", row.label, row.at, row.listed);
+    }
+}
