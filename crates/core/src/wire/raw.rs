@@ -20,7 +20,7 @@ pub fn write_part(
 
 /// Ids hold nothing that JSON would have to escape.
 fn write(out: &mut String, body: &str, fields: &[(&str, &str)]) {
-    let inside = body.trim_end().strip_suffix('}').unwrap_or("{").trim_end();
+    let inside = body.trim().strip_suffix('}').unwrap_or("{").trim_end();
     out.push_str(inside);
     let mut is_first = inside.len() == 1;
     for (name, text) in fields {
