@@ -1,7 +1,6 @@
 //! Copying: messages, turns and change sets under new ids, whole or not at all.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::path::Path;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use turnstone_core::context::Entry;
 use turnstone_core::fork::{ForkPlan, NewFork, fork_session, plan_fork};
@@ -11,15 +10,13 @@ use turnstone_core::name;
 use turnstone_core::operation::Head;
 use turnstone_core::turn::{Outcome, TurnEvent, TurnState};
 use turnstone_core::wire::usage_of;
-use turnstone_snapshot::Oid;
 use turnstone_store::{
     CloseChange, Context, CopyChange, EndTurn, NewPart, NewTurn, OpenChange, Store, StoreError,
     Takeover, Ticket, TurnRow, Tx,
 };
 
-use crate::call::group_of;
 use crate::engine::Engine;
-use crate::error::{EngineError, Result};
+use crate::error::Result;
 use crate::line::Line;
 use crate::undo::Held;
 
@@ -258,35 +255,6 @@ impl Engine {
         }
         let items = pages.into_iter().rev().flatten();
         Ok(items.map(|it| (it.message, it.parts)).collect())
-    }
-
-    /// Pins the captures of the copy in its own group, before its first row; notes which turns have
-    /// lost one.
-    fn pin(&self, ctx: &Context, copy: &mut Copy) -> Result<()> {
-        let mut captures: BTreeMap<&str, Vec<(Oid, &TurnId)>> = BTreeMap::new();
-        for held in &copy.changes {
-            let row = &held.row;
-            let pinned = captures.entry(&row.set.root.path).or_default();
-            for id in row.before.iter().chain(&row.after) {
-                let unreadable =
-                    |source| EngineError::BadCapture { change: row.set.id.clone(), source };
-                pinned.push((id.parse::<Oid>().map_err(unreadable)?, &held.turn));
-            }
-        }
-        let mut lost = BTreeSet::new();
-        for (root, needs) in captures {
-            // Of a directory that is gone nothing can be taken back anyway.
-            if needs.is_empty() || !Path::new(root).is_dir() {
-                continue;
-            }
-            let vault = self.vault(Path::new(root), ctx.now)?;
-            let ids: Vec<Oid> = needs.iter().map(|(id, _)| *id).collect();
-            let missing = vault.pin_captures(&ids, &group_of(&copy.session.id), ctx.now)?;
-            let gone = needs.into_iter().filter(|(id, _)| missing.contains(id));
-            lost.extend(gone.map(|(_, turn)| turn.clone()));
-        }
-        copy.lost = lost;
-        Ok(())
     }
 
     /// Writes messages, turns and change sets of a copy, in order: many rows in one transaction, and

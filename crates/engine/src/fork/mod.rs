@@ -2,6 +2,7 @@
 //! same files or in a worktree of its own that holds the files of that point.
 
 mod copy;
+mod pin;
 mod point;
 mod worktree;
 
