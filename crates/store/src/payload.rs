@@ -40,13 +40,17 @@ impl Prepared {
     ///
     /// [`StoreError::Invalid`] if it is nested so deeply that it could not be read again.
     pub(crate) fn new(value: &impl Serialize) -> Result<Self> {
-        let json = serde_json::to_string(value)?;
+        Self::of_json(serde_json::to_string(value)?)
+    }
+
+    /// The same for a value that is JSON already.
+    pub(crate) fn of_json(json: String) -> Result<Self> {
         let brackets = json.bytes().filter(|b| matches!(b, b'{' | b'[')).count();
         if json.len() < INLINE_LIMIT && brackets < DEEPEST {
             // Nothing in it can be long or deep.
             return Ok(Self { json, refs: None, blobs: Vec::new() });
         }
-        let mut value = serde_json::to_value(value)?;
+        let mut value: Value = serde_json::from_str(&json).map_err(unreadable)?;
         let mut taken = Vec::new();
         if !take_out(&mut value, &mut String::new(), DEEPEST, &mut taken) {
             return Err(StoreError::Invalid(format!("a value nested deeper than {DEEPEST}")));
@@ -71,6 +75,11 @@ impl Prepared {
         let inside: usize = inside.filter(|len| *len <= blob::FILE_LIMIT).sum();
         (self.json.len() + inside) as u64
     }
+}
+
+/// What the reader of JSON does not take is nested too deeply for it.
+fn unreadable(error: serde_json::Error) -> StoreError {
+    StoreError::Invalid(format!("a value nested deeper than {DEEPEST}: {error}"))
 }
 
 /// Returns false if `value` is nested deeper than `depth`.

@@ -161,9 +161,16 @@ impl<'a> Tx<'a> {
         self.append_at(place, draft)
     }
 
-    /// Appends events of one kind to one session; their places are assigned at once.
+    /// Appends events to one session for which the same holds; their places are assigned at once.
     pub(crate) fn append_all(&self, session: i64, drafts: &[Draft]) -> Result<()> {
         let Some(first) = drafts.first() else { return Ok(()) };
+        let terms = |draft: &Draft| {
+            let (durable, owned) = (draft.kind.is_opencode_durable(), draft.kind.is_turn_owned());
+            (draft.session, durable, owned, draft.right == Right::ByKind)
+        };
+        if drafts.iter().any(|draft| terms(draft) != terms(first)) {
+            return Err(StoreError::Internal("events on different terms".to_owned()));
+        }
         let last = self.last_place(session, first, drafts.len() as i64)?;
         for (draft, behind) in drafts.iter().zip((0..drafts.len() as i64).rev()) {
             let place = Place {

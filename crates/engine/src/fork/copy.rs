@@ -324,8 +324,9 @@ impl Pen<'_> {
 /// What is written of a copy, row by row.
 enum Row {
     Begin(NewTurn),
-    Message(Message),
-    /// Parts of one message.
+    /// A message with its first parts.
+    Message(Message, Vec<NewPart>),
+    /// Further parts of one message.
     Parts(MessageId, Vec<NewPart>),
     Change(CopyChange, CloseChange),
     End(EndTurn),
@@ -338,7 +339,7 @@ impl Row {
                 tx.begin_turn(new)?;
                 tx.move_turn(session, &new.id, &TurnEvent::Started).map(drop)
             }
-            Self::Message(message) => tx.put_message(message).map(drop),
+            Self::Message(message, parts) => tx.add_message(message, parts),
             Self::Parts(message, parts) => tx.add_parts(session, message, parts),
             Self::Change(change, close) => tx.copy_change(session, change, close).map(drop),
             Self::End(end) => tx.end_turn(end).map(drop),
@@ -348,12 +349,10 @@ impl Row {
     /// About how many rows and bytes it takes.
     fn weight(&self) -> (usize, usize) {
         match self {
-            Self::Parts(_, parts) => parts.iter().fold((1, 0), |sum, part| {
-                let (rows, bytes) = weigh(&part.body);
-                (sum.0 + rows, sum.1 + bytes)
-            }),
+            Self::Message(_, parts) => weigh_all((6, 1024), parts),
+            Self::Parts(_, parts) => weigh_all((1, 0), parts),
             Self::Change(_, close) => (4, close.changes.len() * 256),
-            Self::Begin(_) | Self::Message(_) | Self::End(_) => (6, 1024),
+            Self::Begin(_) | Self::End(_) => (6, 1024),
         }
     }
 }
@@ -363,36 +362,51 @@ const fn weigh(body: &str) -> (usize, usize) {
     (2 + 2 * (body.len() / LONG), body.len())
 }
 
+fn weigh_all(first: (usize, usize), parts: &[NewPart]) -> (usize, usize) {
+    parts.iter().fold(first, |sum, part| {
+        let (rows, bytes) = weigh(&part.body);
+        (sum.0 + rows, sum.1 + bytes)
+    })
+}
+
 /// Writes the rows of a copy, in order.
 fn write_rows_of(copy: &Copy, pen: &mut Pen<'_>) -> Result<()> {
     let mut open: Option<&(TurnRow, TurnId)> = None;
     for (message, parts) in &copy.plan.messages {
+        let mut portions = portions(parts)?;
         if let Some(turn) = copy.turns.get(&message.id) {
             end_copied(copy, open.replace(turn), pen)?;
             let (id, message) = (turn.1.clone(), message.clone());
             pen.put(Row::Begin(NewTurn { id, message, parts: Vec::new() }))?;
         } else {
-            pen.put(Row::Message(message.clone()))?;
+            let first = portions.pop_front().unwrap_or_default();
+            pen.put(Row::Message(message.clone(), first))?;
         }
-        write_parts(&message.id, parts, pen)?;
+        for parts in portions {
+            pen.put(Row::Parts(message.id.clone(), parts))?;
+        }
     }
     end_copied(copy, open, pen)
 }
 
-/// Writes the parts of a message, as many at a time as fit into one transaction.
-fn write_parts(message: &MessageId, parts: &[Part], pen: &mut Pen<'_>) -> Result<()> {
-    let (mut some, mut weight) = (Vec::new(), (0, 0));
+/// The parts of a message, as many at a time as fit into one transaction.
+fn portions(parts: &[Part]) -> Result<VecDeque<Vec<NewPart>>> {
+    let mut portions: VecDeque<Vec<NewPart>> = VecDeque::new();
+    let mut weight = (0, 0);
     for part in parts {
         let body = serde_json::to_string(&part.body).map_err(StoreError::from)?;
         let (rows, bytes) = weigh(&body);
-        if !some.is_empty() && (weight.0 + rows >= AT_ONCE || weight.1 + bytes > BYTES) {
-            pen.put(Row::Parts(message.clone(), std::mem::take(&mut some)))?;
-            weight = (0, 0);
-        }
         weight = (weight.0 + rows, weight.1 + bytes);
-        some.push(NewPart { id: part.id.clone(), body });
+        let new = NewPart { id: part.id.clone(), body };
+        match portions.back_mut() {
+            Some(last) if weight.0 < AT_ONCE && weight.1 <= BYTES => last.push(new),
+            _ => {
+                weight = (rows, bytes);
+                portions.push_back(vec![new]);
+            }
+        }
     }
-    if some.is_empty() { Ok(()) } else { pen.put(Row::Parts(message.clone(), some)) }
+    Ok(portions)
 }
 
 /// Copies what a turn did, and ends it as it ended.

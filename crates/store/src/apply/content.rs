@@ -82,6 +82,17 @@ impl PartKind<'_> {
     }
 }
 
+/// A part of which all that is wanted can be read.
+#[derive(Deserialize)]
+struct PartWhole<'a> {
+    #[serde(borrow)]
+    id: std::borrow::Cow<'a, str>,
+    message: i64,
+    text: Option<TextHead>,
+    #[serde(borrow)]
+    data: PartData<'a>,
+}
+
 #[derive(Deserialize)]
 struct PartRest<'a> {
     #[serde(borrow)]
@@ -159,10 +170,21 @@ pub(super) fn part(conn: &Connection, event: &Applied<'_>) -> Result<()> {
 }
 
 fn image(conn: &Connection, event: &Applied<'_>, session: i64) -> Result<()> {
-    let PartHead { id, message, text, data: kind } = head(event)?;
-    let data = match kind.has_data() {
-        true => Some(head::<PartRest<'_>>(event)?.data),
-        false => None,
+    let (id, message, text, kind, data) = match head::<PartWhole<'_>>(event) {
+        Ok(PartWhole { id, message, text, data }) => {
+            let kind = PartKind { name: data.kind.clone() };
+            let data = kind.has_data().then_some(data);
+            (id, message, text, kind, data)
+        }
+        // An unknown kind may hold anything under these names.
+        Err(_) => {
+            let PartHead { id, message, text, data: kind } = head(event)?;
+            let data = match kind.has_data() {
+                true => Some(head::<PartRest<'_>>(event)?.data),
+                false => None,
+            };
+            (id, message, text, kind, data)
+        }
     };
     let usage = data.as_ref().map(PartData::usage).unwrap_or_default();
     // Whatever the part is now, it may have been a finished step before.

@@ -2,7 +2,6 @@
 
 use rusqlite::OptionalExtension;
 use serde::Serialize;
-use serde_json::value::RawValue;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{Message, MessageBody, Part, PartBody};
@@ -25,12 +24,12 @@ struct StoredMessage<'a> {
 
 /// A part as the log stores it; streamed text is only referred to.
 #[derive(Serialize)]
-struct StoredPart<'a, T: ?Sized> {
+struct StoredPart<'a> {
     id: &'a PartId,
     message: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<TextRef>,
-    data: &'a T,
+    data: &'a PartBody,
 }
 
 /// A part that nobody has yet.
@@ -40,6 +39,16 @@ pub struct NewPart {
     pub id: PartId,
     /// Its body as JSON, as [`PartBody`] is written.
     pub body: String,
+}
+
+impl NewPart {
+    /// Its first event, in the form of [`StoredPart`].
+    fn draft(&self, session: i64, message: i64) -> Result<Draft> {
+        let (id, body) = (&self.id, &self.body);
+        let json = format!(r#"{{"id":"{id}","message":{message},"data":{body}}}"#);
+        let draft = Draft::new(Some(session), EventKind::PartUpdated, None);
+        Ok(draft.payload(Prepared::of_json(json)?))
+    }
 }
 
 /// Streamed text by length and hash (R24).
@@ -163,12 +172,30 @@ impl Tx<'_> {
         self.put_part_as(part, Right::ByKind)
     }
 
-    /// Stores parts that nobody has yet, behind those their message has: as [`Tx::put_part`] for each
-    /// of them, with one look at the message and the stream for all.
+    /// Stores a message that nobody has yet, with its parts: as [`Tx::put_message`] and
+    /// [`Tx::put_part`] for each of them, with one look at the stream for all.
     ///
     /// # Errors
     ///
-    /// As [`Tx::put_part`].
+    /// As [`Tx::put_message`]; an id that is taken is what the database refuses.
+    pub fn add_message(&self, message: &Message, parts: &[NewPart]) -> Result<()> {
+        let session = self.session_num(&message.session)?;
+        let turn = self.turn_of_lease(session, Right::ByKind)?;
+        let stored = StoredMessage { id: &message.id, turn, data: &message.body };
+        let first = Draft::new(Some(session), EventKind::MessageUpdated, None);
+        let first = first.payload(Prepared::new(&stored)?);
+        // A new message is named by the place of its first event.
+        let num = self.group.cursor.get() + 1;
+        let parts = parts.iter().map(|part| part.draft(session, num));
+        let drafts: Vec<Draft> = std::iter::once(Ok(first)).chain(parts).collect::<Result<_>>()?;
+        self.append_all(session, &drafts)
+    }
+
+    /// Stores parts that nobody has yet, behind those their message has.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tx::put_part`]; an id that is taken is what the database refuses.
     pub fn add_parts(
         &self,
         session: &SessionId,
@@ -176,12 +203,8 @@ impl Tx<'_> {
         parts: &[NewPart],
     ) -> Result<()> {
         let (message, owner) = self.message_num(session, message)?;
-        let draft = |part: &NewPart| {
-            let data: &RawValue = serde_json::from_str(&part.body)?;
-            let prepared = Prepared::new(&StoredPart { id: &part.id, message, text: None, data })?;
-            Ok(Draft::new(Some(owner), EventKind::PartUpdated, None).payload(prepared))
-        };
-        self.append_all(owner, &parts.iter().map(draft).collect::<Result<Vec<_>>>()?)
+        let drafts = parts.iter().map(|part| part.draft(owner, message));
+        self.append_all(owner, &drafts.collect::<Result<Vec<_>>>()?)
     }
 
     pub(crate) fn put_part_as(&self, part: &Part, right: Right) -> Result<Changed> {

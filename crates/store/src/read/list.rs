@@ -177,10 +177,16 @@ impl Reader<'_> {
         let mut items = Vec::new();
         let mut places = Vec::new();
         while let Some(row) = rows.next()? {
-            let json: String = row.get(2)?;
-            let refs: Option<String> = row.get(3)?;
-            let value = payload::restore(self.conn, self.blobs, &json, refs.as_deref())?;
-            let session = serde_json::from_value(value)?;
+            let text = |column: usize| {
+                row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)
+            };
+            let json = text(2)?.unwrap_or_default();
+            let session = match text(3)? {
+                None => serde_json::from_str(json)?,
+                refs => {
+                    serde_json::from_value(payload::restore(self.conn, self.blobs, json, refs)?)?
+                }
+            };
             items.push(SessionRow { session, usage: usage_at::<4>(row)? });
             places.push((row.get::<_, f64>(1)?, row.get::<_, i64>(0)?));
         }
