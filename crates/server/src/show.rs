@@ -1,13 +1,23 @@
 //! The model in OpenCode's shapes, with what is derived for it (R21).
 
+use axum::http::HeaderName;
+use axum::http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
 use turnstone_core::model::Part;
 use turnstone_core::wire;
-use turnstone_store::{Context, Reader, SessionRow, WithParts};
+use turnstone_store::{Context, Reader, SessionFilter, SessionRow, ShownSession, WithParts};
 
 use crate::app::App;
 use crate::error::ApiError;
+
+/// An answer whose body is JSON already.
+pub(crate) type JsonText = ([(HeaderName, &'static str); 1], String);
+
+/// The answer with this JSON.
+pub(crate) fn json_text(json: String) -> JsonText {
+    ([(CONTENT_TYPE, "application/json")], json)
+}
 
 /// A part; which processes of this machine a call has is for recovery to know, and nobody else (R32).
 pub(crate) fn part(part: &Part) -> Value {
@@ -40,6 +50,33 @@ impl App {
             session.revert = self.engine().revert_view(ctx, id)?;
         }
         Ok(wire::session_info(&session, usage))
+    }
+
+    /// The newest sessions that match, as a JSON list.
+    pub(crate) fn list_sessions(
+        &self,
+        ctx: &Context,
+        filter: &SessionFilter,
+        limit: usize,
+    ) -> Result<String, ApiError> {
+        let found = self.engine().store().read(ctx, |r| r.show_sessions(filter, limit))?;
+        let mut list = String::from("[");
+        for session in found {
+            if list.len() > 1 {
+                list.push(',');
+            }
+            match session {
+                ShownSession::Plain(json) => list.push_str(&json),
+                ShownSession::Other(SessionRow { mut session, usage }) => {
+                    if let Some(revert) = self.engine().revert_view(ctx, &session.id)? {
+                        session.revert = Some(revert);
+                    }
+                    list.push_str(&wire::session_info(&session, usage).to_string());
+                }
+            }
+        }
+        list.push(']');
+        Ok(list)
     }
 
     /// Sessions as clients see them in a list.

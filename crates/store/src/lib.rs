@@ -59,7 +59,8 @@ pub use read::{
     Boundary, ChangeRow, Delta, Expired, Fate, FeedBody, FeedEvent, FeedMemo, FeedPage,
     FeedSession, Guarding, HeadShift, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow,
     Outline, PartView, Reader, SessionAt, SessionFilter, SessionPage, SessionRow, SessionShift,
-    SessionThen, ShownPage, SyncBody, SyncEvent, Tail, TurnRow, Unfinished, WithParts,
+    SessionThen, ShownPage, ShownSession, SyncBody, SyncEvent, Tail, TurnRow, Unfinished,
+    WithParts,
 };
 pub use rebuild::{RebuildProgress, Rebuilt};
 pub use recover::Recovered;

@@ -5,9 +5,12 @@ mod support;
 use serde_json::{Value, json};
 use support::{assistant, ctx, mid, pid, sid, text, user, with_sessions, write};
 use turnstone_core::id::{MessageId, PartId, Ticker};
-use turnstone_core::time::Millis;
-use turnstone_core::wire::{Mode, message_info, parse_part, part_info};
-use turnstone_store::{MessagePage, PartView, ShownPage, Store, StoreError, WithParts};
+use turnstone_core::model::{Origin, Session};
+use turnstone_core::time::{Millis, Seq};
+use turnstone_core::wire::{Mode, message_info, parse_part, part_info, session_info};
+use turnstone_store::{
+    MessagePage, PartView, SessionFilter, ShownPage, ShownSession, Store, StoreError, WithParts,
+};
 
 fn pages(store: &Store, session: &str, limit: usize) -> Vec<MessagePage> {
     let mut pages = Vec::new();
@@ -277,4 +280,54 @@ fn a_page_cursor_survives_what_is_written_meanwhile() {
     let before = newest.before.as_deref();
     let next = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), before, 5)).expect("page");
     assert_eq!(ids(&next.items), ["msg_10", "msg_11", "msg_12", "msg_13", "msg_14"]);
+}
+
+#[test]
+fn a_list_of_sessions_as_text_says_what_the_values_say() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store =
+        with_sessions(dir.path(), &["ses_plain", "ses_word", "ses_long", "ses_used", "ses_fork"]);
+    let change = |id: &'static str, change: fn(&mut Session)| {
+        write(&store, move |tx| {
+            tx.update_session(&sid(id), |session| {
+                change(session);
+                Ok(())
+            })
+        })
+        .expect("changed");
+    };
+    change("ses_word", |session| session.title = "the \"origin\" of it".to_owned());
+    change("ses_long", |session| {
+        session.extra.insert("note".to_owned(), "long ".repeat(2000).into());
+    });
+    change("ses_fork", |session| {
+        let session_id = sid("ses_plain");
+        session.origin = Some(Origin { session: session_id, message: None, seq: Seq(1) });
+    });
+    write(&store, |tx| {
+        tx.put_message(&assistant("ses_used", "msg_u", 1))?;
+        let step = json!({ "id": "prt_u", "sessionID": "ses_used", "messageID": "msg_u",
+            "type": "step-finish", "reason": "stop", "cost": 0.25,
+            "tokens": { "input": 7, "output": 2, "reasoning": 0, "cache": { "read": 1, "write": 0 } } });
+        tx.put_part(&parse_part(step, Mode::Strict).expect("a part"))
+    })
+    .expect("written");
+    let filter = SessionFilter { archived: true, ..SessionFilter::default() };
+    let rows = store.read(&ctx(), |r| r.list_sessions(&filter, None, 10)).expect("a page").items;
+    let shown = store.read(&ctx(), |r| r.show_sessions(&filter, 10)).expect("a list");
+    let mut plain = Vec::new();
+    for (row, shown) in rows.iter().zip(&shown) {
+        let wanted = session_info(&row.session, row.usage);
+        let found = match shown {
+            ShownSession::Plain(json) => {
+                plain.push(row.session.id.to_string());
+                serde_json::from_str(json).expect("JSON")
+            }
+            ShownSession::Other(row) => session_info(&row.session, row.usage),
+        };
+        assert_eq!(found, wanted);
+    }
+    plain.sort();
+    assert_eq!((rows.len(), shown.len()), (5, 5));
+    assert_eq!(plain, ["ses_plain", "ses_used"], "only these are whole as they are stored");
 }

@@ -19,6 +19,6 @@ pub use place::{
     file_diffs, parse_file_diffs, parse_project, parse_rules, parse_todos, project_info,
     request_info, todos, worktree_info,
 };
-pub use raw::{write_message, write_part};
+pub use raw::{write_message, write_part, write_session};
 pub use session::{parse_session, session_info};
 pub use shape::{Mode, ShapeError};

@@ -1,6 +1,19 @@
 //! The same shapes as text: a body that is JSON already is passed on as it is.
 
+use std::fmt::Write as _;
+
+use super::figures::tokens_of;
 use crate::id::{MessageId, PartId, SessionId};
+use crate::model::Usage;
+
+/// Appends a session as [`super::session_info`] shows it; `stored` is one in JSON that has no usage of
+/// elsewhere and no field that is only ours.
+pub fn write_session(out: &mut String, stored: &str, usage: Usage) {
+    out.push_str(stored.trim_end().strip_suffix('}').unwrap_or("{"));
+    let (cost, tokens) = (usage.cost_number(), tokens_of(usage));
+    // Writing into a text cannot fail.
+    let _ = write!(out, ",\"cost\":{cost},\"tokens\":{tokens}}}");
+}
 
 /// Appends a message as [`super::message_info`] shows it; `body` is its body in JSON.
 pub fn write_message(out: &mut String, body: &str, id: &MessageId, session: &SessionId) {

@@ -35,7 +35,7 @@ pub(crate) fn put(dir: &Path, path: &str, text: Option<&str>) -> Fallible {
 /// Makes the workspace: no repository itself, two in it, one of them without a commit.
 pub(crate) fn grow(dir: &Path, files: usize) -> Fallible<Disk> {
     let work = dir.join("work");
-    fs_err::write(dir.join("budget"), (236 * files.max(2000) + 68_000).to_string())?;
+    fs_err::write(dir.join("budget"), (229 * files.max(2000) + 82_000).to_string())?;
     let mut disk = Disk::new();
     for number in 0..files {
         let folder = match number % 40 {

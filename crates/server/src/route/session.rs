@@ -16,6 +16,7 @@ use crate::call::{Caller, Repeat};
 use crate::error::ApiError;
 use crate::input::{Body, Fields, MaybeBody, Query, parse_id};
 use crate::place::Asked;
+use crate::show::{JsonText, json_text};
 
 /// How many sessions are listed unless the client says otherwise.
 const PAGE: usize = 100;
@@ -39,11 +40,11 @@ async fn list(
     Caller(ctx): Caller,
     asked: Asked,
     query: Query,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<JsonText, ApiError> {
     let roots = query.flag("roots")?;
     app.blocking(move |app| {
         let Some(place) = app.find_place(&ctx, &asked.directory)? else {
-            return Ok(Json(Value::Array(Vec::new())));
+            return Ok(json_text("[]".to_owned()));
         };
         let path = query.filled("path").map(str::to_owned);
         let narrow = asked.by_query && path.is_none() && query.get("scope") != Some("project");
@@ -61,9 +62,7 @@ async fn list(
             actor: None,
         };
         let limit = query.filled("limit").and_then(|text| text.parse().ok()).unwrap_or(PAGE);
-        let shown =
-            app.show_sessions(&ctx, |r| Ok(r.list_sessions(&filter, None, limit)?.items))?;
-        Ok(Json(Value::Array(shown)))
+        Ok(json_text(app.list_sessions(&ctx, &filter, limit)?))
     })
     .await
 }

@@ -107,7 +107,8 @@ fn parse_session_cursor(text: Option<&str>) -> Result<(f64, i64)> {
 /// No pattern is matched, so that no character means anything but itself, not even NUL (R44).
 const LIST: &str = "
 SELECT session.num, session.updated, event.payload, event.refs, session.cost, tokens_input,
-       tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write
+       tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write,
+       EXISTS (SELECT 1 FROM head WHERE head.session = session.num)
 FROM session JOIN event ON event.cursor = session.image
 WHERE (session.updated, session.num) < (:updated, :num) AND hidden = 0
   AND (:project IS NULL OR session.project = (SELECT num FROM project WHERE id = :project))
@@ -157,6 +158,30 @@ impl Reader<'_> {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<SessionPage> {
+        let (items, next) = self.sessions_by(filter, cursor, limit, |row| {
+            let text = |column: usize| {
+                row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)
+            };
+            let json = text(2)?.unwrap_or_default();
+            let session = match text(3)? {
+                None => serde_json::from_str(json)?,
+                refs => {
+                    serde_json::from_value(payload::restore(self.conn, self.blobs, json, refs)?)?
+                }
+            };
+            Ok(SessionRow { session, usage: usage_at::<4>(row)? })
+        })?;
+        Ok(SessionPage { items, next })
+    }
+
+    /// A page of sessions, each made from its row, and where the next page begins.
+    pub(super) fn sessions_by<T>(
+        &self,
+        filter: &SessionFilter,
+        cursor: Option<&str>,
+        limit: usize,
+        make: impl Fn(&Row<'_>) -> Result<T>,
+    ) -> Result<(Vec<T>, Option<String>)> {
         let (updated, num) = parse_session_cursor(cursor)?;
         let mut statement = self.conn.prepare_cached(LIST)?;
         let mut rows = statement.query(named_params! {
@@ -172,28 +197,18 @@ impl Reader<'_> {
             ":search": filter.search,
             ":archived": filter.archived,
             ":actor": filter.actor,
-            ":limit": limit.saturating_add(1).min(i64::MAX as usize) as i64,
+            ":limit": one_more(limit),
         })?;
         let mut items = Vec::new();
         let mut places = Vec::new();
         while let Some(row) = rows.next()? {
-            let text = |column: usize| {
-                row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)
-            };
-            let json = text(2)?.unwrap_or_default();
-            let session = match text(3)? {
-                None => serde_json::from_str(json)?,
-                refs => {
-                    serde_json::from_value(payload::restore(self.conn, self.blobs, json, refs)?)?
-                }
-            };
-            items.push(SessionRow { session, usage: usage_at::<4>(row)? });
+            items.push(make(row)?);
             places.push((row.get::<_, f64>(1)?, row.get::<_, i64>(0)?));
         }
         let more = items.len() > limit;
         items.truncate(limit);
         let last = more.then(|| limit.checked_sub(1).and_then(|i| places.get(i))).flatten();
-        Ok(SessionPage { items, next: last.map(|(updated, num)| session_cursor(*updated, *num)) })
+        Ok((items, last.map(|(updated, num)| session_cursor(*updated, *num))))
     }
 
     /// How many live sessions match.

@@ -37,5 +37,5 @@ pub use prompt::Fate;
 pub(crate) use reader::parse_id as parse_stored;
 pub use reader::{Reader, TurnRow};
 pub use shift::{HeadShift, SessionShift};
-pub use shown::{PartView, ShownPage};
+pub use shown::{PartView, ShownPage, ShownSession};
 pub use sync::{SyncBody, SyncEvent};

@@ -1,7 +1,7 @@
-//! Messages in OpenCode's shape as text, for whoever only passes them on.
+//! Sessions and messages in OpenCode's shape as text, for whoever only passes them on.
 //!
-//! A long session is read again and again. What is stored of a message is nearly what clients are
-//! shown, so it is not taken apart and put together again for each of them.
+//! A long session is read again and again. What is stored of it is nearly what clients are shown, so
+//! it is not taken apart and put together again for each of them.
 
 use std::borrow::Cow;
 
@@ -14,9 +14,12 @@ use turnstone_core::model::Part;
 use turnstone_core::wire;
 
 use super::body::{message_from, part_from};
-use super::list::{MESSAGES, PARTS, before_num, cursor_at, one_more};
+use super::list::{
+    MESSAGES, PARTS, SessionFilter, SessionRow, before_num, cursor_at, one_more, usage_at,
+};
 use super::reader::{Reader, parse_id};
 use crate::error::Result;
+use crate::payload;
 
 /// A page of messages as a JSON list of `{info, parts}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +38,20 @@ pub struct PartView<'a> {
     /// The shape of any other part.
     pub show: &'a dyn Fn(&Part) -> Value,
 }
+
+/// A session in a list.
+#[derive(Clone, Debug)]
+pub enum ShownSession {
+    /// In the shape clients are shown, in JSON.
+    Plain(String),
+    /// One of which something has to be found out, or left out.
+    Other(SessionRow),
+}
+
+/// What a stored session must not hold to be shown as it is: what is only ours, and what is derived.
+/// A title with such words takes the longer way.
+const DERIVED: [&str; 5] =
+    ["\"usage_base\"", "\"origin\"", "\"revert\"", "\"cost\"", "\"turnstone."];
 
 /// What every stored message and part has.
 #[derive(Deserialize)]
@@ -55,6 +72,30 @@ fn whole<'a>(row: &'a Row<'_>, at: usize) -> Result<Option<Stored<'a>>> {
 }
 
 impl Reader<'_> {
+    /// The newest of the sessions that match, as clients are shown them.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn show_sessions(&self, filter: &SessionFilter, limit: usize) -> Result<Vec<ShownSession>> {
+        let (sessions, _) = self.sessions_by(filter, None, limit, |row| {
+            let text = |column: usize| {
+                row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)
+            };
+            let (json, refs) = (text(2)?.unwrap_or_default(), text(3)?);
+            let usage = usage_at::<4>(row)?;
+            let is_back: bool = row.get(10)?;
+            if refs.is_none() && !is_back && !DERIVED.iter().any(|word| json.contains(word)) {
+                let mut shown = String::with_capacity(json.len() + 128);
+                wire::write_session(&mut shown, json, usage);
+                return Ok(ShownSession::Plain(shown));
+            }
+            let value = payload::restore(self.conn, self.blobs, json, refs)?;
+            Ok(ShownSession::Other(SessionRow { session: serde_json::from_value(value)?, usage }))
+        })?;
+        Ok(sessions)
+    }
+
     /// The page of [`Reader::list_messages`] in the shape clients are shown.
     ///
     /// # Errors
