@@ -67,7 +67,8 @@ impl App {
             }
             match session {
                 ShownSession::Plain(json) => list.push_str(&json),
-                ShownSession::Other(SessionRow { mut session, usage }) => {
+                ShownSession::Other(row) => {
+                    let SessionRow { mut session, usage } = *row;
                     if let Some(revert) = self.engine().revert_view(ctx, &session.id)? {
                         session.revert = Some(revert);
                     }

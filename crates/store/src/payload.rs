@@ -50,7 +50,7 @@ impl Prepared {
             // Nothing in it can be long or deep.
             return Ok(Self { json, refs: None, blobs: Vec::new() });
         }
-        let mut value: Value = serde_json::from_str(&json).map_err(unreadable)?;
+        let mut value: Value = serde_json::from_str(&json).map_err(|error| unreadable(&error))?;
         let mut taken = Vec::new();
         if !take_out(&mut value, &mut String::new(), DEEPEST, &mut taken) {
             return Err(StoreError::Invalid(format!("a value nested deeper than {DEEPEST}")));
@@ -78,7 +78,7 @@ impl Prepared {
 }
 
 /// What the reader of JSON does not take is nested too deeply for it.
-fn unreadable(error: serde_json::Error) -> StoreError {
+fn unreadable(error: &serde_json::Error) -> StoreError {
     StoreError::Invalid(format!("a value nested deeper than {DEEPEST}: {error}"))
 }
 

@@ -45,7 +45,7 @@ pub enum ShownSession {
     /// In the shape clients are shown, in JSON.
     Plain(String),
     /// One of which something has to be found out, or left out.
-    Other(SessionRow),
+    Other(Box<SessionRow>),
 }
 
 /// What a stored session must not hold to be shown as it is: what is only ours, and what is derived.
@@ -91,7 +91,8 @@ impl Reader<'_> {
                 return Ok(ShownSession::Plain(shown));
             }
             let value = payload::restore(self.conn, self.blobs, json, refs)?;
-            Ok(ShownSession::Other(SessionRow { session: serde_json::from_value(value)?, usage }))
+            let session = serde_json::from_value(value)?;
+            Ok(ShownSession::Other(Box::new(SessionRow { session, usage })))
         })?;
         Ok(sessions)
     }
