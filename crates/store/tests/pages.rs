@@ -329,5 +329,5 @@ fn a_list_of_sessions_as_text_says_what_the_values_say() {
     }
     plain.sort();
     assert_eq!((rows.len(), shown.len()), (5, 5));
-    assert_eq!(plain, ["ses_plain", "ses_used"], "only these are whole as they are stored");
+    assert_eq!(plain, ["ses_plain", "ses_used", "ses_word"], "these are whole as they are stored");
 }

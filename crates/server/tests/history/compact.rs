@@ -35,7 +35,7 @@ fn a_runner_is_asked_by_the_model_of_the_session_and_waited_for() {
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| client.send("POST", &path, None));
         let waiting = client.get(&format!("{inbox}?wait=20000")).expect(200);
-        assert_eq!(waiting, json!({ "sessions": [session] }));
+        assert_eq!(waiting["sessions"], json!([session]));
         let messages = client.get(&format!("/session/{session}/message")).expect(200);
         let request = messages.as_array().and_then(|all| all.last()).expect("a request");
         assert_eq!(request["parts"][0]["type"], "compaction");

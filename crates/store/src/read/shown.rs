@@ -49,7 +49,7 @@ pub enum ShownSession {
 }
 
 /// What a stored session must not hold to be shown as it is: what is only ours, and what is derived.
-/// A title with such words takes the longer way.
+/// Inside of a text the quotes are escaped, so that these are names of fields.
 const DERIVED: [&str; 5] =
     ["\"usage_base\"", "\"origin\"", "\"revert\"", "\"cost\"", "\"turnstone."];
 
