@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::response::Response;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use turnstone_core::id::SessionId;
 use turnstone_core::time::Cursor;
@@ -101,7 +101,7 @@ impl Hub {
             let bytes = flow.next().await?;
             Some((Ok::<_, std::convert::Infallible>(bytes), flow))
         });
-        Ok(answer(Body::from_stream(frames)))
+        Ok(answer(Body::from_stream(frames.fuse())))
     }
 }
 

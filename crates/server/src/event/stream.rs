@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use futures_util::{FutureExt, stream};
+use futures_util::{FutureExt, StreamExt as _, stream};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Interval, MissedTickBehavior};
 use turnstone_core::id::Ticker;
@@ -112,7 +112,7 @@ impl Hub {
             let bytes = flow.next().await?;
             Some((Ok::<_, std::convert::Infallible>(bytes), flow))
         });
-        Ok(answer(Body::from_stream(frames)))
+        Ok(answer(Body::from_stream(frames.fuse())))
     }
 }
 

@@ -8,7 +8,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use axum::routing::post;
 use axum::{Json, Router};
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
 
@@ -64,11 +64,15 @@ async fn history(
                 }
                 Ok((None, _)) => Some((Ok(Bytes::from_static(b"]")), None)),
                 // The list stays open: no client takes it for the whole.
-                Err(_) => Some((Err(std::io::Error::other("the history cannot be read")), None)),
+                Err(error) => {
+                    tracing::error!(?error, "the history cannot be read");
+                    Some((Err(std::io::Error::other("the history cannot be read")), None))
+                }
             }
         }
     });
-    let body = futures_util::StreamExt::chain(stream::iter([Ok(begun)]), rest);
+    // Whoever carries the body may ask once more behind its end.
+    let body = stream::iter([Ok(begun)]).chain(rest).fuse();
     Ok(json_answer(Body::from_stream(body)))
 }
 
