@@ -82,3 +82,10 @@ pub(crate) enum Command {
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
 }
+
+impl Command {
+    /// How much of what the crates trace is wanted in any case.
+    pub(crate) fn verbosity(&self) -> u8 {
+        u8::from(matches!(self, Self::Serve(args) if args.print_logs))
+    }
+}

@@ -48,7 +48,7 @@ fn run() -> Exit {
         return command::exec::supervise();
     }
     let mut ui = Ui::new(&environment, &cli.globals);
-    config::start_tracing(cli.globals.verbose);
+    config::start_tracing(cli.globals.verbose.max(cli.command.verbosity()));
     let done = App::new(environment, &cli.globals)
         .and_then(|app| command::run(&mut ui, &app, &cli.command))
         .and_then(|exit| ui.finish().map(|()| exit));

@@ -5,6 +5,7 @@
 //! nothing about sessions, and reads neither clock nor environment: it is told.
 
 mod app;
+mod asked;
 mod beneath;
 mod branch;
 mod call;

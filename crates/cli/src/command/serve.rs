@@ -40,7 +40,7 @@ pub(crate) struct ServeArgs {
 
     /// Say on stderr what is asked and answered
     #[arg(long)]
-    print_logs: bool,
+    pub(crate) print_logs: bool,
 }
 
 /// Serves until it is told to stop.

@@ -12,6 +12,7 @@ mod permission;
 mod place;
 mod program;
 mod search;
+mod serve;
 mod session;
 mod shell;
 mod snapshot;

@@ -14,6 +14,7 @@ use super::{
     tui, vcs, worktree,
 };
 use crate::app::App;
+use crate::asked;
 use crate::error::ApiError;
 use crate::guard;
 use crate::once::once;
@@ -69,6 +70,7 @@ pub(crate) fn router(app: App) -> Router {
         .layer(CompressionLayer::new().gzip(true).compress_when(worth))
         .layer(CatchPanicLayer::custom(contained))
         .layer(from_fn_with_state(app.clone(), guard::check))
+        .layer(from_fn_with_state(app.clone(), asked::tell))
         .with_state(app)
 }
 

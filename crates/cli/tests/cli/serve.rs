@@ -1,0 +1,89 @@
+//! `turnstone serve` as a program: what it says, what it never says, and what it asks of the system.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::case::Case;
+
+/// `opencode:hush-hush`, as a browser would say it.
+const TOKEN: &str = "b3BlbmNvZGU6aHVzaC1odXNo";
+
+#[expect(clippy::disallowed_methods, reason = "assert_cmd cannot leave a program running")]
+fn start(case: &Case, command: &str) -> (Child, String) {
+    let mut child = Command::new("/bin/sh")
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("HOME", case.place("home"))
+        .env("TURNSTONE_DATA", case.data())
+        .env("TURNSTONE_SERVER_PASSWORD", "hush-hush")
+        .current_dir(case.place("p"))
+        .args(["-c", &command.replace("turnstone", env!("CARGO_BIN_EXE_turnstone"))])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut line = String::new();
+    let out = child.stdout.take().expect("an output");
+    BufReader::new(out).read_line(&mut line).expect("a line");
+    let ready: Value = serde_json::from_str(&line).expect("JSON");
+    let url = ready["url"].as_str().expect("an address");
+    (child, url.trim_start_matches("http://").to_owned())
+}
+
+fn ask(address: &str, path: &str, head: &str) -> String {
+    let mut socket = TcpStream::connect(address).expect("connects");
+    let asked =
+        format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{head}\r\n");
+    socket.write_all(asked.as_bytes()).expect("asked");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+/// What it said on stderr, once it was told to stop.
+#[expect(clippy::disallowed_methods, reason = "the system sends the signal")]
+fn said(mut child: Child) -> String {
+    let stopped = Command::new("kill").arg(child.id().to_string()).status().expect("runs");
+    assert!(stopped.success());
+    let mut words = String::new();
+    child.stderr.take().expect("stderr").read_to_string(&mut words).expect("text");
+    assert!(child.wait().expect("ends").success(), "{words}");
+    words
+}
+
+fn ask_some(address: &str) {
+    let basic = format!("authorization: Basic {TOKEN}\r\n");
+    assert!(ask(address, "/global/health", &basic).starts_with("HTTP/1.1 200"));
+    let path = format!("/session?auth_token={TOKEN}&search=needle");
+    assert!(ask(address, &path, "").starts_with("HTTP/1.1 200"));
+    assert!(ask(address, "/agent", "authorization: Basic Z3Vlc3M6aHVzaA==\r\n").contains("401"));
+    assert!(ask(address, "/nowhere", &basic).starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn logs_are_printed_when_they_are_wanted_and_hold_no_secret() {
+    let case = Case::empty();
+    let (child, address) = start(&case, "exec turnstone serve --port 0 --json --print-logs");
+    ask_some(&address);
+    let words = said(child);
+    for line in ["GET /global/health 200", "GET /session 200", "GET /agent 401", "GET /nowhere 404"]
+    {
+        assert!(words.contains(line), "{line} in {words}");
+    }
+    for secret in ["hush", TOKEN, "Z3Vlc3M6aHVzaA", "needle", "auth_token"] {
+        assert!(!words.contains(secret), "{secret} in {words}");
+    }
+}
+
+#[test]
+fn without_that_it_says_where_it_is_and_that_it_stopped() {
+    let case = Case::empty();
+    let (child, address) = start(&case, "exec turnstone serve --port 0 --json");
+    ask_some(&address);
+    let wanted = format!("turnstone: listening on http://{address}\nturnstone: stopped\n");
+    assert_eq!(said(child), wanted);
+}
