@@ -107,6 +107,9 @@ fn settings(app: &App, args: &ServeArgs) -> Result<Settings, CliError> {
     let password = named("TURNSTONE_SERVER_PASSWORD", "OPENCODE_SERVER_PASSWORD");
     let user = named("TURNSTONE_SERVER_USERNAME", "OPENCODE_SERVER_USERNAME");
     let user = user.unwrap_or_else(|| USER.to_owned());
+    for origin in &args.cors {
+        check_origin(origin)?;
+    }
     let home = app.git().home.clone().unwrap_or_else(|| PathBuf::from("/"));
     let config = app.git().config.clone().unwrap_or_else(|| home.join(".config"));
     Ok(Settings {
@@ -120,6 +123,19 @@ fn settings(app: &App, args: &ServeArgs) -> Result<Settings, CliError> {
         program: app.program()?.to_owned(),
         limits: Limits::default(),
         clock: clock::now,
+    })
+}
+
+/// A browser says `https://name:port` and nothing behind it: anything else would never fit.
+fn check_origin(origin: &str) -> Result<(), CliError> {
+    let is_name = |name: &str| !name.is_empty() && !name.contains(['/', '*', '@', '?', '#', ' ']);
+    let (scheme, name) = origin.split_once("://").unwrap_or_default();
+    if is_name(scheme) && is_name(name) && !origin.chars().any(char::is_uppercase) {
+        return Ok(());
+    }
+    Err(CliError::Refused {
+        what: format!("{origin} is not an origin"),
+        hint: Some("give scheme and name as a browser does: https://app.example".to_owned()),
     })
 }
 

@@ -87,3 +87,13 @@ fn without_that_it_says_where_it_is_and_that_it_stopped() {
     let wanted = format!("turnstone: listening on http://{address}\nturnstone: stopped\n");
     assert_eq!(said(child), wanted);
 }
+
+#[test]
+fn an_origin_that_no_browser_would_say_is_refused() {
+    let case = Case::empty();
+    for wrong in ["*", "app.example", "https://app.example/", "https://*.example", "HTTPS://A.b"] {
+        let ran = case.run(&["serve", "--port", "0", "--cors", wrong]);
+        assert_eq!(ran.code, 1, "{wrong}: {}", ran.err);
+        assert!(ran.err.contains("is not an origin"), "{}", ran.err);
+    }
+}
