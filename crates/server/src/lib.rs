@@ -10,6 +10,7 @@ mod beneath;
 mod branch;
 mod call;
 mod config;
+mod connection;
 mod doc;
 mod error;
 mod event;

@@ -6,15 +6,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::connect_info::Connected;
-use axum::serve::IncomingStream;
 use tokio::net::TcpListener;
 use turnstone_engine::Engine;
 use turnstone_store::Context;
 
 use crate::app::App;
 use crate::settings::Settings;
-use crate::{branch, route};
+use crate::{branch, connection, route};
 
 /// How often what dead processes left is looked for (R45).
 const SWEEP: Duration = Duration::from_secs(60);
@@ -48,12 +46,6 @@ pub enum ServeError {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-impl Connected<IncomingStream<'_, TcpListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
-        Self(*stream.remote_addr())
-    }
-}
-
 /// A server that has its socket and answers once it runs.
 pub struct Server {
     listener: TcpListener,
@@ -76,6 +68,7 @@ impl Server {
         let listener = taken.map_err(|source| ServeError::Listen { address, source })?;
         let address = listener.local_addr()?;
         settings.listen = address;
+        connection::make_room(settings.limits.streams);
         Ok(Self { listener, address, app: App::new(engine, settings) })
     }
 
@@ -98,7 +91,6 @@ impl Server {
         let listener = tokio::spawn(lapse(self.app.clone()));
         let watcher = tokio::spawn(branch::watch(self.app.clone()));
         let router = route::router(self.app.clone());
-        let service = router.into_make_service_with_connect_info::<Peer>();
         let hub = self.app.hub().clone();
         let (told, mut hears) = tokio::sync::watch::channel(false);
         let signal = async move {
@@ -106,13 +98,14 @@ impl Server {
             hub.close();
             told.send_replace(true);
         };
-        let serving = axum::serve(self.listener, service).with_graceful_shutdown(signal);
+        let limits = self.app.settings().limits;
+        let serving = connection::answer(self.listener, router, limits, signal);
         let late = async move {
             drop(hears.wait_for(|stopped| *stopped).await);
             tokio::time::sleep(GRACE).await;
         };
         tokio::select! {
-            done = serving => done?,
+            () = serving => {}
             () = late => tracing::warn!("requests still open after {} s are cut", GRACE.as_secs()),
         }
         sweeper.abort();

@@ -65,8 +65,13 @@ pub struct Limits {
     pub body: usize,
     /// How deep a body may be nested.
     pub depth: usize,
+    /// How long the head of a request may take to arrive, in seconds; also how long a connection is kept
+    /// on which nothing is asked.
+    pub head: u64,
     /// How long a request's body may take to arrive, in seconds.
     pub arrival: u64,
+    /// How long a client may take nothing of what it is sent, in seconds.
+    pub taken: u64,
     /// Requests a second from one address; a burst may be ten times that.
     pub rate: u32,
     /// Event streams at a time.
@@ -80,7 +85,9 @@ impl Default for Limits {
         Self {
             body: 32 << 20,
             depth: 64,
+            head: 60,
             arrival: 30,
+            taken: 60,
             rate: 2_000,
             streams: 4_096,
             patience: 90_000,

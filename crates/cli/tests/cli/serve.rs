@@ -89,6 +89,18 @@ fn without_that_it_says_where_it_is_and_that_it_stopped() {
 }
 
 #[test]
+fn it_asks_for_as_many_open_files_as_it_promises_streams() {
+    let case = Case::empty();
+    let (child, _) = start(&case, "ulimit -Sn 256; exec turnstone serve --port 0 --json");
+    let limits = fs_err::read_to_string(format!("/proc/{}/limits", child.id())).expect("limits");
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a line");
+    let mut numbers = line.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
+    let (now, most) = (numbers.next().expect("a number"), numbers.next().expect("a number"));
+    assert!(now >= most.min(4_096), "{line}");
+    said(child);
+}
+
+#[test]
 fn an_origin_that_no_browser_would_say_is_refused() {
     let case = Case::empty();
     for wrong in ["*", "app.example", "https://app.example/", "https://*.example", "HTTPS://A.b"] {

@@ -14,6 +14,9 @@ pub(super) fn is_ours(settings: &Settings, headers: &HeaderMap, uri: &Uri) -> bo
     if settings.credentials.is_some() {
         return true;
     }
+    if headers.get_all(header::HOST).iter().nth(1).is_some() {
+        return false;
+    }
     let named = headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default());
     let Some(host) = uri.authority().map(|a| a.as_str()).or(named) else {
         // HTTP/1.0 has no name; such a client is no browser.

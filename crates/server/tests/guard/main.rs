@@ -1,0 +1,7 @@
+//! Who may ask, how much, and how long it may take, over a real socket.
+
+#[path = "../support/mod.rs"]
+#[expect(dead_code, unused_imports, reason = "shared by several test programs")]
+mod support;
+
+mod patience;

@@ -1,0 +1,100 @@
+//! A client that is slow costs its own connection and nothing else.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::House;
+
+/// Far longer than the server is patient in these tests.
+const LONG: Duration = Duration::from_secs(20);
+
+fn hasty() -> House {
+    House::with(|settings| {
+        settings.limits.head = 1;
+        settings.limits.taken = 1;
+    })
+}
+
+fn connect(house: &House) -> TcpStream {
+    let socket = TcpStream::connect(house.address()).expect("connects");
+    socket.set_read_timeout(Some(LONG)).expect("a timeout");
+    socket
+}
+
+/// True if the server closes the connection; a test that waits too long fails.
+fn is_closed(mut socket: TcpStream) -> bool {
+    let mut rest = Vec::new();
+    match socket.read_to_end(&mut rest) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn a_request_that_never_arrives_is_not_waited_for() {
+    let house = hasty();
+    let said: [&[u8]; 4] =
+        [b"", b"GET /pa", b"GET /path HTTP/1.1\r\nhost: localhost\r\n", b"GET /path HTTP/1.1\r\nx"];
+    for bytes in said {
+        let mut socket = connect(&house);
+        socket.write_all(bytes).expect("said");
+        assert!(is_closed(socket), "{}", String::from_utf8_lossy(bytes));
+    }
+    house.client().get("/global/health").expect(200);
+}
+
+#[test]
+fn a_connection_that_asks_no_more_is_closed_and_one_that_listens_is_kept() {
+    let house = hasty();
+    let mut stream = house.client().stream("/event");
+    stream.until("server.connected");
+    let mut idle = connect(&house);
+    idle.write_all(b"GET /global/health HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("asked");
+    assert!(is_closed(idle));
+    // By now the stream is older than any request may be.
+    house.client().post("/session", &json!({})).expect(200);
+    stream.until("session.created");
+}
+
+#[test]
+fn a_client_that_takes_nothing_any_more_is_let_go() {
+    let house = hasty();
+    let session = house.client().post("/session", &json!({})).expect(200);
+    let path = format!("/session/{}/message", session["id"].as_str().expect("an id"));
+    let body =
+        json!({ "noReply": true, "parts": [{ "type": "text", "text": "x".repeat(8 << 20) }] });
+    house.client().post(&path, &body).expect(200);
+    let mut socket = connect(&house);
+    // More than the buffers of two sockets hold: what is left waits for the client.
+    let ask = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    socket.write_all(ask.repeat(8).as_bytes()).expect("asked");
+    std::thread::sleep(Duration::from_secs(4));
+    let mut read = 0;
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match socket.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => read += count,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(read < 8 * (8 << 20), "{read} bytes came: it was waited for");
+    house.client().get("/global/health").expect(200);
+}
+
+#[test]
+fn headers_have_a_limit_and_two_names_for_this_server_are_none() {
+    let house = House::new();
+    let long = house.client().with("x-long", &"x".repeat(300 << 10));
+    assert_eq!(long.get("/global/health").status, 431);
+    let fair = house.client().with("x-long", &"x".repeat(30 << 10));
+    fair.get("/global/health").expect(200);
+    let twice = house.client().with("host", "localhost").with("host", "evil.example");
+    assert_eq!(twice.get("/global/health").expect(421)["_tag"], "MisdirectedRequest");
+    let other = house.client().with("host", "evil.example");
+    assert_eq!(other.get("/global/health").expect(421)["_tag"], "MisdirectedRequest");
+}
