@@ -7,7 +7,7 @@ use turnstone_engine::Engine;
 
 use crate::error::ApiError;
 use crate::event::Hub;
-use crate::guard::Rate;
+use crate::guard::Rates;
 use crate::held::Turns;
 use crate::once::Claims;
 use crate::place::Places;
@@ -26,7 +26,7 @@ struct Inner {
     settings: Settings,
     places: Places,
     hub: Hub,
-    rate: Rate,
+    rates: Rates,
     work: Work,
 }
 
@@ -46,9 +46,9 @@ pub(crate) struct Work {
 impl App {
     pub(crate) fn new(engine: Arc<Engine>, settings: Settings) -> Self {
         let hub = Hub::new(engine.clone(), settings.clock, settings.limits.streams);
-        let rate = Rate::new(settings.limits.rate);
+        let rates = Rates::new(settings.limits.rate);
         let (places, work) = (Places::default(), Work::default());
-        Self { inner: Arc::new(Inner { engine, settings, places, hub, rate, work }) }
+        Self { inner: Arc::new(Inner { engine, settings, places, hub, rates, work }) }
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -69,8 +69,8 @@ impl App {
     }
 
     /// How often an address may ask.
-    pub(crate) fn rate(&self) -> &Rate {
-        &self.inner.rate
+    pub(crate) fn rates(&self) -> &Rates {
+        &self.inner.rates
     }
 
     /// What is being done for clients right now.

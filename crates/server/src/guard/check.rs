@@ -39,18 +39,27 @@ fn refuse(app: &App, request: &Request, origin: &origin::Origin) -> Option<Respo
         let message = "pages of this origin may not change anything here";
         return Some(ApiError::tagged(StatusCode::FORBIDDEN, "Forbidden", message).into_response());
     }
+    let (now, rates) = (app.now(), app.rates());
+    let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|info| info.0.0.ip());
+    if peer.is_some_and(|ip| !rates.asked.allows(ip, now)) {
+        return Some(too_many("too many requests"));
+    }
+    // Asked before the password is looked at: nobody learns by the answer that one of many was right.
+    if settings.credentials.is_some() && peer.is_some_and(|ip| !rates.wrong.would_allow(ip, now)) {
+        return Some(too_many("too many wrong passwords"));
+    }
     if !password::is_right(settings, request) {
+        peer.map(|ip| rates.wrong.allows(ip, now));
         return Some(unauthorized(request.uri().path()));
     }
-    let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|info| info.0.0.ip());
-    if peer.is_some_and(|ip| !app.rate().allows(ip, app.now())) {
-        let message = "too many requests";
-        let status = StatusCode::TOO_MANY_REQUESTS;
-        let mut response = ApiError::tagged(status, "TooManyRequests", message).into_response();
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-        return Some(response);
-    }
     None
+}
+
+fn too_many(message: &str) -> Response {
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    let mut response = ApiError::tagged(status, "TooManyRequests", message).into_response();
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 fn unauthorized(path: &str) -> Response {

@@ -9,4 +9,4 @@ mod password;
 mod rate;
 
 pub(crate) use check::check;
-pub(crate) use rate::Rate;
+pub(crate) use rate::Rates;

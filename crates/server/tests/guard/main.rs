@@ -4,4 +4,5 @@
 #[expect(dead_code, unused_imports, reason = "shared by several test programs")]
 mod support;
 
+mod password;
 mod patience;
