@@ -28,10 +28,7 @@ pub(crate) struct Repeat(pub(crate) Context, pub(crate) Option<Cursor>);
 impl Caller {
     /// The context the headers of a request ask for.
     pub(crate) fn of(headers: &HeaderMap, app: &App) -> Result<Self, ApiError> {
-        let actor = match text(headers, "x-turnstone-actor") {
-            Some(name) => Actor::new(name).map_err(|e| ApiError::query(e.to_string()))?,
-            None => app.settings().actor.clone(),
-        };
+        let actor = actor(headers)?.unwrap_or_else(|| app.settings().actor.clone());
         let mut ctx = Context::new(actor, app.now());
         ctx.client = client(headers);
         ctx.request = text(headers, "x-request-id");
@@ -71,6 +68,16 @@ impl FromRequestParts<App> for Repeat {
         }
         Ok(Self(ctx, began))
     }
+}
+
+/// Who asks, if it is said. A name that cannot be kept is refused: nobody acts under another one unawares.
+fn actor(headers: &HeaderMap) -> Result<Option<Actor>, ApiError> {
+    let mut said = headers.get_all("x-turnstone-actor").iter();
+    let Some(value) = said.next() else { return Ok(None) };
+    let name = std::str::from_utf8(value.as_bytes()).ok().filter(|_| said.next().is_none());
+    let name =
+        name.ok_or_else(|| ApiError::query("x-turnstone-actor must be one name in UTF-8"))?;
+    Actor::new(name).map(Some).map_err(|error| ApiError::query(error.to_string()))
 }
 
 /// The program that asks, as it calls itself. Whatever it says, it came over the wire: it is neither a

@@ -4,5 +4,6 @@
 #[expect(dead_code, unused_imports, reason = "shared by several test programs")]
 mod support;
 
+mod actor;
 mod password;
 mod patience;

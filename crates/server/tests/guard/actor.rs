@@ -1,0 +1,23 @@
+//! Who asks is who is written down, or nothing is done (R43).
+
+use serde_json::json;
+
+use crate::support::House;
+
+#[test]
+fn a_name_that_cannot_be_kept_is_refused_and_does_not_become_somebody_else_r43() {
+    let house = House::new();
+    for name in ["x".repeat(200).as_str(), "a\tb", ""] {
+        let client = house.client().with("x-turnstone-actor", name);
+        let refused = client.post("/session", &json!({})).expect(400);
+        assert_eq!(refused["name"], "BadRequest", "{name}");
+    }
+    assert_eq!(house.client().get("/session").expect(200), json!([]));
+    let named = house.client().with("x-turnstone-actor", "Zo\u{eb}");
+    named.post("/session", &json!({})).expect(200);
+    let log = house.client().get("/turnstone/log").expect(200);
+    let made = log["events"].as_array().expect("a list").iter();
+    let who: Vec<_> =
+        made.filter(|e| e["kind"] == "session.created").map(|e| &e["actor"]).collect();
+    assert_eq!(who, [&json!("Zo\u{eb}")]);
+}
