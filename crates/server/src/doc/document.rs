@@ -17,6 +17,7 @@ pub(crate) fn document() -> Result<&'static str, serde_json::Error> {
     lay(&mut whole, native()?);
     lay(&mut whole, head());
     let mut whole = Value::Object(whole);
+    guard(&mut whole);
     tighten(&mut whole);
     Ok(DOCUMENT.get_or_init(|| whole.to_string()))
 }
@@ -36,6 +37,30 @@ fn native() -> Result<Map<String, Value>, serde_json::Error> {
         }
     }
     serde_json::from_value(native)
+}
+
+/// What is answered before a request comes to its route: with every operation.
+fn guard(whole: &mut Value) {
+    let refusals = [
+        ("408", "The body took too long to arrive"),
+        ("421", "The name in `Host` is not one of this server's"),
+        ("429", "Too many requests, or too many wrong passwords"),
+    ];
+    for (status, description) in refusals {
+        let content =
+            json!({ "application/json": { "schema": { "$ref": "#/components/schemas/Refusal" } } });
+        let name = format!("Refusal{status}");
+        let said = json!({ "description": description, "content": content });
+        whole["components"]["responses"][&name] = said;
+    }
+    let items = whole["paths"].as_object_mut().into_iter().flat_map(Map::values_mut);
+    for operation in items.filter_map(Value::as_object_mut).flat_map(Map::values_mut) {
+        let takes = operation["requestBody"].is_object();
+        for status in ["421", "429"].into_iter().chain(takes.then_some("408")) {
+            let said = json!({ "$ref": format!("#/components/responses/Refusal{status}") });
+            operation["responses"][status] = said;
+        }
+    }
 }
 
 /// Says of every id what it is made of: `^ses` alone would allow anything behind it.

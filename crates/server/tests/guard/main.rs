@@ -5,5 +5,6 @@
 mod support;
 
 mod actor;
+mod document;
 mod password;
 mod patience;
