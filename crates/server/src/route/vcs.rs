@@ -91,11 +91,19 @@ fn patches(git: &Git, base: Option<&str>, context: u32) -> Result<Vec<FilePatch>
             all.push(FilePatch::unseen(name));
             continue;
         }
-        let patch = git.diff_untracked(OsStr::new(&change.path), context).map_err(refused)?;
-        match split(&String::from_utf8_lossy(&patch)).pop() {
-            Some(patch) => all.push(FilePatch { file: name, ..patch }),
-            // An empty file has nothing to show.
-            None => all.push(FilePatch::unseen(name)),
+        match git.diff_untracked(OsStr::new(&change.path), context) {
+            Ok(patch) => match split(&String::from_utf8_lossy(&patch)).pop() {
+                Some(patch) => all.push(FilePatch { file: name, ..patch }),
+                // An empty file has nothing to show.
+                None => all.push(FilePatch::unseen(name)),
+            },
+            // A repository of its own, a link to a directory, a file too large, or one that has just gone:
+            // git knows of it and cannot show it, and all others are shown.
+            Err(error @ (GitError::Failed { .. } | GitError::TooMuch { .. })) => {
+                tracing::debug!("{name} is named without a patch: {error}");
+                all.push(FilePatch::unseen(name));
+            }
+            Err(error) => return Err(refused(error)),
         }
     }
     all.sort_by(|a, b| a.file.cmp(&b.file));

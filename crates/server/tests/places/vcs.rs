@@ -201,3 +201,25 @@ fn section_8_6_a_worktree_needs_no_body_and_is_not_made_of_null() {
     let listed = house.client().get("/experimental/worktree").expect(200);
     assert_eq!(listed.as_array().map(Vec::len), Some(2));
 }
+
+#[test]
+fn what_git_cannot_show_is_named_and_hides_nothing_else() {
+    let house = House::in_git();
+    house.put("nested/file", "x\n");
+    git(&house.project().join("nested"), &["init", "-q"]);
+    symlink("/etc", house.project().join("elsewhere")).expect("linked");
+    house.put("new", "one\n");
+    let diff = house.client().get("/vcs/diff?mode=git").expect(200);
+    assert_eq!(rows(&diff), [("elsewhere", "added"), ("nested/", "added"), ("new", "added")]);
+    let shown: Vec<_> = diff.as_array().expect("a list").iter().map(|one| &one["patch"]).collect();
+    assert_eq!((shown[0], shown[1]), (&Value::Null, &Value::Null), "nothing made up");
+    assert!(shown[2].as_str().is_some_and(|patch| patch.contains("+one")));
+    for path in ["/vcs/status", "/file/status"] {
+        assert_eq!(
+            house.client().get(path).expect(200).as_array().map(Vec::len),
+            Some(3),
+            "{path}"
+        );
+    }
+    assert!(house.client().get("/vcs/diff/raw").text().contains("+one"));
+}
