@@ -241,7 +241,9 @@ fn of_engine_hint(error: &EngineError) -> Option<String> {
         }
         EngineError::NothingToRedo(_) => "`turnstone log` shows what was undone and redone",
         EngineError::NoTurn { .. } => "`turnstone log` shows the turns",
-        EngineError::RootGone { .. } | EngineError::ProjectGone { .. } => {
+        EngineError::RootGone { .. }
+        | EngineError::PlaceGone { .. }
+        | EngineError::ProjectGone { .. } => {
             "`turnstone project list` and `turnstone project relink ID DIR` tell where it went"
         }
         EngineError::NoProject(_) => "`turnstone project list` names the projects",

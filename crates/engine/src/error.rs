@@ -40,6 +40,12 @@ pub enum EngineError {
         /// The directory it had.
         path: PathBuf,
     },
+    /// The directory whose files were changed is not there any more, and nobody said where it went.
+    #[error("the directory {path} is gone; `project relink` tells where it is")]
+    PlaceGone {
+        /// The directory.
+        path: PathBuf,
+    },
     /// No directory of a project is there any more.
     #[error(
         "the directory {path} of project {project} is gone; `project relink` tells where it is"

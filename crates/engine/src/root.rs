@@ -57,6 +57,10 @@ impl Engine {
 
 impl Engine {
     /// The store a change set was captured in, wherever its directory is by now (R12).
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::PlaceGone`] if it is nowhere.
     pub(crate) fn vault_of(&self, root: &Root, now: Millis) -> Result<Arc<Vault>> {
         let path = Path::new(&root.path);
         if path.is_dir() {
@@ -69,6 +73,7 @@ impl Engine {
         let moved = listed.into_iter().find(|it| it.id.as_str() == root.store && it.root_exists);
         match moved.and_then(|it| it.root) {
             Some(facts) => Ok(self.vault(&facts.path, now)?),
+            None if !path.try_exists()? => Err(EngineError::PlaceGone { path: path.to_owned() }),
             None => Ok(self.vault(path, now)?),
         }
     }

@@ -242,7 +242,9 @@ impl From<EngineError> for ApiError {
                 Self::tagged(StatusCode::CONFLICT, "PermissionAskedError", &error.to_string())
                     .with("permissionID", request.as_str())
             }
-            EngineError::RootGone { .. } | EngineError::ProjectGone { .. } => {
+            EngineError::RootGone { .. }
+            | EngineError::PlaceGone { .. }
+            | EngineError::ProjectGone { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "DirectoryGoneError", &error.to_string())
             }
             EngineError::Expired { .. } | EngineError::GuardExpired { .. } => {

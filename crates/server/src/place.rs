@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use percent_encoding::percent_decode_str;
+use percent_encoding::percent_decode;
 use turnstone_core::model::Project;
 use turnstone_core::time::Millis;
 use turnstone_store::Context;
@@ -40,8 +40,10 @@ impl FromRequestParts<App> for Asked {
             return Err(ApiError::NotFound(format!("Workspace not found: {workspace}")));
         }
         let named = query.filled("directory").or(query.filled("location[directory]"));
-        let header = parts.headers.get("x-opencode-directory").and_then(|v| v.to_str().ok());
-        let header = header.map(|text| percent_decode_str(text).decode_utf8_lossy().into_owned());
+        let header = parts
+            .headers
+            .get("x-opencode-directory")
+            .map(|value| percent_decode(value.as_bytes()).decode_utf8_lossy().into_owned());
         let by_query = named.is_some();
         let text = named.map(str::to_owned).or(header.filter(|text| !text.is_empty()));
         let base = &app.settings().directory;

@@ -9,6 +9,7 @@ mod asks;
 mod document;
 mod files;
 mod golden;
+mod gone;
 mod harness;
 mod startup;
 mod vcs;

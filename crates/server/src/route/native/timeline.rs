@@ -10,7 +10,7 @@ use turnstone_core::id::{MessageId, OperationId, TurnId};
 use turnstone_core::operation::OperationKind;
 use turnstone_core::path::RelPath;
 use turnstone_core::time::Cursor;
-use turnstone_engine::{Compared, Form, OperationReport, report_of, turns_of};
+use turnstone_engine::{Compared, EngineError, Form, OperationReport, report_of, turns_of};
 use turnstone_store::{Context, OperationRow, Reader, TurnRow};
 
 use super::answer::Stamped;
@@ -194,7 +194,7 @@ impl App {
                 Ok(())
             }
             // The captures are gone, or their directory is: only the figures are.
-            Err(turnstone_engine::EngineError::Vault(_)) => Ok(()),
+            Err(EngineError::Vault(_) | EngineError::PlaceGone { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
