@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::case::Case;
 use crate::exec::{await_file, log, run, start};
-use crate::shell::Served;
+use crate::shell::{Served, answer};
 
 #[test]
 fn a_command_of_exec_is_aborted_over_http_and_can_be_undone_r45() {
@@ -72,4 +72,32 @@ fn a_command_that_the_server_runs_is_aborted_by_the_command_line_r45() {
     assert!(answer["info"]["time"]["completed"].is_i64(), "{answer}");
     assert_eq!(run(&case, &["undo"]).code, 0);
     assert!(!case.place("p/new").exists());
+}
+
+#[test]
+fn a_command_does_not_outlive_its_session_r45() {
+    let case = Case::empty();
+    let served = Served::start(&case);
+    // A command of the server, and one of another process.
+    let session = served.session();
+    let path = format!("/session/{session}/shell");
+    let line = "touch ../begun; while :; do sleep 0.05; done";
+    let body = json!({ "agent": "build", "command": line });
+    let mut waiting = served.once("k", &path, &body);
+    await_file(&case.place("begun"));
+    let script = "touch ../ready; while :; do sleep 0.05; done";
+    let mut child = start(&case, &["exec", "--", "sh", "-c", script]);
+    await_file(&case.place("ready"));
+    let other = log(&case)["session"].as_str().expect("a session").to_owned();
+    assert_ne!(session, other);
+
+    for id in [&session, &other] {
+        let (code, said) = served.ask("DELETE", &format!("/session/{id}"), &Value::Null);
+        assert_eq!((code, said), (200, json!(true)));
+    }
+
+    assert_eq!(answer(&mut waiting).0, 404, "the command has ended, and nobody has its answer");
+    assert!(!child.wait().expect("ends").success());
+    let (_, status) = served.ask("GET", "/session/status", &Value::Null);
+    assert_eq!(status, json!({}));
 }

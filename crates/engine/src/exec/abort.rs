@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{SessionId, TurnId};
-use turnstone_store::{Context, Takeover};
+use turnstone_store::{Context, StoreError, Takeover};
 
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 use crate::turn::Turn;
 
 /// Events read at once.
@@ -61,7 +61,8 @@ impl Engine {
         Ok(self.store.read(ctx, |r| r.abort_asked(&turn.session))?)
     }
 
-    /// Waits until somebody asks for this turn to be aborted; false once `over` is set.
+    /// Waits until somebody asks for this turn to be aborted; false once `over` is set. Whoever deletes the
+    /// session asks for that, too (R45).
     ///
     /// Whoever sets `over` calls [`Engine::stop_listening`], so that nobody waits for nothing.
     ///
@@ -69,6 +70,13 @@ impl Engine {
     ///
     /// The ledger cannot be read.
     pub fn await_abort(&self, ctx: &Context, turn: &Turn, over: &AtomicBool) -> Result<bool> {
+        match self.follow_abort(ctx, turn, over) {
+            Err(EngineError::Store(StoreError::NoSession(_) | StoreError::Deleted(_))) => Ok(true),
+            heard => heard,
+        }
+    }
+
+    fn follow_abort(&self, ctx: &Context, turn: &Turn, over: &AtomicBool) -> Result<bool> {
         let watch = self.store.watch();
         // Read before the first look: what comes later is in the stream after it.
         let mut at = self.store.read(ctx, |r| r.session_seq(&turn.session))?;
@@ -80,7 +88,8 @@ impl Engine {
             }
             let page = self.store.read(ctx, |r| r.stream_after(&turn.session, at, PAGE))?;
             at = page.events.last().and_then(|event| event.seq).unwrap_or(at);
-            asked = page.events.iter().any(|event| event.kind == EventKind::TurnAbortAsked);
+            let ends = [EventKind::TurnAbortAsked, EventKind::SessionDeleted];
+            asked = page.events.iter().any(|event| ends.contains(&event.kind));
             if page.events.is_empty() {
                 // Woken or not: the log is looked at again.
                 let _woken = watch.wait(mark, TICK);
