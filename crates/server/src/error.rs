@@ -2,6 +2,8 @@
 //!
 //! OpenCode's clients know four shapes of an error; each variant is one of them.
 
+use std::io::ErrorKind;
+
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -107,6 +109,11 @@ impl ApiError {
             .with("current", current.0)
     }
 
+    /// The disk has no room.
+    fn full(words: &str) -> Self {
+        Self::tagged(StatusCode::INSUFFICIENT_STORAGE, "StorageFullError", words)
+    }
+
     /// Something that should not happen: told to the log, named to the client.
     pub(crate) fn unexpected(error: &dyn std::error::Error) -> Self {
         let reference = reference();
@@ -168,6 +175,19 @@ impl IntoResponse for ApiError {
     }
 }
 
+/// True if the system said somewhere below that there is no room.
+fn is_disk_full(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut at = Some(error);
+    while let Some(error) = at {
+        let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        if matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded)) {
+            return true;
+        }
+        at = error.source();
+    }
+    false
+}
+
 /// A short name for a line in the log.
 fn reference() -> String {
     let number = getrandom::u32().unwrap_or_default();
@@ -199,9 +219,7 @@ impl From<StoreError> for ApiError {
             StoreError::TooLarge { .. } => {
                 Self::tagged(StatusCode::PAYLOAD_TOO_LARGE, "TooLargeError", &error.to_string())
             }
-            StoreError::Full { .. } => {
-                Self::tagged(StatusCode::INSUFFICIENT_STORAGE, "StorageFullError", "no space left")
-            }
+            StoreError::Full { .. } => Self::full("no space left"),
             StoreError::ReadOnly { .. } | StoreError::Locked { .. } | StoreError::InUse { .. } => {
                 Self::tagged(
                     StatusCode::SERVICE_UNAVAILABLE,
@@ -250,13 +268,13 @@ impl From<EngineError> for ApiError {
             EngineError::Expired { .. } | EngineError::GuardExpired { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "UndoExpiredError", &error.to_string())
             }
-            EngineError::NoRoom(_) => {
-                let status = StatusCode::INSUFFICIENT_STORAGE;
-                Self::tagged(status, "StorageFullError", &error.to_string())
-            }
+            EngineError::NoRoom(_) => Self::full(&error.to_string()),
             EngineError::Rules { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "ConfigError", &error.to_string())
             }
+            EngineError::Vault(ref vault) if vault.is_full() => Self::full(&vault.to_string()),
+            EngineError::Vault(ref vault) if is_disk_full(vault) => Self::full("no space left"),
+            EngineError::Io(ref io) if is_disk_full(io) => Self::full("no space left"),
             EngineError::Open(_)
             | EngineError::Vault(_)
             | EngineError::Unreadable { .. }
@@ -266,5 +284,20 @@ impl From<EngineError> for ApiError {
             | EngineError::Group(_)
             | EngineError::Io(_) => Self::unexpected(&error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_as_such_whoever_met_it() {
+        let full = || std::io::Error::from(ErrorKind::StorageFull);
+        for error in [EngineError::Io(full()), EngineError::Vault(full().into())] {
+            assert_eq!(ApiError::from(error).status(), StatusCode::INSUFFICIENT_STORAGE);
+        }
+        let other = EngineError::Io(ErrorKind::PermissionDenied.into());
+        assert_eq!(ApiError::from(other).status(), StatusCode::INTERNAL_SERVER_ERROR);
     }
 }
