@@ -75,9 +75,7 @@ impl Group {
     /// would not fit, because then all of them would have to be run again.
     pub(crate) fn is_full(&self) -> bool {
         let rows = self.rows.get();
-        rows >= FULL_ROWS
-            || rows + self.largest.get() > MAX_ROWS
-            || self.bytes.get() >= FULL_BYTES
+        rows >= FULL_ROWS || rows + self.largest.get() > MAX_ROWS || self.bytes.get() >= FULL_BYTES
     }
 }
 

@@ -157,6 +157,26 @@ pub(super) fn part(conn: &Connection, event: &Applied<'_>) -> Result<()> {
     }
 }
 
+/// One row and nothing to go back to if it fails: SQLite keeps no journal of the statement.
+const NEW_PART: &str = "
+INSERT INTO part (num, id, message, session, type, tool, open, text_len, image)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+
+/// Its first image may have been compacted away.
+const CHANGED_PART: &str = "
+INSERT INTO part (num, id, message, session, type, tool, open, text_len, image)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
+WHERE EXISTS (SELECT 1 FROM message WHERE num = ?3 AND session = ?4)
+ON CONFLICT (num) DO UPDATE SET type = excluded.type, tool = excluded.tool,
+  open = excluded.open, text_len = excluded.text_len, image = excluded.image";
+
+/// True if the message of a part is not there.
+fn is_orphan(error: &rusqlite::Error) -> bool {
+    error
+        .sqlite_error()
+        .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY)
+}
+
 /// What is wanted of a part; of an unknown kind, which may hold anything under these names, its name.
 fn part_head<'a>(event: &Applied<'a>) -> Result<PartHead<'a, PartData<'a>>> {
     let whole = head::<PartHead<'_, PartData<'_>>>(event);
@@ -179,25 +199,22 @@ fn image(conn: &Connection, event: &Applied<'_>, session: i64) -> Result<()> {
     } else {
         image_usage(conn, event.entity)?
     };
-    let written = conn
-        .prepare_cached(
-            "INSERT INTO part (num, id, message, session, type, tool, open, text_len, image)
-             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
-             WHERE EXISTS (SELECT 1 FROM message WHERE num = ?3 AND session = ?4)
-             ON CONFLICT (num) DO UPDATE SET type = excluded.type, tool = excluded.tool,
-               open = excluded.open, text_len = excluded.text_len, image = excluded.image",
-        )?
-        .execute(params![
-            event.entity,
-            id,
-            message,
-            session,
-            data.kind,
-            data.tool,
-            data.is_open(),
-            text.map(|t| t.len),
-            event.cursor,
-        ])?;
+    let sql = if event.entity == event.cursor { NEW_PART } else { CHANGED_PART };
+    let written = conn.prepare_cached(sql)?.execute(params![
+        event.entity,
+        id,
+        message,
+        session,
+        data.kind,
+        data.tool,
+        data.is_open(),
+        text.map(|t| t.len),
+        event.cursor,
+    ]);
+    let written = match written {
+        Err(error) if is_orphan(&error) => 0,
+        written => written?,
+    };
     // On a rebuild the message may have been removed later in the stream: its parts are gone too.
     if written > 0 && usage != before {
         count(conn, session, usage.minus(before))?;

@@ -15,7 +15,8 @@ use turnstone_core::wire;
 
 use super::body::{message_from, part_from};
 use super::list::{
-    MESSAGES, PARTS, SessionFilter, SessionRow, before_num, cursor_at, one_more, usage_at, whole_text,
+    MESSAGES, PARTS, SessionFilter, SessionRow, before_num, cursor_at, one_more, usage_at,
+    whole_text,
 };
 use super::reader::{Reader, parse_id};
 use crate::error::Result;
