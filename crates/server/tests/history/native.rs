@@ -378,3 +378,52 @@ fn null_is_the_same_as_leaving_a_field_out() {
     house.client().post(&format!("{base}/checkpoint"), &json!({ "name": null })).expect(400);
     house.client().post(&format!("{base}/jump"), &json!({ "seq": null })).expect(400);
 }
+
+#[test]
+fn what_no_disk_and_no_model_would_say_is_refused() {
+    let house = House::new();
+    let session = session(&house, "Wrong");
+    let driver = Driver::begin(house.client(), &session, "go");
+    let step = driver.step();
+    for path in ["a\0b".to_owned(), "x".repeat(300), "x/".repeat(3_000)] {
+        let body = json!({"messageID": step, "callID": "c", "tool": "t", "input": {},
+            "touches": { "paths": [path] }});
+        assert_eq!(driver.post("tool", &body).expect(400)["name"], "BadRequest");
+    }
+    let tokens = |input: i64| json!({ "input": input, "output": 0, "reasoning": 0, "cache": { "read": 0, "write": 0 } });
+    for body in
+        [json!({ "reason": "stop", "cost": -1 }), json!({ "reason": "stop", "tokens": tokens(-1) })]
+    {
+        driver.post(&format!("step/{step}/end"), &body).expect(400);
+    }
+    let body = json!({ "reason": "stop", "cost": 0, "tokens": tokens(1) });
+    driver.post(&format!("step/{step}/end"), &body).expect(200);
+    driver.end();
+}
+
+#[test]
+fn a_message_that_is_not_there_is_another_thing_than_one_with_nothing_to_take_back() {
+    let house = House::new();
+    let session = session(&house, "Slip");
+    let base = format!("/turnstone/session/{session}");
+    for what in ["undo", "redo"] {
+        let ask = |body: &Value| house.client().post(&format!("{base}/{what}"), body);
+        ask(&json!({ "message": "msg_unknown" })).expect(404);
+        ask(&json!({ "part": "prt_unknown" })).expect(404);
+        assert_eq!(ask(&json!({})).expect(409)["_tag"], "NothingToDoError");
+    }
+}
+
+#[test]
+fn a_place_behind_the_end_of_a_log_is_told_as_none_of_it() {
+    let house = House::new();
+    let session = session(&house, "Short");
+    for path in ["/turnstone/log".to_owned(), format!("/turnstone/session/{session}/log")] {
+        let read = |after: i64| house.client().get(&format!("{path}?after={after}")).expect(200);
+        let whole = read(0);
+        assert_eq!(whole["resync"], false);
+        let end = whole["next"].as_i64().expect("a number");
+        assert_eq!(read(end), json!({ "events": [], "next": end, "resync": false }));
+        assert_eq!(read(end + 1), json!({ "events": [], "next": end, "resync": true }), "{path}");
+    }
+}

@@ -222,10 +222,30 @@ impl App {
         let (id, which) = (session_id(session)?, ask.which()?);
         self.blocking(move |app| {
             app.operate(&ctx, &id, began, ask.dry_run, |ctx| {
-                plan(app.engine(), ctx, &id, &which, &ask.options())
+                let planned = plan(app.engine(), ctx, &id, &which, &ask.options());
+                if let Err(EngineError::NothingToUndo(_) | EngineError::NothingToRedo(_)) = planned
+                {
+                    app.check_named(ctx, &id, &which)?;
+                }
+                planned
             })
         })
         .await
+    }
+
+    /// What is not there is another thing than what has nothing to take back.
+    fn check_named(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        which: &Which,
+    ) -> Result<(), EngineError> {
+        let found = self.engine().store().read(ctx, |r| match which {
+            Which::Message(message) => r.get_message(session, message).map(drop),
+            Which::Part(part) => r.get_part(session, part).map(drop),
+            Which::Last | Which::Turn(_) | Which::From(_) => Ok(()),
+        });
+        Ok(found?)
     }
 
     /// Plans an operation and carries it out, once.

@@ -69,9 +69,15 @@ async fn log(
 ) -> Result<Json<Value>, ApiError> {
     let (after, limit) = (Cursor(number(&query, "after")?), limit(&query)?);
     app.blocking(move |app| {
-        let page = app.engine().store().read(&ctx, |r| r.log_after(after, limit))?;
-        let body = json!({ "events": events(&page), "next": page.next, "resync": page.resync });
-        Ok(Json(body))
+        let (page, last) = app
+            .engine()
+            .store()
+            .read(&ctx, |r| Ok((r.log_after(after, limit)?, r.last_cursor()?)))?;
+        // A place behind the end is none of this log: who waits there would miss what comes.
+        let is_lost = after > last;
+        let next = if is_lost { last } else { page.next };
+        let resync = page.resync || is_lost;
+        Ok(Json(json!({ "events": events(&page), "next": next, "resync": resync })))
     })
     .await
 }
@@ -86,9 +92,13 @@ async fn stream(
     let id = session_id(&session)?;
     let (after, limit) = (Seq(number(&query, "after")?), limit(&query)?);
     app.blocking(move |app| {
-        let page = app.engine().store().read(&ctx, |r| r.stream_after(&id, after, limit))?;
-        let last = page.events.iter().rev().find_map(|it| it.seq).unwrap_or(after);
-        let body = json!({ "events": events(&page), "next": last, "resync": page.resync });
+        let (page, end) = app
+            .engine()
+            .store()
+            .read(&ctx, |r| Ok((r.stream_after(&id, after, limit)?, r.session_seq(&id)?)))?;
+        let next = page.events.iter().rev().find_map(|it| it.seq).unwrap_or(after.min(end));
+        let resync = page.resync || after > end;
+        let body = json!({ "events": events(&page), "next": next, "resync": resync });
         app.stamped(&ctx, &id, body)
     })
     .await

@@ -103,6 +103,21 @@ struct End {
     tokens: Tokens,
 }
 
+impl End {
+    /// Nothing is paid back, and no token comes out of nowhere.
+    fn check(&self) -> Result<(), ApiError> {
+        let Tokens { total, input, output, reasoning, cache, .. } = &self.tokens;
+        let counted = [input, output, reasoning, &cache.read, &cache.write];
+        let mut all = counted.into_iter().chain(total).chain(&self.cost);
+        match all.find(|number| number.as_f64().is_none_or(|it| it < 0.0)) {
+            Some(number) => {
+                Err(ApiError::payload(format!("Expected a value of 0 or more, got {number}")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 /// A model call that is over.
 #[derive(Serialize)]
 struct Ended {
@@ -121,6 +136,7 @@ async fn end(
     Typed(body): Typed<End>,
 ) -> Result<Stamped<Ended>, ApiError> {
     let (session, turn, message) = three(&path)?;
+    body.check()?;
     app.blocking(move |app| {
         let held = app.driven(&ctx, &session, &turn, &headers)?;
         let step = app.engine().find_step(&ctx, held.turn(), &message)?;

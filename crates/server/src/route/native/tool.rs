@@ -22,6 +22,10 @@ use crate::call::Repeat;
 use crate::error::ApiError;
 use crate::input::parse_id;
 
+/// The bytes of the longest path, and of the longest name in one, that a system takes.
+const LONGEST_PATH: usize = 4_096;
+const LONGEST_NAME: usize = 255;
+
 pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/turnstone/session/{session}/turn/{turn}/tool", post(before))
@@ -63,14 +67,31 @@ enum Touches {
     Anything,
 }
 
-impl From<Touches> for Touch {
-    fn from(told: Touches) -> Self {
+impl TryFrom<Touches> for Touch {
+    type Error = ApiError;
+
+    fn try_from(told: Touches) -> Result<Self, ApiError> {
         match told {
-            Touches::Nothing => Self::Nothing,
-            Touches::Paths(paths) => Self::Named(paths),
-            Touches::Anything => Self::Anything,
+            Touches::Nothing => Ok(Self::Nothing),
+            Touches::Paths(paths) => match paths.iter().find(|path| !can_exist(path)) {
+                None => Ok(Self::Named(paths)),
+                Some(path) => {
+                    let start: String = path.to_string_lossy().chars().take(80).collect();
+                    let words = format!("Expected a path, got {start:?}\n  at [\"touches\"]");
+                    Err(ApiError::payload(words))
+                }
+            },
+            Touches::Anything => Ok(Self::Anything),
         }
     }
+}
+
+/// True if the system could have a file of that name.
+fn can_exist(path: &std::path::Path) -> bool {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    bytes.len() < LONGEST_PATH
+        && !bytes.contains(&0)
+        && path.components().all(|part| part.as_os_str().len() <= LONGEST_NAME)
 }
 
 /// A tool that may run now.
@@ -113,7 +134,7 @@ async fn before(
             part.insert("id".to_owned(), Value::from(id.as_str()));
         }
         let part = app.part_from(&ctx, &session, &body.message, part)?;
-        let touch = Touch::from(body.touches);
+        let touch = Touch::try_from(body.touches)?;
         let run = app.engine().tool_before(&ctx, held.turn(), &part, &touch)?;
         let call = run.call();
         let announced = Announced {
