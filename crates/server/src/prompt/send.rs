@@ -165,9 +165,14 @@ impl App {
         let stored = match self.engine().take_in(ctx, &new) {
             // Somebody was faster with the same id: it may have been the same prompt.
             Err(EngineError::Store(
-                StoreError::Conflict { .. } | StoreError::WrongOwner { .. },
+                error @ (StoreError::Conflict { .. } | StoreError::WrongOwner { .. }),
             )) => {
-                return self.find_repeat(ctx, id, asked)?.ok_or_else(|| taken(&message_id));
+                let repeat = self.find_repeat(ctx, id, asked)?;
+                return repeat.ok_or_else(|| match &asked.message {
+                    Some(_) => taken(&message_id),
+                    // The message is new: it is one of its parts that is there already.
+                    None => error.into(),
+                });
             }
             stored => stored?,
         };

@@ -255,3 +255,22 @@ fn a_compaction_is_asked_for_and_the_missing_runner_is_told() {
     assert_eq!(stored[1]["info"]["error"]["name"], "UnknownError");
     assert!(is_idle(&house, &id));
 }
+
+#[test]
+fn a_part_that_is_there_already_is_named_and_not_the_message_that_is_new() {
+    let house = House::new();
+    let [one, other] = ["one", "other"].map(|title| {
+        let made = house.client().post("/session", &json!({ "title": title })).expect(200);
+        made["id"].as_str().expect("an id").to_owned()
+    });
+    let body = json!({ "noReply": true,
+        "parts": [{ "type": "text", "text": "hi", "id": "prt_0000000001" }] });
+    let say = |session: &str| house.client().post(&format!("/session/{session}/message"), &body);
+    let said = say(&one).expect(200);
+    let refused = say(&other).expect(409);
+    let words = refused["message"].as_str().expect("words");
+    assert!(words.contains("prt_0000000001"), "{words}");
+    assert_eq!(house.client().get(&format!("/session/{other}/message")).expect(200), json!([]));
+    let kept = house.client().get(&format!("/session/{one}/message")).expect(200);
+    assert_eq!(kept, json!([said]));
+}
