@@ -13,6 +13,9 @@ use crate::model::Model;
 use crate::names::Names;
 use crate::support::{Client, House};
 
+/// What a model has said of a text that it has not ended.
+const SAID: &str = "stream ";
+
 /// A turn that is driven.
 pub(crate) struct Driver<'a> {
     house: &'a House,
@@ -106,7 +109,13 @@ impl<'a> Driver<'a> {
             time.remove("end");
         }
         let begun = self.post(&path, &open);
-        self.post("delta", &json!({ "partID": begun["id"], "text": part["text"] }));
+        let is_open = part["time"].is_object() && part["time"].get("end").is_none();
+        // Of what is still being said the recorded server shows nothing.
+        let text = if is_open { &json!(SAID) } else { &part["text"] };
+        self.post("delta", &json!({ "partID": begun["id"], "text": text }));
+        if is_open {
+            return;
+        }
         part["id"] = begun["id"].clone();
         self.post(&path, &part);
     }
@@ -123,7 +132,9 @@ impl<'a> Driver<'a> {
         let begin = json!({ "messageID": message, "callID": call, "tool": name,
             "input": state["input"], "touches": touches });
         let id = self.post("tool", &begin)["partID"].as_str().expect("an id").to_owned();
-        self.allowed(message, call, name, &state["input"]);
+        // What still runs when the recording ends was never answered.
+        let waits = state["status"] != "running";
+        self.allowed(message, call, name, &state["input"], waits);
         if is_stopped {
             return;
         }
@@ -152,7 +163,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Asks as the recorded server does, and waits for the answer.
-    fn allowed(&self, message: &str, call: &str, name: &str, input: &Value) {
+    fn allowed(&self, message: &str, call: &str, name: &str, input: &Value, waits: bool) {
         let tool = json!({ "messageID": message, "callID": call });
         let asked = match (name, input["command"].as_str()) {
             ("bash", Some(command)) => {
@@ -167,7 +178,7 @@ impl<'a> Driver<'a> {
             }
             _ => return,
         };
-        let Some(request) = asked["requestID"].as_str() else { return };
+        let Some(request) = asked["requestID"].as_str().filter(|_| waits) else { return };
         let path = format!("/turnstone/session/{}/request/{request}", self.session);
         for _ in 0..3000 {
             if self.client.get(&path).expect(200)["is"] != "pending" {

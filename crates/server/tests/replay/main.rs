@@ -1,4 +1,4 @@
-//! Everything that was asked of OpenCode 1.18.33 in three recordings, asked of this server in the same order.
+//! Everything that was asked of OpenCode 1.18.33 in five recordings, asked of this server in the same order.
 //!
 //! Status, headers and bodies are compared; names that each server makes are matched as they come. What differs
 //! must be one of [`difference::TABLE`], each of which is a row of `docs/http.md` or `docs/events.md`, and each of
@@ -9,6 +9,7 @@
 mod support;
 
 mod compare;
+mod crash;
 mod difference;
 mod drive;
 mod events;
@@ -16,3 +17,4 @@ mod model;
 mod names;
 mod record;
 mod replay;
+mod stream;

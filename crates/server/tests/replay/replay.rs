@@ -8,12 +8,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::compare::{Comparison, Difference};
+use crate::crash;
 use crate::difference::{self, TABLE, fits};
 use crate::drive::Driver;
 use crate::events;
 use crate::model::Model;
 use crate::names::Names;
 use crate::record::{Pair, pairs};
+use crate::stream;
 use crate::support::{Answer, Client, House, git};
 use turnstone_server::Credentials;
 
@@ -29,7 +31,7 @@ const CONFIG: &str = r#"{ "$schema": "https://opencode.ai/config.json", "model":
 "#;
 
 /// The project as it was when a recording began.
-fn house() -> House {
+pub(crate) fn house() -> House {
     let house = House::new();
     house.put(".gitignore", "*.log\n");
     house.put("a.txt", "hello\n");
@@ -54,10 +56,12 @@ impl Replay<'_> {
         let path = pair.path.split('?').next().unwrap_or_default();
         let last = path.rsplit('/').next().unwrap_or_default();
         let noted = pair.body.as_ref().is_some_and(|body| body["noReply"] == true);
-        pair.method == "POST"
-            && path.starts_with("/session/")
-            && ["message", "prompt_async", "command", "init", "summarize"].contains(&last)
-            && !noted
+        let words: &[&str] = if path.starts_with("/api/session/") {
+            &["prompt"]
+        } else {
+            &["message", "prompt_async", "command", "init", "summarize"]
+        };
+        pair.method == "POST" && pair.session().is_some() && words.contains(&last) && !noted
     }
 
     fn client(&self, pair: &Pair) -> Client {
@@ -86,6 +90,9 @@ impl Replay<'_> {
         }
         let names = self.names.lock().expect("unpoisoned");
         let path = names.ours(&pair.path);
+        if let Some(path) = stream::numbered(self.house.client(), &path) {
+            return path;
+        }
         let Some((head, start)) = path.split_once("start=") else { return path };
         let moment = start.parse().ok().and_then(|start| names.moment(start)).expect("a moment");
         format!("{head}start={moment}")
@@ -105,6 +112,9 @@ impl Replay<'_> {
 
     fn ask(&self, pair: &Pair) -> Answer {
         let path = self.path(pair);
+        if pair.is_stream() {
+            return stream::read(&self.client(pair), &path);
+        }
         if ["/permission", "/question"].contains(&path.as_str()) && pair.answer != json!([]) {
             self.pending(&path);
         }
@@ -181,7 +191,7 @@ impl Replay<'_> {
         if pair.method == "HEAD" {
             return comparison.found;
         }
-        let is_json = answer.header("content-type") == Some("application/json");
+        let is_json = pair.is_stream() || answer.header("content-type") == Some("application/json");
         let body = if is_json { answer.json() } else { Value::from(answer.text()) };
         comparison.value("body", &pair.answer, &body);
         comparison.found
@@ -213,24 +223,38 @@ impl Replay<'_> {
     }
 }
 
-/// Plays a recording and listens; what differs.
-fn play(house: &House, names: &Mutex<Names>, text: &str, told: Option<&str>) -> Vec<Difference> {
-    let stream = house.client().stream("/event");
-    let hears = std::thread::spawn(move || events::heard(stream));
-    let mut found = ask_again(house, names, text);
+/// Plays a recording and listens to `/event`, and to `/api/event` where that was recorded; what differs.
+fn play(
+    house: &House,
+    names: &Mutex<Names>,
+    text: &str,
+    (told, api): (&str, Option<&str>),
+) -> Vec<Difference> {
+    let listen = |path| {
+        let stream = house.client().stream(path);
+        std::thread::spawn(move || events::heard(stream))
+    };
+    let (hears, hears_api) = (listen("/event"), listen("/api/event"));
+    let pairs = pairs(text);
+    let mut found = ask_again(house, names, &Model::of(&pairs), &pairs);
     let end = json!({ "message": events::END, "variant": "info" });
     house.client().post("/tui/show-toast", &end).expect(200);
-    let heard = hears.join().expect("heard");
-    if let Some(told) = told {
-        found.extend(events::compare(told, &heard, &names.lock().expect("unpoisoned")));
+    let (heard, heard_api) = (hears.join().expect("heard"), hears_api.join().expect("heard"));
+    let names = names.lock().expect("unpoisoned");
+    found.extend(events::compare("event", told, &heard, &names));
+    if let Some(api) = api {
+        found.extend(stream::until_status(api, &heard_api, &names));
     }
     found
 }
 
 /// Plays a recording; what is answered otherwise.
-fn ask_again(house: &House, names: &Mutex<Names>, text: &str) -> Vec<Difference> {
-    let pairs = pairs(text);
-    let model = Model::of(&pairs);
+pub(crate) fn ask_again(
+    house: &House,
+    names: &Mutex<Names>,
+    model: &Model,
+    pairs: &[Pair],
+) -> Vec<Difference> {
     let runner =
         house.client().post("/turnstone/runner", &json!({ "name": "recorded" })).expect(200);
     let inbox =
@@ -246,7 +270,7 @@ fn ask_again(house: &House, names: &Mutex<Names>, text: &str) -> Vec<Difference>
             }
         };
         scope.spawn(beat);
-        let found = Replay { house, names, model: &model }.play(&pairs);
+        let found = Replay { house, names, model }.play(pairs);
         drop(tell);
         found
     })
@@ -262,6 +286,14 @@ fn guarded() -> Vec<Difference> {
     let names = Mutex::new(Names::new(&house));
     let pairs = pairs(include_str!("../golden/auth.jsonl"));
     Replay { house: &house, names: &names, model: &Model::default() }.play(&pairs)
+}
+
+/// What is answered otherwise where the recorded server shared a session (with a server of the recording).
+fn shared() -> Vec<Difference> {
+    let house = house();
+    let names = Mutex::new(Names::new(&house));
+    let pairs = pairs(include_str!("../golden/share.jsonl"));
+    ask_again(&house, &names, &Model::of(&pairs), &pairs)
 }
 
 /// Fails for each difference that is in no row; tells the rows that were needed.
@@ -294,19 +326,28 @@ fn what_was_recorded_is_answered_again_and_every_difference_has_its_reason() {
         &house,
         &names,
         include_str!("../golden/drive.jsonl"),
-        Some(include_str!("../golden/drive-events.jsonl")),
+        (
+            include_str!("../golden/drive-events.jsonl"),
+            Some(include_str!("../golden/drive-api-events.jsonl")),
+        ),
     ));
     found.extend(play(
         &house,
         &names,
         include_str!("../golden/kinds.jsonl"),
-        Some(include_str!("../golden/kinds-events.jsonl")),
+        (
+            include_str!("../golden/kinds-events.jsonl"),
+            Some(include_str!("../golden/kinds-api-events.jsonl")),
+        ),
     ));
     drop(house);
     let fresh = self::house();
     let names = Mutex::new(Names::new(&fresh));
-    found.extend(play(&fresh, &names, include_str!("../golden/lists.jsonl"), None));
+    let told = (include_str!("../golden/lists-events.jsonl"), None);
+    found.extend(play(&fresh, &names, include_str!("../golden/lists.jsonl"), told));
     found.extend(guarded());
+    found.extend(shared());
+    found.extend(crash::play());
     let used = judge(&found);
     let idle: Vec<_> =
         TABLE.iter().enumerate().filter(|(nth, row)| row.always && !used.contains(nth)).collect();
