@@ -1,5 +1,9 @@
 //! What differs from the recordings on purpose, each with its row in the documentation.
 
+use std::collections::BTreeSet;
+
+use crate::compare::Difference;
+
 /// One intended difference.
 pub(crate) struct Row {
     /// Labels of requests; `*` stands for anything.
@@ -12,11 +16,11 @@ pub(crate) struct Row {
     pub(crate) always: bool,
 }
 
-const fn row(label: &'static str, at: &'static str, listed: &'static str) -> Row {
+pub(crate) const fn row(label: &'static str, at: &'static str, listed: &'static str) -> Row {
     Row { label, at, listed, always: true }
 }
 
-const fn sometimes(label: &'static str, at: &'static str, listed: &'static str) -> Row {
+pub(crate) const fn sometimes(label: &'static str, at: &'static str, listed: &'static str) -> Row {
     Row { label, at, listed, always: false }
 }
 
@@ -235,6 +239,29 @@ pub(crate) const SKIPPED: &[(&str, &str)] = &[
     ("*overflow*", "compaction in the middle of a turn is the agent's"),
     ("auto*compact*", "compaction in the middle of a turn is the agent's"),
 ];
+
+/// Fails for each difference that is in no row, and for each row that nothing differs by.
+pub(crate) fn settle(found: &[Difference], table: &[Row]) {
+    let mut used = BTreeSet::new();
+    let mut unlisted = Vec::new();
+    for one in found {
+        let row = table.iter().position(|row| fits(row.label, &one.label) && fits(row.at, &one.at));
+        match row {
+            Some(row) => drop(used.insert(row)),
+            None => unlisted
+                .push(format!("{} | {} | {} | {}", one.label, one.at, one.recorded, one.ours)),
+        }
+    }
+    assert!(
+        unlisted.is_empty(),
+        "{} differ without a reason:\n{}",
+        unlisted.len(),
+        unlisted.join("\n")
+    );
+    let idle = table.iter().enumerate().filter(|(nth, row)| row.always && !used.contains(nth));
+    let idle: Vec<_> = idle.map(|(_, row)| (row.label, row.at)).collect();
+    assert!(idle.is_empty(), "these do not differ (any more): {idle:?}");
+}
 
 /// True if `text` is what `pattern` says; `*` stands for anything.
 pub(crate) fn fits(pattern: &str, text: &str) -> bool {

@@ -5,9 +5,10 @@
 //! which must still be true.
 
 #[path = "../support/mod.rs"]
-#[expect(dead_code, unused_imports, reason = "every test program uses what it needs of it")]
+#[expect(dead_code, reason = "every test program uses what it needs of it")]
 mod support;
 
+mod clients;
 mod compare;
 mod crash;
 mod difference;
@@ -17,4 +18,5 @@ mod model;
 mod names;
 mod record;
 mod replay;
+mod scene;
 mod stream;

@@ -1,15 +1,15 @@
 //! Asks what was asked and compares what is answered.
 
-use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::clients;
 use crate::compare::{Comparison, Difference};
 use crate::crash;
-use crate::difference::{self, TABLE, fits};
+use crate::difference::{self, TABLE, fits, settle};
 use crate::drive::Driver;
 use crate::events;
 use crate::model::Model;
@@ -296,27 +296,6 @@ fn shared() -> Vec<Difference> {
     ask_again(&house, &names, &Model::of(&pairs), &pairs)
 }
 
-/// Fails for each difference that is in no row; tells the rows that were needed.
-fn judge(found: &[Difference]) -> BTreeSet<usize> {
-    let mut used = BTreeSet::new();
-    let mut unlisted = Vec::new();
-    for one in found {
-        let row = TABLE.iter().position(|row| fits(row.label, &one.label) && fits(row.at, &one.at));
-        match row {
-            Some(row) => drop(used.insert(row)),
-            None => unlisted
-                .push(format!("{} | {} | {} | {}", one.label, one.at, one.recorded, one.ours)),
-        }
-    }
-    assert!(
-        unlisted.is_empty(),
-        "{} differ without a reason:\n{}",
-        unlisted.len(),
-        unlisted.join("\n")
-    );
-    used
-}
-
 #[test]
 fn what_was_recorded_is_answered_again_and_every_difference_has_its_reason() {
     let mut found = Vec::new();
@@ -348,12 +327,8 @@ fn what_was_recorded_is_answered_again_and_every_difference_has_its_reason() {
     found.extend(guarded());
     found.extend(shared());
     found.extend(crash::play());
-    let used = judge(&found);
-    let idle: Vec<_> =
-        TABLE.iter().enumerate().filter(|(nth, row)| row.always && !used.contains(nth)).collect();
-    let idle: Vec<_> = idle.iter().map(|(_, row)| (row.label, row.at)).collect();
     assert!(difference::SKIPPED.iter().all(|(_, why)| !why.is_empty()));
-    assert!(idle.is_empty(), "these do not differ (any more): {idle:?}");
+    settle(&found, TABLE);
 }
 
 #[test]
@@ -362,7 +337,7 @@ fn every_reason_is_a_row_of_the_documentation() {
     let read = |name: &str| fs_err::read_to_string(format!("{root}/{name}")).expect("read");
     let pages = read("http.md") + &read("events.md");
     // What stands in brackets is about the recording itself.
-    for row in TABLE.iter().filter(|row| !row.listed.starts_with('(')) {
+    for row in TABLE.iter().chain(clients::TABLE).filter(|row| !row.listed.starts_with('(')) {
         let is_there =
             pages.lines().any(|line| line.contains(row.listed) && line.starts_with("| "));
         assert!(is_there, "{} {}: no row begins with {:?}", row.label, row.at, row.listed);
