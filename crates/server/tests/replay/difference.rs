@@ -155,6 +155,8 @@ pub(crate) const TABLE: &[Row] = &[
     row("parts msgs", "body/*", "(the runner runs subtasks as steps)"),
     row("session.list limit default", "body/order", "(the runner runs subtasks as steps)"),
     // Events.
+    row("open *", "frame/id", "`/event`, `/global/event` | no `id`"),
+    row("resume /event", "*", "`/event`, `/global/event` | no `id`"),
     row("api event", "end", "`/api/event`"),
     row("api event project.updated", "more/", "`project.updated` on `/api/event`"),
     row("*event plugin.added", "*", "`file.watcher.updated`, `plugin.added`"),

@@ -324,6 +324,7 @@ fn what_was_recorded_is_answered_again_and_every_difference_has_its_reason() {
     let names = Mutex::new(Names::new(&fresh));
     let told = (include_str!("../golden/lists-events.jsonl"), None);
     found.extend(play(&fresh, &names, include_str!("../golden/lists.jsonl"), told));
+    found.extend(stream::openings(&fresh));
     found.extend(guarded());
     found.extend(shared());
     found.extend(crash::play());

@@ -1,11 +1,11 @@
 //! Streams as they were recorded: read as far as they go, and cut where the recorded server ended them.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::compare::Difference;
 use crate::events;
 use crate::names::Names;
-use crate::support::{Answer, Client};
+use crate::support::{Answer, Client, House};
 
 /// What the recorded server numbers of the first prompt of a session in the second interface, from 0 on.
 const NUMBERED: [&str; 7] =
@@ -59,6 +59,57 @@ pub(crate) fn until_status(text: &str, heard: &[Value], names: &Names) -> Vec<Di
             recorded: "(closed)".to_owned(),
             ours: after[1].to_string(),
         });
+    }
+    found
+}
+
+/// A frame as it was recorded: its data without a name of its own, or what its comment says.
+fn frame(lines: &[String]) -> Value {
+    let Some(data) = lines.iter().find_map(|line| line.strip_prefix("data: ")) else {
+        return json!(lines.join("\n"));
+    };
+    let mut event: Value = serde_json::from_str(data).expect("JSON");
+    let inner = if event["payload"].is_object() { &mut event["payload"] } else { &mut event };
+    inner.as_object_mut().expect("an event").remove("id");
+    event
+}
+
+/// How streams begin, and what one begins with whose client says where it was.
+pub(crate) fn openings(house: &House) -> Vec<Difference> {
+    house.client().post("/session", &json!({ "title": "missed" })).expect(200);
+    let mut found = Vec::new();
+    for line in include_str!("../golden/openings.jsonl").lines() {
+        let recorded: Value = serde_json::from_str(line).expect("JSON");
+        let path = recorded["path"].as_str().expect("a path");
+        let is_back = recorded["last"] == true;
+        let label = format!("{} {path}", if is_back { "resume" } else { "open" });
+        let mut differs = |at: String, recorded: String, ours: String| {
+            found.push(Difference { label: label.clone(), at, recorded, ours });
+        };
+        let client = house.client().clone();
+        let client = if is_back { client.with("last-event-id", "0") } else { client };
+        let mut stream = client.stream(path);
+        for (name, value) in recorded["headers"].as_object().expect("headers") {
+            let ours = stream.headers.iter().find(|header| header.0 == *name);
+            let ours = ours.map(|header| header.1.as_str());
+            if ours != value.as_str() {
+                differs(format!("header/{name}"), value.to_string(), format!("{ours:?}"));
+            }
+        }
+        for want in recorded["frames"].as_array().expect("frames") {
+            let lines = stream.frame().expect("a frame");
+            let ours = frame(&lines);
+            if ours != *want {
+                differs("frame".to_owned(), want.to_string(), ours.to_string());
+            }
+            if let Some(id) = lines.iter().find(|line| line.starts_with("id:")) {
+                differs("frame/id".to_owned(), "(none)".to_owned(), id.clone());
+            }
+        }
+        if is_back {
+            let next = frame(&stream.frame().expect("what was missed"));
+            differs("missed".to_owned(), "(nothing)".to_owned(), next.to_string());
+        }
     }
     found
 }
