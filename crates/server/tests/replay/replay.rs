@@ -1,6 +1,7 @@
 //! Asks what was asked and compares what is answered.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
@@ -48,9 +49,30 @@ struct Replay<'a> {
     house: &'a House,
     names: &'a Mutex<Names>,
     model: &'a Model,
+    /// How many prompts were answered as far as the model did.
+    said: AtomicUsize,
 }
 
-impl Replay<'_> {
+impl<'a> Replay<'a> {
+    fn new(house: &'a House, names: &'a Mutex<Names>, model: &'a Model) -> Self {
+        Self { house, names, model, said: AtomicUsize::new(0) }
+    }
+
+    /// Waits until the model has said more than `said` answers, or waits for somebody itself.
+    fn hear(&self, said: usize) {
+        let is_asking = |path| self.house.client().get(path).expect(200) != json!([]);
+        for _ in 0..1000 {
+            if self.said.load(Ordering::Relaxed) > said
+                || is_asking("/permission")
+                || is_asking("/question")
+            {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("the model says nothing");
+    }
+
     /// True if a model answers it.
     fn is_prompt(pair: &Pair) -> bool {
         let path = pair.path.split('?').next().unwrap_or_default();
@@ -94,8 +116,10 @@ impl Replay<'_> {
             return path;
         }
         let Some((head, start)) = path.split_once("start=") else { return path };
-        let moment = start.parse().ok().and_then(|start| names.moment(start)).expect("a moment");
-        format!("{head}start={moment}")
+        let (start, rest) = start.split_once('&').unwrap_or((start, ""));
+        let start = start.parse().expect("a moment");
+        // Before anything happened it is the same moment.
+        format!("{head}start={}&{rest}", names.moment(start).unwrap_or(start))
     }
 
     /// What waits for an answer, once something does.
@@ -134,6 +158,7 @@ impl Replay<'_> {
                 {
                     self.children(pair, &driver);
                     driver.answer(&answers);
+                    self.said.fetch_add(1, Ordering::Relaxed);
                     self.entitle(pair, &session);
                     break;
                 }
@@ -212,7 +237,12 @@ impl Replay<'_> {
                 // Lists are in the order of moments.
                 std::thread::sleep(Duration::from_millis(2));
                 if pairs[nth + 1..].iter().any(|later| later.seq < pair.seq) {
+                    let said = self.said.load(Ordering::Relaxed);
                     open.push((pair, scope.spawn(|| self.prompt(pair))));
+                    // What is stopped has begun.
+                    if pairs[nth + 1].path.ends_with("/abort") {
+                        self.hear(said);
+                    }
                     continue;
                 }
                 let answer = if Self::is_prompt(pair) { self.prompt(pair) } else { self.ask(pair) };
@@ -270,7 +300,7 @@ pub(crate) fn ask_again(
             }
         };
         scope.spawn(beat);
-        let found = Replay { house, names, model }.play(pairs);
+        let found = Replay::new(house, names, model).play(pairs);
         drop(tell);
         found
     })
@@ -285,14 +315,14 @@ fn guarded() -> Vec<Difference> {
     });
     let names = Mutex::new(Names::new(&house));
     let pairs = pairs(include_str!("../golden/auth.jsonl"));
-    Replay { house: &house, names: &names, model: &Model::default() }.play(&pairs)
+    Replay::new(&house, &names, &Model::default()).play(&pairs)
 }
 
-/// What is answered otherwise where the recorded server shared a session (with a server of the recording).
-fn shared() -> Vec<Difference> {
+/// What is answered otherwise to requests that were recorded on a server of their own.
+fn afresh(text: &str) -> Vec<Difference> {
     let house = house();
     let names = Mutex::new(Names::new(&house));
-    let pairs = pairs(include_str!("../golden/share.jsonl"));
+    let pairs = pairs(text);
     ask_again(&house, &names, &Model::of(&pairs), &pairs)
 }
 
@@ -326,7 +356,14 @@ fn what_was_recorded_is_answered_again_and_every_difference_has_its_reason() {
     found.extend(play(&fresh, &names, include_str!("../golden/lists.jsonl"), told));
     found.extend(stream::openings(&fresh));
     found.extend(guarded());
-    found.extend(shared());
+    for recording in [
+        include_str!("../golden/share.jsonl"),
+        include_str!("../golden/client-tui.jsonl"),
+        include_str!("../golden/client-web.jsonl"),
+        include_str!("../golden/client-run.jsonl"),
+    ] {
+        found.extend(afresh(recording));
+    }
     found.extend(crash::play());
     assert!(difference::SKIPPED.iter().all(|(_, why)| !why.is_empty()));
     settle(&found, TABLE);
