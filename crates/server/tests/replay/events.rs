@@ -76,11 +76,15 @@ fn told(event: &Value) -> Told {
 /// Everything a stream tells until the recording ends, or its directory is disposed of.
 pub(crate) fn heard(mut stream: Stream) -> Vec<Value> {
     let mut events = Vec::new();
-    while let Some(event) = stream.event() {
+    while let Some(mut event) = stream.event() {
+        if event["payload"].is_object() {
+            event = event["payload"].take();
+        }
         if event["properties"]["message"] == END || event["data"]["message"] == END {
             return events;
         }
-        if !event["type"].as_str().is_some_and(|kind| kind.starts_with("server.")) {
+        let kind = event["type"].as_str().expect("a type");
+        if kind != "sync" && !kind.starts_with("server.") {
             events.push(event);
         }
     }

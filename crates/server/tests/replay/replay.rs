@@ -253,26 +253,38 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Plays a recording and listens to `/event`, and to `/api/event` where that was recorded; what differs.
-fn play(
-    house: &House,
-    names: &Mutex<Names>,
-    text: &str,
-    (told, api): (&str, Option<&str>),
-) -> Vec<Difference> {
+/// What a recording holds of its streams.
+struct Heard<'a> {
+    /// What it is called in differences.
+    label: &'a str,
+    /// Where it was listened.
+    path: &'a str,
+    told: &'a str,
+    /// What `/api/event` told, where that was recorded.
+    api: Option<&'a str>,
+}
+
+impl<'a> Heard<'a> {
+    const fn of(told: &'a str) -> Self {
+        Self { label: "event", path: "/event", told, api: None }
+    }
+}
+
+/// Plays a recording and listens; what differs.
+fn play(house: &House, names: &Mutex<Names>, text: &str, want: &Heard<'_>) -> Vec<Difference> {
     let listen = |path| {
         let stream = house.client().stream(path);
         std::thread::spawn(move || events::heard(stream))
     };
-    let (hears, hears_api) = (listen("/event"), listen("/api/event"));
+    let (hears, hears_api) = (listen(want.path), listen("/api/event"));
     let pairs = pairs(text);
     let mut found = ask_again(house, names, &Model::of(&pairs), &pairs);
     let end = json!({ "message": events::END, "variant": "info" });
     house.client().post("/tui/show-toast", &end).expect(200);
     let (heard, heard_api) = (hears.join().expect("heard"), hears_api.join().expect("heard"));
     let names = names.lock().expect("unpoisoned");
-    found.extend(events::compare("event", told, &heard, &names));
-    if let Some(api) = api {
+    found.extend(events::compare(want.label, want.told, &heard, &names));
+    if let Some(api) = want.api {
         found.extend(stream::until_status(api, &heard_api, &names));
     }
     found
@@ -326,44 +338,54 @@ fn afresh(text: &str) -> Vec<Difference> {
     ask_again(&house, &names, &Model::of(&pairs), &pairs)
 }
 
+/// What is answered and told otherwise to a real client.
+fn followed(label: &str, path: &str, text: &str, told: &str) -> Vec<Difference> {
+    let house = house();
+    let names = Mutex::new(Names::new(&house));
+    play(&house, &names, text, &Heard { label, path, told, api: None })
+}
+
 #[test]
 fn what_was_recorded_is_answered_again_and_every_difference_has_its_reason() {
     let mut found = Vec::new();
     let house = house();
     let names = Mutex::new(Names::new(&house));
-    found.extend(play(
-        &house,
-        &names,
-        include_str!("../golden/drive.jsonl"),
-        (
-            include_str!("../golden/drive-events.jsonl"),
-            Some(include_str!("../golden/drive-api-events.jsonl")),
-        ),
-    ));
-    found.extend(play(
-        &house,
-        &names,
-        include_str!("../golden/kinds.jsonl"),
-        (
-            include_str!("../golden/kinds-events.jsonl"),
-            Some(include_str!("../golden/kinds-api-events.jsonl")),
-        ),
-    ));
+    let heard = Heard {
+        api: Some(include_str!("../golden/drive-api-events.jsonl")),
+        ..Heard::of(include_str!("../golden/drive-events.jsonl"))
+    };
+    found.extend(play(&house, &names, include_str!("../golden/drive.jsonl"), &heard));
+    let heard = Heard {
+        api: Some(include_str!("../golden/kinds-api-events.jsonl")),
+        ..Heard::of(include_str!("../golden/kinds-events.jsonl"))
+    };
+    found.extend(play(&house, &names, include_str!("../golden/kinds.jsonl"), &heard));
     drop(house);
     let fresh = self::house();
     let names = Mutex::new(Names::new(&fresh));
-    let told = (include_str!("../golden/lists-events.jsonl"), None);
-    found.extend(play(&fresh, &names, include_str!("../golden/lists.jsonl"), told));
+    let heard = Heard::of(include_str!("../golden/lists-events.jsonl"));
+    found.extend(play(&fresh, &names, include_str!("../golden/lists.jsonl"), &heard));
     found.extend(stream::openings(&fresh));
     found.extend(guarded());
-    for recording in [
-        include_str!("../golden/share.jsonl"),
+    found.extend(afresh(include_str!("../golden/share.jsonl")));
+    found.extend(followed(
+        "tui event",
+        "/global/event",
         include_str!("../golden/client-tui.jsonl"),
+        include_str!("../golden/client-tui-events.jsonl"),
+    ));
+    found.extend(followed(
+        "web event",
+        "/global/event",
         include_str!("../golden/client-web.jsonl"),
+        include_str!("../golden/client-web-events.jsonl"),
+    ));
+    found.extend(followed(
+        "run event",
+        "/event",
         include_str!("../golden/client-run.jsonl"),
-    ] {
-        found.extend(afresh(recording));
-    }
+        include_str!("../golden/client-run-events.jsonl"),
+    ));
     found.extend(crash::play());
     assert!(difference::SKIPPED.iter().all(|(_, why)| !why.is_empty()));
     settle(&found, TABLE);
