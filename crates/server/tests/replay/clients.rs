@@ -274,3 +274,15 @@ fn clients_without_the_password_are_refused_where_they_were() {
     }
     assert_eq!(times, 11, "all that were recorded");
 }
+
+#[test]
+fn no_recorded_client_was_sent_the_words_of_the_second_interface() {
+    for told in [
+        include_str!("../golden/client-tui-events.jsonl"),
+        include_str!("../golden/client-web-events.jsonl"),
+        include_str!("../golden/client-run-events.jsonl"),
+    ] {
+        assert!(told.contains("\"message.updated\""), "all kinds are there");
+        assert!(!told.contains("session.next."), "docs/events.md says so");
+    }
+}
