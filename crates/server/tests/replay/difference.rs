@@ -116,7 +116,6 @@ pub(crate) const TABLE: &[Row] = &[
     row("web web-fork*", "body/*", "`POST /session/{id}/fork`: cost"),
     row("tui share*", "status", "`POST /session/{id}/share`"),
     row("run run-share*/share", "status", "`POST /session/{id}/share`"),
-    row("tui view-subagent*", "body/*", "(the runner makes a subagent's session whole)"),
     row("run run-command*", "body/*", "(the runner runs subtasks as steps)"),
     row("run run-badmodel*", "status", "… with a model that is none"),
     row("run run2-llmerror*", "body/parts/+", "an answer whose model call failed"),

@@ -219,7 +219,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// A session of a subagent, with one turn that cost what it cost.
+    /// A session of a subagent: with what was said in it, or with one turn that cost what it cost.
     pub(crate) fn child(&self, recorded: &str) {
         let Some(seen) = self.model.session(recorded) else { return };
         let mut new =
@@ -234,8 +234,10 @@ impl<'a> Driver<'a> {
         self.names.lock().expect("unpoisoned").learn(recorded, id);
         let model =
             json!({ "providerID": seen["model"]["providerID"], "modelID": seen["model"]["id"] });
+        let known = self.model.first(recorded);
+        let text = known.as_ref().and_then(|(asked, _)| asked["parts"][0]["text"].as_str());
         let prompt = json!({ "prompt": { "agent": seen["agent"], "model": model,
-            "parts": [{ "type": "text", "text": "look" }] } });
+            "parts": [{ "type": "text", "text": text.unwrap_or("look") }] } });
         let path = format!("/turnstone/session/{id}/turn");
         let begun = self.house.client().post(&path, &prompt).expect(200);
         let client = self
@@ -243,6 +245,11 @@ impl<'a> Driver<'a> {
             .client()
             .with("x-turnstone-lease", begun["lease"].as_str().expect("a lease"));
         let base = format!("{path}/{}", begun["turn"].as_str().expect("a turn"));
+        if let Some((_, answers)) = known {
+            let session = id.to_owned();
+            Self { client, session, base, ..*self }.answer(&answers);
+            return;
+        }
         let step = json!({ "providerID": model["providerID"], "modelID": model["modelID"], "agent": seen["agent"] });
         let step = client.post(&format!("{base}/step"), &step).expect(200);
         let end = json!({ "reason": "stop", "cost": seen["cost"], "tokens": seen["tokens"] });

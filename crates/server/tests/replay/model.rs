@@ -128,6 +128,16 @@ impl Model {
         ids.map(|id| id.expect("an id").to_owned()).collect()
     }
 
+    /// What a session was first asked, and what was answered to it.
+    pub(crate) fn first<'a>(&'a self, session: &'a str) -> Option<(&'a Value, Vec<Value>)> {
+        let asked = self.of_session(session).filter(|it| it["info"]["role"] == "user");
+        let asked = asked.min_by_key(|it| created(it))?;
+        let is_answer = |it: &&Value| it["info"]["parentID"] == asked["info"]["id"];
+        let mut answers: Vec<Value> = self.of_session(session).filter(is_answer).cloned().collect();
+        answers.sort_by_key(created);
+        Some((asked, answers))
+    }
+
     /// A session as it was last seen.
     pub(crate) fn session(&self, id: &str) -> Option<&Value> {
         self.sessions.get(id)
