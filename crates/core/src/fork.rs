@@ -18,6 +18,8 @@ pub struct ForkPlan {
     pub messages: Vec<Entry>,
     /// Which message became which, in the same order.
     pub renamed: Vec<(MessageId, MessageId)>,
+    /// Which part became which, in the same order.
+    pub parts: Vec<(PartId, PartId)>,
 }
 
 /// Why a fork was refused; nothing has been written.
@@ -41,41 +43,40 @@ pub enum ForkError {
 /// [`ForkError::NoSuchMessage`] if `at` is unknown. OpenCode copies everything then, which answers a
 /// slip with a fork of the wrong length; here it is refused.
 pub fn plan_fork(
-    messages: &[Entry],
+    mut messages: Vec<Entry>,
     at: Option<&MessageId>,
     into: &SessionId,
     mut new_message: impl FnMut() -> MessageId,
     mut new_part: impl FnMut() -> PartId,
 ) -> Result<ForkPlan, ForkError> {
-    let end = match at {
-        None => messages.len(),
-        Some(id) => messages
-            .iter()
-            .position(|(message, _)| message.id == *id)
-            .ok_or_else(|| ForkError::NoSuchMessage(id.clone()))?,
-    };
-    let copied = || messages.iter().take(end);
+    if let Some(id) = at {
+        let end = messages.iter().position(|(message, _)| message.id == *id);
+        messages.truncate(end.ok_or_else(|| ForkError::NoSuchMessage(id.clone()))?);
+    }
     let renamed: Vec<(MessageId, MessageId)> =
-        copied().map(|(message, _)| (message.id.clone(), new_message())).collect();
+        messages.iter().map(|(message, _)| (message.id.clone(), new_message())).collect();
     let names: HashMap<&MessageId, &MessageId> =
         renamed.iter().map(|(old, new)| (old, new)).collect();
-    let copies = copied().zip(&renamed).map(|((message, parts), (_, id))| {
-        let parts = parts.iter().map(|part| Part {
-            id: new_part(),
+    let mut parts = Vec::new();
+    let mut copies = Vec::with_capacity(messages.len());
+    for ((message, said), (_, id)) in messages.into_iter().zip(&renamed) {
+        let message = Message {
+            id: id.clone(),
             session: into.clone(),
-            message: id.clone(),
-            body: part_body(&part.body, &names),
+            body: renamed_in(message.body, &names),
+        };
+        let said = said.into_iter().map(|part| {
+            let new = new_part();
+            parts.push((part.id, new.clone()));
+            let body = renamed_in_part(part.body, &names);
+            Part { id: new, session: into.clone(), message: id.clone(), body }
         });
-        let parts = parts.collect();
-        let body = message_body(&message.body, &names);
-        (Message { id: id.clone(), session: into.clone(), body }, parts)
-    });
-    let messages = copies.collect();
-    Ok(ForkPlan { messages, renamed })
+        copies.push((message, said.collect()));
+    }
+    Ok(ForkPlan { messages: copies, renamed, parts })
 }
 
-fn message_body(body: &MessageBody, names: &HashMap<&MessageId, &MessageId>) -> MessageBody {
-    let mut body = body.clone();
+fn renamed_in(mut body: MessageBody, names: &HashMap<&MessageId, &MessageId>) -> MessageBody {
     if let MessageBody::Assistant(said) = &mut body
         && let Some(parent) = names.get(&said.parent)
     {
@@ -84,8 +85,7 @@ fn message_body(body: &MessageBody, names: &HashMap<&MessageId, &MessageId>) -> 
     body
 }
 
-fn part_body(body: &PartBody, names: &HashMap<&MessageId, &MessageId>) -> PartBody {
-    let mut body = body.clone();
+fn renamed_in_part(mut body: PartBody, names: &HashMap<&MessageId, &MessageId>) -> PartBody {
     if let PartBody::Compaction(compaction) = &mut body {
         let tail = compaction.tail_start.take();
         compaction.tail_start = tail.and_then(|tail| names.get(&tail).map(|new| (*new).clone()));

@@ -375,7 +375,7 @@ fn fork(messages: &[Entry], at: Option<&str>) -> Result<Vec<Entry>, ForkError> {
         format!("prt_f{part}").parse::<PartId>().expect("an id")
     };
     let into: SessionId = "ses_fork".parse().expect("an id");
-    let plan = plan_fork(messages, at.as_ref(), &into, new_message, new_part)?;
+    let plan = plan_fork(messages.to_vec(), at.as_ref(), &into, new_message, new_part)?;
     assert_eq!(plan.renamed.len(), plan.messages.len());
     for ((old, new), ((original, _), (copy, parts))) in
         plan.renamed.iter().zip(messages.iter().zip(&plan.messages))
@@ -384,6 +384,10 @@ fn fork(messages: &[Entry], at: Option<&str>) -> Result<Vec<Entry>, ForkError> {
         assert_eq!(copy.session, into);
         assert!(parts.iter().all(|part| part.session == into && part.message == copy.id));
     }
+    let copied = plan.messages.iter().flat_map(|(_, parts)| parts);
+    assert!(copied.map(|part| &part.id).eq(plan.parts.iter().map(|(_, new)| new)));
+    let originals = messages.iter().take(plan.messages.len()).flat_map(|(_, parts)| parts);
+    assert!(originals.map(|part| &part.id).eq(plan.parts.iter().map(|(old, _)| old)));
     Ok(plan.messages)
 }
 

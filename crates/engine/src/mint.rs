@@ -10,18 +10,35 @@ use turnstone_core::time::Millis;
 
 use crate::error::Result;
 
+/// Random bytes that one id takes.
+const EACH: usize = 14;
+
+/// For how many ids the system is asked at once: a fork takes thousands.
+const AT_ONCE: usize = 64;
+
 /// Mints ids; one per process.
 #[derive(Debug, Default)]
 pub(crate) struct Mint {
-    ticker: Mutex<Ticker>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ticker: Ticker,
+    /// Random bytes that no id has got yet.
+    random: Vec<[u8; EACH]>,
 }
 
 impl Mint {
-    fn next(&self, now: Millis) -> Result<(Tick, [u8; 14])> {
-        let mut random = [0; 14];
-        getrandom::fill(&mut random).map_err(std::io::Error::other)?;
-        let tick = self.ticker.lock().unwrap_or_else(PoisonError::into_inner).tick(now);
-        Ok((tick, random))
+    fn next(&self, now: Millis) -> Result<(Tick, [u8; EACH])> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.random.is_empty() {
+            let mut fresh = [[0; EACH]; AT_ONCE];
+            getrandom::fill(fresh.as_flattened_mut()).map_err(std::io::Error::other)?;
+            state.random.extend(fresh);
+        }
+        let random = state.random.pop().ok_or_else(|| std::io::Error::other("no random bytes"))?;
+        Ok((state.ticker.tick(now), random))
     }
 
     pub(crate) fn turn(&self, now: Millis) -> Result<TurnId> {

@@ -5,6 +5,7 @@
 //! is given back and can be resumed (R28).
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,6 +28,8 @@ pub(crate) struct Turns {
 /// One of them.
 struct Held {
     turn: Turn,
+    /// The directory of its session.
+    directory: PathBuf,
     token: String,
     seen: AtomicI64,
     /// Calls that are under way: as long as there are any, the driver lives.
@@ -44,6 +47,11 @@ impl Using {
     /// The turn.
     pub(crate) fn turn(&self) -> &Turn {
         &self.held.turn
+    }
+
+    /// The directory of its session.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.held.directory
     }
 
     /// Keeps a tool that runs.
@@ -69,8 +77,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Turns {
-    /// Gives a turn to a new driver; whoever drove it is fenced.
-    pub(crate) fn hold(&self, turn: Turn, now: Millis) -> Result<(), ApiError> {
+    /// Gives a turn of a session in `directory` to a new driver; whoever drove it is fenced.
+    pub(crate) fn hold(&self, turn: Turn, directory: PathBuf, now: Millis) -> Result<(), ApiError> {
         let mut random = [0; 16];
         getrandom::fill(&mut random)
             .map_err(|e| ApiError::unexpected(&std::io::Error::other(e)))?;
@@ -80,6 +88,7 @@ impl Turns {
         let id = turn.id.clone();
         let new = Held {
             turn,
+            directory,
             token: format!("lease_{token}"),
             seen: AtomicI64::new(now.0),
             calls: AtomicUsize::new(0),
@@ -97,6 +106,11 @@ impl Turns {
     /// The turn of a session that is driven from outside, if one is.
     pub(crate) fn find(&self, session: &SessionId) -> Option<Turn> {
         lock(&self.held).values().find(|it| it.turn.session == *session).map(|it| it.turn.clone())
+    }
+
+    /// True if a turn of a session in `directory` or below it is driven from outside.
+    pub(crate) fn is_driven_below(&self, directory: &Path) -> bool {
+        lock(&self.held).values().any(|it| it.directory.starts_with(directory))
     }
 
     /// The turns that are driven from outside.

@@ -18,7 +18,8 @@ use turnstone_store::{Context, Fate, StoreError};
 use crate::app::App;
 use crate::error::ApiError;
 
-/// A runner that was not heard of for so long is gone.
+/// A runner that was not heard of for so long is gone, unless a turn is driven where it runs models: whoever
+/// is at work need not look for more.
 pub(crate) const RUNNER_PATIENCE: i64 = 45_000;
 /// How often whoever waits looks by itself: another process may have done it.
 const TICK: Duration = Duration::from_millis(250);
@@ -81,11 +82,18 @@ impl Runners {
     }
 
     /// Believes in a runner for another while; nothing if it is not known (any more).
-    pub(crate) fn renew(&self, id: &str, now: Millis) -> Option<Runner> {
+    fn renew(&self, id: &str, now: Millis) -> Option<Runner> {
         let mut runners = lock(&self.runners);
-        let runner = runners.get_mut(id).filter(|runner| runner.until > now)?;
+        let runner = runners.get_mut(id)?;
         runner.until = now.plus(RUNNER_PATIENCE);
         Some(runner.clone())
+    }
+
+    /// Believes in the runners of a directory for another while: a turn in it is being driven.
+    fn heard_in(&self, directory: &Path, now: Millis) {
+        let mut runners = lock(&self.runners);
+        let there = runners.values_mut().filter(|runner| directory.starts_with(&runner.directory));
+        there.for_each(|runner| runner.until = now.plus(RUNNER_PATIENCE));
     }
 
     /// Forgets a runner; true if it was known.
@@ -95,16 +103,11 @@ impl Runners {
         known
     }
 
-    /// The runners that are there.
-    pub(crate) fn list(&self, now: Millis) -> Vec<Runner> {
+    /// The runners that are there; the others are forgotten.
+    fn list(&self, now: Millis, is_at_work: impl Fn(&Path) -> bool) -> Vec<Runner> {
         let mut runners = lock(&self.runners);
-        runners.retain(|_, runner| runner.until > now);
+        runners.retain(|_, runner| runner.until > now || is_at_work(&runner.directory));
         runners.values().cloned().collect()
-    }
-
-    /// True if somebody takes prompts from sessions in `directory`.
-    pub(crate) fn is_present(&self, directory: &Path, now: Millis) -> bool {
-        self.list(now).iter().any(|runner| directory.starts_with(&runner.directory))
     }
 
     /// Notes that a command runs as a turn of this process: it hears of an abort by itself.
@@ -130,6 +133,27 @@ impl Runners {
 }
 
 impl App {
+    /// The runners that are there.
+    pub(crate) fn list_runners(&self) -> Vec<Runner> {
+        self.runners().list(self.now(), |directory| self.work().turns.is_driven_below(directory))
+    }
+
+    /// True if somebody takes prompts from sessions in `directory`.
+    pub(crate) fn has_runner(&self, directory: &Path) -> bool {
+        self.list_runners().iter().any(|runner| directory.starts_with(&runner.directory))
+    }
+
+    /// A runner that was heard of just now, if it is there.
+    pub(crate) fn hear_runner(&self, id: &str) -> Option<Runner> {
+        let is_there = self.list_runners().iter().any(|runner| runner.id == id);
+        is_there.then(|| self.runners().renew(id, self.now())).flatten()
+    }
+
+    /// Notes that a turn in `directory` is being driven.
+    pub(crate) fn hear_driver(&self, directory: &Path) {
+        self.runners().heard_in(directory, self.now());
+    }
+
     /// What there is to do below `directory`, as soon as there is anything; nothing after `patience`.
     pub(crate) async fn wait_for_prompt(
         &self,

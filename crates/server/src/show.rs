@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
 use turnstone_core::model::Part;
 use turnstone_core::wire;
-use turnstone_store::{Context, Reader, SessionFilter, SessionRow, ShownSession, WithParts};
+use turnstone_store::{
+    Context, PartView, Reader, SessionFilter, SessionRow, ShownSession, WithParts,
+};
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -30,6 +32,10 @@ pub(crate) fn part(part: &Part) -> Value {
     }
     shown
 }
+
+/// How stored parts are shown: as they are, unless they may tell what [`part`] leaves out.
+pub(crate) const PART_VIEW: PartView<'static> =
+    PartView { is_plain: &|body: &str| !body.contains("\"pgid\""), show: &part };
 
 /// A message with its parts.
 pub(crate) fn with_parts(entry: &WithParts) -> Value {

@@ -187,6 +187,12 @@ impl From<serde_json::Error> for StoreError {
     }
 }
 
+impl From<turnstone_core::wire::ShapeError> for StoreError {
+    fn from(error: turnstone_core::wire::ShapeError) -> Self {
+        Self::Corrupt { file: PathBuf::from("turnstone.db"), reason: error.to_string() }
+    }
+}
+
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         classify(&error, &PathBuf::from("turnstone.db"))

@@ -53,6 +53,8 @@ pub(crate) struct Group {
     pub(crate) rows: Cell<u64>,
     /// Bytes added so far (R23).
     pub(crate) bytes: Cell<u64>,
+    /// The most rows one member touched.
+    pub(crate) largest: Cell<u64>,
     /// Actor numbers looked up in this group.
     pub(crate) actors: RefCell<HashMap<String, i64>>,
 }
@@ -65,12 +67,15 @@ impl Group {
             return Err(StoreError::TooLarge { rows, bytes });
         }
         self.rows.set(rows);
+        self.largest.set(self.largest.get().max(changes));
         Ok(())
     }
 
-    /// True if the next member should wait for the next group.
+    /// True if the next member should wait for the next group: also if one as large as those before it
+    /// would not fit, because then all of them would have to be run again.
     pub(crate) fn is_full(&self) -> bool {
-        self.rows.get() >= FULL_ROWS || self.bytes.get() >= FULL_BYTES
+        let rows = self.rows.get();
+        rows >= FULL_ROWS || rows + self.largest.get() > MAX_ROWS || self.bytes.get() >= FULL_BYTES
     }
 }
 

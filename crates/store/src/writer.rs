@@ -280,6 +280,7 @@ impl Bench {
                 floor: cursor,
                 rows: Cell::new(0),
                 bytes: Cell::new(0),
+                largest: Cell::new(0),
                 actors: RefCell::new(self.actors.clone()),
             }),
             Err(error) => {

@@ -2,6 +2,9 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::json;
 use support::*;
 use turnstone_store::{Changed, StoreError};
@@ -127,4 +130,34 @@ fn a_finished_step_that_becomes_something_else_is_counted_no_longer() {
     .expect("stored");
     let usage = store.read(&ctx(), |r| r.session_usage(&sid("ses_a"))).expect("usage");
     assert_eq!(usage, turnstone_core::model::Usage::default());
+}
+
+#[test]
+fn large_mutations_behind_each_other_are_run_once_each() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(wait);
+    let first = store.write(&ctx(), move |_| {
+        gate.lock().expect("nobody panicked").recv().expect("somebody says go");
+        Ok(())
+    });
+    let runs = Arc::new(AtomicUsize::new(0));
+    let tickets: Vec<_> = (0..6)
+        .map(|n| {
+            let runs = Arc::clone(&runs);
+            store.write(&ctx(), move |tx| {
+                runs.fetch_add(1, Ordering::Relaxed);
+                (0..60).try_for_each(|m| {
+                    tx.put_message(&user("ses_a", &format!("msg_{n}_{m}"), m)).map(drop)
+                })
+            })
+        })
+        .collect();
+    go.send(()).expect("sent");
+    first.wait().expect("written");
+    tickets.into_iter().for_each(|ticket| ticket.wait().expect("written"));
+    assert_eq!(runs.load(Ordering::Relaxed), 6, "none spoiled the group of another");
+    let stats = store.stats().expect("stats");
+    assert!(stats.most_rows() > 300 && stats.most_rows() <= 500, "{}", stats.most_rows());
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{assistant, ctx, mid, pid, sid, text, user, with_sessions, write};
+use support::{assistant, ctx, mid, pid, raw, sid, text, user, with_sessions, write};
 use turnstone_core::id::{MessageId, PartId, Ticker};
 use turnstone_core::model::{Origin, Session};
 use turnstone_core::time::{Millis, Seq};
@@ -330,4 +330,18 @@ fn a_list_of_sessions_as_text_says_what_the_values_say() {
     plain.sort();
     assert_eq!((rows.len(), shown.len()), (5, 5));
     assert_eq!(plain, ["ses_plain", "ses_used", "ses_word"], "these are whole as they are stored");
+}
+
+#[test]
+fn a_session_whose_event_is_gone_is_told_and_not_left_out() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a", "ses_b"]);
+    let other = raw(dir.path());
+    let gone = "DELETE FROM event WHERE cursor = (SELECT image FROM session WHERE id = 'ses_a')";
+    assert_eq!(other.execute(gone, []).expect("deleted"), 1);
+    let filter = SessionFilter::default();
+    let listed = store.read(&ctx(), |r| r.list_sessions(&filter, None, 10).map(drop));
+    assert!(matches!(listed, Err(StoreError::Corrupt { .. })), "{listed:?}");
+    let shown = store.read(&ctx(), |r| r.show_sessions(&filter, 10).map(drop));
+    assert!(matches!(shown, Err(StoreError::Corrupt { .. })), "{shown:?}");
 }

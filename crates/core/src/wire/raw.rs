@@ -3,45 +3,76 @@
 use std::fmt::Write as _;
 
 use super::figures::tokens_of;
+use super::shape::ShapeError;
 use crate::id::{MessageId, PartId, SessionId};
 use crate::model::Usage;
 
 /// Appends a session as [`super::session_info`] shows it; `stored` is one in JSON that has no usage of
 /// elsewhere and no field that is only ours.
-pub fn write_session(out: &mut String, stored: &str, usage: Usage) {
-    out.push_str(stored.trim_end().strip_suffix('}').unwrap_or("{"));
+///
+/// # Errors
+///
+/// It is no object: then nothing is appended.
+pub fn write_session(out: &mut String, stored: &str, usage: Usage) -> Result<(), ShapeError> {
+    let separator = open(out, "session", stored)?;
     let (cost, tokens) = (usage.cost_number(), tokens_of(usage));
     // Writing into a text cannot fail.
-    let _ = write!(out, ",\"cost\":{cost},\"tokens\":{tokens}}}");
+    let _ = write!(out, "{separator}\"cost\":{cost},\"tokens\":{tokens}}}");
+    Ok(())
 }
 
 /// Appends a message as [`super::message_info`] shows it; `body` is its body in JSON.
-pub fn write_message(out: &mut String, body: &str, id: &MessageId, session: &SessionId) {
-    write(out, body, &[("id", id.as_str()), ("sessionID", session.as_str())]);
+///
+/// # Errors
+///
+/// As [`write_session`].
+pub fn write_message(
+    out: &mut String,
+    body: &str,
+    id: &MessageId,
+    session: &SessionId,
+) -> Result<(), ShapeError> {
+    write(out, "message", body, &[("id", id.as_str()), ("sessionID", session.as_str())])
 }
 
 /// Appends a part as [`super::part_info`] shows it; `body` is its body in JSON.
+///
+/// # Errors
+///
+/// As [`write_session`].
 pub fn write_part(
     out: &mut String,
     body: &str,
     id: &PartId,
     (session, message): (&SessionId, &MessageId),
-) {
+) -> Result<(), ShapeError> {
     let message = ("messageID", message.as_str());
-    write(out, body, &[("id", id.as_str()), ("sessionID", session.as_str()), message]);
+    write(out, "part", body, &[("id", id.as_str()), ("sessionID", session.as_str()), message])
+}
+
+/// Appends an object up to its last brace; what goes before the next field.
+fn open(out: &mut String, what: &'static str, json: &str) -> Result<&'static str, ShapeError> {
+    let inside = json.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let inside = inside.ok_or_else(|| ShapeError::new(what, "not an object"))?.trim();
+    out.push('{');
+    out.push_str(inside);
+    Ok(if inside.is_empty() { "" } else { "," })
 }
 
 /// Ids hold nothing that JSON would have to escape.
-fn write(out: &mut String, body: &str, fields: &[(&str, &str)]) {
-    let inside = body.trim().strip_suffix('}').unwrap_or("{").trim_end();
-    out.push_str(inside);
-    let mut is_first = inside.len() == 1;
+fn write(
+    out: &mut String,
+    what: &'static str,
+    body: &str,
+    fields: &[(&str, &str)],
+) -> Result<(), ShapeError> {
+    let mut separator = open(out, what, body)?;
     for (name, text) in fields {
-        let parts = [if is_first { "\"" } else { ",\"" }, name, "\":\"", text, "\""];
-        parts.iter().for_each(|part| out.push_str(part));
-        is_first = false;
+        [separator, "\"", name, "\":\"", text, "\""].iter().for_each(|part| out.push_str(part));
+        separator = ",";
     }
     out.push('}');
+    Ok(())
 }
 
 #[cfg(test)]
@@ -64,13 +95,24 @@ mod tests {
         let (session, message, part) = ids();
         for body in [r#"{"type":"text","text":"}\"}"}"#, "{}", " { } "] {
             let mut out = String::new();
-            write_part(&mut out, body, &part, (&session, &message));
+            write_part(&mut out, body, &part, (&session, &message)).expect("an object");
             let mut wanted: Value = serde_json::from_str(body).expect("a body");
             wanted["id"] = json!(part);
             wanted["sessionID"] = json!(session);
             wanted["messageID"] = json!(message);
             assert_eq!(serde_json::from_str::<Value>(&out).expect("JSON"), wanted);
             assert_eq!(out.matches("sessionID").count(), 1);
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_and_nothing_is_written() {
+        let (session, message, part) = ids();
+        for body in ["", "[]", "\"}\"", "7", "{"] {
+            let mut out = String::new();
+            let refused = write_part(&mut out, body, &part, (&session, &message)).is_err();
+            assert!(refused && out.is_empty(), "{body:?}: {out}");
+            assert!(write_session(&mut out, body, Usage::default()).is_err(), "{body:?}");
         }
     }
 }

@@ -191,8 +191,8 @@ impl Engine {
         // Handed out in the order of the original, so that the ids ascend.
         let (mut messages, mut parts) = (messages.into_iter(), parts.into_iter());
         let spare = (self.mint.message(ctx.now)?, self.mint.part(ctx.now)?);
-        let plan = plan_fork(
-            &entries,
+        let mut plan = plan_fork(
+            entries,
             at,
             &id,
             || messages.next().unwrap_or_else(|| spare.0.clone()),
@@ -205,7 +205,7 @@ impl Engine {
         made.usage_base = Some(paid(&plan));
         let mut copy = Copy {
             session: made,
-            parts: renamed(&entries, &plan),
+            parts: std::mem::take(&mut plan.parts).into_iter().collect(),
             turns: HashMap::new(),
             changes: Vec::new(),
             is_apart: false,
@@ -226,9 +226,11 @@ impl Engine {
         copy: &mut Copy,
     ) -> Result<()> {
         let cut = line.spot(cut);
+        let by_message: HashMap<&MessageId, &TurnRow> =
+            line.turns.iter().map(|turn| (&turn.message, turn)).collect();
         let mut turns = Vec::new();
         for (old, new) in &copy.plan.renamed {
-            if let Some(turn) = line.turns.iter().find(|turn| turn.message == *old) {
+            if let Some(&turn) = by_message.get(old) {
                 copy.turns.insert(new.clone(), (turn.clone(), self.mint.turn(ctx.now)?));
                 turns.push(turn);
             }
@@ -449,12 +451,6 @@ fn paid(plan: &ForkPlan) -> UsageBase {
     let parts = plan.messages.iter().flat_map(|(_, parts)| parts);
     let counted = parts.fold(Usage::default(), |sum, part| sum.plus(usage_of(&part.body)));
     UsageBase { cost: Some(0.into()), tokens: Some(Tokens::default()), counted }
-}
-
-fn renamed(entries: &[Entry], plan: &ForkPlan) -> HashMap<PartId, PartId> {
-    let pairs = entries.iter().zip(&plan.messages);
-    let parts = pairs.flat_map(|((_, old), (_, new))| old.iter().zip(new));
-    parts.map(|(old, new)| (old.id.clone(), new.id.clone())).collect()
 }
 
 /// A change set under its own id in another turn; nothing if it is not closed.

@@ -138,8 +138,8 @@ impl Engine {
         let directory = made.directory.clone();
         let outcome = WorktreeOutcome::Failed { message: why.to_owned() };
         let news = WorktreeNews { directory: directory.clone(), outcome };
-        // Nothing came of it: nothing is left to know.
-        let is_gone = !Path::new(&directory).exists();
+        // Nothing came of it: nothing is left to know. What cannot be looked at may be there.
+        let is_gone = !Path::new(&directory).try_exists().unwrap_or(true);
         self.note_worktree(ctx, project, news, move |project| {
             project.worktrees.retain(|one| !is_gone || one.directory != directory);
         })

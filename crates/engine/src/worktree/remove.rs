@@ -81,6 +81,29 @@ pub struct ResetWorktree {
     pub lost: OnlyHere,
 }
 
+/// A worktree that Turnstone made, and what would be gone with it.
+struct Facts {
+    git: Git,
+    made: MadeWorktree,
+    directory: PathBuf,
+    lost: OnlyHere,
+}
+
+impl Facts {
+    fn plan(self, commit: Option<String>, branch: Option<(String, String)>) -> WorktreePlan {
+        WorktreePlan { directory: self.directory, commit, branch, lost: self.lost }
+    }
+
+    /// Refuses what would be gone, unless somebody insists.
+    fn agree(&self, force: bool) -> Result<(), WorktreeError> {
+        if force || self.lost.is_nothing() {
+            return Ok(());
+        }
+        let (directory, work) = (self.directory.clone(), self.lost.clone());
+        Err(WorktreeError::OnlyHere { directory, work })
+    }
+}
+
 impl Engine {
     /// Says what a removal would take away; changes nothing.
     ///
@@ -93,12 +116,9 @@ impl Engine {
         project: &ProjectId,
         which: &Path,
     ) -> Result<WorktreePlan, WorktreeError> {
-        let found = self.get_project(ctx, project)?;
-        let git = self.project_git(&found)?;
-        let made = find_made(&found, which).ok_or_else(|| refusal(&found, which))?;
-        let (directory, lost) = (PathBuf::from(&made.directory), self.only_here(&git, made)?);
-        let branch = deletable(&git, made, Some(&directory))?;
-        Ok(WorktreePlan { directory, commit: None, branch, lost })
+        let facts = self.worktree_facts(&self.get_project(ctx, project)?, which)?;
+        let branch = deletable(&facts.git, &facts.made, Some(&facts.directory))?;
+        Ok(facts.plan(None, branch))
     }
 
     /// Says what a reset would do; changes nothing.
@@ -112,12 +132,9 @@ impl Engine {
         project: &ProjectId,
         which: &Path,
     ) -> Result<WorktreePlan, WorktreeError> {
-        let found = self.get_project(ctx, project)?;
-        let git = self.project_git(&found)?;
-        let made = find_made(&found, which).ok_or_else(|| refusal(&found, which))?;
-        let (directory, lost) = (PathBuf::from(&made.directory), self.only_here(&git, made)?);
-        let commit = Some(default_commit(&git, project)?);
-        Ok(WorktreePlan { directory, commit, branch: None, lost })
+        let facts = self.worktree_facts(&self.get_project(ctx, project)?, which)?;
+        let commit = default_commit(&facts.git, project)?;
+        Ok(facts.plan(Some(commit), None))
     }
 
     /// Removes a worktree that Turnstone made, by its name or its directory.
@@ -136,36 +153,29 @@ impl Engine {
         which: &Path,
         force: bool,
     ) -> Result<RemovedWorktree, WorktreeError> {
-        let found = self.get_project(ctx, project)?;
-        let git = self.project_git(&found)?;
-        let made = match find_made(&found, which) {
-            Some(made) => made.clone(),
-            None if fs_err::symlink_metadata(which).is_err() && which.is_absolute() => {
-                return Ok(RemovedWorktree { directory: which.to_owned(), ..Default::default() });
+        let facts = match self.worktree_facts(&self.get_project(ctx, project)?, which) {
+            Err(WorktreeError::NotOurs(directory)) if which.is_absolute() && !is_there(which)? => {
+                return Ok(RemovedWorktree { directory, ..Default::default() });
             }
-            None => return Err(refusal(&found, which)),
+            facts => facts?,
         };
-        let directory = PathBuf::from(&made.directory);
-        self.require_in(ctx, project, Gate::Worktree, std::slice::from_ref(&made.directory))?;
-        let mut done = RemovedWorktree { directory: directory.clone(), ..Default::default() };
-        done.lost = self.only_here(&git, &made)?;
-        if !force && !done.lost.is_nothing() {
-            return Err(WorktreeError::OnlyHere { directory, work: done.lost });
-        }
-        done.capture = self.capture_worktree(ctx, &made)?;
+        self.require_in(ctx, project, Gate::Worktree, std::slice::from_ref(&facts.made.directory))?;
+        facts.agree(force)?;
+        let Facts { git, made, directory, lost } = facts;
+        let capture = self.capture_worktree(ctx, &made)?;
         // Another one of that name would be another directory.
         self.close_vaults(std::iter::once(&made.directory));
         self.remove_files(&git, &directory)?;
         fail::fail_point!("engine::worktree_removed", |_| {
             Err(std::io::Error::other("failpoint").into())
         });
-        done.branch = delete_branch(&git, &made)?;
+        let branch = delete_branch(&git, &made)?;
         self.change_project(ctx, project, move |project| {
             project.worktrees.retain(|one| one.directory != made.directory);
             project.sandboxes.retain(|one| *one != made.directory);
             project.aliases.retain(|alias| alias.value != made.directory);
         })?;
-        Ok(done)
+        Ok(RemovedWorktree { directory, capture, branch, lost })
     }
 
     /// Puts a worktree that Turnstone made back to the default branch; ignored files stay.
@@ -180,16 +190,11 @@ impl Engine {
         which: &Path,
         force: bool,
     ) -> Result<ResetWorktree, WorktreeError> {
-        let found = self.get_project(ctx, project)?;
-        let git = self.project_git(&found)?;
-        let made = find_made(&found, which).ok_or_else(|| refusal(&found, which))?.clone();
-        let directory = PathBuf::from(&made.directory);
-        self.require_in(ctx, project, Gate::Worktree, std::slice::from_ref(&made.directory))?;
-        let commit = default_commit(&git, project)?;
-        let lost = self.only_here(&git, &made)?;
-        if !force && !lost.is_nothing() {
-            return Err(WorktreeError::OnlyHere { directory, work: lost });
-        }
+        let facts = self.worktree_facts(&self.get_project(ctx, project)?, which)?;
+        self.require_in(ctx, project, Gate::Worktree, std::slice::from_ref(&facts.made.directory))?;
+        let commit = default_commit(&facts.git, project)?;
+        facts.agree(force)?;
+        let Facts { made, directory, lost, .. } = facts;
         let capture = self.capture_worktree(ctx, &made)?;
         let inside = Git::new(&directory, self.settings.git.clone());
         inside.reset_hard(&commit)?;
@@ -199,6 +204,14 @@ impl Engine {
             true => Ok(ResetWorktree { directory, commit, capture, lost }),
             false => Err(WorktreeError::LeftChanges { directory, paths: left }),
         }
+    }
+
+    /// What has to be known before a worktree is removed or reset.
+    fn worktree_facts(&self, project: &Project, which: &Path) -> Result<Facts, WorktreeError> {
+        let git = self.project_git(project)?;
+        let made = find_made(project, which).ok_or_else(|| refusal(project, which))?.clone();
+        let lost = self.only_here(&git, &made)?;
+        Ok(Facts { git, directory: PathBuf::from(&made.directory), made, lost })
     }
 
     /// Takes away a worktree nobody has worked in: its making failed, and clients hear why.
@@ -234,7 +247,7 @@ impl Engine {
         }
         let directory = Path::new(&made.directory);
         // A making that was cut off may have left a folder that is no checkout yet.
-        if directory.join(".git").exists() {
+        if is_there(&directory.join(".git"))? {
             let inside = Git::new(directory, self.settings.git.clone());
             work.changes = paths(&inside)?;
             for commit in inside.list_unnamed(SHOWN)? {
@@ -248,7 +261,7 @@ impl Engine {
 
     fn capture_worktree(&self, ctx: &Context, made: &MadeWorktree) -> Result<Option<String>> {
         let directory = Path::new(&made.directory);
-        if !directory.join(".git").exists() {
+        if !is_there(&directory.join(".git"))? {
             return Ok(None);
         }
         let vault = self.vault(directory, ctx.now)?;
@@ -268,15 +281,25 @@ impl Engine {
                 return Ok(removed?);
             }
         }
-        match fs_err::symlink_metadata(directory) {
-            Ok(meta) if meta.is_dir() => fs_err::remove_dir_all(directory)?,
-            Ok(_) => return Err(WorktreeError::NotOurs(directory.to_owned())),
-            Err(_) => {}
+        if is_there(directory)? {
+            if !fs_err::symlink_metadata(directory)?.is_dir() {
+                return Err(WorktreeError::NotOurs(directory.to_owned()));
+            }
+            fs_err::remove_dir_all(directory)?;
         }
         if is_listed(git)? {
             git.prune_worktrees()?;
         }
         Ok(())
+    }
+}
+
+/// True if there is anything of that name; what cannot be looked at is not taken for nothing.
+fn is_there(path: &Path) -> std::io::Result<bool> {
+    match fs_err::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -130,7 +130,7 @@ impl App {
         if status != Status::Idle {
             return Ok(());
         }
-        while !self.runners().is_present(Path::new(&session.directory), self.now()) {
+        while !self.has_runner(Path::new(&session.directory)) {
             match self.engine().next_turn(ctx, id) {
                 Ok(Some(turn)) => self.refuse(ctx, &turn)?,
                 Ok(None) | Err(EngineError::Store(StoreError::Busy(_))) => break,
@@ -187,9 +187,7 @@ impl App {
         let directory = Path::new(&session.directory);
         match asked.no_reply {
             true => Wish::Nothing,
-            false if self.runners().is_present(directory, self.now()) => {
-                Wish::Inbox(asked.delivery)
-            }
+            false if self.has_runner(directory) => Wish::Inbox(asked.delivery),
             false => Wish::Here(asked.delivery),
         }
     }

@@ -20,22 +20,17 @@ pub(super) fn routes() -> Router<App> {
 }
 
 impl App {
-    /// Tells clients what a session has changed by now, after this request: nobody waits for it.
-    ///
-    /// Call it where there is a runtime. What cannot be told can still be asked for.
+    /// Tells clients what a session has changed by now. What cannot be told can still be asked for.
     pub(in crate::route) fn tell_diff(&self, ctx: &Context, session: &SessionId) {
-        let (app, ctx, id) = (self.clone(), ctx.aside(), session.clone());
-        tokio::task::spawn_blocking(move || {
-            let read = || {
-                let found = app.engine().diff(&ctx, &id, &Compared::Session, Form::Clients).ok()?;
-                let place = app.engine().store().read(&ctx, |r| r.get_session(&id)).ok()?.directory;
-                let diff = wire::file_diffs(&found.files);
-                Some((diff.to_string(), (place, diff)))
-            };
-            app.work().diffs.tell(&id, read, |(place, diff)| {
-                let said = json!({ "sessionID": id.as_str(), "diff": diff });
-                app.hub().publish(place, "session.diff", said);
-            });
+        let read = || {
+            let found = self.engine().diff(ctx, session, &Compared::Session, Form::Clients).ok()?;
+            let place = self.engine().store().read(ctx, |r| r.get_session(session)).ok()?.directory;
+            let diff = wire::file_diffs(&found.files);
+            Some((diff.to_string(), (place, diff)))
+        };
+        self.work().diffs.tell(session, read, |(place, diff)| {
+            let said = json!({ "sessionID": session.as_str(), "diff": diff });
+            self.hub().publish(place, "session.diff", said);
         });
     }
 }

@@ -8,24 +8,19 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::routing::get;
 use serde_json::Value;
 use turnstone_core::id::MessageId;
-use turnstone_store::{PartView, Reader};
+use turnstone_store::Reader;
 
 use super::session::session_id;
 use crate::app::App;
 use crate::call::Caller;
 use crate::error::ApiError;
 use crate::input::{Query, parse_id};
-use crate::show::{part, with_parts};
+use crate::show::{PART_VIEW, with_parts};
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/session/{session}/message", get(list))
         .route("/session/{session}/message/{message}", get(read))
-}
-
-/// True for what is shown as it is stored: all but what tells of processes of this machine.
-fn is_plain(body: &str) -> bool {
-    !body.contains("\"pgid\"")
 }
 
 /// `GET /session/{sessionID}/message`
@@ -45,8 +40,7 @@ async fn list(
     }
     app.blocking(move |app| {
         let most = limit.unwrap_or(usize::MAX);
-        let view = PartView { is_plain: &is_plain, show: &part };
-        let show = |r: &Reader<'_>| r.show_messages(&id, before.as_deref(), most, view);
+        let show = |r: &Reader<'_>| r.show_messages(&id, before.as_deref(), most, PART_VIEW);
         let read = app.engine().store().read(&ctx, show);
         let page = match read {
             Err(turnstone_store::StoreError::Invalid(_)) => {

@@ -60,11 +60,11 @@ async fn shell(
     let started = thread.spawn(move || {
         let ended = worker.run_command(&run, &session, execution, &command);
         drop(done.send(ended));
+        worker.tell_diff(&run, &session.id);
     });
     started.map_err(|error| ApiError::unexpected(&error))?;
     let answer = answer.await.map_err(|error| ApiError::unexpected(&error))??;
     app.blocking(move |app| {
-        app.tell_diff(&ctx, &id);
         let found = app.engine().store().read(&ctx, |r| r.get_message(&id, &answer))?;
         Ok(Json(with_parts(&found)))
     })

@@ -266,6 +266,33 @@ fn a_runner_that_is_not_heard_of_any_more_leaves_no_prompt_without_an_answer() {
 }
 
 #[test]
+fn a_runner_at_work_is_there_however_long_it_does_not_look_for_more() {
+    let house = House::with(|settings| {
+        settings.clock = ahead;
+        settings.limits.patience = 600_000;
+    });
+    let (first, second) = (session(&house), session(&house));
+    let runner = Runner::attach(&house);
+    let client = house.client();
+    std::thread::scope(|scope| {
+        let ask = |id: &str, words: &str| {
+            client.post(&format!("/session/{id}/message"), &said(words)).expect(200)
+        };
+        let asking = scope.spawn(move || ask(&first, "take your time"));
+        let taken = runner.take();
+        AHEAD.store(60_000, Ordering::SeqCst);
+        let waiting = scope.spawn(move || ask(&second, "me too"));
+        taken.answer("Done.");
+        assert_eq!(text_of(&asking.join().expect("answered")), ["Done."]);
+        AHEAD.store(100_000, Ordering::SeqCst);
+        runner.take().answer("And done.");
+        assert_eq!(text_of(&waiting.join().expect("answered")), ["And done."]);
+    });
+    AHEAD.store(160_000, Ordering::SeqCst);
+    assert_eq!(client.get("/turnstone/runner").expect(200), json!([]), "it is idle and silent");
+}
+
+#[test]
 fn a_runner_that_leaves_with_prompts_waiting_does_not_keep_their_clients_waiting() {
     let house = House::new();
     let id = session(&house);

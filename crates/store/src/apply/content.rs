@@ -1,5 +1,7 @@
 //! Projections of messages and parts.
 
+use std::borrow::Cow;
+
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Deserialize;
 use serde_json::Number;
@@ -59,44 +61,25 @@ pub(super) fn message(conn: &Connection, event: &Applied<'_>) -> Result<()> {
     Ok(())
 }
 
+/// A part, and as much of its body as `D` reads.
 #[derive(Deserialize)]
-struct PartHead<'a> {
+struct PartHead<'a, D> {
     #[serde(borrow)]
-    id: std::borrow::Cow<'a, str>,
+    id: Cow<'a, str>,
     message: i64,
     text: Option<TextHead>,
-    #[serde(borrow)]
-    data: PartKind<'a>,
+    data: D,
 }
 
 #[derive(Deserialize)]
 struct PartKind<'a> {
     #[serde(rename = "type", borrow)]
-    name: std::borrow::Cow<'a, str>,
+    name: Cow<'a, str>,
 }
 
-impl PartKind<'_> {
-    /// The kinds of which more is read; what an unknown kind holds is nobody's business here.
-    fn has_data(&self) -> bool {
-        matches!(&*self.name, "tool" | "text" | "reasoning" | "step-finish")
-    }
-}
-
-/// A part of which all that is wanted can be read.
-#[derive(Deserialize)]
-struct PartWhole<'a> {
-    #[serde(borrow)]
-    id: std::borrow::Cow<'a, str>,
-    message: i64,
-    text: Option<TextHead>,
-    #[serde(borrow)]
-    data: PartData<'a>,
-}
-
-#[derive(Deserialize)]
-struct PartRest<'a> {
-    #[serde(borrow)]
-    data: PartData<'a>,
+/// True for the kinds of which more is read; what an unknown kind holds is nobody's business here.
+fn has_data(kind: &str) -> bool {
+    matches!(kind, "tool" | "text" | "reasoning" | "step-finish")
 }
 
 #[derive(Deserialize)]
@@ -107,9 +90,9 @@ struct TextHead {
 #[derive(Deserialize)]
 struct PartData<'a> {
     #[serde(rename = "type", borrow)]
-    kind: std::borrow::Cow<'a, str>,
+    kind: Cow<'a, str>,
     #[serde(borrow)]
-    tool: Option<std::borrow::Cow<'a, str>>,
+    tool: Option<Cow<'a, str>>,
     #[serde(borrow)]
     state: Option<StateData<'a>>,
     cost: Option<Number>,
@@ -126,10 +109,15 @@ struct TimeData {
 #[derive(Deserialize)]
 struct StateData<'a> {
     #[serde(borrow)]
-    status: Option<std::borrow::Cow<'a, str>>,
+    status: Option<Cow<'a, str>>,
 }
 
-impl PartData<'_> {
+impl<'a> PartData<'a> {
+    /// Nothing but a kind.
+    fn named(kind: Cow<'a, str>) -> Self {
+        Self { kind, tool: None, state: None, cost: None, tokens: None, time: None }
+    }
+
     fn usage(&self) -> Usage {
         match (&*self.kind, &self.cost, &self.tokens) {
             ("step-finish", Some(cost), Some(tokens)) => Usage::of_step(cost, tokens),
@@ -169,49 +157,64 @@ pub(super) fn part(conn: &Connection, event: &Applied<'_>) -> Result<()> {
     }
 }
 
+/// One row and nothing to go back to if it fails: SQLite keeps no journal of the statement.
+const NEW_PART: &str = "
+INSERT INTO part (num, id, message, session, type, tool, open, text_len, image)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+
+/// Its first image may have been compacted away.
+const CHANGED_PART: &str = "
+INSERT INTO part (num, id, message, session, type, tool, open, text_len, image)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
+WHERE EXISTS (SELECT 1 FROM message WHERE num = ?3 AND session = ?4)
+ON CONFLICT (num) DO UPDATE SET type = excluded.type, tool = excluded.tool,
+  open = excluded.open, text_len = excluded.text_len, image = excluded.image";
+
+/// True if the message of a part is not there.
+fn is_orphan(error: &rusqlite::Error) -> bool {
+    error
+        .sqlite_error()
+        .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY)
+}
+
+/// What is wanted of a part; of an unknown kind, which may hold anything under these names, its name.
+fn part_head<'a>(event: &Applied<'a>) -> Result<PartHead<'a, PartData<'a>>> {
+    let whole = head::<PartHead<'_, PartData<'_>>>(event);
+    if whole.as_ref().is_ok_and(|part| has_data(&part.data.kind)) {
+        return whole;
+    }
+    let PartHead { id, message, text, data: kind } = head::<PartHead<'_, PartKind<'_>>>(event)?;
+    match has_data(&kind.name) {
+        true => whole,
+        false => Ok(PartHead { id, message, text, data: PartData::named(kind.name) }),
+    }
+}
+
 fn image(conn: &Connection, event: &Applied<'_>, session: i64) -> Result<()> {
-    let (id, message, text, kind, data) = match head::<PartWhole<'_>>(event) {
-        Ok(PartWhole { id, message, text, data }) => {
-            let kind = PartKind { name: data.kind.clone() };
-            let data = kind.has_data().then_some(data);
-            (id, message, text, kind, data)
-        }
-        // An unknown kind may hold anything under these names.
-        Err(_) => {
-            let PartHead { id, message, text, data: kind } = head(event)?;
-            let data = match kind.has_data() {
-                true => Some(head::<PartRest<'_>>(event)?.data),
-                false => None,
-            };
-            (id, message, text, kind, data)
-        }
-    };
-    let usage = data.as_ref().map(PartData::usage).unwrap_or_default();
+    let PartHead { id, message, text, data } = part_head(event)?;
+    let usage = data.usage();
     // Whatever the part is now, it may have been a finished step before.
     let before = if event.entity == event.cursor {
         Usage::default()
     } else {
         image_usage(conn, event.entity)?
     };
-    let written = conn
-        .prepare_cached(
-            "INSERT INTO part (num, id, message, session, type, tool, open, text_len, image)
-             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
-             WHERE EXISTS (SELECT 1 FROM message WHERE num = ?3 AND session = ?4)
-             ON CONFLICT (num) DO UPDATE SET type = excluded.type, tool = excluded.tool,
-               open = excluded.open, text_len = excluded.text_len, image = excluded.image",
-        )?
-        .execute(params![
-            event.entity,
-            id,
-            message,
-            session,
-            kind.name,
-            data.as_ref().and_then(|data| data.tool.as_deref()),
-            data.as_ref().is_some_and(PartData::is_open),
-            text.map(|t| t.len),
-            event.cursor,
-        ])?;
+    let sql = if event.entity == event.cursor { NEW_PART } else { CHANGED_PART };
+    let written = conn.prepare_cached(sql)?.execute(params![
+        event.entity,
+        id,
+        message,
+        session,
+        data.kind,
+        data.tool,
+        data.is_open(),
+        text.map(|t| t.len),
+        event.cursor,
+    ]);
+    let written = match written {
+        Err(error) if is_orphan(&error) => 0,
+        written => written?,
+    };
     // On a rebuild the message may have been removed later in the stream: its parts are gone too.
     if written > 0 && usage != before {
         count(conn, session, usage.minus(before))?;
@@ -249,7 +252,7 @@ fn parts_usage(conn: &Connection, message: i64) -> Result<Usage> {
 
 /// The usage in a stored part payload.
 fn step_usage(json: &str) -> Result<Usage> {
-    Ok(serde_json::from_str::<PartRest<'_>>(json)?.data.usage())
+    Ok(serde_json::from_str::<PartHead<'_, PartData<'_>>>(json)?.data.usage())
 }
 
 /// Adds to what a session has counted. The sums are exact, so they do not depend on the order.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Connection;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use turnstone_core::id::{OperationId, SessionId, TurnId};
 use turnstone_core::model::Session;
@@ -41,20 +42,7 @@ pub(crate) fn expired_turns(
     blobs: &BlobDir,
     session: i64,
 ) -> Result<BTreeMap<TurnId, Millis>> {
-    let mut statement = conn.prepare_cached(
-        "SELECT planned, time FROM operation JOIN event ON event.cursor = planned
-         WHERE operation.session = ?1 AND operation.kind = 'expire'",
-    )?;
-    let mut rows = statement.query([session])?;
-    let mut found = BTreeMap::new();
-    while let Some(row) = rows.next()? {
-        let (planned, time): (i64, i64) = (row.get(0)?, row.get(1)?);
-        let payload = payload_at(conn, blobs, planned)?;
-        let turns = payload.pointer("/plan/turns").cloned().unwrap_or_default();
-        let turns: Vec<TurnId> = serde_json::from_value(turns)?;
-        found.extend(turns.into_iter().map(|turn| (turn, Millis(time))));
-    }
-    Ok(found)
+    expired(conn, blobs, Some(session), "turns")
 }
 
 /// The operations whose guards have expired, of one session or of all, and since when.
@@ -63,19 +51,31 @@ pub(crate) fn expired_guards(
     blobs: &BlobDir,
     session: Option<i64>,
 ) -> Result<BTreeMap<OperationId, Millis>> {
+    expired(conn, blobs, session, "guards")
+}
+
+/// What expiries name under `field` of their plans, and since when it is gone.
+fn expired<T: DeserializeOwned + Ord>(
+    conn: &Connection,
+    blobs: &BlobDir,
+    session: Option<i64>,
+    field: &str,
+) -> Result<BTreeMap<T, Millis>> {
     let mut statement = conn.prepare_cached(
         "SELECT planned, time FROM operation JOIN event ON event.cursor = planned
          WHERE (?1 IS NULL OR operation.session = ?1) AND operation.kind = 'expire'
-           AND instr(payload, '\"guards\"') > 0",
+           AND instr(payload, ?2) > 0",
     )?;
-    let mut rows = statement.query([session])?;
+    let mut rows = statement.query((session, format!("\"{field}\"")))?;
     let mut found = BTreeMap::new();
     while let Some(row) = rows.next()? {
         let (planned, time): (i64, i64) = (row.get(0)?, row.get(1)?);
-        let payload = payload_at(conn, blobs, planned)?;
-        let guards = payload.pointer("/plan/guards").cloned().unwrap_or_default();
-        let guards: Vec<OperationId> = serde_json::from_value(guards)?;
-        found.extend(guards.into_iter().map(|operation| (operation, Millis(time))));
+        let mut payload = payload_at(conn, blobs, planned)?;
+        // The name may stand elsewhere in the plan.
+        let plan = payload.get_mut("plan").and_then(|plan| plan.get_mut(field));
+        let Some(names) = plan.map(Value::take) else { continue };
+        let names: Vec<T> = serde_json::from_value(names)?;
+        found.extend(names.into_iter().map(|name| (name, Millis(time))));
     }
     Ok(found)
 }

@@ -9,7 +9,6 @@ use super::body::{
 };
 use super::reader::{Reader, parse_id};
 use crate::error::{Result, StoreError};
-use crate::payload;
 
 /// Which sessions to list; every field narrows the list.
 #[derive(Clone, Debug, Default)]
@@ -105,11 +104,12 @@ fn parse_session_cursor(text: Option<&str>) -> Result<(f64, i64)> {
 }
 
 /// No pattern is matched, so that no character means anything but itself, not even NUL (R44).
+/// Outer joins, here and below: a missing event is an error to tell, not a row to leave out.
 const LIST: &str = "
-SELECT session.num, session.updated, event.payload, event.refs, session.cost, tokens_input,
-       tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write,
+SELECT session.num, session.updated, session.image, event.payload, event.refs, session.cost,
+       tokens_input, tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write,
        EXISTS (SELECT 1 FROM head WHERE head.session = session.num)
-FROM session JOIN event ON event.cursor = session.image
+FROM session LEFT JOIN event ON event.cursor = session.image
 WHERE (session.updated, session.num) < (:updated, :num) AND hidden = 0
   AND (:project IS NULL OR session.project = (SELECT num FROM project WHERE id = :project))
   AND (:directory IS NULL OR directory = :directory)
@@ -123,7 +123,6 @@ WHERE (session.updated, session.num) < (:updated, :num) AND hidden = 0
   AND (:actor IS NULL OR session.actor = (SELECT num FROM actor WHERE name = :actor))
 ORDER BY session.updated DESC, session.num DESC LIMIT :limit";
 
-/// Outer joins: a missing event is an error to tell, not a message to leave out.
 pub(super) const MESSAGES: &str = "
 SELECT message.num, image, payload, refs
 FROM message LEFT JOIN event ON event.cursor = message.image
@@ -133,6 +132,15 @@ pub(super) const PARTS: &str = "
 SELECT part.num, message, text_len, image, payload, refs
 FROM part LEFT JOIN event ON event.cursor = part.image
 WHERE part.session = ?1 AND message BETWEEN ?2 AND ?3 ORDER BY message, part.num";
+
+/// The stored JSON in the columns `payload, refs` from `at` on, if it is all there as it is.
+pub(super) fn whole_text<'a>(row: &'a Row<'_>, at: usize) -> Result<Option<&'a str>> {
+    let text = |column: usize| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
+    Ok(match (text(at)?, text(at + 1)?) {
+        (Some(json), None) => Some(json),
+        _ => None,
+    })
+}
 
 /// The number before which a page of messages ends.
 pub(super) fn before_num(cursor: Option<&str>) -> Result<i64> {
@@ -158,20 +166,18 @@ impl Reader<'_> {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<SessionPage> {
-        let (items, next) = self.sessions_by(filter, cursor, limit, |row| {
-            let text = |column: usize| {
-                row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)
-            };
-            let json = text(2)?.unwrap_or_default();
-            let session = match text(3)? {
-                None => serde_json::from_str(json)?,
-                refs => {
-                    serde_json::from_value(payload::restore(self.conn, self.blobs, json, refs)?)?
-                }
-            };
-            Ok(SessionRow { session, usage: usage_at::<4>(row)? })
-        })?;
+        let make = |row: &Row<'_>| self.session_row(row);
+        let (items, next) = self.sessions_by(filter, cursor, limit, make)?;
         Ok(SessionPage { items, next })
+    }
+
+    /// The session in a row of [`LIST`].
+    pub(super) fn session_row(&self, row: &Row<'_>) -> Result<SessionRow> {
+        let session = match whole_text(row, 3)? {
+            Some(json) => serde_json::from_str(json)?,
+            None => serde_json::from_value(self.joined(row, 2)?)?,
+        };
+        Ok(SessionRow { session, usage: usage_at::<5>(row)? })
     }
 
     /// A page of sessions, each made from its row, and where the next page begins.

@@ -16,10 +16,10 @@ use turnstone_core::wire;
 use super::body::{message_from, part_from};
 use super::list::{
     MESSAGES, PARTS, SessionFilter, SessionRow, before_num, cursor_at, one_more, usage_at,
+    whole_text,
 };
 use super::reader::{Reader, parse_id};
 use crate::error::Result;
-use crate::payload;
 
 /// A page of messages as a JSON list of `{info, parts}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,13 +62,9 @@ struct Stored<'a> {
     data: &'a RawValue,
 }
 
-/// The stored JSON in the columns `payload, refs` from `at` on, if it is whole as it is.
+/// What is stored in the columns `payload, refs` from `at` on, if it is all there as it is.
 fn whole<'a>(row: &'a Row<'_>, at: usize) -> Result<Option<Stored<'a>>> {
-    let text = |column: usize| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
-    match (text(at)?, text(at + 1)?) {
-        (Some(json), None) => Ok(Some(serde_json::from_str(json)?)),
-        _ => Ok(None),
-    }
+    Ok(whole_text(row, at)?.map(serde_json::from_str).transpose()?)
 }
 
 impl Reader<'_> {
@@ -79,20 +75,16 @@ impl Reader<'_> {
     /// Only what the database refuses.
     pub fn show_sessions(&self, filter: &SessionFilter, limit: usize) -> Result<Vec<ShownSession>> {
         let (sessions, _) = self.sessions_by(filter, None, limit, |row| {
-            let text = |column: usize| {
-                row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)
-            };
-            let (json, refs) = (text(2)?.unwrap_or_default(), text(3)?);
-            let usage = usage_at::<4>(row)?;
-            let is_back: bool = row.get(10)?;
-            if refs.is_none() && !is_back && !DERIVED.iter().any(|word| json.contains(word)) {
-                let mut shown = String::with_capacity(json.len() + 128);
-                wire::write_session(&mut shown, json, usage);
-                return Ok(ShownSession::Plain(shown));
+            let is_back: bool = row.get(11)?;
+            let is_plain = |json: &&str| !DERIVED.iter().any(|word| json.contains(word));
+            match whole_text(row, 3)?.filter(is_plain).filter(|_| !is_back) {
+                Some(json) => {
+                    let mut shown = String::with_capacity(json.len() + 128);
+                    wire::write_session(&mut shown, json, usage_at::<5>(row)?)?;
+                    Ok(ShownSession::Plain(shown))
+                }
+                None => Ok(ShownSession::Other(Box::new(self.session_row(row)?))),
             }
-            let value = payload::restore(self.conn, self.blobs, json, refs)?;
-            let session = serde_json::from_value(value)?;
-            Ok(ShownSession::Other(Box::new(SessionRow { session, usage })))
         })?;
         Ok(sessions)
     }
@@ -136,7 +128,7 @@ impl Reader<'_> {
             return Ok((num, message.id, shown));
         };
         let id: MessageId = parse_id(stored.id.into_owned())?;
-        wire::write_message(&mut json, stored.data.get(), &id, session);
+        wire::write_message(&mut json, stored.data.get(), &id, session)?;
         Ok((num, id, json))
     }
 
@@ -188,7 +180,7 @@ impl Reader<'_> {
         let whole = whole(row, 4)?.filter(|stored| (view.is_plain)(stored.data.get()));
         if let (None, Some(stored)) = (text_len, whole) {
             let id: PartId = parse_id(stored.id.into_owned())?;
-            wire::write_part(json, stored.data.get(), &id, owner);
+            wire::write_part(json, stored.data.get(), &id, owner)?;
             return Ok(());
         }
         let part = part_from(self.conn, owner, row.get(0)?, self.joined(row, 3)?, text_len)?;

@@ -30,7 +30,7 @@ async fn compact(
     let is_run = app.blocking(move |app| {
         app.expected(&read, &name)?;
         let session = app.engine().store().read(&read, |r| r.get_session(&name))?;
-        Ok(app.runners().is_present(Directory::new(&session.directory), app.now()))
+        Ok(app.has_runner(Directory::new(&session.directory)))
     });
     if !is_run.await? {
         let message = "No model runner is attached to this server";

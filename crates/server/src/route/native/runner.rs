@@ -40,7 +40,7 @@ struct Register {
 struct Registered {
     /// The runner.
     runner: Runner,
-    /// Within so many milliseconds it must be heard of again: its inbox must be read.
+    /// Within so many milliseconds it must be heard of again: its inbox must be read, or a turn driven.
     patience: i64,
 }
 
@@ -64,8 +64,8 @@ async fn register(
 }
 
 /// `GET /turnstone/runner`
-async fn list(State(app): State<App>, Caller(ctx): Caller) -> Json<Vec<Runner>> {
-    Json(app.runners().list(ctx.now))
+async fn list(State(app): State<App>, Caller(_): Caller) -> Json<Vec<Runner>> {
+    Json(app.list_runners())
 }
 
 /// `DELETE /turnstone/runner/{runnerID}`
@@ -88,9 +88,9 @@ async fn inbox(
 ) -> Result<Json<Inbox>, ApiError> {
     let wait = query.count("wait")?.unwrap_or(0).min(LONGEST);
     let gone = || ApiError::NotFound(format!("Runner not found: {runner}"));
-    let known = app.runners().renew(&runner, app.now()).ok_or_else(gone)?;
+    let known = app.hear_runner(&runner).ok_or_else(gone)?;
     let patience = Duration::from_millis(wait as u64);
     let found = app.wait_for_prompt(&ctx, &known.directory, patience).await?;
-    app.runners().renew(&runner, app.now());
+    app.hear_runner(&runner);
     Ok(Json(found))
 }

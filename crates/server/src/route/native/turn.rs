@@ -246,7 +246,9 @@ async fn end(
         if row.state != outcome.state() {
             let held = app.driven(&ctx, &session, &turn, &headers)?;
             app.end_driven(&ctx, held.turn(), outcome, body.error)?;
-            app.tell_diff(&ctx, &session);
+            // After this request: nobody waits for it.
+            let (app, ctx, session) = (app.clone(), ctx.aside(), session.clone());
+            tokio::task::spawn_blocking(move || app.tell_diff(&ctx, &session));
         }
         let row = app.turn_row(&ctx, &session, &turn)?;
         if row.state != outcome.state() {
@@ -279,7 +281,9 @@ impl App {
     ) -> Result<Stamped<Begun>, ApiError> {
         let row = turn.as_ref().map(|turn| self.turn_row(ctx, session, &turn.id)).transpose()?;
         if let Some(turn) = turn {
-            self.work().turns.hold(turn, self.now())?;
+            let found = self.engine().store().read(ctx, |r| r.get_session(session))?;
+            self.hear_driver(std::path::Path::new(&found.directory));
+            self.work().turns.hold(turn, found.directory.into(), self.now())?;
         }
         self.show_turn(ctx, session, row.as_ref())
     }
@@ -328,6 +332,7 @@ impl App {
             return Err(ApiError::query("Missing header x-turnstone-lease"));
         };
         if let Some(using) = self.work().turns.using(session, turn, token, self.settings().clock) {
+            self.hear_driver(using.directory());
             self.expected(ctx, session)?;
             return Ok(using);
         }
