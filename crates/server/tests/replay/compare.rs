@@ -95,15 +95,16 @@ impl Comparison<'_> {
                 self.differs(&format!("{at}/{kind}"), &short(one), "(none)");
                 continue;
             };
-            for extra in &ours[from..from + next] {
-                self.differs(&format!("{at}/+"), "(none)", &short(extra));
-            }
+            ours[from..from + next].iter().for_each(|extra| self.extra(at, extra));
             self.value(&format!("{at}/{kind}"), one, &ours[from + next]);
             from += next + 1;
         }
-        for extra in &ours[from..] {
-            self.differs(&format!("{at}/+"), "(none)", &short(extra));
-        }
+        ours[from..].iter().for_each(|extra| self.extra(at, extra));
+    }
+
+    fn extra(&mut self, at: &str, event: &Value) {
+        let kind = event["type"].as_str().unwrap_or_default();
+        self.differs(&format!("{at}/+{kind}"), "(none)", &short(event));
     }
 
     /// Things that are known are compared with themselves, and their order; what is left one by one.
