@@ -1,4 +1,5 @@
-//! Everything that was asked of OpenCode 1.18.33 in five recordings, asked of this server in the same order.
+//! Everything that was asked of OpenCode 1.18.33 in its recordings, by programs of ours and by its own clients, asked
+//! of this server in the same order.
 //!
 //! Status, headers and bodies are compared; names that each server makes are matched as they come. What differs
 //! must be one of [`difference::TABLE`], each of which is a row of `docs/http.md` or `docs/events.md`, and each of
