@@ -5,22 +5,28 @@
 
 use std::collections::HashMap;
 
-use crate::context::Entry;
 use crate::id::{MessageId, PartId, SessionId};
-use crate::model::{Extra, Message, MessageBody, Origin, Part, PartBody, Session, SessionTime};
+use crate::model::{Extra, Message, MessageBody, Origin, PartBody, Session, SessionTime};
 use crate::name::fork_title;
 use crate::time::Millis;
 
+/// A message, and its parts in order: the id of each, and its body in whatever form it is copied.
+pub type Copied<P> = (Message, Vec<(PartId, P)>);
+
 /// What a fork consists of; nothing has been written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ForkPlan {
+pub struct ForkPlan<P> {
     /// The copied messages with their parts, in the order of the original.
-    pub messages: Vec<Entry>,
+    pub messages: Vec<Copied<P>>,
     /// Which message became which, in the same order.
     pub renamed: Vec<(MessageId, MessageId)>,
     /// Which part became which, in the same order.
     pub parts: Vec<(PartId, PartId)>,
 }
+
+/// What messages are called in a copy.
+#[derive(Debug)]
+pub struct Names<'a>(HashMap<&'a MessageId, &'a MessageId>);
 
 /// Why a fork was refused; nothing has been written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,62 +39,56 @@ pub enum ForkError {
 /// Plans a copy of the messages before `at`, or of all, into the session `into`.
 ///
 /// `messages` are in stream order, and the cut is made by position: ids are never compared (they
-/// wrap). Every message and part gets a new id. An answer's parent and a compaction's tail follow
-/// their messages; a parent that was not copied stays as it is, a tail outside the copy is dropped.
-/// All else is copied as it is: times, tokens, cost, errors, snapshots, and the ids inside
-/// attachments.
+/// wrap). Every message and part gets a new id. An answer's parent follows its message; one that was
+/// not copied stays as it is. `rename` does the same inside of the parts: [`rename_in`] says how. All
+/// else is copied as it is: times, tokens, cost, errors, snapshots, and the ids inside attachments.
 ///
 /// # Errors
 ///
-/// [`ForkError::NoSuchMessage`] if `at` is unknown. OpenCode copies everything then, which answers a
-/// slip with a fork of the wrong length; here it is refused.
-pub fn plan_fork(
-    mut messages: Vec<Entry>,
+/// [`ForkError::NoSuchMessage`] if `at` is unknown (OpenCode copies everything then, which answers a
+/// slip with a fork of the wrong length), and what `rename` refuses.
+pub fn plan_fork<P, E: From<ForkError>>(
+    mut messages: Vec<Copied<P>>,
     at: Option<&MessageId>,
     into: &SessionId,
     mut new_message: impl FnMut() -> MessageId,
     mut new_part: impl FnMut() -> PartId,
-) -> Result<ForkPlan, ForkError> {
+    rename: impl Fn(P, &Names<'_>) -> Result<P, E>,
+) -> Result<ForkPlan<P>, E> {
     if let Some(id) = at {
         let end = messages.iter().position(|(message, _)| message.id == *id);
         messages.truncate(end.ok_or_else(|| ForkError::NoSuchMessage(id.clone()))?);
     }
     let renamed: Vec<(MessageId, MessageId)> =
         messages.iter().map(|(message, _)| (message.id.clone(), new_message())).collect();
-    let names: HashMap<&MessageId, &MessageId> =
-        renamed.iter().map(|(old, new)| (old, new)).collect();
+    let names = Names(renamed.iter().map(|(old, new)| (old, new)).collect());
     let mut parts = Vec::new();
     let mut copies = Vec::with_capacity(messages.len());
-    for ((message, said), (_, id)) in messages.into_iter().zip(&renamed) {
-        let message = Message {
-            id: id.clone(),
-            session: into.clone(),
-            body: renamed_in(message.body, &names),
-        };
-        let said = said.into_iter().map(|part| {
+    for ((mut message, said), (_, id)) in messages.into_iter().zip(&renamed) {
+        message.id = id.clone();
+        message.session = into.clone();
+        if let MessageBody::Assistant(answer) = &mut message.body
+            && let Some(parent) = names.0.get(&answer.parent)
+        {
+            answer.parent = (*parent).clone();
+        }
+        let said = said.into_iter().map(|(old, body)| {
             let new = new_part();
-            parts.push((part.id, new.clone()));
-            let body = renamed_in_part(part.body, &names);
-            Part { id: new, session: into.clone(), message: id.clone(), body }
+            parts.push((old, new.clone()));
+            Ok((new, rename(body, &names)?))
         });
-        copies.push((message, said.collect()));
+        copies.push((message, said.collect::<Result<_, E>>()?));
     }
     Ok(ForkPlan { messages: copies, renamed, parts })
 }
 
-fn renamed_in(mut body: MessageBody, names: &HashMap<&MessageId, &MessageId>) -> MessageBody {
-    if let MessageBody::Assistant(said) = &mut body
-        && let Some(parent) = names.get(&said.parent)
-    {
-        said.parent = (*parent).clone();
-    }
-    body
-}
-
-fn renamed_in_part(mut body: PartBody, names: &HashMap<&MessageId, &MessageId>) -> PartBody {
+/// The body of a part in a copy: a compaction's tail follows its messages, and is dropped if they were
+/// not copied.
+#[must_use]
+pub fn rename_in(mut body: PartBody, names: &Names<'_>) -> PartBody {
     if let PartBody::Compaction(compaction) = &mut body {
         let tail = compaction.tail_start.take();
-        compaction.tail_start = tail.and_then(|tail| names.get(&tail).map(|new| (*new).clone()));
+        compaction.tail_start = tail.and_then(|tail| names.0.get(&tail).map(|new| (*new).clone()));
     }
     body
 }

@@ -5,7 +5,7 @@ use turnstone_core::context::{
     Entry, Limits, Settings, TakenUp, completed_compactions, filter_compacted, mark_compacted,
     place_prompts, recent_budget, replay_point, select_prune, select_tail,
 };
-use turnstone_core::fork::{ForkError, NewFork, fork_session, plan_fork};
+use turnstone_core::fork::{ForkError, Names, NewFork, fork_session, plan_fork, rename_in};
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{Message, MessageBody, Part, PartBody, Session};
 use turnstone_core::time::Millis;
@@ -375,20 +375,30 @@ fn fork(messages: &[Entry], at: Option<&str>) -> Result<Vec<Entry>, ForkError> {
         format!("prt_f{part}").parse::<PartId>().expect("an id")
     };
     let into: SessionId = "ses_fork".parse().expect("an id");
-    let plan = plan_fork(messages.to_vec(), at.as_ref(), &into, new_message, new_part)?;
-    assert_eq!(plan.renamed.len(), plan.messages.len());
-    for ((old, new), ((original, _), (copy, parts))) in
-        plan.renamed.iter().zip(messages.iter().zip(&plan.messages))
-    {
-        assert_eq!((old, new), (&original.id, &copy.id));
-        assert_eq!(copy.session, into);
-        assert!(parts.iter().all(|part| part.session == into && part.message == copy.id));
-    }
-    let copied = plan.messages.iter().flat_map(|(_, parts)| parts);
-    assert!(copied.map(|part| &part.id).eq(plan.parts.iter().map(|(_, new)| new)));
-    let originals = messages.iter().take(plan.messages.len()).flat_map(|(_, parts)| parts);
-    assert!(originals.map(|part| &part.id).eq(plan.parts.iter().map(|(old, _)| old)));
-    Ok(plan.messages)
+    let bodies = messages.iter().map(|(message, parts)| {
+        let parts = parts.iter().map(|part| (part.id.clone(), part.body.clone()));
+        (message.clone(), parts.collect())
+    });
+    let rename = |body, names: &Names<'_>| Ok::<_, ForkError>(rename_in(body, names));
+    let plan = plan_fork(bodies.collect(), at.as_ref(), &into, new_message, new_part, rename)?;
+    let old = messages.iter().take(plan.messages.len());
+    let ids = old.clone().zip(&plan.messages).map(|(old, new)| (&old.0.id, &new.0.id));
+    assert!(ids.eq(plan.renamed.iter().map(|(old, new)| (old, new))));
+    let new = plan.messages.iter().flat_map(|(_, parts)| parts);
+    let ids = old.flat_map(|(_, parts)| parts).zip(new).map(|(old, new)| (&old.id, &new.0));
+    assert!(ids.eq(plan.parts.iter().map(|(old, new)| (old, new))));
+    let whole = plan.messages.into_iter().map(|(message, parts)| {
+        assert_eq!(message.session, into);
+        let parts = parts.into_iter().map(|(id, body)| Part {
+            id,
+            session: into.clone(),
+            message: message.id.clone(),
+            body,
+        });
+        let parts = parts.collect();
+        (message, parts)
+    });
+    Ok(whole.collect())
 }
 
 fn parent(entry: &Entry) -> &str {

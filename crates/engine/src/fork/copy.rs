@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use turnstone_core::context::Entry;
-use turnstone_core::fork::{ForkPlan, NewFork, fork_session, plan_fork};
+use turnstone_core::fork::{Copied, ForkPlan, Names, NewFork, fork_session, plan_fork, rename_in};
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
-use turnstone_core::model::{Message, Origin, Part, Session, Tokens, Usage, UsageBase};
+use turnstone_core::model::{Message, Origin, PartBody, Session, Tokens, Usage, UsageBase};
 use turnstone_core::name;
 use turnstone_core::operation::Head;
 use turnstone_core::turn::{Outcome, TurnEvent, TurnState};
@@ -19,9 +18,6 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::line::Line;
 use crate::undo::Held;
-
-/// Messages read at once.
-const PAGE: usize = 500;
 
 /// About how many rows are written in one transaction, and how many bytes (R23).
 const AT_ONCE: usize = 200;
@@ -44,7 +40,7 @@ pub(crate) fn is_half(session: &Session) -> bool {
 /// A session that is being copied.
 pub(super) struct Copy {
     pub(super) session: Session,
-    plan: ForkPlan,
+    plan: ForkPlan<String>,
     /// Which part became which.
     parts: HashMap<PartId, PartId>,
     /// The turns, by the message in the copy that begins each.
@@ -173,7 +169,7 @@ impl Engine {
                 StoreError::Stale { session: session.clone(), expected, current: seq }.into()
             );
         }
-        let entries = self.entries(ctx, session)?;
+        let entries = self.store.read(ctx, |r| r.copy_messages(session))?;
         let head = at.map(|at| Head { message: at.clone(), part: None }).or(line.head.clone());
         let entries = match at {
             Some(_) => entries,
@@ -197,12 +193,13 @@ impl Engine {
             &id,
             || messages.next().unwrap_or_else(|| spare.0.clone()),
             || parts.next().unwrap_or_else(|| spare.1.clone()),
+            copy_body,
         )?;
         let origin = Origin { session: session.clone(), message: at.cloned(), seq };
         let (slug, version) = (name::slug(random), env!("CARGO_PKG_VERSION").to_owned());
         let new = NewFork { id, slug, version, now: ctx.now, origin };
         let mut made = fork_session(&original, new);
-        made.usage_base = Some(paid(&plan));
+        made.usage_base = Some(paid(&plan)?);
         let mut copy = Copy {
             session: made,
             parts: std::mem::take(&mut plan.parts).into_iter().collect(),
@@ -240,23 +237,6 @@ impl Engine {
             line.change(session, &held.turn, &held.row).is_some_and(|spot| spot < cut)
         });
         Ok(())
-    }
-
-    /// All messages of a session with their parts, in order.
-    fn entries(&self, ctx: &Context, session: &SessionId) -> Result<Vec<Entry>> {
-        let mut pages = Vec::new();
-        let mut before: Option<String> = None;
-        loop {
-            let page =
-                self.store.read(ctx, |r| r.list_messages(session, before.as_deref(), PAGE))?;
-            pages.push(page.items);
-            before = page.before;
-            if before.is_none() {
-                break;
-            }
-        }
-        let items = pages.into_iter().rev().flatten();
-        Ok(items.map(|it| (it.message, it.parts)).collect())
     }
 
     /// Writes messages, turns and change sets of a copy, in order: many rows in one transaction, and
@@ -375,7 +355,7 @@ fn weigh_all(first: (usize, usize), parts: &[NewPart]) -> (usize, usize) {
 fn write_rows_of(copy: &Copy, pen: &mut Pen<'_>) -> Result<()> {
     let mut open: Option<&(TurnRow, TurnId)> = None;
     for (message, parts) in &copy.plan.messages {
-        let mut portions = portions(parts)?;
+        let mut portions = portions(parts);
         if let Some(turn) = copy.turns.get(&message.id) {
             end_copied(copy, open.replace(turn), pen)?;
             let (id, message) = (turn.1.clone(), message.clone());
@@ -392,14 +372,13 @@ fn write_rows_of(copy: &Copy, pen: &mut Pen<'_>) -> Result<()> {
 }
 
 /// The parts of a message, as many at a time as fit into one transaction.
-fn portions(parts: &[Part]) -> Result<VecDeque<Vec<NewPart>>> {
+fn portions(parts: &[(PartId, String)]) -> VecDeque<Vec<NewPart>> {
     let mut portions: VecDeque<Vec<NewPart>> = VecDeque::new();
     let mut weight = (0, 0);
-    for part in parts {
-        let body = serde_json::to_string(&part.body).map_err(StoreError::from)?;
-        let (rows, bytes) = weigh(&body);
+    for (id, body) in parts {
+        let (rows, bytes) = weigh(body);
         weight = (weight.0 + rows, weight.1 + bytes);
-        let new = NewPart { id: part.id.clone(), body };
+        let new = NewPart { id: id.clone(), body: body.clone() };
         match portions.back_mut() {
             Some(last) if weight.0 < AT_ONCE && weight.1 <= BYTES => last.push(new),
             _ => {
@@ -408,7 +387,7 @@ fn portions(parts: &[Part]) -> Result<VecDeque<Vec<NewPart>>> {
             }
         }
     }
-    Ok(portions)
+    portions
 }
 
 /// Copies what a turn did, and ends it as it ended.
@@ -435,7 +414,7 @@ fn end_copied(copy: &Copy, turn: Option<&(TurnRow, TurnId)>, pen: &mut Pen<'_>) 
 }
 
 /// What stands before the head.
-fn standing(mut entries: Vec<Entry>, line: &Line) -> Vec<Entry> {
+fn standing(mut entries: Vec<Copied<String>>, line: &Line) -> Vec<Copied<String>> {
     let (message, part) = line.here();
     if part > 0
         && let Some((_, parts)) = entries.get_mut(message)
@@ -447,10 +426,31 @@ fn standing(mut entries: Vec<Entry>, line: &Line) -> Vec<Entry> {
 }
 
 /// What the copied steps cost was paid once, by the original (W8).
-fn paid(plan: &ForkPlan) -> UsageBase {
-    let parts = plan.messages.iter().flat_map(|(_, parts)| parts);
-    let counted = parts.fold(Usage::default(), |sum, part| sum.plus(usage_of(&part.body)));
-    UsageBase { cost: Some(0.into()), tokens: Some(Tokens::default()), counted }
+fn paid(plan: &ForkPlan<String>) -> Result<UsageBase> {
+    let mut counted = Usage::default();
+    for (_, body) in plan.messages.iter().flat_map(|(_, parts)| parts) {
+        if let Some(step) = parse_if(body, "step-finish")? {
+            counted = counted.plus(usage_of(&step));
+        }
+    }
+    Ok(UsageBase { cost: Some(0.into()), tokens: Some(Tokens::default()), counted })
+}
+
+/// The body of a part that may be of this kind, parsed: most are copied without a look into them.
+fn parse_if(body: &str, kind: &str) -> Result<Option<PartBody>> {
+    let is_named = body.contains(&format!("\"{kind}\""));
+    let parsed = is_named.then(|| serde_json::from_str(body)).transpose();
+    Ok(parsed.map_err(StoreError::from)?)
+}
+
+/// A body as it is in the copy.
+fn copy_body(body: String, names: &Names<'_>) -> Result<String> {
+    match parse_if(&body, "compaction")? {
+        Some(parsed) => {
+            Ok(serde_json::to_string(&rename_in(parsed, names)).map_err(StoreError::from)?)
+        }
+        None => Ok(body),
+    }
 }
 
 /// A change set under its own id in another turn; nothing if it is not closed.

@@ -151,7 +151,8 @@ fn of_part(message: &Message, part: &Value, is_first: bool) -> Option<Said> {
     let info = wire::message_info(message);
     match part["type"].as_str()? {
         "step-start" if is_first => {
-            let model = json!({ "id": info["modelID"], "providerID": info["providerID"] });
+            let mut model = json!({ "id": info["modelID"], "providerID": info["providerID"] });
+            keep(&mut model, &info, "variant");
             let mut data = json!({ "agent": info["agent"], "model": model });
             keep(&mut data, part, "snapshot");
             said("step.started", data)

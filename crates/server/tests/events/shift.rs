@@ -9,7 +9,7 @@ use turnstone_store::{Budget, Upkeep};
 use crate::script::{
     BEGIN, Frame, assistant, at, begin, frame, message, part, put, session, user, write,
 };
-use crate::support::{House, Stream};
+use crate::support::{Driver, House, Stream};
 
 /// The next frames, whatever they are.
 fn take(stream: &mut Stream, count: usize) -> Vec<Frame> {
@@ -189,4 +189,22 @@ fn r25_where_compaction_took_switches_the_last_of_them_is_told_and_told_once() {
     let models: Vec<&Value> =
         rows.iter().filter_map(|row| row["data"]["model"].get("id")).collect();
     assert_eq!(models, ["three"], "{rows:?}");
+}
+
+#[test]
+fn a_step_is_told_with_the_variant_that_its_prompt_asked_for() {
+    let house = House::in_git();
+    let id = session(&house, "v");
+    house.client().post("/turnstone/runner", &json!({ "name": "v" })).expect(200);
+    let prompt = json!({ "agent": "build", "model": { "providerID": "p", "modelID": "m" },
+        "variant": "high", "parts": [{ "type": "text", "text": "go" }] });
+    house.client().post(&format!("/session/{id}/prompt_async"), &prompt).expect(204);
+    Driver::take(house.client(), id.as_str()).step();
+    let told = house.client().get(&format!("/api/session/{id}/history")).expect(200);
+    let told = told["data"].as_array().expect("events");
+    let step = told.iter().find(|it| it["type"] == "session.next.step.started").expect("a step");
+    let model = json!({ "id": "m", "providerID": "p", "variant": "high" });
+    assert_eq!(step["data"]["model"], model);
+    let listed = house.client().get(&format!("/api/session/{id}/message")).expect(200);
+    assert_eq!(listed["data"][0]["model"], model, "the same as in its list");
 }

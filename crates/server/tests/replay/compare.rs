@@ -85,8 +85,33 @@ impl Comparison<'_> {
         }
     }
 
+    /// What happened, in order: each event with the next of its type.
+    fn told(&mut self, at: &str, recorded: &[Value], ours: &[Value]) {
+        let mut from = 0;
+        for one in recorded {
+            let kind = one["type"].as_str().unwrap_or_default();
+            let next = ours[from..].iter().position(|it| it["type"] == one["type"]);
+            let Some(next) = next else {
+                self.differs(&format!("{at}/{kind}"), &short(one), "(none)");
+                continue;
+            };
+            ours[from..from + next].iter().for_each(|extra| self.extra(at, extra));
+            self.value(&format!("{at}/{kind}"), one, &ours[from + next]);
+            from += next + 1;
+        }
+        ours[from..].iter().for_each(|extra| self.extra(at, extra));
+    }
+
+    fn extra(&mut self, at: &str, event: &Value) {
+        let kind = event["type"].as_str().unwrap_or_default();
+        self.differs(&format!("{at}/+{kind}"), "(none)", &short(event));
+    }
+
     /// Things that are known are compared with themselves, and their order; what is left one by one.
     fn list(&mut self, at: &str, recorded: &[Value], ours: &[Value]) {
+        if recorded.iter().any(|it| it["durable"].is_object()) {
+            return self.told(at, recorded, ours);
+        }
         let (mut places, mut unknown) = (Vec::new(), Vec::new());
         for recorded in recorded {
             let id = id_of(recorded).unwrap_or_default();

@@ -13,6 +13,9 @@ use crate::model::Model;
 use crate::names::Names;
 use crate::support::{Client, House};
 
+/// What a model has said of a text that it has not ended.
+const SAID: &str = "stream ";
+
 /// A turn that is driven.
 pub(crate) struct Driver<'a> {
     house: &'a House,
@@ -106,7 +109,13 @@ impl<'a> Driver<'a> {
             time.remove("end");
         }
         let begun = self.post(&path, &open);
-        self.post("delta", &json!({ "partID": begun["id"], "text": part["text"] }));
+        let is_open = part["time"].is_object() && part["time"].get("end").is_none();
+        // Of what is still being said the recorded server shows nothing.
+        let text = if is_open { &json!(SAID) } else { &part["text"] };
+        self.post("delta", &json!({ "partID": begun["id"], "text": text }));
+        if is_open {
+            return;
+        }
         part["id"] = begun["id"].clone();
         self.post(&path, &part);
     }
@@ -123,7 +132,9 @@ impl<'a> Driver<'a> {
         let begin = json!({ "messageID": message, "callID": call, "tool": name,
             "input": state["input"], "touches": touches });
         let id = self.post("tool", &begin)["partID"].as_str().expect("an id").to_owned();
-        self.allowed(message, call, name, &state["input"]);
+        // What still runs when the recording ends was never answered.
+        let waits = state["status"] != "running";
+        self.allowed(message, call, name, &state["input"], waits);
         if is_stopped {
             return;
         }
@@ -152,7 +163,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Asks as the recorded server does, and waits for the answer.
-    fn allowed(&self, message: &str, call: &str, name: &str, input: &Value) {
+    fn allowed(&self, message: &str, call: &str, name: &str, input: &Value, waits: bool) {
         let tool = json!({ "messageID": message, "callID": call });
         let asked = match (name, input["command"].as_str()) {
             ("bash", Some(command)) => {
@@ -167,7 +178,7 @@ impl<'a> Driver<'a> {
             }
             _ => return,
         };
-        let Some(request) = asked["requestID"].as_str() else { return };
+        let Some(request) = asked["requestID"].as_str().filter(|_| waits) else { return };
         let path = format!("/turnstone/session/{}/request/{request}", self.session);
         for _ in 0..3000 {
             if self.client.get(&path).expect(200)["is"] != "pending" {
@@ -208,7 +219,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// A session of a subagent, with one turn that cost what it cost.
+    /// A session of a subagent: with what was said in it, or with one turn that cost what it cost.
     pub(crate) fn child(&self, recorded: &str) {
         let Some(seen) = self.model.session(recorded) else { return };
         let mut new =
@@ -223,8 +234,10 @@ impl<'a> Driver<'a> {
         self.names.lock().expect("unpoisoned").learn(recorded, id);
         let model =
             json!({ "providerID": seen["model"]["providerID"], "modelID": seen["model"]["id"] });
+        let known = self.model.first(recorded);
+        let text = known.as_ref().and_then(|(asked, _)| asked["parts"][0]["text"].as_str());
         let prompt = json!({ "prompt": { "agent": seen["agent"], "model": model,
-            "parts": [{ "type": "text", "text": "look" }] } });
+            "parts": [{ "type": "text", "text": text.unwrap_or("look") }] } });
         let path = format!("/turnstone/session/{id}/turn");
         let begun = self.house.client().post(&path, &prompt).expect(200);
         let client = self
@@ -232,6 +245,11 @@ impl<'a> Driver<'a> {
             .client()
             .with("x-turnstone-lease", begun["lease"].as_str().expect("a lease"));
         let base = format!("{path}/{}", begun["turn"].as_str().expect("a turn"));
+        if let Some((_, answers)) = known {
+            let session = id.to_owned();
+            Self { client, session, base, ..*self }.answer(&answers);
+            return;
+        }
         let step = json!({ "providerID": model["providerID"], "modelID": model["modelID"], "agent": seen["agent"] });
         let step = client.post(&format!("{base}/step"), &step).expect(200);
         let end = json!({ "reason": "stop", "cost": seen["cost"], "tokens": seen["tokens"] });

@@ -43,7 +43,9 @@ fn shape(value: &Value) -> Value {
 /// The recorded form of an event of ours.
 fn told(event: &Value) -> Told {
     let kind = event["type"].as_str().expect("a type");
-    let said = &event["properties"];
+    // The second interface has its own form, and what stands around it is looked at, too.
+    let is_api = event["data"].is_object();
+    let said = if is_api { &event["data"] } else { &event["properties"] };
     let (info, part) = (&said["info"], &said["part"]);
     let owner = if kind.starts_with("session.") { &info["id"] } else { &info["sessionID"] };
     let session =
@@ -63,18 +65,26 @@ fn told(event: &Value) -> Told {
     } else {
         (None, kind.to_owned())
     };
-    let form = Some((form.trim().to_owned(), shape(said)));
+    let mut all = shape(if is_api { event } else { said });
+    if let (true, Some(all)) = (is_api, all.as_object_mut()) {
+        all.retain(|key, _| key != "id" && key != "type");
+    }
+    let form = Some((form.trim().to_owned(), all));
     Told { what: (kind.to_owned(), of), session, form }
 }
 
 /// Everything a stream tells until the recording ends, or its directory is disposed of.
 pub(crate) fn heard(mut stream: Stream) -> Vec<Value> {
     let mut events = Vec::new();
-    while let Some(event) = stream.event() {
-        if event["properties"]["message"] == END {
+    while let Some(mut event) = stream.event() {
+        if event["payload"].is_object() {
+            event = event["payload"].take();
+        }
+        if event["properties"]["message"] == END || event["data"]["message"] == END {
             return events;
         }
-        if !event["type"].as_str().is_some_and(|kind| kind.starts_with("server.")) {
+        let kind = event["type"].as_str().expect("a type");
+        if kind != "sync" && !kind.starts_with("server.") {
             events.push(event);
         }
     }
@@ -140,13 +150,18 @@ fn lacks(at: &str, one: &Value, other: &Value, found: &mut BTreeSet<String>) {
 }
 
 /// What is told otherwise than it was recorded.
-pub(crate) fn compare(text: &str, events: &[Value], names: &Names) -> Vec<Difference> {
+pub(crate) fn compare(
+    stream: &str,
+    text: &str,
+    events: &[Value],
+    names: &Names,
+) -> Vec<Difference> {
     let recorded = recorded(text);
     let ours_told: Vec<Told> = events.iter().map(told).collect();
     let mut found = Vec::new();
     let mut differs = |kind: &str, at: &str, recorded: String, ours: String| {
         found.push(Difference {
-            label: format!("event {kind}"),
+            label: format!("{stream} {kind}"),
             at: at.to_owned(),
             recorded,
             ours,
@@ -202,7 +217,9 @@ pub(crate) fn compare(text: &str, events: &[Value], names: &Names) -> Vec<Differ
         }
     }
     for (form, shape) in recorded.iter().filter_map(|one| one.form.as_ref()) {
-        let same = ours_told.iter().filter_map(|one| one.form.as_ref()).find(|it| it.0 == *form);
+        // A stream that was opened late was not told of the sessions before.
+        let known = ours_told.iter().filter(|one| want.contains_key(&one.session));
+        let same = known.filter_map(|one| one.form.as_ref()).find(|it| it.0 == *form);
         let Some((_, here)) = same else {
             differs(form, "shape", "(told)".to_owned(), "(never)".to_owned());
             continue;

@@ -1,14 +1,17 @@
-//! Everything that was asked of OpenCode 1.18.33 in three recordings, asked of this server in the same order.
+//! Everything that was asked of OpenCode 1.18.33 in its recordings, by programs of ours and by its own clients, asked
+//! of this server in the same order.
 //!
 //! Status, headers and bodies are compared; names that each server makes are matched as they come. What differs
 //! must be one of [`difference::TABLE`], each of which is a row of `docs/http.md` or `docs/events.md`, and each of
 //! which must still be true.
 
 #[path = "../support/mod.rs"]
-#[expect(dead_code, unused_imports, reason = "every test program uses what it needs of it")]
+#[expect(dead_code, reason = "every test program uses what it needs of it")]
 mod support;
 
+mod clients;
 mod compare;
+mod crash;
 mod difference;
 mod drive;
 mod events;
@@ -16,3 +19,5 @@ mod model;
 mod names;
 mod record;
 mod replay;
+mod scene;
+mod stream;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::record::Pair;
 
@@ -11,6 +11,8 @@ use crate::record::Pair;
 pub(crate) struct Model {
     messages: BTreeMap<String, Value>,
     sessions: BTreeMap<String, Value>,
+    /// The newest prompt of each session that the second interface told of.
+    prompts: BTreeMap<String, Value>,
 }
 
 fn created(message: &Value) -> i64 {
@@ -43,11 +45,46 @@ impl Model {
         if let (Some(id), true) = (value["id"].as_str(), value["slug"].is_string()) {
             self.sessions.insert(id.to_owned(), value.clone());
         }
+        if let (Some(session), true) =
+            (value["sessionID"].as_str(), value["admittedSeq"].is_number())
+        {
+            self.prompts.insert(session.to_owned(), value["id"].clone());
+        }
+        if let Some(kind) = value["type"].as_str().and_then(|it| it.strip_prefix("session.next.")) {
+            self.hear(kind, &value["data"]);
+        }
         match value {
             Value::Array(list) => list.iter().for_each(|value| self.see(value)),
             Value::Object(map) => map.values().for_each(|value| self.see(value)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
+    }
+
+    /// Puts together what the second interface tells step by step.
+    fn hear(&mut self, kind: &str, data: &Value) {
+        let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
+        let (session, time) = (text("sessionID"), &data["timestamp"]);
+        let id = text("assistantMessageID");
+        if kind == "step.started" && !self.messages.contains_key(&id) {
+            let (model, prompt) = (&data["model"], self.prompts.get(&session));
+            let info = json!({ "id": id, "sessionID": session, "role": "assistant", "parentID": prompt,
+                "providerID": model["providerID"], "modelID": model["id"], "agent": data["agent"],
+                "time": { "created": time } });
+            self.messages.insert(id, json!({ "info": info, "parts": [] }));
+            return;
+        }
+        let Some(message) = self.messages.get_mut(&id).filter(|it| !is_over(it)) else { return };
+        let part = match kind {
+            "text.ended" => json!({ "type": "text", "text": data["text"],
+                "time": { "start": time, "end": time } }),
+            "step.ended" => {
+                message["info"]["time"]["completed"] = time.clone();
+                json!({ "type": "step-finish", "reason": data["finish"], "cost": data["cost"],
+                    "tokens": data["tokens"] })
+            }
+            _ => return,
+        };
+        message["parts"].as_array_mut().expect("parts").push(part);
     }
 
     fn of_session<'a>(&'a self, session: &'a str) -> impl Iterator<Item = &'a Value> {
@@ -58,6 +95,7 @@ impl Model {
     pub(crate) fn answers(&self, pair: &Pair) -> Vec<Value> {
         let Some(session) = pair.session() else { return Vec::new() };
         let given = pair.body.as_ref().and_then(|body| body["messageID"].as_str());
+        let given = given.or_else(|| pair.answer["data"]["id"].as_str());
         let next = self.of_session(session).filter(|it| created(it) + 5 >= pair.asked);
         let next = next.min_by_key(|it| created(it)).map(|it| {
             let info = &it["info"];
@@ -88,6 +126,16 @@ impl Model {
         };
         let ids = self.sessions.values().filter(is_one).map(|it| it["id"].as_str());
         ids.map(|id| id.expect("an id").to_owned()).collect()
+    }
+
+    /// What a session was first asked, and what was answered to it.
+    pub(crate) fn first<'a>(&'a self, session: &'a str) -> Option<(&'a Value, Vec<Value>)> {
+        let asked = self.of_session(session).filter(|it| it["info"]["role"] == "user");
+        let asked = asked.min_by_key(|it| created(it))?;
+        let is_answer = |it: &&Value| it["info"]["parentID"] == asked["info"]["id"];
+        let mut answers: Vec<Value> = self.of_session(session).filter(is_answer).cloned().collect();
+        answers.sort_by_key(created);
+        Some((asked, answers))
     }
 
     /// A session as it was last seen.

@@ -53,6 +53,11 @@ impl Pair {
         Some(body.as_str().map_or_else(|| body.to_string(), str::to_owned))
     }
 
+    /// True if the answer is a stream: the events of its frames are the answer here.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.told.iter().any(|(name, value)| name == "content-type" && value == "text/event-stream")
+    }
+
     /// The session the path names.
     pub(crate) fn session(&self) -> Option<&str> {
         let mut words = self.path.split(['/', '?']);

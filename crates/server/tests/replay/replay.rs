@@ -1,19 +1,22 @@
 //! Asks what was asked and compares what is answered.
 
-use std::collections::BTreeSet;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::clients;
 use crate::compare::{Comparison, Difference};
-use crate::difference::{self, TABLE, fits};
+use crate::crash;
+use crate::difference::{self, TABLE, fits, settle};
 use crate::drive::Driver;
 use crate::events;
 use crate::model::Model;
 use crate::names::Names;
 use crate::record::{Pair, pairs};
+use crate::stream;
 use crate::support::{Answer, Client, House, git};
 use turnstone_server::Credentials;
 
@@ -29,7 +32,7 @@ const CONFIG: &str = r#"{ "$schema": "https://opencode.ai/config.json", "model":
 "#;
 
 /// The project as it was when a recording began.
-fn house() -> House {
+pub(crate) fn house() -> House {
     let house = House::new();
     house.put(".gitignore", "*.log\n");
     house.put("a.txt", "hello\n");
@@ -46,18 +49,41 @@ struct Replay<'a> {
     house: &'a House,
     names: &'a Mutex<Names>,
     model: &'a Model,
+    /// How many prompts were answered as far as the model did.
+    said: AtomicUsize,
 }
 
-impl Replay<'_> {
+impl<'a> Replay<'a> {
+    fn new(house: &'a House, names: &'a Mutex<Names>, model: &'a Model) -> Self {
+        Self { house, names, model, said: AtomicUsize::new(0) }
+    }
+
+    /// Waits until the model has said more than `said` answers, or waits for somebody itself.
+    fn hear(&self, said: usize) {
+        let is_asking = |path| self.house.client().get(path).expect(200) != json!([]);
+        for _ in 0..1000 {
+            if self.said.load(Ordering::Relaxed) > said
+                || is_asking("/permission")
+                || is_asking("/question")
+            {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("the model says nothing");
+    }
+
     /// True if a model answers it.
     fn is_prompt(pair: &Pair) -> bool {
         let path = pair.path.split('?').next().unwrap_or_default();
         let last = path.rsplit('/').next().unwrap_or_default();
         let noted = pair.body.as_ref().is_some_and(|body| body["noReply"] == true);
-        pair.method == "POST"
-            && path.starts_with("/session/")
-            && ["message", "prompt_async", "command", "init", "summarize"].contains(&last)
-            && !noted
+        let words: &[&str] = if path.starts_with("/api/session/") {
+            &["prompt"]
+        } else {
+            &["message", "prompt_async", "command", "init", "summarize"]
+        };
+        pair.method == "POST" && pair.session().is_some() && words.contains(&last) && !noted
     }
 
     fn client(&self, pair: &Pair) -> Client {
@@ -86,9 +112,14 @@ impl Replay<'_> {
         }
         let names = self.names.lock().expect("unpoisoned");
         let path = names.ours(&pair.path);
+        if let Some(path) = stream::numbered(self.house.client(), &path) {
+            return path;
+        }
         let Some((head, start)) = path.split_once("start=") else { return path };
-        let moment = start.parse().ok().and_then(|start| names.moment(start)).expect("a moment");
-        format!("{head}start={moment}")
+        let (start, rest) = start.split_once('&').unwrap_or((start, ""));
+        let start = start.parse().expect("a moment");
+        // Before anything happened it is the same moment.
+        format!("{head}start={}&{rest}", names.moment(start).unwrap_or(start))
     }
 
     /// What waits for an answer, once something does.
@@ -105,6 +136,9 @@ impl Replay<'_> {
 
     fn ask(&self, pair: &Pair) -> Answer {
         let path = self.path(pair);
+        if pair.is_stream() {
+            return stream::read(&self.client(pair), &path);
+        }
         if ["/permission", "/question"].contains(&path.as_str()) && pair.answer != json!([]) {
             self.pending(&path);
         }
@@ -124,6 +158,7 @@ impl Replay<'_> {
                 {
                     self.children(pair, &driver);
                     driver.answer(&answers);
+                    self.said.fetch_add(1, Ordering::Relaxed);
                     self.entitle(pair, &session);
                     break;
                 }
@@ -181,7 +216,7 @@ impl Replay<'_> {
         if pair.method == "HEAD" {
             return comparison.found;
         }
-        let is_json = answer.header("content-type") == Some("application/json");
+        let is_json = pair.is_stream() || answer.header("content-type") == Some("application/json");
         let body = if is_json { answer.json() } else { Value::from(answer.text()) };
         comparison.value("body", &pair.answer, &body);
         comparison.found
@@ -202,7 +237,12 @@ impl Replay<'_> {
                 // Lists are in the order of moments.
                 std::thread::sleep(Duration::from_millis(2));
                 if pairs[nth + 1..].iter().any(|later| later.seq < pair.seq) {
+                    let said = self.said.load(Ordering::Relaxed);
                     open.push((pair, scope.spawn(|| self.prompt(pair))));
+                    // What is stopped has begun.
+                    if pairs[nth + 1].path.ends_with("/abort") {
+                        self.hear(said);
+                    }
                     continue;
                 }
                 let answer = if Self::is_prompt(pair) { self.prompt(pair) } else { self.ask(pair) };
@@ -213,24 +253,50 @@ impl Replay<'_> {
     }
 }
 
+/// What a recording holds of its streams.
+struct Heard<'a> {
+    /// What it is called in differences.
+    label: &'a str,
+    /// Where it was listened.
+    path: &'a str,
+    told: &'a str,
+    /// What `/api/event` told, where that was recorded.
+    api: Option<&'a str>,
+}
+
+impl<'a> Heard<'a> {
+    const fn of(told: &'a str) -> Self {
+        Self { label: "event", path: "/event", told, api: None }
+    }
+}
+
 /// Plays a recording and listens; what differs.
-fn play(house: &House, names: &Mutex<Names>, text: &str, told: Option<&str>) -> Vec<Difference> {
-    let stream = house.client().stream("/event");
-    let hears = std::thread::spawn(move || events::heard(stream));
-    let mut found = ask_again(house, names, text);
+fn play(house: &House, names: &Mutex<Names>, text: &str, want: &Heard<'_>) -> Vec<Difference> {
+    let listen = |path| {
+        let stream = house.client().stream(path);
+        std::thread::spawn(move || events::heard(stream))
+    };
+    let (hears, hears_api) = (listen(want.path), listen("/api/event"));
+    let pairs = pairs(text);
+    let mut found = ask_again(house, names, &Model::of(&pairs), &pairs);
     let end = json!({ "message": events::END, "variant": "info" });
     house.client().post("/tui/show-toast", &end).expect(200);
-    let heard = hears.join().expect("heard");
-    if let Some(told) = told {
-        found.extend(events::compare(told, &heard, &names.lock().expect("unpoisoned")));
+    let (heard, heard_api) = (hears.join().expect("heard"), hears_api.join().expect("heard"));
+    let names = names.lock().expect("unpoisoned");
+    found.extend(events::compare(want.label, want.told, &heard, &names));
+    if let Some(api) = want.api {
+        found.extend(stream::until_status(api, &heard_api, &names));
     }
     found
 }
 
 /// Plays a recording; what is answered otherwise.
-fn ask_again(house: &House, names: &Mutex<Names>, text: &str) -> Vec<Difference> {
-    let pairs = pairs(text);
-    let model = Model::of(&pairs);
+pub(crate) fn ask_again(
+    house: &House,
+    names: &Mutex<Names>,
+    model: &Model,
+    pairs: &[Pair],
+) -> Vec<Difference> {
     let runner =
         house.client().post("/turnstone/runner", &json!({ "name": "recorded" })).expect(200);
     let inbox =
@@ -246,7 +312,7 @@ fn ask_again(house: &House, names: &Mutex<Names>, text: &str) -> Vec<Difference>
             }
         };
         scope.spawn(beat);
-        let found = Replay { house, names, model: &model }.play(&pairs);
+        let found = Replay::new(house, names, model).play(pairs);
         drop(tell);
         found
     })
@@ -261,28 +327,22 @@ fn guarded() -> Vec<Difference> {
     });
     let names = Mutex::new(Names::new(&house));
     let pairs = pairs(include_str!("../golden/auth.jsonl"));
-    Replay { house: &house, names: &names, model: &Model::default() }.play(&pairs)
+    Replay::new(&house, &names, &Model::default()).play(&pairs)
 }
 
-/// Fails for each difference that is in no row; tells the rows that were needed.
-fn judge(found: &[Difference]) -> BTreeSet<usize> {
-    let mut used = BTreeSet::new();
-    let mut unlisted = Vec::new();
-    for one in found {
-        let row = TABLE.iter().position(|row| fits(row.label, &one.label) && fits(row.at, &one.at));
-        match row {
-            Some(row) => drop(used.insert(row)),
-            None => unlisted
-                .push(format!("{} | {} | {} | {}", one.label, one.at, one.recorded, one.ours)),
-        }
-    }
-    assert!(
-        unlisted.is_empty(),
-        "{} differ without a reason:\n{}",
-        unlisted.len(),
-        unlisted.join("\n")
-    );
-    used
+/// What is answered otherwise to requests that were recorded on a server of their own.
+fn afresh(text: &str) -> Vec<Difference> {
+    let house = house();
+    let names = Mutex::new(Names::new(&house));
+    let pairs = pairs(text);
+    ask_again(&house, &names, &Model::of(&pairs), &pairs)
+}
+
+/// What is answered and told otherwise to a real client.
+fn followed(label: &str, path: &str, text: &str, told: &str) -> Vec<Difference> {
+    let house = house();
+    let names = Mutex::new(Names::new(&house));
+    play(&house, &names, text, &Heard { label, path, told, api: None })
 }
 
 #[test]
@@ -290,29 +350,45 @@ fn what_was_recorded_is_answered_again_and_every_difference_has_its_reason() {
     let mut found = Vec::new();
     let house = house();
     let names = Mutex::new(Names::new(&house));
-    found.extend(play(
-        &house,
-        &names,
-        include_str!("../golden/drive.jsonl"),
-        Some(include_str!("../golden/drive-events.jsonl")),
-    ));
-    found.extend(play(
-        &house,
-        &names,
-        include_str!("../golden/kinds.jsonl"),
-        Some(include_str!("../golden/kinds-events.jsonl")),
-    ));
+    let heard = Heard {
+        api: Some(include_str!("../golden/drive-api-events.jsonl")),
+        ..Heard::of(include_str!("../golden/drive-events.jsonl"))
+    };
+    found.extend(play(&house, &names, include_str!("../golden/drive.jsonl"), &heard));
+    let heard = Heard {
+        api: Some(include_str!("../golden/kinds-api-events.jsonl")),
+        ..Heard::of(include_str!("../golden/kinds-events.jsonl"))
+    };
+    found.extend(play(&house, &names, include_str!("../golden/kinds.jsonl"), &heard));
     drop(house);
     let fresh = self::house();
     let names = Mutex::new(Names::new(&fresh));
-    found.extend(play(&fresh, &names, include_str!("../golden/lists.jsonl"), None));
+    let heard = Heard::of(include_str!("../golden/lists-events.jsonl"));
+    found.extend(play(&fresh, &names, include_str!("../golden/lists.jsonl"), &heard));
+    found.extend(stream::openings(&fresh));
     found.extend(guarded());
-    let used = judge(&found);
-    let idle: Vec<_> =
-        TABLE.iter().enumerate().filter(|(nth, row)| row.always && !used.contains(nth)).collect();
-    let idle: Vec<_> = idle.iter().map(|(_, row)| (row.label, row.at)).collect();
+    found.extend(afresh(include_str!("../golden/share.jsonl")));
+    found.extend(followed(
+        "tui event",
+        "/global/event",
+        include_str!("../golden/client-tui.jsonl"),
+        include_str!("../golden/client-tui-events.jsonl"),
+    ));
+    found.extend(followed(
+        "web event",
+        "/global/event",
+        include_str!("../golden/client-web.jsonl"),
+        include_str!("../golden/client-web-events.jsonl"),
+    ));
+    found.extend(followed(
+        "run event",
+        "/event",
+        include_str!("../golden/client-run.jsonl"),
+        include_str!("../golden/client-run-events.jsonl"),
+    ));
+    found.extend(crash::play());
     assert!(difference::SKIPPED.iter().all(|(_, why)| !why.is_empty()));
-    assert!(idle.is_empty(), "these do not differ (any more): {idle:?}");
+    settle(&found, TABLE);
 }
 
 #[test]
@@ -321,7 +397,7 @@ fn every_reason_is_a_row_of_the_documentation() {
     let read = |name: &str| fs_err::read_to_string(format!("{root}/{name}")).expect("read");
     let pages = read("http.md") + &read("events.md");
     // What stands in brackets is about the recording itself.
-    for row in TABLE.iter().filter(|row| !row.listed.starts_with('(')) {
+    for row in TABLE.iter().chain(clients::TABLE).filter(|row| !row.listed.starts_with('(')) {
         let is_there =
             pages.lines().any(|line| line.contains(row.listed) && line.starts_with("| "));
         assert!(is_there, "{} {}: no row begins with {:?}", row.label, row.at, row.listed);

@@ -3,6 +3,7 @@
 mod at;
 mod body;
 mod change;
+mod copy;
 mod expire;
 mod feed;
 mod list;

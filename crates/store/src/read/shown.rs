@@ -55,15 +55,15 @@ const DERIVED: [&str; 5] =
 
 /// What every stored message and part has.
 #[derive(Deserialize)]
-struct Stored<'a> {
+pub(super) struct Stored<'a> {
     #[serde(borrow)]
-    id: Cow<'a, str>,
+    pub(super) id: Cow<'a, str>,
     #[serde(borrow)]
-    data: &'a RawValue,
+    pub(super) data: &'a RawValue,
 }
 
 /// What is stored in the columns `payload, refs` from `at` on, if it is all there as it is.
-fn whole<'a>(row: &'a Row<'_>, at: usize) -> Result<Option<Stored<'a>>> {
+pub(super) fn whole<'a>(row: &'a Row<'_>, at: usize) -> Result<Option<Stored<'a>>> {
     Ok(whole_text(row, at)?.map(serde_json::from_str).transpose()?)
 }
 
