@@ -65,6 +65,8 @@ pub struct Limits {
     pub body: usize,
     /// How deep a body may be nested.
     pub depth: usize,
+    /// How many values a body may hold.
+    pub values: usize,
     /// How long the head of a request may take to arrive, in seconds; also how long a connection is kept
     /// on which nothing is asked.
     pub head: u64,
@@ -85,6 +87,7 @@ impl Default for Limits {
         Self {
             body: 32 << 20,
             depth: 64,
+            values: 500_000,
             head: 60,
             arrival: 30,
             taken: 60,

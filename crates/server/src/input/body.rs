@@ -43,8 +43,14 @@ async fn value(request: Request, app: &App) -> Result<Option<Value>, ApiError> {
     if bytes.is_empty() {
         return Ok(None);
     }
-    if depth(&bytes) > limits.depth {
+    let Measure { depth, values } = measure(&bytes);
+    if depth > limits.depth {
         return Err(ApiError::payload(format!("a body may be {} levels deep", limits.depth)));
+    }
+    // Each takes many times the room in memory that it takes here.
+    if values > limits.values {
+        let message = format!("a body may hold {} values", limits.values);
+        return Err(ApiError::tagged(StatusCode::PAYLOAD_TOO_LARGE, "TooLargeError", &message));
     }
     match serde_json::from_slice(&bytes) {
         Ok(value) => Ok(Some(value)),
@@ -72,9 +78,19 @@ pub(crate) async fn read_body(body: axum::body::Body, app: &App) -> Result<Bytes
     }
 }
 
-/// How deep the objects and lists of a JSON text are nested, without parsing it.
-fn depth(text: &[u8]) -> usize {
-    let (mut now, mut most, mut quoted, mut escaped) = (0_usize, 0, false, false);
+/// The shape of a JSON text.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Measure {
+    /// How deep its objects and lists are nested.
+    depth: usize,
+    /// How many values it holds, or one or two more.
+    values: usize,
+}
+
+/// Measures a JSON text without parsing it.
+fn measure(text: &[u8]) -> Measure {
+    let mut found = Measure { depth: 0, values: 1 };
+    let (mut now, mut quoted, mut escaped) = (0_usize, false, false);
     for byte in text {
         match byte {
             _ if escaped => escaped = false,
@@ -82,22 +98,25 @@ fn depth(text: &[u8]) -> usize {
             b'"' => quoted = !quoted,
             b'{' | b'[' if !quoted => {
                 now += 1;
-                most = most.max(now);
+                found.depth = found.depth.max(now);
+                found.values += 1;
             }
+            b',' if !quoted => found.values += 1,
             b'}' | b']' if !quoted => now = now.saturating_sub(1),
             _ => {}
         }
     }
-    most
+    found
 }
 
 #[cfg(test)]
 mod tests {
-    use super::depth;
+    use super::{Measure, measure};
 
     #[test]
-    fn depth_counts_what_is_nested_and_not_what_is_quoted() {
-        assert_eq!(depth(br#"{"a":[1,{"b":"}]{[\"["}]}"#), 3);
-        assert_eq!(depth(b"1"), 0);
+    fn what_is_nested_and_listed_is_measured_and_not_what_is_quoted() {
+        let text = br#"{"a":[1,{"b":"}]{[\",,["}]}"#;
+        assert_eq!(measure(text), Measure { depth: 3, values: 5 });
+        assert_eq!(measure(b"1"), Measure { depth: 0, values: 1 });
     }
 }

@@ -98,3 +98,17 @@ fn headers_have_a_limit_and_two_names_for_this_server_are_none() {
     let other = house.client().with("host", "evil.example");
     assert_eq!(other.get("/global/health").expect(421)["_tag"], "MisdirectedRequest");
 }
+
+#[test]
+fn a_body_of_countless_small_things_is_refused_before_it_is_taken_apart() {
+    let house = House::new();
+    for thing in ["0", "{}", "[]", "\"\""] {
+        let body =
+            format!("{{\"metadata\":{{\"a\":[{}{thing}]}}}}", format!("{thing},").repeat(600_000));
+        let refused = house.client().send("POST", "/session", Some(body.as_bytes())).expect(413);
+        assert_eq!(refused["_tag"], "TooLargeError", "{thing}");
+    }
+    let long = json!({ "title": ",[{".repeat(1 << 20) });
+    house.client().post("/session", &long).expect(200);
+    assert_eq!(house.client().get("/session").expect(200).as_array().map(Vec::len), Some(1));
+}
