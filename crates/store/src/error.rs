@@ -177,7 +177,11 @@ pub enum StoreError {
 
 impl From<std::io::Error> for StoreError {
     fn from(error: std::io::Error) -> Self {
-        Self::Io(error.to_string())
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        match error.kind() {
+            StorageFull | QuotaExceeded => Self::Full { file: PathBuf::from("turnstone.db") },
+            _ => Self::Io(error.to_string()),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod consumer;
 mod context;
 mod doctor;
 mod error;
+mod identity;
 mod job;
 mod layout;
 mod maintain;

@@ -58,7 +58,7 @@ impl Tx<'_> {
                 "INSERT INTO idempotency (actor, key, result, time) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT (actor, key) DO NOTHING",
             )?
-            .execute((self.actor()?, key, result, self.now().0))?;
+            .execute((self.user()?, key, result, self.now().0))?;
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ use crate::apply;
 use crate::blob::{self, BlobDir};
 use crate::context::Context;
 use crate::error::{Result, StoreError};
+use crate::identity;
 use crate::payload::Prepared;
 use crate::sum::EventSum;
 
@@ -137,6 +138,8 @@ pub struct Tx<'a> {
     pub(crate) group: &'a Group,
     /// The expected sequence number is compared once, by the first event of the call.
     expected: Cell<Option<Seq>>,
+    /// The number of who acts, once it was looked up.
+    acting: Cell<Option<i64>>,
     last: Cell<Option<Appended>>,
 }
 
@@ -148,7 +151,8 @@ impl<'a> Tx<'a> {
         group: &'a Group,
     ) -> Self {
         let expected = Cell::new(ctx.expected_seq);
-        Self { conn, blobs, ctx, group, expected, last: Cell::new(None) }
+        let (acting, last) = (Cell::new(None), Cell::new(None));
+        Self { conn, blobs, ctx, group, expected, acting, last }
     }
 
     /// The moment of the call.
@@ -362,9 +366,25 @@ impl<'a> Tx<'a> {
         self.group.bytes.set(self.group.bytes.get() + bytes);
     }
 
-    /// The number of the acting actor.
+    /// The number of who acts, and by which program.
     pub(crate) fn actor(&self) -> Result<i64> {
-        let name = self.ctx.actor.as_str();
+        if let Some(num) = self.acting.get() {
+            return Ok(num);
+        }
+        let num = match &self.ctx.client {
+            Some(client) => self.actor_num(&identity::of(&self.ctx.actor, client))?,
+            None => self.user()?,
+        };
+        self.acting.set(Some(num));
+        Ok(num)
+    }
+
+    /// The number of who acts, by whichever program.
+    pub(crate) fn user(&self) -> Result<i64> {
+        self.actor_num(self.ctx.actor.as_str())
+    }
+
+    fn actor_num(&self, name: &str) -> Result<i64> {
         if let Some(num) = self.group.actors.borrow().get(name) {
             return Ok(*num);
         }

@@ -12,7 +12,8 @@ use turnstone_core::model::{Part, Request, RequestState, Session, Todo};
 use turnstone_core::permission::{Action, Rule};
 use turnstone_core::time::Seq;
 use turnstone_store::{
-    Actor, Changed, Context, Delivery, NewTurn, Recall, ShareRecord, Store, StoreError,
+    Actor, Changed, Context, Delivery, NewTurn, Recall, SessionFilter, ShareRecord, Store,
+    StoreError,
 };
 
 fn kinds_after(store: &Store, from: usize) -> Vec<EventKind> {
@@ -561,4 +562,41 @@ fn usage_is_counted_and_taken_back() {
     assert_eq!(usage(&store), (0, 0, 0, 0));
     store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;
     assert_eq!(usage(&store), (0, 0, 0, 0));
+}
+
+#[test]
+fn every_write_says_who_did_it_and_by_which_program_r43() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let store = with_sessions(dir.path(), &["ses_a"]);
+    let by = |client: Option<&str>| {
+        let mut by = Context::new(Actor::new("grace").expect("a name"), NOW);
+        by.client = client.map(str::to_owned);
+        by
+    };
+    let clients = [None, Some("cli"), Some("http opencode/1.18"), Some("cli")];
+    for (n, client) in (0..).zip(clients) {
+        let message = user("ses_a", &format!("msg_{n}"), n);
+        store.write(&by(client), move |tx| tx.put_message(&message)).wait().expect("written");
+    }
+    let said: Vec<_> = log(&store).into_iter().skip(2).map(|it| (it.actor, it.client)).collect();
+    let wanted = clients.map(|client| ("grace".to_owned(), client.map(str::to_owned)));
+    assert_eq!(said, wanted);
+    // A key is the user's, whichever program repeats it; and a user is found by any program.
+    let key = by(Some("cli")).once("k");
+    let first = store.write_once(&key, |tx| tx.put_message(&user("ses_a", "msg_k", 9)));
+    assert_eq!(first.wait().expect("written"), Changed::Created);
+    let again = by(None).once("k");
+    let again = store.write_once(&again, |tx| tx.put_message(&user("ses_a", "msg_l", 9)));
+    assert_eq!(again.wait().expect("the first result"), Changed::Created);
+    let filter = |actor: &str| SessionFilter { actor: Some(actor.to_owned()), ..<_>::default() };
+    let made = by(Some("http x"));
+    let mut session = store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("there");
+    session.id = sid("ses_new");
+    store.write(&made, move |tx| tx.create_session(&session)).wait().expect("made");
+    let count = |filter: &SessionFilter| {
+        store.read(&ctx(), |r| r.list_sessions(filter, None, 10)).expect("a list").items.len()
+    };
+    assert_eq!((count(&filter("grace")), count(&filter("grac"))), (1, 0));
+    let owner = store.read(&ctx(), |r| r.session_actor(&sid("ses_new"))).expect("there");
+    assert_eq!(owner, "grace");
 }

@@ -43,6 +43,7 @@ fn plain(mut event: LogEvent) -> LogEvent {
         };
         event.time = NOW;
         event.actor.clear();
+        event.client = None;
     }
     event
 }

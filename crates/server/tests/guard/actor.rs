@@ -21,3 +21,18 @@ fn a_name_that_cannot_be_kept_is_refused_and_does_not_become_somebody_else_r43()
         made.filter(|e| e["kind"] == "session.created").map(|e| &e["actor"]).collect();
     assert_eq!(who, [&json!("Zo\u{eb}")]);
 }
+
+#[test]
+fn every_write_says_by_which_program_it_was_made_r43() {
+    let house = House::new();
+    let client = house.client().with("x-turnstone-actor", "grace").with("user-agent", "agent/1");
+    let made = client.post("/session", &json!({})).expect(200);
+    let log = house.client().get("/turnstone/log?limit=500").expect(200);
+    let events = log["events"].as_array().expect("a list").clone();
+    let of_session: Vec<_> =
+        events.iter().filter(|event| event["session"] == made["id"]).cloned().collect();
+    assert!(!of_session.is_empty());
+    for event in of_session {
+        assert_eq!((&event["actor"], &event["client"]), (&json!("grace"), &json!("http agent/1")));
+    }
+}

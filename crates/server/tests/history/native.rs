@@ -427,3 +427,33 @@ fn a_place_behind_the_end_of_a_log_is_told_as_none_of_it() {
         assert_eq!(read(end + 1), json!({ "events": [], "next": end, "resync": true }), "{path}");
     }
 }
+
+#[test]
+fn a_driver_writes_answers_of_its_turn_and_nothing_else_r27() {
+    let house = House::new();
+    let client = house.client();
+    let id = session(&house, "a turn");
+    let first = Driver::begin(client, &id, "first");
+    let old = first.step();
+    let text = json!({ "type": "text", "text": "said", "time": { "start": 1 } });
+    let said = first.post(&format!("step/{old}/part"), &text).expect(200);
+    first.end_step(&old, "stop");
+    first.end();
+    let turn = Driver::begin(client, &id, "second");
+    let own = turn.step();
+    let before = client.get(&format!("/session/{id}/message")).expect(200);
+    let prompt = before[0]["info"]["id"].as_str().expect("an id");
+    for message in [old.as_str(), prompt] {
+        turn.post(&format!("step/{message}/part"), &text).expect(409);
+        let tool = json!({ "messageID": message, "callID": "c", "tool": "bash", "input": {},
+            "touches": "nothing" });
+        turn.post("tool", &tool).expect(409);
+    }
+    for part in [&said["id"], &before[0]["parts"][0]["id"]] {
+        turn.post("delta", &json!({ "partID": part, "text": "more" })).expect(409);
+    }
+    assert_eq!(client.get(&format!("/session/{id}/message")).expect(200), before);
+    turn.post(&format!("step/{own}/part"), &text).expect(200);
+    turn.post("step/msg_nobody/part", &text).expect(404);
+    turn.post("delta", &json!({ "partID": "prt_nobody", "text": "x" })).expect(404);
+}

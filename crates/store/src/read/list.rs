@@ -120,7 +120,9 @@ WHERE (session.updated, session.num) < (:updated, :num) AND hidden = 0
   AND (:start IS NULL OR session.updated >= :start)
   AND (:search IS NULL OR instr(lower(title), lower(:search)) > 0)
   AND (:archived = 1 OR session.archived IS NULL)
-  AND (:actor IS NULL OR session.actor = (SELECT num FROM actor WHERE name = :actor))
+  AND (:actor IS NULL OR session.actor IN
+         (SELECT num FROM actor
+          WHERE name = :actor OR substr(name, 1, length(:actor) + 1) = :actor || char(10)))
 ORDER BY session.updated DESC, session.num DESC LIMIT :limit";
 
 pub(super) const MESSAGES: &str = "

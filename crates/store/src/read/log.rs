@@ -11,6 +11,7 @@ use turnstone_core::time::{Cursor, Millis, Seq};
 use super::reader::{Reader, parse_id};
 use crate::context::Context;
 use crate::error::{Result, StoreError};
+use crate::identity;
 use crate::payload;
 use crate::store::Store;
 
@@ -31,6 +32,8 @@ pub struct LogEvent {
     pub entity: i64,
     /// Who did it.
     pub actor: String,
+    /// By which program, if it was said.
+    pub client: Option<String>,
     /// When.
     pub time: Millis,
     /// The version of its payload.
@@ -144,6 +147,7 @@ impl Reader<'_> {
             (Some(from), Some(to)) => self.delta(entity, from, to)?,
             _ => None,
         };
+        let (actor, client) = identity::split(row.get(6)?);
         Ok(LogEvent {
             cursor: Cursor(row.get(0)?),
             session: row.get::<_, Option<String>>(1)?.map(parse_id).transpose()?,
@@ -151,7 +155,8 @@ impl Reader<'_> {
             sync_seq: row.get(3)?,
             kind,
             entity,
-            actor: row.get(6)?,
+            actor,
+            client,
             time: Millis(row.get(7)?),
             version: row.get(8)?,
             span: row.get(9)?,

@@ -1,7 +1,7 @@
 //! Prompts on their way: what waits in the inboxes, and which turn took a prompt up.
 
 use rusqlite::OptionalExtension;
-use turnstone_core::id::{MessageId, SessionId, TurnId};
+use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
 use turnstone_core::time::Cursor;
 use turnstone_core::turn::TurnState;
 
@@ -127,12 +127,57 @@ impl Reader<'_> {
             .prepare_cached(
                 "SELECT id FROM message
                  WHERE session = ?1 AND num >= ?2 AND role = 'user'
-                   AND actor = (SELECT num FROM actor WHERE name = ?3)
+                   AND actor IN (SELECT num FROM actor WHERE name = ?3
+                                   OR substr(name, 1, length(?3) + 1) = ?3 || char(10))
                  ORDER BY num LIMIT 1",
             )?
             .query_row((num, at.0, actor), |row| row.get(0))
             .optional()?;
         id.map(parse_id).transpose()
+    }
+
+    /// The turn that a message was said in as an answer; nothing for prompts and for what no turn said.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoMessage`].
+    pub fn turn_of_answer(
+        &self,
+        session: &SessionId,
+        message: &MessageId,
+    ) -> Result<Option<TurnId>> {
+        let num = self.session_num(session)?;
+        let turn: Option<Option<String>> = self
+            .conn
+            .prepare_cached(
+                "SELECT turn.id FROM message
+                 LEFT JOIN turn ON turn.num = message.turn AND role = 'assistant'
+                 WHERE message.id = ?1 AND message.session = ?2",
+            )?
+            .query_row((message.as_str(), num), |row| row.get(0))
+            .optional()?;
+        let missing =
+            || StoreError::NoMessage { session: session.clone(), message: message.clone() };
+        turn.ok_or_else(missing)?.map(parse_id).transpose()
+    }
+
+    /// The message that a part is of.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoPart`].
+    pub fn message_of_part(&self, session: &SessionId, part: &PartId) -> Result<MessageId> {
+        let num = self.session_num(session)?;
+        let message: Option<String> = self
+            .conn
+            .prepare_cached(
+                "SELECT message.id FROM part JOIN message ON message.num = part.message
+                 WHERE part.id = ?1 AND part.session = ?2",
+            )?
+            .query_row((part.as_str(), num), |row| row.get(0))
+            .optional()?;
+        let missing = || StoreError::NoPart { session: session.clone(), part: part.clone() };
+        parse_id(message.ok_or_else(missing)?)
     }
 
     /// The sessions with prompts that no turn has taken up, the longest waiting first.

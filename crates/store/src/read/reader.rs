@@ -14,6 +14,7 @@ use super::body::{is_abort_asked, load_project, load_session, open_turn, payload
 use crate::blob::BlobDir;
 use crate::context::OwnerId;
 use crate::error::{Result, StoreError};
+use crate::identity;
 use crate::mutate::{Admitted, Delivery, ShareRecord, find_share};
 
 /// One consistent view: everything read through it is of the same moment.
@@ -302,13 +303,14 @@ impl Reader<'_> {
     /// [`StoreError::NoSession`].
     pub fn session_actor(&self, session: &SessionId) -> Result<String> {
         let num = self.session_num(session)?;
-        Ok(self
+        let name: String = self
             .conn
             .prepare_cached(
                 "SELECT actor.name FROM session JOIN actor ON actor.num = session.actor
                  WHERE session.num = ?1",
             )?
-            .query_row([num], |row| row.get(0))?)
+            .query_row([num], |row| row.get(0))?;
+        Ok(identity::split(name).0)
     }
 
     /// The turns of a session, oldest first.

@@ -173,7 +173,9 @@ WHERE search MATCH :match AND session.hidden = 0
   AND (:project IS NULL OR session.project = :project)
   AND (:archived = 1 OR session.archived IS NULL)
   AND (:roots = 0 OR session.parent IS NULL)
-  AND (:actor IS NULL OR coalesce(message.actor, session.actor) = :actor)
+  AND (:actor IS NULL OR coalesce(message.actor, session.actor) IN
+         (SELECT num FROM actor
+          WHERE name = :actor OR substr(name, 1, length(:actor) + 1) = :actor || char(10)))
   AND (:after IS NULL OR coalesce(message.created, session.updated) >= :after)
   AND (:before IS NULL OR coalesce(message.created, session.updated) < :before)
 ORDER BY search.rowid DESC LIMIT :limit";
@@ -190,13 +192,7 @@ fn matches(
         Some(id) => number(conn, "SELECT num FROM project WHERE id = ?1", id.as_str())?,
         None => None,
     };
-    let actor = match &filter.actor {
-        Some(name) => number(conn, "SELECT num FROM actor WHERE name = ?1", name)?,
-        None => None,
-    };
-    let unknown = (filter.project.is_some() && project.is_none())
-        || (filter.actor.is_some() && actor.is_none());
-    if unknown {
+    if filter.project.is_some() && project.is_none() {
         return Ok(None);
     }
     let kinds: Vec<i64> = filter.kinds.iter().map(|kind| kind.code()).collect();
@@ -207,7 +203,7 @@ fn matches(
             ":project": project,
             ":archived": filter.archived,
             ":roots": filter.roots,
-            ":actor": actor,
+            ":actor": filter.actor,
             ":after": filter.after.map(|at| at.0),
             ":before": filter.before.map(|at| at.0),
             ":limit": RANKED as i64 + 1,

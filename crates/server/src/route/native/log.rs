@@ -44,6 +44,9 @@ fn event(event: &LogEvent) -> Value {
         "cursor": event.cursor, "kind": event.kind.name(), "entity": event.entity,
         "actor": event.actor, "time": event.time, "version": event.version,
     });
+    if let Some(client) = &event.client {
+        told["client"] = json!(client);
+    }
     if let Some(session) = &event.session {
         told["session"] = json!(session);
         told["seq"] = json!(event.seq);

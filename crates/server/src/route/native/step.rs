@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
 use turnstone_core::model::{MessageBody, Tokens};
 use turnstone_engine::StepEnd;
-use turnstone_store::Tx;
+use turnstone_store::{Reader, Tx};
 
 use super::answer::Stamped;
 use super::input::Typed;
@@ -162,6 +162,7 @@ async fn part(
     let (session, turn, message) = three(&path)?;
     app.blocking(move |app| {
         let held = app.driven(&ctx, &session, &turn, &headers)?;
+        app.check_answer(&ctx, held.turn(), &message)?;
         let part = app.part_from(&ctx, &session, &message, body)?;
         let shown = crate::show::part(&part);
         let put = move |tx: &Tx<'_>| tx.put_part(&part);
@@ -204,6 +205,9 @@ async fn delta(
             // The text was written with the mark that is known of it.
             Some(at) => Some(at.0),
             None => {
+                let read = |r: &Reader<'_>| r.message_of_part(&session, &body.part);
+                let message = app.engine().store().read(&ctx, read)?;
+                app.check_answer(&ctx, held.turn(), &message)?;
                 let done = app.engine().append_text(&ctx, held.turn(), &body.part, &body.text)?;
                 done.map(|done| done.cursor.0)
             }

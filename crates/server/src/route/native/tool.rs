@@ -133,6 +133,7 @@ async fn before(
         if let Some(id) = &body.part {
             part.insert("id".to_owned(), Value::from(id.as_str()));
         }
+        app.check_answer(&ctx, held.turn(), &body.message)?;
         let part = app.part_from(&ctx, &session, &body.message, part)?;
         let touch = Touch::try_from(body.touches)?;
         let run = app.engine().tool_before(&ctx, held.turn(), &part, &touch)?;

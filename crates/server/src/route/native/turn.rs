@@ -340,6 +340,22 @@ impl App {
         Err(lost(&row))
     }
 
+    /// Refuses a message that is no answer of this turn: its lease is about nothing else (R27).
+    pub(super) fn check_answer(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        message: &MessageId,
+    ) -> Result<(), ApiError> {
+        let store = self.engine().store();
+        let found = store.read(ctx, |r| r.turn_of_answer(&turn.session, message))?;
+        if found.as_ref() == Some(&turn.id) {
+            return Ok(());
+        }
+        let owner = found.map_or_else(|| "no turn".to_owned(), |turn| turn.to_string());
+        Err(StoreError::WrongOwner { kind: "message", id: message.to_string(), owner }.into())
+    }
+
     /// A part of a message as a client describes it; ids may be left out.
     pub(super) fn part_from(
         &self,
