@@ -178,9 +178,9 @@ pub enum StoreError {
 impl From<std::io::Error> for StoreError {
     fn from(error: std::io::Error) -> Self {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-        match error.kind() {
-            StorageFull | QuotaExceeded => Self::Full { file: PathBuf::from("turnstone.db") },
-            _ => Self::Io(error.to_string()),
+        match matches!(error.kind(), StorageFull | QuotaExceeded) {
+            true => Self::Full { file: PathBuf::from("turnstone.db") },
+            false => Self::Io(error.to_string()),
         }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn of(actor: &Actor, client: &str) -> String {
 }
 
 /// The user, and the program if it was said.
-pub(crate) fn split(mut name: String) -> (String, Option<String>) {
+pub(crate) fn apart(mut name: String) -> (String, Option<String>) {
     let client = name.find('\n').map(|at| name.split_off(at).split_off(1));
     (name, client)
 }
@@ -35,10 +35,10 @@ mod tests {
         for (client, kept) in
             [("cli", Some("cli")), (" a\nb\t", Some("a b")), ("", None), (" ", None)]
         {
-            let found = split(of(&ada, client));
+            let found = apart(of(&ada, client));
             assert_eq!(found, ("ada".to_owned(), kept.map(str::to_owned)), "{client:?}");
         }
-        assert_eq!(split("ada".to_owned()), ("ada".to_owned(), None));
+        assert_eq!(apart("ada".to_owned()), ("ada".to_owned(), None));
         assert_eq!(of(&ada, &"x".repeat(1000)).len(), "ada\n".len() + LONGEST);
     }
 }

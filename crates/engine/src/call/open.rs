@@ -33,10 +33,13 @@ pub struct Call {
 }
 
 impl Call {
-    /// False if nothing this call does can be taken back, because its root is not captured.
+    /// False if nothing this call does can be taken back: its root is not captured, or it names nothing
+    /// that lies in a root.
     #[must_use]
     pub fn is_covered(&self) -> bool {
-        self.before.is_some()
+        let names_nothing = self.named.as_ref().is_some_and(BTreeSet::is_empty);
+        let is_elsewhere = names_nothing && self.beside.is_empty() && !self.outside.is_empty();
+        self.before.is_some() && !is_elsewhere
     }
 
     /// True if that is so only because there was no room, and it runs all the same (R13).

@@ -199,6 +199,7 @@ fn a_path_in_another_root_of_the_project_is_captured_there_and_undone_with_the_t
     let paths = ["file".into(), made.directory.join("file"), nowhere.clone()];
     let call = engine.open_named(&ctx(), &turn, None, &paths).expect("opens");
     assert_eq!((call.beside.len(), &call.outside[..]), (1, &[nowhere][..]));
+    assert!(call.is_covered(), "but for one path");
     let (here, there) = (dir.join("file"), made.directory.join("file"));
     for path in [&here, &there] {
         fs_err::write(path, "two\n").expect("written");

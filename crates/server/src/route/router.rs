@@ -93,3 +93,35 @@ fn contained(panic: Box<dyn std::any::Any + Send>) -> axum::response::Response {
     let error = std::io::Error::other(format!("panic: {words}"));
     axum::response::IntoResponse::into_response(ApiError::unexpected(&error))
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::Request;
+    use axum::routing::get;
+    use hyper::service::Service as _;
+    use hyper_util::service::TowerToHyperService;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_is_the_error_of_its_request_and_of_nobody_else() {
+        async fn panics() {
+            panic!("on purpose")
+        }
+        let router = Router::new()
+            .route("/panics", get(panics))
+            .route("/works", get(|| async {}))
+            .layer(CatchPanicLayer::custom(contained));
+        let service = TowerToHyperService::new(router);
+        let ask = async |path: &str| {
+            let request = Request::get(path).body(Body::empty()).expect("a request");
+            service.call(request).await.expect("an answer").status()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let answers = runtime
+            .block_on(async { [ask("/panics").await, ask("/works").await, ask("/panics").await] });
+        let broken = StatusCode::INTERNAL_SERVER_ERROR;
+        assert_eq!(answers, [broken, StatusCode::OK, broken]);
+    }
+}

@@ -147,7 +147,7 @@ impl Reader<'_> {
             (Some(from), Some(to)) => self.delta(entity, from, to)?,
             _ => None,
         };
-        let (actor, client) = identity::split(row.get(6)?);
+        let (actor, client) = identity::apart(row.get(6)?);
         Ok(LogEvent {
             cursor: Cursor(row.get(0)?),
             session: row.get::<_, Option<String>>(1)?.map(parse_id).transpose()?,

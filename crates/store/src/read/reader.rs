@@ -310,7 +310,7 @@ impl Reader<'_> {
                  WHERE session.num = ?1",
             )?
             .query_row([num], |row| row.get(0))?;
-        Ok(identity::split(name).0)
+        Ok(identity::apart(name).0)
     }
 
     /// The turns of a session, oldest first.
