@@ -1,12 +1,11 @@
 //! `turnstone serve` as a program: what it says, what it never says, and what it asks of the system.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
-use serde_json::Value;
-
 use crate::case::Case;
+use crate::shell::ready;
 
 /// `opencode:hush-hush`, as a browser would say it.
 const TOKEN: &str = "b3BlbmNvZGU6aHVzaC1odXNo";
@@ -26,12 +25,8 @@ fn start(case: &Case, command: &str) -> (Child, String) {
         .stderr(Stdio::piped())
         .spawn()
         .expect("starts");
-    let mut line = String::new();
-    let out = child.stdout.take().expect("an output");
-    BufReader::new(out).read_line(&mut line).expect("a line");
-    let ready: Value = serde_json::from_str(&line).expect("JSON");
-    let url = ready["url"].as_str().expect("an address");
-    (child, url.trim_start_matches("http://").to_owned())
+    let address = ready(&mut child);
+    (child, address)
 }
 
 fn ask(address: &str, path: &str, head: &str) -> String {

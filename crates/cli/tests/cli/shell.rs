@@ -19,6 +19,16 @@ pub(crate) struct Served {
     address: String,
 }
 
+/// Waits for the ready line of a server; its address.
+pub(crate) fn ready(child: &mut Child) -> String {
+    let mut line = String::new();
+    let out = child.stdout.take().expect("an output");
+    BufReader::new(out).read_line(&mut line).expect("a line");
+    let ready: Value = serde_json::from_str(&line).expect("JSON");
+    let url = ready["url"].as_str().expect("an address");
+    url.trim_start_matches("http://").trim_end_matches('/').to_owned()
+}
+
 impl Served {
     #[expect(clippy::disallowed_methods, reason = "assert_cmd cannot leave a program running")]
     pub(crate) fn start(case: &Case) -> Self {
@@ -37,12 +47,7 @@ impl Served {
             .stderr(Stdio::null())
             .spawn()
             .expect("starts");
-        let mut line = String::new();
-        let out = child.stdout.take().expect("an output");
-        BufReader::new(out).read_line(&mut line).expect("a line");
-        let ready: Value = serde_json::from_str(&line).expect("JSON");
-        let url = ready["url"].as_str().expect("an address");
-        let address = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+        let address = ready(&mut child);
         Self { child, address }
     }
 

@@ -6,7 +6,7 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::wire;
-use turnstone_engine::{Compared, Form};
+use turnstone_engine::{Compared, EngineError, Form};
 use turnstone_store::Context;
 
 use super::session::session_id;
@@ -22,16 +22,29 @@ pub(super) fn routes() -> Router<App> {
 impl App {
     /// Tells clients what a session has changed by now. What cannot be told can still be asked for.
     pub(in crate::route) fn tell_diff(&self, ctx: &Context, session: &SessionId) {
-        let read = || {
-            let found = self.engine().diff(ctx, session, &Compared::Session, Form::Clients).ok()?;
-            let place = self.engine().store().read(ctx, |r| r.get_session(session)).ok()?.directory;
-            let diff = wire::file_diffs(&found.files);
-            Some((diff.to_string(), (place, diff)))
+        let ctx = &ctx.aside();
+        let read = || match self.read_diff(ctx, session) {
+            Ok((place, diff)) => Some((diff.to_string(), (place, diff))),
+            Err(error) => {
+                tracing::warn!("what {session} has changed could not be told: {error}");
+                None
+            }
         };
         self.work().diffs.tell(session, read, |(place, diff)| {
             let said = json!({ "sessionID": session.as_str(), "diff": diff });
             self.hub().publish(place, "session.diff", said);
         });
+    }
+
+    /// The directory of a session, and what it has changed.
+    fn read_diff(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+    ) -> Result<(String, Value), EngineError> {
+        let found = self.engine().diff(ctx, session, &Compared::Session, Form::Clients)?;
+        let place = self.engine().store().read(ctx, |r| r.get_session(session))?.directory;
+        Ok((place, wire::file_diffs(&found.files)))
     }
 }
 

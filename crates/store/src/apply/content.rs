@@ -179,14 +179,16 @@ fn is_orphan(error: &rusqlite::Error) -> bool {
 
 /// What is wanted of a part; of an unknown kind, which may hold anything under these names, its name.
 fn part_head<'a>(event: &Applied<'a>) -> Result<PartHead<'a, PartData<'a>>> {
-    let whole = head::<PartHead<'_, PartData<'_>>>(event);
-    if whole.as_ref().is_ok_and(|part| has_data(&part.data.kind)) {
-        return whole;
-    }
-    let PartHead { id, message, text, data: kind } = head::<PartHead<'_, PartKind<'_>>>(event)?;
-    match has_data(&kind.name) {
-        true => whole,
-        false => Ok(PartHead { id, message, text, data: PartData::named(kind.name) }),
+    match head::<PartHead<'_, PartData<'_>>>(event) {
+        Ok(part) if has_data(&part.data.kind) => Ok(part),
+        Ok(part) => Ok(PartHead { data: PartData::named(part.data.kind), ..part }),
+        Err(error) => {
+            let PartHead { id, message, text, data } = head::<PartHead<'_, PartKind<'_>>>(event)?;
+            match has_data(&data.name) {
+                true => Err(error),
+                false => Ok(PartHead { id, message, text, data: PartData::named(data.name) }),
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use rusqlite::Row;
 use turnstone_core::fork::Copied;
-use turnstone_core::id::{MessageId, SessionId};
+use turnstone_core::id::{MessageId, PartId, SessionId};
 
 use super::body::{message_from, part_from};
 use super::list::{MESSAGES, PARTS};
@@ -45,7 +45,7 @@ impl Reader<'_> {
         &self,
         owner: (&SessionId, &MessageId),
         row: &Row<'_>,
-    ) -> Result<(turnstone_core::id::PartId, String)> {
+    ) -> Result<(PartId, String)> {
         let text_len: Option<i64> = row.get(2)?;
         if let (None, Some(stored)) = (text_len, whole(row, 4)?) {
             return Ok((parse_id(stored.id.into_owned())?, stored.data.get().to_owned()));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Connection;
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use serde_json::Value;
 use turnstone_core::id::{OperationId, SessionId, TurnId};
 use turnstone_core::model::Session;
@@ -42,7 +42,10 @@ pub(crate) fn expired_turns(
     blobs: &BlobDir,
     session: i64,
 ) -> Result<BTreeMap<TurnId, Millis>> {
-    expired(conn, blobs, Some(session), "turns")
+    let plans = expiries(conn, blobs, Some(session))?;
+    let turns =
+        plans.into_iter().flat_map(|(plan, at)| plan.turns.into_iter().map(move |id| (id, at)));
+    Ok(turns.collect())
 }
 
 /// The operations whose guards have expired, of one session or of all, and since when.
@@ -51,31 +54,37 @@ pub(crate) fn expired_guards(
     blobs: &BlobDir,
     session: Option<i64>,
 ) -> Result<BTreeMap<OperationId, Millis>> {
-    expired(conn, blobs, session, "guards")
+    let plans = expiries(conn, blobs, session)?;
+    let guards =
+        plans.into_iter().flat_map(|(plan, at)| plan.guards.into_iter().map(move |id| (id, at)));
+    Ok(guards.collect())
 }
 
-/// What expiries name under `field` of their plans, and since when it is gone.
-fn expired<T: DeserializeOwned + Ord>(
+/// What an expiry was to take away.
+#[derive(Deserialize)]
+struct Expiry {
+    turns: Vec<TurnId>,
+    #[serde(default)]
+    guards: Vec<OperationId>,
+}
+
+/// The expiries of one session or of all, and when they were planned.
+fn expiries(
     conn: &Connection,
     blobs: &BlobDir,
     session: Option<i64>,
-    field: &str,
-) -> Result<BTreeMap<T, Millis>> {
+) -> Result<Vec<(Expiry, Millis)>> {
     let mut statement = conn.prepare_cached(
         "SELECT planned, time FROM operation JOIN event ON event.cursor = planned
-         WHERE (?1 IS NULL OR operation.session = ?1) AND operation.kind = 'expire'
-           AND instr(payload, ?2) > 0",
+         WHERE (?1 IS NULL OR operation.session = ?1) AND operation.kind = 'expire'",
     )?;
-    let mut rows = statement.query((session, format!("\"{field}\"")))?;
-    let mut found = BTreeMap::new();
+    let mut rows = statement.query([session])?;
+    let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let (planned, time): (i64, i64) = (row.get(0)?, row.get(1)?);
         let mut payload = payload_at(conn, blobs, planned)?;
-        // The name may stand elsewhere in the plan.
-        let plan = payload.get_mut("plan").and_then(|plan| plan.get_mut(field));
-        let Some(names) = plan.map(Value::take) else { continue };
-        let names: Vec<T> = serde_json::from_value(names)?;
-        found.extend(names.into_iter().map(|name| (name, Millis(time))));
+        let plan = payload.get_mut("plan").map(Value::take).unwrap_or_default();
+        found.push((serde_json::from_value(plan)?, Millis(time)));
     }
     Ok(found)
 }

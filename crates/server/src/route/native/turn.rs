@@ -247,7 +247,7 @@ async fn end(
             let held = app.driven(&ctx, &session, &turn, &headers)?;
             app.end_driven(&ctx, held.turn(), outcome, body.error)?;
             // After this request: nobody waits for it.
-            let (app, ctx, session) = (app.clone(), ctx.aside(), session.clone());
+            let (app, ctx, session) = (app.clone(), ctx.clone(), session.clone());
             tokio::task::spawn_blocking(move || app.tell_diff(&ctx, &session));
         }
         let row = app.turn_row(&ctx, &session, &turn)?;
