@@ -5,6 +5,7 @@
 //! no environment and no clock.
 
 mod audit;
+mod bounded_file;
 mod budget;
 mod cache;
 mod capture;
@@ -39,6 +40,7 @@ mod watch;
 mod worktree;
 
 pub use audit::Audit;
+pub use bounded_file::{open_regular_file, read_bounded_file};
 pub use budget::{Budget, Floor, Limit, OverBudget, Relief, Room};
 pub use capture::{Capture, CaptureError, Captured, Mode};
 pub use coverage::{Coverage, Permissions, Reason, Scope};

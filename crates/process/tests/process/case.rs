@@ -73,10 +73,13 @@ impl Case {
 
     /// The group that the owner recorded before its command ran.
     pub(crate) fn recorded(&self) -> Fallible<GroupId> {
+        let mut group = None;
         until("the group is recorded", || {
-            fs_err::metadata(self.at("group.json")).is_ok_and(|it| it.len() > 0)
+            let record = fs_err::read(self.at("group.json")).unwrap_or_default();
+            group = serde_json::from_slice(&record).ok();
+            group.is_some()
         })?;
-        Ok(serde_json::from_slice(&fs_err::read(self.at("group.json"))?)?)
+        Ok(group.ok_or("no group")?)
     }
 
     /// Waits for a file that a script writes, and returns its text.

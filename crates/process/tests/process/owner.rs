@@ -51,8 +51,11 @@ fn whenever_the_owner_is_killed_nothing_unrecorded_has_run_r32() -> Fallible {
         }
         let ran = case.at("ran").exists();
         assert!(!ran || !record.is_empty(), "it ran unrecorded after {pause}");
-        if case.at("child").exists() {
-            assert!(!is_alive(&case.told("child")?), "a child is left after {pause}");
+        // The group has ended, so the file is what it will ever be: its writer may have been killed
+        // before it wrote the number, or half way through it.
+        let child = fs_err::read_to_string(case.at("child")).unwrap_or_default();
+        if let Some(pid) = child.strip_suffix('\n') {
+            assert!(!is_alive(pid), "a child is left after {pause}");
         }
     }
     Ok(())
