@@ -23,9 +23,9 @@ pub fn open_regular_file(path: &Path) -> io::Result<Option<File>> {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
         // A socket, and a device without a driver, cannot even be opened.
         Err(Errno::NXIO | Errno::NODEV) => return Err(not_regular(path)),
-        Err(errno) => return Err(named(path, errno.into())),
+        Err(errno) => return Err(named(path, &errno.into())),
     };
-    let metadata = file.metadata().map_err(|error| named(path, error))?;
+    let metadata = file.metadata().map_err(|error| named(path, &error))?;
     if metadata.is_file() { Ok(Some(file)) } else { Err(not_regular(path)) }
 }
 
@@ -40,7 +40,7 @@ pub fn read_bounded_file(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>>
     let mut bytes = Vec::new();
     // The size may be a lie (`/proc`) or change: what counts is what arrives.
     let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
-    if read.map_err(|error| named(path, error))? as u64 > limit {
+    if read.map_err(|error| named(path, &error))? as u64 > limit {
         let message = format!("{} is larger than {limit} bytes", path.display());
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
@@ -52,7 +52,7 @@ fn not_regular(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-fn named(path: &Path, error: io::Error) -> io::Error {
+fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
 }
 
