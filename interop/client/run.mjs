@@ -34,7 +34,7 @@ const asked = (work, id) => [
 /** Runs the program to its end: its code and what it printed. */
 function run(url, { work, home }, words) {
   return new Promise((done) => {
-    const options = { cwd: work, env: { ...environment(home), NO_COLOR: "1" }, timeout: 60000, killSignal: "SIGKILL" }
+    const options = { cwd: work, env: { ...environment(home), NO_COLOR: "1" }, timeout: 180000, killSignal: "SIGKILL" }
     const child = execFile(opencode, ["run", "--attach", url, ...words], options, (error, printed, complained) =>
       done({ code: error ? (error.code ?? error.signal) : 0, printed, complained }))
     child.stdin.end()

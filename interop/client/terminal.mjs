@@ -13,7 +13,7 @@ export function terminal(out, words, { cwd, env }) {
   tmux("new-session", "-d", "-s", "t", "-x", "140", "-y", "45", "-c", cwd, ...variables, quoted)
   const screen = () => tmux("capture-pane", "-p", "-t", "t")
   /** Waits until the screen shows `wanted` (or does not, with `gone`). */
-  async function sees(wanted, { gone = false, seconds = 30 } = {}) {
+  async function sees(wanted, { gone = false, seconds = 120 } = {}) {
     let shown = ""
     for (let tries = 0; tries < seconds * 5; tries++) {
       shown = screen()

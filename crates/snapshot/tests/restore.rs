@@ -12,6 +12,7 @@ use support::{Case, NOW, path, paths_of};
 use turnstone_snapshot::{
     Capture, Conflict, Group, Image, Plan, Reason, Report, RestoreError, Why, Wish,
 };
+use turnstone_testkit::campaign;
 use turnstone_testkit::fixture::Rng;
 
 fn guard() -> Group {
@@ -336,7 +337,7 @@ fn save_between(row: u64, without: &str) {
     let mut rng = Rng::new(row);
     let mut kept = 0;
     let mut case = Case::in_memory();
-    for seed in 0..250_u64 {
+    for seed in 0..campaign::rounds(row, 250) {
         if seed % 20 == 0 {
             case = Case::in_memory();
         }
@@ -387,7 +388,7 @@ fn save_between(row: u64, without: &str) {
 
 #[test]
 fn random_edits_are_taken_back_byte_for_byte() {
-    for seed in 0..60 {
+    for seed in 0..campaign::rounds(0, 60) {
         let mut rng = Rng::new(seed);
         let case = Case::in_memory();
         for _ in 0..rng.within(3..=25) {

@@ -3,6 +3,7 @@
 //! Works on any program that prints a line for each thing it acknowledges. Depends on no crate of
 //! ours, so that each of them can use it in its tests; nothing that ships may depend on it.
 
+pub mod campaign;
 pub mod crash;
 pub mod fault;
 pub mod fixture;

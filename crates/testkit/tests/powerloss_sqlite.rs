@@ -1,11 +1,6 @@
 //! SQLite through the recorder: what the store relies on, and proof that the check can fail.
 
-use std::{
-    error::Error,
-    path::Path,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::{error::Error, path::Path, process::Command};
 
 use rusqlite::Connection;
 use turnstone_testkit::{
@@ -108,17 +103,13 @@ fn sqlite_with_synchronous_normal_is_found_to_lose_rows() -> TestResult {
 }
 
 #[test]
-fn a_thousand_commits_and_two_hundred_images_take_less_than_a_minute() -> TestResult {
-    let started = Instant::now();
+fn a_thousand_commits_survive_two_hundred_power_cuts() -> TestResult {
     let recording = record(1000, "FULL")?;
-    let recorded = started.elapsed();
     for (policy, seed) in [(Policy::STRICT, 1), (Policy::torn(7), 2)] {
         let points = recording.sample(100, seed);
         assert_eq!(points.len(), 100);
         let losses = recording.losses(&points, policy, intact_and_complete)?;
         assert!(losses.is_empty(), "{}", losses[0]);
     }
-    let total = started.elapsed();
-    assert!(total < Duration::from_secs(60), "recorded in {recorded:?}, all in {total:?}");
     Ok(())
 }

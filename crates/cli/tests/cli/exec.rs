@@ -54,6 +54,18 @@ pub(crate) fn await_file(path: &Path) {
     panic!("{} never came", path.display());
 }
 
+/// Waits for a line that a command writes, and returns it: a file is there before it has content.
+pub(crate) fn await_line(path: &Path) -> String {
+    for _ in 0..2_400 {
+        let text = fs_err::read_to_string(path).unwrap_or_default();
+        if let Some(line) = text.strip_suffix('\n') {
+            return line.to_owned();
+        }
+        std::thread::sleep(Duration::from_millis(25));
+    }
+    panic!("{} never got its line", path.display());
+}
+
 /// The timeline of the newest session.
 pub(crate) fn log(case: &Case) -> Value {
     let ran = run(case, &["log", "--json"]);
@@ -133,7 +145,7 @@ fn a_killed_exec_takes_its_command_along_and_what_it_changed_is_known_r32() {
     fs_err::write(case.place("p/kept"), "kept\n").expect("written");
     let script = "echo half > draft; echo $$ > ../pid; sleep 60; echo rest >> draft";
     let mut child = start(&case, &["exec", "--", "sh", "-c", script]);
-    await_file(&case.place("pid"));
+    let pid = await_line(&case.place("pid"));
     child.kill().expect("killed");
     child.wait().expect("reaped");
 
@@ -142,7 +154,6 @@ fn a_killed_exec_takes_its_command_along_and_what_it_changed_is_known_r32() {
     assert_eq!(log["entries"][0]["state"], "interrupted", "{log}");
     let file = &log["entries"][0]["files"][0];
     assert_eq!((&file["path"], &file["evidence"]), (&"draft".into(), &"recovered".into()));
-    let pid = read(&case.place("pid"));
     assert!(!Path::new("/proc").join(pid.trim()).exists(), "nobody writes any more");
     assert_eq!(call(&case)["state"]["status"], "error");
     let ran = run(&case, &["undo"]);

@@ -8,10 +8,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::case::{Case, read};
-use crate::exec::await_file;
+use crate::exec::await_line;
 
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(300);
 
 /// The real program, serving.
 pub(crate) struct Served {
@@ -172,7 +172,7 @@ fn the_output_is_shown_while_it_runs_and_an_abort_ends_the_group_r45() {
     let body = json!({ "agent": "build",
         "command": "echo begun; sh -c 'echo $$ > child; exec sleep 600' & wait" });
     let mut asked = served.open("POST", &format!("/session/{session}/shell"), &body);
-    await_file(&case.place("p").join("child"));
+    let child = await_line(&case.place("p").join("child"));
     let shown = (0..1200).any(|_| {
         std::thread::sleep(Duration::from_millis(25));
         let stored = served.messages(&session);
@@ -191,7 +191,7 @@ fn the_output_is_shown_while_it_runs_and_an_abort_ends_the_group_r45() {
     assert_eq!(status, 200, "{ended}");
     let output = ended["parts"][0]["state"]["output"].as_str().expect("an output").to_owned();
     assert!(output.starts_with("begun\n") && output.contains("aborted"), "{output}");
-    assert!(!lives(&read(&case.place("p").join("child"))), "the whole group has ended");
+    assert!(!lives(&child), "the whole group has ended");
     let (status, refused) = answer(&mut waiting);
     assert_eq!((status, &refused["info"]["error"]["name"]), (200, &"UnknownError".into()));
     let (status, again) = served.shell(&session, "echo free");
@@ -208,14 +208,13 @@ fn after_a_crash_nothing_is_stuck_and_no_process_is_left_r32() {
     let asked = served.open("POST", &format!("/session/{session}/shell"), &body);
     let prompt = json!({ "messageID": "msg_zzzzzzzzzzzz0000000000000a",
                          "parts": [{ "type": "text", "text": "not lost" }] });
-    await_file(&case.place("p").join("child"));
+    let child = await_line(&case.place("p").join("child"));
     let path = format!("/session/{session}/prompt_async");
     assert_eq!(served.ask("POST", &path, &prompt).0, 204);
     served.kill();
     drop(asked);
 
     let served = Served::start(&case);
-    let child = read(&case.place("p").join("child"));
     let ended = (0..1200).any(|_| {
         std::thread::sleep(Duration::from_millis(25));
         let stored = served.messages(&session);

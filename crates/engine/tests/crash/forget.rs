@@ -10,7 +10,7 @@ use turnstone_testkit::fixture::TempData;
 
 use crate::space::{Fallible, ctx, open, space};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 const SECRET: &str = "API_KEY=hunter2-is-no-password";
 
 /// Files below a folder that hold the secret.

@@ -11,13 +11,14 @@ use turnstone_core::time::Millis;
 use turnstone_engine::{Engine, EngineError, Settings, UndoOptions, Which, guard_groups};
 use turnstone_snapshot::{Budget, Floor, Group};
 use turnstone_store::{Actor, Context, SessionFilter};
+use turnstone_testkit::campaign;
 use turnstone_testkit::crash::{Trigger, Victim, die_at_failpoint};
 use turnstone_testkit::fixture::{Rng, TempData};
 
 pub(crate) type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 const NOW: Millis = Millis(1_767_225_600_000);
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 const STORE: u64 = 48 << 10;
 
 /// The example beside this test program.
@@ -165,7 +166,7 @@ fn killed_at_every_named_point_of_an_expiry_of_guards_the_rows_and_the_objects_a
 fn killed_at_random_while_turns_expire_the_rows_and_the_objects_agree_r13() -> Fallible {
     let (data, mut rng) = (TempData::in_memory()?, Rng::new(11));
     let mut all = Vec::new();
-    for round in 0..12 {
+    for round in 0..campaign::rounds(11, 12) {
         let victim = Victim::start(&mut space(data.path(), &["fill", "100000"])?)?;
         let trigger = Trigger::draw(&mut rng, 12, Duration::from_millis(150));
         all.extend(victim.kill_on(trigger, LIMIT)?.acknowledged);

@@ -9,6 +9,13 @@ mod world;
 
 use std::path::Path;
 
+use turnstone_testkit::campaign;
+
+/// Plays a seed, and in a long run four more that no other test plays.
+fn campaign(seed: u64) {
+    (0..campaign::rounds(seed, 1)).for_each(|round| run(seed + 3 * round));
+}
+
 fn run(seed: u64) {
     let test = std::env::current_exe().expect("a program");
     let folder = test.parent().and_then(Path::parent).expect("a target directory");
@@ -26,15 +33,15 @@ fn run(seed: u64) {
 
 #[test]
 fn undo_takes_back_exactly_its_own_whoever_edits_and_dies_meanwhile_first_seed() {
-    run(1);
+    campaign(1);
 }
 
 #[test]
 fn undo_takes_back_exactly_its_own_whoever_edits_and_dies_meanwhile_second_seed() {
-    run(2);
+    campaign(2);
 }
 
 #[test]
 fn undo_takes_back_exactly_its_own_whoever_edits_and_dies_meanwhile_third_seed() {
-    run(3);
+    campaign(3);
 }

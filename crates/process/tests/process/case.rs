@@ -16,7 +16,7 @@ use turnstone_process::{
 pub(crate) type Fallible<T = ()> = Result<T, Box<dyn Error>>;
 
 /// Long enough for any machine: only a test that hangs meets it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 const TICK: Duration = Duration::from_millis(10);
 
 pub(crate) struct Case {

@@ -9,7 +9,7 @@ use turnstone_process::{AttendError, GroupId, Keeper, Leftover, Limits};
 
 use crate::case::{Case, Fallible, attend, is_alive, signal, until};
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(300);
 
 #[test]
 fn the_group_ends_when_its_owner_is_killed_r32() -> Fallible {

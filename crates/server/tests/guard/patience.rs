@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::support::House;
 
 /// Far longer than the server is patient in these tests.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(300);
 
 fn hasty() -> House {
     House::with(|settings| {
@@ -31,6 +31,27 @@ fn is_closed(mut socket: TcpStream) -> bool {
         Ok(_) => true,
         Err(error) => error.kind() == ErrorKind::ConnectionReset,
     }
+}
+
+/// Waits until the server's end of a connection is not open any more, without reading from it.
+fn await_closed_by_server(socket: &TcpStream) {
+    let port = |address: std::net::SocketAddr| format!(":{:04X}", address.port());
+    let server = port(socket.peer_addr().expect("connected"));
+    let client = port(socket.local_addr().expect("connected"));
+    // Local address, remote address, state; 01 is an established connection.
+    let is_open = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let mut ends_with = |port: &str| fields.next().is_some_and(|it| it.ends_with(port));
+        ends_with(&server) && ends_with(&client) && fields.next() == Some("01")
+    };
+    for _ in 0..2_400 {
+        let table = fs_err::read_to_string("/proc/self/net/tcp").expect("a table");
+        if !table.lines().any(is_open) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(25));
+    }
+    panic!("the server keeps a connection whose client reads nothing");
 }
 
 #[test]
@@ -71,7 +92,7 @@ fn a_client_that_takes_nothing_any_more_is_let_go() {
     // More than the buffers of two sockets hold: what is left waits for the client.
     let ask = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
     socket.write_all(ask.repeat(8).as_bytes()).expect("asked");
-    std::thread::sleep(Duration::from_secs(4));
+    await_closed_by_server(&socket);
     let mut read = 0;
     let mut buffer = vec![0; 1 << 20];
     loop {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::scene::{ctx, id, prompt, read, session};
-use crate::support::{Client, Driver, House};
+use crate::support::{Client, Driver, House, adjustable_now, advance_clock};
 
 fn admit(house: &House, session: &str, name: &str) {
     let delivery = turnstone_store::Delivery::Queue;
@@ -159,7 +159,10 @@ fn a_stale_call_of_a_turn_writes_nothing_r43() {
 
 #[test]
 fn a_driver_that_vanishes_leaves_an_interrupted_turn_whose_work_is_known() {
-    let house = House::with(|settings| settings.limits.patience = 1_500);
+    let house = House::with(|settings| {
+        settings.clock = adjustable_now;
+        settings.limits.patience = 600_000;
+    });
     let session = session(&house, "T");
     let driver = Driver::begin(house.client(), &session, "go");
     let step = driver.step();
@@ -167,6 +170,7 @@ fn a_driver_that_vanishes_leaves_an_interrupted_turn_whose_work_is_known() {
         "touches": "anything"});
     driver.post("tool", &body).expect(200);
     house.put("left", "behind");
+    advance_clock(700_000);
     let status = format!("/turnstone/session/{session}");
     let mut state = house.client().get(&status).expect(200);
     while !state["turn"].is_null() {
@@ -191,12 +195,17 @@ fn a_driver_that_vanishes_leaves_an_interrupted_turn_whose_work_is_known() {
 
 #[test]
 fn a_driver_that_calls_is_believed_in_however_long_its_tool_takes() {
-    let house = House::with(|settings| settings.limits.patience = 1_500);
+    let house = House::with(|settings| {
+        settings.clock = adjustable_now;
+        settings.limits.patience = 600_000;
+    });
     let session = session(&house, "T");
     let driver = Driver::begin(house.client(), &session, "go");
     // Longer than the server's patience, taken together.
     for _ in 0..12 {
         driver.post("beat", &json!({})).expect(200);
+        advance_clock(300_000);
+        // Gives the server the chance to look for drivers that have vanished.
         std::thread::sleep(std::time::Duration::from_millis(300));
     }
     assert_eq!(driver.end()["state"], "completed");

@@ -1,13 +1,10 @@
 //! The whole path: a client asks, a runner outside takes the prompt up and drives the turn, the client
 //! gets the answer.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-
 use serde_json::{Value, json};
-use turnstone_core::time::Millis;
 
 use crate::runner::{Runner, Taken};
-use crate::support::House;
+use crate::support::{House, adjustable_now, advance_clock};
 use crate::{is_idle, messages, said, session};
 
 fn text_of(answer: &Value) -> Vec<&str> {
@@ -225,19 +222,9 @@ fn a_turn_that_its_runner_fails_is_answered_with_the_error() {
     assert_eq!(messages(&house, &id).len(), 7);
 }
 
-static AHEAD: AtomicI64 = AtomicI64::new(0);
-
-/// The present moment of a server whose clock can be put forward.
-#[expect(clippy::disallowed_methods, reason = "the server of a test lives in the present")]
-fn ahead() -> Millis {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now = i64::try_from(since.expect("after 1970").as_millis()).expect("a number");
-    Millis(now + AHEAD.load(Ordering::SeqCst))
-}
-
 #[test]
 fn a_runner_that_is_not_heard_of_any_more_leaves_no_prompt_without_an_answer() {
-    let house = House::with(|settings| settings.clock = ahead);
+    let house = House::with(|settings| settings.clock = adjustable_now);
     let id = session(&house);
     let runner = Runner::attach(&house);
     let client = house.client();
@@ -246,7 +233,7 @@ fn a_runner_that_is_not_heard_of_any_more_leaves_no_prompt_without_an_answer() {
         let asking = scope.spawn(|| client.post(path, &said("is anybody there?")).expect(200));
         assert_eq!(runner.inbox(), std::slice::from_ref(&id));
         // It saw the prompt, and dies before it takes it up.
-        AHEAD.store(60_000, Ordering::SeqCst);
+        advance_clock(60_000);
         asking.join().expect("answered")
     });
     assert!(text(&answer["info"]["error"]["data"]["message"]).contains("No model runner"));
@@ -268,7 +255,7 @@ fn a_runner_that_is_not_heard_of_any_more_leaves_no_prompt_without_an_answer() {
 #[test]
 fn a_runner_at_work_is_there_however_long_it_does_not_look_for_more() {
     let house = House::with(|settings| {
-        settings.clock = ahead;
+        settings.clock = adjustable_now;
         settings.limits.patience = 600_000;
     });
     let (first, second) = (session(&house), session(&house));
@@ -280,15 +267,15 @@ fn a_runner_at_work_is_there_however_long_it_does_not_look_for_more() {
         };
         let asking = scope.spawn(move || ask(&first, "take your time"));
         let taken = runner.take();
-        AHEAD.store(60_000, Ordering::SeqCst);
+        advance_clock(60_000);
         let waiting = scope.spawn(move || ask(&second, "me too"));
         taken.answer("Done.");
         assert_eq!(text_of(&asking.join().expect("answered")), ["Done."]);
-        AHEAD.store(100_000, Ordering::SeqCst);
+        advance_clock(40_000);
         runner.take().answer("And done.");
         assert_eq!(text_of(&waiting.join().expect("answered")), ["And done."]);
     });
-    AHEAD.store(160_000, Ordering::SeqCst);
+    advance_clock(60_000);
     assert_eq!(client.get("/turnstone/runner").expect(200), json!([]), "it is idle and silent");
 }
 
@@ -313,7 +300,10 @@ fn a_runner_that_leaves_with_prompts_waiting_does_not_keep_their_clients_waiting
 
 #[test]
 fn a_runner_that_vanishes_in_a_turn_leaves_a_clear_error_and_nothing_stuck() {
-    let house = House::with(|settings| settings.limits.patience = 1_500);
+    let house = House::with(|settings| {
+        settings.clock = adjustable_now;
+        settings.limits.patience = 20_000;
+    });
     let id = session(&house);
     let runner = Runner::attach(&house);
     let client = house.client();
@@ -333,6 +323,8 @@ fn a_runner_that_vanishes_in_a_turn_leaves_a_clear_error_and_nothing_stuck() {
                 taken.driver.post("tool", &body).expect(200);
                 house.put("left.txt", "behind\n");
             }
+            // The turn's program is given up, and the runner is still believed in.
+            advance_clock(30_000);
             (asking.join().expect("answered"), taken)
         });
         let error = &answer["info"]["error"];

@@ -6,7 +6,7 @@
 //! which must still be true.
 
 #[path = "../support/mod.rs"]
-#[expect(dead_code, reason = "every test program uses what it needs of it")]
+#[expect(dead_code, unused_imports, reason = "every test program uses what it needs of it")]
 mod support;
 
 mod clients;

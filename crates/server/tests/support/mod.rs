@@ -3,9 +3,11 @@
 //! Used by every test program of this crate: `#[path = "../support/mod.rs"] mod support;`.
 
 mod client;
+mod clock;
 mod driver;
 mod house;
 
 pub(crate) use client::{Answer, Client, Stream};
+pub(crate) use clock::{adjustable_now, advance_clock};
 pub(crate) use driver::Driver;
 pub(crate) use house::{House, git};

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use turnstone_testkit::campaign;
 use turnstone_testkit::crash::{CrashError, Trigger, Victim, die_at_failpoint};
 use turnstone_testkit::fixture::{Rng, TempData};
 
 use crate::vault::{Fallible, acks, check, commit, vault};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn data() -> Fallible<TempData> {
     let data = TempData::in_memory()?;
@@ -22,7 +23,7 @@ fn kill_in_a_row(seed: u64, kills: u64, command: &str) -> Fallible {
     let data = data()?;
     let mut rng = Rng::new(seed);
     let mut all = Vec::new();
-    for round in 0..kills {
+    for round in 0..campaign::rounds(seed, kills) {
         let run = (seed * 1000 + round).to_string();
         let victim = Victim::start(&mut vault(data.path(), &[command, &run, "100000"])?)?;
         let trigger = Trigger::draw(&mut rng, 8, Duration::from_millis(60));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use turnstone_snapshot::Oid;
+use turnstone_testkit::campaign;
 use turnstone_testkit::crash::{CrashError, Trigger, Victim, die_at_failpoint};
 use turnstone_testkit::fault::{Errno, Fault, FaultPlan, Syscall};
 use turnstone_testkit::fixture::{Rng, TempData};
@@ -11,7 +12,7 @@ use turnstone_testkit::powerloss::{Policy, Recorder};
 
 use crate::vault::{Fallible, acks, check, vault};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn data() -> Fallible<TempData> {
     let data = TempData::new()?;
@@ -43,7 +44,7 @@ fn killed_at_random_during_upkeep_nothing_pinned_is_lost() -> Fallible {
     let data = data()?;
     let mut rng = Rng::new(7);
     let mut pinned = Pinned::default();
-    for round in 0..50 {
+    for round in 0..campaign::rounds(7, 50) {
         let run = (7000 + round).to_string();
         let victim = Victim::start(&mut vault(data.path(), &["tend", &run, "100000"])?)?;
         let trigger = Trigger::draw(&mut rng, 12, Duration::from_millis(200));

@@ -131,7 +131,7 @@ impl Actor {
     }
 }
 
-fn play(seed: u64, sly: bool, captures: usize) {
+fn play(seed: u64, sly: bool, captures: u64) {
     let mut site = site(seed);
     let mut actor = Actor::new(seed, &site, sly);
     for round in 0..captures {
@@ -159,6 +159,10 @@ fn play(seed: u64, sly: bool, captures: usize) {
     }
 }
 
+fn rounds(seed: u64) -> u64 {
+    turnstone_testkit::campaign::rounds(seed, 100)
+}
+
 /// Some on the disk, most in memory.
 fn site(seed: u64) -> Site {
     if seed.is_multiple_of(5) { Site::new() } else { Site::in_memory() }
@@ -166,17 +170,17 @@ fn site(seed: u64) -> Site {
 
 #[test]
 fn captures_by_the_journal_equal_walks_after_random_operations_row_1() {
-    (1..=5).for_each(|seed| play(seed, false, 100));
+    (1..=5).for_each(|seed| play(seed, false, rounds(seed)));
 }
 
 #[test]
 fn captures_by_the_journal_equal_walks_after_random_operations_row_2() {
-    (11..=15).for_each(|seed| play(seed, false, 100));
+    (11..=15).for_each(|seed| play(seed, false, rounds(seed)));
 }
 
 #[test]
 fn with_sly_writers_the_capture_is_right_or_the_journal_distrusted_r8() {
-    (21..=25).for_each(|seed| play(seed, true, 100));
+    (21..=25).for_each(|seed| play(seed, true, rounds(seed)));
 }
 
 #[test]

@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use crate::ledger::{Fallible, acks, check, ledger};
+use turnstone_testkit::campaign;
 use turnstone_testkit::crash::{Trigger, Victim, die_at_failpoint};
 use turnstone_testkit::fixture::{Rng, TempData};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// Kills one writer after the other on the same file.
 fn kill_in_a_row(seed: u64, kills: u64) -> Fallible {
     let data = TempData::new()?;
     let mut rng = Rng::new(seed);
     let mut all = Vec::new();
-    for round in 0..kills {
+    for round in 0..campaign::rounds(seed, kills) {
         let run = (seed * 1000 + round).to_string();
         let victim = Victim::start(&mut ledger(data.path(), &["load", &run, "4", "100000"])?)?;
         let outcome =
@@ -104,7 +105,7 @@ fn two_processes_on_one_file_are_killed_and_lose_nothing() -> Fallible {
     let data = TempData::new()?;
     let mut rng = Rng::new(99);
     let mut all = Vec::new();
-    for round in 0..20_u64 {
+    for round in 0..campaign::rounds(99, 20) {
         let (one, two) = ((round * 2 + 1).to_string(), (round * 2 + 2).to_string());
         let first = Victim::start(&mut ledger(data.path(), &["load", &one, "3", "100000"])?)?;
         let second = Victim::start(&mut ledger(data.path(), &["load", &two, "3", "100000"])?)?;

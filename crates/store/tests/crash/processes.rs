@@ -13,7 +13,7 @@ use turnstone_store::{Layout, Options, Store, StoreError, Takeover};
 use turnstone_testkit::crash::Victim;
 use turnstone_testkit::fixture::TempData;
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// A process that holds `session`, and a pipe to it: each line makes it write once.
 fn holder(data: &TempData, session: &str) -> Fallible<(Victim, std::fs::File)> {
@@ -139,7 +139,7 @@ fn a_tail_has_no_gap_between_history_and_live_under_load() -> Fallible {
                     let mut tail = store.tail(ctx, Cursor(0));
                     let mut seen = Vec::new();
                     while seen.len() < 400 {
-                        let page = tail.next(7, Duration::from_secs(20)).expect("reads");
+                        let page = tail.next(7, LIMIT).expect("reads");
                         assert!(!page.events.is_empty(), "stalled after {}", seen.len());
                         seen.extend(page.events.iter().map(|e| e.cursor.0));
                     }
