@@ -50,6 +50,21 @@ impl RpcError {
         found.and_then(|(_, value)| value.as_str())
     }
 
+    /// Cuts the error to what may be copied often: a long one keeps the start of its message only.
+    pub(crate) fn shortened(mut self) -> Self {
+        const MOST: usize = 4 * 1024;
+        if crate::cost::of_error(&self) > MOST {
+            let end = self.message.floor_char_boundary(MOST / 2);
+            self.message.truncate(end);
+            self.name = "Error".to_owned();
+            self.stack = None;
+            self.props = Vec::new();
+            self.message.shrink_to_fit();
+            self.props.shrink_to_fit();
+        }
+        self
+    }
+
     /// Makes an error of what a peer rejected with: usually one, but any value is allowed.
     pub(crate) fn from_reason(reason: Value) -> Self {
         if let Value::Error(error) = reason {

@@ -73,6 +73,7 @@
 //! protocol negotiates neither limits nor versions: [`wire::Profile`] says what a peer understands.
 
 pub mod app;
+mod cost;
 pub mod error;
 mod hash;
 pub mod json;

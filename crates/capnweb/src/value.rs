@@ -91,6 +91,15 @@ impl Value {
         matches!(self, Self::Undefined | Self::Null)
     }
 
+    /// Tells whether a copy costs next to nothing.
+    pub(crate) fn is_small(&self) -> bool {
+        if let Self::String(text) = self {
+            return text.len() <= 64;
+        }
+        let plain = matches!(self, Self::Undefined | Self::Null | Self::Bool(_) | Self::Date(_));
+        plain || matches!(self, Self::Number(_))
+    }
+
     /// Tells whether it holds neither values nor capabilities.
     pub(crate) fn is_plain(&self) -> bool {
         match self {
@@ -141,6 +150,23 @@ impl Value {
             Self::Readable(_) => "a readable stream",
             Self::Writable(_) => "a writable stream",
         }
+    }
+
+    /// Returns what stands directly inside.
+    pub(crate) fn children(&self) -> Vec<&Value> {
+        if let Self::Array(items) = self {
+            return items.iter().collect();
+        }
+        if let Self::Object(fields) = self {
+            return fields.iter().map(|(_, value)| value).collect();
+        }
+        if let Self::Error(error) = self {
+            return error.props.iter().map(|(_, value)| value).collect();
+        }
+        if let Self::Request(_, http) | Self::Response(http) = self {
+            return http.body.iter().collect();
+        }
+        Vec::new()
     }
 
     /// Returns what stands directly inside.

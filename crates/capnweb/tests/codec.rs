@@ -4,7 +4,8 @@ use std::path::Path;
 
 use capnweb::wire::{DecodeError, EncodeError, Expr, Message, Profile, WireLimits};
 
-const LIMITS: WireLimits = WireLimits { message_bytes: 1 << 20, depth: 256, bigint_digits: 16_384 };
+const LIMITS: WireLimits =
+    WireLimits { message_bytes: 1 << 20, values: 1_000_000, depth: 256, bigint_digits: 16_384 };
 
 fn vectors(name: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name);

@@ -1,11 +1,12 @@
 //! Serves the test service on a port of the loopback interface: batches and WebSockets on `/`,
-//! and the service of capnweb-go's raw client on `/raw`.
+//! the service of capnweb-go's raw client on `/raw`, and what the sessions on `/` hold on `/stats`.
 //!
 //! `cargo run -p capnweb --features server --example server -- 8787`; port 0 takes a free one. The
 //! address is printed when the server listens. `0.4` as second argument serves old peers.
 
 mod raw;
 mod service;
+mod stats;
 
 use std::io::Write as _;
 
@@ -23,7 +24,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     writeln!(std::io::stdout(), "http://{}/", listener.local_addr()?)?;
-    let tested = router("/", Server::new(service::main_object, options.clone()));
+    let server = Server::new(service::main_object, options.clone());
+    let tested = router("/", server.clone()).merge(stats::router(server));
     let raw = router("/raw", Server::new(raw::main_object, options));
     // Answers are small and wanted at once.
     let listener = listener.tap_io(|stream| {

@@ -168,6 +168,11 @@ fn targets(interface: Interface<Service>) -> Interface<Service> {
             Ok(Value::Null)
         })
         .async_method(Method::<(), ()>::new("never"), |_, ()| std::future::pending())
+        .async_method(Method::<(Value,), ()>::new("keepWaiting"), |_, (value,)| async move {
+            let never = std::future::pending().await;
+            drop(value);
+            never
+        })
 }
 
 fn failures(interface: Interface<Service>) -> Interface<Service> {

@@ -18,6 +18,9 @@ pub enum JsonError {
     /// Brackets within brackets beyond the limit.
     #[error("JSON is nested too deeply")]
     TooDeep,
+    /// More values than the limit.
+    #[error("too many values in one message")]
+    TooMany,
 }
 
 /// Reads one JSON text whose brackets nest at most `depth` times.
@@ -26,12 +29,12 @@ pub enum JsonError {
 ///
 /// [`JsonError`]; nothing of the text is kept.
 pub fn read(text: &str, depth: usize) -> Result<Json, JsonError> {
-    Ok(read_raw(text, depth)?.to_json())
+    Ok(read_raw(text, depth, usize::MAX)?.to_json())
 }
 
-/// Reads as [`read`] does, without copying what stands in the text.
-pub(crate) fn read_raw(text: &str, depth: usize) -> Result<Raw<'_>, JsonError> {
-    let mut reader = Reader { text, bytes: text.as_bytes(), at: 0 };
+/// Reads at most `values` values as [`read`] does, without copying what stands in the text.
+pub(crate) fn read_raw(text: &str, depth: usize, values: usize) -> Result<Raw<'_>, JsonError> {
+    let mut reader = Reader { text, bytes: text.as_bytes(), at: 0, values };
     let value = reader.value(depth)?;
     reader.skip_space();
     if reader.at < reader.bytes.len() {
@@ -44,6 +47,8 @@ struct Reader<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
+    /// Values that may still be read.
+    values: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -84,6 +89,7 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self, depth: usize) -> Result<Raw<'a>, JsonError> {
+        self.values = self.values.checked_sub(1).ok_or(JsonError::TooMany)?;
         self.skip_space();
         match self.peek() {
             Some(b'"') => self.string().map(Raw::String),

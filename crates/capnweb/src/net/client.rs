@@ -14,7 +14,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite;
 
-use super::socket::{Care, READ_BUFFER, carry};
+use super::frame;
+use super::metered::Metered;
+use super::socket::{Care, carry};
 use crate::error::RpcError;
 use crate::run::Runner;
 use crate::session::{Options, Stub, Target};
@@ -84,13 +86,11 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limits = &options.limits;
-    let config = tungstenite::protocol::WebSocketConfig::default()
-        .read_buffer_size(READ_BUFFER)
-        .max_message_size(Some(limits.wire.message_bytes))
-        .max_frame_size(Some(limits.wire.message_bytes));
+    let config = frame::config(&limits.wire);
+    let stream = Metered::new(stream);
     let connected = tokio_tungstenite::client_async_with_config(url, stream, Some(config)).await;
     let (socket, _) = connected.map_err(Box::new)?;
-    let care = Care { ping: PING, age: limits.age, on_incident: None };
+    let care = Care { ping: PING, age: limits.age, on_incident: None, watch: None };
     let mut runner = Runner::new(main, options);
     let stub = runner.main();
     tokio::spawn(carry(socket, runner, care));

@@ -8,13 +8,19 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::State;
-use axum::extract::ws::{WebSocket, WebSocketUpgrade};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
+use hyper_util::rt::TokioIo;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
+use tokio_tungstenite::tungstenite::protocol::Role;
 
-use super::socket::{Care, OnIncident, READ_BUFFER, carry};
+use super::frame;
+use super::metered::Metered;
+use super::socket::{Care, OnIncident, carry};
+use super::stats::{ServerStats, Share, Totals};
 use crate::error::RpcError;
 use crate::run::{Incident, Runner};
 use crate::session::{Options, Target};
@@ -47,6 +53,7 @@ pub struct Server {
     options: ServerOptions,
     on_incident: Option<OnIncident>,
     sessions: Arc<AtomicU64>,
+    totals: Totals,
 }
 
 impl Server {
@@ -60,6 +67,7 @@ impl Server {
             options,
             on_incident: None,
             sessions: Arc::default(),
+            totals: Totals::default(),
         }
     }
 
@@ -68,6 +76,11 @@ impl Server {
     pub fn on_incident(mut self, body: impl Fn(Incident) + Send + Sync + 'static) -> Self {
         self.on_incident = Some(Arc::new(body));
         self
+    }
+
+    /// Returns what the open sessions hold.
+    pub fn stats(&self) -> ServerStats {
+        self.totals.read()
     }
 
     /// Starts a session whose incidents are numbered apart from all others of this service.
@@ -92,25 +105,31 @@ pub fn router(path: &str, server: Server) -> Router {
     Router::new().route(path, post(batch).get(socket)).with_state(server)
 }
 
-async fn socket(
-    State(server): State<Server>,
-    upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
-) -> Response {
-    let Ok(upgrade) = upgrade else {
+async fn socket(State(server): State<Server>, mut request: Request) -> Response {
+    let Ok(response) = create_response_with_body(&request, Body::empty) else {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     };
-    let most = server.options.session.limits.wire.message_bytes;
-    let upgrade = upgrade.max_message_size(most).max_frame_size(most).read_buffer_size(READ_BUFFER);
-    upgrade.on_upgrade(move |socket: WebSocket| async move {
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        // A client that went before the answer has nothing to be told.
+        let Ok(stream) = upgrade.await else {
+            return;
+        };
         let limits = &server.options.session.limits;
+        let stream = Metered::new(TokioIo::new(stream));
+        let config = Some(frame::config(&limits.wire));
+        let socket = WebSocketStream::from_raw_socket(stream, Role::Server, config).await;
+        let mut share = Share::new(&server.totals);
         let care = Care {
             ping: server.options.ping,
             age: limits.age,
             on_incident: server.on_incident.clone(),
+            watch: Some(Box::new(move |session| share.update(session))),
         };
         let runner = server.runner();
         carry(socket, runner, care).await;
-    })
+    });
+    response
 }
 
 async fn batch(State(server): State<Server>, body: Body) -> Response {
@@ -128,10 +147,12 @@ async fn batch(State(server): State<Server>, body: Body) -> Response {
 /// A wrong message does not fail the request: the answer ends with an abort that says why.
 pub async fn serve_batch(server: &Server, text: &str) -> String {
     let mut runner = server.runner();
+    let mut share = Share::new(&server.totals);
     feed(&mut runner, text, server.options.session.limits.batch_messages);
     runner.session().end_input();
     let settled = poll_fn(|context| {
         runner.poll(context);
+        share.update(runner.session());
         let done = runner.closed().is_some() || runner.session().pending_pulls() == 0;
         if done { Poll::Ready(()) } else { Poll::Pending }
     });
@@ -141,11 +162,17 @@ pub async fn serve_batch(server: &Server, text: &str) -> String {
         runner.session().reject_pulls(&late);
     }
     server.report(&mut runner);
-    let texts: Vec<_> = std::iter::from_fn(|| runner.poll_text()).collect();
-    if runner.is_busy() {
-        tokio::spawn(finish(server.clone(), runner));
+    let mut answer = String::with_capacity(runner.session().outgoing_bytes());
+    while let Some(text) = runner.poll_text() {
+        if !answer.is_empty() {
+            answer.push('\n');
+        }
+        answer.push_str(&text);
     }
-    texts.join("\n")
+    if runner.is_busy() {
+        tokio::spawn(finish(server.clone(), runner, share));
+    }
+    answer
 }
 
 /// Feeds the lines of a batch; blank ones are nothing.
@@ -164,9 +191,10 @@ fn feed(runner: &mut Runner, text: &str, most: usize) {
 }
 
 /// Lets calls end that nobody waits for.
-async fn finish(server: Server, mut runner: Runner) {
+async fn finish(server: Server, mut runner: Runner, mut share: Share) {
     let idle = poll_fn(|context| {
         runner.poll(context);
+        share.update(runner.session());
         if runner.is_busy() { Poll::Pending } else { Poll::Ready(()) }
     });
     tokio::time::timeout(server.options.batch_deadline, idle).await.ok();

@@ -8,8 +8,9 @@ use super::hook::{Hook, Member, MemberKind, RemoteRef, Target};
 use super::mailbox::Command;
 use super::pipe::WriteEnd;
 use super::stub::Stub;
-use super::turn::Session;
+use super::turn::{HeldCall, Session};
 use super::work::{Access, Bridge, Delivery, Mapper, Op, Then, Waiter, Work};
+use crate::cost;
 use crate::error::RpcError;
 use crate::value::{Value, is_inherited};
 use crate::wire::{Expr, Key, RefExpr, RemapExpr};
@@ -125,8 +126,25 @@ impl Session {
                 Some(hook) => Found::Hook(hook, end),
                 None => Found::Value(Value::Undefined),
             },
-            _ => Found::Value(value.clone()),
+            _ => match self.pay_for_copy(value, access) {
+                Ok(()) => Found::Value(value.clone()),
+                Err(error) => Found::Error(error),
+            },
         }
+    }
+
+    /// Fails if a copy of the value would be too much for the session or for the map it is made in.
+    fn pay_for_copy(&self, value: &Value, access: &Access) -> Result<(), RpcError> {
+        if value.is_small() {
+            return Ok(());
+        }
+        let bytes = cost::of_value(value);
+        self.account.check(bytes)?;
+        access.budget.iter().try_for_each(|budget| budget.spend_bytes(bytes))?;
+        if let Op::Map(mapper) = &access.op {
+            mapper.budget.spend_bytes(bytes)?;
+        }
+        Ok(())
     }
 
     fn hook_in(&self, value: &Value) -> Option<Hook> {
@@ -179,7 +197,8 @@ impl Session {
             }
             Some(MemberKind::Getter) => {
                 let read = Cell::pending();
-                self.call(target, Member::Getter(name), Vec::new(), read.clone());
+                let held = HeldCall { result: read.clone(), charge: None };
+                self.call(target, Member::Getter(name), Vec::new(), held);
                 access.at += 1;
                 access.hook = Hook::Cell(read);
                 self.work.push_front(Work::Access(Box::new(access)));
@@ -196,6 +215,7 @@ impl Session {
                     values: args,
                     waiting: None,
                     then: Then::Call { target, member, result },
+                    charge: access.charge,
                 });
             }
             op @ (Op::Get | Op::Map(_)) => {
@@ -215,6 +235,7 @@ impl Session {
             [Key::Name(name)] => Arc::clone(name),
             _ => "".into(),
         };
+        let charge = access.charge;
         let result = access.result;
         let (values, then) = match (access.op, name.as_ref()) {
             (Op::Call(args), "write") => (args, Then::Write { sink, result }),
@@ -233,7 +254,7 @@ impl Session {
                 return;
             }
         };
-        self.deliver(Delivery { values, waiting: None, then });
+        self.deliver(Delivery { values, waiting: None, then, charge });
     }
 
     /// Sends the access to the peer; the result becomes a promise of its.
@@ -243,7 +264,7 @@ impl Session {
             return;
         }
         let path = access.path[access.at..].to_vec();
-        let mut made = Made::default();
+        let mut made = self.made();
         let expr = match access.op {
             Op::Get => Ok(pipeline(remote.id(), path, None)),
             Op::Call(args) => {
@@ -302,6 +323,8 @@ impl Session {
             at: 0,
             op: access.op,
             result: there.clone(),
+            charge: access.charge,
+            budget: access.budget,
         };
         home.push(Command::Access(Box::new(access)));
         home.push(Command::Wait(there, bridge));

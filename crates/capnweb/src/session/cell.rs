@@ -5,8 +5,9 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use super::account::Charge;
 use super::hook::RemoteRef;
 use super::work::Waiter;
 use crate::error::RpcError;
@@ -19,7 +20,11 @@ pub(crate) type Outcome = Result<Value, RpcError>;
 #[derive(Clone)]
 pub(crate) struct Cell(Arc<Slot>);
 
-struct Slot(Mutex<State>);
+struct Slot {
+    state: Mutex<State>,
+    /// What the value costs its session, if that is much.
+    charge: OnceLock<Charge>,
+}
 
 pub(crate) enum State {
     Pending(Pending),
@@ -53,11 +58,11 @@ impl Cell {
     }
 
     fn of(state: State) -> Self {
-        Self(Arc::new(Slot(Mutex::new(state))))
+        Self(Arc::new(Slot { state: Mutex::new(state), charge: OnceLock::new() }))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the cell that this one stands for.
@@ -87,6 +92,12 @@ impl Cell {
             return Some(outcome.clone());
         }
         None
+    }
+
+    /// Charges the session for the value as long as the promise lives.
+    pub(crate) fn keep(&self, charge: Charge) {
+        // A second charge is returned: a promise settles once.
+        self.0.charge.set(charge).ok();
     }
 
     /// Forgets what the cell holds: the session is over.
@@ -145,7 +156,7 @@ impl State {
 impl Drop for Slot {
     /// Hands the contents to the outermost drop, so that a chain needs no deep stack.
     fn drop(&mut self) {
-        let state = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if state.is_flat() {
             return;
         }

@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
+use super::account::Charge;
 use super::cell::{Cell, State};
 use super::mailbox::Command;
 use super::pipe::{Chunk, WriteEnd};
-use super::turn::Session;
+use super::turn::{HeldCall, Session};
 use super::work::{Delivery, Then, Waiter, Work};
+use crate::cost;
 use crate::error::RpcError;
 use crate::value::Value;
 
 impl Session {
     pub(super) fn deliver(&mut self, mut delivery: Delivery) {
-        let mut budget = self.options.limits.substituted_values;
+        let limits = &self.options.limits;
+        let mut room = Room { values: limits.substituted_values, bytes: limits.substituted_bytes };
         loop {
             let mut waiting = match delivery.waiting.take() {
                 Some(waiting) => waiting,
@@ -44,11 +47,16 @@ impl Session {
                 }
             }
             let depth = self.options.limits.wire.depth;
-            for value in &mut delivery.values {
-                if let Err(error) = substitute(value, depth, &mut budget) {
-                    self.refuse(delivery, error);
-                    return;
-                }
+            let before = room.bytes;
+            let values = delivery.values.iter_mut();
+            let put = values.map(|value| substitute(value, depth, &mut room));
+            let mut paid = put.collect::<Result<(), _>>();
+            if let (Ok(()), Some(charge)) = (&paid, &mut delivery.charge) {
+                paid = charge.grow(before - room.bytes);
+            }
+            if let Err(error) = paid {
+                self.refuse(delivery, error);
+                return;
             }
         }
     }
@@ -77,8 +85,11 @@ impl Session {
     fn hand_over(&mut self, delivery: Delivery) {
         let mut values = delivery.values;
         match delivery.then {
-            Then::Call { target, member, result } => self.call(target, member, values, result),
-            Then::Write { sink, result } => self.write(&sink, values, result),
+            Then::Call { target, member, result } => {
+                let held = HeldCall { result, charge: delivery.charge };
+                self.call(target, member, values, held);
+            }
+            Then::Write { sink, result } => self.write(&sink, values, result, delivery.charge),
             Then::End { sink, good, result } => {
                 let reason = values.drain(..).next().unwrap_or(Value::Undefined);
                 let end = if good { Ok(()) } else { Err(RpcError::from_reason(reason)) };
@@ -95,7 +106,13 @@ impl Session {
         }
     }
 
-    fn write(&mut self, sink: &WriteEnd, mut values: Vec<Value>, result: Cell) {
+    fn write(
+        &mut self,
+        sink: &WriteEnd,
+        mut values: Vec<Value>,
+        result: Cell,
+        charge: Option<Charge>,
+    ) {
         let value = values.drain(..).next().unwrap_or(Value::Undefined);
         let pipe = sink.pipe().clone();
         let mut flow = pipe.lock();
@@ -110,7 +127,7 @@ impl Session {
             return;
         }
         let taken = Some(result);
-        flow.chunks.push_back(Chunk { value, taken });
+        flow.chunks.push_back(Chunk { value, taken, charge });
         drop(flow);
         pipe.wake();
         self.work.push_back(Work::Pump(pipe));
@@ -127,31 +144,49 @@ impl Session {
     }
 }
 
+/// What promises may still put into values.
+pub(super) struct Room {
+    pub(super) values: usize,
+    pub(super) bytes: usize,
+}
+
+impl Room {
+    /// Pays for a copy of a value before it is made.
+    pub(super) fn pay(&mut self, value: &Value) -> Result<(), RpcError> {
+        let values = self.values.checked_sub(count(value, self.values));
+        let bytes = self.bytes.checked_sub(cost::of_value(value));
+        match (values, bytes) {
+            (Some(values @ 1..), Some(bytes)) => {
+                *self = Self { values, bytes };
+                Ok(())
+            }
+            _ => Err(super::turn::limit("promises made a value too large")),
+        }
+    }
+}
+
 /// Puts values where promises stood: not deeper and not more than the limits say.
-fn substitute(value: &mut Value, depth: usize, budget: &mut usize) -> Result<(), RpcError> {
+fn substitute(value: &mut Value, depth: usize, room: &mut Room) -> Result<(), RpcError> {
     let Some(depth) = depth.checked_sub(1) else {
         return Err(super::turn::limit("promises made a value too deep"));
     };
     if let Value::Promise(promise) = value {
-        let settled = promise.cell.root().settled();
-        if let Some(Ok(settled)) = settled {
-            *value = settled;
-            *budget = budget.saturating_sub(size(value, *budget));
-        }
-        if *budget == 0 {
-            return Err(super::turn::limit("promises made a value too large"));
+        let root = promise.cell.root();
+        if let State::Done(Ok(settled)) = &*root.lock() {
+            room.pay(settled)?;
+            *value = settled.clone();
         }
         // What it holds may hold promises again; they are found in the next round.
         return Ok(());
     }
     for child in value.children_mut() {
-        substitute(child, depth, budget)?;
+        substitute(child, depth, room)?;
     }
     Ok(())
 }
 
 /// Counts values inside a value, up to a limit.
-pub(super) fn size(value: &mut Value, limit: usize) -> usize {
+fn count(value: &Value, limit: usize) -> usize {
     let mut count = 0;
     let mut left = vec![value];
     while let Some(value) = left.pop() {
@@ -159,7 +194,7 @@ pub(super) fn size(value: &mut Value, limit: usize) -> usize {
         if count > limit {
             break;
         }
-        left.extend(value.children_mut());
+        left.extend(value.children());
     }
     count
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::account::ENTRY_BYTES;
 use super::cell::Cell;
 use super::hook::{Hook, RemoteRef};
 use super::map::{Budget, Frame};
@@ -9,6 +10,7 @@ use super::pipe::{Consumer, Outflow, Pipe, ReadEnd, Readable, Writable};
 use super::stub::{Promise, Stub};
 use super::turn::{Session, limit};
 use super::work::{Access, Mapper, Op, Work};
+use crate::cost;
 use crate::error::RpcError;
 use crate::value::{Http, Value, is_inherited};
 use crate::wire::{ErrorExpr, Expr, HttpInit, Key, RefExpr, RemapExpr};
@@ -121,7 +123,7 @@ impl Session {
             None if path.is_empty() => return Ok(self.whole(hook, promise)),
             None => Op::Get,
         };
-        let cell = self.begin(hook, path, op);
+        let cell = self.begin(hook, path, op, frame)?;
         Ok(self.whole(Hook::Cell(cell), promise))
     }
 
@@ -133,7 +135,20 @@ impl Session {
         Value::Stub(Stub::of(hook, Some(&self.mailbox)))
     }
 
-    fn begin(&mut self, hook: Hook, path: Vec<Key>, op: Op) -> Cell {
+    /// Queues an access; its path, its arguments and its function are charged until it is done.
+    fn begin(
+        &mut self,
+        hook: Hook,
+        path: Vec<Key>,
+        op: Op,
+        frame: Option<&Frame>,
+    ) -> Result<Cell, RpcError> {
+        let bytes = match &op {
+            Op::Get => 0,
+            Op::Call(args) => cost::of_values(args),
+            Op::Map(mapper) => mapper.instruction_bytes,
+        };
+        let charge = self.account.charge(ENTRY_BYTES + cost::of_path(&path) + bytes)?;
         let result = Cell::pending();
         self.work.push_back(Work::Access(Box::new(Access {
             hook,
@@ -142,8 +157,10 @@ impl Session {
             at: 0,
             op,
             result: result.clone(),
+            charge: Some(charge),
+            budget: frame.map(|frame| frame.budget.clone()),
         })));
-        result
+        Ok(result)
     }
 
     fn remap(&mut self, remap: RemapExpr, frame: Option<&Frame>) -> Evaluated {
@@ -159,10 +176,13 @@ impl Session {
                 return Err(RpcError::type_error("unknown map capture"));
             });
         }
-        let steps = self.options.limits.map_steps;
-        let budget = frame.map_or_else(|| Budget::of(steps), |frame| frame.budget.clone());
-        let mapper = Mapper { captures, instructions: remap.instructions.into(), budget };
-        let cell = self.begin(hook, remap.path, Op::Map(Box::new(mapper)));
+        let limits = &self.options.limits;
+        let budget = match frame {
+            Some(frame) => frame.budget.clone(),
+            None => Budget::of(limits.map_steps, limits.map_bytes),
+        };
+        let mapper = Mapper::new(captures, remap.instructions, budget);
+        let cell = self.begin(hook, remap.path, Op::Map(Box::new(mapper)), frame)?;
         Ok(self.whole(Hook::Cell(cell), true))
     }
 
@@ -170,14 +190,30 @@ impl Session {
         if self.tables.imports.len() >= self.options.limits.imports {
             return Err(limit("too many objects of the peer are held"));
         }
-        Ok(())
+        self.room_for_entry()
     }
 
     pub(super) fn room_for_export(&self) -> Result<(), RpcError> {
         if self.tables.exports.len() >= self.options.limits.exports {
             return Err(limit("too many results and objects are held for the peer"));
         }
-        Ok(())
+        self.room_for_entry()
+    }
+
+    /// Fails if another entry of a table would be too much.
+    fn room_for_entry(&self) -> Result<(), RpcError> {
+        let entries = self.tables.exports.len() + self.tables.imports.len() + 1;
+        self.account.check(entries * ENTRY_BYTES)
+    }
+
+    /// Makes a settled promise of a value, and charges the session for it.
+    pub(super) fn settled(&self, value: Value) -> Result<Cell, RpcError> {
+        let bytes = cost::of_value(&value);
+        let cell = Cell::done(Ok(value));
+        if bytes > ENTRY_BYTES {
+            cell.keep(self.account.charge(bytes)?);
+        }
+        Ok(cell)
     }
 
     /// Takes an object of the peer's; a second introduction is counted.
@@ -245,7 +281,8 @@ impl Session {
     fn import_blob(&mut self, kind: String, id: i64, frame: Option<&Frame>) -> Evaluated {
         let end = self.claim(id, frame)?;
         let whole = Cell::pending();
-        let consumer = Consumer::Blob { kind, data: Vec::new(), whole: whole.clone() };
+        let charge = self.account.charge(ENTRY_BYTES)?;
+        let consumer = Consumer::Blob { kind, data: Vec::new(), whole: whole.clone(), charge };
         let pipe = end.pipe().clone();
         pipe.attach(Some(consumer), &self.mailbox);
         self.work.push_back(Work::Pump(pipe));

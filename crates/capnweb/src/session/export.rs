@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cell::{Cell, Outcome, State};
-use super::deliver;
+use super::deliver::Room;
 use super::hook::{Hook, RemoteRef};
 use super::pipe::{Chunk, Consumer, Outflow, Pipe};
 use super::stub::{Promise, Stub};
@@ -15,12 +15,11 @@ use crate::value::{Http, Value};
 use crate::wire::{Bytes, ErrorExpr, Expr, HttpInit, Message, Profile, RefExpr};
 
 /// What an expression brought about while it was made.
-#[derive(Default)]
 pub(super) struct Made {
     /// Exports that it introduced.
     pub(super) ids: Vec<i64>,
-    /// Values that stood behind promises.
-    substituted: usize,
+    /// What promises may still put into it.
+    room: Room,
 }
 
 impl Session {
@@ -39,13 +38,22 @@ impl Session {
             let value = Value::Error(Box::new(error));
             let sent = self.send_value(value, |expr| Message::Reject(id, expr));
             // What cannot be told whole is told in part.
-            if sent.is_err() {
-                self.send(&Message::Reject(id, plain)).ok();
+            let told = sent.or_else(|_| self.send(&Message::Reject(id, plain)));
+            if told.is_err() {
+                self.abort(&RpcError::coded("slow", "too many answers wait for the peer"));
+                return;
             }
         }
         if once {
             self.tables.release(id, 1).ok();
         }
+    }
+
+    /// Begins an expression.
+    pub(super) fn made(&self) -> Made {
+        let limits = &self.options.limits;
+        let room = Room { values: limits.substituted_values, bytes: limits.substituted_bytes };
+        Made { ids: Vec::new(), room }
     }
 
     /// Sends a message around a value; if it cannot be sent, nothing stays introduced.
@@ -54,7 +62,7 @@ impl Session {
         value: Value,
         message: impl FnOnce(Expr) -> Message,
     ) -> Result<usize, RpcError> {
-        let mut made = Made::default();
+        let mut made = self.made();
         let sent = match self.export(value, &mut made, 0) {
             Ok(expr) => self.send(&message(expr)),
             Err(error) => Err(error),
@@ -109,11 +117,12 @@ impl Session {
                 Expr::Response(Box::new(self.export_http(*http, made, deeper)?))
             }
             Value::Blob(kind, data) => self.export_blob(kind, &data)?,
-            Value::Stub(stub) => self.export_stub(&stub, made),
+            Value::Stub(stub) => self.export_stub(&stub, made)?,
             Value::Promise(promise) => self.export_promise(&promise, made, depth)?,
             Value::Readable(readable) => self.export_pipe(readable.0.pipe()).map(Expr::Readable)?,
             Value::Writable(writable) => {
                 self.knows_streams()?;
+                self.room_for_export()?;
                 writable.0.pipe().attach(None, &self.mailbox);
                 let id = self.tables.add_export(Hook::Sink(writable.0.clone()));
                 made.ids.push(id);
@@ -162,14 +171,15 @@ impl Session {
         stub.hook.clone()
     }
 
-    fn export_stub(&mut self, stub: &Stub, made: &mut Made) -> Expr {
+    fn export_stub(&mut self, stub: &Stub, made: &mut Made) -> Result<Expr, RpcError> {
         let hook = self.hook_of(stub);
         if let Hook::Remote(remote) = hook {
-            return Expr::Import(Box::new(whole(remote.id())));
+            return Ok(Expr::Import(Box::new(whole(remote.id()))));
         }
+        self.room_for_export()?;
         let id = self.tables.add_export(hook);
         made.ids.push(id);
-        Expr::Export(id)
+        Ok(Expr::Export(id))
     }
 
     fn export_promise(
@@ -180,7 +190,10 @@ impl Session {
     ) -> Result<Expr, RpcError> {
         let cell = self.local(promise).root();
         let settled = match &*cell.lock() {
-            State::Done(Ok(value)) => Some(value.clone()),
+            State::Done(Ok(value)) => {
+                made.room.pay(value)?;
+                Some(value.clone())
+            }
             State::Pending(pending) => {
                 if let Some(remote) = &pending.remote {
                     return Ok(Expr::Pipeline(Box::new(whole(remote.id()))));
@@ -189,17 +202,13 @@ impl Session {
             }
             State::Done(Err(_)) | State::Forward(_) => None,
         };
-        if let Some(mut value) = settled {
-            let most = self.options.limits.substituted_values;
-            made.substituted += deliver::size(&mut value, most);
-            if made.substituted > most {
-                return Err(limit("promises made a value too large"));
-            }
+        if let Some(value) = settled {
             return self.export(value, made, depth);
         }
         if self.tables.owed(Debt::Promise) >= self.options.limits.exports {
             return Err(limit("too many promises are owed to the peer"));
         }
+        self.room_for_export()?;
         let id = self.tables.add_export(Hook::Cell(cell.clone()));
         made.ids.push(id);
         self.tables.owe(id, Debt::Promise);
@@ -237,7 +246,7 @@ impl Session {
         let mut flow = pipe.lock();
         for part in data.chunks(64 * 1024) {
             let value = Value::Bytes(Bytes::from(part.to_vec()));
-            flow.chunks.push_back(Chunk { value, taken: None });
+            flow.chunks.push_back(Chunk { value, taken: None, charge: None });
         }
         flow.end = Some(Ok(()));
         drop(flow);

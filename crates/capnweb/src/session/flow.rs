@@ -31,10 +31,14 @@ impl Session {
     /// Moves what can be moved.
     pub(super) fn pump(&mut self, pipe: &Pipe) {
         loop {
+            let to_peer = matches!(pipe.lock().consumer, Consumer::Peer(_));
+            if to_peer && self.is_stalled(pipe) {
+                return;
+            }
             let next = next(&mut pipe.lock());
             match next {
                 Next::Send(remote, chunk) => {
-                    let Chunk { value, taken } = chunk;
+                    let Chunk { value, taken, .. } = chunk;
                     let sent = self.send_chunk(pipe, remote.id(), "write", Some(value));
                     if let Err(error) = &sent {
                         pipe.fail(error);
@@ -124,15 +128,17 @@ impl Session {
     fn collect(&mut self, pipe: &Pipe, chunk: Chunk) {
         let most = self.options.limits.blob_bytes;
         let mut flow = pipe.lock();
-        let Consumer::Blob { data, .. } = &mut flow.consumer else {
+        let Consumer::Blob { data, charge, .. } = &mut flow.consumer else {
             return;
         };
         let taken = if let Value::Bytes(bytes) = &chunk.value {
-            if data.len() + bytes.data.len() <= most {
-                data.extend_from_slice(&bytes.data);
-                Ok(Value::Undefined)
-            } else {
+            if data.len() + bytes.data.len() > most {
                 Err(limit("the blob is too large"))
+            } else {
+                charge.grow(bytes.data.len()).map(|()| {
+                    data.extend_from_slice(&bytes.data);
+                    Value::Undefined
+                })
             }
         } else {
             Err(RpcError::type_error("a blob is made of bytes"))
@@ -150,7 +156,9 @@ impl Session {
         let consumer = std::mem::replace(&mut flow.consumer, Consumer::Reader);
         flow.finished = true;
         drop(flow);
-        if let Consumer::Blob { kind, data, whole } = consumer {
+        if let Consumer::Blob { kind, data, whole, charge } = consumer {
+            // The promise is charged for the value from here on.
+            drop(charge);
             let outcome = match end {
                 Some(Err(error)) => Err(error),
                 _ => Ok(Value::Blob(kind, data)),

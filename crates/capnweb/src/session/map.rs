@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::cell::{Cell, Outcome};
+use super::cell::Outcome;
 use super::hook::Hook;
 use super::stub::Stub;
 use super::turn::{Session, limit};
@@ -12,27 +12,38 @@ use crate::error::RpcError;
 use crate::value::Value;
 use crate::wire::Expr;
 
-/// Steps that a map and the maps inside it may still take.
+/// What a map and the maps inside it may still do.
 #[derive(Clone)]
-pub(crate) struct Budget(Arc<AtomicUsize>);
+pub(crate) struct Budget(Arc<Left>);
+
+struct Left {
+    steps: AtomicUsize,
+    /// Every copy is charged here before it is made.
+    bytes: AtomicUsize,
+}
 
 impl Budget {
-    pub(crate) fn of(steps: usize) -> Self {
-        Self(Arc::new(AtomicUsize::new(steps)))
+    pub(crate) fn of(steps: usize, bytes: usize) -> Self {
+        Self(Arc::new(Left { steps: AtomicUsize::new(steps), bytes: AtomicUsize::new(bytes) }))
     }
 
     pub(crate) fn unlimited() -> Self {
-        Self::of(usize::MAX)
+        Self::of(usize::MAX, usize::MAX)
     }
 
-    fn spend(&self, steps: usize) -> Result<(), RpcError> {
-        let left = self.0.load(Ordering::Relaxed).checked_sub(steps);
-        let Some(left) = left else {
-            return Err(limit("the map takes too many steps"));
-        };
-        self.0.store(left, Ordering::Relaxed);
-        Ok(())
+    fn spend_steps(&self, steps: usize) -> Result<(), RpcError> {
+        spend(&self.0.steps, steps, "the map takes too many steps")
     }
+
+    pub(crate) fn spend_bytes(&self, bytes: usize) -> Result<(), RpcError> {
+        spend(&self.0.bytes, bytes, "the map copies too many bytes")
+    }
+}
+
+fn spend(left: &AtomicUsize, amount: usize, otherwise: &str) -> Result<(), RpcError> {
+    let rest = left.load(Ordering::Relaxed).checked_sub(amount);
+    left.store(rest.ok_or_else(|| limit(otherwise))?, Ordering::Relaxed);
+    Ok(())
 }
 
 /// What ids mean inside a map.
@@ -82,15 +93,18 @@ impl Session {
         let Some((last, first)) = mapper.instructions.split_last() else {
             return Err(RpcError::new("Error", "Invalid empty mapper function."));
         };
-        mapper.budget.spend(mapper.instructions.len())?;
+        mapper.budget.spend_steps(mapper.instructions.len())?;
+        // What the instructions become, the references to captures and variables included.
+        let copies = mapper.instruction_bytes + mapper.captures.len() * size_of::<Hook>();
+        mapper.budget.spend_bytes(copies)?;
         let mut frame = Frame {
             captures: mapper.captures.clone(),
-            variables: vec![Hook::Cell(Cell::done(Ok(input)))],
+            variables: vec![Hook::Cell(self.settled(input)?)],
             budget: mapper.budget.clone(),
         };
         for instruction in first {
             let value = self.evaluate(instruction.clone(), Some(&frame))?;
-            frame.variables.push(Hook::Cell(Cell::done(Ok(value))));
+            frame.variables.push(Hook::Cell(self.settled(value)?));
         }
         self.evaluate(last.clone(), Some(&frame))
     }

@@ -4,6 +4,7 @@
 //! runs the calls, tells the time, and may use any runtime or none.
 
 mod access;
+mod account;
 mod cell;
 mod deliver;
 mod evaluate;
@@ -14,6 +15,7 @@ mod hook;
 mod limits;
 mod mailbox;
 mod map;
+mod outgoing;
 mod pipe;
 mod record;
 mod settle;

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
+use super::account::Charge;
 use super::cell::Cell;
 use super::hook::RemoteRef;
 use super::mailbox::{Command, Mailbox};
@@ -25,6 +26,9 @@ pub(crate) struct Chunk {
     pub(crate) value: Value,
     /// Settled when the chunk leaves the queue.
     pub(crate) taken: Option<Cell>,
+    /// What it costs the session, if the peer wrote it.
+    #[expect(dead_code, reason = "it is held, not read: dropping it returns the bytes")]
+    pub(crate) charge: Option<Charge>,
 }
 
 /// Who takes the chunks.
@@ -34,7 +38,7 @@ pub(crate) enum Consumer {
     /// The peer: chunks are sent to that import.
     Peer(Outflow),
     /// A blob: everything is collected, then the promise settles.
-    Blob { kind: String, data: Vec<u8>, whole: Cell },
+    Blob { kind: String, data: Vec<u8>, whole: Cell, charge: Charge },
 }
 
 /// Where chunks go, and how far ahead of the peer's answers we send.
@@ -75,6 +79,10 @@ impl Pipe {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Flow> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     pub(crate) fn downgrade(&self) -> WeakPipe {
@@ -164,7 +172,7 @@ impl Pipe {
         if flow.end.is_some() {
             return Err(RpcError::type_error("the stream was closed before"));
         }
-        flow.chunks.push_back(Chunk { value, taken: None });
+        flow.chunks.push_back(Chunk { value, taken: None, charge: None });
         let mailbox = flow.mailbox.clone();
         let reader = flow.reader.take();
         drop(flow);

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use super::account::ENTRY_BYTES;
 use super::cell::{Cell, Outcome, Pending, State};
 use super::hook::RemoteRef;
 use super::mailbox::Command;
 use super::stub::Promise;
 use super::turn::Session;
-use super::work::{Bridge, Delivery, Then, Waiter, Work};
+use super::work::{Bridge, Delivery, Then, Waiter, Work, gone};
+use crate::cost;
 use crate::error::RpcError;
 use crate::value::Value;
 use crate::wire::Message;
@@ -17,7 +19,7 @@ impl Session {
         match work {
             Work::Access(access) => self.access(*access),
             Work::Settle(cell, outcome) => self.settle(&cell, outcome),
-            Work::Run(waiter, outcome) => self.run(waiter, outcome),
+            Work::Run(waiter, cell) => self.run(waiter, &cell),
             Work::Deliver(delivery) => self.deliver(*delivery),
             Work::Pump(pipe) => self.pump(&pipe),
         }
@@ -39,7 +41,7 @@ impl Session {
                     State::Forward(next)
                 }
             }
-            outcome => State::Done(outcome),
+            outcome => State::Done(self.charge_outcome(&cell, outcome)),
         };
         let old = std::mem::replace(&mut *cell.lock(), state);
         if let State::Pending(Pending { waiters, .. }) = old {
@@ -49,18 +51,29 @@ impl Session {
         }
     }
 
+    /// Charges the session for what a promise holds from now on; what is too much becomes an error.
+    pub(super) fn charge_outcome(&self, cell: &Cell, outcome: Outcome) -> Outcome {
+        let bytes = cost::of_outcome(&outcome);
+        // Little is part of what the promise itself costs.
+        if bytes <= ENTRY_BYTES {
+            return outcome;
+        }
+        cell.keep(self.account.charge(bytes)?);
+        outcome
+    }
+
     /// Lets the waiter run when the promise has settled; asks the peer for it if need be.
     pub(super) fn wait(&mut self, cell: &Cell, waiter: Waiter) {
         let cell = cell.root();
         let mut state = cell.lock();
         match &mut *state {
-            State::Done(outcome) => match waiter {
+            State::Done(_) => match waiter {
                 // These look at the promise themselves: no copy for them.
                 Waiter::Access(access) => self.work.push_back(Work::Access(access)),
                 Waiter::Deliver(delivery) => self.work.push_back(Work::Deliver(delivery)),
                 waiter @ (Waiter::Resolve(_) | Waiter::Answer(_) | Waiter::Bridge(_)) => {
-                    let outcome = outcome.clone();
-                    self.work.push_back(Work::Run(waiter, outcome));
+                    drop(state);
+                    self.work.push_back(Work::Run(waiter, cell));
                 }
             },
             State::Pending(pending) => {
@@ -80,25 +93,23 @@ impl Session {
         }
     }
 
-    fn run(&mut self, waiter: Waiter, outcome: Outcome) {
-        let deliver = |outcome: Outcome, then: Then| match outcome {
-            Ok(value) => {
-                Work::Deliver(Box::new(Delivery { values: vec![value], waiting: None, then }))
-            }
-            Err(error) => Work::Deliver(Box::new(Delivery {
-                values: Vec::new(),
-                waiting: Some(vec![Cell::done(Err(error))]),
-                then,
-            })),
+    fn run(&mut self, waiter: Waiter, cell: &Cell) {
+        let outcome = || cell.settled().unwrap_or_else(|| Err(gone()));
+        let deliver = |outcome: Outcome, then: Then| {
+            let (values, waiting) = match outcome {
+                Ok(value) => (vec![value], None),
+                Err(error) => (Vec::new(), Some(vec![Cell::done(Err(error))])),
+            };
+            Work::Deliver(Box::new(Delivery { values, waiting, then, charge: None }))
         };
         match waiter {
             Waiter::Access(access) => self.work.push_back(Work::Access(access)),
-            Waiter::Resolve(id) => self.answer(id, outcome),
+            Waiter::Resolve(id) => self.answer(id, outcome()),
             Waiter::Deliver(delivery) => self.work.push_back(Work::Deliver(delivery)),
-            Waiter::Answer(answer) => self.work.push_back(deliver(outcome, Then::Answer(answer))),
+            Waiter::Answer(answer) => self.work.push_back(deliver(outcome(), Then::Answer(answer))),
             Waiter::Bridge(bridge) => {
                 let then = Then::Bridge(bridge.home, bridge.follower);
-                self.work.push_back(deliver(outcome, then));
+                self.work.push_back(deliver(outcome(), then));
             }
         }
     }

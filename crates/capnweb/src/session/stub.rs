@@ -114,11 +114,8 @@ impl Promise {
             (None, _) => stub.hook,
             (Some(_), _) => Hook::Foreign(Box::new(stub)),
         });
-        let mapper = Mapper {
-            captures: captures.collect(),
-            instructions: mapping.instructions.into(),
-            budget: super::map::Budget::unlimited(),
-        };
+        let budget = super::map::Budget::unlimited();
+        let mapper = Mapper::new(captures.collect(), mapping.instructions, budget);
         let hook = Hook::Cell(self.cell.clone());
         start(&hook, self.home.as_ref(), &[], Op::Map(Box::new(mapper)))
     }
@@ -149,6 +146,8 @@ fn start(hook: &Hook, home: Option<&Arc<Mailbox>>, path: &[&str], op: Op) -> Pro
         at: 0,
         op,
         result,
+        charge: None,
+        budget: None,
     })));
     promise
 }

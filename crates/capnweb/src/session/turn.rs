@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use super::account::{Account, Charge};
 use super::cell::{Cell, Outcome, WeakCell};
 use super::event::{Call, CallId, Event};
 use super::hook::{Hook, Member, RemoteRef, Target};
 use super::limits::Options;
 use super::mailbox::{Command, Mailbox};
+use super::outgoing::Out;
 use super::pipe::{Consumer, Pipe, WeakPipe};
 use super::settle;
 use super::stub::{MainGuard, Stub};
@@ -18,37 +20,31 @@ use super::work::{Waiter, Work, gone};
 use crate::error::{Failure, RpcError};
 use crate::hash::IdMap;
 use crate::value::Value;
-use crate::wire::{DecodeError, Expr, Message};
-
-/// Bytes that a session keeps for printing its messages.
-const MOST_SCRATCH: usize = 512;
+use crate::wire::{DecodeError, Expr, Message, WireLimits};
 
 /// One end of a session.
 pub struct Session {
     pub(super) options: Options,
     pub(super) mailbox: Arc<Mailbox>,
+    /// What is held for the peer.
+    pub(super) account: Account,
     pub(super) tables: Tables,
     pub(super) work: VecDeque<Work>,
     pub(super) out: Out,
     pub(super) running: Running,
 }
 
-/// What goes to the owner.
-#[derive(Default)]
-pub(super) struct Out {
-    texts: VecDeque<String>,
-    /// Among the texts is one that the peer may be waiting for.
-    urgent: bool,
-    /// Where messages are printed before their length is known.
-    scratch: String,
-    events: VecDeque<Event>,
-    incidents: u64,
+/// A call until it is finished.
+pub(super) struct HeldCall {
+    pub(super) result: Cell,
+    /// What its arguments cost.
+    pub(super) charge: Option<Charge>,
 }
 
 /// What is under way.
 #[derive(Default)]
 pub(super) struct Running {
-    calls: IdMap<CallId, Cell>,
+    calls: IdMap<CallId, HeldCall>,
     next_call: u64,
     /// Promises of the peer; it can tie them into rings, which are cut when the session ends.
     promises: Vec<WeakCell>,
@@ -71,6 +67,7 @@ impl Session {
         };
         tables.exports.insert(0, Export::new(main));
         Self {
+            account: Account::new(options.limits.held_bytes),
             options,
             mailbox: Arc::default(),
             tables,
@@ -129,31 +126,13 @@ impl Session {
 
     /// Takes the result of a call.
     pub fn finish(&mut self, call: CallId, result: Result<Value, Failure>) {
-        let Some(cell) = self.running.calls.remove(&call) else {
+        let Some(HeldCall { result: cell, charge }) = self.running.calls.remove(&call) else {
             return;
         };
+        drop(charge);
         let outcome = result.map_err(|failure| self.redact(failure));
         self.work.push_back(Work::Settle(cell, outcome));
         self.advance();
-    }
-
-    /// Returns the next message for the peer.
-    pub fn poll_text(&mut self) -> Option<String> {
-        let text = self.out.texts.pop_front();
-        self.out.urgent &= !self.out.texts.is_empty();
-        text
-    }
-
-    /// Tells whether one of the messages does more than give things back.
-    ///
-    /// Nobody waits for those that do not: they can travel with whatever is said next.
-    pub fn is_urgent(&self) -> bool {
-        self.out.urgent
-    }
-
-    /// Tells whether there is no message for the peer.
-    pub fn is_silent(&self) -> bool {
-        self.out.texts.is_empty()
     }
 
     /// Returns the next event for the owner.
@@ -189,6 +168,16 @@ impl Session {
         for id in self.tables.unpaid() {
             self.answer(id, Err(reason.clone()));
         }
+    }
+
+    /// Returns the limits of a single message.
+    pub fn wire_limits(&self) -> &WireLimits {
+        &self.options.limits.wire
+    }
+
+    /// Returns the bytes held for the peer, entries of tables not included.
+    pub fn held_bytes(&self) -> usize {
+        self.account.used()
     }
 
     /// Counts the entries of the tables: exports, then imports; both hold a main object.
@@ -232,12 +221,15 @@ impl Session {
         self.mailbox.close(reason);
         let imports = std::mem::take(&mut self.tables.imports);
         let promised = imports.into_values().filter_map(|import| import.cell?.upgrade());
-        let called = std::mem::take(&mut self.running.calls).into_values();
+        let called = std::mem::take(&mut self.running.calls).into_values().map(|call| call.result);
         for cell in promised.chain(called) {
             self.work.push_back(Work::Settle(cell, Err(reason.clone())));
         }
         for (_, unanswered) in self.tables.unanswered.drain() {
             unanswered.pipe.fail(reason);
+        }
+        for pipe in self.out.take_stalled() {
+            pipe.fail(reason);
         }
         let pipes = std::mem::take(&mut self.running.pipes);
         for pipe in pipes.iter().filter_map(WeakPipe::upgrade) {
@@ -285,7 +277,8 @@ impl Session {
             }
             Message::Abort(expr) => {
                 let reason = self.evaluate(expr, None)?;
-                self.close(&RpcError::from_reason(reason));
+                // It is copied to everything that waits.
+                self.close(&RpcError::from_reason(reason).shortened());
                 Ok(())
             }
         }
@@ -298,7 +291,7 @@ impl Session {
         let cell = if let Value::Stub(Stub { hook: Hook::Cell(cell), .. }) = value {
             cell
         } else {
-            Cell::done(Ok(value))
+            self.settled(value)?
         };
         Ok(self.tables.add_pushed(Export::new(Hook::Cell(cell))))
     }
@@ -319,11 +312,11 @@ impl Session {
             Hook::Cell(cell) => self.wait(&cell, Waiter::Resolve(id)),
             Hook::Sink(_) => {
                 let error = RpcError::new("Error", "Cannot pull a WritableStream stub");
-                self.work.push_back(Work::Run(Waiter::Resolve(id), Err(error)));
+                self.work.push_back(Work::Run(Waiter::Resolve(id), Cell::done(Err(error))));
             }
             hook @ (Hook::Target(_) | Hook::Method(..) | Hook::Remote(_) | Hook::Foreign(_)) => {
                 let value = Value::Stub(Stub::of(hook, Some(&self.mailbox)));
-                self.work.push_back(Work::Run(Waiter::Resolve(id), Ok(value)));
+                self.work.push_back(Work::Run(Waiter::Resolve(id), Cell::done(Ok(value))));
             }
         }
         Ok(())
@@ -372,20 +365,20 @@ impl Session {
         target: Arc<dyn Target>,
         member: Member,
         args: Vec<Value>,
-        result: Cell,
+        held: HeldCall,
     ) {
         if self.running.closed.is_some() {
-            self.work.push_back(Work::Settle(result, Err(gone())));
+            self.work.push_back(Work::Settle(held.result, Err(gone())));
             return;
         }
         if self.running.calls.len() >= self.options.limits.running_calls {
             let refused = Err(limit("too many calls are under way"));
-            self.work.push_back(Work::Settle(result, refused));
+            self.work.push_back(Work::Settle(held.result, refused));
             return;
         }
         self.running.next_call += 1;
         let id = CallId(self.running.next_call);
-        self.running.calls.insert(id, result);
+        self.running.calls.insert(id, held);
         self.out.events.push_back(Event::Call(Call { id, target, member, args }));
     }
 
@@ -421,25 +414,6 @@ impl Session {
         export.readable = Some(read);
         self.tables.add_pushed(export);
         Ok(())
-    }
-
-    /// Queues a message. Nothing is sent when the session is over.
-    pub(super) fn send(&mut self, message: &Message) -> Result<usize, RpcError> {
-        if self.running.closed.is_some() {
-            return Ok(0);
-        }
-        let out = &mut self.out;
-        let limits = &self.options.limits.wire;
-        message
-            .encode_into(self.options.profile, limits, &mut out.scratch)
-            .map_err(|error| RpcError::type_error(error.to_string()))?;
-        let bytes = out.scratch.len();
-        // Short texts are copied at their size; a long one takes the buffer with it.
-        let short = out.scratch.capacity() <= MOST_SCRATCH;
-        let text = if short { out.scratch.clone() } else { std::mem::take(&mut out.scratch) };
-        out.urgent |= !matches!(message, Message::Release(..));
-        out.texts.push_back(text);
-        Ok(bytes)
     }
 
     fn redact(&mut self, failure: Failure) -> RpcError {

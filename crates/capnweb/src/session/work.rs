@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use super::account::Charge;
 use super::cell::{Cell, Outcome};
 use super::hook::{Hook, Member, Target};
 use super::mailbox::{Command, Mailbox};
 use super::map::Budget;
 use super::pipe::{Pipe, WriteEnd};
 use super::slot::Answer;
+use crate::cost;
 use crate::error::RpcError;
 use crate::value::Value;
 use crate::wire::{Expr, Key};
@@ -23,7 +25,16 @@ pub(crate) enum Op {
 pub(crate) struct Mapper {
     pub(crate) captures: Vec<Hook>,
     pub(crate) instructions: Arc<[Expr]>,
+    /// What one run of the instructions copies.
+    pub(crate) instruction_bytes: usize,
     pub(crate) budget: Budget,
+}
+
+impl Mapper {
+    pub(crate) fn new(captures: Vec<Hook>, instructions: Vec<Expr>, budget: Budget) -> Self {
+        let instruction_bytes = cost::of_exprs(&instructions);
+        Self { captures, instructions: instructions.into(), instruction_bytes, budget }
+    }
 }
 
 /// A path to follow, what to do at its end, and where the result goes.
@@ -36,6 +47,10 @@ pub(crate) struct Access {
     pub(crate) at: usize,
     pub(crate) op: Op,
     pub(crate) result: Cell,
+    /// What it costs the session while it waits, if the peer asked for it.
+    pub(crate) charge: Option<Charge>,
+    /// The budget of the map it is part of: copies are charged to it.
+    pub(crate) budget: Option<Budget>,
 }
 
 /// Values that go to the application once they hold no promise.
@@ -44,6 +59,8 @@ pub(crate) struct Delivery {
     /// Promises among the values that have not been seen settled yet.
     pub(crate) waiting: Option<Vec<Cell>>,
     pub(crate) then: Then,
+    /// What the values cost the session, if the peer sent them.
+    pub(crate) charge: Option<Charge>,
 }
 
 /// Where delivered values go.
@@ -96,7 +113,8 @@ pub(crate) struct Bridge {
 pub(crate) enum Work {
     Access(Box<Access>),
     Settle(Cell, Outcome),
-    Run(Waiter, Outcome),
+    /// The promise has settled. It is copied when it is the waiter's turn: many may wait for one.
+    Run(Waiter, Cell),
     Deliver(Box<Delivery>),
     Pump(Pipe),
 }

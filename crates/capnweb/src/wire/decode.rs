@@ -52,7 +52,7 @@ pub(super) fn message(text: &str, limits: &WireLimits) -> Result<Message, Decode
         return Err(DecodeError::TooLong(limits.message_bytes));
     }
     // One value within another takes at most two brackets.
-    let json = json::read_raw(text, 2 * limits.depth + 4)?;
+    let json = json::read_raw(text, 2 * limits.depth + 4, limits.values)?;
     let reader = Reader { limits };
     match reader.message(&json) {
         Ok(Some(message)) => Ok(message),

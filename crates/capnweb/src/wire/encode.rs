@@ -13,6 +13,9 @@ pub enum EncodeError {
     /// Values within values beyond the limit.
     #[error("the value is nested too deeply")]
     TooDeep,
+    /// Longer than what may still be sent.
+    #[error("the message is too long")]
+    TooLong,
 }
 
 type Written = Result<(), EncodeError>;
@@ -21,18 +24,38 @@ pub(super) struct Writer<'a> {
     out: &'a mut String,
     profile: Profile,
     max_depth: usize,
+    max_bytes: usize,
 }
 
 /// Fields that npm prints before headers and body.
 const FIRST_FIELDS: [&str; 3] = ["method", "status", "statusText"];
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(profile: Profile, limits: &WireLimits, out: &'a mut String) -> Self {
+    /// Prints to `out` at most `max_bytes`; what is longer is an error soon after.
+    pub(super) fn new(
+        profile: Profile,
+        limits: &WireLimits,
+        max_bytes: usize,
+        out: &'a mut String,
+    ) -> Self {
         let max_depth = limits.depth;
-        Self { out, profile, max_depth }
+        Self { out, profile, max_depth, max_bytes }
     }
 
     pub(super) fn message(&mut self, message: &Message) -> Written {
+        self.print(message)?;
+        self.fits(0)
+    }
+
+    /// Fails if there is no room for that many bytes.
+    fn fits(&self, bytes: usize) -> Written {
+        if self.out.len().saturating_add(bytes) > self.max_bytes {
+            return Err(EncodeError::TooLong);
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, message: &Message) -> Written {
         match message {
             Message::Push(expr) => self.tagged("[\"push\",", expr),
             Message::Stream(expr) => {
@@ -102,12 +125,16 @@ impl<'a> Writer<'a> {
         if depth >= self.max_depth {
             return Err(EncodeError::TooDeep);
         }
+        self.fits(0)?;
         match expr {
             Expr::Undefined => self.out.push_str("[\"undefined\"]"),
             Expr::Null => self.out.push_str("null"),
             Expr::Bool(value) => self.out.push_str(if *value { "true" } else { "false" }),
             Expr::Number(number) => self.number(*number),
-            Expr::String(text) => write_string(text, self.out),
+            Expr::String(text) => {
+                self.fits(text.len())?;
+                write_string(text, self.out);
+            }
             Expr::Array(items) => {
                 self.out.push('[');
                 self.list(items, depth + 1)?;
@@ -119,7 +146,10 @@ impl<'a> Writer<'a> {
                 self.out.push(']');
             }
             Expr::Date(time) => self.date(*time)?,
-            Expr::Bytes(bytes) => self.bytes(bytes),
+            Expr::Bytes(bytes) => {
+                self.fits(bytes.data.len())?;
+                self.bytes(bytes);
+            }
             Expr::Error(error) => self.error(error, depth)?,
             Expr::Import(reference) => self.reference("import", reference, depth)?,
             Expr::Pipeline(reference) => self.reference("pipeline", reference, depth)?,

@@ -5,6 +5,8 @@
 pub struct WireLimits {
     /// Bytes of one message.
     pub message_bytes: usize,
+    /// JSON values in one message: each takes much more memory than its text.
+    pub values: usize,
     /// Values within values, the arguments of calls included.
     pub depth: usize,
     /// Characters of a bigint; the sign counts.
@@ -13,7 +15,13 @@ pub struct WireLimits {
 
 impl Default for WireLimits {
     fn default() -> Self {
-        Self { message_bytes: 8 * 1024 * 1024, depth: 256, bigint_digits: 16_384 }
+        // The sizes of npm, which counts UTF-16 units and no values.
+        Self {
+            message_bytes: 32 * 1024 * 1024,
+            values: 1_000_000,
+            depth: 256,
+            bigint_digits: 16_384,
+        }
     }
 }
 

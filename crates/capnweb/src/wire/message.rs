@@ -41,18 +41,19 @@ impl Message {
     /// [`EncodeError`] if the peer of that profile would not understand it or refuse it.
     pub fn encode(&self, profile: Profile, limits: &WireLimits) -> Result<String, EncodeError> {
         let mut text = String::with_capacity(64);
-        self.encode_into(profile, limits, &mut text)?;
+        self.encode_into(profile, limits, usize::MAX, &mut text)?;
         Ok(text)
     }
 
-    /// Prints the message in place of what `text` holds.
+    /// Prints the message, of at most `most` bytes, in place of what `text` holds.
     pub(crate) fn encode_into(
         &self,
         profile: Profile,
         limits: &WireLimits,
+        most: usize,
         text: &mut String,
     ) -> Result<(), EncodeError> {
         text.clear();
-        Writer::new(profile, limits, text).message(self)
+        Writer::new(profile, limits, most, text).message(self)
     }
 }

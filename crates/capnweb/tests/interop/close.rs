@@ -30,7 +30,7 @@ async fn end_of(url: &str, line: &str) -> TestResult<(String, u16, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_ends_a_session_ends_it_as_npm_does() -> TestResult {
     let npm = NpmServer::start("0.12")?;
-    let ours = serve(Profile::Current).await?;
+    let (ours, _) = serve(Profile::Current).await?;
     let long = format!(r#"["{}"]"#, "ü".repeat(200));
     for line in [
         r#"["pull",7]"#,

@@ -10,3 +10,5 @@ mod node;
 mod server;
 #[path = "../../examples/server/service.rs"]
 mod service;
+#[path = "../../examples/server/stats.rs"]
+mod stats;

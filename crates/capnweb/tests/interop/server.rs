@@ -1,27 +1,39 @@
 //! The npm package calls our server.
 
-use capnweb::net::{Server, ServerOptions, router};
+use std::time::Duration;
+
+use capnweb::net::{Server, ServerOptions, ServerStats, router};
 use capnweb::wire::Profile;
 
 use crate::node::{TestResult, script};
-use crate::service;
+use crate::{service, stats};
 
-pub(crate) async fn serve(profile: Profile) -> TestResult<String> {
+pub(crate) async fn serve(profile: Profile) -> TestResult<(String, Server)> {
     let mut options = ServerOptions::default();
     options.session.profile = profile;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
     let url = format!("http://{}/", listener.local_addr()?);
     let server = Server::new(service::main_object, options);
-    tokio::spawn(axum::serve(listener, router("/", server)).into_future());
-    Ok(url)
+    let routes = router("/", server.clone()).merge(stats::router(server.clone()));
+    tokio::spawn(axum::serve(listener, routes).into_future());
+    Ok((url, server))
 }
 
 async fn called_by(version: &'static str, profile: Profile) -> TestResult {
-    let url = serve(profile).await?;
+    let (url, server) = serve(profile).await?;
     let ran = tokio::task::spawn_blocking(move || {
         script("client.mjs", version, &url).map_err(|error| error.to_string())
     });
-    Ok(ran.await??)
+    ran.await??;
+    // The script has looked at the tables of the open session; now none is open.
+    let closed = async {
+        while server.stats() != ServerStats::default() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let closed = tokio::time::timeout(Duration::from_secs(60), closed).await;
+    closed.map_err(|_| format!("still held after the last session: {:?}", server.stats()))?;
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

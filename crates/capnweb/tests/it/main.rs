@@ -1,5 +1,6 @@
 //! Sessions against recorded transcripts, hostile peers, and each other.
 
+mod bounded;
 mod check;
 mod hostile;
 mod map;
@@ -7,6 +8,7 @@ mod mutant;
 mod noise;
 mod pair;
 mod peer;
+mod refused;
 #[path = "../../examples/server/service.rs"]
 mod service;
 mod socket;
