@@ -23,7 +23,7 @@ use super::socket::{Care, OnIncident, carry};
 use super::stats::{ServerStats, Share, Totals};
 use crate::error::RpcError;
 use crate::run::{Incident, Runner};
-use crate::session::{Options, Target};
+use crate::session::{Account, Charge, ENTRY_BYTES, Options, Target};
 
 /// How sessions are served.
 #[derive(Clone)]
@@ -32,6 +32,9 @@ pub struct ServerOptions {
     pub session: Options,
     /// How long a batch may take; what is not settled then is rejected with the code `deadline`.
     pub batch_deadline: Duration,
+    /// Bytes that calls may hold, all batches together, which go on after their answer was sent because
+    /// nobody pulled them. Beyond, they are dropped unfinished.
+    pub unpulled_bytes: usize,
     /// How often an idle WebSocket is asked for a sign of life.
     pub ping: Duration,
 }
@@ -41,6 +44,7 @@ impl Default for ServerOptions {
         Self {
             session: Options::default(),
             batch_deadline: Duration::from_secs(30),
+            unpulled_bytes: 64 * 1024 * 1024,
             ping: Duration::from_secs(30),
         }
     }
@@ -54,6 +58,7 @@ pub struct Server {
     on_incident: Option<OnIncident>,
     sessions: Arc<AtomicU64>,
     totals: Totals,
+    unpulled: Account,
 }
 
 impl Server {
@@ -63,6 +68,7 @@ impl Server {
         options: ServerOptions,
     ) -> Self {
         Self {
+            unpulled: Account::new(options.unpulled_bytes),
             main: Arc::new(move || Arc::new(main())),
             options,
             on_incident: None,
@@ -169,8 +175,12 @@ pub async fn serve_batch(server: &Server, text: &str) -> String {
         }
         answer.push_str(&text);
     }
-    if runner.is_busy() {
-        tokio::spawn(finish(server.clone(), runner, share));
+    // What each takes at least, besides what is counted.
+    let bytes = runner.session().held_bytes() + 16 * ENTRY_BYTES;
+    if runner.is_busy()
+        && let Ok(charge) = server.unpulled.charge(bytes)
+    {
+        tokio::spawn(finish(server.clone(), runner, (share, charge)));
     }
     answer
 }
@@ -191,7 +201,7 @@ fn feed(runner: &mut Runner, text: &str, most: usize) {
 }
 
 /// Lets calls end that nobody waits for.
-async fn finish(server: Server, mut runner: Runner, mut share: Share) {
+async fn finish(server: Server, mut runner: Runner, (mut share, _charge): (Share, Charge)) {
     let idle = poll_fn(|context| {
         runner.poll(context);
         share.update(runner.session());

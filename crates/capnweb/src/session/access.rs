@@ -6,9 +6,10 @@ use super::cell::{Cell, State};
 use super::export::Made;
 use super::hook::{Hook, Member, MemberKind, RemoteRef, Target};
 use super::mailbox::Command;
+use super::map::Budget;
 use super::pipe::WriteEnd;
 use super::stub::Stub;
-use super::turn::{HeldCall, Session};
+use super::turn::{HeldCall, Session, limit};
 use super::work::{Access, Bridge, Delivery, Mapper, Op, Then, Waiter, Work};
 use crate::cost;
 use crate::error::RpcError;
@@ -45,7 +46,7 @@ impl Session {
         let cell = cell.root();
         let mut state = cell.lock();
         let found = match &mut *state {
-            State::Done(Ok(value)) => self.walk(value, &access),
+            State::Done(Ok(value)) => self.walk(value, &mut access),
             State::Done(Err(error)) => Found::Error(error.clone()),
             State::Pending(pending) => {
                 if let Some(remote) = pending.remote.clone() {
@@ -85,16 +86,22 @@ impl Session {
     /// Follows the rest of the path inside a value that nobody else holds.
     fn access_value(&mut self, value: &Value, mut access: Access, skip: bool) {
         access.at += usize::from(skip);
-        match self.walk(value, &access) {
+        match self.walk(value, &mut access) {
             Found::Value(value) => self.at_value(value, access),
             Found::Error(error) => self.work.push_back(Work::Settle(access.result, Err(error))),
             Found::Hook(..) => {}
         }
     }
 
-    fn walk(&self, value: &Value, access: &Access) -> Found {
+    fn walk(&self, value: &Value, access: &mut Access) -> Found {
         let mut value = value;
         for (at, key) in access.path.iter().enumerate().skip(access.at) {
+            if let Value::Object(fields) = value
+                && let Err(error) =
+                    pay_for_search(&mut access.compared, fields.len(), access.budget.as_ref())
+            {
+                return Found::Error(error);
+            }
             if let Some(hook) = self.hook_in(value) {
                 return Found::Hook(hook, at);
             }
@@ -324,6 +331,7 @@ impl Session {
             op: access.op,
             result: there.clone(),
             charge: access.charge,
+            compared: access.compared,
             budget: access.budget,
         };
         home.push(Command::Access(Box::new(access)));
@@ -344,6 +352,21 @@ fn peer_id(hook: &Hook) -> Option<i64> {
         State::Done(Ok(Value::Stub(Stub { hook: Hook::Remote(remote), .. }))) => Some(remote.id()),
         State::Done(_) | State::Forward(_) => None,
     }
+}
+
+/// Fails if a path compares too many fields: rings of promises make the way as long as the path.
+fn pay_for_search(
+    compared: &mut usize,
+    fields: usize,
+    budget: Option<&Budget>,
+) -> Result<(), RpcError> {
+    const MOST: usize = 10_000_000;
+    *compared = compared.saturating_add(fields);
+    if *compared > MOST {
+        return Err(limit("the path takes too many steps"));
+    }
+    // In a map, comparing is work like copying.
+    budget.map_or(Ok(()), |budget| budget.spend_bytes(8 * fields))
 }
 
 fn pipeline(id: i64, path: Vec<Key>, args: Option<Vec<Expr>>) -> Expr {

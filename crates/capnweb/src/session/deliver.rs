@@ -12,14 +12,25 @@ use crate::cost;
 use crate::error::RpcError;
 use crate::value::Value;
 
+/// Values that are looked at for promises before one call or one result.
+const MOST_VISITS: usize = 10_000_000;
+
 impl Session {
     pub(super) fn deliver(&mut self, mut delivery: Delivery) {
         let limits = &self.options.limits;
         let mut room = Room { values: limits.substituted_values, bytes: limits.substituted_bytes };
+        let mut visits = MOST_VISITS;
         loop {
-            let mut waiting = match delivery.waiting.take() {
-                Some(waiting) => waiting,
-                None => self.promises(&mut delivery.values),
+            let waiting = match delivery.waiting.take() {
+                Some(waiting) => Ok(waiting),
+                None => self.promises(&mut delivery.values, &mut visits),
+            };
+            let mut waiting = match waiting {
+                Ok(waiting) => waiting,
+                Err(error) => {
+                    self.refuse(delivery, error);
+                    return;
+                }
             };
             if waiting.is_empty() {
                 self.hand_over(delivery);
@@ -64,10 +75,20 @@ impl Session {
     /// Collects the promises in the values; those of other sessions become ours.
     ///
     /// Stubs that belong to no session yet belong to this one.
-    fn promises(&mut self, values: &mut [Value]) -> Vec<Cell> {
+    ///
+    /// Every round of promises inside promises looks at all values again, so the visits are counted.
+    fn promises(
+        &mut self,
+        values: &mut [Value],
+        visits: &mut usize,
+    ) -> Result<Vec<Cell>, RpcError> {
         let mut found = Vec::new();
         let mut left: Vec<_> = values.iter_mut().filter(|value| !value.is_plain()).collect();
         while let Some(value) = left.pop() {
+            let Some(rest) = visits.checked_sub(1) else {
+                return Err(super::turn::limit("promises inside promises take too many steps"));
+            };
+            *visits = rest;
             if let Value::Promise(promise) = value {
                 promise.cell = self.local(promise);
                 promise.home = Some(Arc::clone(&self.mailbox));
@@ -79,7 +100,7 @@ impl Session {
                 left.extend(value.children_mut());
             }
         }
-        found
+        Ok(found)
     }
 
     fn hand_over(&mut self, delivery: Delivery) {

@@ -158,6 +158,7 @@ impl Session {
             op,
             result: result.clone(),
             charge: Some(charge),
+            compared: 0,
             budget: frame.map(|frame| frame.budget.clone()),
         })));
         Ok(result)

@@ -26,6 +26,8 @@ mod turn;
 mod window;
 mod work;
 
+#[cfg(feature = "server")]
+pub(crate) use account::{Account, Charge, ENTRY_BYTES};
 pub use event::{Call, CallId, Event};
 pub use hook::{Later, Member, MemberKind, Reply, Target};
 pub use limits::{Options, SessionLimits};

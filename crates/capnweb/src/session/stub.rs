@@ -147,6 +147,7 @@ fn start(hook: &Hook, home: Option<&Arc<Mailbox>>, path: &[&str], op: Op) -> Pro
         op,
         result,
         charge: None,
+        compared: 0,
         budget: None,
     })));
     promise

@@ -49,6 +49,8 @@ pub(crate) struct Access {
     pub(crate) result: Cell,
     /// What it costs the session while it waits, if the peer asked for it.
     pub(crate) charge: Option<Charge>,
+    /// Fields that were compared on the way.
+    pub(crate) compared: usize,
     /// The budget of the map it is part of: copies are charged to it.
     pub(crate) budget: Option<Budget>,
 }

@@ -131,3 +131,40 @@ fn values_of_one_message_have_a_limit() {
     let said = server.say(&["[\"push\",[[1,2,3,4,5,6,7]]]"]);
     assert!(said[0].contains("too many values"), "{said:?}");
 }
+
+#[test]
+fn a_long_path_through_a_ring_of_large_objects_is_cut_short() {
+    let mut server = Peer::server(Options::default());
+    let fields: Vec<_> = (0..10_000).map(|field| format!("\"f{field}\":0")).collect();
+    let fields = fields.join(",");
+    server.say(&[
+        "[\"push\",[\"promise\",-1]]",
+        &format!("[\"resolve\",-1,{{{fields},\"a\":[\"pipeline\",1]}}]"),
+    ]);
+    let path = vec!["\"a\""; 100_000].join(",");
+    let said = server.say(&[&format!("[\"push\",[\"pipeline\",1,[{path}]]]"), "[\"pull\",2]"]);
+    assert!(said[0].contains("too many steps"), "{:.300}", said[0]);
+
+    // In a map, every element looks for it.
+    let elements = vec!["1"; 5_000].join(",");
+    let said = server.say(&[
+        &format!("[\"push\",[[{elements}]]]"),
+        "[\"push\",[\"remap\",3,[],[[\"import\",1]],[[\"pipeline\",-1,[\"nosuch\"]]]]]",
+        "[\"pull\",4]",
+    ]);
+    assert!(said.join("").contains("copies too many bytes"), "{:.300}", said.join(""));
+}
+
+#[test]
+fn promises_inside_promises_beside_many_values_are_cut_short() {
+    let mut server = Peer::server(Options::default());
+    server.say(&["[\"push\",[[1]]]"]);
+    for id in 1..=200 {
+        server.say(&[&format!("[\"push\",[[[\"pipeline\",{id}]]]]")]);
+    }
+    let many = vec!["1"; 100_000].join(",");
+    let call = echo(&format!("[[[\"pipeline\",201],[[{many}]]]]"));
+    let said = server.say(&[&call, "[\"pull\",202]"]);
+    assert!(said[0].contains("\"limit\""), "{:.300}", said[0]);
+    assert!(server.runner.closed().is_none());
+}

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::service::{self, GREET};
+use crate::service::{self, GREET, MAKE_COUNTER};
 
 pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
@@ -186,5 +186,37 @@ async fn a_stream_of_the_applications_own_carries_sessions_and_batches() -> Test
     let stream = TcpStream::connect(&host).await?;
     batch.send_over(stream, &format!("https://{address}")).await?;
     assert_eq!(greeting.await?, "hi bob");
+    Ok(())
+}
+
+/// What a client keeps is seen in the server's own tables, and gone when it is released.
+#[tokio::test]
+async fn server_stats_show_what_is_held_until_it_is_released() -> TestResult {
+    let server = Server::new(service::main_object, ServerOptions::default());
+    let address = serve_with(server.clone()).await?;
+    let main = connect(&format!("ws://{address}"), None, Options::default()).await?;
+    let settles = async |exports: usize| {
+        let settled = async {
+            while server.stats().exports != exports {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let settled = tokio::time::timeout(PATIENCE, settled).await;
+        settled.map_err(|_| format!("{exports} exports expected, not {:?}", server.stats()))
+    };
+    main.call(GREET, ("ann",)).await?;
+    settles(1).await?;
+    let counters: Vec<_> = (0..3).map(|at| main.call(MAKE_COUNTER, (f64::from(at),))).collect();
+    // Each is a result and, once it is pulled, an object as well.
+    settles(4).await?;
+    let mut kept = Vec::new();
+    for counter in counters {
+        kept.push(counter.await?);
+    }
+    settles(4).await?;
+    drop(kept);
+    settles(1).await?;
+    drop(main);
+    settles(0).await?;
     Ok(())
 }

@@ -85,3 +85,16 @@ async fn incidents_reach_the_owner_and_are_numbered_per_session() {
     let seen = seen.lock().expect("unpoisoned").clone();
     assert_eq!(seen, ["1-1 password=hunter2", "2-1 password=hunter2"]);
 }
+
+#[tokio::test]
+async fn calls_that_nobody_pulled_are_dropped_beyond_their_bytes() {
+    let server = server(|options| options.unpulled_bytes = 100_000);
+    let text = "x".repeat(40_000);
+    let body = format!("[\"push\",[\"pipeline\",0,[\"keepWaiting\"],[\"{text}\"]]]");
+    for _ in 0..10 {
+        assert_eq!(serve_batch(&server, &body).await, "");
+    }
+    let stats = server.stats();
+    assert_eq!(stats.sessions, 2, "{stats:?}");
+    assert!(stats.held_bytes < 100_000, "{stats:?}");
+}

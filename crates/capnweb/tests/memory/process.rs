@@ -84,7 +84,7 @@ fn serves_when_started_by_another_test() -> TestResult {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
         // A peer that takes nothing is given up after three of these.
-        let ping = Duration::from_millis(500);
+        let ping = Duration::from_secs(1);
         let mut options = ServerOptions { ping, ..ServerOptions::default() };
         options.session.limits.held_bytes = held.parse()?;
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
