@@ -38,6 +38,11 @@ impl Environment {
         Self(variables.into_iter().filter(|(name, _)| !unwanted(name)).collect())
     }
 
+    /// Every variable with its value.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&OsString, &OsString)> {
+        self.0.iter()
+    }
+
     /// Sets one variable.
     #[must_use]
     pub fn with(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
