@@ -34,6 +34,7 @@ pub(crate) struct App {
 struct Started {
     variables: Vec<(OsString, OsString)>,
     program: Option<PathBuf>,
+    args: Vec<OsString>,
     session: Option<String>,
     can_ask: bool,
 }
@@ -62,6 +63,7 @@ impl App {
             started: Started {
                 variables: environment.variables,
                 program: environment.program,
+                args: environment.args,
                 session: environment.session,
                 can_ask: environment.can_ask,
             },
@@ -215,6 +217,11 @@ impl App {
     /// The variables a command inherits.
     pub(crate) fn variables(&self) -> &[(OsString, OsString)] {
         &self.started.variables
+    }
+
+    /// How the program was called, with its name.
+    pub(crate) fn args(&self) -> &[OsString] {
+        &self.started.args
     }
 
     /// Who acts.

@@ -54,6 +54,8 @@ pub(crate) struct Environment {
     pub(crate) variables: Vec<(OsString, OsString)>,
     /// This program itself.
     pub(crate) program: Option<PathBuf>,
+    /// How it was called, with its name.
+    pub(crate) args: Vec<OsString>,
     /// The session whose command started this program.
     pub(crate) session: Option<String>,
     /// The width to lay text out for when no flag says otherwise.
@@ -118,6 +120,7 @@ impl Environment {
             git: GitHome { home, config },
             variables,
             program,
+            args: std::env::args_os().collect(),
             session,
             width,
             can_ask: std::io::stdin().is_terminal() && err.terminal,

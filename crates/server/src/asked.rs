@@ -8,7 +8,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use crate::app::App;
-use crate::serve::Peer;
+use crate::peer::Peer;
 
 /// Tells of a request once it has an answer; of a stream, once it is open.
 pub(crate) async fn tell(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -17,8 +17,8 @@ pub(crate) async fn tell(State(app): State<App>, request: Request, next: Next) -
     }
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|info| info.0.0.ip());
-    let from = peer.map(|ip| ip.to_string()).unwrap_or_default();
+    let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|info| info.0.id);
+    let from = peer.map(|peer| peer.to_string()).unwrap_or_default();
     let asked = app.now();
     let response = next.run(request).await;
     let (status, took) = (response.status().as_u16(), app.now().since(asked));

@@ -19,6 +19,7 @@ mod held;
 mod history;
 mod input;
 mod once;
+mod peer;
 mod place;
 mod prompt;
 mod route;
@@ -29,5 +30,6 @@ mod shell;
 mod show;
 mod told;
 
+pub use connection::UnixSocketError;
 pub use serve::{ServeError, Server};
-pub use settings::{Credentials, Folders, Limits, Settings};
+pub use settings::{Credentials, Folders, Limits, PASSWORD_VARIABLES, Settings, SocketSetting};

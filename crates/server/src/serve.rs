@@ -3,16 +3,21 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use turnstone_engine::Engine;
 use turnstone_store::Context;
 
 use crate::app::App;
-use crate::settings::Settings;
-use crate::{branch, connection, route};
+use crate::connection::{
+    ConnectionTable, Listeners, UnixSocket, UnixSocketError, accept_connections, raise_file_limit,
+};
+use crate::peer::{PeerId, PeerLookup, own_user};
+use crate::settings::{Settings, SocketSetting};
+use crate::{branch, route};
 
 /// How often what dead processes left is looked for (R45).
 const SWEEP: Duration = Duration::from_secs(60);
@@ -21,7 +26,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 const LAPSE: Duration = Duration::from_millis(500);
 
 /// How long open requests may take to end when the server is told to stop.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(3);
 
 /// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
@@ -37,39 +42,67 @@ pub enum ServeError {
     /// Without a password only this machine may be listened to.
     #[error("{0} can be reached from elsewhere: a password is needed to listen there")]
     Unprotected(SocketAddr),
+    /// Without a password, a peer that cannot be identified could be any user of this machine.
+    #[error("this system does not tell which user connects: a password is needed")]
+    PeersUnknown(#[source] io::Error),
+    /// The Unix socket that was asked for cannot be had.
+    #[error(transparent)]
+    Socket(#[from] UnixSocketError),
     /// The system refused.
     #[error("the server cannot go on")]
     Io(#[from] io::Error),
 }
 
-/// The other end of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
-
-/// A server that has its socket and answers once it runs.
+/// A server that has its sockets and answers once it runs.
 pub struct Server {
-    listener: TcpListener,
+    listeners: Listeners,
+    /// Removes the name of the Unix socket at the end.
+    socket: Option<UnixSocket>,
+    table: Arc<ConnectionTable>,
     address: SocketAddr,
     app: App,
 }
 
 impl Server {
-    /// Takes the socket.
+    /// Takes the sockets.
     ///
     /// # Errors
     ///
-    /// [`ServeError::Unprotected`] without a password on an address others can reach.
+    /// [`ServeError::Unprotected`] without a password on an address others can reach,
+    /// [`ServeError::PeersUnknown`] without a password where peers cannot be identified.
     pub async fn bind(engine: Arc<Engine>, mut settings: Settings) -> Result<Self, ServeError> {
         let address = settings.listen;
         if !address.ip().is_loopback() && settings.credentials.is_none() {
             return Err(ServeError::Unprotected(address));
         }
-        let taken = TcpListener::bind(address).await;
-        let listener = taken.map_err(|source| ServeError::Listen { address, source })?;
-        let address = listener.local_addr()?;
+        let has_password = settings.credentials.is_some();
+        let lookup = match PeerLookup::probe(address.ip()) {
+            Ok(lookup) => Some(lookup),
+            Err(error) if has_password => {
+                tracing::info!("peers are told apart by their addresses only: {error}");
+                None
+            }
+            Err(error) => return Err(ServeError::PeersUnknown(error)),
+        };
+        let bound = TcpListener::bind(address).await;
+        let tcp = bound.map_err(|source| ServeError::Listen { address, source })?;
+        let address = tcp.local_addr()?;
         settings.listen = address;
-        connection::make_room(settings.limits.streams);
-        Ok(Self { listener, address, app: App::new(engine, settings) })
+        let (socket, unix) = bind_unix(&settings)?.unzip();
+        settings.socket = match &socket {
+            Some(socket) => SocketSetting::At(socket.path().to_owned()),
+            None => SocketSetting::Off,
+        };
+        let most = raise_file_limit(settings.limits.connections);
+        let table = ConnectionTable::new(most, PeerId::User(own_user()));
+        let listeners = Listeners { tcp, unix, lookup, has_password };
+        Ok(Self { listeners, socket, table, address, app: App::new(engine, settings) })
+    }
+
+    /// The path of the Unix socket, if there is one.
+    #[must_use]
+    pub fn socket(&self) -> Option<&Path> {
+        self.socket.as_ref().map(UnixSocket::path)
     }
 
     /// Where it listens.
@@ -99,7 +132,7 @@ impl Server {
             told.send_replace(true);
         };
         let limits = self.app.settings().limits;
-        let serving = connection::answer(self.listener, router, limits, signal);
+        let serving = accept_connections(self.listeners, self.table, (router, limits), signal);
         let late = async move {
             drop(hears.wait_for(|stopped| *stopped).await);
             tokio::time::sleep(GRACE).await;
@@ -111,8 +144,26 @@ impl Server {
         sweeper.abort();
         listener.abort();
         watcher.abort();
+        drop(self.socket);
         Ok(())
     }
+}
+
+/// Listens on the Unix socket; where nobody asked for one, the server can do without.
+fn bind_unix(settings: &Settings) -> Result<Option<(UnixSocket, UnixListener)>, ServeError> {
+    let bound = UnixSocket::bind(&settings.socket, &settings.folders.data);
+    let (socket, listener) = match bound {
+        Ok(Some(bound)) => bound,
+        Ok(None) => return Ok(None),
+        Err(error) if settings.socket == SocketSetting::InDataDirectory => {
+            let source = std::error::Error::source(&error).map(ToString::to_string);
+            let source = source.map(|source| format!(": {source}")).unwrap_or_default();
+            tracing::warn!("no Unix socket (--socket PATH names another place): {error}{source}");
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Some((socket, UnixListener::from_std(listener)?)))
 }
 
 /// Ends what processes that died have left, at the start and once a minute; upkeep hourly (R41).

@@ -16,7 +16,9 @@ pub struct Settings {
     pub directory: PathBuf,
     /// Who asks, unless the request says otherwise.
     pub actor: Actor,
-    /// What a client must know; nothing: anybody who reaches the socket may ask.
+    /// Where the Unix socket is.
+    pub socket: SocketSetting,
+    /// What a client of the port must know; `None`: only processes of this server's own user may connect.
     pub credentials: Option<Credentials>,
     /// Further origins whose pages may ask.
     pub origins: Vec<String>,
@@ -32,6 +34,18 @@ pub struct Settings {
     pub clock: fn() -> Millis,
 }
 
+/// Whether the server listens on a Unix socket, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SocketSetting {
+    /// In `socket/` of the data directory; the server runs without one where that is impossible.
+    #[default]
+    InDataDirectory,
+    /// There, or the server does not start.
+    At(PathBuf),
+    /// On no Unix socket.
+    Off,
+}
+
 /// The folders clients are told of by `/path`.
 #[derive(Clone, Debug, Default)]
 pub struct Folders {
@@ -42,6 +56,9 @@ pub struct Folders {
     /// Where the data is.
     pub data: PathBuf,
 }
+
+/// The variables that may hold the password of a server: no command inherits them.
+pub const PASSWORD_VARIABLES: [&str; 2] = ["TURNSTONE_SERVER_PASSWORD", "OPENCODE_SERVER_PASSWORD"];
 
 /// A name and a password; shown to nobody.
 #[derive(Clone)]
@@ -74,10 +91,12 @@ pub struct Limits {
     pub arrival: u64,
     /// How long a client may take nothing of what it is sent, in seconds.
     pub taken: u64,
-    /// Requests a second from one address; a burst may be ten times that.
+    /// Requests a second of one peer; a burst may be ten times that.
     pub rate: u32,
-    /// Event streams at a time.
+    /// Event streams of one peer at a time.
     pub streams: usize,
+    /// Connections at a time; fewer if the limit on open files leaves no room for them.
+    pub connections: usize,
     /// How long a program that drives a turn may be silent, in milliseconds.
     pub patience: u64,
 }
@@ -93,6 +112,7 @@ impl Default for Limits {
             taken: 60,
             rate: 2_000,
             streams: 4_096,
+            connections: 8_192,
             patience: 90_000,
         }
     }

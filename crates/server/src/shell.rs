@@ -16,6 +16,7 @@ use turnstone_store::Context;
 
 use crate::app::App;
 use crate::error::ApiError;
+use crate::settings::PASSWORD_VARIABLES;
 
 /// How often the output of a running command is shown.
 const RHYTHM: Duration = Duration::from_millis(200);
@@ -23,8 +24,6 @@ const RHYTHM: Duration = Duration::from_millis(200);
 const SHOWN: usize = 30_000;
 /// How long a command in a template may take.
 const TEMPLATE: Duration = Duration::from_secs(60);
-/// What a command inherits no secret from.
-const SECRETS: [&str; 2] = ["TURNSTONE_SERVER_PASSWORD", "OPENCODE_SERVER_PASSWORD"];
 
 impl App {
     /// Runs the command of a turn that has begun to its end, and ends the turn.
@@ -144,7 +143,8 @@ impl App {
         let shell = variables.iter().find(|(name, _)| name == "SHELL").map(|(_, value)| value);
         let shell = shell.filter(|shell| Path::new(shell).is_absolute());
         let shell = shell.filter(|shell| Path::new(shell).is_file()).cloned();
-        let kept = variables.iter().filter(|(name, _)| SECRETS.iter().all(|secret| name != secret));
+        let is_secret = |name: &OsString| PASSWORD_VARIABLES.iter().any(|secret| name == secret);
+        let kept = variables.iter().filter(|(name, _)| !is_secret(name));
         // Whoever runs turnstone inside of it works on the same data, below this session.
         let env = Environment::exact(kept.cloned())
             .with("TURNSTONE_SESSION", session.as_str())

@@ -104,3 +104,18 @@ fn an_origin_that_no_browser_would_say_is_refused() {
         assert!(ran.err.contains("is not an origin"), "{}", ran.err);
     }
 }
+
+#[test]
+fn idle_connections_do_not_use_up_the_files_of_the_server() {
+    let case = Case::empty();
+    let (child, address) = start(&case, "ulimit -n 128; exec turnstone serve --port 0 --json");
+    let idle: Vec<TcpStream> =
+        (0..500).map(|_| TcpStream::connect(&address).expect("connects")).collect();
+    for _ in 0..5 {
+        ask_some(&address);
+    }
+    let files = fs_err::read_dir(format!("/proc/{}/fd", child.id())).expect("listed").count();
+    assert!(files < 128, "{files} files are open");
+    drop(idle);
+    said(child);
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use turnstone_core::time::{Cursor, Millis};
 use turnstone_engine::Engine;
 use turnstone_store::Context;
@@ -16,7 +16,9 @@ use super::heard::Heard;
 use super::ident;
 use super::recent::Recent;
 use super::ring::{Bounds, Ring};
+use super::seats::{Seat, Seats};
 use crate::error::ApiError;
+use crate::peer::PeerId;
 
 /// What the ring holds: some seconds of a busy server.
 const BOUNDS: Bounds = Bounds { entries: 8_192, bytes: 8 << 20 };
@@ -51,8 +53,8 @@ struct Lately {
 
 /// How many may do what at a time.
 struct Gates {
-    /// Streams.
-    seats: Arc<Semaphore>,
+    /// Streams of each peer.
+    seats: Arc<Seats>,
     /// Streams that read the log.
     readers: Semaphore,
 }
@@ -71,10 +73,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Hub {
-    /// A hub for at most `streams` streams.
+    /// A hub for at most `streams` streams of each peer.
     pub(crate) fn new(engine: Arc<Engine>, clock: fn() -> Millis, streams: usize) -> Self {
-        let gates =
-            Gates { seats: Arc::new(Semaphore::new(streams)), readers: Semaphore::new(READERS) };
+        let gates = Gates { seats: Seats::new(streams), readers: Semaphore::new(READERS) };
         let shared = Shared {
             engine,
             clock,
@@ -193,10 +194,9 @@ impl Shared {
         self.news.subscribe()
     }
 
-    /// A place among the streams.
-    pub(super) fn seat(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        let taken = self.gates.seats.clone().try_acquire_owned();
-        taken.map_err(|_| {
+    /// A place among the streams of a peer.
+    pub(super) fn seat(&self, peer: PeerId) -> Result<Seat, ApiError> {
+        self.gates.seats.take(peer).ok_or_else(|| {
             let status = axum::http::StatusCode::SERVICE_UNAVAILABLE;
             ApiError::tagged(status, "ServiceUnavailableError", "too many event streams")
                 .with("service", "events")

@@ -25,6 +25,7 @@ mod hub;
 mod ident;
 mod recent;
 mod ring;
+mod seats;
 mod session;
 mod shift;
 mod stream;

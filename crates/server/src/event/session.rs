@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use turnstone_core::id::SessionId;
 use turnstone_core::time::Cursor;
 use turnstone_engine::Engine;
@@ -17,8 +17,10 @@ use super::episode::{Episode, episodes};
 use super::hub::{Hub, News, Shared};
 use super::ident::Place;
 use super::ring::Found;
+use super::seats::Seat;
 use super::stream::answer;
 use crate::error::ApiError;
+use crate::peer::PeerId;
 
 /// Events read at a time.
 const PAGE: usize = 64;
@@ -71,18 +73,19 @@ struct Flow {
     queue: VecDeque<Bytes>,
     /// The last page was not the last there is.
     has_more: bool,
-    _seat: OwnedSemaphorePermit,
+    _seat: Seat,
 }
 
 impl Hub {
     /// Opens the stream of one session after a number, or inside of what one number is told as.
     pub(crate) async fn listen_to(
         &self,
+        peer: PeerId,
         session: SessionId,
         place: Place,
     ) -> Result<Response, ApiError> {
         let shared = self.shared.clone();
-        let seat = shared.seat()?;
+        let seat = shared.seat(peer)?;
         let starts = shared.clone();
         match tokio::task::spawn_blocking(move || starts.start()).await {
             Ok(started) => started?,

@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use futures_util::{FutureExt, StreamExt as _, stream};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior};
 use turnstone_core::id::Ticker;
 use turnstone_core::time::{Cursor, Millis};
@@ -20,7 +20,9 @@ use super::heard::{FAR, Heard};
 use super::hub::{Hub, News, Shared};
 use super::ident::{self, Place, event_id};
 use super::ring::Found;
+use super::seats::Seat;
 use crate::error::ApiError;
+use crate::peer::PeerId;
 
 pub(crate) use super::happening::Wire;
 
@@ -32,6 +34,8 @@ const TAKEN: usize = 64;
 /// Who listens, and to what.
 #[derive(Clone, Debug)]
 pub(crate) struct Listener {
+    /// Whose stream it is.
+    pub(crate) peer: PeerId,
     /// The form.
     pub(crate) wire: Wire,
     /// Only this directory.
@@ -55,7 +59,7 @@ struct Flow {
     beat: Interval,
     line: Line,
     /// Counts this stream while it lives.
-    _seat: OwnedSemaphorePermit,
+    _seat: Seat,
 }
 
 /// How far a stream is.
@@ -86,7 +90,7 @@ impl Hub {
     /// Opens a stream.
     pub(crate) async fn listen(&self, listener: Listener) -> Result<Response, ApiError> {
         let shared = self.shared.clone();
-        let seat = shared.seat()?;
+        let seat = shared.seat(listener.peer)?;
         let starts = shared.clone();
         match tokio::task::spawn_blocking(move || starts.start()).await {
             Ok(started) => started?,

@@ -11,6 +11,7 @@ use turnstone_engine::{Engine, NewSession, Settings};
 use turnstone_store::{Actor, Context};
 
 use super::{Hub, Listener, Wire};
+use crate::peer::PeerId;
 
 struct Home {
     _dir: tempfile::TempDir,
@@ -41,7 +42,8 @@ impl Home {
 
     async fn listen(&self, wire: Wire, directory: Option<&Path>) -> Response {
         let directory = directory.map(|at| at.to_string_lossy().into_owned());
-        let opened = self.hub.listen(Listener { wire, directory, after: None }).await;
+        let opened =
+            self.hub.listen(Listener { peer: PeerId::User(1), wire, directory, after: None }).await;
         opened.expect("a stream")
     }
 }

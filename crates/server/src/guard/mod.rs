@@ -2,7 +2,9 @@
 //!
 //! Every request passes here before a handler sees it; a refusal changes nothing.
 
+mod authenticate;
 mod check;
+mod failures;
 mod host;
 mod origin;
 mod password;

@@ -1,27 +1,41 @@
 //! Name and password: compared in a time that tells nothing.
 
 use axum::extract::Request;
-use axum::http::{Method, header};
+use axum::http::header;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use subtle::ConstantTimeEq;
 
 use crate::input::Query;
-use crate::settings::{Credentials, Settings};
+use crate::settings::Credentials;
 
-/// True if nothing is asked for, or the request knows it.
-pub(super) fn is_right(settings: &Settings, request: &Request) -> bool {
-    let Some(wanted) = &settings.credentials else { return true };
-    if *request.method() == Method::OPTIONS {
-        return true;
-    }
-    let named = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
-    let basic = named.and_then(|value| value.split_once(' ')).and_then(|(scheme, token)| {
+/// What a request says about who sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presented {
+    /// The right name and password.
+    Right,
+    /// Others.
+    Wrong,
+    /// None.
+    Nothing,
+}
+
+/// Compares the credentials of a request with those that are wanted.
+pub(super) fn compare(wanted: &Credentials, request: &Request) -> Presented {
+    let named = request.headers().get(header::AUTHORIZATION);
+    let basic = named.and_then(|value| value.to_str().ok()).and_then(|value| value.split_once(' '));
+    let basic = basic.and_then(|(scheme, token)| {
         scheme.eq_ignore_ascii_case("basic").then(|| token.trim().to_owned())
     });
     let query = Query::of(request.uri().query().unwrap_or_default());
     let token = basic.or_else(|| query.get("auth_token").map(str::to_owned));
-    token.is_some_and(|token| fits(wanted, &token))
+    match token {
+        Some(token) if fits(wanted, &token) => Presented::Right,
+        Some(_) => Presented::Wrong,
+        // A header of any other form is an attempt as well.
+        None if named.is_some() => Presented::Wrong,
+        None => Presented::Nothing,
+    }
 }
 
 /// The whole of name and password is compared, whatever is wrong with it.

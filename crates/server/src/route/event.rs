@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{ConnectInfo, Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
@@ -15,6 +15,7 @@ use crate::call::Caller;
 use crate::error::ApiError;
 use crate::event::{Listener, StreamPlace, Wire, page};
 use crate::input::Query;
+use crate::peer::Peer;
 use crate::place::Asked;
 
 pub(super) fn routes() -> Router<App> {
@@ -45,6 +46,7 @@ fn after(headers: &HeaderMap, query: &Query) -> Result<Option<StreamPlace>, ApiE
 /// `GET /event`
 async fn instance(
     State(app): State<App>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
     Caller(ctx): Caller,
     asked: Asked,
     headers: HeaderMap,
@@ -55,27 +57,29 @@ async fn instance(
     let (place, asked) = place?;
     let directory = place.map_or(asked.directory, |place| place.directory);
     let directory = Some(directory.to_string_lossy().into_owned());
-    app.hub().listen(Listener { wire: Wire::Instance, directory, after }).await
+    app.hub().listen(Listener { peer: peer.id, wire: Wire::Instance, directory, after }).await
 }
 
 /// `GET /global/event`
 async fn global(
     State(app): State<App>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
     headers: HeaderMap,
     query: Query,
 ) -> Result<Response, ApiError> {
     let after = after(&headers, &query)?;
-    app.hub().listen(Listener { wire: Wire::Global, directory: None, after }).await
+    app.hub().listen(Listener { peer: peer.id, wire: Wire::Global, directory: None, after }).await
 }
 
 /// `GET /api/event`
 async fn api(
     State(app): State<App>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
     headers: HeaderMap,
     query: Query,
 ) -> Result<Response, ApiError> {
     let after = after(&headers, &query)?;
-    app.hub().listen(Listener { wire: Wire::Api, directory: None, after }).await
+    app.hub().listen(Listener { peer: peer.id, wire: Wire::Api, directory: None, after }).await
 }
 
 /// How many events a page of history has unless the client says otherwise, and at most.
@@ -114,6 +118,7 @@ async fn living(app: &App, Caller(ctx): Caller, text: String) -> Result<SessionI
 /// `GET /api/session/{sessionID}/event`
 async fn session_events(
     State(app): State<App>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
     caller: Caller,
     Path(session): Path<String>,
     headers: HeaderMap,
@@ -127,7 +132,7 @@ async fn session_events(
     };
     let place = place.ok_or_else(|| invalid("after", header.unwrap_or_default()))?;
     let id = living(&app, caller, session).await?;
-    app.hub().listen_to(id, place).await
+    app.hub().listen_to(peer.id, id, place).await
 }
 
 /// `GET /api/session/{sessionID}/history`

@@ -5,6 +5,9 @@
 mod support;
 
 mod actor;
+mod crowd;
 mod document;
+mod other_user;
 mod password;
 mod patience;
+mod peers;

@@ -219,6 +219,7 @@ fn settings(path: &Path) -> Settings {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         directory: path.join("project"),
         actor: Actor::new("ada").expect("a name"),
+        socket: turnstone_server::SocketSetting::default(),
         credentials: None,
         origins: Vec::new(),
         folders: Folders {

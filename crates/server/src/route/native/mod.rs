@@ -11,6 +11,7 @@ mod history;
 mod input;
 mod log;
 mod runner;
+mod server;
 mod step;
 mod table;
 mod timeline;

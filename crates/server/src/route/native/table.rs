@@ -2,7 +2,7 @@
 
 use axum::Router;
 
-use super::{ask, coverage, history, log, runner, step, timeline, tool, turn};
+use super::{ask, coverage, history, log, runner, server, step, timeline, tool, turn};
 use crate::app::App;
 
 pub(crate) fn routes() -> Router<App> {
@@ -12,6 +12,7 @@ pub(crate) fn routes() -> Router<App> {
         .merge(history::routes())
         .merge(log::routes())
         .merge(runner::routes())
+        .merge(server::routes())
         .merge(step::routes())
         .merge(timeline::routes())
         .merge(tool::routes())

@@ -1,14 +1,13 @@
-//! `turnstone serve`
+//! The command line of `turnstone serve`, and the settings it makes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use turnstone_server::{Credentials, Folders, Limits, ServeError, Server, Settings};
+use turnstone_server::{Credentials, Folders, Limits, Settings, SocketSetting};
 
+use super::password;
+use super::run::serve;
 use crate::app::App;
 use crate::clock;
 use crate::error::CliError;
@@ -21,8 +20,10 @@ const USER: &str = "opencode";
 /// Answer OpenCode's own clients, and native ones, over HTTP
 ///
 /// One server is enough for all directories: `opencode attach http://127.0.0.1:4096` and the SDK work
-/// unmodified. Only this machine can reach it unless --hostname says otherwise, which needs a password in
-/// TURNSTONE_SERVER_PASSWORD (or OPENCODE_SERVER_PASSWORD). Ends with SIGINT or SIGTERM.
+/// unmodified. Without a password it answers only processes of the same user on this machine; other
+/// users, and other machines by --hostname, need one: --password-file, --password-stdin, or the variable
+/// TURNSTONE_SERVER_PASSWORD (or OPENCODE_SERVER_PASSWORD). Programs of the same user can also use the
+/// Unix socket, without a password. SIGINT or SIGTERM ends the server within seconds, a second one at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone serve\n  turnstone serve --port 0 --json")]
 pub(crate) struct ServeArgs {
@@ -33,6 +34,22 @@ pub(crate) struct ServeArgs {
     /// The address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     hostname: String,
+
+    /// Read the password from this file, which only its owner may be able to read
+    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
+    pub(super) password_file: Option<PathBuf>,
+
+    /// Read the password from standard input, up to its end
+    #[arg(long, conflicts_with = "password_file")]
+    pub(super) password_stdin: bool,
+
+    /// Listen on a Unix socket at this path [default: socket/server.sock in the data directory]
+    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
+    socket: Option<PathBuf>,
+
+    /// Listen on no Unix socket
+    #[arg(long, conflicts_with = "socket")]
+    no_socket: bool,
 
     /// Let pages of this origin ask, too; may be repeated
     #[arg(long, value_name = "ORIGIN")]
@@ -49,53 +66,13 @@ pub(crate) struct ServeArgs {
 ///
 /// The address cannot be listened on, or the data cannot be opened.
 pub(crate) fn run(ui: &mut Ui, app: &App, args: &ServeArgs) -> Result<Exit, CliError> {
+    // First of all: it may start the program again, without the password in its environment.
+    let password = password::read(app, args)?;
     let engine = Arc::new(app.engine()?);
-    let settings = settings(app, args)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .thread_name("turnstone-serve")
-        .build()
-        .map_err(|source| CliError::File { what: "cannot start the server".to_owned(), source })?;
-    runtime.block_on(async {
-        let server = Server::bind(engine, settings).await.map_err(|error| refused(&error))?;
-        let stop = stop()?;
-        tell_ready(ui, server.address())?;
-        server.run(stop).await.map_err(|error| refused(&error))
-    })?;
-    ui.note("turnstone: stopped");
-    Ok(Exit::Ok)
+    serve(ui, engine, settings(app, args, password)?)
 }
 
-/// Says where the server is: to programs in one line on stdout, to people on stderr.
-fn tell_ready(ui: &mut Ui, address: SocketAddr) -> Result<(), CliError> {
-    let url = format!("http://{address}");
-    if ui.wants_json() {
-        let line = json!({ "url": url, "port": address.port(), "pid": std::process::id() });
-        ui.line(&line.to_string())?;
-        ui.finish()?;
-    }
-    ui.note(&format!("turnstone: listening on {url}"));
-    Ok(())
-}
-
-/// Done when somebody wants the program to end.
-fn stop() -> Result<impl Future<Output = ()> + Send + 'static, CliError> {
-    let failed = |source| CliError::File { what: "cannot hear signals".to_owned(), source };
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
-    let (told, hears) = tokio::sync::oneshot::channel::<()>();
-    let wait = move || {
-        if signals.forever().next().is_some() {
-            told.send(()).ok();
-        }
-    };
-    std::thread::Builder::new().name("turnstone-stop".to_owned()).spawn(wait).map_err(failed)?;
-    Ok(async move {
-        hears.await.ok();
-    })
-}
-
-fn settings(app: &App, args: &ServeArgs) -> Result<Settings, CliError> {
+fn settings(app: &App, args: &ServeArgs, password: Option<String>) -> Result<Settings, CliError> {
     let host = if args.hostname == "localhost" { "127.0.0.1" } else { &args.hostname };
     let ip: IpAddr = host.parse().map_err(|_| CliError::Refused {
         what: format!("{} is not an address", args.hostname),
@@ -104,18 +81,23 @@ fn settings(app: &App, args: &ServeArgs) -> Result<Settings, CliError> {
     let named = |ours: &str, theirs: &str| {
         app.variable(ours).or_else(|| app.variable(theirs)).map(str::to_owned)
     };
-    let password = named("TURNSTONE_SERVER_PASSWORD", "OPENCODE_SERVER_PASSWORD");
     let user = named("TURNSTONE_SERVER_USERNAME", "OPENCODE_SERVER_USERNAME");
     let user = user.unwrap_or_else(|| USER.to_owned());
     for origin in &args.cors {
         check_origin(origin)?;
     }
+    let socket = match &args.socket {
+        Some(path) => SocketSetting::At(app.directory()?.join(path)),
+        None if args.no_socket => SocketSetting::Off,
+        None => SocketSetting::InDataDirectory,
+    };
     let home = app.git().home.clone().unwrap_or_else(|| PathBuf::from("/"));
     let config = app.git().config.clone().unwrap_or_else(|| home.join(".config"));
     Ok(Settings {
         listen: SocketAddr::new(ip, args.port),
         directory: app.directory()?.to_owned(),
         actor: app.actor().clone(),
+        socket,
         credentials: password.map(|password| Credentials { user, password }),
         origins: args.cors.clone(),
         folders: Folders { home, config, data: app.layout().root().to_owned() },
@@ -137,17 +119,4 @@ fn check_origin(origin: &str) -> Result<(), CliError> {
         what: format!("{origin} is not an origin"),
         hint: Some("give scheme and name as a browser does: https://app.example".to_owned()),
     })
-}
-
-fn refused(error: &ServeError) -> CliError {
-    let hint = match error {
-        ServeError::Unprotected(_) => "set TURNSTONE_SERVER_PASSWORD, or leave --hostname out",
-        ServeError::Listen { .. } => "is another server running? --port 0 takes a free port",
-        ServeError::Io(_) => "look at the lines above",
-    };
-    let mut what = error.to_string();
-    if let Some(cause) = std::error::Error::source(error) {
-        what = format!("{what}: {cause}");
-    }
-    CliError::Refused { what, hint: Some(hint.to_owned()) }
 }

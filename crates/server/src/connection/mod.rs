@@ -1,0 +1,17 @@
+//! Connections: who gets one, how many there are, and how long a client may take.
+//!
+//! A connection is accepted, its peer is identified, and it gets a place in the table of connections or
+//! is turned away; only then a request is read. Knows no routes and reads no credentials.
+
+mod accept;
+mod active_body;
+mod refusal;
+mod serve_connection;
+mod table;
+mod unix_socket;
+mod write_timeout;
+
+pub(crate) use accept::{Listeners, accept_connections};
+pub(crate) use table::{ConnectionHandle, ConnectionTable, raise_file_limit};
+pub(crate) use unix_socket::UnixSocket;
+pub use unix_socket::UnixSocketError;

@@ -1,0 +1,65 @@
+//! The requests of one connection.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::active_body::ActiveBody;
+use super::table::ConnectionHandle;
+use super::write_timeout::WriteTimeout;
+use crate::peer::Peer;
+use crate::settings::Limits;
+
+/// The largest head of a request, in bytes.
+const HEAD: usize = 64 << 10;
+
+/// Answers the requests of one connection in a task of its own, until the client goes, the server ends,
+/// or the connection has to make way.
+pub(super) fn serve_connection<S>(
+    socket: S,
+    peer: Peer,
+    handle: ConnectionHandle,
+    (router, limits): (Router, Limits),
+    open: &GracefulShutdown,
+) where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let routes = TowerToHyperService::new(router);
+    let marked = handle.clone();
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(marked.clone());
+        let active = marked.begin_request();
+        let answering = routes.call(request);
+        async move {
+            let response = answering.await?;
+            Ok::<_, std::convert::Infallible>(
+                response.map(|body| Body::new(ActiveBody::new(body, active))),
+            )
+        }
+    });
+    let socket = TokioIo::new(WriteTimeout::new(socket, Duration::from_secs(limits.taken)));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_secs(limits.head))
+        .max_buf_size(HEAD)
+        .serve_connection(socket, service);
+    let watched = open.watch(connection);
+    tokio::spawn(async move {
+        tokio::select! {
+            ended = watched => if let Err(error) = ended {
+                tracing::debug!("a connection ended early: {error}");
+            },
+            () = handle.evicted() => {}
+        }
+    });
+}

@@ -1,0 +1,94 @@
+//! Who may ask: the password, if there is one, and how often.
+
+use std::time::Duration;
+
+use axum::extract::{ConnectInfo, Request};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::failures::DelayedAnswer;
+use super::password::{self, Presented};
+use crate::app::App;
+use crate::connection::ConnectionHandle;
+use crate::error::ApiError;
+use crate::peer::{Peer, Transport};
+
+/// A request that is not let through.
+pub(super) struct Rejection {
+    response: Response,
+    delay: Option<(Duration, DelayedAnswer)>,
+}
+
+impl Rejection {
+    fn at_once(response: Response) -> Box<Self> {
+        Box::new(Self { response, delay: None })
+    }
+
+    /// The answer, when it may be given. The request must be gone by now: nothing of it waits.
+    pub(super) async fn answer(self) -> Response {
+        if let Some((delay, counted)) = self.delay {
+            tokio::time::sleep(delay).await;
+            drop(counted);
+        }
+        self.response
+    }
+}
+
+/// Lets a request through, or says how it is answered.
+pub(super) fn authenticate(app: &App, request: &Request) -> Result<(), Box<Rejection>> {
+    let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|info| info.0);
+    let (now, rates) = (app.now(), app.rates());
+    let wanted = app.settings().credentials.as_ref();
+    // Nobody but the server's own user gets through the Unix socket, or without a password to the port.
+    let is_own = peer.is_some_and(|peer| peer.transport == Transport::Unix);
+    let presented = match wanted {
+        Some(wanted) if !is_own => password::compare(wanted, request),
+        Some(_) | None => Presented::Right,
+    };
+    let is_known = presented == Presented::Right;
+    let rate = if is_known { &rates.authenticated } else { &rates.anonymous };
+    if peer.is_some_and(|peer| !rate.allows(peer.id, now)) {
+        return Err(Rejection::at_once(too_many("too many requests")));
+    }
+    match presented {
+        Presented::Right => {
+            if let Some(connection) = request.extensions().get::<ConnectionHandle>() {
+                connection.set_authenticated();
+            }
+            Ok(())
+        }
+        Presented::Nothing => Err(Rejection::at_once(unauthorized(request.uri().path()))),
+        Presented::Wrong => {
+            let Some(peer) = peer else {
+                return Err(Rejection::at_once(unauthorized(request.uri().path())));
+            };
+            let Some(delay) = rates.failures.record(peer.id, now) else {
+                let mut response = too_many("too many wrong passwords");
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+                return Err(Rejection::at_once(response));
+            };
+            let response = unauthorized(request.uri().path());
+            Err(Box::new(Rejection { response, delay: Some(delay) }))
+        }
+    }
+}
+
+fn too_many(message: &str) -> Response {
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    let mut response = ApiError::tagged(status, "TooManyRequests", message).into_response();
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+fn unauthorized(path: &str) -> Response {
+    let status = StatusCode::UNAUTHORIZED;
+    let mut response = if path.starts_with("/api/") || path.starts_with("/turnstone/") {
+        ApiError::tagged(status, "UnauthorizedError", "Authentication required").into_response()
+    } else {
+        status.into_response()
+    };
+    let realm = HeaderValue::from_static("Basic realm=\"Secure Area\"");
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, realm);
+    response
+}

@@ -1,0 +1,28 @@
+//! What a native client asks for first: which server this is, and how it can be reached.
+
+use axum::extract::State;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::settings::SocketSetting;
+
+pub(super) fn routes() -> Router<App> {
+    Router::new().route("/turnstone/server", get(server))
+}
+
+/// `GET /turnstone/server`
+async fn server(State(app): State<App>) -> Json<Value> {
+    let settings = app.settings();
+    let socket = match &settings.socket {
+        SocketSetting::At(path) => Some(path.to_string_lossy()),
+        SocketSetting::InDataDirectory | SocketSetting::Off => None,
+    };
+    Json(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
+        "url": format!("http://{}", settings.listen),
+        "socket": socket,
+    }))
+}
