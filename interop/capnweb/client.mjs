@@ -138,7 +138,7 @@ async function accounting(main) {
 // back travels after the answers, so the server is asked until it has arrived; a leak stays.
 async function nothingHeld(sessions) {
   let held;
-  for (let tries = 0; tries < 500; tries++) {
+  for (let tries = 0; tries < 6000; tries++) {
     held = await (await fetch(new URL("stats", url))).json();
     if (held.sessions === sessions && held.exports === sessions && !held.imports && !held.heldBytes) return;
     await new Promise((resolve) => setTimeout(resolve, 10));

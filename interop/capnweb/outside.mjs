@@ -49,7 +49,7 @@ let before: any;
 beforeEach(async () => { before = await readStats(); });
 async function heldByServer() {
   let held: any;
-  for (let tries = 0; tries < 100; tries++) {
+  for (let tries = 0; tries < 500; tries++) {
     held = await readStats();
     if (JSON.stringify(held) === JSON.stringify(before)) break;
     await new Promise((resolve) => setTimeout(resolve, 20));
