@@ -9,12 +9,11 @@ const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
 
 /** Runs for the sessions of a directory until it is closed; goes on when the server was started anew. */
 export function startRunner({ url, directory, model }) {
-  let stopped = false
+  let stopped = false, token
   const headers = { "content-type": "application/json", "x-opencode-directory": encodeURIComponent(directory) }
   async function call(method, route, body, lease) {
-    const answer = await fetch(url + route, {
-      method, headers: lease ? { ...headers, "x-turnstone-lease": lease } : headers, body: body && JSON.stringify(body),
-    })
+    const own = { ...headers, ...(token && { "x-turnstone-token": token }), ...(lease && { "x-turnstone-lease": lease }) }
+    const answer = await fetch(url + route, { method, headers: own, body: body && JSON.stringify(body) })
     const text = await answer.text()
     if (!answer.ok) throw Object.assign(new Error(`${method} ${route}: ${answer.status} ${text.slice(0, 400)}`), { status: answer.status })
     return text ? JSON.parse(text) : undefined
@@ -28,7 +27,7 @@ export function startRunner({ url, directory, model }) {
     const beating = setInterval(() => post("beat").catch((error) => error.status === 410 && stop.abort()), 200)
     try {
       const answer = (request) => call("GET", `/turnstone/session/${session}/request/${request}`)
-      const turn = { post, answer, directory, model, signal: stop.signal, info: begun.prompt.info, said: [said(begun.prompt)] }
+      const turn = { post, answer, session, directory, model, signal: stop.signal, info: begun.prompt.info, said: [said(begun.prompt)] }
       while (await step(turn)) {
         const { messages } = await post("steer")
         turn.said.push(...messages.map(said))
@@ -44,7 +43,11 @@ export function startRunner({ url, directory, model }) {
   }
 
   async function serve() {
-    const { runner } = await call("POST", "/turnstone/runner", { name: "scripted", directory })
+    // A token of before a restart is worth nothing; registering needs none.
+    token = undefined
+    const registered = await call("POST", "/turnstone/runner", { name: "scripted", directory })
+    const { runner } = registered
+    token = registered.token
     while (!stopped) {
       const { sessions } = await call("GET", `/turnstone/runner/${runner.id}/inbox?wait=2000`)
       for (const session of sessions) {
@@ -149,8 +152,10 @@ const TOOL = {
   bash: {
     touches: () => "anything",
     wants: ({ command }) => ({ permission: "bash", patterns: [command], always: [`${command.split(" ")[0]} *`], metadata: { command } }),
-    work: ({ command }, { directory, signal }) => new Promise((done) => {
-      const child = spawn("/bin/bash", ["-c", command], { cwd: directory, signal, stdio: ["ignore", "pipe", "pipe"] })
+    work: ({ command }, { session, directory, signal }) => new Promise((done) => {
+      // A `turnstone` that the command starts knows by this that it is a tool and not a person.
+      const env = { ...process.env, TURNSTONE_SESSION: session }
+      const child = spawn("/bin/bash", ["-c", command], { cwd: directory, env, signal, stdio: ["ignore", "pipe", "pipe"] })
       let output = ""
       for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (output += chunk))
       child.on("error", (error) => done({ error: error.message }))

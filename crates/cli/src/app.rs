@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use turnstone_core::id::SessionId;
-use turnstone_core::permission::{Caller, from_config};
+use turnstone_core::permission::{Role, from_config};
 use turnstone_core::time::Millis;
 use turnstone_engine::{Engine, StandingRules, UndoPolicy};
 use turnstone_process::GitEnvironment;
@@ -36,7 +36,6 @@ struct Started {
     program: Option<PathBuf>,
     args: Vec<OsString>,
     session: Option<String>,
-    can_ask: bool,
 }
 
 impl App {
@@ -65,7 +64,6 @@ impl App {
                 program: environment.program,
                 args: environment.args,
                 session: environment.session,
-                can_ask: environment.can_ask,
             },
         })
     }
@@ -110,12 +108,14 @@ impl App {
 
     /// Who asks, and when.
     pub(crate) fn context(&self) -> Context {
-        let mut ctx = Context::new(self.actor.clone(), self.now());
-        // What a command of a session starts without a terminal is one of its tools (R37).
-        let is_tool = self.started.session.is_some() && !self.started.can_ask;
-        let client = if is_tool { Caller::TOOL } else { Caller::CLI };
-        ctx.client = Some(client.to_owned());
+        let mut ctx = Context::new(self.actor.clone(), self.now()).acting_as(self.role());
+        ctx.client = Some(if self.role() == Role::Tool { "tool" } else { "cli" }.to_owned());
         ctx
+    }
+
+    /// In which role the program acts: what a command of a turn starts is one of its tools (R37).
+    pub(crate) fn role(&self) -> Role {
+        if self.started.session.is_some() { Role::Tool } else { Role::Person }
     }
 
     /// Opens the store.
@@ -194,7 +194,11 @@ impl App {
     }
 
     /// What the user's configuration says tools may do.
-    fn rules(&self) -> Result<StandingRules, CliError> {
+    ///
+    /// # Errors
+    ///
+    /// The configuration cannot be read.
+    pub(crate) fn rules(&self) -> Result<StandingRules, CliError> {
         let home = self.git.home.as_deref().unwrap_or(Path::new("~"));
         let home = home.to_string_lossy().into_owned();
         let user = match &self.settings()?.permission {
@@ -204,7 +208,20 @@ impl App {
             })?,
             None => Vec::new(),
         };
-        Ok(StandingRules { user, home, ..StandingRules::default() })
+        let user_files = self.opencode_files();
+        Ok(StandingRules { user, user_files, home, ..StandingRules::default() })
+    }
+
+    /// Where OpenCode keeps the user's own configuration, the weakest first.
+    fn opencode_files(&self) -> Vec<PathBuf> {
+        let below = |folder: &Option<PathBuf>, inner: &str, names: &[&str]| -> Vec<PathBuf> {
+            let folder = folder.as_ref().map(|folder| folder.join(inner));
+            folder.map(|it| names.iter().map(|name| it.join(name)).collect()).unwrap_or_default()
+        };
+        let names = ["config.json", "opencode.json", "opencode.jsonc"];
+        let mut files = below(&self.git.config, "opencode", &names);
+        files.extend(below(&self.git.home, ".opencode", &names[1..]));
+        files
     }
 
     /// Ends a command: a little upkeep, once a day (R41). What fails is tried again the next time.

@@ -1,9 +1,11 @@
 //! The cases of section 9 and of OpenCode's permission tests (12.8), restated.
 
+use proptest::prelude::*;
+use proptest::sample::select;
 use turnstone_core::model::{PermissionReply, Request, RequestBody, RequestId, RequestState};
 use turnstone_core::permission::{
-    Action, Decision, Effects, Layer, ReplyError, Rule, RuleIndex, Source, Verdict, decide,
-    disabled, evaluate, explain, inherited, reply,
+    Action, Caller, Effects, Gate, Layer, ReplyError, Rule, Source, Verdict, decide, disabled,
+    explain, inherited, pass_gate, reply,
 };
 
 use Action::{Allow, Ask, Deny};
@@ -14,8 +16,12 @@ fn rules(list: &[(&str, &str, Action)]) -> Vec<Rule> {
         .collect()
 }
 
+fn layer(source: Source, rules: &[Rule]) -> Layer<'_> {
+    Layer { source, rules }
+}
+
 fn action(permission: &str, pattern: &str, list: &[(&str, &str, Action)]) -> Action {
-    evaluate(permission, pattern, &[&rules(list)]).action
+    explain(permission, pattern, &[layer(Source::Project, &rules(list))]).action
 }
 
 fn strings(list: &[&str]) -> Vec<String> {
@@ -36,7 +42,8 @@ fn section_12_8_the_last_match_wins_whatever_is_more_specific() {
 
 #[test]
 fn section_12_8_nothing_that_matches_means_ask() {
-    assert_eq!(evaluate("bash", "rm", &[]), Decision { action: Ask, rule: None });
+    let none = explain("bash", "rm", &[]);
+    assert_eq!((none.action, none.rule), (Ask, None));
     assert_eq!(action("bash", "rm", &[]), Ask);
     assert_eq!(action("unknown_tool", "anything", &[("bash", "*", Allow)]), Ask);
     assert_eq!(action("edit", "etc/passwd", &[("edit", "src/*", Allow)]), Ask);
@@ -65,18 +72,18 @@ fn section_12_8_tasks_are_allowed_by_agent() {
 fn section_9_1_rulesets_are_one_list_and_the_rule_is_named() {
     let defaults = rules(&[("*", "*", Ask), ("bash", "*", Allow)]);
     let session = rules(&[("bash", "git push *", Deny)]);
-    let decision = evaluate("bash", "git push origin", &[&defaults, &session]);
-    let expected = Decision { action: Deny, rule: Some(RuleIndex { ruleset: 1, rule: 0 }) };
-    assert_eq!(decision, expected);
-    let decision = evaluate("bash", "ls", &[&defaults, &session]);
-    let expected = Decision { action: Allow, rule: Some(RuleIndex { ruleset: 0, rule: 1 }) };
-    assert_eq!(decision, expected);
+    let layers = [layer(Source::Builtin, &defaults), layer(Source::Session, &session)];
+    let found = explain("bash", "git push origin", &layers);
+    assert_eq!((found.action, found.source, found.index), (Deny, Some(Source::Session), Some(0)));
+    let found = explain("bash", "ls", &layers);
+    assert_eq!((found.action, found.source, found.index), (Allow, Some(Source::Builtin), Some(1)));
 }
 
 #[test]
 fn section_9_2_every_pattern_is_judged_before_anybody_is_asked() {
     let list = rules(&[("bash", "echo *", Allow), ("bash", "rm *", Deny), ("edit", "*", Allow)]);
-    let judge = |patterns: &[&str]| decide("bash", &strings(patterns), &[&list]);
+    let judge =
+        |patterns: &[&str]| decide("bash", &strings(patterns), &[layer(Source::User, &list)]);
     assert_eq!(judge(&["echo a", "echo b"]), Verdict::Allowed);
     assert_eq!(judge(&["echo a", "make"]), Verdict::Ask);
     // W: 1.2.10 asked at the first and missed the denial after it.
@@ -87,7 +94,9 @@ fn section_9_2_every_pattern_is_judged_before_anybody_is_asked() {
 
 #[test]
 fn a_request_without_patterns_is_judged_as_one_for_anything() {
-    let judge = |list: &[(&str, &str, Action)]| decide("bash", &[], &[&rules(list)]);
+    let judge = |list: &[(&str, &str, Action)]| {
+        decide("bash", &[], &[layer(Source::Project, &rules(list))])
+    };
     assert_eq!(judge(&[("bash", "*", Allow)]), Verdict::Allowed);
     assert_eq!(judge(&[("bash", "ls", Allow)]), Verdict::Ask);
     assert!(matches!(judge(&[("*", "*", Deny)]), Verdict::Denied { .. }));
@@ -95,8 +104,9 @@ fn a_request_without_patterns_is_judged_as_one_for_anything() {
 
 #[test]
 fn section_9_1_a_tool_is_hidden_only_by_a_last_denial_of_everything() {
-    let hidden =
-        |tools: &[&'static str], list: &[(&str, &str, Action)]| disabled(tools, &[&rules(list)]);
+    let hidden = |tools: &[&'static str], list: &[(&str, &str, Action)]| {
+        disabled(tools, &[layer(Source::Project, &rules(list))])
+    };
     assert!(hidden(&["bash", "edit"], &[]).is_empty());
     assert_eq!(hidden(&["bash", "edit"], &[("bash", "*", Deny)]), ["bash"]);
     assert!(hidden(&["bash"], &[("bash", "rm *", Deny)]).is_empty());
@@ -120,8 +130,11 @@ fn section_9_1_a_tool_is_hidden_only_by_a_last_denial_of_everything() {
 #[test]
 fn section_9_1_hidden_tools_are_judged_over_all_rulesets() {
     let (defaults, later) = (rules(&[("bash", "*", Deny)]), rules(&[("bash", "*", Allow)]));
-    assert_eq!(disabled(&["bash"], &[&later, &defaults]), ["bash"]);
-    assert!(disabled(&["bash"], &[&defaults, &later]).is_empty());
+    let over = |weak, strong| [layer(Source::Builtin, weak), layer(Source::Session, strong)];
+    assert_eq!(disabled(&["bash"], &over(&later, &defaults)), ["bash"]);
+    assert!(disabled(&["bash"], &over(&defaults, &later)).is_empty());
+    let denied_by_user = [layer(Source::User, &defaults), layer(Source::Session, &later)];
+    assert_eq!(disabled(&["bash"], &denied_by_user), ["bash"]);
 }
 
 #[test]
@@ -151,6 +164,69 @@ fn r38_an_explanation_names_rule_and_source() {
     assert_eq!((explained.source, explained.index), (Some(Source::User), Some(1)));
     let explained = explain("bash", "git log", &[]);
     assert_eq!((explained.action, explained.rule, explained.source), (Ask, None, None));
+}
+
+#[test]
+fn only_a_denial_by_the_user_is_final() {
+    let (allow, deny) = (rules(&[("bash", "*", Allow)]), rules(&[("bash", "rm *", Deny)]));
+    for later in Source::ALL {
+        let layers = [layer(Source::User, &deny), layer(later, &allow)];
+        let found = explain("bash", "rm x", &layers);
+        // Within the user's own configuration the last match decides, as everywhere.
+        let expected = if later == Source::User { Allow } else { Deny };
+        assert_eq!((found.action, found.is_final), (expected, expected == Deny), "{later:?}");
+        assert_eq!(explain("bash", "ls", &layers).action, Allow, "{later:?}");
+    }
+    let layers = [layer(Source::Project, &deny), layer(Source::Session, &allow)];
+    let found = explain("bash", "rm x", &layers);
+    assert_eq!((found.action, found.is_final), (Allow, false));
+    let json = serde_json::to_value(explain("bash", "rm x", &[layer(Source::User, &deny)]));
+    assert_eq!(json.expect("JSON")["final"], true);
+}
+
+fn any_rule() -> impl Strategy<Value = Rule> {
+    let permission = select(vec!["*", "bash", "revert", "delete", "b*", "forget"]);
+    let pattern = select(vec!["*", "a", "a*", "rm *", "rm x"]);
+    (permission, pattern, select(vec![Allow, Ask, Deny]))
+        .prop_map(|(permission, pattern, action)| Rule::new(permission, pattern, action))
+}
+
+fn any_layers() -> impl Strategy<Value = Vec<(Source, Vec<Rule>)>> {
+    prop::collection::vec(
+        (select(Source::ALL.to_vec()), prop::collection::vec(any_rule(), 0..5)),
+        0..9,
+    )
+}
+
+proptest! {
+    /// The user's own configuration is evaluated first and its denial is final, whatever all the
+    /// other sources say, for tools, for gates and for answers.
+    #[test]
+    fn denial_by_the_user_always_denies(
+        others in any_layers(),
+        user in prop::collection::vec(any_rule(), 1..5),
+        permission in select(vec!["bash", "revert", "delete", "forget"]),
+        pattern in select(vec!["a", "rm x", "other"]),
+    ) {
+        let others: Vec<_> = others.into_iter().filter(|(it, _)| *it != Source::User).collect();
+        let mut layers: Vec<Layer<'_>> =
+            others.iter().map(|(source, rules)| layer(*source, rules)).collect();
+        layers.insert(layers.len() / 2, layer(Source::User, &user));
+        let alone = explain(permission, pattern, &[layer(Source::User, &user)]);
+        let found = explain(permission, pattern, &layers);
+        prop_assert_eq!(found.is_final, alone.action == Deny && alone.rule.is_some());
+        if alone.is_final {
+            prop_assert_eq!(found.action, Deny);
+            let verdict = decide(permission, &strings(&[pattern]), &layers);
+            let is_denied = matches!(verdict, Verdict::Denied { .. });
+            prop_assert!(is_denied);
+            if let Some(gate) = Gate::parse(permission) {
+                for caller in [Caller::Person, Caller::Client, Caller::Model, Caller::Other] {
+                    prop_assert_eq!(pass_gate(gate, pattern, caller, &layers).action, Deny);
+                }
+            }
+        }
+    }
 }
 
 #[test]
@@ -188,7 +264,8 @@ fn question(id: &str, session: &str) -> Request {
 
 fn answer(id: &str, reply_: PermissionReply, requests: &[Request], list: &[Rule]) -> Effects {
     let id = format!("per_{id}").parse().expect("an id");
-    reply(&id, reply_, Some("why"), requests, &[list]).expect("an open request")
+    reply(&id, reply_, Some("why"), requests, &[layer(Source::Project, list)])
+        .expect("an open request")
 }
 
 fn resolved(effects: &Effects) -> Vec<&str> {
@@ -241,6 +318,26 @@ fn section_9_2_reject_rejects_every_pending_permission_of_the_session() {
     };
     assert_eq!(effects.resolved[0].state, state(Some("why")));
     assert_eq!(effects.resolved[1].state, state(None));
+}
+
+#[test]
+fn an_answer_cannot_allow_what_the_user_denies() {
+    let requests = [
+        request("a", "1", &["rm x"], &["rm *"]),
+        request("b", "1", &["git log"], &["*"]),
+        request("c", "1", &["rm y"], &[]),
+    ];
+    let denied = rules(&[("bash", "rm *", Deny)]);
+    let layers = [layer(Source::User, &denied)];
+    let try_reply =
+        |id: &str, answer| reply(&id.parse().expect("an id"), answer, None, &requests, &layers);
+    for answer in [PermissionReply::Once, PermissionReply::Always] {
+        let refused = try_reply("per_a", answer);
+        assert!(matches!(refused, Err(ReplyError::DeniedByUser { .. })), "{refused:?}");
+    }
+    assert!(try_reply("per_a", PermissionReply::Reject).is_ok());
+    let effects = try_reply("per_b", PermissionReply::Always).expect("allowed");
+    assert_eq!(resolved(&effects), ["per_b"], "an approval of everything does not include rm");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use turnstone_core::id::SessionId;
 use turnstone_core::operation::{HeadMove, OperationKind};
+use turnstone_core::permission::Gate;
 use turnstone_store::{Context, DoneOperation, NewOperation, OperationRow, Tx};
 
 use crate::engine::Engine;
@@ -31,7 +32,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::NoPoint`] if nothing is called that;
+    /// [`EngineError::NoPoint`] if nothing is called that; [`EngineError::Refused`] or
+    /// [`EngineError::Asked`] at the gate;
     /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs.
     pub fn remove_checkpoint(
         &self,
@@ -46,6 +48,7 @@ impl Engine {
             let (session, point) = (session.clone(), name.to_owned());
             return Err(EngineError::NoPoint { session, point });
         }
+        self.require(ctx, session, Gate::Checkpoint, &[name.to_owned()])?;
         let id = self.mint.operation(ctx.now)?;
         let gives_up = gone.iter().map(|checkpoint| checkpoint.operation.clone()).collect();
         let plan = write_mark(name, gives_up)?;

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Number;
 use turnstone_core::id::{ProjectId, SessionId};
 use turnstone_core::model::{Alias, AliasKind, Project, Session};
+use turnstone_core::permission::Gate;
 use turnstone_snapshot::{Registry, RemovalError, StoreId, remove_store};
 use turnstone_store::{Context, SessionFilter};
 
@@ -303,6 +304,8 @@ impl Engine {
                 work: work.clone(),
             });
         }
+        let ids: Vec<String> = removal.sessions.iter().map(ToString::to_string).collect();
+        self.require_in(ctx, id, Gate::Delete, &ids)?;
         for (directory, _) in &removal.worktrees {
             self.remove_worktree(ctx, id, directory, force)?;
         }

@@ -1,15 +1,20 @@
 //! Who asks, and under which conditions: a request's context (R43).
+//!
+//! A request without a token is the person who runs the server. A token makes it the runner it was given
+//! to, and `x-turnstone-actor` makes it another actor: both may do less than the person, never more.
 
 use axum::extract::FromRequestParts;
 use axum::http::header::{IF_MATCH, USER_AGENT};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
+use turnstone_core::permission::Role;
 use turnstone_core::time::{Cursor, Seq};
 use turnstone_store::{Actor, Context};
 
 use crate::app::App;
 use crate::error::ApiError;
 use crate::once::Known;
+use crate::runner::Runner;
 
 /// The longest name of a client that is kept.
 const LONGEST: usize = 128;
@@ -28,8 +33,12 @@ pub(crate) struct Repeat(pub(crate) Context, pub(crate) Option<Cursor>);
 impl Caller {
     /// The context the headers of a request ask for.
     pub(crate) fn of(headers: &HeaderMap, app: &App) -> Result<Self, ApiError> {
-        let actor = actor(headers)?.unwrap_or_else(|| app.settings().actor.clone());
-        let mut ctx = Context::new(actor, app.now());
+        let (actor, role) = match runner(headers, app)? {
+            // What it calls itself as well does not make it anybody else.
+            Some(runner) => (runner.actor(), Role::Runner),
+            None => named(actor(headers)?, &app.settings().actor),
+        };
+        let mut ctx = Context::new(actor, app.now()).acting_as(role);
         ctx.client = client(headers);
         ctx.request = text(headers, "x-request-id");
         ctx.expected_seq = expected(headers)?;
@@ -77,11 +86,39 @@ fn actor(headers: &HeaderMap) -> Result<Option<Actor>, ApiError> {
     let name = std::str::from_utf8(value.as_bytes()).ok().filter(|_| said.next().is_none());
     let name =
         name.ok_or_else(|| ApiError::query("x-turnstone-actor must be one name in UTF-8"))?;
+    if name.starts_with(Runner::ACTOR_PREFIX) {
+        return Err(ApiError::query("names of runners are given by the server"));
+    }
     Actor::new(name).map(Some).map_err(|error| ApiError::query(error.to_string()))
 }
 
-/// The program that asks, as it calls itself. Whatever it says, it came over the wire: it is neither a
-/// person at the command line nor a tool of ours (R37).
+/// The person, unless another name is given.
+fn named(given: Option<Actor>, person: &Actor) -> (Actor, Role) {
+    match given {
+        Some(actor) if actor != *person => (actor, Role::Named),
+        Some(_) | None => (person.clone(), Role::Person),
+    }
+}
+
+/// The header that carries the token of a runner.
+pub(crate) const TOKEN: &str = "x-turnstone-token";
+
+/// The runner whose token a request carries; `None` without a token.
+///
+/// # Errors
+///
+/// 401 for a token that is not valid: it is never taken for the person.
+pub(crate) fn runner(headers: &HeaderMap, app: &App) -> Result<Option<Runner>, ApiError> {
+    let mut given = headers.get_all(TOKEN).iter();
+    let Some(token) = given.next() else { return Ok(None) };
+    let found = app.find_runner_by_token(token.as_bytes()).filter(|_| given.next().is_none());
+    found.map(Some).ok_or_else(|| {
+        let message = "the token is not valid: register again to get another one";
+        ApiError::tagged(StatusCode::UNAUTHORIZED, "InvalidTokenError", message)
+    })
+}
+
+/// The program that asks, as it calls itself; it decides nothing.
 fn client(headers: &HeaderMap) -> Option<String> {
     let name = headers.get(USER_AGENT).and_then(|value| value.to_str().ok())?;
     Some(format!("http {name}").chars().take(LONGEST).collect())
@@ -105,17 +142,23 @@ fn expected(headers: &HeaderMap) -> Result<Option<Seq>, ApiError> {
 
 #[cfg(test)]
 mod tests {
-    use turnstone_core::permission;
-
     use super::*;
 
     #[test]
-    fn nobody_becomes_a_person_by_the_name_of_their_program_r37() {
-        for name in [permission::Caller::CLI, permission::Caller::TOOL] {
-            let headers = HeaderMap::from_iter([(USER_AGENT, name.parse().expect("a value"))]);
-            let caller = permission::Caller::of(client(&headers).as_deref(), false);
-            assert_eq!(caller, permission::Caller::Other);
+    fn only_the_name_of_the_person_is_the_person() {
+        let actor = |name: &str| Actor::new(name).expect("a name");
+        let person = actor("ada");
+        assert_eq!(named(None, &person), (person.clone(), Role::Person));
+        assert_eq!(named(Some(actor("ada")), &person), (person.clone(), Role::Person));
+        for name in ["Ada", "cli", "tool", "turnstone"] {
+            assert_eq!(named(Some(actor(name)), &person), (actor(name), Role::Named));
         }
+    }
+
+    #[test]
+    fn the_name_of_a_program_is_kept_and_short() {
+        let headers = HeaderMap::from_iter([(USER_AGENT, "cli".parse().expect("a value"))]);
+        assert_eq!(client(&headers).as_deref(), Some("http cli"));
         assert_eq!(client(&HeaderMap::new()), None);
     }
 }

@@ -9,8 +9,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use turnstone_core::id::{MessageId, SessionId};
+use turnstone_core::permission::ReplyError;
 use turnstone_core::time::Seq;
-use turnstone_engine::EngineError;
+use turnstone_engine::{EngineError, PermissionError};
 use turnstone_store::StoreError;
 
 /// The longest message a client is sent.
@@ -107,6 +108,11 @@ impl ApiError {
             .with("sessionID", session.as_str())
             .with("expected", expected.0)
             .with("current", current.0)
+    }
+
+    /// A runner asked for what only a person may do.
+    pub(crate) fn not_for_runners(message: &str) -> Self {
+        Self::tagged(StatusCode::FORBIDDEN, "NotAllowedError", message)
     }
 
     /// The disk has no room.
@@ -283,6 +289,21 @@ impl From<EngineError> for ApiError {
             | EngineError::Git(_)
             | EngineError::Group(_)
             | EngineError::Io(_) => Self::unexpected(&error),
+        }
+    }
+}
+
+impl From<PermissionError> for ApiError {
+    fn from(error: PermissionError) -> Self {
+        let words = error.to_string();
+        match error {
+            PermissionError::Engine(error) => error.into(),
+            PermissionError::Reply(ReplyError::NotAPerson(_) | ReplyError::DeniedByUser { .. }) => {
+                Self::tagged(StatusCode::FORBIDDEN, "NotAllowedError", &words)
+            }
+            PermissionError::Reply(ReplyError::NoSuchRequest(_) | ReplyError::NotPending(_)) => {
+                Self::NotFound(words)
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use subtle::ConstantTimeEq;
 use turnstone_core::id::{PartId, SessionId, TurnId};
 use turnstone_core::model::{Failure, FailureKind};
 use turnstone_core::time::Millis;
@@ -127,7 +128,8 @@ impl Turns {
         clock: fn() -> Millis,
     ) -> Option<Using> {
         let held = lock(&self.held);
-        let found = held.get(turn).filter(|it| it.turn.session == *session && it.token == token)?;
+        let is_right = |it: &Held| bool::from(it.token.as_bytes().ct_eq(token.as_bytes()));
+        let found = held.get(turn).filter(|it| it.turn.session == *session && is_right(it))?;
         found.calls.fetch_add(1, Ordering::Relaxed);
         found.seen.store(clock().0, Ordering::Relaxed);
         Some(Using { held: found.clone(), clock })

@@ -23,6 +23,7 @@ mod peer;
 mod place;
 mod prompt;
 mod route;
+mod rule_setter;
 mod runner;
 mod serve;
 mod settings;

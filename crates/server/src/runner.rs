@@ -9,11 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
+use subtle::ConstantTimeEq;
 use tokio::sync::Notify;
 use turnstone_core::id::{MessageId, SessionId};
+use turnstone_core::permission::Role;
 use turnstone_core::time::Millis;
 use turnstone_core::turn::TurnState;
-use turnstone_store::{Context, Fate, StoreError};
+use turnstone_store::{Actor, Context, Fate, StoreError};
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -37,6 +39,23 @@ pub(crate) struct Runner {
     pub(crate) until: Millis,
 }
 
+impl Runner {
+    /// How the name of every runner begins in the log; no client can choose such a name.
+    pub(crate) const ACTOR_PREFIX: &str = "runner ";
+
+    /// The actor whose requests carry the token of this runner.
+    pub(crate) fn actor(&self) -> Actor {
+        // An id is short and printable, so it always is a name.
+        Actor::new(format!("{}{}", Self::ACTOR_PREFIX, self.id)).unwrap_or_else(|_| Actor::system())
+    }
+}
+
+/// A runner and the secret that identifies it.
+struct KnownRunner {
+    runner: Runner,
+    token: String,
+}
+
 /// What a runner may take up.
 #[derive(Debug, Serialize)]
 pub(crate) struct Inbox {
@@ -50,11 +69,18 @@ pub(crate) struct Inbox {
 /// Who runs turns: programs outside, and the commands of this process.
 #[derive(Default)]
 pub(crate) struct Runners {
-    runners: Mutex<BTreeMap<String, Runner>>,
+    runners: Mutex<BTreeMap<String, KnownRunner>>,
     /// Sessions in which a command runs as a turn of this process.
     commands: Mutex<BTreeSet<SessionId>>,
     /// Told whenever a prompt comes, a turn ends, or a runner comes or goes.
     stirred: Arc<Notify>,
+}
+
+/// Random bytes in hexadecimal digits.
+fn random_hex<const BYTES: usize>() -> Result<String, ApiError> {
+    let mut random = [0; BYTES];
+    getrandom::fill(&mut random).map_err(|e| ApiError::unexpected(&std::io::Error::other(e)))?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -64,27 +90,50 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Runners {
     /// Lets a program take prompts from `directory` and below.
     ///
-    /// It has to be heard of again within [`RUNNER_PATIENCE`]; see [`Runners::renew`].
-    pub(crate) fn register(&self, name: &str, directory: &Path, now: Millis) -> Runner {
+    /// It has to be heard of again within [`RUNNER_PATIENCE`]; see [`Runners::renew`]. Returns the token
+    /// that identifies its requests for as long as it is known.
+    ///
+    /// # Errors
+    ///
+    /// The system has no random bytes.
+    pub(crate) fn register(
+        &self,
+        name: &str,
+        directory: &Path,
+        now: Millis,
+    ) -> Result<(Runner, String), ApiError> {
+        let (id, token) = (random_hex::<8>()?, format!("token_{}", random_hex::<32>()?));
         let mut runners = lock(&self.runners);
-        // Random, so that nobody guesses it; counted, so that it is one of a kind in any case.
-        let random = getrandom::u64().unwrap_or_default();
+        // Counted, so that it is one of a kind in any case.
         let runner = Runner {
-            id: format!("run_{:x}{:02x}{random:016x}", now.0, runners.len()),
+            id: format!("run_{:x}{:02x}{id}", now.0, runners.len()),
             name: name.to_owned(),
             directory: directory.to_owned(),
             until: now.plus(RUNNER_PATIENCE),
         };
-        runners.insert(runner.id.clone(), runner.clone());
+        let known = KnownRunner { runner: runner.clone(), token: token.clone() };
+        runners.insert(runner.id.clone(), known);
         drop(runners);
         self.stir();
-        runner
+        Ok((runner, token))
+    }
+
+    /// The runner with this token. Every token is compared, in constant time.
+    fn find_by_token(&self, token: &[u8]) -> Option<Runner> {
+        let runners = lock(&self.runners);
+        let mut found = None;
+        for known in runners.values() {
+            if bool::from(known.token.as_bytes().ct_eq(token)) {
+                found = Some(known.runner.clone());
+            }
+        }
+        found
     }
 
     /// Believes in a runner for another while; nothing if it is not known (any more).
     fn renew(&self, id: &str, now: Millis) -> Option<Runner> {
         let mut runners = lock(&self.runners);
-        let runner = runners.get_mut(id)?;
+        let runner = &mut runners.get_mut(id)?.runner;
         runner.until = now.plus(RUNNER_PATIENCE);
         Some(runner.clone())
     }
@@ -92,7 +141,8 @@ impl Runners {
     /// Believes in the runners of a directory for another while: a turn in it is being driven.
     fn heard_in(&self, directory: &Path, now: Millis) {
         let mut runners = lock(&self.runners);
-        let there = runners.values_mut().filter(|runner| directory.starts_with(&runner.directory));
+        let there = runners.values_mut().map(|known| &mut known.runner);
+        let there = there.filter(|runner| directory.starts_with(&runner.directory));
         there.for_each(|runner| runner.until = now.plus(RUNNER_PATIENCE));
     }
 
@@ -106,8 +156,10 @@ impl Runners {
     /// The runners that are there; the others are forgotten.
     fn list(&self, now: Millis, is_at_work: impl Fn(&Path) -> bool) -> Vec<Runner> {
         let mut runners = lock(&self.runners);
-        runners.retain(|_, runner| runner.until > now || is_at_work(&runner.directory));
-        runners.values().cloned().collect()
+        runners.retain(|_, KnownRunner { runner, .. }| {
+            runner.until > now || is_at_work(&runner.directory)
+        });
+        runners.values().map(|known| known.runner.clone()).collect()
     }
 
     /// Notes that a command runs as a turn of this process: it hears of an abort by itself.
@@ -136,6 +188,36 @@ impl App {
     /// The runners that are there.
     pub(crate) fn list_runners(&self) -> Vec<Runner> {
         self.runners().list(self.now(), |directory| self.work().turns.is_driven_below(directory))
+    }
+
+    /// The runner with this token, if it is there.
+    pub(crate) fn find_runner_by_token(&self, token: &[u8]) -> Option<Runner> {
+        let found = self.runners().find_by_token(token)?;
+        // Whoever is not there any more has no valid token.
+        self.list_runners().into_iter().find(|runner| runner.id == found.id)
+    }
+
+    /// The runner that makes a request; `None` if it is not made by one.
+    pub(crate) fn runner_of(&self, ctx: &Context) -> Option<Runner> {
+        let runners = self.list_runners().into_iter();
+        runners.filter(|_| ctx.role == Role::Runner).find(|it| it.actor() == ctx.actor)
+    }
+
+    /// Refuses a runner that reaches beyond the directory it registered for.
+    ///
+    /// # Errors
+    ///
+    /// 403.
+    pub(crate) fn check_reach(&self, ctx: &Context, directory: &Path) -> Result<(), ApiError> {
+        if ctx.role != Role::Runner {
+            return Ok(());
+        }
+        match self.runner_of(ctx) {
+            Some(runner) if directory.starts_with(&runner.directory) => Ok(()),
+            Some(_) | None => Err(ApiError::not_for_runners(
+                "a runner works in the directory it registered for and below it",
+            )),
+        }
     }
 
     /// True if somebody takes prompts from sessions in `directory`.

@@ -1,6 +1,7 @@
 //! Who asks, and under which conditions: the one argument every store call takes (R43).
 
 use turnstone_core::id::SessionId;
+use turnstone_core::permission::Role;
 use turnstone_core::time::{Millis, Seq};
 
 /// Who acts: a person, a client or a program, as a short printable name.
@@ -42,6 +43,8 @@ impl Actor {
 pub struct Context {
     /// Who acts.
     pub actor: Actor,
+    /// In which role they act: what they may do unasked, and whether they may answer for the user.
+    pub role: Role,
     /// The program they use.
     pub client: Option<String>,
     /// Their name for this request.
@@ -57,11 +60,12 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context without conditions.
+    /// A context without conditions, of a caller who acts under a name.
     #[must_use]
     pub const fn new(actor: Actor, now: Millis) -> Self {
         Self {
             actor,
+            role: Role::Named,
             client: None,
             request: None,
             idempotency: None,
@@ -75,6 +79,13 @@ impl Context {
     #[must_use]
     pub fn system(now: Millis) -> Self {
         Self::new(Actor::system(), now)
+    }
+
+    /// The same context in another role.
+    #[must_use]
+    pub const fn acting_as(mut self, role: Role) -> Self {
+        self.role = role;
+        self
     }
 
     /// The same context, valid only while the session stands at `seq`.

@@ -1,9 +1,7 @@
 //! `turnstone forget`
 
 use serde_json::json;
-use turnstone_core::permission::Gate;
-use turnstone_engine::{Engine, ForgetPlan, Forgotten};
-use turnstone_store::Context;
+use turnstone_engine::{ForgetPlan, Forgotten};
 
 use crate::app::App;
 use crate::choice;
@@ -55,7 +53,7 @@ pub(crate) fn run(ui: &mut Ui, app: &App, args: &ForgetArgs) -> Result<Exit, Cli
         ui.note("nothing of that is kept");
         return print(ui, &plan, None).map(|()| Exit::Ok);
     }
-    pass(&engine, &ctx, &plan)?;
+    engine.require_forget(&ctx, &plan)?;
     if !args.yes {
         lines(&plan).iter().for_each(|line| ui.note(line));
         if !ui.confirm("Forget it for good?")? {
@@ -77,14 +75,6 @@ pub(crate) fn run(ui: &mut Ui, app: &App, args: &ForgetArgs) -> Result<Exit, Cli
         ui.note(&format!("note: {name} is a copy of the ledger and was not touched"));
     }
     Ok(Exit::Ok)
-}
-
-/// The permission rules of every session that is concerned (R37).
-fn pass(engine: &Engine, ctx: &Context, plan: &ForgetPlan) -> Result<(), CliError> {
-    for touched in &plan.sessions {
-        engine.require(ctx, &touched.session, Gate::Revert, &plan.patterns)?;
-    }
-    Ok(())
 }
 
 fn print(ui: &mut Ui, plan: &ForgetPlan, done: Option<&Forgotten>) -> Result<(), CliError> {

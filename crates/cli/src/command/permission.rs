@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use turnstone_core::model::{PermissionAsk, PermissionReply, Request, RequestBody, RequestId};
-use turnstone_core::permission::{Action, Caller, Explanation, Gate, Rule, pass_gate};
+use turnstone_core::permission::{Action, Caller, Explanation, Gate, Role, Rule, pass_gate};
 use turnstone_engine::{PermissionError, Rules};
 use turnstone_store::Changed;
 
@@ -38,9 +38,11 @@ pub(crate) enum PermissionCommand {
     },
     /// Say whether something is allowed, and which rule decides
     ///
-    /// The rules of the newest session of this directory count, and those of its parents. What each
-    /// source says is listed, the weakest first; the last one decides. For revert, worktree and start
-    /// the answer depends on who asks: you, or a tool.
+    /// The rules of the newest session of this directory count, and those of its parents. A denial in
+    /// your own configuration is final. Otherwise the last source that says something decides:
+    /// built-in defaults, agent, your configuration, files of the project, stored project rules,
+    /// session, denials of parent sessions, approvals. For revert, worktree, start, delete, forget and
+    /// checkpoint the answer depends on who asks: you, or a tool.
     #[command(after_help = "Example:\n  turnstone permission explain bash \"rm -r build\"")]
     Explain {
         /// The permission, such as bash, edit or read
@@ -212,9 +214,8 @@ fn explain(
         return Ok(Exit::Ok);
     }
     ui.line(&words(&told))?;
-    // The last one has just been told.
-    for weaker in each.iter().rev().skip(1) {
-        ui.line(&format!("  over {}", words(weaker)))?;
+    for other in each.iter().rev().filter(|other| **other != told) {
+        ui.line(&format!("  over {}", words(other)))?;
     }
     Ok(Exit::Ok)
 }
@@ -237,12 +238,13 @@ fn explain_gate(ui: &mut Ui, rules: &Rules, gate: Gate, pattern: &str) -> Result
 fn words(told: &Explanation) -> String {
     let line = match (&told.rule, told.source) {
         (Some(rule), Some(source)) => format!(
-            "{}: {} {:?}, rule {} of: {}",
+            "{}: {} {:?}, rule {} of: {}{}",
             told.action.as_str(),
             rule.permission,
             rule.pattern,
             told.index.unwrap_or_default() + 1,
-            source.as_str()
+            source.as_str(),
+            if told.is_final { " (final)" } else { "" },
         ),
         _ => format!("{}: no rule is about it", told.action.as_str()),
     };
@@ -366,9 +368,9 @@ fn unset(ui: &mut Ui, app: &App, rule: &Rule, project: Option<&Prefix>) -> Resul
 
 /// Rules and answers are given by people: a tool could open its own gate with them (R37).
 fn by_a_person(app: &App) -> Result<(), CliError> {
-    match app.context().client.as_deref() == Some(Caller::TOOL) {
-        false => Ok(()),
-        true => Err(CliError::Refused {
+    match app.role() {
+        Role::Person => Ok(()),
+        Role::Tool | Role::Runner | Role::Named => Err(CliError::Refused {
             what: "a command of a session cannot answer for a person".to_owned(),
             hint: Some("run it in a terminal of your own".to_owned()),
         }),

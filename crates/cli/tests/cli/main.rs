@@ -7,6 +7,7 @@ mod db;
 mod doctor;
 mod exchange;
 mod exec;
+mod gates;
 mod history;
 mod permission;
 mod place;

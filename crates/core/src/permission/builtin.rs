@@ -154,7 +154,7 @@ fn outside(directory: &str) -> Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::permission::{disabled, evaluate};
+    use crate::permission::{Layer, Source, disabled, explain};
 
     fn directories() -> Directories {
         Directories {
@@ -166,9 +166,16 @@ mod tests {
         }
     }
 
+    fn layers<'a>(base: &'a [Rule], own: &'a [Rule]) -> [Layer<'a>; 2] {
+        [
+            Layer { source: Source::Builtin, rules: base },
+            Layer { source: Source::Agent, rules: own },
+        ]
+    }
+
     fn verdict(agent: BuiltinAgent, permission: &str, pattern: &str) -> Action {
         let (base, own) = (defaults(&directories()), agent_rules(agent, &directories()));
-        evaluate(permission, pattern, &[&base, &own]).action
+        explain(permission, pattern, &layers(&base, &own)).action
     }
 
     #[test]
@@ -231,7 +238,7 @@ mod tests {
         let shown = |agent| {
             let tools = ["read", "grep", "edit", "write", "task", "todowrite"];
             let (base, own) = (defaults(&directories()), agent_rules(agent, &directories()));
-            let hidden = disabled(&tools, &[&base, &own]);
+            let hidden = disabled(&tools, &layers(&base, &own));
             tools.into_iter().filter(|tool| !hidden.contains(tool)).collect::<Vec<_>>()
         };
         assert_eq!(shown(BuiltinAgent::Explore), ["read", "grep"]);
@@ -247,7 +254,8 @@ mod tests {
     fn section_9_1_a_tool_output_can_be_read_whatever_was_configured() {
         let configured = [Rule::new("external_directory", "*", Action::Deny)];
         let after = tool_output_rules(&directories());
-        let read = evaluate("external_directory", "/data/tool-output/x", &[&configured, &after]);
+        let layers = layers(&configured, &after);
+        let read = explain("external_directory", "/data/tool-output/x", &layers);
         assert_eq!(read.action, Action::Allow);
         assert_eq!(tool_output_rules(&Directories::default()), []);
     }

@@ -88,7 +88,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::permission::evaluate;
+    use crate::permission::{Layer, Source, explain};
 
     fn rules(setting: &Value) -> Vec<(String, String, &'static str)> {
         let rules = from_config(setting, "/home/user").expect("a good setting");
@@ -133,7 +133,8 @@ mod tests {
     fn section_9_1_key_order_is_significant() {
         let verdict = |setting: Value| {
             let rules = from_config(&setting, "/home/user").expect("a good setting");
-            evaluate("bash", "ls", &[&rules]).action
+            let layers = [Layer { source: Source::User, rules: &rules }];
+            explain("bash", "ls", &layers).action
         };
         assert_eq!(verdict(json!({ "*": "deny", "bash": "allow" })), Action::Allow);
         assert_eq!(verdict(json!({ "bash": "allow", "*": "deny" })), Action::Deny);

@@ -1,26 +1,11 @@
-//! Which rule decides: evaluation, the order of sources and its explanation.
+//! Which rule decides: one function over all sources, and its explanation.
+//!
+//! The user's own configuration is evaluated first, and its denial is final. Otherwise the last match
+//! over all sources decides, in the order of [`Source`].
 
 use serde::{Deserialize, Serialize};
 
 use super::{Action, Rule, matches};
-
-/// What the rules say about one pattern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// What follows.
-    pub action: Action,
-    /// The rule that decided; none when nothing matched.
-    pub rule: Option<RuleIndex>,
-}
-
-/// Where a rule stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RuleIndex {
-    /// The ruleset, counted from 0.
-    pub ruleset: usize,
-    /// The rule in it, counted from 0.
-    pub rule: usize,
-}
 
 /// What the rules say about a whole request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +21,8 @@ pub enum Verdict {
     },
 }
 
-/// Where rules come from; a later source has the last word (R38).
+/// Where rules come from; a later source overrides an earlier one, except that a denial of
+/// [`Source::User`] is final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -110,19 +96,51 @@ pub struct Explanation {
     /// Its place among the rules of its source, counted from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
+    /// The user's own configuration denies it: no other source and no approval can allow it.
+    #[serde(rename = "final", skip_serializing_if = "std::ops::Not::not")]
+    pub is_final: bool,
 }
 
-/// Finds the last rule that matches, over all rulesets in order; without one a person is asked.
-#[must_use]
-pub fn evaluate(permission: &str, pattern: &str, rulesets: &[&[Rule]]) -> Decision {
-    let hit =
-        |rule: &Rule| matches(permission, &rule.permission) && matches(pattern, &rule.pattern);
-    for (ruleset, rules) in rulesets.iter().enumerate().rev() {
-        if let Some((rule, found)) = rules.iter().enumerate().rfind(|(_, rule)| hit(rule)) {
-            return Decision { action: found.action, rule: Some(RuleIndex { ruleset, rule }) };
+impl Explanation {
+    fn of(layer: &Layer<'_>, index: usize, rule: &Rule) -> Self {
+        Self {
+            action: rule.action,
+            rule: Some(rule.clone()),
+            source: Some(layer.source),
+            index: Some(index),
+            is_final: layer.source == Source::User && rule.action == Action::Deny,
         }
     }
-    Decision { action: Action::Ask, rule: None }
+}
+
+/// Finds the rule that decides, of those that `applies` accepts. Every evaluation ends here.
+///
+/// Without a rule a person is asked.
+pub(super) fn find_deciding_rule(
+    layers: &[Layer<'_>],
+    applies: impl Fn(&Rule) -> bool,
+) -> Explanation {
+    let layers = ordered(layers);
+    let last_match = |layer: &Layer<'_>| {
+        let (index, rule) = layer.rules.iter().enumerate().rfind(|(_, rule)| applies(rule))?;
+        Some(Explanation::of(layer, index, rule))
+    };
+    let is_user = |layer: &&Layer<'_>| layer.source == Source::User;
+    let by_user = layers.iter().rev().filter(is_user).find_map(last_match);
+    if let Some(denied) = by_user.filter(|found| found.is_final) {
+        return denied;
+    }
+    let nothing =
+        Explanation { action: Action::Ask, rule: None, source: None, index: None, is_final: false };
+    layers.iter().rev().find_map(last_match).unwrap_or(nothing)
+}
+
+/// Decides one pattern and names the rule and its source; the layers may come in any order.
+#[must_use]
+pub fn explain(permission: &str, pattern: &str, layers: &[Layer<'_>]) -> Explanation {
+    find_deciding_rule(layers, |rule| {
+        matches(permission, &rule.permission) && matches(pattern, &rule.pattern)
+    })
 }
 
 /// Judges a request for all of `patterns`: every one is looked at before anybody is asked.
@@ -130,36 +148,42 @@ pub fn evaluate(permission: &str, pattern: &str, rulesets: &[&[Rule]]) -> Decisi
 /// A request without patterns is judged as one for anything (`*`), so that it cannot pass rules it
 /// does not name; OpenCode lets it pass.
 #[must_use]
-pub fn decide(permission: &str, patterns: &[String], rulesets: &[&[Rule]]) -> Verdict {
+pub fn decide(permission: &str, patterns: &[String], layers: &[Layer<'_>]) -> Verdict {
     let anything = ["*".to_owned()];
     let patterns = if patterns.is_empty() { &anything } else { patterns };
     let mut verdict = Verdict::Allowed;
     for pattern in patterns {
-        match evaluate(permission, pattern, rulesets).action {
+        match explain(permission, pattern, layers).action {
             Action::Allow => {}
             Action::Ask => verdict = Verdict::Ask,
             Action::Deny => {
-                return Verdict::Denied { rules: relevant(permission, rulesets) };
+                return Verdict::Denied { rules: relevant(permission, layers) };
             }
         }
     }
     verdict
 }
 
-fn relevant(permission: &str, rulesets: &[&[Rule]]) -> Vec<Rule> {
-    let rules = rulesets.iter().flat_map(|rules| rules.iter());
+fn relevant(permission: &str, layers: &[Layer<'_>]) -> Vec<Rule> {
+    let layers = ordered(layers);
+    let rules = layers.iter().flat_map(|layer| layer.rules.iter());
     rules.filter(|rule| matches(permission, &rule.permission)).cloned().collect()
 }
 
-/// The tools a model is not even shown: the last rule about them denies everything.
+/// The tools a model is not even shown: the last rule about them denies everything, of the user's own
+/// or of all.
 #[must_use]
-pub fn disabled<'t>(tools: &[&'t str], rulesets: &[&[Rule]]) -> Vec<&'t str> {
+pub fn disabled<'t>(tools: &[&'t str], layers: &[Layer<'_>]) -> Vec<&'t str> {
+    let layers = ordered(layers);
+    let denies_all = |permission: &str, only: Option<Source>| {
+        let layers = layers.iter().rev().filter(|it| only.is_none_or(|only| it.source == only));
+        let mut rules = layers.flat_map(|layer| layer.rules.iter().rev());
+        let last = rules.find(|rule| matches(permission, &rule.permission));
+        last.is_some_and(|rule| rule.pattern == "*" && rule.action == Action::Deny)
+    };
     let hidden = |tool: &str| {
         let permission = permission_of(tool);
-        let mut rules = rulesets.iter().rev().flat_map(|rules| rules.iter().rev());
-        rules
-            .find(|rule| matches(permission, &rule.permission))
-            .is_some_and(|rule| rule.pattern == "*" && rule.action == Action::Deny)
+        denies_all(permission, Some(Source::User)) || denies_all(permission, None)
     };
     tools.iter().copied().filter(|tool| hidden(tool)).collect()
 }
@@ -173,7 +197,7 @@ fn permission_of(tool: &str) -> &str {
     }
 }
 
-/// Brings layers into the order of R38; layers of one source keep theirs.
+/// Brings layers into the order of [`Source`]; layers of one source keep theirs.
 #[must_use]
 pub fn ordered<'a>(layers: &[Layer<'a>]) -> Vec<Layer<'a>> {
     let mut layers = layers.to_vec();
@@ -181,25 +205,8 @@ pub fn ordered<'a>(layers: &[Layer<'a>]) -> Vec<Layer<'a>> {
     layers
 }
 
-/// Decides one pattern and names the rule and its source; the layers may come in any order.
-#[must_use]
-pub fn explain(permission: &str, pattern: &str, layers: &[Layer<'_>]) -> Explanation {
-    let layers = ordered(layers);
-    let rulesets: Vec<&[Rule]> = layers.iter().map(|layer| layer.rules).collect();
-    let decision = evaluate(permission, pattern, &rulesets);
-    let found = decision.rule.and_then(|at| {
-        let layer = layers.get(at.ruleset)?;
-        Some((layer.rules.get(at.rule)?.clone(), layer.source, at.rule))
-    });
-    let (rule, source, index) = match found {
-        Some((rule, source, index)) => (Some(rule), Some(source), Some(index)),
-        None => (None, None, None),
-    };
-    Explanation { action: decision.action, rule, source, index }
-}
-
 /// What each layer alone says of a pattern: its own last match, weakest source first. The last of
-/// them decides.
+/// them decides, unless one of them is final.
 #[must_use]
 pub fn explain_layers(permission: &str, pattern: &str, layers: &[Layer<'_>]) -> Vec<Explanation> {
     let alone = |layer: &Layer<'_>| explain(permission, pattern, std::slice::from_ref(layer));

@@ -2,23 +2,31 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Explanation, Layer, Rule, Source, explain};
+use super::decision::find_deciding_rule;
+use super::{Action, Explanation, Layer, Rule, Source, matches};
 
 /// An operation that passes the rules before it changes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Gate {
-    /// Restore, revert, undo, redo, jump and forget; the pattern is a path.
+    /// Restore, revert, undo, redo and jump; the pattern is a path.
     Revert,
     /// Remove or reset a worktree; the pattern is a path.
     Worktree,
     /// Run a project's start command; the pattern is the command.
     Start,
+    /// Delete a session with everything in it; the pattern is its id.
+    Delete,
+    /// Remove stored versions of files for good; the pattern is a path, as it was given.
+    Forget,
+    /// Remove a checkpoint; the pattern is its name.
+    Checkpoint,
 }
 
 impl Gate {
     /// Every gate.
-    pub const ALL: [Self; 3] = [Self::Revert, Self::Worktree, Self::Start];
+    pub const ALL: [Self; 6] =
+        [Self::Revert, Self::Worktree, Self::Start, Self::Delete, Self::Forget, Self::Checkpoint];
 
     /// The gate rules of this permission are about.
     #[must_use]
@@ -33,6 +41,45 @@ impl Gate {
             Self::Revert => "revert",
             Self::Worktree => "worktree",
             Self::Start => "start",
+            Self::Delete => "delete",
+            Self::Forget => "forget",
+            Self::Checkpoint => "checkpoint",
+        }
+    }
+
+    /// True if `rule` counts at this gate: rules about everything (`*`) do not open it, but they do
+    /// close it. A denial of `revert` closes `forget` as well, which it covered before `forget` had
+    /// a name of its own.
+    fn is_concerned(self, rule: &Rule) -> bool {
+        let closes = |name: &str| rule.action == Action::Deny && matches(name, &rule.permission);
+        rule.permission == self.as_str()
+            || closes(self.as_str())
+            || (self == Self::Forget && closes(Self::Revert.as_str()))
+    }
+}
+
+/// In which role a request is made; the caller's surroundings decide it, not the caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// A person: at the command line, or at a client of the server that has no token and no name.
+    Person,
+    /// A program that runs models and identified itself by the token the server gave it.
+    Runner,
+    /// A command that runs inside a turn.
+    Tool,
+    /// Acts under a name: in charge of the sessions it created, and of no other.
+    #[default]
+    Named,
+}
+
+impl Role {
+    /// True for those who may answer for the user and change rules.
+    #[must_use]
+    pub const fn can_answer(self) -> bool {
+        match self {
+            Self::Person | Self::Named => true,
+            Self::Runner | Self::Tool => false,
         }
     }
 }
@@ -41,30 +88,25 @@ impl Gate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Caller {
-    /// A person at the command line.
+    /// A person.
     Person,
     /// The client that works with this session.
     Client,
-    /// A tool of a model.
+    /// A model: its runner, or one of its tools.
     Model,
     /// Anybody else.
     Other,
 }
 
 impl Caller {
-    /// The client that says: a person, at the command line.
-    pub const CLI: &'static str = "cli";
-    /// The client that says: a tool of a model.
-    pub const TOOL: &'static str = "tool";
-
-    /// Who asks, given the program they use and whether the session is theirs.
+    /// Who asks, given their role and whether they created the session.
     #[must_use]
-    pub fn of(client: Option<&str>, is_owner: bool) -> Self {
-        match client {
-            Some(Self::TOOL) => Self::Model,
-            Some(Self::CLI) => Self::Person,
-            Some(_) | None if is_owner => Self::Client,
-            Some(_) | None => Self::Other,
+    pub const fn of(role: Role, is_owner: bool) -> Self {
+        match role {
+            Role::Person => Self::Person,
+            Role::Runner | Role::Tool => Self::Model,
+            Role::Named if is_owner => Self::Client,
+            Role::Named => Self::Other,
         }
     }
 }
@@ -73,23 +115,17 @@ impl Caller {
 ///
 /// A person and the session's own client may, a model and others are asked about, unless a rule that
 /// names the permission says otherwise. Rules about everything (`*`) do not open a gate: whoever
-/// allowed all tools has not allowed them to take work back. They do close it.
+/// allowed all tools has not allowed them to undo work. They do close it.
 #[must_use]
 pub fn pass_gate(gate: Gate, pattern: &str, caller: Caller, layers: &[Layer<'_>]) -> Explanation {
-    let usual = match caller {
+    let default = match caller {
         Caller::Person | Caller::Client => Action::Allow,
         Caller::Model | Caller::Other => Action::Ask,
     };
-    let usual = [Rule::new(gate.as_str(), "*", usual)];
-    let counts = |rule: &&Rule| rule.permission == gate.as_str() || rule.action == Action::Deny;
-    let kept: Vec<(Source, Vec<Rule>)> = layers
-        .iter()
-        .filter(|layer| layer.source != Source::Builtin)
-        .map(|layer| (layer.source, layer.rules.iter().filter(counts).cloned().collect()))
-        .collect();
-    let mut named = vec![Layer { source: Source::Builtin, rules: &usual }];
-    named.extend(kept.iter().map(|(source, rules)| Layer { source: *source, rules }));
-    explain(gate.as_str(), pattern, &named)
+    let default = [Rule::new(gate.as_str(), "*", default)];
+    let mut counted = vec![Layer { source: Source::Builtin, rules: &default }];
+    counted.extend(layers.iter().filter(|layer| layer.source != Source::Builtin));
+    find_deciding_rule(&counted, |rule| gate.is_concerned(rule) && matches(pattern, &rule.pattern))
 }
 
 #[cfg(test)]
@@ -116,17 +152,29 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_a_tool_whosever_session_it_works_in_r37() {
-        for (client, is_owner, caller) in [
-            (Some("tool"), true, Caller::Model),
-            (Some("cli"), false, Caller::Person),
-            (Some("web"), true, Caller::Client),
-            (None, true, Caller::Client),
-            (Some("web"), false, Caller::Other),
-            (None, false, Caller::Other),
+    fn only_a_person_and_the_creator_of_a_session_pass_unasked() {
+        for (role, is_owner, caller) in [
+            (Role::Tool, true, Caller::Model),
+            (Role::Runner, true, Caller::Model),
+            (Role::Person, false, Caller::Person),
+            (Role::Named, true, Caller::Client),
+            (Role::Named, false, Caller::Other),
         ] {
-            assert_eq!(Caller::of(client, is_owner), caller, "{client:?} {is_owner}");
+            assert_eq!(Caller::of(role, is_owner), caller, "{role:?} {is_owner}");
         }
+    }
+
+    #[test]
+    fn denial_of_revert_closes_forget_too() {
+        let rules = [Rule::new("revert", "*", Action::Deny)];
+        let layers = [Layer { source: Source::Project, rules: &rules }];
+        let action = |gate| pass_gate(gate, "a", Caller::Person, &layers).action;
+        assert_eq!(action(Gate::Forget), Action::Deny);
+        assert_eq!(action(Gate::Delete), Action::Allow);
+        let rules = [Rule::new("revert", "*", Action::Allow)];
+        let layers = [Layer { source: Source::Project, rules: &rules }];
+        let tool = pass_gate(Gate::Forget, "a", Caller::Model, &layers).action;
+        assert_eq!(tool, Action::Ask, "permission to undo is no permission to forget");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What an answer to a permission request brings about.
 
-use super::{Action, Rule, Verdict, decide};
+use super::{Action, Layer, Rule, Source, Verdict, decide, explain};
 use crate::id::PermissionId;
 use crate::model::{PermissionAsk, PermissionReply, Request, RequestBody, RequestId, RequestState};
 
@@ -31,24 +31,36 @@ pub enum ReplyError {
     /// It was answered or withdrawn before.
     #[error("permission request {0} is not open any more")]
     NotPending(PermissionId),
+    /// The user's own configuration denies it by now; only `reject` is accepted.
+    #[error("the user configuration denies {permission} {pattern:?}; no answer can allow it")]
+    DeniedByUser {
+        /// The permission that was asked for.
+        permission: String,
+        /// The pattern that is denied.
+        pattern: String,
+    },
+    /// The one who asked cannot answer, and neither can a program that acts for a model.
+    #[error("only a person can answer {0}, and not the one who asked")]
+    NotAPerson(RequestId),
 }
 
 /// Works out what follows when request `id` of `requests` is answered.
 ///
 /// `once` decides the request alone. `always` also approves its `always` patterns and decides every
-/// other pending request of the same session that `rulesets` and the new approvals now allow.
+/// other pending request of the same session that `layers` and the new approvals now allow.
 /// `reject` also rejects every other pending permission request of the session; the message, if
 /// any, goes to the answered one only. Requests of other sessions and questions are left alone.
 ///
 /// # Errors
 ///
-/// [`ReplyError`] if the request is unknown or no longer open.
+/// [`ReplyError`] if the request is unknown or no longer open, or if the user's own configuration
+/// denies what the answer would allow.
 pub fn reply(
     id: &PermissionId,
     answer: PermissionReply,
     message: Option<&str>,
     requests: &[Request],
-    rulesets: &[&[Rule]],
+    layers: &[Layer<'_>],
 ) -> Result<Effects, ReplyError> {
     let asks = || requests.iter().filter_map(|request| Some((request, permission(request)?)));
     let (answered, ask) = asks()
@@ -57,6 +69,9 @@ pub fn reply(
     if !answered.state.is_pending() {
         return Err(ReplyError::NotPending(id.clone()));
     }
+    if answer != PermissionReply::Reject {
+        check_user_denial(ask, layers)?;
+    }
     let granted: Vec<Rule> = match answer {
         PermissionReply::Always => {
             let allow = |pattern: &String| Rule::new(&ask.permission, pattern, Action::Allow);
@@ -64,11 +79,12 @@ pub fn reply(
         }
         PermissionReply::Once | PermissionReply::Reject => Vec::new(),
     };
-    let rulesets: Vec<&[Rule]> = rulesets.iter().copied().chain([granted.as_slice()]).collect();
+    let approved = Layer { source: Source::Approval, rules: &granted };
+    let layers: Vec<Layer<'_>> = layers.iter().copied().chain([approved]).collect();
     let follows = |ask: &PermissionAsk| match answer {
         PermissionReply::Once => false,
         PermissionReply::Always => {
-            decide(&ask.permission, &ask.patterns, &rulesets) == Verdict::Allowed
+            decide(&ask.permission, &ask.patterns, &layers) == Verdict::Allowed
         }
         PermissionReply::Reject => true,
     };
@@ -86,6 +102,17 @@ pub fn reply(
     resolved
         .extend(others.map(|(request, _)| Resolved { id: request.id.clone(), state: state(None) }));
     Ok(Effects { granted, resolved })
+}
+
+fn check_user_denial(ask: &PermissionAsk, layers: &[Layer<'_>]) -> Result<(), ReplyError> {
+    let is_denied = |pattern: &&String| explain(&ask.permission, pattern.as_str(), layers).is_final;
+    match ask.patterns.iter().find(is_denied) {
+        None => Ok(()),
+        Some(pattern) => Err(ReplyError::DeniedByUser {
+            permission: ask.permission.clone(),
+            pattern: pattern.clone(),
+        }),
+    }
 }
 
 fn permission(request: &Request) -> Option<&PermissionAsk> {

@@ -5,6 +5,7 @@ use std::path::Path;
 use fail::fail_point;
 use serde::Serialize;
 use turnstone_core::operation::OperationKind;
+use turnstone_core::permission::Gate;
 use turnstone_snapshot::{ListedStore, Registry, Tombstones, Vault, VaultError};
 use turnstone_store::{Context, Redacted, StoreError};
 
@@ -28,8 +29,10 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// A store or the ledger refused; what is left is done by recovery, or by asking again.
+    /// [`crate::EngineError::Refused`] or [`crate::EngineError::Asked`] at the gate, and nothing has
+    /// changed; or a store or the ledger refused: what is left is done by recovery, or by asking again.
     pub fn apply_forget(&self, ctx: &Context, plan: &ForgetPlan) -> Result<Forgotten> {
+        self.require_forget(ctx, plan)?;
         let vault = self.vault_of(&plan.root, ctx.now)?;
         vault.begin_forget(&plan.patterns, ctx.now)?;
         fail_point!("engine::forget_written", |_| Err(std::io::Error::other("failpoint").into()));
@@ -45,6 +48,21 @@ impl Engine {
             }
         }
         self.carry_forget_out(ctx, &vault, &plan.patterns)
+    }
+
+    /// Lets a plan pass the gate: the rules of every session it concerns, or else of the directory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::require`].
+    pub fn require_forget(&self, ctx: &Context, plan: &ForgetPlan) -> Result<()> {
+        for touched in &plan.sessions {
+            self.require(ctx, &touched.session, Gate::Forget, &plan.patterns)?;
+        }
+        if plan.sessions.is_empty() {
+            self.require_at(ctx, Path::new(&plan.root.path), Gate::Forget, &plan.patterns)?;
+        }
+        Ok(())
     }
 
     /// What is left to be done once it is written down; safe to be repeated.

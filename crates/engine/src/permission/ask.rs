@@ -4,7 +4,7 @@ use turnstone_core::id::{PermissionId, QuestionId, SessionId};
 use turnstone_core::model::{
     PermissionAsk, PermissionReply, QuestionAsk, Request, RequestBody, RequestId, RequestState,
 };
-use turnstone_core::permission::{Effects, ReplyError, Rule, Verdict, reply};
+use turnstone_core::permission::{Effects, ReplyError, Role, Rule, Verdict, reply};
 use turnstone_core::turn::{TurnEvent, TurnState};
 use turnstone_store::{Context, StoreError, Takeover, Tx};
 
@@ -90,7 +90,7 @@ impl Engine {
         Ok(Asked::Pending(id))
     }
 
-    /// Asks a person to choose; answered with [`Engine::settle`].
+    /// Asks a person to choose; answered with [`Engine::answer_question`].
     ///
     /// # Errors
     ///
@@ -128,7 +128,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`PermissionError::Reply`] if the request is unknown or not open any more.
+    /// [`PermissionError::Reply`] if the request is unknown or not open any more, if the caller may not
+    /// answer it, or if the user's own configuration denies what the answer would allow.
     pub fn reply_permission(
         &self,
         ctx: &Context,
@@ -142,11 +143,10 @@ impl Engine {
         let Some(asked) = asked else {
             return Err(self.not_open(ctx, id));
         };
+        self.check_answerer(ctx, asked)?;
         let session = self.store.read(ctx, |r| r.get_session(&asked.session))?;
         let rules = self.rules(ctx, &session.id, base)?;
-        let layers = rules.layers();
-        let rulesets: Vec<&[Rule]> = layers.iter().map(|layer| layer.rules).collect();
-        let Effects { granted, resolved } = reply(id, answer, message, &pending, &rulesets)?;
+        let Effects { granted, resolved } = reply(id, answer, message, &pending, &rules.layers())?;
         let done = Replied {
             granted: granted.clone(),
             resolved: resolved.iter().map(|one| one.id.clone()).collect(),
@@ -186,12 +186,46 @@ impl Engine {
         Ok(self.store.read(ctx, |r| r.pending_requests(session))?)
     }
 
-    /// Records the answer to a request; the first one counts.
+    /// Refuses an answer by a caller who may not give it: who asked cannot answer, and neither can a
+    /// runner, a tool, or a named client in a session it did not create.
+    fn check_answerer(&self, ctx: &Context, asked: &Request) -> Result<(), PermissionError> {
+        let may_answer = match ctx.role {
+            Role::Person => true,
+            Role::Runner | Role::Tool => false,
+            Role::Named => {
+                let (owner, asker) = self.store.read(ctx, |r| {
+                    let asker = r.request_actor(asked.id.as_str())?;
+                    Ok((r.session_actor(&asked.session)?, asker))
+                })?;
+                let own = ctx.actor.as_str();
+                owner == own && asker.is_some_and(|asker| asker != own)
+            }
+        };
+        match may_answer {
+            true => Ok(()),
+            false => Err(ReplyError::NotAPerson(asked.id.clone()).into()),
+        }
+    }
+
+    /// Answers or rejects a question; the first answer counts.
     ///
     /// # Errors
     ///
-    /// As [`Tx::resolve`].
-    pub fn settle(&self, ctx: &Context, id: &RequestId, state: RequestState) -> Result<()> {
+    /// [`PermissionError::Reply`] if the caller may not answer it; otherwise as [`Tx::resolve`].
+    pub fn answer_question(
+        &self,
+        ctx: &Context,
+        id: &RequestId,
+        state: RequestState,
+    ) -> Result<(), PermissionError> {
+        if let Some(asked) = self.store.read(ctx, |r| r.find_request(id.as_str()))? {
+            self.check_answerer(ctx, &asked)?;
+        }
+        Ok(self.settle(ctx, id, state)?)
+    }
+
+    /// Records the answer to a request; the first one counts.
+    fn settle(&self, ctx: &Context, id: &RequestId, state: RequestState) -> Result<()> {
         let id = id.clone();
         self.store.write(ctx, move |tx| tx.resolve(&id, &state)).wait()?;
         Ok(())

@@ -1,16 +1,18 @@
-//! Gates: operations that take work back, remove worktrees or run a project's start command (R37).
+//! Gates: operations that undo, restore, delete or forget work, or run a project's start command (R37).
 
 use std::fmt;
+use std::path::Path;
 
 use turnstone_core::id::{OperationId, PermissionId, ProjectId, SessionId};
 use turnstone_core::model::{
-    Extra, PermissionAsk, PermissionReply, RequestBody, RequestId, RequestState,
+    Extra, PermissionAsk, PermissionReply, Project, RequestBody, RequestId, RequestState,
 };
 use turnstone_core::permission::{Action, Caller, Explanation, Gate, Source, pass_gate};
-use turnstone_store::{Context, SessionFilter, StoreError, Tx};
+use turnstone_store::{Context, Deleted, SessionFilter, StoreError, Tx};
 
 use super::ask::request;
 use super::rules::Rules;
+use super::standing::StandingRules;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::undo::UndoPlan;
@@ -55,8 +57,7 @@ impl fmt::Display for Refusal {
 impl Engine {
     /// Lets an operation of a session pass its gate, before it changes anything.
     ///
-    /// Who asks is told by `ctx`: its client ([`Caller::CLI`], [`Caller::TOOL`]) and whether its
-    /// actor created the session. A person and the session's own client may unless a rule says
+    /// Who asks is told by `ctx`: its role, and whether its actor created the session. A person and the session's own client may unless a rule says
     /// otherwise; for others a person is asked. The answer is found again by `ctx.request`, so that
     /// whoever may go on once it is there repeats the call with the same one.
     ///
@@ -104,19 +105,70 @@ impl Engine {
         let found = self.store.read(ctx, |r| r.find_project(project))?;
         let Some(found) = found else { return Err(EngineError::NoProject(project.clone())) };
         let roots = [found.worktree.clone()];
-        let rules = Rules::from(self.rules_in(found.worktree.as_ref(), &roots)?);
-        // Where nobody has worked yet, the project is whoever's comes first.
-        let caller = Caller::of(ctx.client.as_deref(), true);
-        for pattern in patterns {
-            let told = pass_gate(gate, pattern, caller, &rules.layers());
-            let why = match (told.action, told.source) {
-                (Action::Allow, _) => continue,
-                (Action::Deny, Some(source)) => Refusal::Rule(source),
-                (Action::Deny | Action::Ask, _) => Refusal::Nobody,
-            };
-            return Err(EngineError::Refused { gate, pattern: pattern.clone(), why });
+        let base = self.rules_in(found.worktree.as_ref(), &roots)?;
+        let approved = self.approvals(ctx, project)?;
+        let rules = Rules::of_project(base, found.permission.unwrap_or_default(), approved);
+        judge_without_session(ctx, &rules, (gate, patterns))
+    }
+
+    /// The same for an operation on a directory, which may belong to no project: then only the
+    /// configuration of the user and of the directory counts, and nobody can be asked.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::require`].
+    pub fn require_at(
+        &self,
+        ctx: &Context,
+        directory: &Path,
+        gate: Gate,
+        patterns: &[String],
+    ) -> Result<()> {
+        let projects = self.store.read(ctx, |r| r.projects())?;
+        let holds = |root: &String| {
+            let root = Path::new(root);
+            root.parent().is_some() && directory.starts_with(root)
+        };
+        let depth = |project: &Project| {
+            let roots = std::iter::once(&project.worktree).chain(&project.sandboxes);
+            roots.filter(|root| holds(root)).map(|root| Path::new(root).components().count()).max()
+        };
+        let closest = projects.iter().filter(|it| depth(it).is_some()).max_by_key(|it| depth(it));
+        match closest {
+            Some(project) => self.require_in(ctx, &project.id, gate, patterns),
+            None => self.settings.rules.judge_at(ctx, directory, (gate, patterns)),
         }
-        Ok(())
+    }
+
+    /// Lets the deletion of a session and of the sessions it started pass the gate; deletes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::require`].
+    pub fn require_delete(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+        let ids = self.store.read(ctx, |r| {
+            let mut found = vec![r.get_session(session)?.id];
+            let mut at = 0;
+            while let Some(id) = found.get(at).cloned() {
+                let children = r.children(&id)?.into_iter().map(|child| child.id);
+                let new: Vec<SessionId> = children.filter(|id| !found.contains(id)).collect();
+                found.extend(new);
+                at += 1;
+            }
+            Ok(found)
+        })?;
+        let ids: Vec<String> = ids.into_iter().map(|id| id.to_string()).collect();
+        self.require(ctx, session, Gate::Delete, &ids)
+    }
+
+    /// Deletes a session with the sessions it started, once the gate lets it pass.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::require`] and [`turnstone_store::Store::delete_session`].
+    pub fn delete_session(&self, ctx: &Context, session: &SessionId) -> Result<Deleted> {
+        self.require_delete(ctx, session)?;
+        Ok(self.store.delete_session(ctx, session)?)
     }
 
     /// Lets a plan pass before it is written down. An answer counts for this plan alone.
@@ -167,7 +219,7 @@ impl Engine {
     ) -> Result<(Ruling, Option<String>)> {
         let rules = self.rules_of(ctx, session)?;
         let owner = self.store.read(ctx, |r| r.session_actor(session))?;
-        let caller = Caller::of(ctx.client.as_deref(), owner == ctx.actor.as_str());
+        let caller = Caller::of(ctx.role, owner == ctx.actor.as_str());
         let (layers, anything) = (rules.layers(), ["*".to_owned()]);
         let patterns = if patterns.is_empty() { &anything } else { patterns };
         let mut asked = Vec::new();
@@ -234,6 +286,48 @@ impl Engine {
         let id = RequestId::Permission(id.clone());
         Ok(granted(&self.store.read(ctx, |r| r.request_state(id.as_str()))?))
     }
+}
+
+impl StandingRules {
+    /// Judges an operation where no ledger knows the directory: there is nobody to ask, and nowhere to
+    /// record a refusal.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Refused`], or the rules could not be read.
+    pub fn judge_at(
+        &self,
+        ctx: &Context,
+        directory: &Path,
+        (gate, patterns): (Gate, &[String]),
+    ) -> Result<()> {
+        let roots = [directory.to_string_lossy().into_owned()];
+        let rules = Rules::from(self.rules_in(directory, &roots)?);
+        judge_without_session(ctx, &rules, (gate, patterns))
+    }
+}
+
+/// Judges an operation of a place without a session: a question cannot be asked there.
+fn judge_without_session(
+    ctx: &Context,
+    rules: &Rules,
+    (gate, patterns): (Gate, &[String]),
+) -> Result<()> {
+    // Where nobody has worked yet, no client is another one's.
+    let caller = Caller::of(ctx.role, true);
+    let anything = ["*".to_owned()];
+    let patterns = if patterns.is_empty() { &anything } else { patterns };
+    for pattern in patterns {
+        let told = pass_gate(gate, pattern, caller, &rules.layers());
+        let why = match (told.action, told.source) {
+            (Action::Allow, _) => continue,
+            (Action::Deny, Some(source)) => Refusal::Rule(source),
+            (Action::Deny | Action::Ask, _) => Refusal::Nobody,
+        };
+        tracing::warn!("{} {pattern:?} is not allowed: {why}", gate.as_str());
+        return Err(EngineError::Refused { gate, pattern: pattern.clone(), why });
+    }
+    Ok(())
 }
 
 /// Whether an answer allows something; nothing while there is none.

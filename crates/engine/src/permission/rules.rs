@@ -1,4 +1,4 @@
-//! Every rule that counts for a session, in the order of R38.
+//! Every rule that counts for a session, by where it comes from.
 
 use serde_json::Value;
 use turnstone_core::id::{ProjectId, SessionId};
@@ -33,7 +33,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules as `core` wants them, the weakest source first (R38).
+    /// The rules as `core` wants them, the weakest source first.
     #[must_use]
     pub fn layers(&self) -> Vec<Layer<'_>> {
         let mut layers = Vec::new();
@@ -58,9 +58,16 @@ impl Rules {
     /// Judges a whole request.
     #[must_use]
     pub fn decide(&self, ask: &PermissionAsk) -> Verdict {
-        let layers = self.layers();
-        let rulesets: Vec<&[Rule]> = layers.iter().map(|layer| layer.rules).collect();
-        decide(&ask.permission, &ask.patterns, &rulesets)
+        decide(&ask.permission, &ask.patterns, &self.layers())
+    }
+}
+
+impl Rules {
+    /// The rules of a project in which no session works yet.
+    pub(super) fn of_project(base: BaseRules, stored: Vec<Rule>, approved: Vec<Rule>) -> Self {
+        let Self { mut sources } = Self::from(base);
+        sources.extend([(Source::Stored, stored), (Source::Approval, approved)]);
+        Self { sources }
     }
 }
 

@@ -3,13 +3,13 @@
 //! The user's come with the settings of the engine; those of a project are read from its own files
 //! each time they are needed, because they may have changed.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use turnstone_core::id::SessionId;
 use turnstone_core::permission::{
     BuiltinAgent, Directories, Rule, agent_rules, defaults, from_file,
 };
+use turnstone_snapshot::read_bounded_file;
 use turnstone_store::{Context, Reader};
 
 use super::rules::{BaseRules, Rules};
@@ -26,6 +26,9 @@ const FILES: [&str; 5] = [
     "turnstone.json",
 ];
 
+/// The largest configuration file that is read.
+const LARGEST: u64 = 1 << 20;
+
 /// The rules an engine is opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StandingRules {
@@ -33,6 +36,8 @@ pub struct StandingRules {
     pub builtin: Vec<Rule>,
     /// The user's configuration.
     pub user: Vec<Rule>,
+    /// Other configuration files of the user, the weakest first, all weaker than `user`.
+    pub user_files: Vec<PathBuf>,
     /// What `~` stands for in the files of a project.
     pub home: String,
 }
@@ -40,12 +45,12 @@ pub struct StandingRules {
 impl Default for StandingRules {
     fn default() -> Self {
         let builtin = defaults(&Directories::default());
-        Self { builtin, user: Vec::new(), home: "~".to_owned() }
+        Self { builtin, user: Vec::new(), user_files: Vec::new(), home: "~".to_owned() }
     }
 }
 
 impl Engine {
-    /// Every rule that counts for a session at this moment, configuration included (R38).
+    /// Every rule that counts for a session at this moment, configuration included.
     ///
     /// # Errors
     ///
@@ -76,6 +81,17 @@ impl Engine {
         Ok(base)
     }
 
+    /// The rules for a directory; see [`StandingRules::rules_in`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::rules_of`].
+    pub fn rules_in(&self, directory: &Path, roots: &[String]) -> Result<BaseRules> {
+        self.settings.rules.rules_in(directory, roots)
+    }
+}
+
+impl StandingRules {
     /// The rules for a directory; those of its project are looked for in it and above it, up to the
     /// closest of `roots`.
     ///
@@ -83,7 +99,6 @@ impl Engine {
     ///
     /// As [`Engine::rules_of`].
     pub fn rules_in(&self, directory: &Path, roots: &[String]) -> Result<BaseRules> {
-        let StandingRules { builtin, user, home } = self.settings.rules.clone();
         let above = roots.iter().map(Path::new);
         let above = above.filter(|root| root.parent().is_some() && directory.starts_with(root));
         let top = above.max_by_key(|root| root.components().count()).unwrap_or(directory);
@@ -93,10 +108,15 @@ impl Engine {
         let mut project = Vec::new();
         for name in FILES {
             for folder in &folders {
-                project.extend(read_file(&folder.join(name), &home)?);
+                project.extend(read_file(&folder.join(name), &self.home)?);
             }
         }
-        Ok(BaseRules { builtin, agent: Vec::new(), user, project })
+        let mut user = Vec::new();
+        for path in &self.user_files {
+            user.extend(read_file(path, &self.home)?);
+        }
+        user.extend(self.user.iter().cloned());
+        Ok(BaseRules { builtin: self.builtin.clone(), agent: Vec::new(), user, project })
     }
 }
 
@@ -111,12 +131,8 @@ fn agent_of(reader: &Reader<'_>, session: &SessionId) -> turnstone_store::Result
 
 /// The rules of one file; none if it is not there.
 fn read_file(path: &Path, home: &str) -> Result<Vec<Rule>> {
-    let is_absent = |kind: io::ErrorKind| {
-        matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-    };
-    let text = match fs_err::read_to_string(path) {
-        Err(error) if is_absent(error.kind()) => return Ok(Vec::new()),
-        read => read?,
-    };
+    let Some(bytes) = read_bounded_file(path, LARGEST)? else { return Ok(Vec::new()) };
+    let text = String::from_utf8(bytes)
+        .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
     from_file(&text, home).map_err(|source| EngineError::Rules { path: path.to_owned(), source })
 }

@@ -10,6 +10,7 @@ mod files;
 mod forget;
 mod fork;
 mod fork_files;
+mod gates;
 mod guard;
 mod inbox;
 mod index;

@@ -3,7 +3,7 @@
 use serde_json::json;
 use turnstone_core::id::{PermissionId, ProjectId, SessionId};
 use turnstone_core::model::{PermissionAsk, PermissionReply, RequestState, Session, ToolCall};
-use turnstone_core::permission::{Action, Caller, Gate, ReplyError, Rule, Source};
+use turnstone_core::permission::{Action, Gate, ReplyError, Role, Rule, Source};
 use turnstone_core::time::Seq;
 use turnstone_core::turn::TurnState;
 use turnstone_engine::{
@@ -173,8 +173,11 @@ fn a_question_outlives_its_process_and_is_answered_once_w16() {
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].id.as_str(), id.as_str());
     let answers = |label: &str| RequestState::Answered { answers: vec![vec![label.into()]] };
-    case.engine.settle(&ctx(), &told[0].id, answers("this")).expect("answered");
-    assert!(case.engine.settle(&ctx(), &told[0].id, answers("that")).is_err(), "the first counts");
+    case.engine.answer_question(&ctx(), &told[0].id, answers("this")).expect("answered");
+    assert!(
+        case.engine.answer_question(&ctx(), &told[0].id, answers("that")).is_err(),
+        "the first counts"
+    );
     let resumed = case.engine.resume_turn(&ctx(), &session).expect("reads").expect("goes on");
     case.end(&resumed.turn);
 }
@@ -262,8 +265,8 @@ fn approvals_are_listed_and_can_be_taken_back_and_no_redo_brings_one_back_r20() 
     case.end(&turn);
 }
 
-fn by(client: &str) -> Context {
-    Context { client: Some(client.to_owned()), ..ctx() }
+fn by(role: Role) -> Context {
+    ctx().acting_as(role)
 }
 
 fn somebody_else() -> Context {
@@ -280,16 +283,19 @@ fn a_gate_lets_people_pass_asks_about_models_and_records_a_refusal_r37() {
     let session = case.session("ses_a", None);
     let paths = ["src/main.rs".to_owned()];
     let require = |ctx: &Context| case.engine.require(ctx, &session, Gate::Revert, &paths);
-    require(&by(Caller::CLI)).expect("a person");
-    require(&ctx()).expect("the client of the session");
-    for ctx in [by(Caller::TOOL), somebody_else()] {
+    require(&by(Role::Person)).expect("a person");
+    require(&by(Role::Named)).expect("the client of the session");
+    for ctx in [by(Role::Tool), somebody_else()] {
         let ctx = Context { request: Some(format!("of_{}", ctx.actor.as_str())), ..ctx };
         let Err(EngineError::Asked { request, .. }) = require(&ctx) else { panic!("asked about") };
         let again = require(&ctx);
         assert!(matches!(again, Err(EngineError::Asked { request: same, .. }) if same == request));
         assert_eq!(case.engine.gate_answer(&ctx, &request).expect("reads"), None);
         let once = PermissionReply::Once;
-        case.engine.reply_permission(&ctx, &request, once, None, &base()).expect("answered");
+        let own = case.engine.reply_permission(&ctx, &request, once, None, &base());
+        assert!(matches!(own, Err(PermissionError::Reply(ReplyError::NotAPerson(_)))), "{own:?}");
+        let person = by(Role::Person);
+        case.engine.reply_permission(&person, &request, once, None, &base()).expect("answered");
         require(&ctx).expect("answered");
         let other = case.engine.require(&ctx, &session, Gate::Revert, &["other".to_owned()]);
         assert!(matches!(other, Err(EngineError::Store(_))), "an answer to another question");
@@ -297,7 +303,7 @@ fn a_gate_lets_people_pass_asks_about_models_and_records_a_refusal_r37() {
 
     set_rules(&case, &session, vec![rule("revert", "src/*", Action::Deny)]);
     let before = seq(&case, &session);
-    let refused = require(&by(Caller::CLI));
+    let refused = require(&by(Role::Person));
     let Err(EngineError::Refused { pattern, why, .. }) = refused else { panic!("refused") };
     assert_eq!((pattern.as_str(), why), ("src/main.rs", Refusal::Rule(Source::Session)));
     assert!(seq(&case, &session) > before, "the refusal is in the log");
@@ -313,7 +319,7 @@ fn undo_redo_revert_and_jump_pass_the_gate_and_a_refusal_changes_nothing_r37() {
     let plan = case.engine.plan_undo(&ctx(), &session, &Which::Last, &options).expect("a plan");
 
     // A tool asks; nothing happens until a person has answered, and then just this plan.
-    let tool = by(Caller::TOOL);
+    let tool = by(Role::Tool);
     let Err(EngineError::Asked { request, .. }) = case.engine.apply(&tool, &plan) else {
         panic!("asked about")
     };

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use turnstone_core::id::{SessionId, TurnId};
 use turnstone_core::model::{Message, Part, Session};
+use turnstone_core::permission::Role;
 use turnstone_core::time::Millis;
 use turnstone_core::turn::Outcome;
 use turnstone_engine::{
@@ -15,7 +16,7 @@ use turnstone_store::{Actor, Context, WithParts};
 pub(crate) const NOW: Millis = Millis(1_767_225_600_000);
 
 pub(crate) fn ctx() -> Context {
-    Context::new(Actor::new("ada").expect("actor"), NOW)
+    Context::new(Actor::new("ada").expect("actor"), NOW).acting_as(Role::Person)
 }
 
 pub(crate) struct Case {

@@ -7,7 +7,7 @@ use crate::repo::{Place, git};
 use crate::support::ctx;
 use turnstone_core::id::ProjectId;
 use turnstone_core::model::{PermissionReply, WorktreeNews};
-use turnstone_core::permission::Caller;
+use turnstone_core::permission::Role;
 use turnstone_core::time::Cursor;
 use turnstone_core::wire;
 use turnstone_engine::{
@@ -239,7 +239,7 @@ fn a_tool_does_not_remove_or_reset_a_worktree_unasked_r37() {
     let place = Place::new();
     let (_, project) = place.project("app");
     let made = make(&place, &project, "x");
-    let tool = Context { client: Some(Caller::TOOL.to_owned()), ..ctx() };
+    let tool = ctx().acting_as(Role::Tool);
     let which = Path::new("x");
     let nobody = place.engine.remove_worktree(&tool, &project, which, true);
     let Err(WorktreeError::Engine(EngineError::Refused { why, .. })) = nobody else {

@@ -44,6 +44,8 @@ pub(crate) struct Agent {
     pub(crate) hidden: bool,
     /// Its rules, weakest first.
     pub(crate) rules: Vec<Rule>,
+    /// Those among them that were configured for it alone.
+    own_rules: Vec<Rule>,
     /// The other fields in the names of `/agent`.
     pub(crate) fields: Map<String, Value>,
 }
@@ -114,6 +116,7 @@ impl Agent {
             mode: mode.to_owned(),
             hidden: agent.is_hidden(),
             rules,
+            own_rules: Vec::new(),
             fields,
         }
     }
@@ -122,7 +125,15 @@ impl Agent {
         let mut rules = defaults(&Directories::default());
         rules.extend(user.iter().cloned());
         let (name, mode) = (name.to_owned(), "all".to_owned());
-        Self { name, native: false, mode, hidden: false, rules, fields: Map::new() }
+        Self {
+            name,
+            native: false,
+            mode,
+            hidden: false,
+            rules,
+            own_rules: Vec::new(),
+            fields: Map::new(),
+        }
     }
 
     /// Takes over what somebody configured.
@@ -171,11 +182,13 @@ impl Agent {
             }
         }
         self.options(value);
-        self.rules.extend(tool_rules(value));
+        let mut own = tool_rules(value);
         if let Some(setting) = value.get("permission") {
             let rules = from_config(setting, home);
-            self.rules.extend(rules.map_err(|e| broken(Path::new(&self.name), &e.to_string()))?);
+            own.extend(rules.map_err(|e| broken(Path::new(&self.name), &e.to_string()))?);
         }
+        self.rules.extend(own.iter().cloned());
+        self.own_rules.extend(own);
         Ok(())
     }
 
@@ -207,13 +220,24 @@ fn tool_rules(value: &Map<String, Value>) -> Vec<Rule> {
 }
 
 impl Config {
+    /// The permission rules for all agents.
+    pub(crate) fn rules(&self) -> Result<Vec<Rule>, ApiError> {
+        match self.merged.get("permission") {
+            None | Some(Value::Null) => Ok(Vec::new()),
+            Some(setting) => from_config(setting, &self.home)
+                .map_err(|error| broken(Path::new("permission"), &error.to_string())),
+        }
+    }
+
+    /// The permission rules that were configured for one agent alone.
+    pub(crate) fn rules_of_agent(&self, name: &str) -> Result<Vec<Rule>, ApiError> {
+        let found = self.agents()?.into_iter().find(|agent| agent.name == name);
+        Ok(found.map(|agent| agent.own_rules).unwrap_or_default())
+    }
+
     /// All agents: the one that is used by default first, the others by name.
     pub(crate) fn agents(&self) -> Result<Vec<Agent>, ApiError> {
-        let user = match self.merged.get("permission") {
-            None | Some(Value::Null) => Vec::new(),
-            Some(setting) => from_config(setting, &self.home)
-                .map_err(|error| broken(Path::new("permission"), &error.to_string()))?,
-        };
+        let user = self.rules()?;
         let mut agents: Vec<Agent> =
             BuiltinAgent::ALL.into_iter().map(|agent| Agent::builtin(agent, &user)).collect();
         let mut entries = self.table("mode")?;

@@ -61,6 +61,18 @@ impl App {
         Ok(config)
     }
 
+    /// The configuration of this user alone, variables included.
+    pub(crate) fn user_config(&self, directory: &Path) -> Result<Config, ApiError> {
+        let mut config = self.global_config()?;
+        if let Some(file) = self.variable("OPENCODE_CONFIG") {
+            config.lay_file(&directory.join(file))?;
+        }
+        if let Some(text) = self.variable("OPENCODE_CONFIG_CONTENT") {
+            config.lay_text(Path::new("OPENCODE_CONFIG_CONTENT"), &text)?;
+        }
+        Ok(config)
+    }
+
     /// The configuration of this user, wherever the work is.
     pub(crate) fn global_config(&self) -> Result<Config, ApiError> {
         let folders = &self.settings().folders;

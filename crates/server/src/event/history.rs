@@ -174,7 +174,7 @@ pub(crate) fn replay(
     for event in new {
         if matches!(event.body, SyncBody::SessionDeleted) {
             settle(std::mem::take(&mut tickets))?;
-            engine.store().delete_session(ctx, &event.session)?;
+            engine.delete_session(ctx, &event.session)?;
             continue;
         }
         let (id, seq) = (event.session.clone(), event.seq);

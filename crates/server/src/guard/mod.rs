@@ -9,6 +9,8 @@ mod host;
 mod origin;
 mod password;
 mod rate;
+mod runner;
 
 pub(crate) use check::check;
 pub(crate) use rate::Rates;
+pub(crate) use runner::restrict;

@@ -150,6 +150,7 @@ impl App {
         if let Some(sent) = self.find_repeat(ctx, id, asked)? {
             return Ok(sent);
         }
+        self.check_rule_setter(ctx, Some(id), &asked.rules())?;
         let place = self.find_place(ctx, Path::new(&session.directory))?;
         let choice = self.choose(ctx, &session, place.as_ref(), &asked.wanted)?;
         let root = place.map_or_else(|| session.directory.clone().into(), |place| place.root);

@@ -7,7 +7,7 @@ use axum::{Json, Router};
 use serde_json::Value;
 use turnstone_core::id::{PermissionId, SessionId};
 use turnstone_core::model::{PermissionReply, RequestBody};
-use turnstone_core::permission::ReplyError;
+use turnstone_core::permission::{BuiltinAgent, Directories, ReplyError, agent_rules};
 use turnstone_core::wire;
 use turnstone_engine::{BaseRules, PermissionError};
 use turnstone_store::Context;
@@ -118,28 +118,36 @@ fn decide(
         Err(PermissionError::Reply(ReplyError::NoSuchRequest(_) | ReplyError::NotPending(_))) => {
             Err(unknown(id))
         }
-        Err(PermissionError::Engine(error)) => Err(error.into()),
+        Err(error) => Err(error.into()),
     }
 }
 
-/// The rules that are not in the ledger: those of an agent, by default the session's, defaults and
-/// configuration among them.
+/// The rules that are not in the ledger, those of an agent among them; by default the session's.
+///
+/// What a configuration says of a single agent counts as part of that configuration, behind what it says
+/// of all agents.
 pub(super) fn base_rules(
     app: &App,
     ctx: &Context,
     session: &SessionId,
     agent: Option<&str>,
 ) -> Result<BaseRules, ApiError> {
+    let mut base = app.engine().base_rules(ctx, session)?;
     let session = app.engine().store().read(ctx, |r| r.get_session(session))?;
     let place = app.find_place(ctx, std::path::Path::new(&session.directory))?;
-    let Some(place) = place else { return Ok(BaseRules::default()) };
-    let agents = app.config(&place)?.agents()?;
+    let Some(place) = place else { return Ok(base) };
     let name = agent.or(session.agent.as_deref()).unwrap_or("build");
-    let agent = agents.into_iter().find(|agent| agent.name == name);
-    Ok(BaseRules {
-        agent: agent.map(|agent| agent.rules).unwrap_or_default(),
-        ..BaseRules::default()
-    })
+    if agent.is_some() {
+        let builtin = BuiltinAgent::parse(name);
+        let rules = builtin.map(|agent| agent_rules(agent, &Directories::default()));
+        base.agent = rules.unwrap_or_default();
+    }
+    let user = app.user_config(&place.directory)?;
+    // The files among them have been read by the engine; the variables have not.
+    base.user.splice(0..0, user.rules()?);
+    base.user.extend(user.rules_of_agent(name)?);
+    base.project.extend(app.config(&place)?.rules_of_agent(name)?);
+    Ok(base)
 }
 
 fn unknown(id: &PermissionId) -> ApiError {

@@ -7,7 +7,7 @@ use axum::{Json, Router};
 use serde_json::Value;
 use turnstone_core::id::QuestionId;
 use turnstone_core::model::{RequestBody, RequestId, RequestState};
-use turnstone_engine::EngineError;
+use turnstone_engine::{EngineError, PermissionError};
 use turnstone_store::{Context, StoreError};
 
 use super::permission::pending;
@@ -71,14 +71,14 @@ async fn settle(
         if !pending.iter().any(|request| request.id.as_str() == id.as_str()) {
             return Err(unknown(&id));
         }
-        match app.engine().settle(&ctx, &RequestId::Question(id.clone()), state) {
+        match app.engine().answer_question(&ctx, &RequestId::Question(id.clone()), state) {
             Ok(()) => {
                 app.runners().stir();
                 Ok(Json(true))
             }
-            Err(EngineError::Store(StoreError::NotFound { .. } | StoreError::Conflict { .. })) => {
-                Err(unknown(&id))
-            }
+            Err(PermissionError::Engine(EngineError::Store(
+                StoreError::NotFound { .. } | StoreError::Conflict { .. },
+            ))) => Err(unknown(&id)),
             Err(error) => Err(error.into()),
         }
     })

@@ -67,6 +67,7 @@ pub(crate) fn router(app: App) -> Router {
         .method_not_allowed_fallback(not_allowed);
     routes
         .layer(from_fn_with_state(app.clone(), once))
+        .layer(from_fn_with_state(app.clone(), guard::restrict))
         .layer(CompressionLayer::new().gzip(true).compress_when(worth))
         .layer(CatchPanicLayer::custom(contained))
         .layer(from_fn_with_state(app.clone(), guard::check))

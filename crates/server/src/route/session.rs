@@ -94,7 +94,9 @@ async fn create(
         if let Some(made) = began.map(|at| app.session_made_at(&ctx, at)).transpose()?.flatten() {
             return Ok(Json(app.show_session(&ctx, &made.id)?));
         }
+        app.check_rule_setter(&ctx, None, new.permission.as_deref().unwrap_or_default())?;
         let place = app.place(&ctx.aside(), &asked.directory)?;
+        app.check_reach(&ctx, &place.directory)?;
         let (project, root) = (&place.project.id, &place.root);
         let engine = app.engine();
         let made = engine.create_session_in(&ctx, project, root, &place.directory, &new)?;
@@ -132,6 +134,7 @@ async fn update(
         if began.is_some() {
             return Ok(Json(app.show_session(&ctx, &id)?));
         }
+        app.check_rule_setter(&ctx, Some(&id), permission.as_deref().unwrap_or_default())?;
         let (name, now) = (id.clone(), ctx.now);
         let change = move |tx: &turnstone_store::Tx<'_>| {
             tx.update_session(&name, |session| {
@@ -168,7 +171,7 @@ async fn remove(
 ) -> Result<Json<bool>, ApiError> {
     let id = session_id(&session)?;
     app.blocking(move |app| {
-        app.engine().store().delete_session(&ctx, &id)?;
+        app.engine().delete_session(&ctx, &id)?;
         Ok(Json(true))
     })
     .await

@@ -23,6 +23,36 @@ fn a_name_that_cannot_be_kept_is_refused_and_does_not_become_somebody_else_r43()
 }
 
 #[test]
+fn a_name_only_narrows_what_a_request_may_do() {
+    let house = House::new();
+    let made = house.client().post("/session", &json!({})).expect(200);
+    let session = made["id"].as_str().expect("an id");
+    let path = format!("/session/{session}");
+    let allow = json!({ "permission": [{ "permission": "*", "pattern": "*", "action": "allow" }] });
+    let named = house.client().with("x-turnstone-actor", "bob");
+    assert_eq!(named.patch(&path, &allow).expect(403)["_tag"], "NotAllowedError");
+    let prompt = json!({ "noReply": true, "tools": { "bash": true },
+        "parts": [{ "type": "text", "text": "hi" }] });
+    assert_eq!(
+        named.post(&format!("{path}/message"), &prompt).expect(403)["_tag"],
+        "NotAllowedError"
+    );
+    let asked = named.delete(&path).expect(409);
+    assert_eq!(asked["_tag"], "PermissionAskedError");
+    let reply = format!("/permission/{}/reply", asked["permissionID"].as_str().expect("an id"));
+    let once = json!({ "reply": "once" });
+    assert_eq!(named.post(&reply, &once).expect(403)["_tag"], "NotAllowedError");
+    let runner = house.client().with("x-turnstone-actor", "runner run_1");
+    runner.post("/session", &json!({})).expect(400);
+    // The person's own name is the person.
+    let log = house.client().get("/turnstone/log?limit=500").expect(200);
+    let person = log["events"][0]["actor"].as_str().expect("a name").to_owned();
+    let same = house.client().with("x-turnstone-actor", &person);
+    same.post(&reply, &once).expect(200);
+    same.delete(&path).expect(200);
+}
+
+#[test]
 fn every_write_says_by_which_program_it_was_made_r43() {
     let house = House::new();
     let client = house.client().with("x-turnstone-actor", "grace").with("user-agent", "agent/1");

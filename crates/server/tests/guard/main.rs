@@ -11,3 +11,4 @@ mod other_user;
 mod password;
 mod patience;
 mod peers;
+mod token;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
 use turnstone_core::model::{Message, Part};
+use turnstone_core::permission::Role;
 use turnstone_core::time::Millis;
 use turnstone_core::turn::Outcome;
 use turnstone_engine::{Prompt, StepEnd, Touch, Turn};
@@ -16,7 +17,7 @@ use crate::support::House;
 pub(crate) const NOW: Millis = Millis(1_794_728_530_000);
 
 pub(crate) fn ctx() -> Context {
-    Context::new(Actor::new("ada").expect("a name"), NOW)
+    Context::new(Actor::new("ada").expect("a name"), NOW).acting_as(Role::Person)
 }
 
 /// A new session of the project, made over HTTP.

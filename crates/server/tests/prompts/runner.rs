@@ -15,8 +15,9 @@ impl Runner {
     pub(crate) fn attach(house: &House) -> Self {
         let client = house.client().clone();
         let made = client.post("/turnstone/runner", &json!({ "name": "scripted" })).expect(200);
-        let id = made["runner"]["id"].as_str().expect("an id").to_owned();
-        Self { client, id }
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        let client = client.with("x-turnstone-token", &text(&made["token"]));
+        Self { client, id: text(&made["runner"]["id"]) }
     }
 
     /// The sessions that wait; waits for one as long as a call may.

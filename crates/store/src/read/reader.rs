@@ -296,6 +296,23 @@ impl Reader<'_> {
         Ok(Some(request))
     }
 
+    /// Who asked a request, if there is one of that id.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn request_actor(&self, id: &str) -> Result<Option<String>> {
+        let name: Option<String> = self
+            .conn
+            .prepare_cached(
+                "SELECT actor.name FROM request JOIN event ON event.cursor = request.asked
+                 JOIN actor ON actor.num = event.actor WHERE request.id = ?1",
+            )?
+            .query_row([id], |row| row.get(0))
+            .optional()?;
+        Ok(name.map(|name| identity::apart(name).0))
+    }
+
     /// Who created a session (R43).
     ///
     /// # Errors

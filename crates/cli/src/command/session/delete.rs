@@ -55,6 +55,10 @@ pub(super) fn run(ui: &mut Ui, app: &App, args: &DeleteArgs) -> Result<Exit, Cli
     if args.dry_run {
         return print(ui, &plan).map(|()| Exit::Ok);
     }
+    // All of them before any of them: a refusal deletes nothing.
+    for id in &roots {
+        engine.require_delete(&ctx, id)?;
+    }
     if !args.yes {
         tell(ui, &plan);
         let question = format!("Delete {} for good?", figure::counted(plan.len(), "session"));

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use turnstone_core::permission::Gate;
 use turnstone_snapshot::{Action, OperationId, Order, RelPath};
 
 use super::path::chosen;
@@ -18,7 +19,8 @@ use crate::ui::Ui;
 /// Files that were added since are removed, unless --keep-added. What is overwritten or removed is
 /// kept first: `undo` takes it back. Files outside the capture's cover are never touched. In a
 /// directory below the root only what lies below it is restored. Ends with 4 if a file was left
-/// alone because it changed meanwhile.
+/// alone because it changed meanwhile. The permission `revert` applies: a rule may deny it, and a
+/// command inside a turn is refused or asked about.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone snapshot restore 4b825dc6 --dry-run\n  \
                         turnstone snapshot restore 4b825dc6 src/lib.rs")]
@@ -74,6 +76,21 @@ fn meant(
     Ok(scope.map(|scope| [scope].into()))
 }
 
+/// Lets a plan pass the permission rules: those of the sessions of this directory, or, where none has
+/// ever worked, those of the user and of the directory (R37).
+fn pass_gate(app: &App, site: &Site, plan: &turnstone_snapshot::Plan) -> Result<(), CliError> {
+    let paths: Vec<String> = plan.steps.iter().map(|step| step.path.to_string()).collect();
+    if paths.is_empty() {
+        return Ok(());
+    }
+    if app.layout().database().exists() {
+        app.engine()?.require_at(&app.context(), site.root(), Gate::Revert, &paths)?;
+    } else {
+        app.rules()?.judge_at(&app.context(), site.root(), (Gate::Revert, &paths))?;
+    }
+    Ok(())
+}
+
 /// Applies a plan under an id of its own and says what came of it.
 pub(super) fn carry_out(
     ui: &mut Ui,
@@ -82,6 +99,7 @@ pub(super) fn carry_out(
     action: Action,
     plan: turnstone_snapshot::Plan,
 ) -> Result<Exit, CliError> {
+    pass_gate(app, site, &plan)?;
     let mint = OperationId::mint();
     let id =
         mint.map_err(|source| CliError::File { what: "no random bytes".to_owned(), source })?;

@@ -16,6 +16,7 @@ use super::turn::names;
 use crate::app::App;
 use crate::call::{Caller, Repeat};
 use crate::error::ApiError;
+use crate::route::permission::base_rules;
 use crate::route::session::session_id;
 
 pub(super) fn routes() -> Router<App> {
@@ -68,7 +69,7 @@ async fn permission(
     app.blocking(move |app| {
         let held = app.driven(&ctx, &session, &turn, &headers)?;
         let new = NewAsk { ask: body.ask, waits: body.waits };
-        let rules = app.engine().base_rules(&ctx, &session)?;
+        let rules = base_rules(app, &ctx, &session, None)?;
         let asked = app.engine().ask_permission(&ctx, held.turn(), &new, &rules)?;
         let verdict = match asked {
             Asked::Allowed => Verdict::Allowed,

@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use serde::{Deserialize, Serialize};
 use turnstone_core::id::{MessageId, OperationId, PartId, SessionId, TurnId};
 use turnstone_core::path::RelPath;
@@ -25,6 +25,7 @@ pub(super) fn routes() -> Router<App> {
         .route("/turnstone/session/{session}/redo", post(redo))
         .route("/turnstone/session/{session}/jump", post(jump))
         .route("/turnstone/session/{session}/checkpoint", get(checkpoints).post(checkpoint))
+        .route("/turnstone/session/{session}/checkpoint/{name}", delete(remove_checkpoint))
 }
 
 /// What is taken back or brought back. Of `turn`, `from`, `message` and `part` at most one; none means
@@ -311,6 +312,12 @@ struct Checkpoint {
     time: i64,
 }
 
+impl From<turnstone_engine::Checkpoint> for Checkpoint {
+    fn from(found: turnstone_engine::Checkpoint) -> Self {
+        Self { operation: found.operation, name: found.name, time: found.time.0 }
+    }
+}
+
 /// `POST /turnstone/session/{sessionID}/checkpoint`
 async fn checkpoint(
     State(app): State<App>,
@@ -339,6 +346,23 @@ async fn checkpoint(
     .await
 }
 
+/// `DELETE /turnstone/session/{sessionID}/checkpoint/{name}`
+///
+/// Every checkpoint of that name; the points stay reachable by what happened there.
+async fn remove_checkpoint(
+    State(app): State<App>,
+    Caller(ctx): Caller,
+    Path((session, name)): Path<(String, String)>,
+) -> Result<Stamped<Vec<Checkpoint>>, ApiError> {
+    let id = session_id(&session)?;
+    app.blocking(move |app| {
+        app.expected(&ctx, &id)?;
+        let removed = app.engine().remove_checkpoint(&ctx, &id, &name)?;
+        app.stamped(&ctx, &id, removed.into_iter().map(Checkpoint::from).collect())
+    })
+    .await
+}
+
 /// `GET /turnstone/session/{sessionID}/checkpoint`
 async fn checkpoints(
     State(app): State<App>,
@@ -348,12 +372,7 @@ async fn checkpoints(
     let id = session_id(&session)?;
     app.blocking(move |app| {
         let found = app.engine().checkpoints(&ctx, &id)?;
-        let shown = found.into_iter().map(|it| Checkpoint {
-            operation: it.operation,
-            name: it.name,
-            time: it.time.0,
-        });
-        app.stamped(&ctx, &id, shown.collect())
+        app.stamped(&ctx, &id, found.into_iter().map(Checkpoint::from).collect())
     })
     .await
 }

@@ -6,6 +6,7 @@ use axum::extract::{Path, State};
 use axum::routing::{delete, get};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
+use turnstone_store::Context;
 
 use super::input::Typed;
 use crate::app::App;
@@ -40,6 +41,8 @@ struct Register {
 struct Registered {
     /// The runner.
     runner: Runner,
+    /// Identifies its requests as `x-turnstone-token`, for as long as it is known.
+    token: String,
     /// Within so many milliseconds it must be heard of again: its inbox must be read, or a turn driven.
     patience: i64,
 }
@@ -57,8 +60,8 @@ async fn register(
             None => asked,
         };
         let place = app.place(&ctx.aside(), &asked.directory)?;
-        let runner = app.runners().register(&body.name, &place.directory, ctx.now);
-        Ok(Json(Registered { runner, patience: RUNNER_PATIENCE }))
+        let (runner, token) = app.runners().register(&body.name, &place.directory, ctx.now)?;
+        Ok(Json(Registered { runner, token, patience: RUNNER_PATIENCE }))
     })
     .await
 }
@@ -71,10 +74,21 @@ async fn list(State(app): State<App>, Caller(_): Caller) -> Json<Vec<Runner>> {
 /// `DELETE /turnstone/runner/{runnerID}`
 async fn leave(
     State(app): State<App>,
-    Caller(_): Caller,
+    Caller(ctx): Caller,
     Path(runner): Path<String>,
 ) -> Result<Json<bool>, ApiError> {
+    check_own(&app, &ctx, &runner)?;
     Ok(Json(app.runners().leave(&runner)))
+}
+
+/// Refuses a runner that acts for another one.
+fn check_own(app: &App, ctx: &Context, runner: &str) -> Result<(), ApiError> {
+    match app.runner_of(ctx) {
+        Some(own) if own.id != runner => {
+            Err(ApiError::not_for_runners("a runner cannot act for another one"))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// `GET /turnstone/runner/{runnerID}/inbox`
@@ -86,6 +100,7 @@ async fn inbox(
     Path(runner): Path<String>,
     query: Query,
 ) -> Result<Json<Inbox>, ApiError> {
+    check_own(&app, &ctx, &runner)?;
     let wait = query.count("wait")?.unwrap_or(0).min(LONGEST);
     let gone = || ApiError::NotFound(format!("Runner not found: {runner}"));
     let known = app.hear_runner(&runner).ok_or_else(gone)?;

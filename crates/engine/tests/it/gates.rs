@@ -1,0 +1,302 @@
+//! Who may pass which gate, and what no rule can allow: docs/permissions.md.
+
+use std::path::Path;
+
+use serde_json::json;
+use turnstone_core::id::{ProjectId, SessionId};
+use turnstone_core::model::{PermissionAsk, PermissionReply, RequestId, RequestState, Session};
+use turnstone_core::permission::{Action, Gate, ReplyError, Role, Rule, Source};
+use turnstone_engine::{
+    Asked, Engine, EngineError, NewAsk, PermissionError, Refusal, Settings, StandingRules,
+};
+use turnstone_store::{Actor, Context, Tx};
+
+use crate::support::{Case, NOW, ctx};
+
+fn project() -> ProjectId {
+    "p1".parse().expect("an id")
+}
+
+/// The same data, opened by a user whose own configuration denies `rm` and every deletion.
+fn strict(case: &Case) -> Engine {
+    let mut settings = Settings::new(&case.dir.path().join("data"));
+    settings.rules.user = vec![
+        Rule::new("bash", "rm *", Action::Deny),
+        Rule::new("delete", "*", Action::Deny),
+        Rule::new("revert", "kept/*", Action::Deny),
+    ];
+    Engine::open(settings, NOW).expect("opens")
+}
+
+/// Everything that could loosen a rule does so: a file of the project, a stored rule, a rule of the
+/// session and an approval.
+fn loosen(case: &Case, session: &SessionId) {
+    let allow = ["bash", "delete", "revert"].map(|name| Rule::new(name, "*", Action::Allow));
+    let file = json!({"permission": {"bash": "allow", "delete": "allow", "revert": "allow"}});
+    case.put("turnstone.json", Some(&file.to_string()));
+    case.put("opencode.json", Some(&file.to_string()));
+    for rule in &allow {
+        case.engine.set_rule(&ctx(), &project(), rule).expect("stored");
+    }
+    let (id, rules) = (session.clone(), allow.to_vec());
+    let write = move |tx: &Tx<'_>| {
+        rules.iter().try_for_each(|rule| tx.approve(&project(), rule).map(drop))?;
+        tx.update_session(&id, |session: &mut Session| {
+            session.permission = Some(rules.clone());
+            Ok(())
+        })
+    };
+    case.engine.store().write(&ctx(), write).wait().expect("written");
+}
+
+fn bash(pattern: &str) -> NewAsk {
+    let ask = PermissionAsk {
+        permission: "bash".into(),
+        patterns: vec![pattern.into()],
+        metadata: Default::default(),
+        always: vec![pattern.into()],
+        tool: None,
+        extra: Default::default(),
+    };
+    NewAsk { ask, waits: false }
+}
+
+#[test]
+fn no_file_rule_or_approval_loosens_a_denial_of_the_user() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    loosen(&case, &session);
+    let engine = strict(&case);
+    let rules = engine.rules_of(&ctx(), &session).expect("reads");
+    let found = rules.explain("bash", "rm -r x");
+    assert_eq!((found.action, found.source), (Action::Deny, Some(Source::User)));
+    assert!(found.is_final);
+    assert_eq!(rules.explain("bash", "ls").action, Action::Allow);
+
+    let turn = engine.begin_turn(&ctx(), crate::support::prompt(&session, "u1")).expect("begins");
+    let base = engine.base_rules(&ctx(), &session).expect("reads");
+    let asked = engine.ask_permission(&ctx(), &turn, &bash("rm -r x"), &base).expect("judged");
+    assert!(matches!(asked, Asked::Denied(_)), "{asked:?}");
+    let (_, beside) =
+        engine.ask_beside(&ctx(), &session, None, &bash("rm -r x").ask, &base).expect("judged");
+    assert!(matches!(beside, Asked::Denied(_)), "{beside:?}");
+    engine.end_turn(&ctx(), &turn, turnstone_core::turn::Outcome::Completed, None).expect("ends");
+
+    let refused = engine.delete_session(&ctx(), &session);
+    let Err(EngineError::Refused { gate: Gate::Delete, why, .. }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(why, Refusal::Rule(Source::User));
+    let kept = engine.require(&ctx(), &session, Gate::Revert, &["kept/a".to_owned()]);
+    assert!(matches!(kept, Err(EngineError::Refused { .. })), "{kept:?}");
+    engine.require(&ctx(), &session, Gate::Revert, &["other".to_owned()]).expect("allowed");
+}
+
+#[test]
+fn an_answer_is_refused_once_the_user_denies_it() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.begin(&session);
+    let ask_all = vec![Rule::new("bash", "*", Action::Ask)];
+    let base = turnstone_engine::BaseRules { user: ask_all, ..Default::default() };
+    let asked = case.engine.ask_permission(&ctx(), &turn, &bash("rm x"), &base).expect("asked");
+    let Asked::Pending(id) = asked else { panic!("{asked:?}") };
+    let engine = strict(&case);
+    let base = engine.base_rules(&ctx(), &session).expect("reads");
+    for answer in [PermissionReply::Once, PermissionReply::Always] {
+        let refused = engine.reply_permission(&ctx(), &id, answer, None, &base);
+        let is_denied =
+            matches!(refused, Err(PermissionError::Reply(ReplyError::DeniedByUser { .. })));
+        assert!(is_denied, "{refused:?}");
+    }
+    assert!(engine.approvals(&ctx(), &project()).expect("reads").is_empty());
+    engine
+        .reply_permission(&ctx(), &id, PermissionReply::Reject, None, &base)
+        .expect("a person may always say no");
+    case.end(&turn);
+}
+
+#[test]
+fn files_of_the_user_are_final_and_bounded() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    loosen(&case, &session);
+    let file = case.dir.path().join("user.jsonc");
+    let mut settings = Settings::new(&case.dir.path().join("data"));
+    settings.rules.user_files = vec![case.dir.path().join("missing.json"), file.clone()];
+    let engine = Engine::open(settings, NOW).expect("opens");
+    let explain = || Ok::<_, EngineError>(engine.rules_of(&ctx(), &session)?.explain("bash", "rm"));
+    fs_err::write(&file, "{ // mine\n\"permission\": {\"bash\": \"deny\"}}").expect("written");
+    assert!(explain().expect("reads").is_final);
+    // What cannot be read may hold a denial: it opens nothing.
+    for wrong in ["{", "{\"permission\": {\"bash\": \"never\"}}"] {
+        fs_err::write(&file, wrong).expect("written");
+        assert!(explain().is_err(), "{wrong}");
+    }
+    fs_err::remove_file(&file).expect("removed");
+    fs_err::os::unix::fs::symlink("/dev/zero", &file).expect("linked");
+    assert!(explain().is_err(), "not a regular file");
+}
+
+#[test]
+fn runners_tools_and_askers_cannot_answer() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.begin(&session);
+    let ask_all = vec![Rule::new("bash", "*", Action::Ask)];
+    let base = turnstone_engine::BaseRules { user: ask_all, ..Default::default() };
+    let named = ctx().acting_as(Role::Named);
+    let asked = case.engine.ask_permission(&named, &turn, &bash("make"), &base).expect("asked");
+    let Asked::Pending(id) = asked else { panic!("{asked:?}") };
+    let question = json!({"questions": [{"question": "Which?", "header": "Which",
+        "options": [{"label": "this", "description": "d"}]}]});
+    let question = serde_json::from_value(question).expect("a question");
+    let question = case.engine.ask_question(&named, &turn, question, false).expect("asked");
+    let question = RequestId::Question(question);
+    let bob = Context::new(Actor::new("bob").expect("actor"), NOW);
+    let once = PermissionReply::Once;
+    let is_refused =
+        |error: PermissionError| matches!(error, PermissionError::Reply(ReplyError::NotAPerson(_)));
+    for who in [ctx().acting_as(Role::Runner), ctx().acting_as(Role::Tool), named, bob] {
+        let reply = case.engine.reply_permission(&who, &id, once, None, &base);
+        assert!(reply.is_err_and(is_refused), "{who:?}");
+        let state = RequestState::Answered { answers: vec![vec!["this".into()]] };
+        let answered = case.engine.answer_question(&who, &question, state);
+        assert!(answered.is_err_and(is_refused), "{who:?}");
+    }
+    assert_eq!(case.engine.pending_requests(&ctx(), None).expect("reads").len(), 2);
+    case.engine.reply_permission(&ctx(), &id, once, None, &base).expect("a person");
+    let rejected = case.engine.answer_question(&ctx(), &question, RequestState::Rejected);
+    rejected.expect("a person");
+    case.end(&turn);
+}
+
+#[test]
+fn deletion_is_asked_for_tools_and_denied_by_rules() {
+    let case = Case::new();
+    let (session, child) = (case.session("ses_a", None), case.session("ses_b", Some("ses_a")));
+    let runner = ctx().acting_as(Role::Runner);
+    let runner = Context { request: Some("deletion".to_owned()), ..runner };
+    let asked = case.engine.delete_session(&runner, &session);
+    let Err(EngineError::Asked { gate: Gate::Delete, request }) = asked else {
+        panic!("{asked:?}")
+    };
+    let is_there = |id: &SessionId| {
+        case.engine.store().read(&ctx(), |r| r.find_session(id)).expect("reads").is_some()
+    };
+    assert!(is_there(&session) && is_there(&child));
+
+    // A rule about the child protects it from the deletion of its parent, and that is in the log.
+    let rule = Rule::new("delete", "ses_b", Action::Deny);
+    case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
+    let seq = || case.engine.store().read(&ctx(), |r| r.session_seq(&session)).expect("reads");
+    let before = seq();
+    let refused = case.engine.delete_session(&ctx(), &session);
+    assert!(
+        matches!(&refused, Err(EngineError::Refused { pattern, .. }) if pattern == "ses_b"),
+        "{refused:?}"
+    );
+    assert!(is_there(&session) && is_there(&child) && seq() > before);
+    case.engine.unset_rule(&ctx(), &project(), &rule).expect("removed");
+
+    let base = case.engine.base_rules(&ctx(), &session).expect("reads");
+    let once = PermissionReply::Once;
+    case.engine.reply_permission(&ctx(), &request, once, None, &base).expect("answered");
+    assert_eq!(case.engine.delete_session(&runner, &session).expect("deleted").sessions.len(), 2);
+    assert!(!is_there(&session) && !is_there(&child));
+}
+
+#[test]
+fn removal_of_a_project_passes_the_gate_of_its_sessions() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let tool = ctx().acting_as(Role::Tool);
+    let asked = case.engine.remove_project(&tool, &project(), true);
+    assert!(asked.is_err(), "{asked:?}");
+    let rule = Rule::new("delete", "*", Action::Deny);
+    case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
+    let refused = case.engine.remove_project(&ctx(), &project(), true);
+    assert!(refused.is_err(), "{refused:?}");
+    let found = case.engine.store().read(&ctx(), |r| r.find_session(&session)).expect("reads");
+    assert!(found.is_some());
+}
+
+#[test]
+fn removal_of_a_checkpoint_passes_the_gate() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.engine.checkpoint(&ctx(), &session, "noon").expect("made");
+    let tool = ctx().acting_as(Role::Tool);
+    let asked = case.engine.remove_checkpoint(&tool, &session, "noon");
+    assert!(matches!(asked, Err(EngineError::Asked { gate: Gate::Checkpoint, .. })), "{asked:?}");
+    let rule = Rule::new("checkpoint", "noon", Action::Deny);
+    case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
+    let refused = case.engine.remove_checkpoint(&ctx(), &session, "noon");
+    assert!(matches!(refused, Err(EngineError::Refused { .. })), "{refused:?}");
+    assert_eq!(case.engine.checkpoints(&ctx(), &session).expect("reads").len(), 1);
+    case.engine.unset_rule(&ctx(), &project(), &rule).expect("removed");
+    assert_eq!(case.engine.remove_checkpoint(&ctx(), &session, "noon").expect("gone").len(), 1);
+}
+
+#[test]
+fn forget_passes_its_own_gate_and_that_of_revert() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.turn(&session, ".env", Some("SECRET_TOKEN=abcdefgh\n"));
+    let patterns = [".env".to_owned()];
+    let plan = case.engine.plan_forget(&ctx(), &case.root(), &patterns).expect("a plan");
+    let tool = ctx().acting_as(Role::Tool);
+    let asked = case.engine.apply_forget(&tool, &plan);
+    assert!(matches!(asked, Err(EngineError::Asked { gate: Gate::Forget, .. })), "{asked:?}");
+    for name in ["forget", "revert"] {
+        let rule = Rule::new(name, "*", Action::Deny);
+        case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
+        let refused = case.engine.apply_forget(&ctx(), &plan);
+        assert!(matches!(refused, Err(EngineError::Refused { .. })), "{name}: {refused:?}");
+        case.engine.unset_rule(&ctx(), &project(), &rule).expect("removed");
+    }
+    let again = case.engine.plan_forget(&ctx(), &case.root(), &patterns).expect("a plan");
+    assert_eq!(again.captured.versions.len(), plan.captured.versions.len(), "nothing is forgotten");
+    assert!(case.engine.apply_forget(&ctx(), &plan).expect("forgotten").captures > 0);
+}
+
+#[test]
+fn a_directory_without_sessions_obeys_user_project_and_stored_rules() {
+    let case = Case::new();
+    let paths = ["a".to_owned()];
+    let require = |engine: &Engine, ctx: &Context, directory: &Path| {
+        engine.require_at(ctx, directory, Gate::Revert, &paths)
+    };
+    let (inside, outside) = (case.root(), case.dir.path().join("elsewhere"));
+    fs_err::create_dir(&outside).expect("made");
+    let tool = ctx().acting_as(Role::Tool);
+    for directory in [&inside, &outside] {
+        require(&case.engine, &ctx(), directory).expect("a person may");
+        let refused = require(&case.engine, &tool, directory);
+        assert!(
+            matches!(refused, Err(EngineError::Refused { why: Refusal::Nobody, .. })),
+            "nobody can be asked: {refused:?}"
+        );
+        let file = directory.join("turnstone.json");
+        fs_err::write(&file, r#"{"permission": {"revert": "deny"}}"#).expect("written");
+        let refused = require(&case.engine, &ctx(), directory);
+        let by_project = Refusal::Rule(Source::Project);
+        assert!(
+            matches!(refused, Err(EngineError::Refused { why, .. }) if why == by_project),
+            "{directory:?}"
+        );
+        fs_err::remove_file(&file).expect("removed");
+    }
+    let rule = Rule::new("revert", "*", Action::Deny);
+    case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
+    assert!(require(&case.engine, &ctx(), &inside).is_err(), "stored rules count");
+    require(&case.engine, &ctx(), &outside).expect("they are of that project");
+
+    let user = vec![Rule::new("revert", "*", Action::Deny)];
+    let rules = StandingRules { user, ..StandingRules::default() };
+    let allowed = r#"{"permission": {"revert": "allow"}}"#;
+    fs_err::write(outside.join("turnstone.json"), allowed).expect("written");
+    let refused = rules.judge_at(&ctx(), &outside, (Gate::Revert, &paths));
+    let by_user = Refusal::Rule(Source::User);
+    assert!(matches!(refused, Err(EngineError::Refused { why, .. }) if why == by_user));
+}
