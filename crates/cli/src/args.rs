@@ -15,7 +15,8 @@ use crate::config::Globals;
 /// acknowledged is lost. Data goes to stdout, everything else to stderr; --json gives every list
 /// and every thing as JSON. An id may be cut to a beginning that no other id has.
 #[derive(Debug, Parser)]
-#[command(name = "turnstone", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "turnstone", bin_name = "turnstone", version, propagate_version = true)]
+#[command(max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_long_help = EXIT_CODES)]
 pub(crate) struct Cli {

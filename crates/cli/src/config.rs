@@ -8,6 +8,7 @@ use clap::{ArgAction, ColorChoice};
 use etcetera::BaseStrategy;
 
 use crate::excludes::GitHome;
+use crate::ui::LogWriter;
 
 /// Flags every command has.
 #[derive(Debug, clap::Args)]
@@ -143,8 +144,11 @@ pub(crate) fn start_tracing(verbose: u8) {
         2 => tracing::Level::DEBUG,
         _ => tracing::Level::TRACE,
     };
+    let is_terminal = std::io::stderr().is_terminal();
     let subscriber = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(move || LogWriter::new(is_terminal))
+        // Styles would mix with what the fields hold.
+        .with_ansi(false)
         .with_max_level(level)
         .without_time()
         .with_target(verbose > 1)

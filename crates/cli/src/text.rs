@@ -12,20 +12,83 @@ pub(crate) fn clean_block(text: &str) -> String {
     clean(&text.replace("\r\n", "\n").replace('\t', "    "), |c| (c == '\n').then_some(c))
 }
 
-/// Replaces what could move the cursor, change colours or turn the writing direction.
+/// Replaces every unsafe character that `kept` does not map to another one.
 fn clean(text: &str, kept: impl Fn(char) -> Option<char>) -> String {
-    let safe = |c: char| match c {
-        _ if kept(c).is_some() => kept(c).unwrap_or(c),
-        '\0'..='\u{1f}' => char::from_u32(u32::from(c) + 0x2400).unwrap_or('\u{fffd}'),
-        '\u{7f}' => '\u{2421}',
-        '\u{80}'..='\u{9f}'
-        | '\u{200e}'
-        | '\u{200f}'
-        | '\u{202a}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        _ => c,
-    };
-    text.chars().map(safe).collect()
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match kept(c) {
+            Some(kept) => safe.push(kept),
+            None => push_visible(&mut safe, c),
+        }
+    }
+    safe
+}
+
+/// True for a character that commands a terminal, reorders what it shows, or hides in it.
+///
+/// C0, DEL and C1; the bidirectional marks, embeddings, overrides and isolates; the line and
+/// paragraph separators; deprecated format characters, annotation marks and tags. Joiners stay:
+/// scripts and emoji need them.
+pub(crate) const fn is_unsafe(c: char) -> bool {
+    matches!(
+        c,
+        '\0'..='\u{1f}'
+            | '\u{7f}'..='\u{9f}'
+            | '\u{61c}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{206f}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+/// Adds a character, an unsafe one in a visible form: `␛` or `<U+202E>`.
+fn push_visible(out: &mut String, c: char) {
+    match c {
+        '\0'..='\u{1f}' => {
+            out.push(char::from_u32(u32::from(c) + 0x2400).unwrap_or('\u{fffd}'));
+        }
+        '\u{7f}' => out.push('\u{2421}'),
+        _ if is_unsafe(c) => out.push_str(&format!("<U+{:04X}>", u32::from(c))),
+        _ => out.push(c),
+    }
+}
+
+/// The text as a terminal may get it: line breaks and tabs stay, unsafe characters are shown.
+pub(crate) fn escape_for_terminal(text: &str) -> String {
+    clean(text, |c| matches!(c, '\n' | '\t').then_some(c))
+}
+
+/// The bytes as a terminal may get them; those that are no UTF-8 are shown as `\x9b`.
+pub(crate) fn escape_bytes_for_terminal(bytes: &[u8]) -> String {
+    let mut safe = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        safe.push_str(&escape_for_terminal(chunk.valid()));
+        for byte in chunk.invalid() {
+            safe.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    safe
+}
+
+/// A JSON text in which unsafe characters are `\u` escapes: the same value for every parser.
+///
+/// Between the strings of a JSON text only the line breaks of its layout can occur, so every other
+/// unsafe character stands in a string.
+pub(crate) fn escape_json(json: &str) -> String {
+    let mut safe = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c == '\n' || !is_unsafe(c) {
+            safe.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            safe.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    safe
 }
 
 /// The columns a text takes.
@@ -93,8 +156,23 @@ mod tests {
     #[test]
     fn nothing_reaches_the_terminal_that_could_command_it() {
         let hostile = "a\u{1b}[31mred\u{7}\r\nb\u{9b}2J\u{202e}c\td";
-        assert_eq!(clean_line(hostile), "a␛[31mred␇  b\u{fffd}2J\u{fffd}c d");
+        assert_eq!(clean_line(hostile), "a␛[31mred␇  b<U+009B>2J<U+202E>c d");
         assert_eq!(clean_block("a\r\nb\u{1b}c\td\u{7f}"), "a\nb␛c    d␡");
+    }
+
+    #[test]
+    fn terminal_escapes_keep_line_breaks_tabs_and_joiners() {
+        assert_eq!(escape_for_terminal("a\tb\r\n\u{200d}é\u{61c}"), "a\tb␍\n\u{200d}é<U+061C>");
+        assert_eq!(escape_bytes_for_terminal(b"a\x9b2J\xc2\x9b\xff\x1b"), "a\\x9b2J<U+009B>\\xff␛");
+    }
+
+    #[test]
+    fn json_escapes_keep_the_value() {
+        let value = serde_json::json!({ "a\u{7f}": "\u{1b}\u{9b}\u{202e}\u{e0041}é\"\\" });
+        let text = escape_json(&serde_json::to_string_pretty(&value).expect("JSON"));
+        assert!(!text.chars().any(|c| c != '\n' && is_unsafe(c)), "{text}");
+        assert!(text.contains("\\udb40\\udc41"), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).expect("JSON"), value);
     }
 
     #[test]

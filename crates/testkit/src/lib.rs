@@ -10,6 +10,7 @@ pub mod fixture;
 pub mod npm;
 pub mod powerloss;
 pub mod require;
+pub mod terminal;
 mod trace;
 
 pub use trace::TraceError;

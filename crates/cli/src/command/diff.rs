@@ -141,7 +141,7 @@ fn print_patches(ui: &mut Ui, diff: &Differences) -> Result<(), CliError> {
             Some("") => ui.note(&format!("{}: binary", name(file))),
             None => ui.note(&format!("{}: too large to show", name(file))),
             Some(patch) if ui.has_colour() => {
-                for line in patch.lines() {
+                for line in patch.split_terminator('\n') {
                     ui.line(&coloured(line))?;
                 }
             }
@@ -157,10 +157,10 @@ fn coloured(line: &str) -> String {
         [b'+', ..] => GOOD,
         [b'-', ..] => BAD,
         [b'@', ..] => WARN,
-        [b' ', ..] => return text::clean_block(line),
+        [b' ', ..] => return line.to_owned(),
         _ => DIM,
     };
-    paint(style, text::clean_block(line))
+    paint(style, line)
 }
 
 /// The sum, and what nothing can be said of.

@@ -8,5 +8,6 @@ mod style;
 mod table;
 
 pub(crate) use screen::{Ui, last_words, show_usage};
-pub(crate) use style::{BAD, DIM, FOUND, GOOD, HEAD, NAME, WARN, paint};
+pub(crate) use stream::LogWriter;
+pub(crate) use style::{BAD, DIM, FOUND, GOOD, HEAD, NAME, WARN, adopt, paint};
 pub(crate) use table::{Column, Grid};

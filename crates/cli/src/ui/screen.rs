@@ -1,18 +1,19 @@
 //! The screen: what commands say, where it goes, and how errors are told.
 
 use std::error::Error as _;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::ColorChoice;
+use clap::error::ErrorKind;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
-use super::stream::Stream;
+use super::stream::{LogWriter, Stream};
 use super::style::{BAD, DIM, GOOD, paint};
 use super::table::Grid;
-use crate::config::{self, Environment, Globals};
+use crate::config::{self, Environment, Globals, Surroundings};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::text;
@@ -35,16 +36,19 @@ pub(crate) struct Ui {
 impl Ui {
     /// The streams as the environment and the flags want them.
     pub(crate) fn new(environment: &Environment, globals: &Globals) -> Self {
-        let colour = |auto: bool| match globals.color {
-            ColorChoice::Always => true,
-            ColorChoice::Never => false,
-            ColorChoice::Auto => auto,
+        let target = |found: Surroundings| Surroundings {
+            colour: match globals.color {
+                ColorChoice::Always => true,
+                ColorChoice::Never => false,
+                ColorChoice::Auto => found.colour,
+            },
+            ..found
         };
         let terminal = environment.out.terminal;
         let told = globals.width.or(environment.width).map(usize::from);
         Self {
-            out: Stream::new(Box::new(io::stdout()), colour(environment.out.colour)),
-            err: Stream::new(Box::new(io::stderr()), colour(environment.err.colour)),
+            out: Stream::new(Box::new(io::stdout()), target(environment.out)),
+            err: Stream::new(Box::new(io::stderr()), target(environment.err)),
             json: globals.json,
             width: told.or_else(|| config::terminal_width().filter(|_| terminal)),
             can_ask: environment.can_ask,
@@ -98,7 +102,7 @@ impl Ui {
 
     /// True if data is shown in colours.
     pub(crate) const fn has_colour(&self) -> bool {
-        self.out.colour
+        self.out.has_colour()
     }
 
     /// True if a person watches stderr.
@@ -117,22 +121,21 @@ impl Ui {
         written.map_err(CliError::Output)
     }
 
-    /// Prints bytes of data as they are.
+    /// Prints bytes of data; a pipe gets them as they are.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.out.raw(bytes).map_err(CliError::Output)
     }
 
     /// Prints a table.
     pub(crate) fn table(&mut self, grid: &Grid) -> Result<(), CliError> {
-        let lines = grid.render(self.width, self.out.colour);
+        let lines = grid.render(self.width);
         lines.iter().try_for_each(|line| self.line(line))
     }
 
-    /// Prints the one JSON document.
+    /// Prints the one JSON document; it holds no unsafe character, in a pipe neither.
     pub(crate) fn json(&mut self, value: &Value) -> Result<(), CliError> {
-        let mut text = serde_json::to_vec_pretty(value)?;
-        text.push(b'\n');
-        self.raw(&text)
+        let text = text::escape_json(&serde_json::to_string_pretty(value)?);
+        self.out.push(&text).and_then(|()| self.out.push("\n")).map_err(CliError::Output)
     }
 
     /// Says something that is not data.
@@ -199,20 +202,39 @@ impl Ui {
 
 /// Shows help, the version, or what is wrong with the command line.
 pub(crate) fn show_usage(environment: &Environment, error: &clap::Error) -> Exit {
-    let told = error.render();
     let (mut stream, exit) = if error.use_stderr() {
-        (Stream::new(Box::new(io::stderr()), environment.err.colour), Exit::Usage)
+        (Stream::new(Box::new(io::stderr()), environment.err), Exit::Usage)
     } else {
-        (Stream::new(Box::new(io::stdout()), environment.out.colour), Exit::Ok)
+        (Stream::new(Box::new(io::stdout()), environment.out), Exit::Ok)
     };
-    let written = stream.push(&told.ansi().to_string()).and_then(|()| stream.flush());
-    match written {
+    let rendered = error.render();
+    let is_help = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
+    // Every other kind may quote arguments.
+    let written = match is_help {
+        true => stream.own(&rendered.ansi().to_string()),
+        false => stream.push(&usage_error(&rendered.to_string())),
+    };
+    match written.and_then(|()| stream.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
         Err(_) | Ok(()) => exit,
     }
 }
 
+/// The text of a usage error with the style of our other errors.
+fn usage_error(text: &str) -> String {
+    match text.strip_prefix("error:") {
+        Some(rest) => format!("{}{rest}", paint(BAD, "error:")),
+        None => text.to_owned(),
+    }
+}
+
 /// Says a last thing before the program ends; whether anybody hears it does not matter.
 pub(crate) fn last_words(text: &str) {
-    drop(io::stderr().lock().write_all(text.as_bytes()));
+    let mut stderr = LogWriter::new(io::stderr().is_terminal());
+    drop(stderr.write_all(text.as_bytes()));
 }

@@ -1,7 +1,8 @@
 //! Tables that fit the terminal: one column gives way, the others stay whole.
 
-use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, TableStyle};
+use comfy_table::{CellAlignment, ContentArrangement, Table, TableStyle};
 
+use super::style::{HEAD, paint};
 use crate::text;
 
 /// What a column holds.
@@ -43,7 +44,7 @@ impl Grid {
     }
 
     /// The lines of the table, not wider than `width` as far as its fixed columns allow.
-    pub(super) fn render(&self, width: Option<usize>, colour: bool) -> Vec<String> {
+    pub(super) fn render(&self, width: Option<usize>) -> Vec<String> {
         let mut rows = self.rows.clone();
         if let Some(width) = width {
             self.fit(&mut rows, width);
@@ -51,14 +52,11 @@ impl Grid {
         let mut table = Table::new();
         table.load_style(TableStyle::new());
         table.set_content_arrangement(ContentArrangement::Disabled);
-        if colour {
-            table.enforce_styling();
-        } else {
-            table.force_no_tty();
-        }
-        if self.heads.iter().any(|head| !head.is_empty()) {
-            let head = |text: &&str| Cell::new(text).add_attribute(Attribute::Bold);
-            table.set_header(self.heads.iter().map(head).collect::<Vec<_>>());
+        // The stream decides about styles.
+        table.force_no_tty();
+        let has_head = self.heads.iter().any(|head| !head.is_empty());
+        if has_head {
+            table.set_header(self.heads.clone());
         }
         for row in rows {
             table.add_row(row);
@@ -73,7 +71,11 @@ impl Grid {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
-        table.trim_fmt().lines().map(str::to_owned).collect()
+        let mut lines: Vec<String> = table.trim_fmt().lines().map(str::to_owned).collect();
+        if let Some(head) = lines.first_mut().filter(|_| has_head) {
+            *head = paint(HEAD, &*head);
+        }
+        lines
     }
 
     /// Cuts the columns that may be cut, the widest first, until the table fits.
@@ -119,21 +121,21 @@ mod tests {
     #[test]
     fn a_table_fits_the_width_and_is_whole_without_one() {
         assert_eq!(
-            grid().render(None, false),
+            grid().render(None),
             [
-                "ID         SIZE  TITLE",
+                &*paint(HEAD, "ID         SIZE  TITLE"),
                 "ses_one       1  A title that goes on and on",
                 "ses_b    12,345  B␛[1m",
             ]
         );
-        let narrow = grid().render(Some(34), false);
+        let narrow = grid().render(Some(34));
         assert_eq!(narrow[1], "ses_one       1  A title that goe…");
-        assert!(narrow.iter().all(|line| text::width(line) <= 34), "{narrow:?}");
+        assert!(narrow.iter().skip(1).all(|line| text::width(line) <= 34), "{narrow:?}");
     }
 
     #[test]
     fn a_table_that_cannot_fit_keeps_its_fixed_columns() {
-        let tiny = grid().render(Some(5), false);
+        let tiny = grid().render(Some(5));
         assert_eq!(tiny[1], "ses_one       1  A title tha…");
     }
 }

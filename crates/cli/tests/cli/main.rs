@@ -22,6 +22,7 @@ mod shell;
 mod snapshot;
 mod space;
 mod stats;
+mod terminal;
 mod todo;
 mod tour;
 mod undo;

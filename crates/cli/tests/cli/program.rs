@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use crate::case::{Case, read};
 
 /// Every command that has no commands of its own.
-const LEAVES: &[&[&str]] = &[
+pub(crate) const LEAVES: &[&[&str]] = &[
     &["exec"],
     &["undo"],
     &["redo"],

@@ -242,7 +242,7 @@ fn a_dry_run_of_a_deletion_prints_the_tree_and_changes_nothing() {
     assert_snapshot!(ran.out, @r"
     ses_aaa1  Fix the tide table  (3 messages, 9 parts)
       ses_aab2  Look for tides  (0 messages, 0 parts)
-    ses_far5  ␛]0;owned␇␛[31mred␛[2J�end  (0 messages, 0 parts)
+    ses_far5  ␛]0;owned␇␛[31mred␛[2J<U+202E>end  (0 messages, 0 parts)
     3 sessions, 3 messages, 9 parts would go
     ");
     let plan = case.json(&["session", "delete", "aaa", "--dry-run"]);

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::error::CliError;
 use crate::exit::REPORT;
 use crate::text;
-use crate::ui::{BAD, DIM, GOOD, HEAD, NAME, Ui, paint};
+use crate::ui::{BAD, DIM, GOOD, HEAD, NAME, Ui, adopt, paint};
 
 /// How long one thing may take: so many looks, so long apart.
 const LOOKS: u32 = 600;
@@ -142,7 +142,7 @@ impl<'a> Stage<'a> {
     ) -> Result<Ran, CliError> {
         let ran = wait(child)?;
         for line in ran.out.lines().chain(ran.err.lines()) {
-            self.say(&format!("  {line}"))?;
+            self.say(&format!("  {}", adopt(line)))?;
         }
         if ran.code == code { Ok(ran) } else { Err(unexpected(args, &ran)) }
     }
