@@ -12,6 +12,7 @@ use crate::held::Turns;
 use crate::once::Claims;
 use crate::place::Places;
 use crate::runner::Runners;
+use crate::search::SearchPool;
 use crate::settings::Settings;
 use crate::told::Diffs;
 
@@ -41,6 +42,8 @@ pub(crate) struct Work {
     pub(crate) runners: Runners,
     /// What clients know of the differences of sessions.
     pub(crate) diffs: Diffs,
+    /// Searches in files.
+    pub(crate) searches: SearchPool,
 }
 
 impl App {

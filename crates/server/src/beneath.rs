@@ -129,12 +129,22 @@ impl Root {
         }
     }
 
-    /// Lists a directory: at most `most` entries, by name.
+    /// Lists a directory of at most `most` entries, by name.
     pub(crate) fn list(&self, path: &Below, most: usize) -> Result<Vec<Entry>, PathError> {
+        let (entries, is_whole) = self.list_first(path, most)?;
+        if is_whole { Ok(entries) } else { Err(PathError::TooLarge(path.shown())) }
+    }
+
+    /// Lists the first `most` entries of a directory, and says whether these are all.
+    pub(crate) fn list_first(
+        &self,
+        path: &Below,
+        most: usize,
+    ) -> Result<(Vec<Entry>, bool), PathError> {
         let shown = path.shown();
         let handle = self.walk(path.as_path(), &shown)?;
         let dir = rustix::fs::Dir::read_from(&handle).map_err(|errno| told(errno, &shown))?;
-        let mut entries = Vec::new();
+        let (mut entries, mut is_whole) = (Vec::new(), true);
         for entry in dir {
             let entry = entry.map_err(|errno| told(errno, &shown))?;
             let name = entry.file_name().to_bytes();
@@ -151,15 +161,17 @@ impl Root {
             let is_dir = kind == Some(FileType::Directory);
             // A name that is no text cannot be said in JSON, so it cannot be asked for either.
             let Ok(name) = str::from_utf8(name) else { continue };
-            if is_dir || kind == Some(FileType::RegularFile) {
-                entries.push(Entry { name: name.to_owned(), is_dir });
+            if !is_dir && kind != Some(FileType::RegularFile) {
+                continue;
             }
-            if entries.len() > most {
-                return Err(PathError::TooLarge(shown));
+            if entries.len() == most {
+                is_whole = false;
+                break;
             }
+            entries.push(Entry { name: name.to_owned(), is_dir });
         }
         entries.sort_by(|a, b| (!a.is_dir, &a.name).cmp(&(!b.is_dir, &b.name)));
-        Ok(entries)
+        Ok((entries, is_whole))
     }
 
     fn parent<'p>(&self, path: &'p Below) -> Result<(OwnedFd, &'p std::ffi::OsStr), PathError> {

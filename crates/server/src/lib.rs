@@ -25,6 +25,7 @@ mod prompt;
 mod route;
 mod rule_setter;
 mod runner;
+mod search;
 mod serve;
 mod settings;
 mod shell;

@@ -191,3 +191,47 @@ fn outside_of_git_there_is_nothing_to_tell() {
     assert_eq!(house.client().get("/vcs/status").expect(200), json!([]));
     assert_eq!(house.client().get("/vcs/diff?mode=branch").expect(200), json!([]));
 }
+
+#[test]
+fn truncated_searches_say_what_is_missing() {
+    let house = house();
+    let get = |path: &str| house.client().get(path);
+    assert_eq!(get("/find?pattern=main").header("x-turnstone-truncated"), None);
+    for number in 0..30 {
+        house.put(&format!("many/{number}"), "needle\n");
+    }
+    assert_eq!(get("/find?pattern=needle").header("x-turnstone-truncated"), Some("results"));
+    assert_eq!(get("/find/file?query=many").header("x-turnstone-truncated"), Some("results"));
+    let newer = get("/api/fs/find?query=many&limit=3");
+    assert_eq!(newer.header("x-turnstone-truncated"), Some("results"));
+    let newer = newer.expect(200);
+    assert_eq!(newer["truncated"], json!(["results"]));
+    assert_eq!(newer["data"].as_array().map(Vec::len), Some(3));
+
+    // The pattern looks at the rest of the line for every single letter.
+    house.put("line.txt", &"A".repeat(4 << 20));
+    house.put("large.txt", &"A".repeat((4 << 20) + 1));
+    let found = get("/find?pattern=AA.*%5B%5EA%5D%7CAAAA");
+    let missing = Some("large-file, long-line, submatches");
+    assert_eq!(found.header("x-turnstone-truncated"), missing);
+    let found = found.expect(200);
+    let line =
+        found.as_array().expect("a list").iter().find(|hit| hit["path"]["text"] == "line.txt");
+    assert_eq!(line.map(|hit| hit["submatches"].as_array().map(Vec::len)), Some(Some(100)));
+}
+
+#[test]
+fn searches_are_not_held_up_by_pipes_in_place_of_rules() {
+    let house = house();
+    fs_err::remove_file(house.project().join(".gitignore")).expect("removed");
+    for name in [".gitignore", "pipe.rs"] {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let pipe = house.project().join(name);
+        rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, mode, 0)
+            .expect("a pipe");
+    }
+    std::os::unix::fs::symlink("/dev/zero", house.project().join(".ignore")).expect("linked");
+    let found = house.client().get("/find?pattern=fn%20main").expect(200);
+    assert_eq!(found.as_array().map(Vec::len), Some(2));
+    assert_eq!(house.client().get("/find/file?query=pipe.rs").expect(200), json!([]));
+}

@@ -8,7 +8,7 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 
 use super::super::file::read_below;
-use super::super::find::{Wanted, best, kind};
+use super::super::find::{answer, kind};
 use super::location::with;
 use crate::app::App;
 use crate::beneath::{Below, Root};
@@ -16,6 +16,7 @@ use crate::call::Caller;
 use crate::error::ApiError;
 use crate::input::Query;
 use crate::place::Asked;
+use crate::search::{NameQuery, find_names};
 
 /// The most entries of one directory.
 const MOST: usize = 20_000;
@@ -60,20 +61,24 @@ async fn find(
     Caller(ctx): Caller,
     asked: Asked,
     query: Query,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Response, ApiError> {
     let text = query.need("query")?.to_owned();
     let only = kind(&query)?;
     let limit = query.count("limit")?.unwrap_or(NAMES.0);
     if limit > NAMES.1 {
         return Err(query.refuse("limit", "a number up to 1000", &limit.to_string()));
     }
-    app.blocking(move |app| {
-        let place = app.place(&ctx, &asked.directory)?;
-        let found = best(&place, &Wanted { query: text, only, limit });
-        let shown: Vec<Value> = found.iter().map(|(path, is_dir)| entry(path, *is_dir)).collect();
-        Ok(with(&place, shown))
-    })
-    .await
+    let wanted = NameQuery { text, only, limit };
+    let place = app.blocking(move |app| app.place(&ctx, &asked.directory)).await?;
+    let directory = place.directory.clone();
+    let work = move |budget: &mut _| Ok(find_names(&directory, &wanted, budget)?);
+    let (found, truncations) = app.work().searches.run(work).await?;
+    let shown: Vec<Value> = found.iter().map(|(path, is_dir)| entry(path, *is_dir)).collect();
+    let Json(mut body) = with(&place, shown);
+    if !truncations.is_empty() {
+        body["truncated"] = truncations.iter().map(|one| one.name()).collect();
+    }
+    Ok(answer(Json(body), &truncations))
 }
 
 /// `GET /api/fs/read/*`

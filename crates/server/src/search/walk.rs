@@ -1,0 +1,273 @@
+//! The files and directories a search visits: below the root, no link, nothing ignored by git.
+//!
+//! Every file of rules is read from the handle of the root, as a regular file of limited size; a pipe
+//! or an endless file in its place is no rule. Only the rules above the root are found by their path.
+
+use std::path::{Path, PathBuf};
+use std::vec::IntoIter;
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use turnstone_engine::read_bounded_file;
+
+use super::budget::{SearchBudget, Truncation};
+use crate::beneath::{Below, Entry, PathError, Root};
+
+/// The largest file of ignore rules that is read.
+const LARGEST_RULES: u64 = 1 << 20;
+/// Entries of one directory that are visited.
+const MOST_ENTRIES: usize = 100_000;
+/// How deep directories are visited.
+const DEEPEST: usize = 256;
+
+/// A visited file or directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct VisitedEntry {
+    /// The path from the root.
+    pub(super) path: String,
+    pub(super) is_dir: bool,
+}
+
+/// The rules of one directory.
+#[derive(Debug)]
+struct DirectoryRules {
+    /// From `.ignore`: these count in every directory.
+    general: Gitignore,
+    /// From `.gitignore` and `info/exclude`: these count inside a repository.
+    git: Gitignore,
+    /// True if a repository begins here: the rules of git above do not count.
+    is_repository: bool,
+}
+
+/// One directory on the way down.
+#[derive(Debug)]
+struct Level {
+    path: String,
+    entries: IntoIter<Entry>,
+}
+
+/// A walk in the order of names, each directory before what is in it.
+pub(super) struct ProjectWalk<'a> {
+    root: &'a Root,
+    directory: PathBuf,
+    /// Rules of the directories above the root and on the way down, outermost first.
+    rules: Vec<DirectoryRules>,
+    levels: Vec<Level>,
+}
+
+impl<'a> ProjectWalk<'a> {
+    /// Begins at the root, which is opened at `directory`.
+    pub(super) fn new(
+        root: &'a Root,
+        directory: &Path,
+        budget: &mut SearchBudget,
+    ) -> Result<Self, PathError> {
+        let mut walk = Self {
+            root,
+            directory: directory.to_owned(),
+            rules: rules_above(directory),
+            levels: Vec::new(),
+        };
+        walk.enter(String::new(), budget)?;
+        Ok(walk)
+    }
+
+    /// The next entry; none at the end or when the budget is spent.
+    pub(super) fn next(&mut self, budget: &mut SearchBudget) -> Option<VisitedEntry> {
+        loop {
+            let level = self.levels.last_mut()?;
+            let Some(entry) = level.entries.next() else {
+                self.levels.pop();
+                self.rules.pop();
+                continue;
+            };
+            if !budget.spend_entry() {
+                return None;
+            }
+            let path = match level.path.as_str() {
+                "" => entry.name.clone(),
+                above => format!("{above}/{}", entry.name),
+            };
+            if entry.name == ".git" || self.is_ignored(&path, entry.is_dir) {
+                continue;
+            }
+            if entry.is_dir && self.levels.len() >= DEEPEST {
+                budget.truncate(Truncation::Entries);
+            } else if entry.is_dir {
+                // A directory that cannot be read, or went away meanwhile, holds nothing to find.
+                let _unreadable = self.enter(path.clone(), budget).is_err();
+            }
+            return Some(VisitedEntry { path, is_dir: entry.is_dir });
+        }
+    }
+
+    fn enter(&mut self, path: String, budget: &mut SearchBudget) -> Result<(), PathError> {
+        let below = Below::parse(&path)?;
+        let (mut entries, is_whole) = self.root.list_first(&below, MOST_ENTRIES)?;
+        if !is_whole {
+            budget.truncate(Truncation::Entries);
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        let rules = self.rules_of(&path, &entries);
+        self.rules.push(rules);
+        self.levels.push(Level { path, entries: entries.into_iter() });
+        Ok(())
+    }
+
+    fn rules_of(&self, path: &str, entries: &[Entry]) -> DirectoryRules {
+        let base = self.directory.join(path);
+        let read = |name: &str| {
+            if !entries.iter().any(|entry| entry.name == name && !entry.is_dir) {
+                return None;
+            }
+            let below = Below::parse(&Path::new(path).join(name).to_string_lossy()).ok()?;
+            self.root.read(&below, LARGEST_RULES).ok()
+        };
+        let git = entries.iter().find(|entry| entry.name == ".git");
+        let exclude = git.filter(|git| git.is_dir).and_then(|_| {
+            let below = Path::new(path).join(".git/info/exclude");
+            self.root.read(&Below::parse(&below.to_string_lossy()).ok()?, LARGEST_RULES).ok()
+        });
+        DirectoryRules {
+            general: parse_rules(&base, [read(".ignore")]),
+            git: parse_rules(&base, [exclude, read(".gitignore")]),
+            is_repository: git.is_some(),
+        }
+    }
+
+    /// Asks the rules from the innermost directory outwards; the first that says something decides.
+    fn is_ignored(&self, path: &str, is_dir: bool) -> bool {
+        let path = self.directory.join(path);
+        let general = self.rules.iter().rev().map(|rules| rules.general.matched(&path, is_dir));
+        if let Some(decided) = general.into_iter().find(|found| !found.is_none()) {
+            return decided.is_ignore();
+        }
+        let is_in_repository = self.rules.iter().any(|rules| rules.is_repository);
+        for rules in self.rules.iter().rev().filter(|_| is_in_repository) {
+            match rules.git.matched(&path, is_dir) {
+                Match::Ignore(_) => return true,
+                Match::Whitelist(_) => return false,
+                Match::None if rules.is_repository => return false,
+                Match::None => {}
+            }
+        }
+        false
+    }
+}
+
+/// The rules of the repository the root is in, down to the parent of the root.
+fn rules_above(root: &Path) -> Vec<DirectoryRules> {
+    let is_repository = |path: &Path| fs_err::symlink_metadata(path.join(".git")).is_ok();
+    if is_repository(root) {
+        return Vec::new();
+    }
+    let above: Vec<&Path> = root.ancestors().skip(1).collect();
+    let Some(depth) = above.iter().position(|path| is_repository(path)) else {
+        return Vec::new();
+    };
+    let read = |path: PathBuf| read_bounded_file(&path, LARGEST_RULES).ok().flatten();
+    let rules =
+        above.iter().take(depth + 1).enumerate().rev().map(|(index, path)| DirectoryRules {
+            general: parse_rules(path, [read(path.join(".ignore"))]),
+            git: parse_rules(
+                path,
+                [read(path.join(".git/info/exclude")), read(path.join(".gitignore"))],
+            ),
+            is_repository: index == depth,
+        });
+    rules.collect()
+}
+
+/// Reads rules; a line that is no rule says nothing.
+fn parse_rules<const N: usize>(base: &Path, files: [Option<Vec<u8>>; N]) -> Gitignore {
+    let mut builder = GitignoreBuilder::new(base);
+    for bytes in files.into_iter().flatten() {
+        for line in String::from_utf8_lossy(&bytes).lines() {
+            let _not_a_rule = builder.add_line(None, line).is_err();
+        }
+    }
+    builder.build().unwrap_or_else(|_| Gitignore::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::budget::SearchLimits;
+    use super::*;
+
+    fn visit(directory: &Path, limits: SearchLimits) -> (Vec<String>, Vec<Truncation>) {
+        let mut budget = SearchBudget::new(Arc::default(), limits);
+        let root = Root::open(directory).expect("opens");
+        let mut walk = ProjectWalk::new(&root, directory, &mut budget).expect("begins");
+        let mut paths = Vec::new();
+        while let Some(entry) = walk.next(&mut budget) {
+            paths.push(entry.path);
+        }
+        (paths, budget.into_truncations())
+    }
+
+    fn put(root: &Path, path: &str, content: &str) {
+        let path = root.join(path);
+        fs_err::create_dir_all(path.parent().expect("a parent")).expect("made");
+        fs_err::write(path, content).expect("written");
+    }
+
+    #[test]
+    fn ignore_rules_count_as_git_reads_them() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = dir.path();
+        for (path, content) in [
+            (".git/info/exclude", "excluded\n"),
+            (".gitignore", "*.log\n/top\n"),
+            ("a.log", ""),
+            ("excluded", ""),
+            ("sub/.gitignore", "!kept.log\n"),
+            ("sub/kept.log", ""),
+            ("sub/other.log", ""),
+            ("sub/top", ""),
+            ("top", ""),
+            ("nested/.git/HEAD", ""),
+            ("nested/b.log", ""),
+            (".ignore", "hidden\n"),
+            ("nested/hidden", ""),
+        ] {
+            put(root, path, content);
+        }
+        let whole = [".gitignore", ".ignore", "nested", "nested/b.log", "sub", "sub/.gitignore"];
+        let expected: Vec<&str> = whole.into_iter().chain(["sub/kept.log", "sub/top"]).collect();
+        assert_eq!(
+            visit(root, SearchLimits::default()),
+            (expected.iter().map(|s| (*s).to_owned()).collect(), vec![])
+        );
+        // Below the root of the repository its rules count, too.
+        let below = [".gitignore", "kept.log", "top"].map(str::to_owned).to_vec();
+        assert_eq!(visit(&root.join("sub"), SearchLimits::default()).0, below);
+    }
+
+    #[test]
+    fn pipes_and_links_in_place_of_rules_are_no_rules() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = dir.path().join("repo/inner");
+        put(&root, "file", "");
+        fs_err::create_dir_all(dir.path().join("repo/.git/info")).expect("made");
+        for path in ["repo/.gitignore", "repo/.git/info/exclude", "repo/inner/.gitignore"] {
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            let kind = rustix::fs::FileType::Fifo;
+            rustix::fs::mknodat(rustix::fs::CWD, dir.path().join(path), kind, mode, 0)
+                .expect("a pipe");
+        }
+        std::os::unix::fs::symlink("/dev/zero", root.join(".ignore")).expect("linked");
+        std::os::unix::fs::symlink("/dev/zero", dir.path().join("repo/.ignore")).expect("linked");
+        assert_eq!(visit(&root, SearchLimits::default()), (vec!["file".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn walks_end_with_their_budget() {
+        let dir = tempfile::tempdir().expect("a directory");
+        (0..10).for_each(|number| put(dir.path(), &format!("d{number}/f"), ""));
+        let limits = SearchLimits { entries: 7, ..SearchLimits::default() };
+        let (paths, truncations) = visit(dir.path(), limits);
+        assert_eq!((paths.len(), truncations), (7, vec![Truncation::Entries]));
+    }
+}
