@@ -10,6 +10,7 @@ mod jsonc;
 mod load;
 mod provider;
 mod redact;
+mod secret_text;
 
 pub(crate) use agent::Agent;
 pub(crate) use command::Command;
