@@ -9,6 +9,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use crate::channel::Channel;
+use crate::umask::restore_user_mask;
 use crate::wire::{Exec, Failure, Order, Report, Step};
 
 /// Takes streams and directory, waits for the word, and becomes the command.
@@ -32,6 +33,9 @@ pub(crate) fn launch(channel: &Channel, exec: &Exec, streams: Vec<OwnedFd>) -> i
     match channel.receive::<Order>()? {
         Some((Order::Go, _)) => {}
         _ => return Ok(()),
+    }
+    if let Some(mask) = exec.mask {
+        restore_user_mask(mask);
     }
     let error = command(exec).exec();
     channel.send(&Report::Failed(Failure::new(Step::Exec, &error)), &[])

@@ -33,6 +33,7 @@ mod start;
 mod stat;
 mod supervise;
 mod terminal;
+mod umask;
 mod wire;
 
 pub use attend::{Attend, AttendError, Outcome};
@@ -51,3 +52,4 @@ pub use signal::Signals;
 pub use start::{Control, Prepared, Running, Streams, Supervisor};
 pub use supervise::supervise;
 pub use terminal::{RawMode, Terminal};
+pub use umask::{keep_files_private, with_user_mask};

@@ -121,6 +121,7 @@ impl Program {
             args: self.args.iter().map(Raw::from).collect(),
             env: env.collect(),
             dir: Raw::from(&self.dir),
+            mask: crate::umask::user_mask(),
         })
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::program::Environment;
+use crate::umask::with_user_mask;
 
 /// Replaces this process by `program`, with exactly these variables.
 ///
@@ -27,5 +28,5 @@ pub fn replace_process(
     }
     command.args(args.iter().skip(1)).env_clear().envs(env.variables());
     command.stdin(stdin.map_or_else(Stdio::inherit, Stdio::from));
-    command.exec()
+    with_user_mask(|| command.exec())
 }

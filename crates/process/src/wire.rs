@@ -68,6 +68,8 @@ pub(crate) struct Exec {
     pub(crate) args: Vec<Raw>,
     pub(crate) env: Vec<(Raw, Raw)>,
     pub(crate) dir: Raw,
+    /// The file mode mask to run with; without one it is inherited.
+    pub(crate) mask: Option<u32>,
 }
 
 /// Why a command does not run, as a number of the system.

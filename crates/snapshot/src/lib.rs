@@ -71,4 +71,4 @@ pub use vault::{
 };
 pub use vcs::{UserGit, find_excludes_file};
 pub use watch::JournalState;
-pub use worktree::{RootError, RootPolicy, Worktree};
+pub use worktree::{RootError, RootPolicy, Worktree, set_worktree_mask};

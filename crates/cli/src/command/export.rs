@@ -1,6 +1,10 @@
 //! `turnstone export`: a session in OpenCode's export shape.
 
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use fs_err::os::unix::fs::OpenOptionsExt;
 
 use crate::app::App;
 use crate::error::CliError;
@@ -43,8 +47,18 @@ pub(crate) fn run(ui: &mut Ui, app: &App, args: &ExportArgs) -> Result<Exit, Cli
     };
     let mut text = serde_json::to_vec_pretty(&document)?;
     text.push(b'\n');
-    fs_err::write(path, text)
+    write_private(path, &text)
         .map_err(|source| CliError::File { what: "cannot write the export".to_owned(), source })?;
     ui.note(&format!("wrote {} to {}", paint(NAME, &id), path.display()));
     Ok(Exit::Ok)
+}
+
+/// Writes a file that only its owner may read, also where one was that others may.
+fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = fs_err::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    if file.metadata()?.is_file() {
+        file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    }
+    file.write_all(bytes)
 }

@@ -33,10 +33,12 @@ pub(crate) fn run(ui: &mut Ui, args: &ManArgs) -> Result<Exit, CliError> {
         return Ok(Exit::Ok);
     };
     let file = |source| CliError::File { what: "cannot write the man pages".to_owned(), source };
-    fs_err::create_dir_all(directory).map_err(file)?;
+    turnstone_process::with_user_mask(|| fs_err::create_dir_all(directory)).map_err(file)?;
     let mut command = Cli::command();
     command.build();
-    let written = write_all(&command, "turnstone", directory)?;
+    let write = || write_all(&command, "turnstone", directory);
+    // Manual pages are for every user.
+    let written = turnstone_process::with_user_mask(write)?;
     ui.note(&format!("wrote {} to {}", figure::counted(written, "page"), directory.display()));
     Ok(Exit::Ok)
 }

@@ -11,6 +11,7 @@ mod gates;
 mod history;
 mod permission;
 mod place;
+mod private;
 mod program;
 mod search;
 mod serve;

@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::error::GitError;
 use crate::deadline::Deadline;
 use crate::exit::Exit;
+use crate::umask::with_user_mask;
 
 /// Settings that stand above those of every repository and user.
 const SETTINGS: [&str; 20] = [
@@ -142,7 +143,7 @@ impl Git {
         if let Err(source) = fs_err::metadata(&self.dir) {
             return Err(start(source));
         }
-        let child = self.command(args).spawn().map_err(|error| {
+        let child = with_user_mask(|| self.command(args).spawn()).map_err(|error| {
             if error.kind() == io::ErrorKind::NotFound { GitError::Missing } else { start(error) }
         })?;
         let mut child = Guard(child);

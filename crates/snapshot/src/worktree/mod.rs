@@ -12,4 +12,5 @@ mod write;
 pub(crate) use dir::{Dir, Names};
 pub use root::{RootError, RootPolicy, Worktree};
 pub(crate) use stat::{Kind, Stat};
+pub use write::set_worktree_mask;
 pub(crate) use write::{Name, copy_metadata, set_perm, sync_file_system, touch};

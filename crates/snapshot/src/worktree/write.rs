@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
 
 use fail::fail_point;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags};
@@ -98,10 +99,20 @@ impl Name<'_> {
     pub(crate) fn create_dir(self) -> io::Result<bool> {
         touch()?;
         match rustix::fs::mkdirat(&self.dir.0, self.os(), Mode::from_raw_mode(0o777)) {
-            Ok(()) => Ok(true),
+            Ok(()) => self.open_to_users().map(|()| true),
             Err(Errno::EXIST) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Gives a new directory the mode the user's mask leaves, if this process runs with another one.
+    fn open_to_users(self) -> io::Result<()> {
+        let Some(mask) = WORKTREE_MASK.get() else { return Ok(()) };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(&self.dir.0, self.os(), flags, Mode::empty())?;
+        // The group bit may be inherited.
+        let inherited = rustix::fs::fstat(&dir)?.st_mode & 0o7000;
+        Ok(rustix::fs::fchmod(&dir, Mode::from_raw_mode(inherited | (0o777 & !mask)))?)
     }
 
     /// Removes a directory if it is empty; false if it is not.
@@ -118,6 +129,14 @@ impl Name<'_> {
     pub(crate) fn open_to_write(self) -> io::Result<(File, Stat)> {
         self.dir.open(self.name, OFlags::RDWR | OFlags::NONBLOCK)
     }
+}
+
+/// The user's file mode mask, if the process runs with another one.
+static WORKTREE_MASK: OnceLock<u32> = OnceLock::new();
+
+/// Says which mask new directories of a worktree get, for a process that closes its own files.
+pub fn set_worktree_mask(mask: u32) {
+    WORKTREE_MASK.get_or_init(|| mask);
 }
 
 /// Sets the permission bits of an open file.
