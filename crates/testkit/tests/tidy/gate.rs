@@ -27,7 +27,7 @@ const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 const HEADING: &str = "Run all tests";
 
 /// What `scripts/test` may not lose.
-const GATES: [&str; 8] = [
+const GATES: [&str; 9] = [
     "set -euo pipefail",
     "cargo fmt --all --check",
     "cargo clippy --locked --workspace --all-targets -- -D warnings",
@@ -35,6 +35,7 @@ const GATES: [&str; 8] = [
     "cargo test --locked --workspace --doc",
     "env RUSTDOCFLAGS=-Dwarnings cargo doc --locked --workspace --no-deps --document-private-items",
     "cargo deny --locked check --hide-inclusion-graph licenses bans sources",
+    "scripts/advisories check",
     "diff -ru \"$before/docs\" docs",
 ];
 

@@ -4,6 +4,7 @@
 //! whole repository; a companion test runs it over a small bad sample, so that no rule can pass
 //! because it looks at nothing. A finding names file, line, rule and remedy.
 
+mod advisory;
 mod ban;
 mod document;
 mod finding;
