@@ -3,7 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use turnstone_snapshot::{UserGit, find_excludes_file};
+use turnstone_snapshot::{UserGit, find_excludes_file, read_bounded_file};
+
+/// The largest settings or excludes file that is read; git's own are a few kilobytes.
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Where a user's git keeps its settings.
 #[derive(Clone, Debug, Default)]
@@ -33,11 +36,7 @@ impl GitHome {
 
 /// Reads a file that need not be there.
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    match fs_err::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    read_bounded_file(path, MAX_FILE_BYTES)
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! Settings: what the configuration file says, and what holds when it says nothing.
 
-use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Deserializer};
+use turnstone_snapshot::read_bounded_file;
 
 use crate::error::CliError;
+
+/// The largest configuration file that is read.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Everything that can be set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -82,15 +85,15 @@ impl Settings {
         let Some(path) = path else {
             return Ok(Self::default());
         };
-        let text = match fs_err::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+        let bytes = match read_bounded_file(path, MAX_FILE_BYTES) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(Self::default()),
             Err(source) => {
                 let what = "cannot read the configuration".to_owned();
                 return Err(CliError::File { what, source });
             }
         };
-        serde_json::from_str(&text).map_err(|error| CliError::Refused {
+        serde_json::from_slice(&bytes).map_err(|error| CliError::Refused {
             what: format!("{}: {error}", path.display()),
             hint: Some("mend the file; an empty one `{}` means the usual settings".to_owned()),
         })

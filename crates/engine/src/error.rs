@@ -7,7 +7,7 @@ use turnstone_core::fork::ForkError;
 use turnstone_core::id::{
     ChangeId, OperationId, PartId, PermissionId, ProjectId, SessionId, TurnId,
 };
-use turnstone_core::permission::{ConfigError, Gate};
+use turnstone_core::permission::Gate;
 use turnstone_core::time::Millis;
 use turnstone_process::{GitError, GroupError};
 use turnstone_snapshot::{OidError, OverBudget, VaultError};
@@ -157,12 +157,12 @@ pub enum EngineError {
         request: PermissionId,
     },
     /// A configuration file with permission rules makes no sense: it may hold a denial.
-    #[error("{}: the permission rules cannot be read", path.display())]
+    #[error("{}: the permission rules cannot be read: {reason}", path.display())]
     Rules {
         /// Which file.
         path: PathBuf,
-        /// What is wrong.
-        source: ConfigError,
+        /// What is wrong, without any of the file's content: it may be a link to a secret.
+        reason: String,
     },
     /// A call was closed that is not open.
     #[error("change set {0} is not open")]

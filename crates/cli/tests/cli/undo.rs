@@ -289,3 +289,24 @@ fn a_rule_of_the_project_keeps_even_a_person_from_undoing_r37_r38() {
     assert_eq!(run(&case, &["permission", "unset", "revert", "f"]).code, 0);
     assert_eq!(run(&case, &["permission", "unset", "revert", "f"]).code, 1);
 }
+
+#[test]
+fn a_pipe_or_device_as_configuration_stops_undo_with_its_path() {
+    let case = Case::empty();
+    shell(&case, "echo x > new; mkfifo pipe");
+    for target in ["pipe", "/dev/zero"] {
+        for name in ["opencode.json", "opencode.jsonc", "turnstone.json"] {
+            let file = case.place("p").join(name);
+            std::os::unix::fs::symlink(target, &file).expect("linked");
+
+            let ran = run(&case, &["undo"]);
+
+            assert_ne!(ran.code, 0, "{name} -> {target}: {ran:?}");
+            let told = format!("{name} is not a regular file");
+            assert!(ran.err.contains(&told), "{name} -> {target}: {ran:?}");
+            assert_eq!(has(&case, "new"), "x\n", "no rule was read, so no file changes");
+            fs_err::remove_file(&file).expect("removed");
+        }
+    }
+    assert_eq!(run(&case, &["undo"]).code, 0);
+}

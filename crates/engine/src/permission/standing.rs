@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use turnstone_core::id::SessionId;
 use turnstone_core::permission::{
-    BuiltinAgent, Directories, Rule, agent_rules, defaults, from_file,
+    BuiltinAgent, ConfigError, Directories, Rule, agent_rules, defaults, from_file,
 };
 use turnstone_snapshot::read_bounded_file;
 use turnstone_store::{Context, Reader};
@@ -27,7 +27,7 @@ const FILES: [&str; 5] = [
 ];
 
 /// The largest configuration file that is read.
-const LARGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The rules an engine is opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,9 +130,29 @@ fn agent_of(reader: &Reader<'_>, session: &SessionId) -> turnstone_store::Result
 }
 
 /// The rules of one file; none if it is not there.
+///
+/// The repository decides what is at this path, so it may be a pipe, a device, or a link to a file that
+/// the project has no business with: the error names the path and never quotes the content.
 fn read_file(path: &Path, home: &str) -> Result<Vec<Rule>> {
-    let Some(bytes) = read_bounded_file(path, LARGEST)? else { return Ok(Vec::new()) };
-    let text = String::from_utf8(bytes)
-        .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
-    from_file(&text, home).map_err(|source| EngineError::Rules { path: path.to_owned(), source })
+    let unreadable = |reason: String| EngineError::Rules { path: path.to_owned(), reason };
+    let bytes = match read_bounded_file(path, MAX_FILE_BYTES) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(Vec::new()),
+        Err(error) => return Err(unreadable(error.to_string())),
+    };
+    let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not text".to_owned()))?;
+    from_file(&text, home).map_err(|error| unreadable(describe_without_content(&error)))
+}
+
+fn describe_without_content(error: &ConfigError) -> String {
+    match error {
+        // Syntax errors name a line and a column.
+        ConfigError::NotJson { .. } => error.to_string(),
+        ConfigError::WrongShape { .. } => {
+            "`permission` must be an action or a table of actions".to_owned()
+        }
+        ConfigError::UnknownAction { .. } => {
+            "an action in `permission` is not allow, deny or ask".to_owned()
+        }
+    }
 }

@@ -418,3 +418,36 @@ fn a_project_file_that_cannot_be_understood_is_told_and_opens_no_gate_r38() {
     assert!(matches!(refused, Err(EngineError::Rules { .. })), "{refused:?}");
     assert_eq!(case.read("f").as_deref(), Some("x"));
 }
+
+#[test]
+fn rule_files_that_cannot_be_read_are_errors_that_quote_nothing() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let file = case.root().join("turnstone.json");
+    let refusal = || match case.engine.rules_of(&ctx(), &session) {
+        Err(EngineError::Rules { path, reason }) => {
+            assert_eq!(path, file);
+            reason
+        }
+        other => panic!("{other:?}"),
+    };
+    let secret = case.root().with_extension("secret");
+    let hunter = r#"{"permission": {"hunter2": {"hunter2": "hunter2"}}}"#;
+    fs_err::write(&secret, hunter).expect("written");
+    for target in ["/dev/zero", secret.to_str().expect("text")] {
+        std::os::unix::fs::symlink(target, &file).expect("linked");
+        let reason = refusal();
+        assert!(!reason.contains("hunter2"), "{reason}");
+        fs_err::remove_file(&file).expect("removed");
+    }
+    for content in ["hunter2", "{\"permission\": [\"hunter2\"]}", "{\"permission\": \"hunter2\"}"] {
+        case.put("turnstone.json", Some(content));
+        let reason = refusal();
+        assert!(!reason.contains("hunter2"), "{reason}");
+    }
+    case.put("turnstone.json", Some(&" ".repeat((1 << 20) + 1)));
+    assert!(refusal().contains("larger than 1048576 bytes"));
+    fs_err::remove_file(&file).expect("removed");
+    fs_err::create_dir(&file).expect("made");
+    assert!(refusal().contains("not a regular file"));
+}

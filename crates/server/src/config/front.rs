@@ -22,6 +22,8 @@ pub(super) fn split(text: &str) -> Result<(Map<String, Value>, String), String> 
     Err("the head that begins with --- has no end".to_owned())
 }
 
+const UNREAD: &str = "is not understood";
+
 struct Reader<'t> {
     lines: Vec<&'t str>,
     at: usize,
@@ -48,9 +50,9 @@ impl<'t> Reader<'t> {
                 break;
             }
             if depth > indent {
-                return Err(format!("{line:?} is moved in too far"));
+                return Err(self.problem("is moved in too far"));
             }
-            let (key, rest) = key_of(line)?;
+            let (key, rest) = key_of(line).ok_or_else(|| self.problem(UNREAD))?;
             self.at += 1;
             map.insert(key, self.value(rest, indent)?);
         }
@@ -62,7 +64,10 @@ impl<'t> Reader<'t> {
             return Ok(Value::from(self.block(indent, rest.starts_with('>'))));
         }
         if !rest.is_empty() {
-            return scalar(rest);
+            self.at -= 1;
+            let value = scalar(rest).ok_or_else(|| self.problem(UNREAD))?;
+            self.at += 1;
+            return Ok(value);
         }
         match self.peek() {
             Some((depth, line)) if depth > indent && line.starts_with("- ") => self.list(depth),
@@ -76,10 +81,16 @@ impl<'t> Reader<'t> {
         let mut list = Vec::new();
         while let Some((depth, line)) = self.peek() {
             let Some(item) = line.strip_prefix("- ").filter(|_| depth == indent) else { break };
+            list.push(scalar(item.trim()).ok_or_else(|| self.problem(UNREAD))?);
             self.at += 1;
-            list.push(scalar(item.trim())?);
         }
         Ok(Value::Array(list))
+    }
+
+    /// Names the present line by its number: what it says may be a secret a link leads to.
+    fn problem(&self, what: &str) -> String {
+        // The head begins below the line `---`.
+        format!("line {} {what}", self.at + 2)
     }
 
     /// A text of several lines; folded, its lines are joined by spaces.
@@ -98,38 +109,36 @@ impl<'t> Reader<'t> {
 }
 
 /// `key: rest`, the key perhaps in quotes.
-fn key_of(line: &str) -> Result<(String, &str), String> {
-    let unread = || format!("{line:?} is not understood");
+fn key_of(line: &str) -> Option<(String, &str)> {
     let (key, rest) = match line.chars().next() {
         Some(quote @ ('"' | '\'')) => {
-            let (key, rest) = line.get(1..).and_then(|l| l.split_once(quote)).ok_or_else(unread)?;
-            (key, rest.strip_prefix(':').ok_or_else(unread)?)
+            let (key, rest) = line.get(1..).and_then(|l| l.split_once(quote))?;
+            (key, rest.strip_prefix(':')?)
         }
         _ => {
             let end = line.find(": ").or_else(|| line.ends_with(':').then(|| line.len() - 1));
-            let end = end.ok_or_else(unread)?;
+            let end = end?;
             (line.get(..end).unwrap_or_default(), line.get(end + 1..).unwrap_or_default())
         }
     };
-    Ok((key.trim().to_owned(), rest.trim()))
+    Some((key.trim().to_owned(), rest.trim()))
 }
 
-fn scalar(text: &str) -> Result<Value, String> {
-    let unread = || format!("{text:?} is not understood");
+fn scalar(text: &str) -> Option<Value> {
     let first = text.chars().next();
     if let Some('"') = first {
-        return serde_json::from_str(text).map_err(|_| unread());
+        return serde_json::from_str(text).ok();
     }
     if let Some('\'') = first {
-        let inner = text.get(1..).and_then(|t| t.strip_suffix('\'')).ok_or_else(unread)?;
-        return Ok(Value::from(inner.replace("''", "'")));
+        let inner = text.get(1..).and_then(|t| t.strip_suffix('\''))?;
+        return Some(Value::from(inner.replace("''", "'")));
     }
     if let Some('{' | '[' | '&' | '*' | '!' | '|' | '>' | '%' | '@') = first {
         // What JSON can say is read as JSON; the rest of YAML is not.
-        return serde_json::from_str(text).map_err(|_| unread());
+        return serde_json::from_str(text).ok();
     }
     let text = text.split(" #").next().unwrap_or_default().trim_end();
-    Ok(match text {
+    Some(match text {
         "true" => Value::from(true),
         "false" => Value::from(false),
         "null" | "~" => Value::Null,
@@ -169,6 +178,20 @@ mod tests {
             "---\n  a: 1\n b: 2\n---",
         ] {
             assert!(split(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_line_and_never_quote_it() {
+        for (text, line) in [
+            ("---\na: 1\nhunter2\n---\n", 3),
+            ("---\na: &hunter2\n---\n", 2),
+            ("---\na:\n- 1\n- [hunter2\n---\n", 4),
+            ("---\na: 1\n  hunter2: 2\n---\n", 3),
+        ] {
+            let error = split(text).expect_err(text);
+            assert!(error.starts_with(&format!("line {line} ")), "{text:?}: {error}");
+            assert!(!error.contains("hunter2"), "{error}");
         }
     }
 }

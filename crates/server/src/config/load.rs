@@ -1,10 +1,10 @@
 //! Which files make up the configuration of a place, and how they are laid over one another.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
+use turnstone_engine::read_bounded_file;
 
 use super::{front, jsonc, redact};
 use crate::app::App;
@@ -126,7 +126,9 @@ impl Project<'_> {
         };
         let bytes = match bytes {
             Ok(bytes) => bytes,
-            Err(PathError::Missing(_) | PathError::Kind(_)) => return Ok(None),
+            Err(PathError::Missing(_)) => return Ok(None),
+            // It may hold a denial, so a pipe or a folder is not taken for an absent file.
+            Err(PathError::Kind(_)) => return Err(broken(&whole, "it is not a regular file")),
             Err(PathError::TooLarge(_)) => return Err(broken(&whole, "it is too large")),
             Err(error) => return Err(error.into()),
         };
@@ -179,23 +181,13 @@ impl Config {
 
     /// A file of the user's own, wherever a link leads.
     fn lay_file(&mut self, path: &Path) -> Result<(), ApiError> {
-        match fs_err::metadata(path) {
-            Ok(found) if found.is_file() => {}
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(()),
+        let bytes = match read_bounded_file(path, LARGEST) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(()),
             Err(error) => return Err(broken(path, &error.to_string())),
-        }
-        let mut text = String::new();
-        let file = fs_err::File::open(path).map_err(|error| broken(path, &error.to_string()))?;
-        let read = file.take(LARGEST + 1).read_to_string(&mut text);
-        match read {
-            Ok(count) if u64::try_from(count).is_ok_and(|count| count <= LARGEST) => {
-                self.lay_text(path, &text)
-            }
-            Ok(_) => Err(broken(path, "it is too large")),
-            Err(error) => Err(broken(path, &error.to_string())),
-        }
+        };
+        let text = String::from_utf8(bytes).map_err(|_| broken(path, "it is no text"))?;
+        self.lay_text(path, &text)
     }
 
     fn lay_names(&mut self, project: &Project<'_>, folder: &Path) -> Result<(), ApiError> {

@@ -240,3 +240,27 @@ fn sharing_is_switched_off_and_never_answers_with_an_address() {
         body
     );
 }
+
+#[test]
+fn a_pipe_as_rule_file_refuses_a_revert_at_once() {
+    let house = house();
+    let session = session(&house, "T");
+    turn(&house, &session, "1", &FILES);
+    let rules = house.project().join("turnstone.json");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &rules, fifo, mode, 0).expect("a pipe");
+    let revert = || {
+        let body = json!({ "messageID": "msg_1" });
+        house.client().post(&format!("/session/{session}/revert"), &body)
+    };
+    let refused = revert().expect(409);
+    assert_eq!(refused["_tag"], "ConfigError", "{refused}");
+    assert!(refused.to_string().contains("turnstone.json"), "{refused}");
+    assert_eq!(read(&house, "a.txt").as_deref(), Some("HELLO\n"));
+    fs_err::remove_file(&rules).expect("removed");
+    std::os::unix::fs::symlink("/dev/zero", &rules).expect("linked");
+    assert_eq!(revert().expect(409)["_tag"], "ConfigError");
+    fs_err::remove_file(&rules).expect("removed");
+    revert().expect(200);
+}

@@ -277,3 +277,48 @@ fn a_worktree_is_made_listed_reset_and_removed() {
         "BadRequest"
     );
 }
+
+/// Puts a pipe into the project.
+fn pipe(house: &House, name: &str) {
+    let path = house.project().join(name);
+    let fifo = rustix::fs::FileType::Fifo;
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, path, fifo, mode, 0).expect("a pipe");
+}
+
+#[test]
+fn a_pipe_or_device_as_configuration_is_an_error_and_never_waited_for() {
+    let house = House::in_git();
+    for name in ["opencode.json", ".opencode/opencode.jsonc"] {
+        fs_err::create_dir_all(house.project().join(".opencode")).expect("made");
+        pipe(&house, name);
+        let refused = house.client().get("/config").expect(400);
+        assert_eq!(refused["_tag"], "ConfigInvalidError");
+        assert!(refused["path"].as_str().is_some_and(|path| path.ends_with(name)), "{refused}");
+        let file = house.project().join(name);
+        fs_err::remove_file(&file).expect("removed");
+        std::os::unix::fs::symlink("/dev/zero", &file).expect("linked");
+        assert_eq!(house.client().get("/config").expect(400)["_tag"], "ConfigInvalidError");
+        fs_err::remove_file(&file).expect("removed");
+    }
+    let global = house.home().join(".config/opencode");
+    fs_err::create_dir_all(&global).expect("made");
+    std::os::unix::fs::symlink("/dev/zero", global.join("opencode.json")).expect("linked");
+    assert_eq!(house.client().get("/config").expect(400)["_tag"], "ConfigInvalidError");
+}
+
+#[test]
+fn templates_and_agents_that_are_pipes_are_not_read() {
+    let house = House::in_git();
+    fs_err::create_dir_all(house.project().join(".opencode/command")).expect("made");
+    fs_err::create_dir_all(house.project().join(".opencode/agent")).expect("made");
+    pipe(&house, ".opencode/command/wait.md");
+    std::os::unix::fs::symlink("/dev/zero", house.project().join(".opencode/agent/zero.md"))
+        .expect("linked");
+    let names = |list: Value| -> Vec<String> {
+        let list = list.as_array().expect("a list").clone();
+        list.iter().filter_map(|one| one["name"].as_str().map(str::to_owned)).collect()
+    };
+    assert!(!names(house.client().get("/command").expect(200)).contains(&"wait".to_owned()));
+    assert!(!names(house.client().get("/agent").expect(200)).contains(&"zero".to_owned()));
+}

@@ -90,3 +90,19 @@ fn what_is_missing_or_outside_is_told_and_the_prompt_still_succeeds_r16() {
     let found = parts(&house, &json!({ "mime": "text/plain", "url": url(&house, "in") }));
     assert!(found[1]["text"].as_str().expect("text").contains("1: inside"));
 }
+
+#[test]
+fn pipes_and_devices_a_prompt_names_are_refused_at_once() {
+    let house = House::new();
+    let fifo = rustix::fs::FileType::Fifo;
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, house.project().join("pipe"), fifo, mode, 0)
+        .expect("a pipe");
+    std::os::unix::fs::symlink("/dev/zero", house.project().join("zero")).expect("linked");
+    for name in ["pipe", "zero"] {
+        let found = parts(&house, &json!({ "mime": "text/plain", "url": url(&house, name) }));
+        let told = found.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>();
+        let why = told.join("\n");
+        assert!(why.contains("neither a file") || why.contains("outside"), "{name}: {why}");
+    }
+}
