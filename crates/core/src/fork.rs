@@ -139,6 +139,7 @@ pub fn fork_session(original: &Session, fork: NewFork) -> Session {
             extra: Extra::new(),
         },
         permission: None,
+        imported_permission: Vec::new(),
         revert: None,
         usage_base: None,
         extra: Extra::new(),

@@ -167,6 +167,8 @@ impl Engine {
             icon: None,
             commands: None,
             permission: None,
+            imported_permission: Vec::new(),
+            imported_approvals: Vec::new(),
             time,
             sandboxes: Vec::new(),
             aliases: facts.aliases(),

@@ -2,7 +2,8 @@
 //!
 //! Three readers (`source`) turn what they find into raw records; `adopt` makes values of the model out
 //! of them; `import` writes those through the store, so that every imported session has a proper
-//! history; `export` goes the other way. Nothing here writes to a source, and SQLite is mentioned under
+//! history; `export` goes the other way. A source is not trusted: what it says about permissions is
+//! stored and not in effect, and what a person has here is not changed by it. Nothing here writes to a source, and SQLite is mentioned under
 //! `source` only.
 
 mod adopt;
@@ -17,5 +18,5 @@ mod source;
 pub use export::{ExportError, export};
 pub use import::{ACTOR, Import, ImportError, Progress};
 pub use kind::Kind;
-pub use report::{Report, Skipped, Tally};
+pub use report::{CarriedRule, CarriedRules, MAX_LISTED, Report, Skipped, Tally};
 pub use source::{Options, SourceError};

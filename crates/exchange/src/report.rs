@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use turnstone_core::permission::{Action, Rule};
 
 use crate::kind::Kind;
 
@@ -13,11 +14,78 @@ pub struct Report {
     pub source: String,
     /// The count of each kind that was found.
     pub kinds: BTreeMap<Kind, Tally>,
-    /// What people should know beside the counts.
+    /// What people should know beside the counts; at most [`MAX_LISTED`].
     pub notes: Vec<String>,
+    /// Permission rules the source carries that are stored and not in effect.
+    pub untrusted: CarriedRules,
+    /// Permission rules of the source that are in effect because the import is trusted.
+    pub trusted: CarriedRules,
 }
 
-/// The count of one kind: `found == imported + unchanged + orphaned + rejected.len()`, always.
+/// The most skipped things, notes or rules a report lists of one sort; all of them are counted.
+pub const MAX_LISTED: usize = 1_000;
+
+/// What a source says about permissions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CarriedRules {
+    /// Rules of projects, sessions and prompts.
+    pub rules: u64,
+    /// Approvals of projects.
+    pub approvals: u64,
+    /// Commands that a project runs when a worktree of it is made.
+    pub commands: u64,
+    /// The first of them.
+    pub listed: Vec<CarriedRule>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CarriedRule {
+    /// What it belongs to, as `project ID`, `session ID` or `message ID`.
+    pub of: String,
+    /// The permission; `start` for a command.
+    pub permission: String,
+    /// What for.
+    pub pattern: String,
+    /// What follows.
+    pub action: String,
+}
+
+impl CarriedRules {
+    /// True if the source carries none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.rules == 0 && self.approvals == 0 && self.commands == 0
+    }
+
+    pub(crate) fn add_rules(&mut self, of: &str, rules: &[Rule]) {
+        self.rules += rules.len() as u64;
+        rules.iter().for_each(|rule| self.list(of, rule));
+    }
+
+    pub(crate) fn add_approval(&mut self, of: &str, rule: &Rule) {
+        self.approvals += 1;
+        self.list(of, rule);
+    }
+
+    pub(crate) fn add_command(&mut self, of: &str, command: &str) {
+        self.commands += 1;
+        self.list(of, &Rule::new("start", command, Action::Allow));
+    }
+
+    fn list(&mut self, of: &str, rule: &Rule) {
+        if self.listed.len() < MAX_LISTED {
+            self.listed.push(CarriedRule {
+                of: printable(of),
+                permission: printable(&rule.permission),
+                pattern: printable(&rule.pattern),
+                action: rule.action.as_str().to_owned(),
+            });
+        }
+    }
+}
+
+/// The count of one kind: `found == imported + unchanged + orphaned + rejected_count`, always.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// How many the source holds.
@@ -28,9 +96,11 @@ pub struct Tally {
     pub unchanged: u64,
     /// How many belong to something that was not imported; `orphans` says which and why.
     pub orphaned: u64,
-    /// The orphans.
+    /// The first of the orphans.
     pub orphans: Vec<Skipped>,
-    /// What could not be imported.
+    /// How many could not be imported.
+    pub rejected_count: u64,
+    /// The first of these.
     pub rejected: Vec<Skipped>,
 }
 
@@ -38,8 +108,13 @@ impl Tally {
     /// True if every thing found is accounted for.
     #[must_use]
     pub fn adds_up(&self) -> bool {
-        let counted = self.imported + self.unchanged + self.orphaned + self.rejected.len() as u64;
-        self.found == counted && self.orphaned == self.orphans.len() as u64
+        let counted = self.imported + self.unchanged + self.orphaned + self.rejected_count;
+        let listed = |count: u64, list: &[Skipped]| {
+            list.len() == usize::try_from(count).unwrap_or(usize::MAX).min(MAX_LISTED)
+        };
+        self.found == counted
+            && listed(self.orphaned, &self.orphans)
+            && listed(self.rejected_count, &self.rejected)
     }
 }
 
@@ -75,7 +150,7 @@ impl Report {
     /// True if nothing was orphaned or rejected.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.kinds.values().all(|tally| tally.orphaned == 0 && tally.rejected.is_empty())
+        self.kinds.values().all(|tally| tally.orphaned == 0 && tally.rejected_count == 0)
     }
 
     pub(crate) fn tally_found(&self, kind: Kind) -> u64 {
@@ -85,15 +160,28 @@ impl Report {
     pub(crate) fn count(&mut self, kind: Kind, id: &str, outcome: Outcome) {
         let tally = self.kinds.entry(kind).or_default();
         tally.found += 1;
-        let skipped = |reason| Skipped { id: printable(id), reason };
+        let add = |list: &mut Vec<Skipped>, reason| {
+            if list.len() < MAX_LISTED {
+                list.push(Skipped { id: printable(id), reason });
+            }
+        };
         match outcome {
             Outcome::Imported => tally.imported += 1,
             Outcome::Unchanged => tally.unchanged += 1,
             Outcome::Orphaned(reason) => {
                 tally.orphaned += 1;
-                tally.orphans.push(skipped(reason));
+                add(&mut tally.orphans, reason);
             }
-            Outcome::Rejected(reason) => tally.rejected.push(skipped(reason)),
+            Outcome::Rejected(reason) => {
+                tally.rejected_count += 1;
+                add(&mut tally.rejected, reason);
+            }
+        }
+    }
+
+    pub(crate) fn note(&mut self, text: &str) {
+        if self.notes.len() < MAX_LISTED {
+            self.notes.push(printable(text));
         }
     }
 }

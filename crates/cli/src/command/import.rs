@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use turnstone_exchange::{Import, ImportError, Kind, Options, Progress, Report, Skipped};
+use turnstone_exchange::{
+    CarriedRule, CarriedRules, Import, ImportError, Kind, Options, Progress, Report, Skipped,
+};
 
+use super::permission::by_a_person;
 use crate::app::App;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -18,6 +21,10 @@ use crate::ui::{Column, DIM, Grid, Ui, WARN, paint};
 /// written by `opencode export` or `turnstone export`, or - for such a file on standard input. The
 /// source is only read. Importing again brings what is new and changes nothing else; an import that
 /// was cut off is finished by running it again.
+///
+/// A source is not trusted: projects and sessions you have here are not changed by it, and permission
+/// rules, approvals and start commands it carries are listed and not in effect. --trust puts them into
+/// effect, also for a source that was imported before; your own rules still decide over them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone import ~/.local/share/opencode\n  \
                         opencode export ses_e21d | turnstone import -")]
@@ -29,18 +36,28 @@ pub(crate) struct ImportArgs {
     /// List everything that was not imported, with the reason
     #[arg(long)]
     full: bool,
+
+    /// Put the permission rules, approvals and start commands of SOURCE into effect
+    #[arg(long)]
+    trust: bool,
 }
 
 /// Reasons that are listed for one kind unless all are asked for.
 const SHOWN: usize = 5;
+/// What is said of rules that a plain import stores.
+const NOT_IN_EFFECT: &str = "not in effect; run it again with --trust to use them";
 
 /// Imports and prints the report.
 ///
 /// # Errors
 ///
-/// [`CliError::Source`] and [`CliError::Import`].
+/// [`CliError::Source`] and [`CliError::Import`]; [`CliError::Refused`] if a tool wants to trust.
 pub(crate) fn run(ui: &mut Ui, app: &App, args: &ImportArgs) -> Result<Exit, CliError> {
+    if args.trust {
+        by_a_person(app)?;
+    }
     let plan = Import::plan(&args.source, &Options::default())?;
+    let plan = if args.trust { plan.trusting() } else { plan };
     let (store, ctx) = (app.open()?, app.context());
     if !ui.wants_json() {
         ui.note(&format!("importing {}", text::clean_line(&plan.describe())));
@@ -86,7 +103,7 @@ fn print(ui: &mut Ui, report: &Report, full: bool) -> Result<(), CliError> {
             figure::count(tally.imported),
             figure::count(tally.unchanged),
             figure::count(tally.orphaned),
-            figure::count(tally.rejected.len()),
+            figure::count(tally.rejected_count),
         ]);
     }
     if report.kinds.is_empty() {
@@ -95,9 +112,11 @@ fn print(ui: &mut Ui, report: &Report, full: bool) -> Result<(), CliError> {
         ui.table(&grid)?;
     }
     for (kind, tally) in &report.kinds {
-        tell(ui, *kind, "rejected", &tally.rejected, full);
-        tell(ui, *kind, "orphaned", &tally.orphans, full);
+        tell(ui, *kind, "rejected", (&tally.rejected, tally.rejected_count), full);
+        tell(ui, *kind, "orphaned", (&tally.orphans, tally.orphaned), full);
     }
+    print_rules(ui, &report.untrusted, NOT_IN_EFFECT, full);
+    print_rules(ui, &report.trusted, "now in effect", full);
     for note in &report.notes {
         ui.note(&format!("{} {}", paint(WARN, "note:"), text::clean_line(note)));
     }
@@ -105,14 +124,42 @@ fn print(ui: &mut Ui, report: &Report, full: bool) -> Result<(), CliError> {
 }
 
 /// Says what was not imported, and why.
-fn tell(ui: &mut Ui, kind: Kind, what: &str, skipped: &[Skipped], full: bool) {
-    let limit = if full { usize::MAX } else { SHOWN };
-    for Skipped { id, reason } in skipped.iter().take(limit) {
+fn tell(ui: &mut Ui, kind: Kind, what: &str, (skipped, count): (&[Skipped], u64), full: bool) {
+    let shown = if full { skipped.len() } else { skipped.len().min(SHOWN) };
+    for Skipped { id, reason } in skipped.iter().take(shown) {
         let (id, reason) = (text::clean_line(id), text::clean_line(reason));
         ui.note(&format!("{} {kind} {id}: {reason}", paint(WARN, format!("{what}:"))));
     }
-    if skipped.len() > limit {
-        let more = format!("{} more {what} (--full lists them)", skipped.len() - limit);
-        ui.note(&paint(DIM, more));
+    print_rest(ui, count, (shown, skipped.len()), what);
+}
+
+/// Says what the source carries about permissions, and what became of it.
+fn print_rules(ui: &mut Ui, carried: &CarriedRules, outcome: &str, full: bool) {
+    if carried.is_empty() {
+        return;
+    }
+    let CarriedRules { rules, approvals, commands, listed } = carried;
+    let counts =
+        [(*rules, "permission rule"), (*approvals, "approval"), (*commands, "start command")];
+    let counts: Vec<String> = counts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }))
+        .collect();
+    ui.note(&format!("{} {} {outcome}", paint(WARN, "note:"), counts.join(" and ")));
+    let shown = if full { listed.len() } else { listed.len().min(SHOWN) };
+    for rule in listed.iter().take(shown) {
+        let CarriedRule { of, permission, pattern, action } = rule;
+        ui.note(&text::clean_line(&format!("  {of}: {permission} {pattern:?} {action}")));
+    }
+    print_rest(ui, rules + approvals + commands, (shown, listed.len()), "rules");
+}
+
+/// Says how many more there are than were shown; `listed` is how many the report names.
+fn print_rest(ui: &mut Ui, count: u64, (shown, listed): (usize, usize), what: &str) {
+    let more = count.saturating_sub(shown as u64);
+    if more > 0 {
+        let hint = if shown < listed { " (--full lists them)" } else { "" };
+        ui.note(&paint(DIM, format!("{more} more {what}{hint}")));
     }
 }

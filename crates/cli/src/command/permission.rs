@@ -140,7 +140,8 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &PermissionCommand) -> Result
 fn list(ui: &mut Ui, app: &App, project: Option<&Prefix>) -> Result<Exit, CliError> {
     let (store, ctx) = (app.open()?, app.context());
     let project = scope::project(app, &store, &ctx, project)?;
-    let rules = store.read(&ctx, |r| r.approvals(&project))?;
+    let (rules, here) =
+        store.read(&ctx, |r| Ok((r.approvals(&project)?, r.find_project(&project)?)))?;
     if ui.wants_json() {
         ui.json(&json!(rules))?;
     } else if rules.is_empty() {
@@ -156,6 +157,12 @@ fn list(ui: &mut Ui, app: &App, project: Option<&Prefix>) -> Result<Exit, CliErr
             grid.row(&[rule.permission.clone(), action, rule.pattern.clone()]);
         }
         ui.table(&grid)?;
+    }
+    let imported = here.map_or(0, |it| it.imported_approvals.len() + it.imported_permission.len());
+    if imported > 0 && !ui.wants_json() {
+        ui.note(&format!(
+            "{imported} imported rules are not in effect; `turnstone import --trust SOURCE` uses them"
+        ));
     }
     Ok(Exit::Ok)
 }
@@ -367,7 +374,7 @@ fn unset(ui: &mut Ui, app: &App, rule: &Rule, project: Option<&Prefix>) -> Resul
 }
 
 /// Rules and answers are given by people: a tool could open its own gate with them (R37).
-fn by_a_person(app: &App) -> Result<(), CliError> {
+pub(crate) fn by_a_person(app: &App) -> Result<(), CliError> {
     match app.role() {
         Role::Person => Ok(()),
         Role::Tool | Role::Runner | Role::Named => Err(CliError::Refused {

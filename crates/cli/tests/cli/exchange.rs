@@ -72,3 +72,109 @@ fn an_unknown_session_is_not_exported() {
     assert_eq!(full.code, 1);
     assert!(full.err.starts_with("error: cannot write the export\n  "), "{}", full.err);
 }
+
+/// An export whose session allows everything.
+fn allowing(case: &Case) -> String {
+    let mut document: Value =
+        serde_json::from_str(&Case::filled().run(&["export", "aaa"]).out).expect("JSON");
+    let rule = serde_json::json!({ "permission": "bash", "pattern": "*", "action": "allow" });
+    document["info"]["permission"] = serde_json::json!([rule]);
+    document["info"]["directory"] = case.place("nowhere").to_string_lossy().into();
+    fs_err::write(case.place("p/x.json"), document.to_string()).expect("written");
+    "x.json".to_owned()
+}
+
+#[test]
+fn imported_rules_count_only_with_trust() {
+    let case = Case::empty();
+    let file = allowing(&case);
+    let deny = r#"{"permission": {"bash": "deny"}}"#;
+    fs_err::write(case.place("nowhere/turnstone.json"), deny).expect("written");
+    let explain = || case.json(&["permission", "explain", "--session", "aaa", "bash", "ls"]);
+
+    let ran = case.run(&["import", &file]);
+
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let told = "note: 1 permission rule not in effect; run it again with --trust to use them\n  \
+                session ses_aaa1: bash \"*\" allow\n";
+    assert!(ran.err.contains(told), "{}", ran.err);
+    assert_eq!(explain()["action"], "deny", "{}", explain());
+    let json = case.json(&["import", &file]);
+    assert_eq!(json["untrusted"]["rules"], 1, "{json}");
+    assert_eq!(json["untrusted"]["listed"][0]["permission"], "bash");
+
+    let ran = case.run(&["import", "--trust", &file]);
+
+    assert!(ran.err.contains("note: 1 permission rule now in effect\n"), "{}", ran.err);
+    assert_eq!(explain()["action"], "allow", "{}", explain());
+    assert!(!case.run(&["import", &file]).err.contains("permission rule"));
+    assert_eq!(explain()["action"], "allow", "a plain import takes nothing back");
+}
+
+/// Runs an import that may have no more than 300 MB of memory.
+fn import_within_limit(case: &Case, file: &str) -> (i32, String) {
+    let program = env!("CARGO_BIN_EXE_turnstone");
+    let script = "ulimit -d 300000 && exec \"$0\" import --json \"$1\"";
+    let output = assert_cmd::Command::new("sh")
+        .args(["-c", script, program, file])
+        .env_clear()
+        .env("PATH", crate::exec::PATH)
+        .env("HOME", case.place("home"))
+        .env("TURNSTONE_DATA", case.data())
+        .current_dir(case.place("p"))
+        .output()
+        .expect("it runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// A hostile export: `unit` again and again between a beginning and an end, `bytes` in all.
+fn hostile(case: &Case, bytes: usize, (head, unit, tail): (&str, &str, &str)) {
+    let info = r#"{"info":{"id":"ses_x","projectID":"p","directory":"/w","title":"t"},"messages":"#;
+    let body = unit.repeat(bytes / unit.len());
+    let text = [info, head, &body, tail, "}"].concat();
+    fs_err::write(case.place("p/hostile.json"), text).expect("written");
+}
+
+const MESSAGE: &str = r#"[{"info":{"id":"msg_1","role":"user","time":{"created":1}},"parts":["#;
+
+#[test]
+fn an_import_of_zeros_takes_little_memory() {
+    let case = Case::empty();
+    hostile(&case, 50_000_000, ("[", "0,", "0]"));
+    let (code, said) = import_within_limit(&case, "hostile.json");
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("more than 10000 of its elements are not objects"), "{said}");
+}
+
+#[test]
+fn an_import_of_one_huge_element_takes_little_memory() {
+    for (head, unit, tail) in [
+        (r#"{"id":"prt_1","type":"text","text":"x","metadata":{"k":["#, "0,", "0]}}]}]"),
+        (r#"{"id":"prt_1","type":"text","text":""#, "x", "\"}]}]"),
+        ("", "[", ""),
+    ] {
+        let case = Case::empty();
+        hostile(&case, 20_000_000, (&format!("{MESSAGE}{head}"), unit, tail));
+        let (code, said) = import_within_limit(&case, "hostile.json");
+        assert!([0, 1].contains(&code), "{}", said.chars().take(2_000).collect::<String>());
+        assert!(!said.contains("memory allocation"), "{said}");
+    }
+}
+
+#[test]
+fn an_import_of_many_wide_elements_takes_little_memory() {
+    let case = Case::empty();
+    let wide = format!("[{}0]", "0,".repeat(90_000));
+    let part = |n: u32| {
+        format!(r#"{{"id":"prt_{n}","type":"text","text":"x","metadata":{{"k":{wide}}}}}"#)
+    };
+    let parts: Vec<String> = (0..40).map(part).collect();
+    let info = r#"{"id":"ses_x","projectID":"p","directory":"/w","title":"t"}"#;
+    let text = format!(r#"{{"info":{info},"messages":{MESSAGE}{}]}}]}}"#, parts.join(","));
+    fs_err::write(case.place("p/hostile.json"), text).expect("written");
+    let (code, said) = import_within_limit(&case, "hostile.json");
+    assert_eq!(code, 0, "{}", said.chars().take(2_000).collect::<String>());
+    let report: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(report["kinds"]["part"]["imported"], 40, "{report}");
+}

@@ -29,6 +29,12 @@ pub struct Project {
     /// What tools may do in it: rules people stored with it (R38).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission: Option<Vec<Rule>>,
+    /// Rules an import brought: evaluated by nothing until a person trusts them.
+    #[serde(rename = "importedPermission", default, skip_serializing_if = "Vec::is_empty")]
+    pub imported_permission: Vec<Rule>,
+    /// Approvals an import brought: evaluated by nothing until a person trusts them.
+    #[serde(rename = "importedApprovals", default, skip_serializing_if = "Vec::is_empty")]
+    pub imported_approvals: Vec<Rule>,
     /// When things happened.
     pub time: ProjectTime,
     /// Further directories.

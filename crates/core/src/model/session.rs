@@ -55,6 +55,9 @@ pub struct Session {
     /// Rules of this session, appended to the agent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission: Option<Vec<Rule>>,
+    /// Rules an import brought: kept for an export, evaluated by nothing until a person trusts them.
+    #[serde(rename = "importedPermission", default, skip_serializing_if = "Vec::is_empty")]
+    pub imported_permission: Vec<Rule>,
     /// Where the conversation stands, while reverted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revert: Option<Revert>,

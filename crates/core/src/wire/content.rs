@@ -15,6 +15,23 @@ pub fn message_info(message: &Message) -> Value {
     Value::Object(map)
 }
 
+/// Where a user message of an import keeps the tools it switches on or off: they are permission rules
+/// (R38), and those of an import are not in effect until a person trusts them.
+pub const IMPORTED_TOOLS: &str = "importedTools";
+
+/// Returns a message as an export document holds it: tools an import brought are its tools again.
+#[must_use]
+pub fn message_export(message: &Message) -> Value {
+    let mut shown = message_info(message);
+    if let Value::Object(map) = &mut shown
+        && let Some(tools) = map.remove(IMPORTED_TOOLS)
+        && !map.contains_key("tools")
+    {
+        map.insert("tools".to_owned(), tools);
+    }
+    shown
+}
+
 /// Reads a message in OpenCode's form.
 ///
 /// # Errors

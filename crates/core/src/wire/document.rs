@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::content::{message_info, parse_message, parse_part, part_info};
+use super::content::{message_export, parse_message, parse_part, part_info};
 use super::figures::usage_of;
-use super::session::{parse_session, session_info};
+use super::session::{parse_session, session_export};
 use super::shape::{self, Mode, ShapeError};
 use crate::model::{Message, Part, Session, Usage};
 
@@ -34,10 +34,10 @@ pub fn document(document: &Document, usage: Usage) -> Value {
         .iter()
         .map(|entry| {
             let parts: Vec<Value> = entry.parts.iter().map(part_info).collect();
-            json!({ "info": message_info(&entry.message), "parts": parts })
+            json!({ "info": message_export(&entry.message), "parts": parts })
         })
         .collect();
-    json!({ "info": session_info(&document.session, usage), "messages": messages })
+    json!({ "info": session_export(&document.session, usage), "messages": messages })
 }
 
 /// Reads an export document; the session's usage base is counted from its step-finish parts.

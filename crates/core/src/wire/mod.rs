@@ -12,7 +12,10 @@ mod raw;
 mod session;
 mod shape;
 
-pub use content::{message_info, parse_message, parse_part, part_info, user_variant};
+pub use content::{
+    IMPORTED_TOOLS, message_export, message_info, parse_message, parse_part, part_info,
+    user_variant,
+};
 pub use document::{Document, Entry, document, parse_document};
 pub use figures::{cost_and_tokens, tokens_of, usage_of};
 pub use place::{
@@ -20,5 +23,5 @@ pub use place::{
     request_info, todos, worktree_info,
 };
 pub use raw::{write_message, write_part, write_session};
-pub use session::{parse_session, session_info};
+pub use session::{parse_session, session_export, session_info};
 pub use shape::{Mode, ShapeError};

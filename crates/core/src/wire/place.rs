@@ -33,7 +33,7 @@ pub fn worktree_info(news: &WorktreeNews) -> Value {
 /// A field of the wrong type, a missing field, an id that is none.
 pub fn parse_project(value: Value) -> Result<Project, ShapeError> {
     let mut map = shape::object("project", value)?;
-    for own in ["aliases", "worktrees", "removed"] {
+    for own in ["aliases", "worktrees", "removed", "importedPermission", "importedApprovals"] {
         map.remove(own);
     }
     shape::read("project", Value::Object(map))

@@ -1,13 +1,14 @@
 //! Sessions: OpenCode's `Session.Info`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::figures::{cost_and_tokens, tokens_of};
 use super::shape::{self, ShapeError};
 use crate::model::{Extra, Session, Usage, UsageBase};
+use crate::permission::Rule;
 
 /// Fields of the model that OpenCode does not have.
-const OURS: [&str; 2] = ["usage_base", "origin"];
+const OURS: [&str; 3] = ["usage_base", "origin", "importedPermission"];
 
 /// How fields begin that are kept in a session while it is made.
 const PRIVATE: &str = "turnstone.";
@@ -33,6 +34,20 @@ pub fn session_info(session: &Session, usage: Usage) -> Value {
     Value::Object(map)
 }
 
+/// Returns a session as an export document holds it: rules an import brought are among its rules again.
+///
+/// They come first, so that rules of the session's own, which are newer, still decide.
+#[must_use]
+pub fn session_export(session: &Session, usage: Usage) -> Value {
+    let mut shown = session_info(session, usage);
+    if !session.imported_permission.is_empty() {
+        let own = session.permission.iter().flatten();
+        let rules: Vec<&Rule> = session.imported_permission.iter().chain(own).collect();
+        shown["permission"] = json!(rules);
+    }
+    shown
+}
+
 /// Reads a session in OpenCode's form.
 ///
 /// Its cost and tokens become the [`UsageBase`], counted from nothing: whoever reads the parts too sets
@@ -44,9 +59,8 @@ pub fn session_info(session: &Session, usage: Usage) -> Value {
 pub fn parse_session(value: Value) -> Result<Session, ShapeError> {
     const WHAT: &str = "session";
     let mut map = shape::object(WHAT, value)?;
-    for key in OURS {
-        map.remove(key);
-    }
+    // What only our own ledger says of a session, no document and no client does.
+    map.retain(|key, _| !OURS.contains(&key.as_str()) && !key.starts_with(PRIVATE));
     let base = take_base(&mut map)?;
     let mut session: Session = shape::read(WHAT, Value::Object(map))?;
     session.usage_base = base;
@@ -64,4 +78,38 @@ fn take_base(map: &mut Extra) -> Result<Option<UsageBase>, ShapeError> {
         tokens: tokens.map(|value| shape::read("session token count", value)).transpose()?,
         counted: Usage::default(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_document_sets_what_only_the_ledger_says() -> Result<(), ShapeError> {
+        let rules = json!([{ "permission": "*", "pattern": "*", "action": "allow" }]);
+        let value = json!({ "id": "ses_a", "slug": "s", "projectID": "p", "directory": "/w",
+            "title": "t", "version": "1", "time": { "created": 1, "updated": 2 },
+            "importedPermission": rules, "turnstone.copying": "x",
+            "origin": { "sessionID": "ses_b", "seq": 1 } });
+        let session = parse_session(value)?;
+        assert!(session.imported_permission.is_empty() && session.origin.is_none());
+        assert!(session.extra.is_empty(), "{:?}", session.extra);
+        Ok(())
+    }
+
+    #[test]
+    fn imported_rules_are_exported_and_not_shown() -> Result<(), ShapeError> {
+        let rule = |action: &str| json!({ "permission": "bash", "pattern": "*", "action": action });
+        let mut session = parse_session(json!({ "id": "ses_a", "slug": "s", "projectID": "p",
+            "directory": "/w", "title": "t", "version": "1", "time": { "created": 1, "updated": 2 },
+            "permission": [rule("deny")] }))?;
+        session.imported_permission = shape::read("rules", json!([rule("allow")]))?;
+        let shown = session_info(&session, Usage::default());
+        assert_eq!(shown["permission"], json!([rule("deny")]));
+        assert_eq!(shown.get("importedPermission"), None);
+        let exported = session_export(&session, Usage::default());
+        assert_eq!(exported["permission"], json!([rule("allow"), rule("deny")]));
+        assert_eq!(exported.get("importedPermission"), None);
+        Ok(())
+    }
 }

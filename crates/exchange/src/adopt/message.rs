@@ -51,7 +51,7 @@ pub(crate) fn message(
     (body, created): (Value, Option<i64>),
     near: &Neighbours,
 ) -> Result<(Message, bool), Refused> {
-    let mut map = object(body, &["id", "sessionID"])?;
+    let mut map = object(body, &["id", "sessionID", wire::IMPORTED_TOOLS])?;
     if map.contains_key("metadata") && map.contains_key("parts") {
         return Err("a message of OpenCode before 0.4, with its parts inside".to_owned());
     }

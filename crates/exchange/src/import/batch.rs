@@ -4,11 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::Value;
 use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_core::model::{FileDiff, Message, Part, Project, Session, Todo};
+use turnstone_core::model::{Alias, AliasKind, FileDiff, Message, Part, Project, Session, Todo};
 use turnstone_core::permission::Rule;
 use turnstone_store::{Changed, Context, ShareRecord, Store, StoreError, Tx};
 
+use super::trust::{Trust, merge_project, not_in};
 use crate::kind::Kind;
 use crate::report::Outcome;
 
@@ -20,7 +22,14 @@ const MAX_BYTES: usize = 1 << 20;
 /// One thing to be written.
 pub(super) enum Write {
     Project(Box<Project>),
+    /// What an import adds to a project that is here.
+    Update(Box<ProjectUpdate>),
+    /// A further directory of a project.
+    Directory(ProjectId, String),
+    /// An approval that takes effect.
     Approval(ProjectId, Rule),
+    /// Approvals that do not.
+    SetAside(ProjectId, Vec<Rule>),
     /// The session as it begins; counted when its last image is written.
     Begin(Box<Session>),
     /// The session as it is.
@@ -30,6 +39,31 @@ pub(super) enum Write {
     Todos(SessionId, Vec<Todo>),
     Share(SessionId, ShareRecord),
     Diff(SessionId, Vec<FileDiff>),
+}
+
+/// What an import adds to a project that is here: what it does not have, and rules.
+pub(super) struct ProjectUpdate {
+    pub(super) id: ProjectId,
+    pub(super) name: Option<String>,
+    pub(super) icon: Option<Value>,
+    pub(super) commands: Option<Value>,
+    pub(super) rules: Vec<Rule>,
+    pub(super) trust: Trust,
+}
+
+impl ProjectUpdate {
+    fn apply(&self, project: &mut Project) {
+        if project.name.is_none() {
+            project.name.clone_from(&self.name);
+        }
+        if project.icon.is_none() {
+            project.icon.clone_from(&self.icon);
+        }
+        if project.commands.is_none() && self.trust == Trust::Yes {
+            project.commands.clone_from(&self.commands);
+        }
+        merge_project(project, &self.rules, self.trust);
+    }
 }
 
 /// A write with what the report calls it.
@@ -139,7 +173,20 @@ fn judged(tx: &Tx<'_>, one: &Pending) -> Result<Outcome, StoreError> {
 fn apply(tx: &Tx<'_>, write: &Write) -> Result<Changed, StoreError> {
     match write {
         Write::Project(project) => tx.put_project(project),
-        Write::Approval(project, rule) => tx.approve(project, rule),
+        Write::Update(update) => change(tx, &update.id, |project| update.apply(project)),
+        Write::Directory(project, directory) => change(tx, project, |project| {
+            let alias = Alias { kind: AliasKind::Directory, value: directory.clone() };
+            project.sandboxes.push(directory.clone());
+            project.aliases.push(alias);
+        }),
+        Write::Approval(project, rule) => {
+            change(tx, project, |it| it.imported_approvals.retain(|one| one != rule))?;
+            tx.approve(project, rule)
+        }
+        Write::SetAside(project, rules) => change(tx, project, |project| {
+            let added = not_in(rules.iter(), &project.imported_approvals);
+            project.imported_approvals.extend(added);
+        }),
         Write::Begin(session) => tx.create_session(session),
         Write::Session(session) => tx.put_session(session),
         Write::Message(message) => tx.put_message(message),
@@ -148,6 +195,21 @@ fn apply(tx: &Tx<'_>, write: &Write) -> Result<Changed, StoreError> {
         Write::Share(session, share) => tx.put_share(session, share),
         Write::Diff(session, diff) => tx.put_diff(session, diff),
     }
+}
+
+/// Changes a project that is here; says whether anything is different.
+fn change(
+    tx: &Tx<'_>,
+    id: &ProjectId,
+    apply: impl FnOnce(&mut Project),
+) -> Result<Changed, StoreError> {
+    let mut is_same = true;
+    tx.update_project(id, |project| {
+        let before = project.clone();
+        apply(project);
+        is_same = *project == before;
+    })?;
+    Ok(if is_same { Changed::No } else { Changed::Updated })
 }
 
 /// True if the transaction failed because of what was in it: halves may go through.
@@ -182,7 +244,10 @@ fn is_refusal(error: &StoreError) -> bool {
 fn weight(write: &Write) -> usize {
     match write {
         Write::Project(value) => size(value),
+        Write::Update(update) => size(&update.rules) + size(&update.icon),
+        Write::Directory(_, value) => value.len(),
         Write::Approval(_, value) => size(value),
+        Write::SetAside(_, value) => size(value),
         Write::Begin(value) | Write::Session(value) => size(value),
         Write::Message(value) => size(&value.body),
         Write::Part(value) => size(&value.body),

@@ -21,6 +21,10 @@ pub(super) struct Local {
     removed: HashSet<String>,
     /// Kinds of which a session has one, last written by somebody else.
     single: HashSet<EntityClass>,
+    /// True if somebody else made the session.
+    is_local: bool,
+    /// True if somebody else added a message.
+    is_continued: bool,
 }
 
 impl Local {
@@ -52,7 +56,13 @@ impl Local {
 
     /// True if somebody else wrote the session, its to-do list, its share or its diff last.
     pub(super) fn is_touched(&self, class: EntityClass) -> bool {
-        self.single.contains(&class)
+        self.is_local || self.single.contains(&class)
+    }
+
+    /// True if nothing is added to the session: it was made or continued here. What a source adds would
+    /// be the newest of it, and speak for the person.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_local || self.is_continued
     }
 }
 
@@ -60,12 +70,16 @@ impl Local {
 #[derive(Default)]
 struct Scan {
     ids: HashMap<i64, String>,
+    has_begun: bool,
     local: Local,
 }
 
 impl Scan {
     fn meet(&mut self, event: &LogEvent) {
         let ours = event.actor == ACTOR;
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.local.is_local = !ours;
+        }
         let class = event.kind.class();
         match class {
             EntityClass::Message | EntityClass::Part => self.content(event, ours),
@@ -90,7 +104,9 @@ impl Scan {
     fn content(&mut self, event: &LogEvent, ours: bool) {
         let named = event.payload.as_ref().and_then(|payload| payload.get("id")?.as_str());
         if let Some(id) = named {
-            self.ids.insert(event.entity, id.to_owned());
+            let is_new = self.ids.insert(event.entity, id.to_owned()).is_none();
+            self.local.is_continued |=
+                is_new && !ours && event.kind.class() == EntityClass::Message;
         }
         let Some(id) = self.ids.get(&event.entity).cloned() else {
             return;

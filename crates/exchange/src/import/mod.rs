@@ -5,10 +5,16 @@
 //! written by the actor [`ACTOR`], which is how a later import tells its own writing from everybody
 //! else's: what the source changed since is updated, what somebody changed or removed here is kept and
 //! reported, a session deleted here stays deleted. A killed import is finished by running it again.
+//!
+//! A source may come from anybody. It adds sessions, and changes those an import brought and nobody
+//! continued; it changes no project that is here, and no session that was made or continued here. Rules,
+//! approvals and commands it carries are stored and not in effect, see [`Import::trusting`].
 
 mod batch;
 mod local;
+mod project;
 mod run;
 mod session;
+mod trust;
 
 pub use run::{ACTOR, Import, ImportError, Progress};

@@ -1,20 +1,19 @@
 //! One run of an import, from the first record to the report.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use serde::Serialize;
-use serde_json::Value;
 use turnstone_core::id::ProjectId;
-use turnstone_core::model::Project;
 use turnstone_store::{Actor, Context, Store, StoreError};
 
-use super::batch::{Batch, Done, Pending, Write};
+use super::batch::{Batch, Done, Pending};
+use super::project::{ApprovalGroup, KnownProject};
 use super::session::Current;
+use super::trust::Trust;
 use crate::adopt;
-use crate::identity::fit;
 use crate::kind::Kind;
 use crate::report::{Outcome, Report, printable};
 use crate::source::{self, Opened, Options, Record, SourceError, Totals};
@@ -53,6 +52,7 @@ pub enum ImportError {
 pub struct Import {
     opened: Opened,
     totals: Totals,
+    trust: Trust,
 }
 
 impl Import {
@@ -76,7 +76,14 @@ impl Import {
 
     fn new(opened: Opened) -> Self {
         let totals = opened.reader.totals();
-        Self { opened, totals }
+        Self { opened, totals, trust: Trust::No }
+    }
+
+    /// Lets the permission rules, approvals and commands of the source take effect, those that an
+    /// earlier import of it stored too. Rules in effect here stay and decide over them.
+    #[must_use]
+    pub fn trusting(self) -> Self {
+        Self { trust: Trust::Yes, ..self }
     }
 
     /// Where it reads, in words.
@@ -102,7 +109,7 @@ impl Import {
         ctx: &Context,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Report, ImportError> {
-        let mut ctx = ctx.clone();
+        let (person, mut ctx) = (ctx.clone(), ctx.clone());
         if let Ok(actor) = Actor::new(ACTOR) {
             ctx.actor = actor;
         }
@@ -111,6 +118,10 @@ impl Import {
             notes: std::mem::take(&mut self.opened.notes),
             ..Report::default()
         };
+        let known = match store.read(&ctx, |r| r.projects()) {
+            Ok(projects) => projects.into_iter().filter_map(KnownProject::of).collect(),
+            Err(source) => return Err(ImportError::Store { source, report: Box::new(report) }),
+        };
         let mut run = Run {
             store,
             ctx,
@@ -118,7 +129,12 @@ impl Import {
             progress,
             report,
             batch: Batch::default(),
-            projects: HashSet::new(),
+            person,
+            trust: self.trust,
+            known,
+            projects: HashMap::new(),
+            further: HashMap::new(),
+            approvals: None,
             current: None,
             filled: 0,
         };
@@ -130,7 +146,10 @@ impl Import {
                 ControlFlow::Break(())
             }
         });
-        let flushed = if failed.is_none() { run.flush() } else { Ok(()) };
+        let flushed = match failed {
+            None => run.finish_approvals().and_then(|()| run.flush()),
+            Some(_) => Ok(()),
+        };
         run.say_filled();
         match (failed.or(flushed.err()), read) {
             (Some(source), _) => Err(ImportError::Store { source, report: Box::new(run.report) }),
@@ -148,8 +167,17 @@ pub(super) struct Run<'a> {
     progress: &'a mut dyn FnMut(Progress),
     pub(super) report: Report,
     batch: Batch,
+    /// The caller: who trusts, if anybody does.
+    pub(super) person: Context,
+    pub(super) trust: Trust,
+    /// The projects that were here before.
+    pub(super) known: Vec<KnownProject>,
     /// Projects of the source that were accepted, by their ids there.
-    projects: HashSet<String>,
+    pub(super) projects: HashMap<String, ProjectId>,
+    /// Directories of new projects that no session has been found in.
+    pub(super) further: HashMap<ProjectId, Vec<String>>,
+    /// The approvals that are being read.
+    pub(super) approvals: Option<ApprovalGroup>,
     /// The session that is being read.
     pub(super) current: Option<Current>,
     /// Messages and parts of older shapes.
@@ -158,6 +186,9 @@ pub(super) struct Run<'a> {
 
 impl Run<'_> {
     fn take(&mut self, record: Record) -> Result<(), StoreError> {
+        if !matches!(record, Record::Approval { .. }) {
+            self.finish_approvals()?;
+        }
         match record {
             Record::Project { id, body } => self.project(&id, adopt::project(&id, body)),
             Record::Place { project, worktree } => self.place(&project, &worktree),
@@ -179,7 +210,7 @@ impl Run<'_> {
                 Ok(())
             }
             Record::Note(note) => {
-                self.report.notes.push(printable(&note));
+                self.report.note(&note);
                 Ok(())
             }
         }
@@ -198,7 +229,7 @@ impl Run<'_> {
         if self.batch.push(pending) { self.flush() } else { Ok(()) }
     }
 
-    fn flush(&mut self) -> Result<(), StoreError> {
+    pub(super) fn flush(&mut self) -> Result<(), StoreError> {
         for Done { kind, id, count, outcome } in self.batch.flush(self.store, &self.ctx)? {
             for _ in 0..count {
                 self.count(kind, &id, outcome.clone());
@@ -207,104 +238,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn project(
-        &mut self,
-        id: &str,
-        adopted: Result<Project, adopt::Refused>,
-    ) -> Result<(), StoreError> {
-        let project = match adopted {
-            Ok(project) => project,
-            Err(reason) => {
-                self.count(Kind::Project, id, Outcome::Rejected(printable(&reason)));
-                return Ok(());
-            }
-        };
-        let here = self.store.read(&self.ctx, |r| r.find_project(&project.id))?;
-        let project = match here {
-            Some(here) => merged(here, project),
-            None => project,
-        };
-        self.projects.insert(id.to_owned());
-        let write = Write::Project(Box::new(project));
-        self.push(Pending { kind: Kind::Project, id: id.to_owned(), count: 1, fresh: false, write })
-    }
-
-    /// A project the source has no record of: made from its sessions unless it is here.
-    fn place(&mut self, id: &str, worktree: &str) -> Result<(), StoreError> {
-        if self.projects.contains(id) {
-            return Ok(());
-        }
-        let Some(fitted) = fit::<ProjectId>(id) else {
-            return Ok(());
-        };
-        if self.store.read(&self.ctx, |r| r.find_project(&fitted.id))?.is_some() {
-            self.projects.insert(id.to_owned());
-            self.count(Kind::Project, id, Outcome::Unchanged);
-            return Ok(());
-        }
-        self.project(id, adopt::place(id, worktree))
-    }
-
-    /// True if a project of the source was accepted, or is here from elsewhere.
-    pub(super) fn knows_project(&self, id: &str) -> Result<bool, StoreError> {
-        if self.projects.contains(id) {
-            return Ok(true);
-        }
-        let Some(fitted) = fit::<ProjectId>(id) else {
-            return Ok(false);
-        };
-        Ok(self.store.read(&self.ctx, |r| r.find_project(&fitted.id))?.is_some())
-    }
-
-    fn approval(&mut self, id: String, project: &str, body: Value) -> Result<(), StoreError> {
-        let known = self.knows_project(project)?;
-        let fitted = fit::<ProjectId>(project).filter(|_| known);
-        match (fitted, adopt::rule(body)) {
-            (None, _) => {
-                let reason = format!("project {} was not imported", printable(project));
-                self.count(Kind::Permission, &id, Outcome::Orphaned(reason));
-                Ok(())
-            }
-            (Some(_), Err(reason)) => {
-                self.count(Kind::Permission, &id, Outcome::Rejected(printable(&reason)));
-                Ok(())
-            }
-            (Some(project), Ok(rule)) => {
-                let write = Write::Approval(project.id, rule);
-                self.push(Pending { kind: Kind::Permission, id, count: 1, fresh: false, write })
-            }
-        }
-    }
-
     fn say_filled(&mut self) {
         if self.filled > 0 {
             let note = format!(
                 "{} messages and parts of older versions lacked fields; they were filled in",
                 self.filled
             );
-            self.report.notes.push(note);
+            self.report.note(&note);
         }
     }
-}
-
-/// A project that is here, with what the source adds: the newer of the two decides, directories and
-/// aliases of both are kept.
-fn merged(here: Project, there: Project) -> Project {
-    let time = |project: &Project| project.time.updated.as_f64().unwrap_or(0.0);
-    let there_wins = time(&there) > time(&here);
-    let (mut result, other) = if there_wins { (there, here) } else { (here, there) };
-    for sandbox in other.sandboxes {
-        if !result.sandboxes.contains(&sandbox) {
-            result.sandboxes.push(sandbox);
-        }
-    }
-    for alias in other.aliases {
-        if !result.aliases.contains(&alias) {
-            result.aliases.push(alias);
-        }
-    }
-    result.name = result.name.or(other.name);
-    result.icon = result.icon.or(other.icon);
-    result.commands = result.commands.or(other.commands);
-    result
 }

@@ -1,31 +1,34 @@
 //! One session of an import: its messages, parts and what else belongs to it.
 
-use std::collections::HashMap;
-
 use serde_json::Value;
 use turnstone_core::event::EntityClass;
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{Message, MessageBody, Part, Session, Tokens, Usage, UsageBase};
+use turnstone_core::permission::{Action, Rule};
 use turnstone_core::wire;
-use turnstone_store::StoreError;
+use turnstone_store::{StoreError, Tx};
 
 use super::batch::{Pending, Write};
 use super::local::{Local, same};
 use super::run::Run;
+use super::trust::{Trust, merge_session, set_tools_aside};
 use crate::adopt::{self, Neighbours};
 use crate::kind::Kind;
 use crate::report::{Outcome, printable};
 
 const CHANGED: &str = "changed here since it was imported; kept as it is";
 const REMOVED: &str = "removed here since it was imported";
+const CLOSED: &str = "its session was made or continued here; an import adds nothing to it";
 
 /// The session that is being read.
 pub(super) struct Current {
     /// Its id in the source.
     source: String,
     session: Session,
-    /// Messages that were accepted, by their ids in the source.
-    messages: HashMap<String, MessageId>,
+    /// Its rules in the source that are not in effect here.
+    fresh_rules: Vec<Rule>,
+    /// The newest message that was accepted, by its id in the source: its parts follow it.
+    newest: Option<(String, MessageId)>,
     /// What happened here, if the session was here before.
     local: Option<Local>,
     near: Neighbours,
@@ -84,26 +87,31 @@ impl Run<'_> {
         body: Value,
     ) -> Result<(), StoreError> {
         self.current = None;
-        if !self.knows_project(project)? {
+        let Some(home) = self.project_here(project)? else {
             let reason = format!("project {} does not exist", printable(project));
             self.count(Kind::Session, &id, Outcome::Orphaned(reason));
             return Ok(());
-        }
-        let (session, notes) = match adopt::session(&id, project, body) {
+        };
+        let (mut session, notes) = match adopt::session(&id, project, body) {
             Ok(adopted) => adopted,
             Err(reason) => {
                 self.count(Kind::Session, &id, Outcome::Rejected(printable(&reason)));
                 return Ok(());
             }
         };
-        let notes = notes.iter().map(|note| printable(&format!("session {id}: {note}")));
-        self.report.notes.extend(notes);
+        for note in notes {
+            self.report.note(&format!("session {id}: {note}"));
+        }
+        session.project = home;
         match self.standing(&session.id)? {
             Standing::Deleted => {
                 self.count(Kind::Session, &id, Outcome::Rejected("deleted here".to_owned()));
                 Ok(())
             }
-            Standing::New => self.begin(id, session, None),
+            Standing::New => {
+                self.settle_session(&mut session)?;
+                self.begin(id, session, None)
+            }
             Standing::Here => {
                 let local = Local::read(self.store, &self.ctx, &session.id)?;
                 self.begin(id, session, Some(local))
@@ -127,15 +135,30 @@ impl Run<'_> {
     fn begin(
         &mut self,
         id: String,
-        session: Session,
+        mut session: Session,
         local: Option<Local>,
     ) -> Result<(), StoreError> {
+        let here = match local {
+            Some(_) => Some(self.store.read(&self.ctx, |r| r.get_session(&session.id))?),
+            None => None,
+        };
+        if let Some(here) = &here {
+            // Where a session works, and whose it is, decides what counts in it.
+            session.project.clone_from(&here.project);
+            session.directory.clone_from(&here.directory);
+            session.path.clone_from(&here.path);
+            session.parent.clone_from(&here.parent);
+            session.workspace.clone_from(&here.workspace);
+        }
+        let fresh_rules = merge_session(&mut session, here.as_ref(), self.trust);
+        self.carried().add_rules(&format!("session {id}"), &fresh_rules);
         let near = Neighbours::in_directory(&session.directory);
         let first = local.is_none().then(|| beginning(&session));
         self.current = Some(Current {
             source: id.clone(),
             session,
-            messages: HashMap::new(),
+            fresh_rules,
+            newest: None,
             local,
             near,
             figures: Figures::default(),
@@ -159,18 +182,19 @@ impl Run<'_> {
         else {
             return self.orphan(Kind::Message, &id, "session", session);
         };
-        let (message, filled) = match adopt::message(&id, &current.session.id, body, &current.near)
-        {
-            Ok(adopted) => adopted,
-            Err(reason) => {
-                self.count(Kind::Message, &id, Outcome::Rejected(printable(&reason)));
-                return Ok(());
-            }
-        };
+        let (mut message, filled) =
+            match adopt::message(&id, &current.session.id, body, &current.near) {
+                Ok(adopted) => adopted,
+                Err(reason) => {
+                    self.count(Kind::Message, &id, Outcome::Rejected(printable(&reason)));
+                    return Ok(());
+                }
+            };
         current.near.meet(&message);
-        current.messages.insert(id.clone(), message.id.clone());
+        current.newest = Some((id.clone(), message.id.clone()));
         current.figures.meet_message(&message);
         self.filled += u64::from(filled);
+        self.judge_tools(&id, &mut message)?;
         match self.keeps_message(&message)? {
             Some(outcome) => {
                 self.count(Kind::Message, &id, outcome);
@@ -187,7 +211,8 @@ impl Run<'_> {
         body: Value,
     ) -> Result<(), StoreError> {
         let owner = self.current.as_ref().and_then(|current| {
-            Some((current.session.id.clone(), current.messages.get(message)?.clone()))
+            let (_, owner) = current.newest.as_ref().filter(|(id, _)| id == message)?;
+            Some((current.session.id.clone(), owner.clone()))
         });
         let Some((session, owner)) = owner else {
             return self.orphan(Kind::Part, &id, "message", message);
@@ -212,7 +237,46 @@ impl Run<'_> {
         }
     }
 
-    /// What is to be said of a message that somebody changed or removed here.
+    /// Sets the tools aside that a prompt switches on or off, and lists them.
+    fn judge_tools(&mut self, id: &str, message: &mut Message) -> Result<(), StoreError> {
+        let tools = match &message.body {
+            MessageBody::User(user) => user.tools.iter().flatten(),
+            MessageBody::Assistant(_) => return Ok(()),
+        };
+        let rule = |(tool, is_on): (&String, &Value)| {
+            let action = if is_on == &Value::Bool(true) { Action::Allow } else { Action::Deny };
+            Rule::new(tool, "*", action)
+        };
+        let rules: Vec<Rule> = tools.map(rule).collect();
+        if rules.is_empty() {
+            return Ok(());
+        }
+        let here = match self.local() {
+            Some(_) => self.find_message(message)?,
+            None => None,
+        };
+        let here = here.as_ref().map(|here| &here.body);
+        let is_listed = match self.trust {
+            Trust::No => set_tools_aside(&mut message.body, here) > 0,
+            Trust::Yes => here.is_none_or(|here| *here != message.body),
+        };
+        if is_listed {
+            self.carried().add_rules(&format!("message {id}"), &rules);
+        }
+        Ok(())
+    }
+
+    fn find_message(&self, message: &Message) -> Result<Option<Message>, StoreError> {
+        let found = self.store.read(&self.ctx, |r| r.get_message(&message.session, &message.id));
+        match found {
+            Ok(found) => Ok(Some(found.message)),
+            Err(StoreError::NoMessage { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is to be said of a message that somebody changed or removed here, or that would be added
+    /// to a session of somebody else's.
     fn keeps_message(&self, message: &Message) -> Result<Option<Outcome>, StoreError> {
         let Some(local) = self.local() else {
             return Ok(None);
@@ -220,14 +284,18 @@ impl Run<'_> {
         if local.is_removed(message.id.as_str()) {
             return Ok(Some(Outcome::Rejected(REMOVED.to_owned())));
         }
-        if !local.is_changed(message.id.as_str()) {
+        if !local.is_changed(message.id.as_str()) && !local.is_closed() {
             return Ok(None);
         }
-        let here = self.store.read(&self.ctx, |r| r.get_message(&message.session, &message.id))?;
-        Ok(Some(kept(same(&here.message.body, &message.body))))
+        Ok(match self.find_message(message)? {
+            None => Some(Outcome::Rejected(CLOSED.to_owned())),
+            Some(_) if !local.is_changed(message.id.as_str()) => None,
+            Some(here) => Some(kept(wire::message_export(&here) == wire::message_export(message))),
+        })
     }
 
-    /// What is to be said of a part that somebody changed or removed here.
+    /// What is to be said of a part that somebody changed or removed here, or that would be added to a
+    /// session of somebody else's.
     fn keeps_part(&self, part: &Part) -> Result<Option<Outcome>, StoreError> {
         let Some(local) = self.local() else {
             return Ok(None);
@@ -236,11 +304,15 @@ impl Run<'_> {
         if local.is_removed(id.as_str()) || local.is_removed(part.message.as_str()) {
             return Ok(Some(Outcome::Rejected(REMOVED.to_owned())));
         }
-        if !local.is_changed(id.as_str()) {
+        if !local.is_changed(id.as_str()) && !local.is_closed() {
             return Ok(None);
         }
-        let here = self.store.read(&self.ctx, |r| r.get_part(&part.session, id))?;
-        Ok(Some(kept(same(&here.body, &part.body))))
+        match self.store.read(&self.ctx, |r| r.get_part(&part.session, id)) {
+            Ok(_) if !local.is_changed(id.as_str()) => Ok(None),
+            Ok(here) => Ok(Some(kept(same(&here.body, &part.body)))),
+            Err(StoreError::NoPart { .. }) => Ok(Some(Outcome::Rejected(CLOSED.to_owned()))),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) fn todos(&mut self, session: &str, body: Value) -> Result<(), StoreError> {
@@ -322,21 +394,41 @@ impl Run<'_> {
         let Some(current) = self.current.take() else {
             return Ok(());
         };
-        let Current { source, mut session, local, figures, .. } = current;
+        let Current { source, mut session, fresh_rules, local, figures, .. } = current;
         session.usage_base = figures.base(session.usage_base.take());
         let touched = local.as_ref().is_some_and(|local| local.is_touched(EntityClass::Session));
         if touched {
             let equal = self.store.read(&self.ctx, |r| {
-                let here =
-                    wire::session_info(&r.get_session(&session.id)?, r.session_usage(&session.id)?);
-                Ok(here == wire::session_info(&session, figures.steps))
+                let here = r.get_session(&session.id)?;
+                let here = wire::session_export(&here, r.session_usage(&session.id)?);
+                Ok(here == wire::session_export(&session, figures.steps))
             })?;
+            self.trust_rules(&session.id, fresh_rules)?;
             self.count(Kind::Session, &source, kept(equal));
             return Ok(());
         }
         let fresh = local.is_none();
         let write = Write::Session(Box::new(session));
         self.push(Pending { kind: Kind::Session, id: source, count: 1, fresh, write })
+    }
+
+    /// Puts rules into effect in a session that somebody changed here, and changes nothing else of it.
+    /// Written in the person's name: the session is theirs, and stays so.
+    fn trust_rules(&self, id: &SessionId, rules: Vec<Rule>) -> Result<(), StoreError> {
+        if self.trust == Trust::No || rules.is_empty() {
+            return Ok(());
+        }
+        let id = id.clone();
+        let trust = move |tx: &Tx<'_>| {
+            tx.update_session(&id, |session| {
+                let live = session.permission.take().into_iter().flatten();
+                session.permission = Some(rules.iter().cloned().chain(live).collect());
+                session.imported_permission.retain(|rule| !rules.contains(rule));
+                Ok(())
+            })
+        };
+        self.store.write(&self.person, trust).wait()?;
+        Ok(())
     }
 
     fn local(&self) -> Option<&Local> {

@@ -14,6 +14,8 @@ use std::time::{Duration, SystemTime};
 use fs_err as fs;
 use tempfile::TempDir;
 
+use super::files::{Links, open_regular};
+use super::limit::{MAX_SOURCE, source_too_large};
 use super::{Options, SourceError};
 
 const ATTEMPTS: u32 = 40;
@@ -67,7 +69,8 @@ impl PrivateCopy {
             return Ok(Content::default());
         };
         let mut output = fs::File::create(to).map_err(scratch)?;
-        digest(&mut input, u64::MAX, |bytes| output.write_all(bytes)).map_err(|error| match error {
+        digest(&mut input, MAX_SOURCE, |bytes| output.write_all(bytes)).map_err(|error| match error
+        {
             Fault::Read(source) => SourceError::Unreadable { path: from.to_path_buf(), source },
             Fault::Write(source) => scratch(source),
         })
@@ -135,11 +138,14 @@ fn begins(path: &Path, len: u64) -> Result<Content, SourceError> {
 }
 
 fn open(path: &Path) -> Result<Option<fs::File>, SourceError> {
-    match fs::File::open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(SourceError::Unreadable { path: path.to_path_buf(), source }),
+    let unreadable = |source| SourceError::Unreadable { path: path.to_path_buf(), source };
+    let Some(file) = open_regular(path, Links::Followed).map_err(unreadable)? else {
+        return Ok(None);
+    };
+    if file.metadata().map_err(unreadable)?.len() > MAX_SOURCE {
+        return Err(unreadable(source_too_large()));
     }
+    Ok(Some(fs::File::from_parts(file, path)))
 }
 
 fn stamp(path: &Path) -> Result<Option<(u64, SystemTime)>, SourceError> {

@@ -7,20 +7,36 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
 use serde_json::Value;
 
 use super::copy::PrivateCopy;
 use super::files;
+use super::limit::{MAX_BYTES, MAX_ID, too_large};
 use super::record::{Ranked, Reader, Record, Sink, Totals, hand, parents_first};
 use super::row::Row;
 use super::{Options, SourceError};
 use crate::identity;
 use crate::kind::Kind;
 
+mod confined;
 mod schema;
 mod shape;
 mod stray;
+
+/// Entries of a to-do list that are imported.
+const MAX_TODOS: usize = 10_000;
+
+/// Which rows are read, and how one of them is.
+#[derive(Clone, Copy)]
+struct Query<'a> {
+    /// Selects the numbers of the rows, in order.
+    keys: &'static str,
+    /// Selects a row by its number.
+    row: &'static str,
+    /// What the rows belong to, where `keys` asks for that.
+    of: Option<&'a str>,
+}
 
 type Flow = Result<ControlFlow<()>, SourceError>;
 
@@ -41,10 +57,7 @@ impl Database {
     pub(super) fn open(path: &Path, options: &Options) -> Result<Self, SourceError> {
         let copy = PrivateCopy::of(path, options)?;
         let damaged = |error: rusqlite::Error| failure(path, &error);
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let conn = connect(&copy.path(), flags).map_err(damaged)?;
-        conn.pragma_update(None, "trusted_schema", "OFF").map_err(damaged)?;
-        conn.pragma_update(None, "cell_size_check", "ON").map_err(damaged)?;
+        let conn = confined::open(&copy.path()).map_err(damaged)?;
         let tables = schema::tables(&conn).map_err(damaged)?;
         if tables.is_empty() {
             return Err(SourceError::Empty { path: path.to_path_buf() });
@@ -76,42 +89,51 @@ impl Database {
         count.ok().and_then(|n| u64::try_from(n).ok()).unwrap_or(0)
     }
 
-    /// Hands the rows of a query to `visit`; a damaged page ends the query, not the import.
+    /// Hands rows to `visit`, one in memory at a time; a damaged row costs itself, not the import.
     fn rows(
         &self,
-        kind: Kind,
-        (sql, of): (&'static str, &str),
+        (kind, query): (Kind, Query<'_>),
         sink: Sink<'_>,
         visit: &mut dyn FnMut(&Row, Sink<'_>) -> Flow,
     ) -> Flow {
-        let mut query = || -> rusqlite::Result<Flow> {
-            let mut statement = self.conn.prepare_cached(sql)?;
-            let bound = statement.parameter_count();
-            let mut rows = match bound {
-                0 => statement.query([])?,
-                _ => statement.query([of])?,
-            };
-            while let Some(row) = rows.next()? {
-                match visit(&Row::of(row)?, sink) {
-                    Ok(ControlFlow::Continue(())) => {}
-                    other => return Ok(other),
-                }
-            }
-            Ok(Ok(ControlFlow::Continue(())))
-        };
-        match query() {
-            Ok(flow) => flow,
+        let keys = match self.keys(&query) {
+            Ok(keys) => keys,
             Err(error) => {
-                let reason = format!("the database is damaged here: {error}");
-                let id = if of.is_empty() { kind.name().to_owned() } else { of.to_owned() };
-                Ok(sink(Record::Bad { kind, id, reason }))
+                let of = query.of.unwrap_or(kind.name());
+                return Ok(sink(bad(kind, of, &reason_of(&error))));
             }
+        };
+        for key in keys {
+            hand!(match self.row(query.row, key) {
+                Ok(row) => visit(&row, sink)?,
+                Err(error) => {
+                    let id = format!("{} row {key}", query.of.unwrap_or(kind.name()));
+                    sink(bad(kind, &id, &reason_of(&error)))
+                }
+            });
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn keys(&self, query: &Query<'_>) -> rusqlite::Result<Vec<i64>> {
+        let mut statement = self.conn.prepare_cached(query.keys)?;
+        match query.of {
+            None => statement.query_map([], |row| row.get(0))?.collect(),
+            Some(of) => statement.query_map([of], |row| row.get(0))?.collect(),
         }
     }
 
+    fn row(&self, sql: &'static str, key: i64) -> rusqlite::Result<Row> {
+        self.conn.prepare_cached(sql)?.query_row([key], Row::of)
+    }
+
     fn projects(&self, sink: Sink<'_>) -> Flow {
-        let sql = ("SELECT * FROM project ORDER BY time_created, id", "");
-        self.rows(Kind::Project, sql, sink, &mut |row, sink| {
+        let query = Query {
+            keys: "SELECT rowid FROM project ORDER BY time_created, id",
+            row: "SELECT * FROM project WHERE rowid = ?1",
+            of: None,
+        };
+        self.rows((Kind::Project, query), sink, &mut |row, sink| {
             let Some(id) = row.filled("id") else {
                 return Ok(sink(no_id(Kind::Project)));
             };
@@ -134,7 +156,8 @@ impl Database {
         }
         let list = || -> rusqlite::Result<Vec<String>> {
             let mut statement = self.conn.prepare_cached(
-                "SELECT directory FROM project_directory WHERE project_id = ?1 ORDER BY time_created, directory",
+                "SELECT directory FROM project_directory WHERE project_id = ?1
+                 ORDER BY time_created, directory LIMIT 1000",
             )?;
             let rows = statement.query_map([project], |row| row.get(0))?;
             rows.collect()
@@ -147,8 +170,12 @@ impl Database {
             return Ok(ControlFlow::Continue(()));
         }
         let today = self.has_column("permission", "resource");
-        let sql = ("SELECT * FROM permission ORDER BY project_id, time_created", "");
-        self.rows(Kind::Permission, sql, sink, &mut |row, sink| {
+        let query = Query {
+            keys: "SELECT rowid FROM permission ORDER BY project_id, time_created",
+            row: "SELECT * FROM permission WHERE rowid = ?1",
+            of: None,
+        };
+        self.rows((Kind::Permission, query), sink, &mut |row, sink| {
             let project = row.text("project_id").unwrap_or_default();
             if today {
                 let id = row.text("id").unwrap_or_default();
@@ -165,8 +192,17 @@ impl Database {
 
     /// Every session by row number, parents first, otherwise by age.
     fn ranked(&self) -> rusqlite::Result<Vec<Ranked<i64>>> {
-        let mut statement =
-            self.conn.prepare("SELECT rowid AS num, * FROM session ORDER BY time_created, id")?;
+        // One character more than an id may have tells one that is too long.
+        let mut statement = self.conn.prepare(match self.has_column("session", "parent_id") {
+            true => {
+                "SELECT rowid AS num, substr(id, 1, 513) AS id, substr(parent_id, 1, 513) AS parent_id
+                 FROM session ORDER BY time_created, session.id"
+            }
+            false => {
+                "SELECT rowid AS num, substr(id, 1, 513) AS id
+                 FROM session ORDER BY time_created, session.id"
+            }
+        })?;
         let mut rows = statement.query([])?;
         let mut list = Vec::new();
         while let Some(row) = rows.next()? {
@@ -182,9 +218,10 @@ impl Database {
         if ranked.id.is_empty() {
             return Ok(sink(no_id(Kind::Session)));
         }
-        let read = self.conn.prepare_cached("SELECT * FROM session WHERE rowid = ?1");
-        let row = read.and_then(|mut statement| statement.query_row([ranked.key], Row::of));
-        match row {
+        if ranked.id.len() > MAX_ID {
+            return Ok(sink(bad(Kind::Session, &ranked.id, "the id is too long")));
+        }
+        match self.row("SELECT * FROM session WHERE rowid = ?1", ranked.key) {
             Ok(row) => {
                 let (body, notes) = shape::session(&row);
                 for note in notes {
@@ -194,9 +231,7 @@ impl Database {
                 hand!(sink(Record::Session { id: ranked.id.clone(), project, body }));
             }
             Err(error) => {
-                let reason = format!("the database is damaged here: {error}");
-                let id = ranked.id.clone();
-                hand!(sink(Record::Bad { kind: Kind::Session, id, reason }));
+                hand!(sink(bad(Kind::Session, &ranked.id, &reason_of(&error))));
             }
         }
         hand!(self.messages(&ranked.id, sink)?);
@@ -205,8 +240,12 @@ impl Database {
     }
 
     fn messages(&self, session: &str, sink: Sink<'_>) -> Flow {
-        let sql = "SELECT * FROM message WHERE session_id = ?1 ORDER BY time_created, id";
-        self.rows(Kind::Message, (sql, session), sink, &mut |row, sink| {
+        let query = Query {
+            keys: "SELECT rowid FROM message WHERE session_id = ?1 ORDER BY time_created, id",
+            row: "SELECT * FROM message WHERE rowid = ?1",
+            of: Some(session),
+        };
+        self.rows((Kind::Message, query), sink, &mut |row, sink| {
             let Some(id) = row.filled("id") else {
                 return Ok(sink(no_id(Kind::Message)));
             };
@@ -217,27 +256,60 @@ impl Database {
 
     fn parts(&self, message: &str, row: &Row, sink: Sink<'_>) -> Flow {
         let near = row.integer("time_created").unwrap_or_default();
-        let mut parts = Vec::new();
-        let sql = "SELECT * FROM part WHERE message_id = ?1";
-        hand!(self.rows(Kind::Part, (sql, message), sink, &mut |row, _| {
-            let id = row.text("id").unwrap_or_default();
-            let place = identity::place(&id, near, row.integer("time_created"));
-            parts.push((place, part(&id, message, row)));
-            Ok(ControlFlow::Continue(()))
-        })?);
-        parts.sort_by(|a, b| a.0.cmp(&b.0));
-        for (_, part) in parts {
-            hand!(sink(part));
+        let keys = match self.part_keys(message, near) {
+            Ok(keys) => keys,
+            Err(error) => return Ok(sink(bad(Kind::Part, message, &reason_of(&error)))),
+        };
+        for key in keys {
+            hand!(sink(match self.row("SELECT * FROM part WHERE rowid = ?1", key) {
+                Ok(row) => part(&row.text("id").unwrap_or_default(), message, &row),
+                Err(error) => {
+                    bad(Kind::Part, &format!("{message} row {key}"), &reason_of(&error))
+                }
+            }));
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// The rows of a message's parts, in the order the parts were made.
+    fn part_keys(&self, message: &str, near: i64) -> rusqlite::Result<Vec<i64>> {
+        let mut statement =
+            self.conn.prepare_cached(match self.has_column("part", "time_created") {
+                true => {
+                    "SELECT rowid AS num, substr(id, 1, 513) AS id, time_created
+                     FROM part WHERE message_id = ?1"
+                }
+                false => {
+                    "SELECT rowid AS num, substr(id, 1, 513) AS id FROM part WHERE message_id = ?1"
+                }
+            })?;
+        let mut rows = statement.query([message])?;
+        let mut list = Vec::new();
+        while let Some(row) = rows.next()? {
+            let row = Row::of(row)?;
+            let id = row.text("id").unwrap_or_default();
+            let place = identity::place(&id, near, row.integer("time_created"));
+            list.push((place, row.integer("num").unwrap_or_default()));
+        }
+        list.sort();
+        Ok(list.into_iter().map(|(_, key)| key).collect())
     }
 
     /// To-dos, share and diff of a session.
     fn belongings(&self, session: &str, sink: Sink<'_>) -> Flow {
         if self.has("todo") {
             let mut list = Vec::new();
-            let sql = "SELECT * FROM todo WHERE session_id = ?1 ORDER BY position";
-            hand!(self.rows(Kind::Todo, (sql, session), sink, &mut |row, _| {
+            let query = Query {
+                keys: "SELECT rowid FROM todo WHERE session_id = ?1 ORDER BY position",
+                row: "SELECT * FROM todo WHERE rowid = ?1",
+                of: Some(session),
+            };
+            let mut bytes = 0;
+            hand!(self.rows((Kind::Todo, query), sink, &mut |row, sink| {
+                bytes += row.text("content").map_or(0, |text| text.len());
+                if list.len() >= MAX_TODOS || bytes > MAX_BYTES {
+                    return Ok(sink(bad(Kind::Todo, session, "the list is too long")));
+                }
                 list.push(shape::todo(row));
                 Ok(ControlFlow::Continue(()))
             })?);
@@ -247,13 +319,17 @@ impl Database {
             }
         }
         if self.has("session_share") {
-            let sql = "SELECT * FROM session_share WHERE session_id = ?1";
-            hand!(self.rows(Kind::Share, (sql, session), sink, &mut |row, sink| {
+            let query = Query {
+                keys: "SELECT rowid FROM session_share WHERE session_id = ?1",
+                row: "SELECT * FROM session_share WHERE rowid = ?1",
+                of: Some(session),
+            };
+            hand!(self.rows((Kind::Share, query), sink, &mut |row, sink| {
                 Ok(sink(Record::Share { session: session.to_owned(), body: shape::share(row) }))
             })?);
         }
         let diff = self.diffs.join(format!("{session}.json"));
-        if is_file_name(session) && diff.is_file() {
+        if is_file_name(session) && files::is_there(&diff) {
             let entry = files::Entry::Json { name: session.to_owned(), path: diff };
             hand!(sink(diff_file(&entry)));
         }
@@ -294,11 +370,6 @@ impl Reader for Database {
         hand!(self.stray_diffs(&sessions, sink)?);
         self.second_runner(sink)
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a private copy of a foreign database, never ours")]
-fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    Connection::open_with_flags(path, flags)
 }
 
 /// A file of the directory `session_diff` as a record.
@@ -357,6 +428,14 @@ fn bad(kind: Kind, id: &str, reason: &str) -> Record {
 
 fn no_id(kind: Kind) -> Record {
     bad(kind, "(none)", "the row has no id")
+}
+
+/// Why a row cannot be read, in words.
+fn reason_of(error: &rusqlite::Error) -> String {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::TooBig) => too_large(),
+        _ => format!("the database is damaged here: {error}"),
+    }
 }
 
 fn failure(path: &Path, error: &rusqlite::Error) -> SourceError {

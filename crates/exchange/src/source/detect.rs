@@ -8,6 +8,7 @@ use fs_err as fs;
 use super::copy::scratch;
 use super::database::Database;
 use super::document::Documents;
+use super::limit::{MAX_SOURCE, source_too_large};
 use super::storage::Storage;
 use super::{Options, Reader, SourceError, files, older};
 
@@ -37,17 +38,24 @@ pub(crate) fn open(source: &Path, options: &Options) -> Result<Opened, SourceErr
         }
         SourceError::Unreadable { path: path.clone(), source: error }
     })?;
-    if meta.is_dir() { open_dir(source, options) } else { open_file(source, options) }
+    match (meta.is_dir(), meta.is_file()) {
+        (true, _) => open_dir(source, options),
+        (_, true) => open_file(source, options),
+        (false, false) => Err(SourceError::NotAFile { path }),
+    }
 }
 
 /// Opens the documents that `input` brings; they are kept in a private file meanwhile.
-pub(crate) fn open_stream(mut input: impl Read, options: &Options) -> Result<Opened, SourceError> {
+pub(crate) fn open_stream(input: impl Read, options: &Options) -> Result<Opened, SourceError> {
     let name = PathBuf::from("-");
     let spool = scratch(options)?;
     let path = spool.path().join("stream.json");
     let failed = |source| SourceError::Unreadable { path: name.clone(), source };
     let mut file = fs::File::create(&path).map_err(failed)?;
-    let copied = io::copy(&mut input, &mut file).map_err(failed)?;
+    let copied = io::copy(&mut input.take(MAX_SOURCE + 1), &mut file).map_err(failed)?;
+    if copied > MAX_SOURCE {
+        return Err(failed(source_too_large()));
+    }
     if copied == 0 {
         return Err(SourceError::Empty { path: name });
     }
@@ -72,7 +80,9 @@ fn open_file(path: &Path, options: &Options) -> Result<Opened, SourceError> {
 fn head(path: &Path) -> Result<Vec<u8>, SourceError> {
     let unreadable = |source| SourceError::Unreadable { path: path.to_path_buf(), source };
     let mut head = Vec::new();
-    let file = fs::File::open(path).map_err(unreadable)?;
+    let Some(file) = files::open_regular(path, files::Links::Followed).map_err(unreadable)? else {
+        return Err(SourceError::Missing { path: path.to_path_buf() });
+    };
     file.take(512).read_to_end(&mut head).map_err(unreadable)?;
     Ok(head)
 }

@@ -1,21 +1,24 @@
 //! Export documents: `{info, messages: [{info, parts}]}`, one or many, from a file or a stream.
 //!
 //! Messages and parts keep the order of the document. A document names its project and not more, so the
-//! project is made from what the session says, unless it is here already.
+//! project is made from what the session says, unless it is here already. Documents are walked over
+//! element by element; `info` comes before `messages` and `parts`, as every program writes them.
 
-use std::io::BufReader;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use fs_err as fs;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
-use super::SourceError;
-use super::record::{Reader, Record, Sink, Totals, hand};
+use super::record::{Reader, Record, Sink, Totals};
+use super::walk::{Event, Stop, walk};
+use super::{SourceError, files, limit};
 use crate::kind::Kind;
 
 type Flow = Result<ControlFlow<()>, SourceError>;
+
+/// Elements that are no objects, in a file that is still read: a few are a mistake, many are no export.
+const MAX_STRANGERS: u64 = 10_000;
 
 /// A file of export documents.
 pub(super) struct Documents {
@@ -26,6 +29,8 @@ pub(super) struct Documents {
     /// Keeps what came from a stream until it has been read.
     _spool: Option<TempDir>,
     totals: Totals,
+    /// How many documents are whole, and why the next one is not.
+    broken: Option<(usize, String)>,
 }
 
 impl Documents {
@@ -35,48 +40,61 @@ impl Documents {
         path: PathBuf,
         spool: Option<TempDir>,
     ) -> Result<Self, SourceError> {
-        let mut documents = Self { name, path, _spool: spool, totals: Totals::new() };
-        documents.totals = documents.look()?;
+        let (totals, broken) = (Totals::new(), None);
+        let mut documents = Self { name, path, _spool: spool, totals, broken };
+        documents.look()?;
         Ok(documents)
     }
 
-    fn refuse(&self, reason: String) -> SourceError {
-        SourceError::NotAnExport { path: self.name.clone(), reason }
-    }
-
-    fn values(
-        &self,
-    ) -> Result<impl Iterator<Item = serde_json::Result<Value>> + use<>, SourceError> {
-        let path: &Path = &self.path;
-        let unreadable = |source| SourceError::Unreadable { path: self.name.clone(), source };
-        let file = fs::File::open(path).map_err(unreadable)?;
-        Ok(serde_json::Deserializer::from_reader(BufReader::new(file)).into_iter())
+    fn walk(&self, visit: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<(), WalkError> {
+        let name = |source| SourceError::Unreadable { path: self.name.clone(), source };
+        let file = files::open_regular(&self.path, files::Links::Followed).map_err(name)?;
+        let file = file.ok_or_else(|| SourceError::Missing { path: self.name.clone() })?;
+        match walk(file, visit) {
+            Ok(()) | Err(Stop::Asked) => Ok(()),
+            Err(Stop::Broken { reason }) => Err(WalkError::Broken(reason)),
+            Err(Stop::TooLarge { place }) => {
+                let (path, limit) = (self.name.clone(), limit::MAX_ELEMENT);
+                Err(SourceError::TooLarge { path, place, limit }.into())
+            }
+        }
     }
 
     /// Counts what is there; the first document must be one.
-    fn look(&self) -> Result<Totals, SourceError> {
-        let mut totals = Totals::new();
-        let mut add = |kind, count: usize| *totals.entry(kind).or_default() += count as u64;
-        for (index, value) in self.values()?.enumerate() {
-            let value = match value {
-                Ok(value) => value,
-                Err(error) if index == 0 => return Err(self.refuse(error.to_string())),
-                Err(_) => break,
-            };
-            for document in flatten(value) {
-                if index == 0 && !is_document(&document) {
-                    return Err(self.refuse("no object with info and messages".to_owned()));
-                }
-                let messages = list(&document, "messages");
-                add(Kind::Session, 1);
-                add(Kind::Message, messages.len());
-                add(Kind::Part, messages.iter().map(|message| list(message, "parts").len()).sum());
-            }
+    fn look(&mut self) -> Result<(), SourceError> {
+        let mut look = Look::default();
+        let walked = self.walk(&mut |event| look.meet(event));
+        let refuse = |reason: String| SourceError::NotAnExport { path: self.name.clone(), reason };
+        match walked {
+            Err(WalkError::Source(error)) => return Err(error),
+            Err(WalkError::Broken(reason)) if look.documents == 0 => return Err(refuse(reason)),
+            Err(WalkError::Broken(reason)) => self.broken = Some((look.documents, reason)),
+            Ok(()) => {}
         }
-        if totals.is_empty() {
+        if look.is_other {
+            return Err(refuse("no object with info and messages".to_owned()));
+        }
+        if look.strangers > MAX_STRANGERS {
+            let reason = format!("more than {MAX_STRANGERS} of its elements are not objects");
+            return Err(refuse(reason));
+        }
+        if look.totals.is_empty() {
             return Err(SourceError::Empty { path: self.name.clone() });
         }
-        Ok(totals)
+        self.totals = look.totals;
+        Ok(())
+    }
+}
+
+/// Why a walk over a file failed.
+enum WalkError {
+    Source(SourceError),
+    Broken(String),
+}
+
+impl From<SourceError> for WalkError {
+    fn from(error: SourceError) -> Self {
+        Self::Source(error)
     }
 }
 
@@ -90,93 +108,287 @@ impl Reader for Documents {
     }
 
     fn read(&mut self, sink: Sink<'_>) -> Flow {
-        for (index, value) in self.values()?.enumerate() {
-            let id = format!("document {}", index + 1);
-            let value = match value {
-                Ok(value) => value,
-                Err(error) => {
-                    let reason = format!("not JSON: {error}; what follows was not read");
-                    return Ok(sink(Record::Bad { kind: Kind::Session, id, reason }));
-                }
-            };
-            for document in flatten(value) {
-                hand!(one(document, &id, sink)?);
+        let whole = self.broken.as_ref().map_or(usize::MAX, |(whole, _)| *whole);
+        let mut records =
+            Records { sink, whole, document: 0, state: State::Outside, is_over: false };
+        let walked = self.walk(&mut |event| records.meet(event));
+        let reason = match (walked, &self.broken) {
+            (Err(WalkError::Source(error)), _) => return Err(error),
+            // The file has changed since it was looked at.
+            (Err(WalkError::Broken(reason)), _) => reason,
+            (Ok(()), _) if records.is_over => return Ok(ControlFlow::Break(())),
+            (Ok(()), Some((_, reason))) => reason.clone(),
+            (Ok(()), None) => return Ok(ControlFlow::Continue(())),
+        };
+        let id = format!("document {}", records.document.saturating_add(1));
+        let reason = format!("{reason}; what follows was not read");
+        Ok((records.sink)(Record::Bad { kind: Kind::Session, id, reason }))
+    }
+}
+
+/// Counts documents, messages and parts.
+#[derive(Default)]
+struct Look {
+    totals: Totals,
+    /// Documents met that are whole, and what is there instead of one.
+    documents: usize,
+    has_info: bool,
+    has_messages: bool,
+    /// Elements that are no objects, and so neither sessions, messages nor parts.
+    strangers: u64,
+    /// True if what comes first is not a document.
+    is_other: bool,
+}
+
+impl Look {
+    fn meet(&mut self, event: Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Document => {
+                (self.has_info, self.has_messages) = (false, false);
+                self.add(Kind::Session);
+            }
+            Event::Info(raw) => self.has_info |= raw.starts_with('{'),
+            Event::Messages(_) => self.has_messages = true,
+            Event::Message(is_object) => {
+                self.add(Kind::Message);
+                self.strangers += u64::from(!is_object);
+            }
+            Event::Part(raw) => {
+                self.add(Kind::Part);
+                self.strangers += u64::from(!raw.starts_with('{'));
+            }
+            Event::MessageInfo(_) | Event::MessageEnd | Event::Todos(_) => {}
+            Event::NotADocument => {
+                self.add(Kind::Session);
+                self.strangers += 1;
+                self.is_other |= self.documents == 0;
+                self.documents += 1;
+            }
+            Event::End => {
+                self.is_other |= self.documents == 0 && !(self.has_info && self.has_messages);
+                self.documents += 1;
             }
         }
-        Ok(ControlFlow::Continue(()))
+        match self.is_other || self.strangers > MAX_STRANGERS {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn add(&mut self, kind: Kind) {
+        *self.totals.entry(kind).or_default() += 1;
     }
 }
 
-/// Hands on one document.
-fn one(document: Value, name: &str, sink: Sink<'_>) -> Flow {
-    let bad = |reason: &str| Record::Bad {
-        kind: Kind::Session,
-        id: name.to_owned(),
-        reason: reason.to_owned(),
-    };
-    let Value::Object(mut document) = document else {
-        return Ok(sink(bad("not an object")));
-    };
-    let Some(Value::Object(info)) = document.remove("info") else {
-        return Ok(sink(bad("no info")));
-    };
-    let Some(id) = text(&info, "id") else {
-        return Ok(sink(bad("the session has no id")));
-    };
-    let project = text(&info, "projectID").unwrap_or_else(|| "global".to_owned());
-    hand!(sink(Record::Place { project: project.clone(), worktree: worktree(&project, &info) }));
-    hand!(sink(Record::Session { id: id.clone(), project, body: Value::Object(info) }));
-    let Some(Value::Array(messages)) = document.remove("messages") else {
-        hand!(sink(Record::Note(format!("session {id}: the document has no list of messages"))));
-        return Ok(sink(Record::End));
-    };
-    for (index, message) in messages.into_iter().enumerate() {
-        hand!(entry(&id, index, message, sink)?);
-    }
-    if let Some(todos) = document.remove("todos").filter(Value::is_array) {
-        hand!(sink(Record::Todos { session: id, body: todos }));
-    }
-    Ok(sink(Record::End))
+/// Turns what a walk meets into records.
+struct Records<'s> {
+    sink: Sink<'s>,
+    /// How many documents are handed on.
+    whole: usize,
+    document: usize,
+    state: State,
+    is_over: bool,
 }
 
-/// Hands on one message with its parts.
-fn entry(session: &str, index: usize, message: Value, sink: Sink<'_>) -> Flow {
-    let name = format!("{session} message {}", index + 1);
-    let bad = |kind, id: &str, reason: &str| Record::Bad {
-        kind,
-        id: id.to_owned(),
-        reason: reason.to_owned(),
-    };
-    let Value::Object(mut message) = message else {
-        return Ok(sink(bad(Kind::Message, &name, "not an object")));
-    };
-    let id = match message.remove("info") {
-        Some(Value::Object(info)) => {
-            let Some(id) = text(&info, "id") else {
-                return Ok(sink(bad(Kind::Message, &name, "the message has no id")));
-            };
-            let created = info.get("time").and_then(|time| time.get("created")?.as_i64());
-            let (session, body) = (session.to_owned(), Value::Object(info));
-            hand!(sink(Record::Message { id: id.clone(), session, created, body }));
-            id
+/// How far the present document is read.
+enum State {
+    /// Its session has not come.
+    Outside,
+    /// It cannot be used; the report says why.
+    Refused,
+    /// Its session has been handed on.
+    Inside(Inside),
+}
+
+/// A session whose messages are read.
+struct Inside {
+    session: String,
+    /// True if the document has a list of messages.
+    has_list: bool,
+    /// The number of the present message, and of its present part.
+    message: usize,
+    part: usize,
+    /// The id of the present message, once it was handed on.
+    owner: Option<String>,
+    /// True once the present message was handed on or reported.
+    is_told: bool,
+}
+
+impl Inside {
+    fn name(&self) -> String {
+        format!("{} message {}", self.session, self.message)
+    }
+}
+
+impl Records<'_> {
+    fn meet(&mut self, event: Event<'_>) -> ControlFlow<()> {
+        let begins = matches!(event, Event::Document | Event::NotADocument);
+        if begins && self.document == self.whole {
+            return ControlFlow::Break(());
         }
-        _ => {
-            hand!(sink(bad(Kind::Message, &name, "no info")));
-            name
+        let flow = self.take(event);
+        self.is_over = flow.is_break();
+        flow
+    }
+
+    fn take(&mut self, event: Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Document => {
+                self.document += 1;
+                self.state = State::Outside;
+                ControlFlow::Continue(())
+            }
+            Event::NotADocument => {
+                self.document += 1;
+                self.refuse("not an object")
+            }
+            Event::Info(raw) => self.info(raw),
+            Event::Messages(is_list) => self.messages(is_list),
+            Event::Message(is_object) => self.message(is_object),
+            Event::MessageInfo(raw) => self.message_info(raw),
+            Event::Part(raw) => self.part(raw),
+            Event::MessageEnd => self.message_end("no info"),
+            Event::Todos(raw) => self.todos(raw),
+            Event::End => self.end(),
         }
-    };
-    let Some(Value::Array(parts)) = message.remove("parts") else {
-        return Ok(ControlFlow::Continue(()));
-    };
-    for (index, body) in parts.into_iter().enumerate() {
-        let part = body.as_object().and_then(|part| text(part, "id"));
-        let record = match part {
-            Some(part) => Record::Part { id: part, message: id.clone(), body },
-            None => bad(Kind::Part, &format!("{id} part {}", index + 1), "the part has no id"),
+    }
+
+    fn refuse(&mut self, reason: &str) -> ControlFlow<()> {
+        self.state = State::Refused;
+        let id = format!("document {}", self.document);
+        (self.sink)(Record::Bad { kind: Kind::Session, id, reason: reason.to_owned() })
+    }
+
+    fn info(&mut self, raw: &str) -> ControlFlow<()> {
+        let State::Outside = self.state else {
+            return ControlFlow::Continue(());
         };
-        hand!(sink(record));
+        let info = match limit::parse(raw) {
+            Ok(Value::Object(info)) => info,
+            Ok(_) => return self.refuse("no info"),
+            Err(reason) => return self.refuse(&reason),
+        };
+        let Some(id) = text(&info, "id") else {
+            return self.refuse("the session has no id");
+        };
+        let session = id.clone();
+        self.state = State::Inside(Inside {
+            session,
+            has_list: false,
+            message: 0,
+            part: 0,
+            owner: None,
+            is_told: false,
+        });
+        let project = text(&info, "projectID").unwrap_or_else(|| "global".to_owned());
+        let worktree = worktree(&project, &info);
+        (self.sink)(Record::Place { project: project.clone(), worktree })?;
+        (self.sink)(Record::Session { id, project, body: Value::Object(info) })
     }
-    Ok(ControlFlow::Continue(()))
+
+    fn messages(&mut self, is_list: bool) -> ControlFlow<()> {
+        match &mut self.state {
+            State::Inside(inside) => inside.has_list |= is_list,
+            State::Outside => return self.refuse("its messages come before its info"),
+            State::Refused => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn message(&mut self, is_object: bool) -> ControlFlow<()> {
+        let State::Inside(inside) = &mut self.state else {
+            return ControlFlow::Continue(());
+        };
+        inside.message += 1;
+        (inside.part, inside.owner, inside.is_told) = (0, None, !is_object);
+        if is_object {
+            return ControlFlow::Continue(());
+        }
+        (self.sink)(bad(Kind::Message, inside.name(), "not an object"))
+    }
+
+    fn message_info(&mut self, raw: &str) -> ControlFlow<()> {
+        let State::Inside(inside) = &mut self.state else {
+            return ControlFlow::Continue(());
+        };
+        if std::mem::replace(&mut inside.is_told, true) {
+            return ControlFlow::Continue(());
+        }
+        let info = match limit::parse(raw) {
+            Ok(Value::Object(info)) => info,
+            Ok(_) => return (self.sink)(bad(Kind::Message, inside.name(), "no info")),
+            Err(reason) => return (self.sink)(bad(Kind::Message, inside.name(), &reason)),
+        };
+        let Some(id) = text(&info, "id") else {
+            return (self.sink)(bad(Kind::Message, inside.name(), "the message has no id"));
+        };
+        inside.owner = Some(id.clone());
+        let created = info.get("time").and_then(|time| time.get("created")?.as_i64());
+        let (session, body) = (inside.session.clone(), Value::Object(info));
+        (self.sink)(Record::Message { id, session, created, body })
+    }
+
+    /// Reports a message of which no info came, once.
+    fn message_end(&mut self, reason: &str) -> ControlFlow<()> {
+        let State::Inside(inside) = &mut self.state else {
+            return ControlFlow::Continue(());
+        };
+        if std::mem::replace(&mut inside.is_told, true) {
+            return ControlFlow::Continue(());
+        }
+        (self.sink)(bad(Kind::Message, inside.name(), reason))
+    }
+
+    fn part(&mut self, raw: &str) -> ControlFlow<()> {
+        self.message_end("no info before its parts")?;
+        let State::Inside(inside) = &mut self.state else {
+            return ControlFlow::Continue(());
+        };
+        inside.part += 1;
+        // A message that was not handed on has no id; its parts belong to nothing that was imported.
+        let message = inside.owner.clone().unwrap_or_else(|| inside.name());
+        let name = format!("{message} part {}", inside.part);
+        let body = match limit::parse(raw) {
+            Ok(body) => body,
+            Err(reason) => return (self.sink)(bad(Kind::Part, name, &reason)),
+        };
+        let record = match body.as_object().and_then(|part| text(part, "id")) {
+            Some(id) => Record::Part { id, message, body },
+            None => bad(Kind::Part, name, "the part has no id"),
+        };
+        (self.sink)(record)
+    }
+
+    fn todos(&mut self, raw: &str) -> ControlFlow<()> {
+        let State::Inside(Inside { session, .. }) = &self.state else {
+            return ControlFlow::Continue(());
+        };
+        match limit::parse(raw) {
+            Ok(body @ Value::Array(_)) => {
+                (self.sink)(Record::Todos { session: session.clone(), body })
+            }
+            Ok(_) => ControlFlow::Continue(()),
+            Err(reason) => (self.sink)(bad(Kind::Todo, session.clone(), &reason)),
+        }
+    }
+
+    fn end(&mut self) -> ControlFlow<()> {
+        match std::mem::replace(&mut self.state, State::Refused) {
+            State::Refused => ControlFlow::Continue(()),
+            State::Outside => self.refuse("no info"),
+            State::Inside(Inside { session, has_list, .. }) => {
+                if !has_list {
+                    let note = format!("session {session}: the document has no list of messages");
+                    (self.sink)(Record::Note(note))?;
+                }
+                (self.sink)(Record::End)
+            }
+        }
+    }
+}
+
+fn bad(kind: Kind, id: String, reason: &str) -> Record {
+    Record::Bad { kind, id, reason: reason.to_owned() }
 }
 
 /// The root of the worktree: the directory without the path inside it.
@@ -187,19 +399,6 @@ fn worktree(project: &str, info: &Map<String, Value>) -> String {
     let directory = text(info, "directory").unwrap_or_default();
     let inside = text(info, "path").map(|path| format!("/{path}"));
     inside.and_then(|path| directory.strip_suffix(&path).map(str::to_owned)).unwrap_or(directory)
-}
-
-/// A document, or the documents of a list.
-fn flatten(value: Value) -> Vec<Value> {
-    if let Value::Array(list) = value { list } else { vec![value] }
-}
-
-fn is_document(value: &Value) -> bool {
-    value.get("info").is_some_and(Value::is_object) && value.get("messages").is_some()
-}
-
-fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn text(map: &Map<String, Value>, key: &str) -> Option<String> {

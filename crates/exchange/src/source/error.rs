@@ -28,6 +28,22 @@ pub enum SourceError {
         /// What the system said.
         source: io::Error,
     },
+    /// It is something else than a file or a directory.
+    #[error("{} is neither a file nor a directory", path.display())]
+    NotAFile {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// One element of a document is larger than what is held in memory. Nothing was imported.
+    #[error("{place} of {} is larger than {} MiB", path.display(), limit >> 20)]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Which element, as `document 1, message 2, part 3`.
+        place: String,
+        /// The most an element may have, in bytes.
+        limit: u64,
+    },
     /// The file is neither a database nor JSON.
     #[error("{} is not a SQLite database (or it is encrypted), and not JSON either", path.display())]
     NotADatabase {
@@ -106,6 +122,8 @@ impl SourceError {
                  its storage/ directory, an export file, or - for standard input"
             }
             Self::Unreadable { .. } => "make it readable for this user",
+            Self::NotAFile { .. } => "name a file or a directory, or - for standard input",
+            Self::TooLarge { .. } => "take that element out of the file and import the rest",
             Self::NotADatabase { .. } | Self::NotAnExport { .. } => {
                 "name opencode.db, or write an export with `opencode export ID > FILE`"
             }

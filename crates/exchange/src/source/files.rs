@@ -1,11 +1,49 @@
 //! JSON files in directories, as OpenCode's file storage keeps them.
+//!
+//! The directory may come from anybody: links inside it are not followed, only regular files are opened,
+//! and none is waited for.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use serde_json::Value;
 
-use super::SourceError;
+use super::{SourceError, limit};
+
+/// Whether a link is followed to what it leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    /// It is: a person named this path.
+    Followed,
+    /// It is not: the path is part of a source.
+    Refused,
+}
+
+/// Opens a regular file without waiting for anything; `None` if there is none.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::InvalidInput`] for anything but a regular file.
+pub(super) fn open_regular(path: &Path, links: Links) -> io::Result<Option<File>> {
+    let odd = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
+    let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    if links == Links::Refused {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(fd) => File::from(fd),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        Err(Errno::LOOP) => return Err(odd("it is a symbolic link")),
+        // A socket, and a device without a driver, cannot even be opened.
+        Err(Errno::NXIO | Errno::NODEV) => return Err(odd("it is not a regular file")),
+        Err(errno) => return Err(errno.into()),
+    };
+    if file.metadata()?.is_file() { Ok(Some(file)) } else { Err(odd("it is not a regular file")) }
+}
 
 /// One entry of a directory that should hold `<name>.json` files only.
 pub(super) enum Entry {
@@ -22,7 +60,8 @@ pub(super) fn list_files(dir: &Path) -> Result<Vec<Entry>, SourceError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let stem = name.strip_suffix(".json").map(str::to_owned);
         match stem {
-            Some(name) if path.is_file() => entries.push(Entry::Json { name, path }),
+            // Anything but a file is found out, and reported, when it is read.
+            Some(name) if !path.is_dir() => entries.push(Entry::Json { name, path }),
             _ => entries.push(Entry::Other { name }),
         }
     }
@@ -35,7 +74,13 @@ pub(super) fn list_dirs(dir: &Path) -> Result<Vec<(String, PathBuf)>, SourceErro
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         (name, path)
     };
-    Ok(children(dir)?.into_iter().filter(|path| path.is_dir()).map(named).collect())
+    let is_dir = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    Ok(children(dir)?.into_iter().filter(is_dir).map(named).collect())
+}
+
+/// True if there is anything at a path, be it a link that leads nowhere.
+pub(super) fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
 }
 
 fn children(dir: &Path) -> Result<Vec<PathBuf>, SourceError> {
@@ -58,9 +103,14 @@ fn children(dir: &Path) -> Result<Vec<PathBuf>, SourceError> {
 ///
 /// Why it cannot be read, in words.
 pub(super) fn read_json(path: &Path) -> Result<Value, String> {
-    let bytes = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let unreadable = |error: io::Error| format!("cannot be read: {error}");
+    let file = open_regular(path, Links::Refused).map_err(unreadable)?;
+    let file = file.ok_or_else(|| "cannot be read: it is gone".to_owned())?;
+    let mut bytes = Vec::new();
+    file.take(limit::MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.is_empty() {
         return Err("the file is empty".to_owned());
     }
-    serde_json::from_slice(&bytes).map_err(|error| format!("not JSON: {error}"))
+    let text = String::from_utf8(bytes).map_err(|_| "not JSON: it is not UTF-8".to_owned())?;
+    limit::parse(&text)
 }

@@ -10,10 +10,12 @@ mod detect;
 mod document;
 mod error;
 mod files;
+mod limit;
 mod older;
 mod record;
 mod row;
 mod storage;
+mod walk;
 
 pub(crate) use detect::{Opened, open, open_stream};
 pub use error::{Options, SourceError};

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use rusqlite::types::ValueRef;
 use serde_json::{Map, Number, Value};
 
+use super::limit;
+
 /// One row by column name.
 pub(super) struct Row {
     cells: HashMap<String, Cell>,
@@ -87,9 +89,9 @@ impl Row {
                 Err(format!("{column} is a number, not JSON text"))
             }
             Some(Cell::Unreadable(why)) => Err(format!("{column} {why}")),
-            Some(Cell::Text(text)) => serde_json::from_str(text)
-                .map(Some)
-                .map_err(|error| format!("{column} is not JSON: {error}")),
+            Some(Cell::Text(text)) => {
+                limit::parse(text).map(Some).map_err(|reason| format!("{column}: {reason}"))
+            }
         }
     }
 

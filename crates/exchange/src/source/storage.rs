@@ -154,15 +154,15 @@ impl Storage {
         }
         hand!(messages(id, folder, seen, sink)?);
         let todo = self.dir("todo").join(format!("{id}.json"));
-        if todo.is_file() {
+        if files::is_there(&todo) {
             hand!(sink(owned(&todo, Kind::Todo, id)));
         }
         let share = self.dir("session_share").join(format!("{id}.json"));
-        if share.is_file() {
+        if files::is_there(&share) {
             hand!(sink(owned(&share, Kind::Share, id)));
         }
         let diff = self.dir("session_diff").join(format!("{id}.json"));
-        if diff.is_file() {
+        if files::is_there(&diff) {
             hand!(sink(owned(&diff, Kind::Diff, id)));
         } else if let Some(body) = inner {
             hand!(sink(Record::Diff { session: id.clone(), body }));
@@ -245,14 +245,15 @@ fn ranked(id: String, folder: Folder) -> Ranked<Folder> {
 
 /// The messages of a session in OpenCode's order, each followed by its parts.
 fn messages(id: &str, folder: &Folder, seen: &mut HashSet<String>, sink: Sink<'_>) -> Flow {
+    // Read twice, so that only one of them is in memory: for the order, and to be handed on.
     let mut list = Vec::new();
     for entry in files::list_files(&folder.messages)? {
         let (name, record) = message_file(&entry, id);
-        list.push((created(&record), name, record));
+        list.push((created(&record), name, entry));
     }
     list.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-    for (time, name, record) in list {
-        hand!(sink(record));
+    for (time, name, entry) in list {
+        hand!(sink(message_file(&entry, id).1));
         if seen.insert(name.clone()) {
             hand!(parts(&folder.parts.join(&name), &name, time.unwrap_or(0), sink)?);
         }
@@ -276,17 +277,13 @@ fn created(record: &Record) -> Option<i64> {
 
 /// The parts of a message that was made at `near`.
 pub(super) fn parts(dir: &Path, message: &str, near: i64, sink: Sink<'_>) -> Flow {
-    let mut list = Vec::new();
-    for entry in files::list_files(dir)? {
-        let record = match json_of(&entry, Kind::Part) {
+    let mut list = files::list_files(dir)?;
+    list.sort_by_cached_key(|entry| identity::place(name_of(entry), near, None));
+    for entry in list {
+        hand!(sink(match json_of(&entry, Kind::Part) {
             Ok((id, body)) => Record::Part { id, message: message.to_owned(), body },
             Err(bad) => *bad,
-        };
-        list.push((identity::place(name_of(&entry), near, None), record));
-    }
-    list.sort_by(|a, b| a.0.cmp(&b.0));
-    for (_, record) in list {
-        hand!(sink(record));
+        }));
     }
     Ok(ControlFlow::Continue(()))
 }

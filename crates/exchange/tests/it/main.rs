@@ -4,8 +4,10 @@ mod broken;
 #[path = "../case/mod.rs"]
 mod case;
 mod hand;
+mod hostile;
 mod log;
 mod merge;
 mod roundtrip;
 mod source;
 mod storage;
+mod trust;

@@ -223,7 +223,7 @@ fn documents_come_one_by_one_in_a_list_in_lines_and_from_a_stream() -> TestResul
     }
     let stream = format!("{golden}\n\n{other}{{\"info\": broken");
     let import = Import::plan_stream(stream.as_bytes(), &Options::default())?;
-    assert_eq!(import.totals()[&Kind::Session], 2);
+    assert_eq!(import.totals()[&Kind::Session], 3);
     let report = import.run(&case.store, &case.ctx(), &mut |_| {})?;
     assert_eq!(counts(&report, Kind::Session), (3, 2, 0, 0, 1));
     assert!(report.tally(Kind::Session).rejected[0].reason.contains("not JSON"));

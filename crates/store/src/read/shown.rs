@@ -50,8 +50,14 @@ pub enum ShownSession {
 
 /// What a stored session must not hold to be shown as it is: what is only ours, and what is derived.
 /// Inside of a text the quotes are escaped, so that these are names of fields.
-const DERIVED: [&str; 5] =
-    ["\"usage_base\"", "\"origin\"", "\"revert\"", "\"cost\"", "\"turnstone."];
+const DERIVED: [&str; 6] = [
+    "\"usage_base\"",
+    "\"origin\"",
+    "\"revert\"",
+    "\"cost\"",
+    "\"importedPermission\"",
+    "\"turnstone.",
+];
 
 /// What every stored message and part has.
 #[derive(Deserialize)]

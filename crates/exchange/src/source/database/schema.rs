@@ -15,16 +15,23 @@ const REQUIRED: &[(&str, &[&str])] = &[
     ("part", &["id", "message_id", "data"]),
 ];
 
-/// The tables and their columns.
+/// The plain tables and their columns. A virtual table and one with generated columns computes what it
+/// shows, so it is not a table of OpenCode's, whatever its name.
 pub(super) fn tables(conn: &Connection) -> rusqlite::Result<Tables> {
-    let mut statement = conn.prepare(
-        "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'",
+    let mut names = conn.prepare(
+        "SELECT name FROM sqlite_schema
+         WHERE type = 'table' AND rootpage > 0 AND instr(upper(sql), 'VIRTUAL') = 0",
     )?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let names: Vec<String> =
+        names.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let mut columns = conn.prepare("SELECT name, hidden FROM pragma_table_xinfo(?1)")?;
     let mut tables = Tables::new();
-    for row in rows {
-        let (table, column): (String, String) = row?;
-        tables.entry(table).or_default().insert(column);
+    for table in names {
+        let rows = columns.query_map([&table], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let found = rows.collect::<rusqlite::Result<Vec<(String, i64)>>>()?;
+        if found.iter().all(|(_, hidden)| *hidden == 0) {
+            tables.insert(table, found.into_iter().map(|(name, _)| name).collect());
+        }
     }
     Ok(tables)
 }

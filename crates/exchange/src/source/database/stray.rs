@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::files;
 use super::super::record::{Ranked, Record, Sink, hand};
-use super::{Database, Flow, diff_file, message, part, shape};
+use super::{Database, Flow, Query, diff_file, message, part, shape};
 use crate::kind::Kind;
 
 /// Why rows of the second runner stay where they are.
@@ -30,16 +30,24 @@ impl Database {
 
     /// Rows that belong to nothing; the import says so of each.
     pub(super) fn strays(&self, sink: Sink<'_>) -> Flow {
-        let sql = "SELECT * FROM message m WHERE NOT EXISTS
-                     (SELECT 1 FROM session s WHERE s.id = m.session_id) ORDER BY m.id";
-        hand!(self.rows(Kind::Message, (sql, ""), sink, &mut |row, sink| {
+        let messages = Query {
+            keys: "SELECT m.rowid FROM message m WHERE NOT EXISTS
+                     (SELECT 1 FROM session s WHERE s.id = m.session_id) ORDER BY m.id",
+            row: "SELECT * FROM message WHERE rowid = ?1",
+            of: None,
+        };
+        hand!(self.rows((Kind::Message, messages), sink, &mut |row, sink| {
             let id = row.text("id").unwrap_or_default();
             hand!(sink(message(&id, row)));
             self.parts(&id, row, sink)
         })?);
-        let sql = "SELECT * FROM part p WHERE NOT EXISTS
-                     (SELECT 1 FROM message m WHERE m.id = p.message_id) ORDER BY p.id";
-        hand!(self.rows(Kind::Part, (sql, ""), sink, &mut |row, sink| {
+        let parts = Query {
+            keys: "SELECT p.rowid FROM part p WHERE NOT EXISTS
+                     (SELECT 1 FROM message m WHERE m.id = p.message_id) ORDER BY p.id",
+            row: "SELECT * FROM part WHERE rowid = ?1",
+            of: None,
+        };
+        hand!(self.rows((Kind::Part, parts), sink, &mut |row, sink| {
             let message = row.text("message_id").unwrap_or_default();
             Ok(sink(part(&row.text("id").unwrap_or_default(), &message, row)))
         })?);
@@ -48,17 +56,26 @@ impl Database {
 
     fn stray_belongings(&self, sink: Sink<'_>) -> Flow {
         if self.has("todo") {
-            let sql = "SELECT * FROM todo t WHERE NOT EXISTS
-                         (SELECT 1 FROM session s WHERE s.id = t.session_id) ORDER BY t.session_id, t.position";
-            hand!(self.rows(Kind::Todo, (sql, ""), sink, &mut |row, sink| {
+            let query = Query {
+                keys: "SELECT t.rowid FROM todo t WHERE NOT EXISTS
+                         (SELECT 1 FROM session s WHERE s.id = t.session_id)
+                       ORDER BY t.session_id, t.position",
+                row: "SELECT * FROM todo WHERE rowid = ?1",
+                of: None,
+            };
+            hand!(self.rows((Kind::Todo, query), sink, &mut |row, sink| {
                 let session = row.text("session_id").unwrap_or_default();
                 Ok(sink(Record::Todos { session, body: Value::Array(vec![shape::todo(row)]) }))
             })?);
         }
         if self.has("session_share") {
-            let sql = "SELECT * FROM session_share h WHERE NOT EXISTS
-                         (SELECT 1 FROM session s WHERE s.id = h.session_id) ORDER BY h.session_id";
-            hand!(self.rows(Kind::Share, (sql, ""), sink, &mut |row, sink| {
+            let query = Query {
+                keys: "SELECT h.rowid FROM session_share h WHERE NOT EXISTS
+                         (SELECT 1 FROM session s WHERE s.id = h.session_id) ORDER BY h.session_id",
+                row: "SELECT * FROM session_share WHERE rowid = ?1",
+                of: None,
+            };
+            hand!(self.rows((Kind::Share, query), sink, &mut |row, sink| {
                 let session = row.text("session_id").unwrap_or_default();
                 Ok(sink(Record::Share { session, body: shape::share(row) }))
             })?);
@@ -67,13 +84,19 @@ impl Database {
     }
 
     pub(super) fn second_runner(&self, sink: Sink<'_>) -> Flow {
-        let tables = [
-            ("session_message", "SELECT id FROM session_message ORDER BY id"),
-            ("session_input", "SELECT id FROM session_input ORDER BY id"),
-        ];
-        for (table, sql) in tables {
+        let message = Query {
+            keys: "SELECT rowid FROM session_message ORDER BY id",
+            row: "SELECT id FROM session_message WHERE rowid = ?1",
+            of: None,
+        };
+        let input = Query {
+            keys: "SELECT rowid FROM session_input ORDER BY id",
+            row: "SELECT id FROM session_input WHERE rowid = ?1",
+            of: None,
+        };
+        for (table, query) in [("session_message", message), ("session_input", input)] {
             if self.has(table) {
-                hand!(self.rows(Kind::Second, (sql, ""), sink, &mut |row, sink| {
+                hand!(self.rows((Kind::Second, query), sink, &mut |row, sink| {
                     let id = row.text("id").unwrap_or_default();
                     Ok(sink(Record::Bad { kind: Kind::Second, id, reason: SECOND.to_owned() }))
                 })?);
