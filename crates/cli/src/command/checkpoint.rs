@@ -49,6 +49,9 @@ pub(crate) enum CheckpointCommand {
         session: Option<Prefix>,
     },
     /// Give a name up; the point itself stays where it was
+    ///
+    /// The permission `checkpoint` applies: a rule may deny it, and a command inside a turn is asked
+    /// about.
     Remove {
         /// The name
         #[arg(value_name = "NAME")]

@@ -20,7 +20,8 @@ const SHOWN: usize = 20;
 /// (of eight letters or more) out of what sessions said, out of search and out of spilled output;
 /// stars stand there instead. The files themselves stay as they are, and undo says of those
 /// versions that they are forgotten. Copies made with `db backup` are named and not touched. A
-/// file that is still there is kept again by the next capture, unless an ignore rule names it.
+/// file that is still there is kept again by the next capture, unless an ignore rule names it. The
+/// permission `forget` applies: a rule may deny it, and a command inside a turn is asked about.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone forget --dry-run .env 'secrets/'")]
 pub(crate) struct ForgetArgs {

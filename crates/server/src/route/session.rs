@@ -6,7 +6,7 @@ use axum::{Json, Router};
 use serde_json::{Number, Value};
 use turnstone_core::id::{SessionId, WorkspaceId};
 use turnstone_core::model::{Extra, Usage};
-use turnstone_core::permission::Rule;
+use turnstone_core::permission::{Role, Rule};
 use turnstone_core::wire;
 use turnstone_engine::NewSession;
 use turnstone_store::{SessionFilter, SessionRow};
@@ -133,6 +133,10 @@ async fn update(
         // One transaction: if it was begun, it was done.
         if began.is_some() {
             return Ok(Json(app.show_session(&ctx, &id)?));
+        }
+        if archived.is_some() && ctx.role == Role::Runner {
+            // The undo of archived sessions is the first to expire.
+            return Err(ApiError::not_for_runners("a runner cannot archive a session"));
         }
         app.check_rule_setter(&ctx, Some(&id), permission.as_deref().unwrap_or_default())?;
         let (name, now) = (id.clone(), ctx.now);

@@ -37,6 +37,8 @@ fn a_name_only_narrows_what_a_request_may_do() {
         named.post(&format!("{path}/message"), &prompt).expect(403)["_tag"],
         "NotAllowedError"
     );
+    let replayed = json!({ "directory": ".", "events": [] });
+    assert_eq!(named.post("/sync/replay", &replayed).expect(403)["_tag"], "NotAllowedError");
     let asked = named.delete(&path).expect(409);
     assert_eq!(asked["_tag"], "PermissionAskedError");
     let reply = format!("/permission/{}/reply", asked["permissionID"].as_str().expect("an id"));

@@ -128,6 +128,7 @@ fn a_runner_sets_no_rules_and_says_nothing_for_the_person() {
         client.patch(&path, &json!({ "permission": rule(action) })).expect(403);
     }
     client.patch(&path, &json!({ "title": "A title" })).expect(200);
+    client.patch(&path, &json!({ "time": { "archived": 1 } })).expect(403);
     for action in ["allow", "ask"] {
         client.post("/session", &json!({ "permission": rule(action) })).expect(403);
     }

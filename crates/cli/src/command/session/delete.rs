@@ -16,7 +16,8 @@ use crate::ui::{NAME, Ui, paint};
 /// Delete sessions with everything in them
 ///
 /// Sessions that a deleted session started go with it. This cannot be undone; `session archive`
-/// only puts a session out of sight.
+/// only puts a session out of sight. The permission `delete` applies: a rule may deny it, and a
+/// command inside a turn is asked about.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone session delete ses_e21d --dry-run")]
 pub(crate) struct DeleteArgs {
