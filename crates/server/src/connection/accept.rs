@@ -125,7 +125,7 @@ pub(crate) async fn accept_connections(
             }
             Ok(Accepted::Unix(socket)) => {
                 let Some(peer) = identify_unix(&socket) else {
-                    refuser.refuse(socket, Refusal::OtherUser);
+                    refuser.refuse(socket, Refusal::OtherUserAtSocket);
                     continue;
                 };
                 match table.admit(peer.id, true) {

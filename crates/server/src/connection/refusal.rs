@@ -21,6 +21,8 @@ const LINGER_BYTES: u64 = 256 << 10;
 pub(super) enum Refusal {
     /// The peer is not the user this server runs as, or nobody can tell.
     OtherUser,
+    /// The same at the Unix socket, for which no password helps.
+    OtherUserAtSocket,
     /// There are as many connections as there may be.
     Full,
 }
@@ -37,6 +39,12 @@ impl Refusal {
                  --password-file), or run the client as the user of the server; its Unix socket \
                  is named by the line that `turnstone serve --json` prints",
             ),
+            Self::OtherUserAtSocket => (
+                "403 Forbidden",
+                "ForbiddenPeerError",
+                "this Unix socket answers only processes of the user who runs the server",
+                "use the port, with the password of the server",
+            ),
             Self::Full => (
                 "503 Service Unavailable",
                 "ServiceUnavailableError",
@@ -45,7 +53,7 @@ impl Refusal {
             ),
         };
         let body = json!({ "_tag": tag, "name": tag, "message": message, "hint": hint,
-            "data": { "message": message, "hint": hint } })
+            "data": { "message": message } })
         .to_string();
         let length = body.len();
         format!(
