@@ -59,7 +59,7 @@ fn another_user_who_sends_and_closes_at_once_changes_nothing() {
 }
 
 #[test]
-fn a_process_of_the_same_user_that_closed_before_it_was_accepted_is_nobody() {
+fn an_early_close_by_the_same_user_does_not_disturb_later_requests() {
     let house = House::new();
     // This user's own, but closed: the row in the kernel's table names nobody any more. Whether the
     // server looks before or after the end is a race; either way the next request is answered.
