@@ -169,10 +169,6 @@ impl App {
     ///
     /// [`CliError::Open`], or the configuration cannot be read.
     pub(crate) fn engine(&self) -> Result<Engine, CliError> {
-        let named = |name: &str| {
-            let mut all = self.started.variables.iter();
-            all.find(|(key, _)| key == OsStr::new(name)).map(|(_, value)| value.clone())
-        };
         let chosen = self.settings()?;
         let settings = turnstone_engine::Settings {
             undo: match chosen.undo {
@@ -183,14 +179,23 @@ impl App {
             data: self.layout.root().to_owned(),
             runtime: self.runtime.clone(),
             vault: snapshot::vault_options(self)?,
-            git: GitEnvironment {
-                path: named("PATH").unwrap_or_default(),
-                home: self.git.home.clone().map(PathBuf::into_os_string),
-                config_home: named("XDG_CONFIG_HOME"),
-            },
+            git: self.git_environment(),
             rules: self.rules()?,
         };
         Ok(Engine::open(settings, self.now())?)
+    }
+
+    /// What git is told of its surroundings.
+    pub(crate) fn git_environment(&self) -> GitEnvironment {
+        let named = |name: &str| {
+            let mut all = self.started.variables.iter();
+            all.find(|(key, _)| key == OsStr::new(name)).map(|(_, value)| value.clone())
+        };
+        GitEnvironment {
+            path: named("PATH").unwrap_or_default(),
+            home: self.git.home.clone().map(PathBuf::into_os_string),
+            config_home: named("XDG_CONFIG_HOME"),
+        }
     }
 
     /// What the user's configuration says tools may do.

@@ -260,6 +260,8 @@ fn of_engine_hint(error: &EngineError) -> Option<String> {
                 "a person answers with `turnstone permission reply {request} always`"
             ));
         }
+        EngineError::Git(error) => return error.hint().map(str::to_owned),
+        EngineError::Repository(error) => return error.hint(),
         EngineError::Rules { .. } => "mend the file, or move it away for the moment",
         EngineError::Unreadable { .. } => "run `turnstone doctor`",
         EngineError::NoRoom(_) => {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use turnstone_core::time::Millis;
-use turnstone_process::{Git, GitEnvironment};
+use turnstone_process::GitEnvironment;
 use turnstone_snapshot::{Vault, VaultError, VaultOptions};
 use turnstone_store::{Layout, Options, Store};
 
@@ -98,12 +98,6 @@ impl Engine {
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
-    }
-
-    /// `git` in a directory, with the surroundings this engine was given.
-    #[must_use]
-    pub fn git(&self, directory: &Path) -> Git {
-        Git::new(directory, self.settings.git.clone())
     }
 
     /// The snapshot store of the root that holds `directory`.

@@ -10,7 +10,7 @@ use turnstone_core::id::{
 use turnstone_core::permission::Gate;
 use turnstone_core::time::Millis;
 use turnstone_process::{GitError, GroupError};
-use turnstone_snapshot::{OidError, OverBudget, VaultError};
+use turnstone_snapshot::{OidError, OverBudget, RepositoryError, VaultError};
 use turnstone_store::{OpenError, StoreError};
 
 use crate::permission::Refusal;
@@ -136,6 +136,9 @@ pub enum EngineError {
     /// `git` was asked about a directory and could not tell.
     #[error(transparent)]
     Git(#[from] GitError),
+    /// The directory has a repository that must not be used: nothing of it was read.
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
     /// The rules, or whoever was asked, do not allow it (R37). Nothing has changed but the log, which
     /// has the refusal.
     #[error("{} {pattern:?} is not allowed: {why}", gate.as_str())]

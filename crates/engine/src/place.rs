@@ -76,33 +76,34 @@ impl Engine {
         Ok(OpenProject { project, root, joined, alike })
     }
 
-    /// Learns what `git` knows of a directory; nothing, where there is no `git` or no repository.
+    /// Returns the root of a directory and what identifies its repository, if it has one.
+    ///
+    /// Without a usable git the place of the repository is known, and its history is not.
     ///
     /// # Errors
     ///
-    /// [`crate::EngineError::Git`] if there may be a repository and `git` could not tell: what is
-    /// not known must not make another project of it.
+    /// [`crate::EngineError::Repository`] if there is a repository that must not be used, and
+    /// [`crate::EngineError::Git`] if git could not tell: what is not known must not make another
+    /// project of it.
     pub(crate) fn gather_facts(&self, real: &Path) -> Result<(PathBuf, Facts)> {
-        let git = Git::new(real, self.settings.git.clone());
-        let bare = |root: &Path| Facts {
-            directory: root.to_string_lossy().into_owned(),
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let Some(git) = self.find_repository(real)? else {
+            return Ok((real.to_owned(), Facts { directory: text(real), ..Facts::default() }));
+        };
+        let repository = git.repository();
+        let placed = Facts {
+            directory: text(&repository.worktree),
+            common_dir: Some(text(&repository.common_dir)),
             ..Facts::default()
         };
-        let root = match git.top_level() {
-            Ok(root) => real_path(root),
-            Err(error) if is_plain(&error) => return Ok((real.to_owned(), bare(real))),
-            Err(error) => return Err(error.into()),
+        let facts = match gather_history(&git) {
+            Err(GitError::Missing | GitError::TooOld { .. }) => placed,
+            history => {
+                let Facts { root_commits, shallow, origin, .. } = history?;
+                Facts { root_commits, shallow, origin, ..placed }
+            }
         };
-        let common_dir = real_path(git.common_dir()?);
-        let facts = Facts {
-            common_dir: Some(common_dir.to_string_lossy().into_owned()),
-            root_commits: git.list_root_commits()?,
-            // A history that is cut off names no root.
-            shallow: git.is_shallow()?,
-            origin: git.find_remote("origin")?.as_deref().and_then(origin_of),
-            ..bare(&root)
-        };
-        Ok((root, facts))
+        Ok((repository.worktree.clone(), facts))
     }
 
     fn update_project(
@@ -236,18 +237,13 @@ impl Engine {
     }
 }
 
-fn real_path(path: PathBuf) -> PathBuf {
-    fs_err::canonicalize(&path).unwrap_or(path)
-}
-
-/// True if `git` is not there, or says that this is no checkout; any other answer is none.
-#[expect(clippy::wildcard_enum_match_arm, reason = "whatever else went wrong is no answer")]
-fn is_plain(error: &GitError) -> bool {
-    match error {
-        GitError::Missing => true,
-        GitError::Failed { stderr, .. } => {
-            stderr.contains("not a git repository") || stderr.contains("must be run in a work tree")
-        }
-        _ => false,
-    }
+/// What git knows of the history of a repository.
+fn gather_history(git: &Git) -> std::result::Result<Facts, GitError> {
+    Ok(Facts {
+        root_commits: git.list_root_commits()?,
+        // A history that is cut off names no root.
+        shallow: git.is_shallow()?,
+        origin: git.find_remote("origin")?.as_deref().and_then(origin_of),
+        ..Facts::default()
+    })
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::permission::ReplyError;
 use turnstone_core::time::Seq;
-use turnstone_engine::{EngineError, PermissionError};
+use turnstone_engine::{EngineError, GitError, PermissionError};
 use turnstone_store::StoreError;
 
 /// The longest message a client is sent.
@@ -274,6 +274,12 @@ impl From<EngineError> for ApiError {
             EngineError::Expired { .. } | EngineError::GuardExpired { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "UndoExpiredError", &error.to_string())
             }
+            EngineError::Git(ref git) => git.into(),
+            EngineError::Repository(ref refused) => {
+                let hint = refused.hint().map(|hint| format!(" (hint: {hint})"));
+                let message = format!("{refused}{}", hint.unwrap_or_default());
+                Self::tagged(StatusCode::CONFLICT, "RepositoryError", &message)
+            }
             EngineError::NoRoom(_) => Self::full(&error.to_string()),
             EngineError::Rules { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "ConfigError", &error.to_string())
@@ -286,7 +292,6 @@ impl From<EngineError> for ApiError {
             | EngineError::Unreadable { .. }
             | EngineError::BadCapture { .. }
             | EngineError::BadGroup { .. }
-            | EngineError::Git(_)
             | EngineError::Group(_)
             | EngineError::Io(_) => Self::unexpected(&error),
         }
@@ -304,6 +309,19 @@ impl From<PermissionError> for ApiError {
             PermissionError::Reply(ReplyError::NoSuchRequest(_) | ReplyError::NotPending(_)) => {
                 Self::NotFound(words)
             }
+        }
+    }
+}
+
+/// What the person can change is a conflict with a hint; everything else is the server's mistake.
+impl From<&GitError> for ApiError {
+    fn from(error: &GitError) -> Self {
+        match error.hint() {
+            Some(hint) => {
+                let message = format!("{error} (hint: {hint})");
+                Self::tagged(StatusCode::CONFLICT, "GitError", &message)
+            }
+            None => Self::unexpected(error),
         }
     }
 }

@@ -37,6 +37,11 @@ pub fn open_regular_file(path: &Path) -> io::Result<Option<File>> {
 /// [`io::ErrorKind::FileTooLarge`] beyond the limit; nothing of it is returned then.
 pub fn read_bounded_file(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let Some(file) = open_regular_file(path)? else { return Ok(None) };
+    read_open_file(path, &file, limit).map(Some)
+}
+
+/// Reads the whole of an open file of at most `limit` bytes; `path` is for messages.
+pub(crate) fn read_open_file(path: &Path, file: &File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // The size may be a lie (`/proc`) or change: what counts is what arrives.
     let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
@@ -44,7 +49,7 @@ pub fn read_bounded_file(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>>
         let message = format!("{} is larger than {limit} bytes", path.display());
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
-    Ok(Some(bytes))
+    Ok(bytes)
 }
 
 fn not_regular(path: &Path) -> io::Error {

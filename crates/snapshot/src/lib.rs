@@ -69,6 +69,9 @@ pub use vault::{
     Damage, Failure, FailureKind, ListedCapture, ListedFile, Need, PathChange, Sweep, Swept, Vault,
     VaultError, VaultOptions, Verified,
 };
-pub use vcs::{UserGit, find_excludes_file};
+pub use vcs::{
+    RepositoryError, RepositoryLocation, SafeDirectories, UserGit, discover_repository,
+    find_excludes_file,
+};
 pub use watch::JournalState;
 pub use worktree::{RootError, RootPolicy, Worktree, set_worktree_mask};

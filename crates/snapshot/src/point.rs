@@ -5,10 +5,17 @@ use std::path::{Path, PathBuf};
 
 use turnstone_core::change::GitPoint;
 
+use crate::bounded_file::{open_regular_file, read_bounded_file};
+
 /// How many symbolic references are followed.
 const HOPS: usize = 5;
 /// Bytes at the end of an index that sum up the rest.
 const SUM: i64 = 20;
+
+/// The longest file that holds one name or path.
+const NAME_BYTES: u64 = 64 << 10;
+/// The longest list of packed references that is read: over half a million of them.
+const PACKED_BYTES: u64 = 64 << 20;
 
 /// What git writes for a branch in a repository whose references it keeps elsewhere.
 const ELSEWHERE: &str = "refs/heads/.invalid";
@@ -39,17 +46,18 @@ fn find(root: &Path) -> io::Result<Option<PathBuf>> {
             head => head.map(|_| Some(git)),
         };
     }
-    let text = fs_err::read_to_string(git)?;
+    let text = text(&git, NAME_BYTES)?.ok_or(io::ErrorKind::InvalidData)?;
     let named = text.strip_prefix("gitdir: ").ok_or(io::ErrorKind::InvalidData)?;
     Ok(Some(root.join(named.trim_end())))
 }
 
 fn read(git_dir: &Path) -> io::Result<GitPoint> {
-    let common = match text(&git_dir.join("commondir"))? {
+    let common = match text(&git_dir.join("commondir"), NAME_BYTES)? {
         Some(text) => git_dir.join(text.trim_end()),
         None => git_dir.to_owned(),
     };
-    let mut at = fs_err::read_to_string(git_dir.join("HEAD"))?.trim_end().to_owned();
+    let head = text(&git_dir.join("HEAD"), NAME_BYTES)?.ok_or(io::ErrorKind::InvalidData)?;
+    let mut at = head.trim_end().to_owned();
     let branch = at.strip_prefix("ref: ").map(str::to_owned);
     if branch.as_deref() == Some(ELSEWHERE) {
         return Err(io::ErrorKind::Unsupported.into());
@@ -76,12 +84,12 @@ fn reference(folders: &[&Path], name: &str) -> io::Result<Option<String>> {
         return Err(io::ErrorKind::InvalidData.into());
     }
     for folder in folders {
-        if let Some(text) = text(&folder.join(name))? {
+        if let Some(text) = text(&folder.join(name), NAME_BYTES)? {
             return Ok(Some(text.trim_end().to_owned()));
         }
     }
     for folder in folders {
-        let packed = text(&folder.join("packed-refs"))?.unwrap_or_default();
+        let packed = text(&folder.join("packed-refs"), PACKED_BYTES)?.unwrap_or_default();
         let named =
             |line: &str| line.split_once(' ').filter(|it| it.1 == name).map(|it| it.0.to_owned());
         if let Some(found) = packed.lines().find_map(named) {
@@ -91,12 +99,15 @@ fn reference(folders: &[&Path], name: &str) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// A file that may not be there.
-fn text(path: &Path) -> io::Result<Option<String>> {
-    match fs_err::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+/// A regular file that may not be there; a pipe or a device in its place is an error and blocks nothing.
+fn text(path: &Path, limit: u64) -> io::Result<Option<String>> {
+    match read_bounded_file(path, limit) {
+        Ok(None) => Ok(None),
+        Ok(Some(bytes)) => {
+            String::from_utf8(bytes).map(Some).map_err(|_| io::ErrorKind::InvalidData.into())
+        }
         // A folder of references has a name that no reference can have.
-        Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::IsADirectory => Ok(None),
+        Err(_) if fs_err::metadata(path).is_ok_and(|found| found.is_dir()) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -110,13 +121,10 @@ fn is_name(text: &str) -> bool {
 }
 
 fn index_sum(path: &Path) -> io::Result<Option<String>> {
-    let mut file = match fs_err::File::open(path) {
-        Err(error) if is_absent(&error) => return Ok(None),
-        file => file?,
-    };
+    let Some(mut file) = open_regular_file(path)? else { return Ok(None) };
     file.seek(SeekFrom::End(-SUM))?;
     let mut sum = Vec::new();
-    file.read_to_end(&mut sum)?;
+    file.take(SUM.unsigned_abs()).read_to_end(&mut sum)?;
     Ok(Some(sum.iter().map(|byte| format!("{byte:02x}")).collect()))
 }
 
@@ -189,6 +197,34 @@ mod tests {
         let away = tempfile::tempdir().expect("temp dir");
         fs_err::write(away.path().join(".git"), "gitdir: /nowhere/at/all\n").expect("written");
         assert_eq!(git_point(away.path()), Some(GitPoint::unknown()));
+    }
+
+    #[test]
+    fn pipes_and_devices_in_a_repository_block_nothing() {
+        let fifo = |path: &Path| {
+            let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+            rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).expect("a pipe");
+        };
+        let zero = |path: &Path| std::os::unix::fs::symlink("/dev/zero", path).expect("linked");
+        for name in ["HEAD", "index", "packed-refs", "commondir", "refs/heads/main", "."] {
+            for replace in [&fifo as &dyn Fn(&Path), &zero] {
+                let dir = tempfile::tempdir().expect("temp dir");
+                git(dir.path(), &["init", "-q"]);
+                git(dir.path(), &["commit", "-q", "--allow-empty", "-m", "one"]);
+                if name == "packed-refs" {
+                    git(dir.path(), &["pack-refs", "--all"]);
+                }
+                let path = dir.path().join(".git").join(name);
+                if path.is_dir() {
+                    fs_err::remove_dir_all(dir.path().join(".git")).expect("removed");
+                    replace(&dir.path().join(".git"));
+                } else {
+                    fs_err::remove_file(&path).ok();
+                    replace(&path);
+                }
+                assert_eq!(git_point(dir.path()), Some(GitPoint::unknown()), "{name}");
+            }
+        }
     }
 
     #[test]

@@ -12,5 +12,6 @@ pub mod powerloss;
 pub mod require;
 pub mod terminal;
 mod trace;
+pub mod tripwire;
 
 pub use trace::TraceError;

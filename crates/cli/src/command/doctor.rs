@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use turnstone_process::git_version;
 use turnstone_store::{Diagnosis, Finding, RebuildProgress, Salvaged, Severity};
 
 use crate::app::App;
@@ -69,6 +70,10 @@ fn json(app: &App, seen: &Diagnosis) -> Value {
         "directory": app.layout().root(),
         "sound": seen.is_sound(),
         "version": seen.version,
+        "git": match git_version(&app.git_environment()) {
+            Ok(version) => json!({ "version": version }),
+            Err(error) => json!({ "error": error.to_string(), "hint": error.hint() }),
+        },
         "events": seen.events,
         "sizes": seen.sizes.iter().map(size).collect::<Vec<_>>(),
         "checks": seen.checks,
@@ -87,6 +92,7 @@ fn print(ui: &mut Ui, app: &App, seen: &Diagnosis) -> Result<(), CliError> {
         let events = figure::count(i64::try_from(seen.events).unwrap_or(i64::MAX));
         ui.line(&paint(DIM, format!("  schema {version}, {events} events")))?;
     }
+    print_git(ui, app)?;
     ui.line("")?;
     for check in &seen.checks {
         let found: Vec<&Finding> = seen.findings.iter().filter(|f| f.check == *check).collect();
@@ -101,6 +107,19 @@ fn print(ui: &mut Ui, app: &App, seen: &Diagnosis) -> Result<(), CliError> {
         Some(Severity::Warning) => "nothing is lost, but not everything is as it should be",
         Some(Severity::Note) | None => "all is well",
     })
+}
+
+/// Prints the version of git. Without a usable one the data is sound; worktrees and `/vcs` need it.
+fn print_git(ui: &mut Ui, app: &App) -> Result<(), CliError> {
+    match git_version(&app.git_environment()) {
+        Ok(version) => ui.line(&paint(DIM, format!("  git  {}", text::clean_line(&version)))),
+        Err(error) => {
+            let what = text::cut(&text::clean_line(&error.to_string()), LONGEST);
+            ui.line(&format!("  {} {what}", mark(Some(Severity::Warning))))?;
+            let hint = error.hint().map(|hint| format!("    {} {hint}", paint(GOOD, "hint:")));
+            hint.map_or(Ok(()), |hint| ui.line(&hint))
+        }
+    }
 }
 
 fn mark(worst: Option<Severity>) -> String {

@@ -116,7 +116,9 @@ pub(crate) fn refused(error: WorktreeError) -> CliError {
         WorktreeError::LeftChanges { .. } => {
             "look at those files; the snapshot has the former ones"
         }
-        WorktreeError::Git(_) => return CliError::Refused { what, hint: None },
+        WorktreeError::Git(error) => {
+            return CliError::Refused { what, hint: error.hint().map(str::to_owned) };
+        }
         WorktreeError::Engine(error) => return error.into(),
     };
     CliError::Refused { what, hint: Some(hint.to_owned()) }

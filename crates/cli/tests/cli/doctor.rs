@@ -28,6 +28,8 @@ fn sound_data_is_called_sound() {
       lock/
       turnstone.db
       schema #, ## events
+      ! git is not installed, or not in PATH
+        hint: install git #.## or newer
 
     ✓ place
     ✓ file
@@ -47,6 +49,7 @@ fn sound_data_is_called_sound() {
     all is well
     ");
     let seen = case.json(&["doctor"]);
+    assert!(seen["git"]["hint"].is_string(), "{}", seen["git"]);
     assert_eq!((&seen["sound"], &seen["findings"]), (&true.into(), &serde_json::json!([])));
     assert!(
         seen["sizes"]

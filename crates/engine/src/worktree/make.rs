@@ -255,7 +255,8 @@ impl Engine {
             project: project.id.clone(),
             path: PathBuf::from(&project.worktree),
         };
-        Ok(Git::new(place.ok_or_else(gone)?, self.settings.git.clone()))
+        let found = self.find_repository(place.ok_or_else(gone)?)?;
+        found.ok_or_else(|| WorktreeError::NotGit(project.id.clone()))
     }
 }
 

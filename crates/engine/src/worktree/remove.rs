@@ -7,7 +7,7 @@ use serde::Serialize;
 use turnstone_core::id::ProjectId;
 use turnstone_core::model::{MadeWorktree, Project};
 use turnstone_core::permission::Gate;
-use turnstone_process::{Git, Removal};
+use turnstone_process::Git;
 use turnstone_snapshot::Group;
 use turnstone_store::Context;
 
@@ -196,7 +196,7 @@ impl Engine {
         facts.agree(force)?;
         let Facts { made, directory, lost, .. } = facts;
         let capture = self.capture_worktree(ctx, &made)?;
-        let inside = Git::new(&directory, self.settings.git.clone());
+        let inside = self.get_repository_at(&directory)?;
         inside.reset_hard(&commit)?;
         inside.clean()?;
         let left: Vec<String> = paths(&inside)?;
@@ -248,7 +248,7 @@ impl Engine {
         let directory = Path::new(&made.directory);
         // A making that was cut off may have left a folder that is no checkout yet.
         if is_there(&directory.join(".git"))? {
-            let inside = Git::new(directory, self.settings.git.clone());
+            let inside = self.get_repository_at(directory)?;
             work.changes = paths(&inside)?;
             for commit in inside.list_unnamed(SHOWN)? {
                 if !work.commits.contains(&commit) {
@@ -275,7 +275,7 @@ impl Engine {
             Ok(git.list_worktrees()?.iter().any(|row| row.path == directory))
         };
         if directory.is_dir() && is_listed(git)? {
-            let removed = git.remove_worktree(directory, Removal::Force);
+            let removed = git.remove_worktree(directory);
             // It may have failed after it had let go: what counts is what it says now.
             if removed.is_err() && is_listed(git)? {
                 return Ok(removed?);

@@ -142,25 +142,55 @@ fn failing(dir: &Path, words: &str) -> Engine {
 }
 
 #[test]
-fn a_git_that_cannot_tell_is_an_error_and_no_git_or_no_repository_is_a_plain_directory_r31() {
+fn git_that_cannot_tell_is_an_error_and_missing_git_is_not() {
     let dir = tempfile::tempdir().expect("temp dir");
-    let work = dir.path().join("work");
+    let (work, plain) = (dir.path().join("work"), dir.path().join("plain"));
     fs_err::create_dir(&work).expect("made");
+    fs_err::create_dir(&plain).expect("made");
+    git(&work, &["init", "-q"]);
 
-    let engine = failing(dir.path(), "fatal: detected dubious ownership in repository");
+    let engine = failing(dir.path(), "fatal: bad object HEAD");
     let opened = engine.open_project(&ctx(), &work);
     assert!(matches!(opened, Err(EngineError::Git(_))), "{opened:?}");
     assert!(engine.store().read(&ctx(), |r| r.projects()).expect("reads").is_empty());
-    drop(engine);
-
-    let engine = failing(dir.path(), "fatal: not a git repository (or any parent)");
-    let plain = engine.open_project(&ctx(), &work).expect("a plain directory");
-    assert_eq!(plain.project.vcs, None);
+    // Where there is no repository git is not asked.
+    assert_eq!(engine.open_project(&ctx(), &plain).expect("a plain directory").project.vcs, None);
     drop(engine);
 
     let without = GitEnvironment { path: dir.path().into(), ..GitEnvironment::default() };
     let settings = Settings { git: without, ..Settings::new(&dir.path().join("data")) };
     let engine = Engine::open(settings, NOW).expect("opens");
+    let known = engine.open_project(&ctx(), &work).expect("works without git");
+    assert_eq!(known.project.vcs.as_deref(), Some("git"));
     let same = engine.open_project(&ctx(), &work).expect("works without git");
-    assert_eq!(same.project.id, plain.project.id);
+    assert_eq!(same.project.id, known.project.id);
+}
+
+/// The report of the security review: its author wrote `x/config`.
+#[test]
+fn bare_repository_in_a_clone_is_part_of_the_clone() {
+    let place = Place::new();
+    let clone = place.make("clone");
+    git(&clone, &["init", "-q"]);
+    git(&clone, &["commit", "-q", "--allow-empty", "-m", "one"]);
+    git(&clone, &["clone", "-q", "--bare", ".", "x"]);
+    let opened = place.open(&clone.join("x"));
+    assert_eq!(opened.root, fs_err::canonicalize(&clone).expect("real"));
+    assert_eq!(opened.project.id, place.open(&clone).project.id);
+
+    // Alone it is a plain folder.
+    git(&clone, &["clone", "-q", "--bare", ".", "../alone"]);
+    assert_eq!(place.open(&place.dir.path().join("alone")).project.vcs, None);
+}
+
+#[test]
+fn git_file_without_a_back_pointer_is_refused() {
+    let place = Place::new();
+    let (victim, hostile) = (place.make("victim"), place.make("hostile"));
+    git(&victim, &["init", "-q"]);
+    git(&victim, &["commit", "-q", "--allow-empty", "-m", "one"]);
+    fs_err::write(hostile.join(".git"), "gitdir: ../victim/.git\n").expect("written");
+    let refused = place.engine.open_project(&ctx(), &hostile).unwrap_err();
+    assert!(matches!(refused, EngineError::Repository(_)), "{refused}");
+    assert!(place.engine.find_repository(&hostile).is_err());
 }

@@ -11,7 +11,8 @@ use crate::exit::Exit;
 const EMPTY: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
 /// No program of the user's has a say in what is shown.
-const PLAIN: [&str; 5] = ["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames"];
+const PLAIN: [&str; 6] =
+    ["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--submodule=short"];
 
 impl Git {
     /// The patch of every tracked file that differs from a commit; nothing: from no file at all.
@@ -24,7 +25,7 @@ impl Git {
         let mut args = Vec::from(PLAIN.map(OsString::from));
         args.extend(["--ignore-submodules=dirty", &lines].map(OsString::from));
         args.extend([commit.unwrap_or(EMPTY), "--"].map(OsString::from));
-        self.run_on_files(&args)
+        self.run(&args)
     }
 
     /// The patch that adds a file `git` does not know.
@@ -77,23 +78,12 @@ impl Git {
             Exit::Code(1) if answer.stderr.is_empty() => {}
             Exit::Code(_) | Exit::Signal(_) => return Err(answer.refusal(&args)),
         }
-        let configured = self.find_setting("init.defaultBranch")?;
+        let configured = self.configuration()?.value("init.defaultbranch");
         for name in configured.as_deref().into_iter().chain(["main", "master"]) {
             if self.find_commit(&format!("refs/heads/{name}"))?.is_some() {
                 return Ok(Some(name.to_owned()));
             }
         }
         Ok(None)
-    }
-
-    /// A setting of the repository or the user; nothing if nobody set it.
-    fn find_setting(&self, name: &str) -> Result<Option<String>, GitError> {
-        let args = ["config", "--get", name];
-        let answer = self.ask(&args)?;
-        match answer.exit {
-            Exit::Code(0) => parse::line("config", &answer.stdout).map(Some),
-            Exit::Code(1) if answer.stderr.is_empty() => Ok(None),
-            Exit::Code(_) | Exit::Signal(_) => Err(answer.refusal(&args)),
-        }
     }
 }

@@ -12,6 +12,23 @@ pub enum GitError {
     /// There is no `git` on this machine.
     #[error("git is not installed, or not in PATH")]
     Missing,
+    /// Git is older than what keeps its commands from starting programs of a repository.
+    #[error("git {found} ({}) is too old: {minimum} or newer is needed", program.display())]
+    TooOld {
+        /// The program.
+        program: PathBuf,
+        /// Its version.
+        found: String,
+        /// The oldest version that is accepted.
+        minimum: String,
+    },
+    /// The repository's configuration includes other files on a condition. What they say in a new
+    /// worktree cannot be known before it exists, so none is created.
+    #[error("the configuration of the repository has a conditional include ({key})")]
+    ConditionalInclude {
+        /// The name of the setting.
+        key: String,
+    },
     /// `git` could not be started or heard.
     #[error("git could not be run in {}", dir.display())]
     Start {
@@ -60,4 +77,23 @@ pub enum GitError {
         /// The name.
         name: String,
     },
+}
+
+impl GitError {
+    /// What helps against the error, if something does.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Missing => Some("install git 2.38 or newer"),
+            Self::TooOld { .. } => Some("install a newer git, or put it first in PATH"),
+            Self::ConditionalInclude { .. } => {
+                Some("move the conditional include to your own configuration (git config --global)")
+            }
+            Self::Start { .. }
+            | Self::Failed { .. }
+            | Self::TimedOut { .. }
+            | Self::TooMuch { .. }
+            | Self::Unreadable { .. }
+            | Self::BadName { .. } => None,
+        }
+    }
 }

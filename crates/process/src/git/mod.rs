@@ -1,15 +1,23 @@
-//! `git` for worktrees, started with nothing of the surroundings and no program of a repository.
+//! Git for worktrees: no program that a repository or its surroundings name is ever started.
 //!
-//! Reads refs, status and worktrees and changes worktrees and branches. Never fetches, never asks,
-//! never runs hooks; filters only where they are asked for.
+//! The caller names the repository; git looks for none. One function builds every environment. Commands
+//! that touch files see no configuration of the repository, those that manage worktrees see it without
+//! the programs it names. Never fetches, never asks, runs no hooks and no filters.
 
+mod configuration;
 mod diff;
+mod environment;
 mod error;
+mod isolation;
 mod operation;
 mod parse;
+mod program;
+mod repository;
 mod run;
 
+pub use environment::GitEnvironment;
 pub use error::GitError;
-pub use operation::{NewWorktree, Removal};
+pub use operation::NewWorktree;
 pub use parse::{Branch, Change, WorktreeRow};
-pub use run::{Filters, Git, GitEnvironment, GitLimits};
+pub use repository::GitRepository;
+pub use run::{Git, GitLimits, git_version};

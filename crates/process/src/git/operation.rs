@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::error::GitError;
 use super::parse::{self, Change, WorktreeRow};
@@ -20,62 +20,7 @@ pub struct NewWorktree<'a> {
     pub from: &'a str,
 }
 
-/// Whether a worktree is removed although it holds changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removal {
-    /// `git` refuses if it holds anything that is not committed.
-    Clean,
-    /// Whatever it holds.
-    Force,
-}
-
 impl Git {
-    /// The version, as in `2.47.3`.
-    ///
-    /// # Errors
-    ///
-    /// [`GitError::Missing`] if there is no `git`.
-    pub fn version(&self) -> Result<String, GitError> {
-        let text = parse::line("version", &self.run(&["version"])?)?;
-        let version = text.strip_prefix("git version ");
-        let version = version.and_then(|rest| rest.split_whitespace().next());
-        let unreadable =
-            || GitError::Unreadable { command: "version".to_owned(), answer: text.clone() };
-        Ok(version.ok_or_else(unreadable)?.to_owned())
-    }
-
-    /// The top of the worktree this directory is in.
-    ///
-    /// # Errors
-    ///
-    /// [`GitError::Failed`] if it is in none.
-    pub fn top_level(&self) -> Result<PathBuf, GitError> {
-        self.parse_path("--show-toplevel")
-    }
-
-    /// The folder that all worktrees of the repository share.
-    ///
-    /// # Errors
-    ///
-    /// [`GitError::Failed`] outside every repository.
-    pub fn common_dir(&self) -> Result<PathBuf, GitError> {
-        self.parse_path("--git-common-dir")
-    }
-
-    /// The folder of this worktree's own state.
-    ///
-    /// # Errors
-    ///
-    /// [`GitError::Failed`] outside every repository.
-    pub fn git_dir(&self) -> Result<PathBuf, GitError> {
-        self.parse_path("--git-dir")
-    }
-
-    fn parse_path(&self, what: &str) -> Result<PathBuf, GitError> {
-        let answer = self.run(&["rev-parse", "--path-format=absolute", what])?;
-        parse::path_line("rev-parse", &answer)
-    }
-
     /// The commit a revision names, or nothing if there is none of that name.
     ///
     /// # Errors
@@ -116,7 +61,7 @@ impl Git {
     ///
     /// When `git` cannot tell.
     pub fn status(&self) -> Result<Vec<Change>, GitError> {
-        let answer = self.run_on_files(&[
+        let answer = self.run(&[
             "status",
             "--porcelain=v1",
             "-z",
@@ -133,17 +78,22 @@ impl Git {
     ///
     /// When `git` cannot tell.
     pub fn list_worktrees(&self) -> Result<Vec<WorktreeRow>, GitError> {
-        parse::worktrees(&self.run(&["worktree", "list", "--porcelain", "-z"])?)
+        parse::worktrees(&self.manage(&["worktree", "list", "--porcelain", "-z"])?)
     }
 
-    /// Makes a worktree.
+    /// Creates a worktree with the files of a commit, as they are stored: no filter converts them.
     ///
     /// # Errors
     ///
-    /// [`GitError::Failed`] if the branch or the folder exists, or the commit does not.
+    /// [`GitError::Failed`] if the branch or the folder exists, or the commit does not;
+    /// [`GitError::ConditionalInclude`]. If the files cannot be written, worktree and branch are removed.
     pub fn add_worktree(&self, new: NewWorktree<'_>) -> Result<(), GitError> {
         check(new.from)?;
-        let mut args: Vec<&OsStr> = ["worktree", "add", "--quiet"].map(OsStr::new).to_vec();
+        if let Some(key) = self.configuration()?.local_condition() {
+            return Err(GitError::ConditionalInclude { key });
+        }
+        let mut args: Vec<&OsStr> =
+            ["worktree", "add", "--quiet", "--no-checkout"].map(OsStr::new).to_vec();
         match new.branch {
             Some(branch) => {
                 check(branch)?;
@@ -153,20 +103,37 @@ impl Git {
         }
         let path = checked_path(new.path)?;
         args.extend([OsStr::new("--"), &path, OsStr::new(new.from)]);
-        self.run_on_files(&args).map(drop)
+        self.manage(&args)?;
+        let filled = self.in_linked_worktree(new.path).and_then(|inside| inside.reset_hard("HEAD"));
+        if filled.is_err() {
+            self.discard_worktree(new);
+        }
+        filled
     }
 
-    /// Removes a worktree: its folder and its administration, never its branch.
+    /// Removes what is left of a worktree that could not be filled; the first error is reported.
+    fn discard_worktree(&self, new: NewWorktree<'_>) {
+        let commit = new.branch.map(|branch| self.find_commit(&format!("refs/heads/{branch}")));
+        self.remove_worktree(new.path).ok();
+        if let (Some(branch), Some(Ok(Some(commit)))) = (new.branch, commit) {
+            self.delete_branch(branch, &commit).ok();
+        }
+    }
+
+    /// Removes a worktree with whatever it holds: its folder and its administration, never its branch.
+    ///
+    /// Git is not asked whether it holds changes: for that it would read the files with the
+    /// repository's filters. [`Self::status`] tells it.
     ///
     /// # Errors
     ///
-    /// [`GitError::Failed`] if it is locked or, without force, holds changes.
-    pub fn remove_worktree(&self, path: &Path, removal: Removal) -> Result<(), GitError> {
+    /// [`GitError::Failed`] if it is locked.
+    pub fn remove_worktree(&self, path: &Path) -> Result<(), GitError> {
         let path = checked_path(path)?;
-        let mut args: Vec<&OsStr> = ["worktree", "remove"].map(OsStr::new).to_vec();
-        args.extend((removal == Removal::Force).then_some(OsStr::new("--force")));
-        args.extend([OsStr::new("--"), &path]);
-        self.run_on_files(&args).map(drop)
+        let mut args: Vec<&OsStr> =
+            ["worktree", "remove", "--force", "--"].map(OsStr::new).to_vec();
+        args.push(&path);
+        self.manage(&args).map(drop)
     }
 
     /// Forgets worktrees whose folders are gone.
@@ -175,7 +142,7 @@ impl Git {
     ///
     /// When `git` refuses.
     pub fn prune_worktrees(&self) -> Result<(), GitError> {
-        self.run(&["worktree", "prune", "--expire", "now"]).map(drop)
+        self.manage(&["worktree", "prune", "--expire", "now"]).map(drop)
     }
 
     /// The local branches by their full names.
@@ -274,14 +241,7 @@ impl Git {
     /// When `git` cannot tell.
     pub fn find_remote(&self, name: &str) -> Result<Option<String>, GitError> {
         check(name)?;
-        let key = format!("remote.{name}.url");
-        let args = ["config", "--local", "--get", &key];
-        let answer = self.ask(&args)?;
-        match answer.exit {
-            Exit::Code(0) => parse::line("config", &answer.stdout).map(Some),
-            Exit::Code(1) if answer.stderr.is_empty() => Ok(None),
-            Exit::Code(_) | Exit::Signal(_) => Err(answer.refusal(&args)),
-        }
+        Ok(self.configuration()?.local_value(&format!("remote.{name}.url")))
     }
 
     /// Puts a worktree and its branch to a commit; every change in tracked files is gone then.
@@ -291,7 +251,7 @@ impl Git {
     /// When `git` refuses.
     pub fn reset_hard(&self, commit: &str) -> Result<(), GitError> {
         check(commit)?;
-        self.run_on_files(&["reset", "--hard", "--quiet", commit, "--"]).map(drop)
+        self.run(&["reset", "--hard", "--quiet", commit, "--"]).map(drop)
     }
 
     /// Removes every file git was never told of, those in repositories below too; ignored files
@@ -301,7 +261,7 @@ impl Git {
     ///
     /// When `git` refuses.
     pub fn clean(&self) -> Result<(), GitError> {
-        self.run_on_files(&["clean", "-ffd", "--quiet"]).map(drop)
+        self.run(&["clean", "-ffd", "--quiet"]).map(drop)
     }
 }
 

@@ -114,14 +114,6 @@ pub(super) fn line(command: &str, answer: &[u8]) -> Result<String, GitError> {
     Ok(text.ok_or_else(|| unreadable(command, answer))?.to_owned())
 }
 
-/// Reads one path.
-pub(super) fn path_line(command: &str, answer: &[u8]) -> Result<PathBuf, GitError> {
-    match answer.strip_suffix(b"\n").unwrap_or(answer) {
-        [] => Err(unreadable(command, answer)),
-        line => Ok(path(line)),
-    }
-}
-
 /// Reads lines of plain text.
 pub(super) fn lines(command: &str, answer: &[u8]) -> Result<Vec<String>, GitError> {
     let text = std::str::from_utf8(answer).map_err(|_| unreadable(command, answer))?;
@@ -156,7 +148,6 @@ mod tests {
         assert!(changes(b"nonsense\0").is_err());
         assert!(line("rev-parse", b"").is_err());
         assert!(line("rev-parse", b"a\nb\n").is_err());
-        assert!(path_line("rev-parse", b"\n").is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! One way to start `git`: a fixed environment, fixed settings, a time limit and a size limit.
+//! The one place that starts git: a fixed environment, a time limit and a size limit.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -14,48 +14,15 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, read};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::configuration::Configuration;
+use super::environment::{ConfigurationSource, GitEnvironment, git_environment};
 use super::error::GitError;
+use super::isolation::IsolatedCommonDir;
+use super::program::{find_program, require_version};
+use super::repository::GitRepository;
 use crate::deadline::Deadline;
 use crate::exit::Exit;
 use crate::umask::with_user_mask;
-
-/// Settings that stand above those of every repository and user.
-const SETTINGS: [&str; 20] = [
-    // No program of a repository is started.
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "core.sshCommand=false",
-    "core.gitProxy=false",
-    "core.editor=false",
-    "sequence.editor=false",
-    "core.pager=cat",
-    "core.askPass=false",
-    "credential.helper=",
-    "diff.external=",
-    "commit.gpgSign=false",
-    "gpg.program=false",
-    // Nothing is fetched, and nothing runs on behind our back.
-    "protocol.allow=never",
-    "submodule.recurse=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    // Answers look the same everywhere.
-    "core.quotePath=false",
-    "color.ui=false",
-    "advice.detachedHead=false",
-    "checkout.defaultRemote=",
-];
-
-/// What `git` is told of its surroundings; everything else is left out.
-#[derive(Clone, Debug, Default)]
-pub struct GitEnvironment {
-    /// Where programs are.
-    pub path: OsString,
-    /// The home of the user, whose own settings count; without it only the repository's do.
-    pub home: Option<OsString>,
-    /// The folder of the user's settings, where it is not below the home.
-    pub config_home: Option<OsString>,
-}
 
 /// How long and how much.
 #[derive(Clone, Copy, Debug)]
@@ -72,36 +39,26 @@ impl Default for GitLimits {
     }
 }
 
-/// Whether the programs that repositories put between files and their contents may run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Filters {
-    /// They do not: a file that lives elsewhere (LFS) is checked out as its pointer.
-    #[default]
-    Off,
-    /// They do, as the user's own `git` would.
-    On,
-}
-
-/// `git` in one directory.
+/// Git in one repository, which the caller has found and verified.
 #[derive(Debug)]
 pub struct Git {
-    dir: PathBuf,
+    repository: GitRepository,
     env: GitEnvironment,
     limits: GitLimits,
-    filters: Filters,
-    /// The filters that are defined, each to be switched off by name.
-    defined: OnceLock<Vec<OsString>>,
+    /// Read when the first command needs it.
+    configuration: OnceLock<Configuration>,
+    isolated: OnceLock<IsolatedCommonDir>,
 }
 
 impl Git {
-    /// `git` in a directory, which need not be a repository yet.
-    pub fn new(dir: impl Into<PathBuf>, env: GitEnvironment) -> Self {
+    /// Git in a repository. Nothing is started or checked yet.
+    pub fn new(repository: GitRepository, env: GitEnvironment) -> Self {
         Self {
-            dir: dir.into(),
+            repository,
             env,
             limits: GitLimits::default(),
-            filters: Filters::Off,
-            defined: OnceLock::new(),
+            configuration: OnceLock::new(),
+            isolated: OnceLock::new(),
         }
     }
 
@@ -112,115 +69,145 @@ impl Git {
         self
     }
 
-    /// Says whether filters may run.
-    #[must_use]
-    pub fn filters(mut self, filters: Filters) -> Self {
-        self.filters = filters;
-        self
+    /// The repository it works on.
+    pub fn repository(&self) -> &GitRepository {
+        &self.repository
     }
 
-    /// The directory it runs in.
-    pub fn dir(&self) -> &Path {
-        &self.dir
+    /// Git in a linked worktree of the same repository that has just been created.
+    pub(super) fn in_linked_worktree(&self, path: &Path) -> Result<Self, GitError> {
+        let repository = self.repository.linked_worktree(path)?;
+        Ok(Self::new(repository, self.env.clone()).limits(self.limits))
     }
 
-    /// Runs `git`, and returns what it wrote if it succeeded.
+    /// Runs git without the repository's configuration, and returns what it wrote if it succeeded.
     pub(super) fn run<T: AsRef<OsStr>>(&self, args: &[T]) -> Result<Vec<u8>, GitError> {
         self.ask(args)?.success(args)
     }
 
-    /// Runs `git` on files, with their filters switched off unless they are wanted.
-    pub(super) fn run_on_files<T: AsRef<OsStr>>(&self, args: &[T]) -> Result<Vec<u8>, GitError> {
-        let mut all = self.without_filters()?;
-        let settings = all.len();
-        all.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
-        self.ask(&all)?.success(all.get(settings..).unwrap_or_default())
+    /// Runs git without the repository's configuration and returns its answer, whatever it is.
+    pub(super) fn ask<T: AsRef<OsStr>>(&self, args: &[T]) -> Result<Answer, GitError> {
+        let settings = self.configuration()?.passed();
+        let common_dir = self.isolated_common_dir()?.path();
+        let repository = &self.repository;
+        let source = ConfigurationSource::Isolated { repository, common_dir, settings: &settings };
+        self.start(source, args)
     }
 
-    /// Runs `git` and returns its answer, whatever it is.
-    pub(super) fn ask<T: AsRef<OsStr>>(&self, args: &[T]) -> Result<Answer, GitError> {
-        let start = |source: io::Error| GitError::Start { dir: self.dir.clone(), source };
-        if let Err(source) = fs_err::metadata(&self.dir) {
-            return Err(start(source));
+    /// Runs git with the repository's configuration, without the programs it names.
+    ///
+    /// Only for commands that manage worktrees: they need the real shared folder, and they neither read
+    /// nor write the content of files.
+    pub(super) fn manage<T: AsRef<OsStr>>(&self, args: &[T]) -> Result<Vec<u8>, GitError> {
+        let settings = self.configuration()?.neutralized();
+        let source =
+            ConfigurationSource::Files { repository: &self.repository, settings: &settings };
+        self.start(source, args)?.success(args)
+    }
+
+    /// The settings that count here, as git reads them. Listing them starts no program.
+    pub(super) fn configuration(&self) -> Result<&Configuration, GitError> {
+        if let Some(known) = self.configuration.get() {
+            return Ok(known);
         }
-        let child = with_user_mask(|| self.command(args).spawn()).map_err(|error| {
-            if error.kind() == io::ErrorKind::NotFound { GitError::Missing } else { start(error) }
-        })?;
+        let args = ["config", "--list", "--includes", "--show-scope", "-z"];
+        let source = ConfigurationSource::Files { repository: &self.repository, settings: &[] };
+        let answer = self.start(source, &args)?;
+        // Git skips the settings of a repository whose format it does not know, and only warns.
+        if !answer.stderr.is_empty() {
+            return Err(answer.refusal(&args));
+        }
+        let found = Configuration::parse(&answer.success(&args)?)?;
+        Ok(self.configuration.get_or_init(|| found))
+    }
+
+    fn isolated_common_dir(&self) -> Result<&IsolatedCommonDir, GitError> {
+        if let Some(known) = self.isolated.get() {
+            return Ok(known);
+        }
+        let format_file = self.configuration()?.format_file()?;
+        let created = IsolatedCommonDir::create(&self.repository.common_dir, &format_file);
+        let created = created.map_err(|source| self.not_started(source))?;
+        Ok(self.isolated.get_or_init(|| created))
+    }
+
+    fn not_started(&self, source: io::Error) -> GitError {
+        GitError::Start { dir: self.repository.worktree.clone(), source }
+    }
+
+    fn start<T: AsRef<OsStr>>(
+        &self,
+        source: ConfigurationSource<'_>,
+        args: &[T],
+    ) -> Result<Answer, GitError> {
+        let dir = &self.repository.worktree;
+        if let Err(source) = fs_err::metadata(dir) {
+            return Err(self.not_started(source));
+        }
+        let program = find_program(&self.env.path)?;
+        find_version(&program, &self.env, self.limits)?;
+        let started = Started { program: &program, env: &self.env, dir, limits: self.limits };
+        started.answer(source, args)
+    }
+}
+
+/// Returns the version of git, as in `2.47.3`.
+///
+/// # Errors
+///
+/// [`GitError::Missing`] if there is no git, [`GitError::TooOld`] if it cannot be used.
+pub fn git_version(env: &GitEnvironment) -> Result<String, GitError> {
+    find_version(&find_program(&env.path)?, env, GitLimits::default())
+}
+
+fn find_version(
+    program: &PathBuf,
+    env: &GitEnvironment,
+    limits: GitLimits,
+) -> Result<String, GitError> {
+    let args = ["version"];
+    let started = Started { program, env, dir: Path::new("/"), limits };
+    let ask = || started.answer(ConfigurationSource::Nothing, &args)?.success(&args);
+    require_version(program, ask)
+}
+
+/// One git process: which program, where, and within which limits.
+struct Started<'a> {
+    program: &'a Path,
+    env: &'a GitEnvironment,
+    dir: &'a Path,
+    limits: GitLimits,
+}
+
+impl Started<'_> {
+    fn answer<T: AsRef<OsStr>>(
+        &self,
+        source: ConfigurationSource<'_>,
+        args: &[T],
+    ) -> Result<Answer, GitError> {
+        let failed = |source: io::Error| GitError::Start { dir: self.dir.to_owned(), source };
+        let child = with_user_mask(|| self.command(source, args).spawn()).map_err(failed)?;
         let mut child = Guard(child);
         let answer = child.collect(self.limits, &subcommand(args))?;
-        answer.map_err(start)
+        answer.map_err(failed)
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the one place that starts git")]
-    fn command<T: AsRef<OsStr>>(&self, args: &[T]) -> Command {
-        let mut command = Command::new("git");
-        command.env_clear();
-        command.env("PATH", &self.env.path).env("LC_ALL", "C").env("TERM", "dumb");
-        for (name, value) in [("HOME", &self.env.home), ("XDG_CONFIG_HOME", &self.env.config_home)]
-        {
-            command.envs(value.as_ref().map(|value| (name, value)));
-        }
-        command.envs([
-            ("GIT_TERMINAL_PROMPT", "0"),
-            ("GIT_NO_LAZY_FETCH", "1"),
-            ("GIT_NO_REPLACE_OBJECTS", "1"),
-            ("GIT_OPTIONAL_LOCKS", "0"),
-            ("GIT_PAGER", "cat"),
-            ("GIT_EDITOR", "false"),
-            ("GIT_ALLOW_PROTOCOL", "none"),
-            ("GIT_ATTR_NOSYSTEM", "1"),
-        ]);
-        command.args(["--no-pager", "--literal-pathspecs"]);
-        command.args(SETTINGS.iter().flat_map(|setting| ["-c", setting]));
-        command.args(args).current_dir(&self.dir);
+    fn command<T: AsRef<OsStr>>(&self, source: ConfigurationSource<'_>, args: &[T]) -> Command {
+        let mut command = Command::new(self.program);
+        command.env_clear().envs(git_environment(self.env, source));
+        command.arg("--no-pager").args(args).current_dir(self.dir);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0);
         command
     }
-
-    /// Returns the settings that switch off every filter that is defined anywhere.
-    fn without_filters(&self) -> Result<Vec<OsString>, GitError> {
-        if self.filters == Filters::On {
-            return Ok(Vec::new());
-        }
-        if let Some(known) = self.defined.get() {
-            return Ok(known.clone());
-        }
-        let args = ["config", "-z", "--name-only", "--get-regexp", r"^filter\."];
-        let answer = self.ask(&args)?;
-        let names = match answer.exit {
-            Exit::Code(0) => answer.stdout,
-            // Code 1 is "there is none".
-            Exit::Code(1) => Vec::new(),
-            Exit::Code(_) | Exit::Signal(_) => return Err(answer.refusal(&args)),
-        };
-        let settings: Vec<OsString> = names
-            .split(|byte| *byte == 0)
-            .filter(|name| !name.is_empty())
-            .flat_map(|name| [OsString::from("-c"), switched_off(name)])
-            .collect();
-        Ok(self.defined.get_or_init(|| settings).clone())
-    }
-}
-
-/// `filter.X.smudge` and its like without a program; `filter.X.required` is not required.
-fn switched_off(name: &[u8]) -> OsString {
-    use std::os::unix::ffi::OsStrExt;
-    let mut setting = OsStr::from_bytes(name).to_owned();
-    setting.push(if name.ends_with(b".required") { "=false" } else { "=" });
-    setting
 }
 
 /// The words of a command that tell it from others, for messages.
 fn subcommand<T: AsRef<OsStr>>(args: &[T]) -> String {
     let words: Vec<_> = args.iter().map(|arg| arg.as_ref().to_string_lossy()).collect();
-    // Settings come in pairs before the subcommand.
-    let first = words.iter().enumerate().position(|(at, word)| at % 2 == 0 && word != "-c");
-    let first = first.unwrap_or_default();
-    let second =
-        words.get(first + 1).filter(|_| words.get(first).is_some_and(|it| it == "worktree"));
-    let all = words.get(first).into_iter().chain(second);
-    all.map(AsRef::as_ref).collect::<Vec<_>>().join(" ")
+    let count = if words.first().is_some_and(|word| word == "worktree") { 2 } else { 1 };
+    words.iter().take(count).map(AsRef::as_ref).collect::<Vec<_>>().join(" ")
 }
 
 /// What `git` said.

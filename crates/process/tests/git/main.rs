@@ -1,5 +1,7 @@
 //! `git` for worktrees, in repositories and surroundings that mean no good.
 
+mod tripwire;
+
 use std::error::Error;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +11,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use turnstone_process::{
-    Branch, Filters, Git, GitEnvironment, GitError, GitLimits, NewWorktree, Removal,
+    Branch, Git, GitEnvironment, GitError, GitLimits, GitRepository, NewWorktree, git_version,
 };
 
 type Fallible<T = ()> = Result<T, Box<dyn Error>>;
@@ -48,8 +50,17 @@ impl Case {
         self.git_in(&self.repo())
     }
 
+    /// Git in a linked worktree of the repository, or in its main one.
     fn git_in(&self, dir: &Path) -> Git {
-        Git::new(dir, self.environment())
+        Git::new(self.repository(dir), self.environment())
+    }
+
+    fn repository(&self, dir: &Path) -> GitRepository {
+        let common_dir = self.repo().join(".git");
+        let text = fs_err::read_to_string(dir.join(".git")).unwrap_or_default();
+        let linked = text.strip_prefix("gitdir: ").map(|path| PathBuf::from(path.trim_end()));
+        let git_dir = linked.unwrap_or_else(|| dir.join(".git"));
+        GitRepository { worktree: dir.to_owned(), git_dir, common_dir }
     }
 
     /// The user's own `git`.
@@ -65,19 +76,6 @@ impl Case {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
         }
         Ok(String::from_utf8(output.stdout)?.trim().to_owned())
-    }
-
-    /// A program that leaves a trace when it is run.
-    fn trap(&self, name: &str) -> Fallible<String> {
-        let path = self.at(name);
-        let trace = self.at("trace");
-        fs_err::write(&path, format!("#!/bin/sh\necho {name} >> {}\ncat\n", trace.display()))?;
-        fs_err::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
-        Ok(path.display().to_string())
-    }
-
-    fn trace(&self) -> String {
-        fs_err::read_to_string(self.at("trace")).unwrap_or_default()
     }
 }
 
@@ -95,11 +93,9 @@ fn a_worktree_is_made_listed_and_removed() -> Fallible {
     assert_eq!(rows[1].head.as_ref(), Some(&head));
     assert_eq!(rows[1].branch, Branch::Named("refs/heads/turn/one".to_owned()));
     let inside = case.git_in(&path);
-    assert_eq!(inside.top_level()?, path);
-    assert_eq!(inside.common_dir()?, case.repo().join(".git"));
     assert_eq!(inside.find_head_branch()?.as_deref(), Some("refs/heads/turn/one"));
 
-    git.remove_worktree(&path, Removal::Clean)?;
+    git.remove_worktree(&path)?;
     assert!(!path.exists());
     assert_eq!(git.list_branches()?, ["refs/heads/main", "refs/heads/turn/one"]);
     git.delete_branch("turn/one", &head)?;
@@ -135,9 +131,11 @@ fn work_is_seen_before_it_could_be_lost() -> Fallible {
     assert_eq!((changes[0].index, changes[0].worktree), (b' ', b'M'));
     assert!(changes[1].is_untracked());
     assert_eq!(changes[1].path, Path::new("deep/new file"));
-    let refused = git.remove_worktree(&path, Removal::Clean).unwrap_err();
+    case.plain(&["worktree", "lock", &path.display().to_string()])?;
+    let refused = git.remove_worktree(&path).unwrap_err();
     assert!(matches!(&refused, GitError::Failed { stderr, .. } if !stderr.is_empty()), "{refused}");
     assert!(path.join("deep/new file").exists());
+    case.plain(&["worktree", "unlock", &path.display().to_string()])?;
 
     let tree = path.display().to_string();
     case.plain(&["-C", &tree, "add", "."])?;
@@ -150,7 +148,7 @@ fn work_is_seen_before_it_could_be_lost() -> Fallible {
     inside.reset_hard("main")?;
     assert!(!path.join("deep/new file").exists());
     // The branch has moved: it is not the one that was meant to be deleted any more.
-    git.remove_worktree(&path, Removal::Force)?;
+    git.remove_worktree(&path)?;
     assert!(git.delete_branch("work", &only[0]).is_err());
     Ok(())
 }
@@ -165,68 +163,17 @@ fn a_branch_in_use_is_not_deleted() -> Fallible {
 }
 
 #[test]
-fn no_program_of_a_repository_or_its_surroundings_is_run() -> Fallible {
-    let case = Case::new()?;
-    for hook in ["post-checkout", "post-index-change", "reference-transaction", "post-commit"] {
-        let program = case.trap(hook)?;
-        fs_err::copy(program, case.repo().join(".git/hooks").join(hook))?;
-    }
-    for (setting, name) in [
-        ("core.fsmonitor", "fsmonitor"),
-        ("core.pager", "pager"),
-        ("core.editor", "editor"),
-        ("core.sshCommand", "ssh"),
-        ("core.askPass", "askpass"),
-        ("diff.external", "differ"),
-        ("filter.bad.smudge", "smudge"),
-        ("filter.bad.clean", "clean"),
-        ("filter.bad.process", "process"),
-        ("gpg.program", "gpg"),
-        ("credential.helper", "helper"),
-    ] {
-        case.plain(&["config", setting, &case.trap(name)?])?;
-    }
-    case.plain(&["config", "filter.bad.required", "true"])?;
-    fs_err::write(case.repo().join(".git/info/attributes"), "* filter=bad\n")?;
-    fs_err::remove_file(case.at("trace")).ok();
-
-    let git = case.git();
-    let path = case.at("tree");
-    git.add_worktree(NewWorktree { path: &path, branch: Some("b"), from: "HEAD" })?;
-    let inside = case.git_in(&path);
-    fs_err::write(path.join("file"), "two\n")?;
-    assert_eq!(inside.status()?.len(), 1);
-    inside.reset_hard("main")?;
-    assert_eq!(fs_err::read_to_string(path.join("file"))?, "one\n");
-    git.list_worktrees()?;
-    git.remove_worktree(&path, Removal::Force)?;
-    git.prune_worktrees()?;
-    assert_eq!(case.trace(), "");
-    Ok(())
-}
-
-#[test]
-fn filters_run_where_they_are_asked_for() -> Fallible {
-    let case = Case::new()?;
-    case.plain(&["config", "filter.up.smudge", "tr a-z A-Z"])?;
-    fs_err::write(case.repo().join(".git/info/attributes"), "* filter=up\n")?;
-    let path = case.at("tree");
-    let git = case.git().filters(Filters::On);
-    git.add_worktree(NewWorktree { path: &path, branch: Some("b"), from: "HEAD" })?;
-    assert_eq!(fs_err::read_to_string(path.join("file"))?, "ONE\n");
-    Ok(())
-}
-
-#[test]
 fn a_missing_git_is_said_to_be_missing() -> Fallible {
     let case = Case::new()?;
     let nowhere =
         GitEnvironment { path: case.at("home").into_os_string(), ..GitEnvironment::default() };
-    let error = Git::new(case.repo(), nowhere).version().unwrap_err();
+    let error = git_version(&nowhere).unwrap_err();
     assert!(matches!(error, GitError::Missing), "{error:?}");
-    let error = case.git_in(&case.at("nowhere")).version().unwrap_err();
+    let error = Git::new(case.repository(&case.repo()), nowhere).status().unwrap_err();
+    assert!(matches!(error, GitError::Missing), "{error:?}");
+    let error = case.git_in(&case.at("nowhere")).status().unwrap_err();
     assert!(matches!(error, GitError::Start { .. }), "{error:?}");
-    assert!(case.git().version()?.starts_with('2'));
+    assert!(git_version(&case.environment())?.starts_with('2'));
     Ok(())
 }
 
@@ -237,7 +184,6 @@ fn no_answer_is_not_taken_for_no() -> Fallible {
     let outside = case.git_in(&case.at("home"));
     assert!(matches!(outside.find_commit("HEAD"), Err(GitError::Failed { .. })));
     assert!(matches!(outside.find_head_branch(), Err(GitError::Failed { .. })));
-    assert!(matches!(outside.top_level(), Err(GitError::Failed { .. })));
     // A ref that names nothing readable.
     fs_err::write(case.repo().join(".git/refs/heads/bad"), "nonsense\n")?;
     assert!(case.git().list_branches().is_err() || case.git().find_commit("bad").is_err());
@@ -270,15 +216,119 @@ fn limits_of_time_and_size_hold() -> Fallible {
         let mut path = bin.into_os_string();
         path.push(":/usr/bin:/bin");
         let time = Duration::from_millis(if timed_out { 100 } else { 60_000 });
-        let git = Git::new(case.repo(), GitEnvironment { path, ..GitEnvironment::default() })
+        let env = GitEnvironment { path, ..GitEnvironment::default() };
+        let git = Git::new(case.repository(&case.repo()), env)
             .limits(GitLimits { time, output: 100_000 });
-        let error = git.version().unwrap_err();
+        let error = git.status().unwrap_err();
         let expected = if timed_out {
             matches!(error, GitError::TimedOut { .. })
         } else {
             matches!(error, GitError::TooMuch { .. })
         };
         assert!(expected, "{script}: {error:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_old_git_is_refused_and_never_used() -> Fallible {
+    let case = Case::new()?;
+    let bin = case.at("old");
+    fs_err::create_dir_all(&bin)?;
+    fs_err::write(bin.join("git"), "#!/bin/sh\necho git version 2.37.7\n")?;
+    fs_err::set_permissions(bin.join("git"), std::fs::Permissions::from_mode(0o755))?;
+    let env = GitEnvironment { path: bin.into_os_string(), ..GitEnvironment::default() };
+    for _ in 0..2 {
+        let git = Git::new(case.repository(&case.repo()), env.clone());
+        let error = git.status().unwrap_err();
+        assert!(matches!(&error, GitError::TooOld { found, .. } if found == "2.37.7"), "{error:?}");
+        assert!(error.hint().is_some());
+    }
+    Ok(())
+}
+
+#[test]
+fn git_is_never_taken_from_the_repository_itself() -> Fallible {
+    let case = Case::new()?;
+    fs_err::write(case.repo().join("git"), "#!/bin/sh\necho ran > ran\n")?;
+    fs_err::set_permissions(case.repo().join("git"), std::fs::Permissions::from_mode(0o755))?;
+    for path in [".", "", ":.:", "./"] {
+        let env = GitEnvironment { path: path.into(), ..GitEnvironment::default() };
+        let error = Git::new(case.repository(&case.repo()), env).status().unwrap_err();
+        assert!(matches!(error, GitError::Missing), "{path:?}: {error:?}");
+    }
+    let env = GitEnvironment { path: ".:/usr/bin:/bin".into(), ..case.environment() };
+    assert_eq!(Git::new(case.repository(&case.repo()), env).status()?.len(), 1);
+    assert!(!case.repo().join("ran").exists());
+    Ok(())
+}
+
+#[test]
+fn a_worktree_is_not_created_where_settings_depend_on_it() -> Fallible {
+    let case = Case::new()?;
+    case.plain(&["config", "includeIf.gitdir:**/worktrees/**.path", "/nowhere"])?;
+    let path = case.at("tree");
+    let new = NewWorktree { path: &path, branch: Some("b"), from: "HEAD" };
+    let error = case.git().add_worktree(new).unwrap_err();
+    assert!(matches!(error, GitError::ConditionalInclude { .. }), "{error:?}");
+    assert!(!path.exists() && case.git().list_branches()? == ["refs/heads/main"]);
+    assert!(case.git().status()?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn settings_that_describe_files_still_count() -> Fallible {
+    let case = Case::new()?;
+    case.plain(&["config", "core.fileMode", "false"])?;
+    fs_err::set_permissions(case.repo().join("file"), std::fs::Permissions::from_mode(0o755))?;
+    fs_err::write(case.at("home/ignored"), "*.log\n")?;
+    fs_err::write(case.at("home/.gitconfig"), "[core]\n\texcludesFile = ~/ignored\n")?;
+    fs_err::write(case.repo().join("a.log"), "x")?;
+    fs_err::write(case.repo().join(".git/info/exclude"), "*.tmp\n")?;
+    fs_err::write(case.repo().join("b.tmp"), "x")?;
+    assert_eq!(case.git().status()?, []);
+    case.plain(&["config", "remote.origin.url", "https://host/x"])?;
+    assert_eq!(case.git().find_remote("origin")?.as_deref(), Some("https://host/x"));
+    assert_eq!(case.git().find_remote("other")?, None);
+    Ok(())
+}
+
+#[test]
+fn repositories_of_other_formats_are_understood() -> Fallible {
+    for format in ["--object-format=sha256", "--ref-format=reftable"] {
+        let case = Case::new()?;
+        fs_err::remove_dir_all(case.repo())?;
+        fs_err::create_dir(case.repo())?;
+        if case.plain(&["init", "-q", "-b", "main", format]).is_err() {
+            println!("this git does not know {format}");
+            continue;
+        }
+        fs_err::write(case.repo().join("file"), "one\n")?;
+        match case.git().status() {
+            Ok(changes) => assert_eq!(changes.len(), 1, "{format}"),
+            // Not the git that made it: what it does not understand is not guessed.
+            Err(GitError::Failed { stderr, .. }) if stderr.contains("extension") => {
+                println!("this git refuses {format}: {stderr}");
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        case.plain(&["add", "."])?;
+        case.plain(&["commit", "-q", "-m", "first"])?;
+        let head = case.git().find_commit("HEAD")?.ok_or("no commit")?;
+        assert_eq!(case.git().list_branches()?, ["refs/heads/main"], "{format}");
+        let path = case.at("tree");
+        let new = NewWorktree { path: &path, branch: Some("b"), from: &head };
+        case.git().add_worktree(new)?;
+        let inside = case.git_in(&path);
+        assert_eq!(inside.find_head_branch()?.as_deref(), Some("refs/heads/b"), "{format}");
+        assert_eq!(inside.status()?, [], "{format}");
+        fs_err::write(path.join("file"), "two\n")?;
+        assert!(!inside.diff_since(Some("HEAD"), 3)?.is_empty(), "{format}");
+        inside.reset_hard("main")?;
+        case.git().remove_worktree(&path)?;
+        case.git().delete_branch("b", &head)?;
+        assert_eq!(case.git().list_branches()?, ["refs/heads/main"], "{format}");
     }
     Ok(())
 }

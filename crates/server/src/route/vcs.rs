@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Map, Value, json};
-use turnstone_process::{Git, GitError};
+use turnstone_engine::{Git, GitError, git_point};
 use turnstone_store::Context;
 
 use super::patch::{FilePatch, split};
@@ -37,15 +37,22 @@ pub(super) fn routes() -> Router<App> {
 }
 
 fn refused(error: impl std::borrow::Borrow<GitError>) -> ApiError {
-    ApiError::unexpected(error.borrow())
+    error.borrow().into()
 }
 
 impl App {
     /// `git` in the repository of a request; nothing where there is none.
     fn asked_git(&self, ctx: &Context, asked: &Asked) -> Result<Option<Git>, ApiError> {
         let Some(place) = self.find_place(ctx, &asked.directory)? else { return Ok(None) };
-        let is_git = place.project.vcs.as_deref() == Some("git");
-        Ok(is_git.then(|| self.engine().git(&place.root)))
+        Ok(self.engine().find_repository(&place.root)?)
+    }
+}
+
+/// The branch of the checkout. Small files say it; git is asked only where they do not.
+fn head_branch(git: &Git) -> Result<Option<String>, GitError> {
+    match git_point(&git.repository().worktree) {
+        Some(point) if !point.unknown => Ok(point.branch),
+        Some(_) | None => git.find_head_branch(),
     }
 }
 
@@ -146,13 +153,15 @@ async fn info(
     app.blocking(move |app| {
         let Some(git) = app.asked_git(&ctx, &asked)? else { return Ok(Json(json!({}))) };
         let mut shown = Map::new();
-        let branch = git.find_head_branch().map_err(refused)?;
-        if let Some(branch) = branch {
+        if let Some(branch) = head_branch(&git).map_err(refused)? {
             let name = branch.strip_prefix("refs/heads/").unwrap_or(&branch);
             shown.insert("branch".to_owned(), Value::from(name));
         }
-        if let Some(name) = git.find_default_branch().map_err(refused)? {
-            shown.insert("default_branch".to_owned(), Value::from(name));
+        match git.find_default_branch() {
+            Ok(Some(name)) => drop(shown.insert("default_branch".to_owned(), Value::from(name))),
+            // The branch is known without git.
+            Ok(None) | Err(GitError::Missing | GitError::TooOld { .. }) => {}
+            Err(error) => return Err(refused(error)),
         }
         Ok(Json(Value::Object(shown)))
     })

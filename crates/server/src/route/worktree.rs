@@ -39,8 +39,8 @@ fn refused(error: WorktreeError) -> ApiError {
             conflict("WorktreeResetFailedError")
         }
         WorktreeError::Engine(error) => error.into(),
-        WorktreeError::Git(_)
-        | WorktreeError::NoCapture { .. }
+        WorktreeError::Git(ref error) => error.into(),
+        WorktreeError::NoCapture { .. }
         | WorktreeError::NotCaptured { .. }
         | WorktreeError::NotFilled { .. } => ApiError::unexpected(&error),
     }

@@ -12,4 +12,5 @@ mod golden;
 mod gone;
 mod harness;
 mod startup;
+mod tripwire;
 mod vcs;

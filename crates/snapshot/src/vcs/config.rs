@@ -20,6 +20,10 @@ pub(crate) struct Config {
     pub(crate) per_worktree: bool,
     pub(crate) attributes_file: Option<BString>,
     pub(crate) excludes_file: Option<BString>,
+    /// Where the files are, as submodules say it.
+    pub(crate) worktree: Option<BString>,
+    /// The folders that the user trusts whoever owns them; an empty one takes back those before it.
+    pub(crate) safe_directories: Vec<BString>,
 }
 
 impl Config {
@@ -37,6 +41,8 @@ impl Config {
             per_worktree: false,
             attributes_file: None,
             excludes_file: None,
+            worktree: None,
+            safe_directories: Vec::new(),
         };
         for section in file.sections() {
             let header = section.header();
@@ -44,6 +50,9 @@ impl Config {
             let name = header.name().to_ascii_lowercase();
             if matches!(&name[..], b"include" | b"includeif") {
                 config.includes.extend(section.values("path"));
+            }
+            if name == b"safe" && part.is_empty() {
+                config.safe_directories.extend(section.values("directory"));
             }
             // A key without a value is a yes.
             let value = |key: &str| {
@@ -61,6 +70,7 @@ impl Config {
                 self.converts |= is_on("autocrlf") || value("eol").is_some();
                 self.attributes_file = value("attributesFile").or(self.attributes_file.take());
                 self.excludes_file = value("excludesFile").or(self.excludes_file.take());
+                self.worktree = value("worktree").or(self.worktree.take());
             }
             // What stores pointers changes every size; anything else might keep it.
             b"filter" => {
@@ -91,6 +101,8 @@ impl Config {
             per_worktree: self.per_worktree || other.per_worktree,
             attributes_file: other.attributes_file.or(self.attributes_file),
             excludes_file: other.excludes_file.or(self.excludes_file),
+            worktree: other.worktree.or(self.worktree),
+            safe_directories: [self.safe_directories, other.safe_directories].concat(),
         }
     }
 }

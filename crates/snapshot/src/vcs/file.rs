@@ -1,34 +1,29 @@
 //! Reading files of the user's repository: regular ones only, and never more than a limit.
 
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use crate::bounded_file::{open_regular_file, read_open_file};
+use crate::worktree::Stat;
 
-use crate::worktree::{Kind, Stat};
+/// No index is larger: one of two million entries fits.
+pub(super) const INDEX_BYTES: u64 = 512 << 20;
+/// No configuration, excludes or attributes file is larger.
+const TEXT_BYTES: u64 = 16 << 20;
 
-/// No file that is read whole is larger: an index of two million entries fits.
-const LIMIT: u64 = 512 << 20;
-
-/// Reads a file; nothing if it is not there. A pipe or a device is an error and makes nobody wait.
-pub(super) fn read(path: &Path) -> io::Result<Option<(Vec<u8>, Stat)>> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let fd = match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(fd) => fd,
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let file = std::fs::File::from(fd);
+/// Reads a file of at most `limit` bytes; nothing if it is not there. A pipe or a device is an error.
+pub(super) fn read(path: &Path, limit: u64) -> io::Result<Option<(Vec<u8>, Stat)>> {
+    let Some(file) = open_regular_file(path)? else { return Ok(None) };
     let stat = Stat::of(&file)?;
-    if stat.kind != Kind::File || stat.size > LIMIT {
-        return Err(io::Error::other("not a regular file of a usual size"));
-    }
-    let mut bytes = Vec::with_capacity(stat.size as usize + 1);
-    (&file).take(LIMIT).read_to_end(&mut bytes)?;
-    Ok(Some((bytes, stat)))
+    Ok(Some((read_open_file(path, &file, limit)?, stat)))
 }
 
-/// Reads a file that may be missing; then it is empty.
+/// Reads a text file; nothing if it is not there.
+pub(super) fn read_text(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    Ok(read(path, TEXT_BYTES)?.map(|(bytes, _)| bytes))
+}
+
+/// Reads a text file that may be missing; then it is empty.
 pub(super) fn read_or_empty(path: &Path) -> io::Result<Vec<u8>> {
-    Ok(read(path)?.map(|(bytes, _)| bytes).unwrap_or_default())
+    Ok(read_text(path)?.unwrap_or_default())
 }

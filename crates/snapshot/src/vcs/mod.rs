@@ -5,14 +5,18 @@
 
 mod attributes;
 mod config;
+mod discover;
 mod file;
 mod index;
 mod repo;
+mod safe_directories;
 mod split;
 mod user;
 
 pub(crate) use attributes::Conversions;
 pub(crate) use config::Config;
+pub use discover::{RepositoryError, RepositoryLocation, discover_repository};
 pub(crate) use index::{Entry, Index};
 pub(crate) use repo::{Moved, Repo, Tracked};
+pub use safe_directories::SafeDirectories;
 pub use user::{UserGit, find_excludes_file};

@@ -199,7 +199,7 @@ impl Repo {
 type Half = (Index, Option<super::split::Link>);
 
 fn read_half(path: &Path, width: usize) -> io::Result<Option<Half>> {
-    let Some((bytes, stat)) = file::read(path)? else {
+    let Some((bytes, stat)) = file::read(path, file::INDEX_BYTES)? else {
         return Ok(None);
     };
     let (mut index, link) = parse(&bytes, width).map_err(damaged)?;
@@ -208,8 +208,8 @@ fn read_half(path: &Path, width: usize) -> io::Result<Option<Half>> {
 }
 
 fn common_dir(git_dir: &Path) -> io::Result<PathBuf> {
-    Ok(match file::read(&git_dir.join("commondir"))? {
-        Some((text, _)) => git_dir.join(path_of(&text)),
+    Ok(match file::read_text(&git_dir.join("commondir"))? {
+        Some(text) => git_dir.join(path_of(&text)),
         None => git_dir.to_owned(),
     })
 }

@@ -87,7 +87,7 @@ pub fn find_excludes_file(
     }
 }
 
-fn expand(path: &[u8], home: &Path, at: &Path) -> io::Result<PathBuf> {
+pub(super) fn expand(path: &[u8], home: &Path, at: &Path) -> io::Result<PathBuf> {
     if let Some(rest) = path.strip_prefix(b"~/") {
         return Ok(home.join(OsStr::from_bytes(rest)));
     }

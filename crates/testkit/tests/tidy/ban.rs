@@ -29,6 +29,23 @@ const FOREIGN: Rule = Rule {
     remedy: "read foreign databases below crates/exchange/src/source/, ours through `store`",
 };
 
+const ONE_GIT: Rule = Rule {
+    name: "one-git",
+    remedy: "ask `turnstone_process::Git`: one function builds every environment of git",
+};
+
+/// The only shipped files that start a program: the supervisor and what it supervises, git, the tour.
+const STARTERS: [&str; 6] = [
+    "crates/process/src/git/run.rs",
+    "crates/process/src/launch.rs",
+    "crates/process/src/replace.rs",
+    "crates/process/src/start.rs",
+    "crates/process/src/supervise.rs",
+    "crates/cli/src/command/tour/stage.rs",
+];
+/// The only file that sets a variable of git.
+const GIT_ENVIRONMENT: &str = "crates/process/src/git/environment.rs";
+
 const FOREIGN_FOLDER: &str = "crates/exchange/src/source/";
 
 /// What the core may not name: the clock, the environment, the file system.
@@ -127,6 +144,29 @@ fn check_foreign(source: &Source) -> Vec<Finding> {
     found.map(|token| FOREIGN.at(path, token.line, "`rusqlite` is named here")).collect()
 }
 
+/// Finds code that could start git without the one environment.
+fn check_one_git(source: &Source) -> Vec<Finding> {
+    let (path, code) = (source.path.as_str(), &source.code);
+    if path.starts_with("crates/testkit/") || path.starts_with("crates/bench/") {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    for index in source.shipped() {
+        let line = code.tokens[index].line;
+        let starts = code.reads(index, &["Command", ":", ":", "new"]);
+        if starts && !STARTERS.contains(&path) {
+            findings.push(ONE_GIT.at(path, line, "a program is started here"));
+        }
+        if starts && code.text(index + 5) == "\"git\"" {
+            findings.push(ONE_GIT.at(path, line, "git is looked for in PATH by the system"));
+        }
+        if code.text(index).starts_with("\"GIT_") && path != GIT_ENVIRONMENT {
+            findings.push(ONE_GIT.at(path, line, "a variable of git is named here"));
+        }
+    }
+    findings
+}
+
 fn assert_tidy(check: fn(&Source) -> Vec<Finding>) {
     let findings: Vec<_> = tree::sources().iter().flat_map(check).collect();
     assert_none(&findings);
@@ -160,6 +200,11 @@ fn the_core_reads_no_clock_environment_or_file() {
 #[test]
 fn foreign_databases_are_opened_in_one_folder() {
     assert_tidy(check_foreign);
+}
+
+#[test]
+fn git_is_started_in_one_place_with_one_environment() {
+    assert_tidy(check_one_git);
 }
 
 fn core(text: &str) -> Source {
@@ -214,4 +259,16 @@ fn a_foreign_database_in_the_wrong_place_is_found() {
     assert_lines(&check("crates/exchange/src/import.rs"), &[2]);
     assert_lines(&check("crates/exchange/src/source/opencode.rs"), &[]);
     assert_lines(&check("crates/store/src/connection.rs"), &[]);
+}
+
+#[test]
+fn a_second_way_to_start_git_is_found() {
+    let text = "fn f() { Command::new(\"git\"); }\nfn g() { Command::new(a); }\n\
+                fn h() { b.env(\"GIT_DIR\", c); }\n#[cfg(test)]\nmod tests { fn i() { Command::new(d); } }\n";
+    let check = |path| check_one_git(&Source::new(path, text));
+
+    assert_lines(&check("crates/engine/src/place.rs"), &[1, 1, 2, 3]);
+    assert_lines(&check("crates/process/src/git/run.rs"), &[1, 3]);
+    assert_lines(&check("crates/process/src/git/environment.rs"), &[1, 1, 2]);
+    assert_lines(&check("crates/engine/tests/it/place.rs"), &[]);
 }

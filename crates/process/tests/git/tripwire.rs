@@ -1,0 +1,171 @@
+//! Every git command we use, in every repository that tries to run a program.
+
+use std::error::Error;
+use std::ffi::OsStr;
+use std::path::Path;
+
+use turnstone_process::{Git, GitEnvironment, GitError, GitRepository, NewWorktree};
+use turnstone_testkit::tripwire::{Fire, HostileRepository, TRIPWIRES, Tripwire};
+
+/// The repository of a folder, as a `.git` in it or above it says, without any check.
+fn repository(directory: &Path) -> Result<GitRepository, Box<dyn Error>> {
+    let has_git = |folder: &&Path| folder.join(".git").exists();
+    let worktree = directory.ancestors().find(has_git).ok_or("no repository")?;
+    let text = fs_err::read_to_string(worktree.join(".git")).unwrap_or_default();
+    let git_dir = match text.strip_prefix("gitdir: ") {
+        Some(path) => fs_err::canonicalize(worktree.join(path.trim_end()))?,
+        None => worktree.join(".git"),
+    };
+    let common_dir = match fs_err::read_to_string(git_dir.join("commondir")) {
+        Ok(path) => fs_err::canonicalize(git_dir.join(path.trim_end()))?,
+        Err(_) => git_dir.clone(),
+    };
+    Ok(GitRepository { worktree: worktree.to_owned(), git_dir, common_dir })
+}
+
+fn git(hostile: &HostileRepository, directory: &Path) -> Result<Git, Box<dyn Error>> {
+    let home = Some(hostile.home().into_os_string());
+    let mut path = hostile.at("bin").into_os_string();
+    path.push(":/usr/bin:/bin");
+    let env = GitEnvironment { path, home, config_home: None };
+    Ok(Git::new(repository(directory)?, env))
+}
+
+/// Lets git fail in a hostile repository, but for the reasons that are expected of one.
+fn tolerate<T>(tripwire: &Tripwire, answer: Result<T, GitError>) -> Result<Option<T>, GitError> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        // The content of a file is missing, and nothing is fetched.
+        Err(GitError::Failed { .. }) if tripwire.name.starts_with("promisor") => Ok(None),
+        // An empty repository has no commit.
+        Err(GitError::Failed { .. }) if tripwire.name == ".git file" => Ok(None),
+        Err(GitError::ConditionalInclude { .. }) if tripwire.name.starts_with("include on") => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Runs every command.
+fn run_all(tripwire: &Tripwire, hostile: &HostileRepository) -> Result<(), Box<dyn Error>> {
+    let git = git(hostile, hostile.directory())?;
+    let head = git.find_commit("HEAD")?;
+    git.find_head_branch()?;
+    git.find_default_branch()?;
+    git.list_root_commits()?;
+    git.is_shallow()?;
+    git.find_remote("origin")?;
+    git.list_branches()?;
+    git.list_unnamed(10)?;
+    git.list_worktrees()?;
+    git.prune_worktrees()?;
+    let changes = git.status()?;
+    ensure(!changes.is_empty(), || "no change is seen".to_owned())?;
+    tolerate(tripwire, git.diff_since(head.as_deref(), 3))?;
+    tolerate(tripwire, git.diff_since(None, 3))?;
+    for change in changes.iter().filter(|change| change.is_untracked()) {
+        git.diff_untracked(change.path.as_os_str(), 3).ok();
+    }
+    git.diff_untracked(OsStr::new(".gitattributes"), 3).ok();
+    git.diff_untracked(OsStr::new("x/new.txt"), 3).ok();
+    let Some(head) = head else { return Ok(()) };
+    tolerate(tripwire, git.find_merge_base("refs/heads/other", &head))?;
+    let path = hostile.at("tree");
+    for branch in [Some("turn/one"), None] {
+        let new = NewWorktree { path: &path, branch, from: &head };
+        if tolerate(tripwire, git.add_worktree(new))?.is_none() {
+            ensure(!path.exists(), || "what failed was not removed".to_owned())?;
+            continue;
+        }
+        run_inside(hostile, &path)?;
+        git.remove_worktree(&path)?;
+    }
+    if git.find_commit("refs/heads/turn/one")?.is_some() {
+        git.list_unreachable_without("turn/one", 10)?;
+        let tip = git.find_commit("refs/heads/turn/one")?.ok_or("no branch")?;
+        git.delete_branch("turn/one", &tip)?;
+    }
+    tolerate(tripwire, git.reset_hard(&head))?;
+    git.clean()?;
+    Ok(())
+}
+
+/// Runs what is run in a worktree that was created there.
+fn run_inside(hostile: &HostileRepository, path: &Path) -> Result<(), Box<dyn Error>> {
+    let inside = git(hostile, path)?;
+    // No filter has converted it.
+    let text = fs_err::read_to_string(path.join("a.txt"))?;
+    ensure(text == "six\n", || format!("a.txt is {text:?}"))?;
+    fs_err::write(path.join("a.txt"), "ten\n")?;
+    fs_err::write(path.join("more.txt"), "more\n")?;
+    let changes = inside.status()?;
+    ensure(changes.len() == 2, || format!("{changes:?}"))?;
+    inside.diff_since(Some("HEAD"), 3)?;
+    inside.reset_hard("refs/remotes/origin/main")?;
+    inside.clean()?;
+    let changes = inside.status()?;
+    ensure(changes.is_empty(), || format!("{changes:?}"))?;
+    Ok(())
+}
+
+fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(message()) }
+}
+
+/// Shows that plain git runs the program; where it cannot, prints why.
+#[expect(clippy::print_stdout, reason = "a person who reads the log learns what is not proven")]
+fn prove(tripwire: &Tripwire) -> Result<(), String> {
+    let name = tripwire.name;
+    match tripwire.fire {
+        Fire::By(args) => {
+            let fired = !tripwire.create().fire(args).is_empty();
+            return ensure(fired, || "plain git does not fire it: it proves nothing".to_owned());
+        }
+        Fire::Perhaps(args) if tripwire.create().fire(args).is_empty() => {
+            println!("{name:?} is not fired by this version of git");
+        }
+        Fire::Perhaps(_) => {}
+        Fire::Never(reason) => println!("{name:?} cannot be fired: {reason}"),
+    }
+    Ok(())
+}
+
+#[test]
+fn no_git_command_runs_a_program_of_a_repository() {
+    let mut mistakes = Vec::new();
+    for tripwire in TRIPWIRES {
+        let mut note = |what: String| mistakes.push(format!("{}: {what}", tripwire.name));
+        if let Err(what) = prove(tripwire) {
+            note(what);
+        }
+        let hostile = tripwire.create();
+        if let Err(error) = run_all(tripwire, &hostile) {
+            note(error.to_string());
+        }
+        let trace = hostile.take_trace();
+        if !trace.is_empty() {
+            note(format!("it ran {trace}"));
+        }
+    }
+    assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));
+}
+
+/// A new command has to be added above.
+#[test]
+fn every_command_is_run_by_the_tripwire_test() {
+    let sources = [
+        include_str!("../../src/git/operation.rs"),
+        include_str!("../../src/git/diff.rs"),
+        include_str!("../../src/git/run.rs"),
+    ];
+    let test = include_str!("tripwire.rs");
+    // They start no git in a repository.
+    let exempt = ["new", "limits", "repository", "git_version"];
+    let lines = sources.iter().flat_map(|source| source.lines());
+    let names = lines.filter_map(|line| line.trim_start().strip_prefix("pub fn "));
+    let names = names.filter_map(|rest| rest.split(['(', '<']).next());
+    let missing: Vec<_> = names
+        .filter(|name| !exempt.contains(name) && !test.contains(&format!(".{name}(")))
+        .collect();
+    assert_eq!(missing, [""; 0]);
+}

@@ -1,0 +1,11 @@
+//! Git repositories that try to run a program: one for each known way.
+//!
+//! The program leaves a trace. A test runs what it examines in every one of these repositories and finds
+//! no trace; before that it lets plain git fire each tripwire, so that it is known to work.
+
+mod nested;
+mod repository;
+mod table;
+
+pub use repository::HostileRepository;
+pub use table::{Fire, TRIPWIRES, Tripwire};
