@@ -1,7 +1,7 @@
 //! Places: which project a directory belongs to (R31).
 //!
 //! Owns the decision and nothing else; the facts about a directory are gathered by the caller.
-//! Aliases only find candidates: a project's id is minted once and never computed again.
+//! Aliases only find candidates: a project's id is computed when it is stored, and never again.
 
 use crate::id::ProjectId;
 use crate::model::{Alias, AliasKind};
@@ -133,7 +133,7 @@ pub fn gained_aliases(project: &Known, facts: &Facts) -> Vec<Alias> {
 
 /// The id of a new project: its root commit, unless that is unknown, ambiguous or another's id.
 ///
-/// `None` means the caller mints one.
+/// `None` means the caller derives one from the place.
 #[must_use]
 pub fn new_project_id(projects: &[Known], facts: &Facts) -> Option<ProjectId> {
     let id: ProjectId = facts.root_commit()?.parse().ok()?;

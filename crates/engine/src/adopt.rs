@@ -36,6 +36,28 @@ impl Engine {
         if changed { self.get_project(ctx, &project.id) } else { Ok(project) }
     }
 
+    /// True if [`Self::adopt`] would bring sessions to the project of `root`.
+    pub(crate) fn has_adoptable(
+        &self,
+        ctx: &Context,
+        project: Option<&Project>,
+        others: &[Project],
+        root: &Path,
+    ) -> Result<bool> {
+        for other in others.iter().filter(|other| project.is_none_or(|own| own.id != other.id)) {
+            let adoptable = match other.id.as_str() == NOBODY {
+                true => self.has_sessions(ctx, &other.id, Some(root))?,
+                false => {
+                    self.is_part_of(other, root)? && self.has_sessions(ctx, &other.id, None)?
+                }
+            };
+            if adoptable {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Sessions of nobody in exactly this directory.
     fn adopt_strays(
         &self,

@@ -106,13 +106,39 @@ impl Engine {
     ///
     /// See [`VaultError`]; a refused root is one of them.
     pub fn vault(&self, directory: &Path, now: Millis) -> Result<Arc<Vault>, VaultError> {
+        self.open_vault(directory, true, now)
+    }
+
+    /// The snapshot store of the root that holds `directory`; nothing if it has none.
+    ///
+    /// # Errors
+    ///
+    /// See [`VaultError`]; a refused root is one of them.
+    pub fn find_vault(
+        &self,
+        directory: &Path,
+        now: Millis,
+    ) -> Result<Option<Arc<Vault>>, VaultError> {
+        match self.open_vault(directory, false, now) {
+            Err(VaultError::Untracked(_)) => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+
+    fn open_vault(
+        &self,
+        directory: &Path,
+        make: bool,
+        now: Millis,
+    ) -> Result<Arc<Vault>, VaultError> {
         let real = fs_err::canonicalize(directory)?;
         let mut vaults = self.vaults.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(vault) = vaults.get(&real) {
             return Ok(vault.clone());
         }
         let Settings { data, runtime, vault: options, .. } = &self.settings;
-        let opened = Vault::open(data, runtime.as_deref(), &real, options.clone(), now)?;
+        let options = VaultOptions { make: make && options.make, ..options.clone() };
+        let opened = Vault::open(data, runtime.as_deref(), &real, options, now)?;
         let root = opened.place().root.clone();
         // A directory below a root that is open already has the same store.
         let vault = vaults.entry(root).or_insert_with(|| Arc::new(opened)).clone();

@@ -66,7 +66,7 @@ pub use place::{NewSession, OpenProject};
 pub use project::{ListedProject, ProjectRemoval, Relinked, RemovedProject};
 pub use prompt::{NextAgent, newest_prompt};
 pub use recover::Recovered;
-pub use root::{Cover, Located};
+pub use root::{Cover, Located, SessionCoverage};
 pub use step::{Step, StepDone, StepEnd, ToolRun, Touch};
 pub use submit::{NewPrompt, Stored, Wish};
 pub use turn::{Prompt, Turn};

@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use turnstone_core::id::{
-    ChangeId, MessageId, OperationId, PartId, PermissionId, ProjectId, QuestionId, SessionId, Tick,
-    Ticker, TurnId,
+    ChangeId, MessageId, OperationId, PartId, PermissionId, QuestionId, SessionId, Tick, Ticker,
+    TurnId,
 };
 use turnstone_core::time::Millis;
 
@@ -69,13 +69,6 @@ impl Mint {
     pub(crate) fn session(&self, now: Millis) -> Result<(SessionId, [u8; 2])> {
         let (tick, random) = self.next(now)?;
         Ok((SessionId::mint(tick, random), [random[0], random[1]]))
-    }
-
-    /// An id for a project that has no root commit to be named after.
-    pub(crate) fn project(&self, now: Millis) -> Result<ProjectId> {
-        let (_, random) = self.next(now)?;
-        let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(ProjectId::try_from(text).map_err(std::io::Error::other)?)
     }
 
     pub(crate) fn permission(&self, now: Millis) -> Result<PermissionId> {

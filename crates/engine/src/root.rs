@@ -55,7 +55,46 @@ impl Engine {
     }
 }
 
+/// What is known of the captures of a session.
+pub enum SessionCoverage {
+    /// This root is captured, or will be from the first change on.
+    Covered {
+        /// The root.
+        root: PathBuf,
+        /// True once the whole root was captured.
+        has_baseline: bool,
+    },
+    /// It is not captured, for this reason.
+    Refused(VaultError),
+}
+
 impl Engine {
+    /// Tells whether the files of a session are captured, without making a store for them.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::RootGone`] if its directory is not there.
+    pub fn find_coverage(&self, session: &Session, now: Millis) -> Result<SessionCoverage> {
+        let directory = Path::new(&session.directory);
+        if !directory.is_dir() {
+            let path = directory.to_owned();
+            return Err(EngineError::RootGone { session: session.id.clone(), path });
+        }
+        let found = self.find_vault(directory, now).and_then(|vault| match vault {
+            Some(vault) => Ok((vault.place().root.clone(), vault.has_baseline())),
+            None => {
+                let registry = Registry::new(&self.settings.data);
+                let root = registry.find_root(directory, &self.settings.vault.policy)?;
+                Ok((root, false))
+            }
+        });
+        match found {
+            Ok((root, has_baseline)) => Ok(SessionCoverage::Covered { root, has_baseline }),
+            Err(error) if error.is_refused_root() => Ok(SessionCoverage::Refused(error)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The store a change set was captured in, wherever its directory is by now (R12).
     ///
     /// # Errors
@@ -64,8 +103,10 @@ impl Engine {
     pub(crate) fn vault_of(&self, root: &Root, now: Millis) -> Result<Arc<Vault>> {
         let path = Path::new(&root.path);
         if path.is_dir() {
-            let vault = self.vault(path, now)?;
-            if vault.place().id.as_str() == root.store {
+            // Reading what was captured must not make a store.
+            if let Some(vault) = self.find_vault(path, now)?
+                && vault.place().id.as_str() == root.store
+            {
                 return Ok(vault);
             }
         }
@@ -74,7 +115,10 @@ impl Engine {
         match moved.and_then(|it| it.root) {
             Some(facts) => Ok(self.vault(&facts.path, now)?),
             None if !path.try_exists()? => Err(EngineError::PlaceGone { path: path.to_owned() }),
-            None => Ok(self.vault(path, now)?),
+            None => {
+                let found = self.find_vault(path, now)?;
+                found.ok_or_else(|| VaultError::Untracked(path.to_owned()).into())
+            }
         }
     }
 

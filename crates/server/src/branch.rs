@@ -52,7 +52,10 @@ pub(crate) async fn watch(app: App) {
 
 /// Looks at every directory that is known; what each is at now.
 fn look(app: &App, mut told: BTreeMap<PathBuf, Head>) -> BTreeMap<PathBuf, Head> {
-    for place in app.places().list() {
+    let places = app.places().list();
+    // What is not remembered any more is not compared either.
+    told.retain(|directory, _| places.iter().any(|place| place.directory == *directory));
+    for place in places {
         let before = told.entry(place.directory.clone()).or_insert(place.head);
         let now = Head::of(&place.root);
         // In the middle of a switch there may be nothing to read.

@@ -77,6 +77,8 @@ fn package_hint(name: &str) -> String {
         "python3" => "python3",
         "git" => "git",
         "strace" => "strace",
+        "tmux" => "tmux",
+        "chromium" => "chromium",
         "sqlite3" => "sqlite3",
         "fsck.ext4" | "mkfs.ext4" => "e2fsprogs",
         other => return format!("install the package that provides `{other}`"),

@@ -1,7 +1,8 @@
-//! The real clients at work on `turnstone serve`: the SDK, the terminal client, and a plug that is pulled.
+//! The real clients at work on `turnstone serve`: the SDK, the terminal client, web pages in Chromium, and a plug
+//! that is pulled.
 //!
-//! `interop/client` holds the scripts and pins the SDK, `interop/opencode` the program itself; Node, npm,
-//! git and tmux are needed. Only loopback and the npm client use a network.
+//! `interop/client` holds the scripts and pins the SDK, Bun and Playwright, `interop/opencode` the program itself;
+//! Node, npm, git, tmux and Chromium are needed. Only loopback and the npm client use a network.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,16 +32,31 @@ impl Clients {
     }
 
     /// Runs a script to its end; what it says of a failure is the failure.
-    #[expect(clippy::disallowed_methods, reason = "tests drive the real clients themselves")]
     fn run(&self, script: &str, words: &[&str]) -> TestResult<Value> {
-        let node = require::program("node")?;
-        let output =
-            Command::new(node).arg(script).args(words).current_dir(&self.scripts).output()?;
+        self.run_under(&require::program("node")?, script, words)
+    }
+
+    /// The same under another runtime than Node.js.
+    #[expect(clippy::disallowed_methods, reason = "tests drive the real clients themselves")]
+    fn run_under(&self, runtime: &Path, script: &str, words: &[&str]) -> TestResult<Value> {
+        let mut command = Command::new(runtime);
+        let output = command.arg(script).args(words).current_dir(&self.scripts).output()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.success() {
             return Ok(serde_json::from_str(&said)?);
         }
         Err(format!("{script}: {said}{}", String::from_utf8_lossy(&output.stderr)).into())
+    }
+
+    /// Bun as npm brings it for this machine; its package needs no script to be installed.
+    fn bun(&self) -> TestResult<PathBuf> {
+        for entry in fs_err::read_dir(self.scripts.join("node_modules/@oven"))? {
+            let program = entry?.path().join("bin/bun");
+            if program.is_file() {
+                return Ok(program);
+            }
+        }
+        Err("npm has no Bun for this machine".into())
     }
 
     fn out(&self) -> String {
@@ -61,6 +77,46 @@ fn the_sdk_gets_the_answers_and_events_that_opencode_gives() -> TestResult {
 
     assert_eq!(report["unexpected"], Value::Array(Vec::new()), "{report:#}");
     assert!(report["same"].as_u64() >= Some(100), "{report:#}");
+    Ok(())
+}
+
+#[test]
+fn the_sdk_works_the_same_under_node_and_bun() -> TestResult {
+    let clients = Clients::install()?;
+
+    let node = clients.run("sdk.mjs", &[turnstone(), &clients.out()])?;
+    let bun = clients.run_under(&clients.bun()?, "sdk.mjs", &[turnstone(), &clients.out()])?;
+
+    assert_eq!((&node["runtime"], &bun["runtime"]), (&"node".into(), &"bun".into()));
+    assert_eq!(node["answers"], bun["answers"]);
+    assert_eq!(node["heard"], bun["heard"]);
+    let answers = bun["answers"].as_array().ok_or("no answers")?;
+    let succeeded = answers.iter().filter(|answer| answer["status"] == 200).count();
+    assert!(succeeded >= 100, "{bun:#}");
+    assert!(answers.iter().all(|a| a["status"] != 0), "{bun:#}");
+    Ok(())
+}
+
+/// Every way in which a web page can send a request, from another port of the machine and from another name, on a
+/// server without a password and on one whose password the browser knows.
+#[test]
+fn foreign_pages_in_chromium_reach_nothing_and_allowed_pages_work() -> TestResult {
+    let clients = Clients::install()?;
+    let chromium = require::program("chromium")?;
+    let chromium = chromium.to_string_lossy().into_owned();
+
+    let report = clients.run("pages.mjs", &[turnstone(), &chromium, &clients.out()])?;
+
+    let none = Value::Array(Vec::new());
+    assert_eq!(report["foreign"], none, "answered with another status than 403: {report:#}");
+    assert_eq!(report["revealed"], none, "{report:#}");
+    assert_eq!(report["changed"], none, "{report:#}");
+    assert_eq!(report["attacks"], 4 * 19, "{report:#}");
+    assert!(report["forbidden"].as_u64() >= report["attacks"].as_u64(), "{report:#}");
+    assert_eq!(report["rebound"], 421, "{report:#}");
+    let works =
+        serde_json::json!({ "listed": true, "posted": 200, "streamed": "server.connected" });
+    assert_eq!(report["allowed"], serde_json::json!([works, works, works]), "{report:#}");
     Ok(())
 }
 

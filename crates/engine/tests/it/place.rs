@@ -112,6 +112,58 @@ fn a_clone_with_the_same_origin_joins_and_one_without_is_hinted_at_r31() {
 }
 
 #[test]
+fn a_derived_project_is_the_one_that_is_stored_later_r31() {
+    let place = Place::new();
+    let plain = place.make("plain");
+    let unborn = place.make("unborn");
+    git(&unborn, &["init", "-q"]);
+    let app = place.make("app");
+    repository(&app);
+    git(place.dir.path(), &["clone", "-q", "app", "fork"]);
+    let fork = place.dir.path().join("fork");
+    let projects = || place.engine.store().read(&ctx(), |r| r.projects()).expect("read");
+    let derive = |path: &Path| place.engine.find_or_derive_project(&ctx(), path).expect("derived");
+    for path in [&plain, &unborn, &app, &fork] {
+        let before = projects();
+        let derived = derive(path);
+        assert!(!derived.stored);
+        assert_eq!(derive(path).project.id, derived.project.id);
+        assert_eq!(projects(), before);
+        let opened = place.open(path);
+        assert_eq!((opened.project.id, opened.alike), (derived.project.id, derived.alike));
+        assert_eq!(projects().len(), before.len() + 1);
+        assert!(derive(path).stored);
+    }
+    // A project that was removed keeps its id to itself.
+    let first = place.open(&plain).project.id;
+    place.engine.remove_project(&ctx(), &first, false).expect("removed");
+    let derived = derive(&plain).project.id;
+    assert_ne!(derived, first);
+    assert_eq!(place.open(&plain).project.id, derived);
+}
+
+#[test]
+fn reading_recovers_sessions_of_a_moved_directory_and_stores_no_other_r31() {
+    let place = Place::new();
+    let (old, empty) = (place.make("old"), place.make("empty"));
+    for dir in [&old, &empty] {
+        repository(dir);
+        git(dir, &["remote", "add", "origin", &format!("https://host.example{}", dir.display())]);
+        git(dir, &["commit", "-q", "--allow-empty", "--amend", "-m", &dir.to_string_lossy()]);
+    }
+    let session = place.engine.create_session(&ctx(), &old, &NewSession::default()).expect("made");
+    place.open(&empty);
+    let moved = |name: &str| place.dir.path().join(name);
+    fs_err::rename(&old, moved("new")).expect("moved");
+    fs_err::rename(&empty, moved("still-empty")).expect("moved");
+    let derive = |path: &Path| place.engine.find_or_derive_project(&ctx(), path).expect("found");
+    assert!(derive(&moved("new")).stored);
+    let session = place.engine.store().read(&ctx(), |r| r.get_session(&session.id)).expect("read");
+    assert!(session.directory.ends_with("/new"), "{}", session.directory);
+    assert!(!derive(&moved("still-empty")).stored, "no session is lost there");
+}
+
+#[test]
 fn a_session_knows_its_directory_and_where_in_the_checkout_it_is() {
     let place = Place::new();
     let dir = place.make("app");

@@ -42,6 +42,7 @@ fn native() -> Result<Map<String, Value>, serde_json::Error> {
 /// What is answered before a request comes to its route: with every operation.
 fn guard(whole: &mut Value) {
     let refusals = [
+        ("403", "A rule forbids it, or the request comes from a web page of a foreign origin"),
         ("408", "The body took too long to arrive"),
         ("421", "The name in `Host` is not one of this server's"),
         ("429", "Too many requests, or too many wrong passwords"),
@@ -56,7 +57,7 @@ fn guard(whole: &mut Value) {
     let items = whole["paths"].as_object_mut().into_iter().flat_map(Map::values_mut);
     for operation in items.filter_map(Value::as_object_mut).flat_map(Map::values_mut) {
         let takes = operation["requestBody"].is_object();
-        for status in ["421", "429"].into_iter().chain(takes.then_some("408")) {
+        for status in ["403", "421", "429"].into_iter().chain(takes.then_some("408")) {
             let said = json!({ "$ref": format!("#/components/responses/Refusal{status}") });
             operation["responses"][status] = said;
         }

@@ -1,7 +1,7 @@
 //! The one check every request passes.
 
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -13,16 +13,27 @@ use crate::peer::{Peer, Transport};
 
 /// Lets a request through, or answers it.
 pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
-    let settings = app.settings();
-    let given = request.headers().get(header::ORIGIN).cloned();
-    let origin = origin::judge(settings, request.headers());
+    let mut response = match origin::admit(app.settings(), &request) {
+        Ok(origin) => answer(&app, &origin, request, next).await,
+        Err(forbidden) => forbidden.into_response(),
+    };
+    origin::isolate(response.headers_mut());
+    response
+}
+
+/// Answers a request whose origin is admitted.
+async fn answer(
+    app: &App,
+    origin: &origin::RequestOrigin,
+    request: Request,
+    next: Next,
+) -> Response {
     if request.method() == Method::OPTIONS {
-        return origin::preflight(&origin, request.headers());
+        return origin::preflight(origin, request.headers());
     }
-    let refused = refuse(&app, &request, &origin);
-    let mut response = match refused {
+    let mut response = match refuse(app, &request) {
         Some(response) => response,
-        None => match authenticate(&app, &request) {
+        None => match authenticate(app, &request) {
             Ok(()) => next.run(request).await,
             Err(rejection) => {
                 drop(request);
@@ -30,11 +41,11 @@ pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) 
             }
         },
     };
-    origin::mark(&origin, given.as_ref(), response.headers_mut());
+    origin::share_with(origin, response.headers_mut());
     response
 }
 
-fn refuse(app: &App, request: &Request, origin: &origin::Origin) -> Option<Response> {
+fn refuse(app: &App, request: &Request) -> Option<Response> {
     let settings = app.settings();
     let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|info| info.0);
     // No browser opens a Unix socket, so no page can have pointed a name of its own at it.
@@ -43,11 +54,6 @@ fn refuse(app: &App, request: &Request, origin: &origin::Origin) -> Option<Respo
         let message = "this name does not belong to this server";
         let status = StatusCode::MISDIRECTED_REQUEST;
         return Some(ApiError::tagged(status, "MisdirectedRequest", message).into_response());
-    }
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    if !reads && matches!(origin, origin::Origin::Foreign) {
-        let message = "pages of this origin may not change anything here";
-        return Some(ApiError::tagged(StatusCode::FORBIDDEN, "Forbidden", message).into_response());
     }
     None
 }

@@ -17,8 +17,7 @@ pub(super) fn is_ours(settings: &Settings, headers: &HeaderMap, uri: &Uri) -> bo
     if headers.get_all(header::HOST).iter().nth(1).is_some() {
         return false;
     }
-    let named = headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default());
-    let Some(host) = uri.authority().map(|a| a.as_str()).or(named) else {
+    let Some(host) = name_used(headers, uri) else {
         // HTTP/1.0 has no name; such a client is no browser.
         return true;
     };
@@ -28,6 +27,12 @@ pub(super) fn is_ours(settings: &Settings, headers: &HeaderMap, uri: &Uri) -> bo
     }
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback() || ip == settings.listen.ip())
+}
+
+/// The name and port that the request used for this server.
+pub(super) fn name_used<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
+    let named = headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default());
+    uri.authority().map(|authority| authority.as_str()).or(named)
 }
 
 /// `name` or `[address]` of `name:port`.

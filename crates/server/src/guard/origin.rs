@@ -1,54 +1,95 @@
-//! Pages of other origins: which may ask, and what their browser is told.
+//! Web pages: which origins may send requests, and what their browsers are told.
+//!
+//! A browser names the page behind a request in `Origin` and says in `Sec-Fetch-Site` how that page relates to
+//! this server; pages cannot forge either. A request with neither comes from a native client. `Sec-Fetch-Mode`
+//! is no evidence of a browser, because Node.js sends it too.
 
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use super::host;
+use crate::error::ApiError;
 use crate::settings::Settings;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, PUT, PATCH, POST, DELETE");
 const AGE: HeaderValue = HeaderValue::from_static("86400");
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Where a request comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// Not from a page.
-    None,
-    /// From a page that may ask.
-    Known,
-    /// From any other page.
-    Foreign,
+/// Origins of desktop clients whose pages are part of the installed program, so no web page can have them.
+const DESKTOP_CLIENTS: [&str; 2] = ["tauri://localhost", "oc://renderer"];
+
+/// The origin of a request that may be answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum RequestOrigin {
+    /// Not named: a native client, or a browser that leaves it out for its own reasons.
+    Unnamed,
+    /// A page of this server.
+    Own(HeaderValue),
+    /// A page of an allowed origin elsewhere: every request of it is cross-site.
+    Allowed(HeaderValue),
 }
 
-/// Judges the origin of a request.
-pub(super) fn judge(settings: &Settings, headers: &HeaderMap) -> Origin {
-    let Some(value) = headers.get(header::ORIGIN) else { return Origin::None };
-    let Ok(origin) = value.to_str() else { return Origin::Foreign };
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let own = host.is_some_and(|host| origin.strip_prefix("http://") == Some(host));
-    let told = settings.origins.iter().any(|one| one == origin);
-    if own || told || is_client(origin) { Origin::Known } else { Origin::Foreign }
+/// Decides whether the page behind a request may send it, whatever its method and route.
+///
+/// # Errors
+///
+/// 403 `ForbiddenOrigin`. A value that cannot be understood and a repeated header are refused too. The error
+/// does not repeat the origin.
+pub(super) fn admit(settings: &Settings, request: &Request) -> Result<RequestOrigin, ApiError> {
+    let forbidden = || {
+        let message = "pages of this origin may not send requests here; `turnstone serve --cors ORIGIN` allows one";
+        ApiError::tagged(StatusCode::FORBIDDEN, "ForbiddenOrigin", message)
+    };
+    let headers = request.headers();
+    let origin = match single(headers, &header::ORIGIN).map_err(|Repeated| forbidden())? {
+        None => RequestOrigin::Unnamed,
+        Some(value) => classify(settings, request, value).ok_or_else(forbidden)?,
+    };
+    let site = single(headers, &SEC_FETCH_SITE).map_err(|Repeated| forbidden())?;
+    let is_elsewhere = site.is_some_and(|site| site != "same-origin" && site != "none");
+    if is_elsewhere && !matches!(origin, RequestOrigin::Allowed(_)) {
+        return Err(forbidden());
+    }
+    Ok(origin)
 }
 
-/// True for the origins of OpenCode's own pages and shells.
-fn is_client(origin: &str) -> bool {
-    let local = ["http://localhost:", "http://127.0.0.1:"];
-    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
-    if local.iter().any(|start| origin.strip_prefix(start).is_some_and(is_port)) {
-        return true;
+/// A header that may occur once occurs more often.
+struct Repeated;
+
+fn single<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a HeaderValue>, Repeated> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next();
+    if values.next().is_some() { Err(Repeated) } else { Ok(first) }
+}
+
+/// What an `Origin` is to this server; nothing if its pages may not send requests.
+fn classify(settings: &Settings, request: &Request, value: &HeaderValue) -> Option<RequestOrigin> {
+    let origin = value.to_str().ok()?;
+    if is_own(settings, request, origin) {
+        return Some(RequestOrigin::Own(value.clone()));
     }
-    let shells = ["tauri://localhost", "http://tauri.localhost", "https://tauri.localhost"];
-    if shells.contains(&origin) || origin == "oc://renderer" {
-        return true;
-    }
-    let name = origin.strip_prefix("https://").and_then(|name| name.strip_suffix(".opencode.ai"));
-    name.is_some_and(|name| {
-        let is_letter = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'.';
-        !name.is_empty() && name.bytes().all(is_letter)
-    })
+    let is_listed = settings.origins.iter().any(|listed| listed == origin);
+    let is_allowed = is_listed || DESKTOP_CLIENTS.contains(&origin);
+    is_allowed.then(|| RequestOrigin::Allowed(value.clone()))
+}
+
+/// True for the origin of this server itself, by the name the request used for it.
+fn is_own(settings: &Settings, request: &Request, origin: &str) -> bool {
+    let (headers, uri) = (request.headers(), request.uri());
+    let Some(name) = host::name_used(headers, uri) else { return false };
+    let by_http = origin.strip_prefix("http://");
+    // A proxy that adds TLS needs a password here, and this server does not see the TLS.
+    let by_proxy = origin.strip_prefix("https://").filter(|_| settings.credentials.is_some());
+    host::is_ours(settings, headers, uri)
+        && by_http.or(by_proxy).is_some_and(|authority| authority.eq_ignore_ascii_case(name))
 }
 
 /// Answers the question a browser asks before the request itself.
-pub(super) fn preflight(origin: &Origin, headers: &HeaderMap) -> Response {
+pub(super) fn preflight(origin: &RequestOrigin, headers: &HeaderMap) -> Response {
     let wanted = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
     let mut response = StatusCode::NO_CONTENT.into_response();
     let answer = response.headers_mut();
@@ -56,43 +97,27 @@ pub(super) fn preflight(origin: &Origin, headers: &HeaderMap) -> Response {
     let allowed = wanted.unwrap_or_else(|| HeaderValue::from_static(""));
     answer.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
     answer.insert(header::ACCESS_CONTROL_MAX_AGE, AGE);
-    mark(origin, headers.get(header::ORIGIN), answer);
+    share_with(origin, answer);
     response
 }
 
-/// Tells the browser whether its page may read the answer.
-pub(super) fn mark(origin: &Origin, given: Option<&HeaderValue>, answer: &mut HeaderMap) {
-    answer.append(header::VARY, HeaderValue::from_static("Origin"));
-    if let (Origin::Known, Some(value)) = (origin, given) {
-        answer.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, value.clone());
-        if answer.contains_key("x-next-cursor") {
-            let names = HeaderValue::from_static("Link, X-Next-Cursor");
-            answer.insert(HeaderName::from_static("access-control-expose-headers"), names);
-        }
+/// Lets pages of an admitted origin read the answer.
+pub(super) fn share_with(origin: &RequestOrigin, answer: &mut HeaderMap) {
+    let (RequestOrigin::Own(value) | RequestOrigin::Allowed(value)) = origin else { return };
+    answer.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, value.clone());
+    if answer.contains_key("x-next-cursor") {
+        let names = HeaderValue::from_static("Link, X-Next-Cursor");
+        answer.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, names);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::is_client;
-
-    #[test]
-    fn pages_of_the_clients_are_known_and_look_alikes_are_not() {
-        for known in ["http://localhost:3000", "http://127.0.0.1:1", "tauri://localhost"] {
-            assert!(is_client(known), "{known}");
-        }
-        assert!(is_client("https://app.opencode.ai"));
-        for foreign in [
-            "http://localhost",
-            "http://localhost:3000.evil.example",
-            "http://localhost.evil.example:80",
-            "https://evil.example/.opencode.ai",
-            "https://opencode.ai.evil.example",
-            "https://.opencode.ai",
-            "http://app.opencode.ai",
-            "null",
-        ] {
-            assert!(!is_client(foreign), "{foreign}");
-        }
-    }
+/// Marks an answer, also a refusal, as one that depends on the page and belongs to this origin alone.
+///
+/// Browsers send `Sec-Fetch-Site` only to loopback addresses and over TLS. Elsewhere
+/// `Cross-Origin-Resource-Policy` keeps images and scripts out of foreign pages that have cached credentials.
+pub(super) fn isolate(answer: &mut HeaderMap) {
+    answer.append(header::VARY, HeaderValue::from_static("Origin, Sec-Fetch-Site"));
+    let policy = HeaderName::from_static("cross-origin-resource-policy");
+    answer.insert(policy, HeaderValue::from_static("same-origin"));
+    answer.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }

@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::call::Caller;
 use crate::error::ApiError;
 use crate::input::Query;
+use crate::place::narrowed_directory;
 
 /// How many sessions are listed unless the client says otherwise.
 const PAGE: usize = 100;
@@ -34,7 +35,7 @@ async fn list(
 ) -> Result<(HeaderMap, Json<Value>), ApiError> {
     let number = |key: &str| query.filled(key).and_then(|text| text.parse::<f64>().ok());
     let filter = SessionFilter {
-        directory: query.filled("directory").map(str::to_owned),
+        directory: narrowed_directory(&query)?,
         roots: query.flag("roots")?,
         start: number("start"),
         search: query.filled("search").map(str::to_owned),

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value, json};
 use turnstone_core::id::ProjectId;
 use turnstone_core::model::Project;
 use turnstone_core::wire;
-use turnstone_store::StoreError;
+use turnstone_store::{Context, StoreError};
 
 use crate::app::App;
 use crate::call::Caller;
@@ -44,11 +44,18 @@ async fn list(
     asked: Asked,
 ) -> Result<Json<Value>, ApiError> {
     app.blocking(move |app| {
-        // A project exists once its directory was asked about.
-        app.find_place(&ctx, &asked.directory)?;
-        let projects = app.engine().store().read(&ctx, |r| r.projects())?;
-        let there = projects.iter().filter(|project| project.removed.is_none());
-        Ok(Json(there.map(wire::project_info).collect()))
+        let place = app.find_place(&ctx, &asked.directory)?;
+        let mut projects = app.engine().store().read(&ctx, |r| r.projects())?;
+        projects.retain(|project| project.removed.is_none());
+        // As OpenCode: the project of the request is listed, also while it has no session.
+        if let Some(place) = place {
+            let here = app.project_of(&ctx, &place)?;
+            match projects.iter_mut().find(|project| project.id == here.id) {
+                Some(listed) => *listed = here,
+                None => projects.push(here),
+            }
+        }
+        Ok(Json(projects.iter().map(wire::project_info).collect()))
     })
     .await
 }
@@ -62,7 +69,7 @@ async fn current(
     app.blocking(move |app| {
         let place = app.place(&ctx, &asked.directory)?;
         // The place is remembered for a while; what was said of the project meanwhile counts.
-        Ok(Json(wire::project_info(&app.engine().get_project(&ctx, &place.project.id)?)))
+        Ok(Json(wire::project_info(&app.project_of(&ctx, &place)?)))
     })
     .await
 }
@@ -71,6 +78,7 @@ async fn current(
 async fn update(
     State(app): State<App>,
     Caller(ctx): Caller,
+    asked: Asked,
     Path(project): Path<String>,
     Body(mut fields): Body,
 ) -> Result<Json<Value>, ApiError> {
@@ -79,6 +87,7 @@ async fn update(
     let icon = texts(&mut fields, "icon", &["url", "override", "color"])?;
     let commands = texts(&mut fields, "commands", &["start"])?;
     app.blocking(move |app| {
+        app.store_derived(&ctx, &asked, &id)?;
         let now = ctx.now;
         let change = move |project: &mut Project| {
             if let Some(name) = &name {
@@ -103,6 +112,28 @@ async fn update(
     .await
 }
 
+impl App {
+    /// The project of this id that the directory of a request would get.
+    fn find_derived(
+        &self,
+        ctx: &Context,
+        asked: &Asked,
+        id: &ProjectId,
+    ) -> Result<Option<Project>, ApiError> {
+        let place = self.find_place(ctx, &asked.directory)?;
+        Ok(place.map(|place| place.project).filter(|project| project.id == *id))
+    }
+
+    /// Stores the project of this id if the directory of a request has it and nothing was stored yet.
+    fn store_derived(&self, ctx: &Context, asked: &Asked, id: &ProjectId) -> Result<(), ApiError> {
+        let stored = self.engine().store().read(ctx, |r| r.find_project(id))?;
+        if stored.is_none() && self.find_derived(ctx, asked, id)?.is_some() {
+            self.open_place(ctx, &asked.directory)?;
+        }
+        Ok(())
+    }
+}
+
 /// A table of texts, of which only these are kept.
 fn texts(fields: &mut Fields, key: &str, known: &[&str]) -> Result<Option<Value>, ApiError> {
     let Some(mut inner) = fields.object(key)? else { return Ok(None) };
@@ -119,11 +150,14 @@ fn texts(fields: &mut Fields, key: &str, known: &[&str]) -> Result<Option<Value>
 async fn directories(
     State(app): State<App>,
     Caller(ctx): Caller,
+    asked: Asked,
     Path(project): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let id = project_id(&project)?;
     app.blocking(move |app| {
-        let project = app.engine().store().read(&ctx, |r| r.find_project(&id))?;
+        let stored = app.engine().store().read(&ctx, |r| r.find_project(&id))?;
+        let derived = || app.find_derived(&ctx, &asked, &id);
+        let project = stored.map_or_else(derived, |project| Ok(Some(project)))?;
         let project = project.ok_or_else(|| unknown(id.as_str()))?;
         let all = std::iter::once(&project.worktree).chain(&project.sandboxes);
         let shown = all.map(|directory| {

@@ -95,8 +95,8 @@ async fn create(
             return Ok(Json(app.show_session(&ctx, &made.id)?));
         }
         app.check_rule_setter(&ctx, None, new.permission.as_deref().unwrap_or_default())?;
-        let place = app.place(&ctx.aside(), &asked.directory)?;
-        app.check_reach(&ctx, &place.directory)?;
+        app.check_reach(&ctx, &app.place(&ctx, &asked.directory)?.directory)?;
+        let place = app.open_place(&ctx, &asked.directory)?;
         let (project, root) = (&place.project.id, &place.root);
         let engine = app.engine();
         let made = engine.create_session_in(&ctx, project, root, &place.directory, &new)?;

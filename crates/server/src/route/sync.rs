@@ -18,6 +18,7 @@ use crate::call::Caller;
 use crate::error::ApiError;
 use crate::event::{History, Replayed};
 use crate::input::{Body as Given, Fields, MaybeBody};
+use crate::place::body_directory;
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
@@ -102,13 +103,13 @@ async fn replay(
     let directory = fields.need_text("directory")?;
     let events = fields.need_objects("events")?;
     let events: Vec<Replayed> = events.into_iter().map(replayed).collect::<Result<_, _>>()?;
-    let (Some(first), false) = (events.first(), directory.contains('\0')) else {
+    let directory = body_directory(&directory)?;
+    let Some(first) = events.first() else {
         return Err(ApiError::payload("Expected at least one event\n  at [\"events\"]"));
     };
     let session = first.session.clone();
     app.blocking(move |app| {
-        let base = &app.settings().directory;
-        let place = app.place(&ctx, &base.join(&directory))?;
+        let place = app.open_place(&ctx, &directory)?;
         crate::event::replay(app.engine(), &ctx, &place, &events)?;
         Ok(Json(json!({ "sessionID": session })))
     })

@@ -1,7 +1,5 @@
 //! Worktrees of a project, made and removed by Turnstone.
 
-use std::path::PathBuf;
-
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
@@ -15,7 +13,7 @@ use crate::app::App;
 use crate::call::Caller;
 use crate::error::ApiError;
 use crate::input::{Body, MaybeBody};
-use crate::place::Asked;
+use crate::place::{Asked, body_directory};
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
@@ -54,7 +52,7 @@ async fn list(
 ) -> Result<Json<Value>, ApiError> {
     app.blocking(move |app| {
         let place = app.place(&ctx, &asked.directory)?;
-        let project = app.engine().get_project(&ctx, &place.project.id)?;
+        let project = app.project_of(&ctx, &place)?;
         // Those Turnstone made are known without asking git.
         let shown = project.worktrees.iter().filter(|one| one.ready).map(|one| &one.directory);
         Ok(Json(shown.map(|directory| Value::from(directory.as_str())).collect()))
@@ -76,7 +74,7 @@ async fn create(
         return Err(ApiError::tagged(status, "StartCommandRefusedError", message));
     }
     app.blocking(move |app| {
-        let place = app.place(&ctx, &asked.directory)?;
+        let place = app.open_place(&ctx, &asked.directory)?;
         let new = NewWorktree { name, ..NewWorktree::default() };
         let made = app.engine().create_worktree(&ctx, &place.project.id, &new).map_err(refused)?;
         let mut shown = json!({ "name": made.name, "directory": made.directory.to_string_lossy() });
@@ -95,7 +93,7 @@ async fn remove(
     asked: Asked,
     Body(mut fields): Body,
 ) -> Result<Json<bool>, ApiError> {
-    let directory = PathBuf::from(fields.need_text("directory")?);
+    let directory = body_directory(&fields.need_text("directory")?)?;
     app.on_worktree(asked, ctx, move |app, ctx, project| {
         app.engine().remove_worktree(ctx, project, &directory, false)?;
         app.places().forget();
@@ -111,7 +109,7 @@ async fn reset(
     asked: Asked,
     Body(mut fields): Body,
 ) -> Result<Json<bool>, ApiError> {
-    let directory = PathBuf::from(fields.need_text("directory")?);
+    let directory = body_directory(&fields.need_text("directory")?)?;
     app.on_worktree(asked, ctx, move |app, ctx, project| {
         app.engine().reset_worktree(ctx, project, &directory, false).map(drop)
     })
@@ -127,7 +125,7 @@ impl App {
         work: impl FnOnce(&Self, &Context, &ProjectId) -> Result<(), WorktreeError> + Send + 'static,
     ) -> Result<Json<bool>, ApiError> {
         self.blocking(move |app| {
-            let place = app.place(&ctx, &asked.directory)?;
+            let place = app.open_place(&ctx, &asked.directory)?;
             work(app, &ctx, &place.project.id).map_err(refused)?;
             Ok(Json(true))
         })

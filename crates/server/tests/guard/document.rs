@@ -14,7 +14,7 @@ fn what_the_guards_answer_stands_with_every_operation() {
         for (method, operation) in item.as_object().expect("an item") {
             let responses = &operation["responses"];
             let takes = operation["requestBody"].is_object();
-            let wanted = ["401", "421", "429"].into_iter().chain(takes.then_some("408"));
+            let wanted = ["401", "403", "421", "429"].into_iter().chain(takes.then_some("408"));
             for status in wanted {
                 let said = &responses[status];
                 let content = said["$ref"].as_str().map_or(said, |name| {

@@ -13,4 +13,5 @@ mod gone;
 mod harness;
 mod startup;
 mod tripwire;
+mod unknown;
 mod vcs;

@@ -181,6 +181,8 @@ fn section_8_7_a_directory_that_becomes_a_repository_is_one_at_once() {
     let house = House::new();
     assert_eq!(house.client().get("/vcs").expect(200), json!({}));
     let before = house.client().get("/project/current").expect(200);
+    let made = house.client().post("/session", &json!({})).expect(200);
+    assert_eq!(made["projectID"], before["id"]);
     git(&house.project(), &["init", "-q"]);
     house.put("a.txt", "a\n");
     committed(&house, "one");

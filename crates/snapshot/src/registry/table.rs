@@ -102,6 +102,20 @@ impl Registry {
         Ok(Some((self.place(id, facts.path, scope, link), worktree)))
     }
 
+    /// Finds the root that the store of a directory covers, or would cover if it were made.
+    ///
+    /// # Errors
+    ///
+    /// See [`RegistryError`].
+    pub fn find_root(
+        &self,
+        directory: &Path,
+        policy: &RootPolicy,
+    ) -> Result<PathBuf, RegistryError> {
+        let target = target(directory, policy, &self.load()?)?;
+        Ok(RootFacts::of(&target.worktree).path)
+    }
+
     /// Finds the store of a directory, re-links one whose directory has moved, or makes one (R12).
     ///
     /// The store is that of the checkout around the directory, else of the closest directory above

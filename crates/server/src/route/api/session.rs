@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::call::Caller;
 use crate::error::ApiError;
 use crate::input::{Body, MaybeBody, Query};
-use crate::place::Asked;
+use crate::place::{Asked, narrowed_directory};
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
@@ -70,7 +70,7 @@ async fn list(
     };
     let filter = SessionFilter {
         project,
-        directory: query.filled("directory").map(str::to_owned),
+        directory: narrowed_directory(&query)?,
         path: query.filled("subpath").map(str::to_owned),
         search: query.filled("search").map(str::to_owned),
         archived: true,
@@ -111,14 +111,14 @@ async fn create(
             return Err(ApiError::NotFound(format!("Workspace not found: {workspace}")));
         }
         let directory = location.need_text("directory")?;
-        asked = asked.at(&app, &directory)?;
+        asked = asked.at(&directory)?;
     }
     if let Some(id) = known {
         // The ledger mints its ids; one of a client's making is only good for one that is there.
         return app.blocking(move |app| read_known(app, &ctx, &id)).await;
     }
     app.blocking(move |app| {
-        let place = app.place(&ctx, &asked.directory)?;
+        let place = app.open_place(&ctx, &asked.directory)?;
         let (project, root) = (&place.project.id, &place.root);
         let made = app.engine().create_session_in(&ctx, project, root, &place.directory, &new)?;
         Ok(Json(json!({ "data": newer(&app.show_session(&ctx, &made.id)?) })))

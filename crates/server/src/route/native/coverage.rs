@@ -4,7 +4,7 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::get;
 use serde::Serialize;
-use turnstone_engine::{Contended, Cover, EngineError, Scope, UndoOptions, Which};
+use turnstone_engine::{Contended, EngineError, Scope, SessionCoverage, UndoOptions, Which};
 
 use super::answer::Stamped;
 use crate::app::App;
@@ -43,14 +43,14 @@ async fn coverage(
         let (stored, changes) =
             app.engine().store().read(&ctx, |r| Ok((r.get_session(&id)?, r.changes(&id)?)))?;
         let not_covered = changes.iter().map(|row| row.not_covered).sum();
-        let found = match app.engine().cover(&stored, ctx.now)? {
-            Cover::Vault(vault) => Coverage {
-                root: Some(vault.place().root.to_string_lossy().into_owned()),
+        let found = match app.engine().find_coverage(&stored, ctx.now)? {
+            SessionCoverage::Covered { root, has_baseline } => Coverage {
+                root: Some(root.to_string_lossy().into_owned()),
                 refused: None,
-                baseline: vault.has_baseline(),
+                baseline: has_baseline,
                 not_covered,
             },
-            Cover::Refused(why) => Coverage {
+            SessionCoverage::Refused(why) => Coverage {
                 root: None,
                 refused: Some(why.to_string()),
                 baseline: false,

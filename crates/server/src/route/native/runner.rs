@@ -56,10 +56,10 @@ async fn register(
 ) -> Result<Json<Registered>, ApiError> {
     app.blocking(move |app| {
         let asked = match &body.directory {
-            Some(directory) => asked.at(app, directory)?,
+            Some(directory) => asked.at(directory)?,
             None => asked,
         };
-        let place = app.place(&ctx.aside(), &asked.directory)?;
+        let place = app.open_place(&ctx, &asked.directory)?;
         let (runner, token) = app.runners().register(&body.name, &place.directory, ctx.now)?;
         Ok(Json(Registered { runner, token, patience: RUNNER_PATIENCE }))
     })
