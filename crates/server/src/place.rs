@@ -248,11 +248,14 @@ fn no_directory(at: &Path) -> ApiError {
 }
 
 fn print_of(at: &Path) -> Result<Option<Print>, ApiError> {
+    use std::io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
     let found = match fs_err::metadata(at) {
         Ok(found) if found.is_dir() => found,
         Ok(_) => return Ok(None),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(None),
+        // No directory has a name that is too long, or lies below a file.
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory | InvalidFilename) => {
+            return Ok(None);
+        }
         Err(error) => return Err(ApiError::unexpected(&error)),
     };
     let git = fs_err::symlink_metadata(at.join(".git")).ok().map(|m| (m.dev(), m.ino()));

@@ -296,9 +296,13 @@ impl Engine {
 
 /// True if there is anything of that name; what cannot be looked at is not taken for nothing.
 fn is_there(path: &Path) -> std::io::Result<bool> {
+    use std::io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
     match fs_err::symlink_metadata(path) {
         Ok(_) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        // No file has a name that is too long, or lies below another file.
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory | InvalidFilename) => {
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }

@@ -186,6 +186,24 @@ fn sessions_of_a_moved_directory_are_listed_by_a_get() {
 }
 
 #[test]
+fn a_directory_that_cannot_exist_is_not_found_and_no_server_error() {
+    let house = House::new();
+    house.put("file", "x");
+    let long = format!("/{}", "x".repeat(300));
+    let below = house.project().join("file/below").display().to_string();
+    for path in [&long, &below] {
+        assert_eq!(
+            house.client().get(&format!("/session?directory={path}")).expect(200),
+            json!([])
+        );
+        house.client().get(&format!("/project/current?directory={path}")).expect(404);
+        let body = json!({ "directory": path }).to_string();
+        let gone = house.client().send("DELETE", "/experimental/worktree", Some(body.as_bytes()));
+        assert_ne!(gone.status, 500, "{}", gone.text());
+    }
+}
+
+#[test]
 fn a_relative_directory_is_refused_wherever_it_is_named() {
     let house = House::new();
     fs_err::create_dir(house.project().join("x")).expect("made");
