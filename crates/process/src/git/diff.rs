@@ -7,9 +7,6 @@ use super::parse;
 use super::run::Git;
 use crate::exit::Exit;
 
-/// The tree of a repository without commits.
-const EMPTY: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
-
 /// No program of the user's has a say in what is shown.
 const PLAIN: [&str; 6] =
     ["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--submodule=short"];
@@ -24,8 +21,16 @@ impl Git {
         let lines = format!("--unified={context}");
         let mut args = Vec::from(PLAIN.map(OsString::from));
         args.extend(["--ignore-submodules=dirty", &lines].map(OsString::from));
-        args.extend([commit.unwrap_or(EMPTY), "--"].map(OsString::from));
+        let empty = if commit.is_none() { Some(self.empty_tree()?) } else { None };
+        args.extend(commit.or(empty.as_deref()).map(OsString::from));
+        args.push(OsString::from("--"));
         self.run(&args)
+    }
+
+    /// The id of the tree without entries, which depends on the hash the repository uses.
+    fn empty_tree(&self) -> Result<String, GitError> {
+        // Its input is empty; nothing is written.
+        parse::line("hash-object", &self.run(&["hash-object", "-t", "tree", "--stdin"])?)
     }
 
     /// The patch that adds a file `git` does not know.

@@ -314,6 +314,7 @@ fn repositories_of_other_formats_are_understood() -> Fallible {
             Err(error) => return Err(error.into()),
         }
         case.plain(&["add", "."])?;
+        assert!(!case.git().diff_since(None, 3)?.is_empty(), "{format}: before the first commit");
         case.plain(&["commit", "-q", "-m", "first"])?;
         let head = case.git().find_commit("HEAD")?.ok_or("no commit")?;
         assert_eq!(case.git().list_branches()?, ["refs/heads/main"], "{format}");
