@@ -341,6 +341,31 @@ fn an_answer_cannot_allow_what_the_user_denies() {
 }
 
 #[test]
+fn an_always_answer_opens_only_the_gate_it_names() {
+    let gate = |id: &str, name: &str| {
+        let mut request = request(id, "1", &["ses_x"], &["ses_x"]);
+        if let RequestBody::Permission(ask) = &mut request.body {
+            ask.permission = name.to_owned();
+        }
+        request
+    };
+    let requests = [
+        request("a", "1", &["git log"], &["*"]),
+        gate("b", "delete"),
+        gate("c", "delete"),
+        gate("d", "checkpoint"),
+    ];
+    let everything = rules(&[("*", "*", Allow)]);
+    let layers = [layer(Source::Builtin, &everything), layer(Source::User, &everything)];
+    let answer = |id: &str| {
+        let id = id.parse().expect("an id");
+        reply(&id, PermissionReply::Always, None, &requests, &layers).expect("answered")
+    };
+    assert_eq!(resolved(&answer("per_a")), ["per_a"], "no gate was named");
+    assert_eq!(resolved(&answer("per_b")), ["per_b", "per_a", "per_c"]);
+}
+
+#[test]
 fn section_9_2_an_unknown_or_closed_request_is_refused() {
     let closed = Request { state: RequestState::Withdrawn, ..request("a", "1", &["x"], &[]) };
     assert!(matches!(closed.body, RequestBody::Permission(_)));

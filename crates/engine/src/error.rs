@@ -167,6 +167,14 @@ pub enum EngineError {
         /// What is wrong, without any of the file's content: it may be a link to a secret.
         reason: String,
     },
+    /// A path pattern that is not exactly one pattern of an ignore file.
+    #[error("{pattern:?} is not a path pattern: {reason}")]
+    BadPattern {
+        /// The pattern as it was given.
+        pattern: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// A call was closed that is not open.
     #[error("change set {0} is not open")]
     NotOpen(ChangeId),

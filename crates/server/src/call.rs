@@ -89,6 +89,9 @@ fn actor(headers: &HeaderMap) -> Result<Option<Actor>, ApiError> {
     if name.starts_with(Runner::ACTOR_PREFIX) {
         return Err(ApiError::query("names of runners are given by the server"));
     }
+    if Actor::RESERVED.contains(&name) {
+        return Err(ApiError::query("this name belongs to Turnstone itself"));
+    }
     Actor::new(name).map(Some).map_err(|error| ApiError::query(error.to_string()))
 }
 

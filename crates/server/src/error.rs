@@ -287,6 +287,7 @@ impl From<EngineError> for ApiError {
             EngineError::Vault(ref vault) if vault.is_full() => Self::full(&vault.to_string()),
             EngineError::Vault(ref vault) if is_disk_full(vault) => Self::full("no space left"),
             EngineError::Io(ref io) if is_disk_full(io) => Self::full("no space left"),
+            EngineError::BadPattern { .. } => Self::query(error.to_string()),
             EngineError::Open(_)
             | EngineError::Vault(_)
             | EngineError::Unreadable { .. }

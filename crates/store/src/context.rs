@@ -31,6 +31,11 @@ impl Actor {
         &self.0
     }
 
+    /// The name under which an import writes: what it brings belongs to no client.
+    pub const IMPORT: &'static str = "import";
+    /// Names that no client may take.
+    pub const RESERVED: [&'static str; 2] = ["turnstone", Self::IMPORT];
+
     /// The actor of the store's own upkeep.
     #[must_use]
     pub fn system() -> Self {

@@ -1,6 +1,6 @@
 //! What an answer to a permission request brings about.
 
-use super::{Action, Layer, Rule, Source, Verdict, decide, explain};
+use super::{Action, Caller, Gate, Layer, Rule, Source, Verdict, decide, explain, pass_gate};
 use crate::id::PermissionId;
 use crate::model::{PermissionAsk, PermissionReply, Request, RequestBody, RequestId, RequestState};
 
@@ -83,9 +83,7 @@ pub fn reply(
     let layers: Vec<Layer<'_>> = layers.iter().copied().chain([approved]).collect();
     let follows = |ask: &PermissionAsk| match answer {
         PermissionReply::Once => false,
-        PermissionReply::Always => {
-            decide(&ask.permission, &ask.patterns, &layers) == Verdict::Allowed
-        }
+        PermissionReply::Always => is_allowed_now(ask, &layers),
         PermissionReply::Reject => true,
     };
     let others = asks().filter(|(request, ask)| {
@@ -102,6 +100,18 @@ pub fn reply(
     resolved
         .extend(others.map(|(request, _)| Resolved { id: request.id.clone(), state: state(None) }));
     Ok(Effects { granted, resolved })
+}
+
+/// True if the rules allow by now what another request asks for.
+///
+/// A gate stays as closed as it was when it was asked about: rules about everything do not open it.
+fn is_allowed_now(ask: &PermissionAsk, layers: &[Layer<'_>]) -> bool {
+    let Some(gate) = Gate::parse(&ask.permission) else {
+        return decide(&ask.permission, &ask.patterns, layers) == Verdict::Allowed;
+    };
+    let passes =
+        |pattern: &String| pass_gate(gate, pattern, Caller::Model, layers).action == Action::Allow;
+    ask.patterns.iter().all(passes)
 }
 
 fn check_user_denial(ask: &PermissionAsk, layers: &[Layer<'_>]) -> Result<(), ReplyError> {

@@ -1,5 +1,6 @@
 //! Making it go.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use fail::fail_point;
@@ -56,11 +57,14 @@ impl Engine {
     ///
     /// As [`Engine::require`].
     pub fn require_forget(&self, ctx: &Context, plan: &ForgetPlan) -> Result<()> {
+        // The pattern as it was given, and every path it names: a wildcard opens nothing.
+        let named = plan.patterns.iter().chain(&plan.paths);
+        let named: Vec<String> = named.cloned().collect::<BTreeSet<_>>().into_iter().collect();
         for touched in &plan.sessions {
-            self.require(ctx, &touched.session, Gate::Forget, &plan.patterns)?;
+            self.require(ctx, &touched.session, Gate::Forget, &named)?;
         }
         if plan.sessions.is_empty() {
-            self.require_at(ctx, Path::new(&plan.root.path), Gate::Forget, &plan.patterns)?;
+            self.require_at(ctx, Path::new(&plan.root.path), Gate::Forget, &named)?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use turnstone_snapshot::{Forgettable, Oid, Tombstones, Vault, names_path};
 use turnstone_store::{Context, Redacted};
 
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 use crate::root::root_of;
 use crate::undo::Held;
 
@@ -36,6 +36,8 @@ pub struct ForgetPlan {
     pub root: Root,
     /// Which paths, as an ignore file would name them.
     pub patterns: Vec<String>,
+    /// The paths they name, as captures and turns know them.
+    pub paths: BTreeSet<String>,
     /// Sessions whose turns changed such paths.
     pub sessions: Vec<Touched>,
     /// What the captures hold of them.
@@ -67,20 +69,24 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// A fact could not be obtained: then there is no plan.
+    /// [`EngineError::BadPattern`]; or a fact could not be obtained: then there is no plan.
     pub fn plan_forget(
         &self,
         ctx: &Context,
         directory: &Path,
         patterns: &[String],
     ) -> Result<ForgetPlan> {
+        patterns.iter().try_for_each(|pattern| check_pattern(pattern))?;
         let vault = self.vault(directory, ctx.now)?;
         let captured = vault.list_forgettable(patterns)?;
         let words = lines(&vault, &captured)?;
+        let mut paths: BTreeSet<String> =
+            captured.versions.iter().map(|version| version.path.to_string()).collect();
         Ok(ForgetPlan {
             root: root_of(&vault),
             patterns: patterns.to_vec(),
-            sessions: self.touched(ctx, &vault, patterns)?,
+            sessions: self.touched(ctx, &vault, patterns, &mut paths)?,
+            paths,
             ledger: self.store.redact(ctx, &words, true)?,
             outputs: self.outputs_with(&words)?,
             backups: files(&self.settings.data.join("backup"))?,
@@ -88,20 +94,25 @@ impl Engine {
         })
     }
 
-    /// The sessions whose turns changed such paths.
-    pub(super) fn touched(
+    /// The sessions whose turns changed such paths, which are added to `found_paths`.
+    fn touched(
         &self,
         ctx: &Context,
         vault: &Vault,
         patterns: &[String],
+        found_paths: &mut BTreeSet<String>,
     ) -> Result<Vec<Touched>> {
         let store = vault.place().id.to_string();
         let all = (Cursor(0), Cursor(i64::MAX));
         let rows = self.store.read(ctx, |r| r.changes_between(&store, all.0, all.1))?;
         let mut found: BTreeMap<SessionId, Vec<TurnId>> = BTreeMap::new();
         for row in rows {
-            let mut paths = row.set.changes.iter().map(|change| &change.path).chain(&row.named);
-            if paths.any(|path| names_path(patterns, path)) {
+            let paths = row.set.changes.iter().map(|change| &change.path).chain(&row.named);
+            let named: Vec<String> =
+                paths.filter(|path| names_path(patterns, path)).map(ToString::to_string).collect();
+            let is_touched = !named.is_empty();
+            found_paths.extend(named);
+            if is_touched {
                 let turns = found.entry(row.set.session).or_default();
                 if !turns.contains(&row.set.turn) {
                     turns.push(row.set.turn);
@@ -170,6 +181,21 @@ pub(super) fn lines(vault: &Vault, captured: &Forgettable) -> Result<BTreeSet<St
 }
 
 /// The files of a folder; none if it is not there.
+/// Refuses what would be more than one pattern, or none, in an ignore file: what passes the gate is what
+/// is forgotten.
+fn check_pattern(pattern: &str) -> Result<()> {
+    let reason = if pattern.contains(['\n', '\r', '\0']) {
+        "it has more than one line"
+    } else if pattern.trim().is_empty() {
+        "it is empty"
+    } else if pattern.starts_with(['#', '!']) {
+        "it is a comment or an exception; put a backslash before the first character to mean the name"
+    } else {
+        return Ok(());
+    };
+    Err(EngineError::BadPattern { pattern: pattern.to_owned(), reason })
+}
+
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = match fs_err::read_dir(folder) {
         Ok(entries) => entries,

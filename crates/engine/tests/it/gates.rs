@@ -261,6 +261,26 @@ fn forget_passes_its_own_gate_and_that_of_revert() {
 }
 
 #[test]
+fn forget_asks_for_every_path_a_pattern_names() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    case.turn(&session, ".env", Some("SECRET_TOKEN=abcdefgh\n"));
+    case.turn(&session, "build/x", Some("generated long ago\n"));
+    let plan = |pattern: &str| case.engine.plan_forget(&ctx(), &case.root(), &[pattern.to_owned()]);
+    for bad in ["build/x\n.env", "", "  ", "#", "!.env"] {
+        let refused = plan(bad);
+        assert!(matches!(refused, Err(EngineError::BadPattern { .. })), "{bad:?}: {refused:?}");
+    }
+    let rule = Rule::new("forget", "*.env", Action::Deny);
+    case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
+    let wildcard = plan(".en?").expect("a plan");
+    assert_eq!(wildcard.paths.iter().collect::<Vec<_>>(), [".env"]);
+    let refused = case.engine.apply_forget(&ctx(), &wildcard);
+    assert!(matches!(refused, Err(EngineError::Refused { .. })), "{refused:?}");
+    case.engine.apply_forget(&ctx(), &plan("build").expect("a plan")).expect("another path");
+}
+
+#[test]
 fn a_directory_without_sessions_obeys_user_project_and_stored_rules() {
     let case = Case::new();
     let paths = ["a".to_owned()];

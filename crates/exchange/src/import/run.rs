@@ -19,7 +19,7 @@ use crate::report::{Outcome, Report, printable};
 use crate::source::{self, Opened, Options, Record, SourceError, Totals};
 
 /// The actor under whose name an import writes.
-pub const ACTOR: &str = "import";
+pub const ACTOR: &str = Actor::IMPORT;
 
 /// How far an import is with one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

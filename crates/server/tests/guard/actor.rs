@@ -31,6 +31,11 @@ fn a_name_only_narrows_what_a_request_may_do() {
     let allow = json!({ "permission": [{ "permission": "*", "pattern": "*", "action": "allow" }] });
     let named = house.client().with("x-turnstone-actor", "bob");
     assert_eq!(named.patch(&path, &allow).expect(403)["_tag"], "NotAllowedError");
+    // What an import brought belongs to no client.
+    for reserved in ["import", "turnstone"] {
+        let taken = house.client().with("x-turnstone-actor", reserved);
+        taken.patch(&path, &allow).expect(400);
+    }
     let prompt = json!({ "noReply": true, "tools": { "bash": true },
         "parts": [{ "type": "text", "text": "hi" }] });
     assert_eq!(
