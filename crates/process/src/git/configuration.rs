@@ -11,10 +11,9 @@ use super::error::GitError;
 
 /// The settings that describe the file system, the line ends and the sparse checkout: without them git
 /// would see changes where there are none. None of them can start a program.
-const PASSED: [&str; 15] = [
+const PASSED: [&str; 14] = [
     "core.attributesfile",
     "core.autocrlf",
-    "core.bigfilethreshold",
     "core.checkstat",
     "core.eol",
     "core.excludesfile",

@@ -7,7 +7,7 @@ use super::configuration::Setting;
 use super::repository::GitRepository;
 
 /// Settings above those of every repository and user.
-const SETTINGS: [(&str, &str); 37] = [
+const SETTINGS: [(&str, &str); 38] = [
     // No program of a repository or a user is started.
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -40,6 +40,8 @@ const SETTINGS: [(&str, &str); 37] = [
     ("protocol.allow", "never"),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
+    // Larger files are not compared line by line: that takes many times their size in memory.
+    ("core.bigFileThreshold", "16m"),
     // Answers look the same everywhere.
     ("core.quotePath", "false"),
     ("core.safecrlf", "false"),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, read};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
 
 use super::configuration::Configuration;
 use super::environment::{ConfigurationSource, GitEnvironment, git_environment};
@@ -23,6 +23,10 @@ use super::repository::GitRepository;
 use crate::deadline::Deadline;
 use crate::exit::Exit;
 use crate::umask::with_user_mask;
+
+/// The most memory one command may allocate, in bytes: a repository may make git read a device or a huge
+/// file whole.
+const MEMORY: u64 = 1 << 30;
 
 /// How long and how much.
 #[derive(Clone, Copy, Debug)]
@@ -188,6 +192,7 @@ impl Started<'_> {
         let failed = |source: io::Error| GitError::Start { dir: self.dir.to_owned(), source };
         let child = with_user_mask(|| self.command(source, args).spawn()).map_err(failed)?;
         let mut child = Guard(child);
+        child.limit_memory().map_err(failed)?;
         let answer = child.collect(self.limits, &subcommand(args))?;
         answer.map_err(failed)
     }
@@ -234,6 +239,17 @@ impl Answer {
 struct Guard(Child);
 
 impl Guard {
+    /// Bounds what the process may allocate; files it maps do not count.
+    fn limit_memory(&self) -> io::Result<()> {
+        let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
+        let limit = Rlimit { current: Some(MEMORY), maximum: Some(MEMORY) };
+        match prlimit(pid, Resource::Data, limit) {
+            // It has ended already.
+            Ok(_) | Err(Errno::SRCH) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// Reads both streams and waits, within the limits.
     fn collect(
         &mut self,

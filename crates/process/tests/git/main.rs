@@ -205,6 +205,33 @@ fn names_that_look_like_options_are_refused() -> Fallible {
 }
 
 #[test]
+fn memory_of_git_is_bounded() -> Fallible {
+    let case = Case::new()?;
+    fs_err::write(case.repo().join("file"), "changed\n")?;
+    let info = case.repo().join(".git/info");
+    fs_err::create_dir_all(&info)?;
+    // Read whole, and without an end.
+    std::os::unix::fs::symlink("/dev/zero", info.join("attributes"))?;
+    let refused = case.git().diff_since(Some("HEAD"), 3);
+    let is_bounded = matches!(&refused, Err(GitError::Failed { .. }));
+    assert!(is_bounded, "{refused:?}");
+    fs_err::remove_file(info.join("attributes"))?;
+    assert!(!case.git().diff_since(Some("HEAD"), 3)?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn large_files_are_named_without_their_lines() -> Fallible {
+    let case = Case::new()?;
+    case.plain(&["config", "core.bigFileThreshold", "1g"])?;
+    fs_err::write(case.repo().join("log.txt"), "line\n".repeat(4 << 20))?;
+    let patch = case.git().diff_untracked("log.txt".as_ref(), 3)?;
+    let patch = String::from_utf8_lossy(&patch);
+    assert!(patch.contains("Binary files") && patch.len() < 1_000, "{} bytes", patch.len());
+    Ok(())
+}
+
+#[test]
 fn limits_of_time_and_size_hold() -> Fallible {
     let case = Case::new()?;
     // A `git` that never ends, and one that never stops talking.
