@@ -73,17 +73,6 @@ pub enum Role {
     Named,
 }
 
-impl Role {
-    /// True for those who may answer for the user and change rules.
-    #[must_use]
-    pub const fn can_answer(self) -> bool {
-        match self {
-            Self::Person | Self::Named => true,
-            Self::Runner | Self::Tool => false,
-        }
-    }
-}
-
 /// On whose behalf an operation is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
