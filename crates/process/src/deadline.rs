@@ -25,6 +25,14 @@ impl Deadline {
         self.left().is_some_and(|left| left.is_zero())
     }
 
+    /// The one of two that comes first.
+    pub(crate) fn or_earlier(self, other: Self) -> Self {
+        match (self.0, other.0) {
+            (Some(one), Some(two)) => Self(Some(one.min(two))),
+            (one, two) => Self(one.or(two)),
+        }
+    }
+
     /// What is left, for `poll`: at least a millisecond, so that nobody spins.
     pub(crate) fn timespec(self) -> Option<Timespec> {
         let left = self.left()?.max(Duration::from_millis(1));

@@ -246,7 +246,7 @@ mod tests {
     }
 
     fn process(pid: i32, pgrp: i32, session: i32, start_time: u64) -> Stat {
-        Stat { pid, state: b'S', parent: 1, pgrp, session, start_time }
+        Stat { pid, state: b'S', parent: 1, pgrp, session, usage: [0; 4], start_time }
     }
 
     fn found(all: &[Stat]) -> Vec<i32> {

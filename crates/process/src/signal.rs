@@ -107,6 +107,11 @@ fn ignored() -> io::Result<u64> {
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
 static QUIET: OnceLock<Result<Arc<AtomicBool>, String>> = OnceLock::new();
 
+/// How many listen right now.
+pub(crate) fn count_listeners() -> usize {
+    LISTENERS.load(Ordering::SeqCst)
+}
+
 /// A handler once set stays; while nobody listens, it does what the system would have done.
 fn quiet() -> io::Result<&'static AtomicBool> {
     let quiet = QUIET.get_or_init(|| {

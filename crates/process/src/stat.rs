@@ -5,7 +5,7 @@ use std::io;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, read, retry_on_intr};
 
-/// One line of `/proc/<pid>/stat`, as far as identity needs it.
+/// One line of `/proc/<pid>/stat`, as far as identity and progress need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) pid: i32,
@@ -13,6 +13,8 @@ pub(crate) struct Stat {
     pub(crate) parent: i32,
     pub(crate) pgrp: i32,
     pub(crate) session: i32,
+    /// Pages that were not in memory, and clock ticks of processor time.
+    pub(crate) usage: [u64; 4],
     /// Clock ticks after boot. A number that is used again has another start.
     pub(crate) start_time: u64,
 }
@@ -59,6 +61,7 @@ impl Stat {
         let open = text.iter().position(|byte| *byte == b'(')?;
         let close = text.iter().rposition(|byte| *byte == b')')?;
         let number = |text: &str| text.parse::<i32>().ok();
+        let count = |text: &str| text.parse::<u64>().ok();
         let pid = number(std::str::from_utf8(text.get(..open)?).ok()?.trim())?;
         let rest = std::str::from_utf8(text.get(close + 1..)?).ok()?;
         let mut fields = rest.split_ascii_whitespace();
@@ -66,8 +69,11 @@ impl Stat {
         let parent = number(fields.next()?)?;
         let pgrp = number(fields.next()?)?;
         let session = number(fields.next()?)?;
-        let start_time = fields.nth(15)?.parse().ok()?;
-        Some(Self { pid, state, parent, pgrp, session, start_time })
+        let (small_faults, large_faults) = (count(fields.nth(3)?)?, count(fields.nth(1)?)?);
+        let (user, system) = (count(fields.nth(1)?)?, count(fields.next()?)?);
+        let start_time = count(fields.nth(6)?)?;
+        let usage = [small_faults, large_faults, user, system];
+        Some(Self { pid, state, parent, pgrp, session, usage, start_time })
     }
 }
 
@@ -96,6 +102,7 @@ mod tests {
         let stat = Stat::parse(line).unwrap();
         assert_eq!((stat.pid, stat.state, stat.parent), (42, b'S', 1));
         assert_eq!((stat.pgrp, stat.session, stat.start_time), (40, 39, 987_654));
+        assert_eq!(stat.usage, [1, 3, 5, 6]);
     }
 
     #[test]

@@ -55,6 +55,31 @@ pub enum GitError {
         /// What was allowed.
         limit: Duration,
     },
+    /// Something else is in place of a file that git would read, or the file is too large.
+    #[error("git is not run: {} {problem}", path.display())]
+    UnusableFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// `git` waited for something that did not come, and was ended.
+    #[error("git {command} made no progress for {limit:?}")]
+    Stalled {
+        /// The subcommand.
+        command: String,
+        /// How long it did nothing.
+        limit: Duration,
+    },
+    /// The caller needs no answer any more, or this program ends: `git` was ended or not started.
+    #[error("git {command} was cancelled")]
+    Cancelled {
+        /// The subcommand.
+        command: String,
+    },
+    /// Too many commands wait for their turn in this repository or in all.
+    #[error("too many git commands wait already")]
+    Busy,
     /// `git` wrote more than allowed and was ended.
     #[error("git {command} wrote more than {limit} bytes")]
     TooMuch {
@@ -88,7 +113,13 @@ impl GitError {
             Self::ConditionalInclude { .. } => {
                 Some("move the conditional include to your own configuration (git config --global)")
             }
+            Self::UnusableFile { .. } => Some("remove it, or put the file back"),
+            Self::Stalled { .. } => Some(
+                "a pipe in place of a .gitignore or .gitattributes? `find . -type p` lists pipes",
+            ),
             Self::Start { .. }
+            | Self::Cancelled { .. }
+            | Self::Busy
             | Self::Failed { .. }
             | Self::TimedOut { .. }
             | Self::TooMuch { .. }

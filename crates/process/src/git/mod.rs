@@ -3,21 +3,35 @@
 //! The caller names the repository; git looks for none. One function builds every environment. Commands
 //! that touch files see no configuration of the repository, those that manage worktrees see it without
 //! the programs it names. Never fetches, never asks, runs no hooks and no filters.
+//!
+//! Before a command starts, the files it will read are looked at: pipes and devices are refused. While it
+//! runs it has limits of time, idleness, memory and output; the caller and the end of the program cancel
+//! it.
 
+mod cancellation;
+mod child;
+mod concurrency;
 mod configuration;
 mod diff;
 mod environment;
 mod error;
+mod included_files;
+mod interrupt;
 mod isolation;
 mod operation;
 mod parse;
 mod program;
+mod progress;
 mod repository;
+mod repository_files;
 mod run;
 
+pub use cancellation::{GitCancellation, end_git_commands};
+pub use child::GitLimits;
 pub use environment::GitEnvironment;
 pub use error::GitError;
+pub use interrupt::end_git_on_signals;
 pub use operation::NewWorktree;
 pub use parse::{Branch, Change, WorktreeRow};
 pub use repository::GitRepository;
-pub use run::{Git, GitLimits, git_version};
+pub use run::{Git, git_version};

@@ -2,46 +2,24 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::{Errno, read};
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
-
+use super::cancellation::Cancellations;
+use super::child::{GitChild, GitLimits};
+use super::concurrency::CommandSlot;
 use super::configuration::Configuration;
 use super::environment::{ConfigurationSource, GitEnvironment, git_environment};
 use super::error::GitError;
+use super::included_files::{check_included_files, resolve};
 use super::isolation::IsolatedCommonDir;
 use super::program::{find_program, require_version};
 use super::repository::GitRepository;
-use crate::deadline::Deadline;
+use super::repository_files::{check_repository_files, check_text_file};
 use crate::exit::Exit;
 use crate::umask::with_user_mask;
-
-/// The most memory one command may allocate, in bytes: a repository may make git read a device or a huge
-/// file whole.
-const MEMORY: u64 = 1 << 30;
-
-/// How long and how much.
-#[derive(Clone, Copy, Debug)]
-pub struct GitLimits {
-    /// The longest one command may take.
-    pub time: Duration,
-    /// The most one command may write, output and errors each.
-    pub output: usize,
-}
-
-impl Default for GitLimits {
-    fn default() -> Self {
-        Self { time: Duration::from_secs(120), output: 64 << 20 }
-    }
-}
 
 /// Git in one repository, which the caller has found and verified.
 #[derive(Debug)]
@@ -49,6 +27,8 @@ pub struct Git {
     repository: GitRepository,
     env: GitEnvironment,
     limits: GitLimits,
+    /// Set once the files of the repository have been looked at.
+    checked: OnceLock<()>,
     /// Read when the first command needs it.
     configuration: OnceLock<Configuration>,
     isolated: OnceLock<IsolatedCommonDir>,
@@ -61,6 +41,7 @@ impl Git {
             repository,
             env,
             limits: GitLimits::default(),
+            checked: OnceLock::new(),
             configuration: OnceLock::new(),
             isolated: OnceLock::new(),
         }
@@ -114,6 +95,7 @@ impl Git {
         if let Some(known) = self.configuration.get() {
             return Ok(known);
         }
+        self.check_included_files()?;
         let args = ["config", "--list", "--includes", "--show-scope", "-z"];
         let source = ConfigurationSource::Files { repository: &self.repository, settings: &[] };
         let answer = self.start(source, &args)?;
@@ -122,7 +104,35 @@ impl Git {
             return Err(answer.refusal(&args));
         }
         let found = Configuration::parse(&answer.success(&args)?)?;
+        self.check_configured_files(&found)?;
         Ok(self.configuration.get_or_init(|| found))
+    }
+
+    /// Looks at what the repository's configuration includes, before git opens it.
+    fn check_included_files(&self) -> Result<(), GitError> {
+        let GitRepository { git_dir, common_dir, .. } = &self.repository;
+        let files =
+            [common_dir.join("config"), git_dir.join("config"), git_dir.join("config.worktree")];
+        check_included_files(files, self.home(), |file| {
+            let list = ["--no-includes", "--list", "-z"].map(OsStr::new);
+            let file = [OsStr::new("config"), OsStr::new("--file"), file.as_os_str()];
+            let args = [&file[..], &list[..]].concat();
+            self.start(ConfigurationSource::Nothing, &args)?.success(&args)
+        })
+    }
+
+    /// Looks at the files that settings name, before git opens them.
+    fn check_configured_files(&self, configuration: &Configuration) -> Result<(), GitError> {
+        let files = ["core.attributesfile", "core.excludesfile"];
+        for value in files.iter().filter_map(|key| configuration.value(key)) {
+            let path = resolve(value.as_bytes(), &self.repository.worktree, self.home());
+            path.map_or(Ok(()), |path| check_text_file(&path))?;
+        }
+        Ok(())
+    }
+
+    fn home(&self) -> Option<&Path> {
+        self.env.home.as_deref().map(Path::new)
     }
 
     fn isolated_common_dir(&self) -> Result<&IsolatedCommonDir, GitError> {
@@ -148,10 +158,18 @@ impl Git {
         if let Err(source) = fs_err::metadata(dir) {
             return Err(self.not_started(source));
         }
+        if self.checked.get().is_none() {
+            check_repository_files(&self.repository)?;
+            self.checked.get_or_init(|| ());
+        }
         let program = find_program(&self.env.path)?;
         find_version(&program, &self.env, self.limits)?;
         let started = Started { program: &program, env: &self.env, dir, limits: self.limits };
-        started.answer(source, args)
+        let cancellations = Cancellations::current();
+        let (common_dir, patience) = (&self.repository.common_dir, self.limits.time);
+        let command = subcommand(args);
+        let _slot = CommandSlot::acquire(common_dir, patience, &cancellations, &command)?;
+        started.answer(source, args, &cancellations)
     }
 }
 
@@ -171,7 +189,10 @@ fn find_version(
 ) -> Result<String, GitError> {
     let args = ["version"];
     let started = Started { program, env, dir: Path::new("/"), limits };
-    let ask = || started.answer(ConfigurationSource::Nothing, &args)?.success(&args);
+    let ask = || {
+        let cancellations = Cancellations::current();
+        started.answer(ConfigurationSource::Nothing, &args, &cancellations)?.success(&args)
+    };
     require_version(program, ask)
 }
 
@@ -188,12 +209,17 @@ impl Started<'_> {
         &self,
         source: ConfigurationSource<'_>,
         args: &[T],
+        cancellations: &Cancellations,
     ) -> Result<Answer, GitError> {
+        let command = subcommand(args);
+        if cancellations.is_cancelled() {
+            return Err(GitError::Cancelled { command });
+        }
         let failed = |source: io::Error| GitError::Start { dir: self.dir.to_owned(), source };
         let child = with_user_mask(|| self.command(source, args).spawn()).map_err(failed)?;
-        let mut child = Guard(child);
+        let mut child = GitChild::new(child, cancellations);
         child.limit_memory().map_err(failed)?;
-        let answer = child.collect(self.limits, &subcommand(args))?;
+        let answer = child.collect(self.limits, &command)?;
         answer.map_err(failed)
     }
 
@@ -233,115 +259,4 @@ impl Answer {
         let stderr = String::from_utf8_lossy(&self.stderr).trim_end().to_owned();
         GitError::Failed { command: subcommand(args), exit: self.exit, stderr }
     }
-}
-
-/// A child that is killed with its group if nobody waits for it to the end.
-struct Guard(Child);
-
-impl Guard {
-    /// Bounds what the process may allocate; files it maps do not count.
-    fn limit_memory(&self) -> io::Result<()> {
-        let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
-        let limit = Rlimit { current: Some(MEMORY), maximum: Some(MEMORY) };
-        match prlimit(pid, Resource::Data, limit) {
-            // It has ended already.
-            Ok(_) | Err(Errno::SRCH) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    /// Reads both streams and waits, within the limits.
-    fn collect(
-        &mut self,
-        limits: GitLimits,
-        command: &str,
-    ) -> Result<io::Result<Answer>, GitError> {
-        let (stdout, stderr) = (self.0.stdout.take(), self.0.stderr.take());
-        let streams = [stdout.map(OwnedFd::from), stderr.map(OwnedFd::from)];
-        let mut streams = streams.map(|fd| Stream { fd, bytes: Vec::new() });
-        let deadline = Deadline::after(limits.time);
-        let [out, err] = &mut streams;
-        for stream in [&*out, &*err] {
-            if let Err(error) = stream.unblock() {
-                return Ok(Err(error));
-            }
-        }
-        while out.fd.is_some() || err.fd.is_some() {
-            if deadline.is_over() {
-                let command = command.to_owned();
-                return Err(GitError::TimedOut { command, limit: limits.time });
-            }
-            if let Err(error) = read_both(out, err, deadline) {
-                return Ok(Err(error));
-            }
-            if out.bytes.len().max(err.bytes.len()) > limits.output {
-                let command = command.to_owned();
-                return Err(GitError::TooMuch { command, limit: limits.output });
-            }
-        }
-        let [out, err] = streams;
-        Ok(self.wait().map(|exit| Answer { exit, stdout: out.bytes, stderr: err.bytes }))
-    }
-
-    fn wait(&mut self) -> io::Result<Exit> {
-        Ok(exit_of(self.0.wait()?))
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if matches!(self.0.try_wait(), Ok(None)) {
-            if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
-                kill_process_group(group, Signal::KILL).ok();
-            }
-            self.0.wait().ok();
-        }
-    }
-}
-
-fn exit_of(status: ExitStatus) -> Exit {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => Exit::Code(code),
-        (None, signal) => Exit::Signal(signal.unwrap_or_default()),
-    }
-}
-
-/// One stream of a child; closed once it has ended.
-struct Stream {
-    fd: Option<OwnedFd>,
-    bytes: Vec<u8>,
-}
-
-impl Stream {
-    fn unblock(&self) -> io::Result<()> {
-        if let Some(fd) = &self.fd {
-            fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?;
-        }
-        Ok(())
-    }
-
-    fn take(&mut self) -> io::Result<()> {
-        let Some(fd) = &self.fd else { return Ok(()) };
-        let mut buffer = [0; 16 << 10];
-        match read(fd.as_fd(), &mut buffer) {
-            Ok(0) => self.fd = None,
-            Ok(count) => self.bytes.extend_from_slice(buffer.get(..count).unwrap_or_default()),
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        Ok(())
-    }
-}
-
-fn read_both(out: &mut Stream, err: &mut Stream, deadline: Deadline) -> io::Result<()> {
-    {
-        let open = [&out.fd, &err.fd].into_iter().flatten();
-        let mut fds: Vec<_> = open.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-        match poll(&mut fds, deadline.timespec().as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    out.take()?;
-    err.take()
 }
