@@ -209,8 +209,9 @@ fn names_that_look_like_options_are_refused() -> Fallible {
 fn memory_of_git_is_bounded() -> Fallible {
     let case = Case::new()?;
     fs_err::write(case.repo().join("file"), "changed\n")?;
-    // Read whole: 8 GB of nothing.
+    // Read whole, where git looks for untracked files: 8 GB of nothing.
     fs_err::create_dir_all(case.repo().join("deep"))?;
+    fs_err::write(case.repo().join("deep/new"), "")?;
     let excludes = fs_err::File::create(case.repo().join("deep/.gitignore"))?;
     excludes.set_len(8 << 30)?;
     let refused = case.git().status();
