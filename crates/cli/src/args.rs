@@ -62,7 +62,7 @@ pub(crate) enum Command {
     #[command(subcommand, arg_required_else_help = true)]
     Snapshot(snapshot::SnapshotCommand),
     Todo(todo::TodoArgs),
-    /// See, explain and take back what tools may do
+    /// List, explain, set and revoke permissions of tools
     #[command(subcommand, arg_required_else_help = true)]
     Permission(permission::PermissionCommand),
     /// List projects, tell where they went, forget them

@@ -252,17 +252,15 @@ fn of_engine_hint(error: &EngineError) -> Option<String> {
         EngineError::Refused { gate, pattern, .. } => {
             let gate = gate.as_str();
             return Some(format!(
-                "`turnstone permission explain {gate} {pattern:?}` names the rule"
+                "`turnstone permission explain {gate} {pattern:?}` shows the rule"
             ));
         }
         EngineError::Asked { request, .. } => {
-            return Some(format!(
-                "a person answers with `turnstone permission reply {request} always`"
-            ));
+            return Some(format!("approve it with `turnstone permission reply {request} always`"));
         }
         EngineError::Git(error) => return error.hint().map(str::to_owned),
         EngineError::Repository(error) => return error.hint(),
-        EngineError::Rules { .. } => "mend the file, or move it away for the moment",
+        EngineError::Rules { .. } => "fix the file, or move it away for now",
         EngineError::Unreadable { .. } => "run `turnstone doctor`",
         EngineError::NoRoom(_) => {
             "delete or archive sessions you do not need, raise `snapshot.budget` or \

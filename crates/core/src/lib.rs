@@ -16,6 +16,7 @@ pub mod operation;
 pub mod path;
 pub mod permission;
 pub mod place;
+pub mod redact;
 pub mod retention;
 pub mod revert;
 pub mod time;

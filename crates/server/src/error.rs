@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::permission::ReplyError;
+use turnstone_core::redact::redact_prose;
 use turnstone_core::time::Seq;
 use turnstone_engine::{EngineError, GitError, PermissionError};
 use turnstone_store::StoreError;
@@ -129,6 +130,7 @@ impl ApiError {
             words = format!("{words}: {inner}");
             cause = inner.source();
         }
+        let words = redact_prose(&words);
         tracing::error!(reference, "{words}");
         Self::Unknown { reference }
     }

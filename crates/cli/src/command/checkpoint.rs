@@ -34,7 +34,7 @@ pub(crate) struct CheckpointArgs {
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
-    /// The session [default: the newest of this directory]
+    /// Session ID or unique prefix [default: the newest session of this directory]
     #[arg(long, value_name = "ID")]
     session: Option<Prefix>,
 }
@@ -42,22 +42,24 @@ pub(crate) struct CheckpointArgs {
 /// What to do with names.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum CheckpointCommand {
-    /// List the names, oldest first
+    /// List the checkpoints of a session, oldest first
+    #[command(after_help = "Example:\n  turnstone checkpoint list")]
     List {
-        /// The session [default: the newest of this directory]
+        /// Session ID or unique prefix [default: the newest session of this directory]
         #[arg(long, value_name = "ID")]
         session: Option<Prefix>,
     },
-    /// Give a name up; the point itself stays where it was
+    /// Remove a checkpoint; the session and its files do not change
     ///
-    /// The permission `checkpoint` applies: a rule may deny it, and a command inside a turn is asked
-    /// about.
+    /// Needs the permission `checkpoint`: a rule can deny it, and a command that an agent runs must
+    /// be approved.
+    #[command(after_help = "Example:\n  turnstone checkpoint remove \"before the rewrite\"")]
     Remove {
-        /// The name
+        /// Name of the checkpoint
         #[arg(value_name = "NAME")]
         name: String,
 
-        /// The session [default: the newest of this directory]
+        /// Session ID or unique prefix [default: the newest session of this directory]
         #[arg(long, value_name = "ID")]
         session: Option<Prefix>,
     },

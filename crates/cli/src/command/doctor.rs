@@ -15,12 +15,12 @@ use crate::ui::{BAD, Column, DIM, GOOD, Grid, HEAD, Ui, WARN, paint};
 
 /// Check the data directory and the database
 ///
-/// Changes nothing unless told to. Ends with 1 if something stored is damaged or missing.
+/// Changes nothing without --rebuild or --salvage. Exits with 1 if stored data is damaged or missing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone doctor\n  \
                         turnstone doctor --salvage ~/turnstone-rescued")]
 pub(crate) struct DoctorArgs {
-    /// Make the tables anew from the event log
+    /// Rebuild the tables from the event log
     #[arg(long, conflicts_with = "salvage")]
     rebuild: bool,
 

@@ -22,9 +22,9 @@ use crate::ui::{Column, DIM, Grid, Ui, WARN, paint};
 /// source is only read. Importing again brings what is new and changes nothing else; an import that
 /// was cut off is finished by running it again.
 ///
-/// A source is not trusted: projects and sessions you have here are not changed by it, and permission
-/// rules, approvals and start commands it carries are listed and not in effect. --trust puts them into
-/// effect, also for a source that was imported before; your own rules still decide over them.
+/// The source is not trusted: an import does not change your existing projects and sessions. Permission
+/// rules, approvals and start commands in the source are stored and listed, but have no effect unless you
+/// pass --trust, which also works for a source that is already imported. Your own rules take precedence.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone import ~/.local/share/opencode\n  \
                         opencode export ses_e21d | turnstone import -")]
@@ -37,7 +37,7 @@ pub(crate) struct ImportArgs {
     #[arg(long)]
     full: bool,
 
-    /// Put the permission rules, approvals and start commands of SOURCE into effect
+    /// Activate the permission rules, approvals and start commands in SOURCE
     #[arg(long)]
     trust: bool,
 }
@@ -45,7 +45,7 @@ pub(crate) struct ImportArgs {
 /// Reasons that are listed for one kind unless all are asked for.
 const SHOWN: usize = 5;
 /// What is said of rules that a plain import stores.
-const NOT_IN_EFFECT: &str = "not in effect; run it again with --trust to use them";
+const NOT_IN_EFFECT: &str = "not in effect; import again with --trust to activate them";
 
 /// Imports and prints the report.
 ///

@@ -3,6 +3,7 @@
 use serde_json::json;
 use turnstone_core::model::{PermissionAsk, PermissionReply, Request, RequestBody, RequestId};
 use turnstone_core::permission::{Action, Caller, Explanation, Gate, Role, Rule, pass_gate};
+use turnstone_core::redact::redact_text;
 use turnstone_engine::{PermissionError, Rules};
 use turnstone_store::Changed;
 
@@ -19,80 +20,82 @@ use crate::ui::{Column, Grid, Ui};
 /// What tools may do.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum PermissionCommand {
-    /// List what was approved for good in a project
+    /// List the permanent approvals of a project
+    #[command(after_help = "Example:\n  turnstone permission list")]
     List {
-        /// The project: its id, or a beginning no other id has; without one, that of this directory
+        /// Project ID or unique prefix [default: the project of this directory]
         #[arg(long, value_name = "ID")]
         project: Option<Prefix>,
     },
-    /// Take an approval back
+    /// Revoke a permanent approval
     #[command(after_help = "Example:\n  turnstone permission revoke bash \"git *\"")]
     Revoke {
-        /// The permission, as `list` shows it
+        /// Permission, as `list` shows it
         permission: String,
-        /// The pattern, as `list` shows it
+        /// Pattern, as `list` shows it
         pattern: String,
-        /// The project: its id, or a beginning no other id has; without one, that of this directory
+        /// Project ID or unique prefix [default: the project of this directory]
         #[arg(long, value_name = "ID")]
         project: Option<Prefix>,
     },
-    /// Say whether something is allowed, and which rule decides
+    /// Show whether an action is allowed, and which rule decides
     ///
-    /// The rules of the newest session of this directory count, and those of its parents. A denial in
-    /// your own configuration is final. Otherwise the last source that says something decides:
+    /// Uses the rules of the newest session of this directory and of its parents. A `deny` in your own
+    /// configuration is final. Otherwise the last source with a matching rule decides, in this order:
     /// built-in defaults, agent, your configuration, files of the project, stored project rules,
     /// session, denials of parent sessions, approvals. For revert, worktree, start, delete, forget and
-    /// checkpoint the answer depends on who asks: you, or a tool.
+    /// checkpoint, the result depends on the caller: you, or a tool. Secrets in patterns are hidden.
     #[command(after_help = "Example:\n  turnstone permission explain bash \"rm -r build\"")]
     Explain {
-        /// The permission, such as bash, edit or read
+        /// Permission, such as bash, edit or read
         permission: String,
-        /// What for: a command or a path
+        /// Command or path to check
         pattern: String,
-        /// The session: its id, or a beginning no other id has
+        /// Session ID or unique prefix [default: the newest session of this directory]
         #[arg(long, value_name = "ID")]
         session: Option<Prefix>,
     },
-    /// List what waits for an answer
+    /// List the requests that wait for an answer
+    #[command(after_help = "Example:\n  turnstone permission pending")]
     Pending,
-    /// Answer a request
+    /// Answer a permission request
     ///
-    /// `once` decides this request, `always` approves the like of it in the project from now on,
-    /// `reject` refuses it and everything else its session asks.
+    /// `once` allows this request only. `always` also stores a permanent approval for the project.
+    /// `reject` denies this request and all other open requests of its session.
     #[command(after_help = "Example:\n  turnstone permission reply per_0197c2 always")]
     Reply {
-        /// The request: its id, or a beginning no other one has
+        /// Request ID or unique prefix
         #[arg(value_name = "ID")]
         request: Prefix,
-        /// The answer
+        /// Answer to give
         #[arg(value_enum)]
         answer: Answer,
-        /// Why, for whoever asked
+        /// Reason, shown to the requesting session
         #[arg(long, value_name = "TEXT")]
         message: Option<String>,
     },
-    /// Store a rule with a project
+    /// Store a permission rule for a project
     #[command(after_help = "Example:\n  turnstone permission set bash \"rm *\" deny")]
     Set {
-        /// The permission, such as bash, edit or revert
+        /// Permission, such as bash, edit or revert
         permission: String,
-        /// What for: a command or a path, with wildcards
+        /// Command or path, with wildcards
         pattern: String,
-        /// What follows: allow, deny or ask
+        /// Action: allow, deny or ask
         #[arg(value_parser = action)]
         action: Action,
-        /// The project: its id, or a beginning no other id has; without one, that of this directory
+        /// Project ID or unique prefix [default: the project of this directory]
         #[arg(long, value_name = "ID")]
         project: Option<Prefix>,
     },
-    /// Remove a rule that is stored with a project
+    /// Remove a stored permission rule from a project
     #[command(after_help = "Example:\n  turnstone permission unset bash \"rm *\"")]
     Unset {
-        /// The permission of the rule
+        /// Permission of the rule
         permission: String,
-        /// The pattern of the rule
+        /// Pattern of the rule
         pattern: String,
-        /// The project: its id, or a beginning no other id has; without one, that of this directory
+        /// Project ID or unique prefix [default: the project of this directory]
         #[arg(long, value_name = "ID")]
         project: Option<Prefix>,
     },
@@ -145,7 +148,7 @@ fn list(ui: &mut Ui, app: &App, project: Option<&Prefix>) -> Result<Exit, CliErr
     if ui.wants_json() {
         ui.json(&json!(rules))?;
     } else if rules.is_empty() {
-        ui.note("nothing was approved for good in this project");
+        ui.note("this project has no permanent approvals");
     } else {
         let mut grid = Grid::new(&[
             ("PERMISSION", Column::Text),
@@ -161,7 +164,7 @@ fn list(ui: &mut Ui, app: &App, project: Option<&Prefix>) -> Result<Exit, CliErr
     let imported = here.map_or(0, |it| it.imported_approvals.len() + it.imported_permission.len());
     if imported > 0 && !ui.wants_json() {
         ui.note(&format!(
-            "{imported} imported rules are not in effect; `turnstone import --trust SOURCE` uses them"
+            "{imported} imported rules are not in effect; `turnstone import --trust SOURCE` activates them"
         ));
     }
     Ok(Exit::Ok)
@@ -179,15 +182,15 @@ fn revoke(
     let taken = store.write(&ctx, move |tx| tx.withdraw(&project, &rule)).wait()?;
     if taken == Changed::No {
         return Err(CliError::Refused {
-            what: format!("{permission} {pattern:?} was not approved in this project"),
-            hint: Some("turnstone permission list".to_owned()),
+            what: format!("{permission} {pattern:?} has no permanent approval in this project"),
+            hint: Some("`turnstone permission list` shows the approvals".to_owned()),
         });
     }
     let words = text::clean_line(&format!("{permission} {pattern:?}"));
     if ui.wants_json() {
         ui.json(&json!({ "permission": permission, "pattern": pattern, "revoked": true }))?;
     } else {
-        ui.note(&format!("{words} is asked about again, or decided by the other rules"));
+        ui.note(&format!("revoked the approval of {words}; the other rules apply again"));
     }
     Ok(Exit::Ok)
 }
@@ -212,8 +215,9 @@ fn explain(
     if let Some(gate) = Gate::parse(permission) {
         return explain_gate(ui, &rules, gate, pattern);
     }
-    let told = rules.explain(permission, pattern);
+    let told = without_secrets(rules.explain(permission, pattern));
     let each = rules.explain_each(permission, pattern);
+    let each: Vec<Explanation> = each.into_iter().map(without_secrets).collect();
     if ui.wants_json() {
         let mut value = json!(told);
         value["layers"] = json!(each);
@@ -229,7 +233,7 @@ fn explain(
 
 /// Who may pass a gate unasked.
 fn explain_gate(ui: &mut Ui, rules: &Rules, gate: Gate, pattern: &str) -> Result<Exit, CliError> {
-    let told = |caller| pass_gate(gate, pattern, caller, &rules.layers());
+    let told = |caller| without_secrets(pass_gate(gate, pattern, caller, &rules.layers()));
     let (you, tool) = (told(Caller::Person), told(Caller::Model));
     if ui.wants_json() {
         let mut value = json!(you);
@@ -240,6 +244,14 @@ fn explain_gate(ui: &mut Ui, rules: &Rules, gate: Gate, pattern: &str) -> Result
     ui.line(&words(&you))?;
     ui.line(&format!("  for a tool {}", words(&tool)))?;
     Ok(Exit::Ok)
+}
+
+/// Patterns come from configuration files, and people write tokens into them.
+fn without_secrets(mut told: Explanation) -> Explanation {
+    if let Some(rule) = &mut told.rule {
+        rule.pattern = redact_text(&rule.pattern);
+    }
+    told
 }
 
 fn words(told: &Explanation) -> String {
@@ -253,7 +265,7 @@ fn words(told: &Explanation) -> String {
             source.as_str(),
             if told.is_final { " (final)" } else { "" },
         ),
-        _ => format!("{}: no rule is about it", told.action.as_str()),
+        _ => format!("{}: no rule matches", told.action.as_str()),
     };
     text::clean_line(&line)
 }
@@ -265,7 +277,7 @@ fn pending(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
     if ui.wants_json() {
         ui.json(&json!(waiting.iter().map(|(request, _)| request).collect::<Vec<_>>()))?;
     } else if waiting.is_empty() {
-        ui.note("nothing waits for an answer");
+        ui.note("no requests are pending");
     } else {
         let mut grid = Grid::new(&[
             ("ID", Column::Text),
@@ -307,7 +319,7 @@ fn reply(
         waiting.filter(|(request, _)| request.id.as_str().starts_with(typed.as_str())).collect();
     let refused = |what: String| CliError::Refused {
         what,
-        hint: Some("`turnstone permission pending` lists what waits".to_owned()),
+        hint: Some("`turnstone permission pending` lists the open requests".to_owned()),
     };
     let [(request, _)] = found.as_slice() else {
         let count = if found.is_empty() { "no request" } else { "more than one request" };
@@ -357,9 +369,9 @@ fn unset(ui: &mut Ui, app: &App, rule: &Rule, project: Option<&Prefix>) -> Resul
     let words = format!("{} {:?}", rule.permission, rule.pattern);
     if !engine.unset_rule(&ctx, &project, rule)? {
         return Err(CliError::Refused {
-            what: format!("no rule about {words} is stored with this project"),
+            what: format!("this project has no stored rule for {words}"),
             hint: Some(
-                "`turnstone permission explain` names the rules and their sources".to_owned(),
+                "`turnstone permission explain` shows the rules and their sources".to_owned(),
             ),
         });
     }
@@ -368,7 +380,7 @@ fn unset(ui: &mut Ui, app: &App, rule: &Rule, project: Option<&Prefix>) -> Resul
             &json!({ "permission": rule.permission, "pattern": rule.pattern, "removed": true }),
         )?;
     } else {
-        ui.note(&text::clean_line(&format!("{words}: the other rules decide")));
+        ui.note(&text::clean_line(&format!("removed the rule for {words}")));
     }
     Ok(Exit::Ok)
 }
@@ -378,8 +390,8 @@ pub(crate) fn by_a_person(app: &App) -> Result<(), CliError> {
     match app.role() {
         Role::Person => Ok(()),
         Role::Tool | Role::Runner | Role::Named => Err(CliError::Refused {
-            what: "a command of a session cannot answer for a person".to_owned(),
-            hint: Some("run it in a terminal of your own".to_owned()),
+            what: "only a person can do this, not a command that an agent runs".to_owned(),
+            hint: Some("run it in your own terminal".to_owned()),
         }),
     }
 }

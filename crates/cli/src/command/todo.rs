@@ -17,8 +17,6 @@ use crate::ui::{Column, Grid, NAME, Ui, paint};
 const PAGE: usize = 100;
 
 /// Show or change the to-do list of a session
-///
-/// Without an id: the newest session of this directory.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  turnstone todo\n  turnstone todo set \"read the tide table\" \
@@ -28,7 +26,7 @@ pub(crate) struct TodoArgs {
     #[command(subcommand)]
     command: Option<TodoCommand>,
 
-    /// The session: its id, or a beginning no other id has
+    /// Session ID or unique prefix [default: the newest session of this directory]
     #[arg(long, value_name = "ID", global = true)]
     session: Option<Prefix>,
 }
@@ -36,16 +34,19 @@ pub(crate) struct TodoArgs {
 /// What to do with the list.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum TodoCommand {
-    /// Show the list
+    /// Show the to-do list
+    #[command(after_help = "Example:\n  turnstone todo list")]
     List,
-    /// Make this the list; what was on it before keeps its state
+    /// Replace the to-do list; entries that stay keep their state
+    #[command(after_help = "Example:\n  turnstone todo set \"fix the sum\"")]
     Set {
-        /// What is to be done, one text for each
+        /// Text of each entry
         text: Vec<String>,
     },
-    /// Tick entries off
+    /// Mark entries as done
+    #[command(after_help = "Example:\n  turnstone todo done 1 2")]
     Done {
-        /// Their numbers, as `list` shows them
+        /// Numbers of the entries, as `list` shows them
         #[arg(required = true, value_name = "NUMBER")]
         #[arg(value_parser = clap::value_parser!(u32).range(1..))]
         number: Vec<u32>,

@@ -95,7 +95,7 @@ fn imported_rules_count_only_with_trust() {
     let ran = case.run(&["import", &file]);
 
     assert_eq!(ran.code, 0, "{ran:?}");
-    let told = "note: 1 permission rule not in effect; run it again with --trust to use them\n  \
+    let told = "note: 1 permission rule not in effect; import again with --trust to activate them\n  \
                 session ses_aaa1: bash \"*\" allow\n";
     assert!(ran.err.contains(told), "{}", ran.err);
     assert_eq!(explain()["action"], "deny", "{}", explain());

@@ -102,7 +102,7 @@ fn a_command_inside_a_turn_cannot_answer_or_set_rules() {
     ] {
         let refused = run_in_turn(&case, "p", args);
         assert_eq!(refused.code, 1, "{args:?}: {refused:?}");
-        assert!(refused.err.contains("cannot answer for a person"), "{}", refused.err);
+        assert!(refused.err.contains("only a person can do this"), "{}", refused.err);
     }
     assert_eq!(case.run(&["permission", "reply", &id, "always"]).code, 0);
     let done = run_in_turn(&case, "p", &["session", "delete", "--yes", "ses_abc3"]);

@@ -26,7 +26,7 @@ fn approvals_are_listed_and_taken_back() {
     assert_eq!(case.json(&["permission", "list"]), serde_json::json!([]));
     let again = case.run(&["permission", "revoke", "bash", "git *"]);
     assert_eq!(again.code, 1);
-    assert!(again.err.contains("was not approved"), "{}", again.err);
+    assert!(again.err.contains("has no permanent approval"), "{}", again.err);
 }
 
 #[test]
@@ -79,4 +79,27 @@ fn explain_lists_what_each_source_says_the_project_s_own_files_among_them_r38() 
         broken.err.contains("opencode.json: the permission rules cannot be read"),
         "{broken:?}"
     );
+}
+
+#[test]
+fn explain_and_errors_hide_secrets_of_the_configuration() {
+    let case = Case::filled();
+    let write = |config: &str| fs_err::write(case.place("p/turnstone.json"), config);
+    write(r#"{ "permission": { "bash": { "curl -u ada:hunter2 *": "deny" } } }"#).expect("written");
+    let explain = ["permission", "explain", "bash", "curl -u ada:hunter2 x"];
+    let told = case.json(&explain);
+    assert_eq!((&told["action"], &told["source"]), (&"deny".into(), &"project".into()));
+    assert_eq!(told["rule"]["pattern"], "curl -u [redacted] *");
+    assert!(!told.to_string().contains("hunter2"), "{told}");
+    let words = case.run(&explain);
+    assert!(words.out.starts_with("deny: bash \"curl -u [redacted] *\""), "{}", words.out);
+    for config in [
+        r#"{ "permission": { "bash": { "curl -u ada:hunter2 *": "never" } } }"#,
+        r#"{ "permission": { "bash": "hunter2" } }"#,
+    ] {
+        write(config).expect("written");
+        let broken = case.run(&["-vvv", "permission", "explain", "bash", "x"]);
+        assert_eq!(broken.code, 1, "{broken:?}");
+        assert!(!broken.err.contains("hunter2"), "{}", broken.err);
+    }
 }

@@ -1,61 +1,44 @@
 //! The program as a whole: help, exit codes, colours, completions, man pages.
 
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use insta::assert_snapshot;
 
 use crate::case::{Case, read};
 
-/// Every command that has no commands of its own.
-pub(crate) const LEAVES: &[&[&str]] = &[
-    &["exec"],
-    &["undo"],
-    &["redo"],
-    &["jump"],
-    &["checkpoint"],
-    &["fork"],
-    &["diff"],
-    &["log"],
-    &["status"],
-    &["tour"],
-    &["session", "list"],
-    &["session", "show"],
-    &["session", "rename"],
-    &["session", "archive"],
-    &["session", "unarchive"],
-    &["session", "abort"],
-    &["session", "delete"],
-    &["snapshot", "track"],
-    &["snapshot", "list"],
-    &["snapshot", "show"],
-    &["snapshot", "diff"],
-    &["snapshot", "restore"],
-    &["snapshot", "undo"],
-    &["snapshot", "du"],
-    &["snapshot", "gc"],
-    &["snapshot", "verify"],
-    &["snapshot", "git-dir"],
-    &["snapshot", "watch"],
-    &["project", "list"],
-    &["project", "relink"],
-    &["project", "remove"],
-    &["worktree", "create"],
-    &["worktree", "list"],
-    &["worktree", "reset"],
-    &["worktree", "remove"],
-    &["search"],
-    &["stats"],
-    &["import"],
-    &["export"],
-    &["forget"],
-    &["doctor"],
-    &["db", "path"],
-    &["db", "size"],
-    &["db", "backup"],
-    &["db", "compact"],
-    &["completions"],
-    &["man"],
-];
+/// Every command that can be run, as the program's own help lists it: no new one is overlooked.
+pub(crate) fn runnable_commands() -> &'static [Vec<String>] {
+    static FOUND: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
+        let (case, mut found) = (Case::empty(), Vec::new());
+        collect_runnable(&case, &[], &mut found);
+        assert!(found.len() > 55, "{found:?}");
+        found
+    });
+    &FOUND
+}
+
+fn collect_runnable(case: &Case, path: &[String], found: &mut Vec<Vec<String>>) {
+    let args: Vec<&str> = path.iter().map(String::as_str).chain(["-h"]).collect();
+    let ran = case.run(&args);
+    assert_eq!(ran.code, 0, "{args:?}: {}", ran.err);
+    let usage = ran.out.lines().find(|line| line.starts_with("Usage:")).expect("a usage line");
+    if !usage.contains("<COMMAND>") {
+        found.push(path.to_vec());
+    }
+    let listed = ran.out.lines().skip_while(|line| *line != "Commands:").skip(1);
+    for line in listed.take_while(|line| !line.is_empty()) {
+        // A line that goes on with a description is indented further.
+        let Some(name) = line.strip_prefix("  ").filter(|name| !name.starts_with(' ')) else {
+            continue;
+        };
+        let name = name.split_whitespace().next().expect("a name");
+        if name != "help" {
+            let inner: Vec<String> = path.iter().cloned().chain([name.to_owned()]).collect();
+            collect_runnable(case, &inner, found);
+        }
+    }
+}
 
 #[test]
 fn the_help_names_every_command() {
@@ -78,11 +61,11 @@ fn the_help_names_every_command() {
       log          Show what happened in a session: turns, the files they changed, operations, forks
       status       Say where you are: project, session, what runs, whether undo works
       tour         See undo at work in a temporary project, in less than a minute
-      serve        Answer OpenCode's own clients, and native ones, over HTTP
+      serve        Serve the HTTP API for OpenCode clients and native clients
       session      List, show and tidy up sessions
       snapshot     Capture a directory, compare, restore, and take that back
       todo         Show or change the to-do list of a session
-      permission   See, explain and take back what tools may do
+      permission   List, explain, set and revoke permissions of tools
       project      List projects, tell where they went, forget them
       worktree     Make, reset and remove further checkouts of this project
       search       Search titles, messages, reasoning, tools and changed paths
@@ -113,8 +96,9 @@ fn the_help_names_every_command() {
 #[test]
 fn every_command_says_what_it_does_and_shows_an_example() {
     let case = Case::empty();
-    for leaf in LEAVES {
-        let ran = case.run(&[leaf, &["--help"][..]].concat());
+    for leaf in runnable_commands() {
+        let args: Vec<&str> = leaf.iter().map(String::as_str).chain(["--help"]).collect();
+        let ran = case.run(&args);
         let first = ran.out.lines().next().unwrap_or_default();
         assert!(
             first.len() > 10 && !first.ends_with('.') && !first.starts_with("Usage"),
@@ -221,7 +205,7 @@ fn completions_exist_for_every_shell_and_know_every_command() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let ran = case.run(&["completions", shell]);
         assert_eq!(ran.code, 0, "{shell}");
-        for word in LEAVES.iter().flat_map(|leaf| leaf.iter()) {
+        for word in runnable_commands().iter().flatten() {
             assert!(ran.out.contains(word), "{shell} does not know {word}");
         }
     }
@@ -233,12 +217,12 @@ fn man_pages_exist_for_every_command() {
     let case = Case::empty();
     let main = case.run(&["man"]);
     assert_eq!(main.code, 0);
-    for leaf in LEAVES {
-        assert!(main.out.contains(leaf[0]), "{leaf:?}");
+    for leaf in runnable_commands() {
+        assert!(main.out.contains(&leaf[0]), "{leaf:?}");
     }
     let ran = case.run(&["man", "pages"]);
     assert!(ran.err.starts_with("wrote ") && ran.err.ends_with("pages to pages\n"), "{}", ran.err);
-    for leaf in LEAVES {
+    for leaf in runnable_commands() {
         let page = read(&case.place("p/pages").join(format!("turnstone-{}.1", leaf.join("-"))));
         assert!(page.contains(".SH SYNOPSIS"), "{leaf:?}");
     }

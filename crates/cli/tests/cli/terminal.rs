@@ -9,7 +9,7 @@ use turnstone_testkit::terminal::{self, Target, Written};
 
 use crate::case::Case;
 use crate::exec::PATH;
-use crate::program::LEAVES;
+use crate::program::runnable_commands;
 use crate::shell::{answer, ready};
 
 /// A file name that sets a title, changes colours, clears the screen and turns the direction.
@@ -22,7 +22,7 @@ const BRANCH: &str = "b\u{9b}31m\u{202e}\u{2067}z";
 const SCRIPT: &str = r#"printf '%s\n\233\033[2J\377\t\r\n' "$1" | tee "$1" other.txt"#;
 
 /// Commands that print nothing of a project, or do not end by themselves.
-const ELSEWHERE: [&[&str]; 2] = [&["exec"], &["snapshot", "watch"]];
+const ELSEWHERE: [&[&str]; 3] = [&["exec"], &["snapshot", "watch"], &["serve"]];
 
 #[expect(clippy::disallowed_methods, reason = "the streams of the program are terminals here")]
 fn program(case: &Case, name: &str, args: &[&str]) -> Command {
@@ -82,12 +82,19 @@ fn commands(session: &str, empty: &str, tree: &str) -> Vec<Vec<String>> {
         "project|list",
         "todo|set|NAME",
         "todo|list",
+        "todo|done|1",
         "checkpoint|NAME",
         "checkpoint|list",
         "jump|NAME",
+        "checkpoint|remove|NAME",
         "permission|list",
         "permission|explain|bash|NAME",
+        "permission|set|bash|NAME|deny",
+        "permission|explain|bash|NAME",
+        "permission|unset|bash|NAME",
         "permission|revoke|bash|NAME",
+        "permission|pending",
+        "permission|reply|NAME|once",
         "snapshot|track",
         "snapshot|list",
         "snapshot|show|TREE",
@@ -190,9 +197,9 @@ fn sweep(mode: &[&str], environment: &[(&str, &str)], targets: (Target, Target))
         assert_ne!(written.status.code(), Some(70), "{words:?}: {written:?}");
         seen.push(words);
     }
-    for leaf in LEAVES.iter().filter(|leaf| !ELSEWHERE.contains(leaf)) {
-        let leaf: Vec<String> = leaf.iter().map(|word| (*word).to_owned()).collect();
-        let is_covered = seen.iter().any(|words| words.starts_with(&leaf));
+    let is_elsewhere = |leaf: &[String]| ELSEWHERE.iter().any(|known| leaf == *known);
+    for leaf in runnable_commands().iter().filter(|leaf| !is_elsewhere(leaf)) {
+        let is_covered = seen.iter().any(|words| words.starts_with(leaf));
         assert!(is_covered, "{leaf:?} is not in the sweep");
     }
     assert!(shown.matches(VISIBLE).count() > 5 || mode.contains(&"--json"), "{shown}");

@@ -3,12 +3,13 @@
 use serde_json::Value;
 
 use super::{Action, Rule};
+use crate::redact::redact_text;
 
 /// Why a `permission` setting could not be read; no rule of it is used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// Neither an action nor a table of them.
-    #[error("permission{at} must be an action or a table of actions")]
+    #[error("permission{} must be an action or a table of actions", redact_text(at))]
     WrongShape {
         /// Where in the setting, as `.key.key`.
         at: String,
@@ -20,7 +21,7 @@ pub enum ConfigError {
         why: String,
     },
     /// A word that is no action.
-    #[error("permission{at} is {word:?}; use allow, deny or ask")]
+    #[error("permission{} is {}; use allow, deny or ask", redact_text(at), quoted(word))]
     UnknownAction {
         /// Where in the setting, as `.key.key`.
         at: String,
@@ -65,6 +66,12 @@ pub fn from_config(setting: &Value, home: &str) -> Result<Vec<Rule>, ConfigError
         }
     }
     Ok(rules)
+}
+
+/// A wrong word as a message shows it: only what may be a misspelt action is quoted.
+fn quoted(word: &str) -> String {
+    let is_plain = word.len() <= 10 && word.chars().all(|c| c.is_ascii_lowercase());
+    if is_plain { format!("{word:?}") } else { "no action".to_owned() }
 }
 
 fn action(at: &str, word: &str) -> Result<Action, ConfigError> {
@@ -166,6 +173,11 @@ mod tests {
         assert_eq!(
             refused(json!({ "bash": { "rm *": "never" } })),
             "permission.bash.rm * is \"never\"; use allow, deny or ask"
+        );
+        // A value in the wrong place may be a secret.
+        assert_eq!(
+            refused(json!({ "bash": { "curl -u ada:pw9 *": "hunter2" } })),
+            "permission.bash.curl -u [redacted] * is no action; use allow, deny or ask"
         );
         assert_eq!(
             refused(json!({ "bash": true })),

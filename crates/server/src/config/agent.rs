@@ -199,9 +199,7 @@ impl Agent {
         };
         let others = value.iter().filter(|(key, _)| !KNOWN.contains(&key.as_str()));
         options.extend(others.map(|(key, value)| (key.clone(), value.clone())));
-        let mut options = Value::Object(options);
-        super::redact::redact(&mut options);
-        self.fields.insert("options".to_owned(), options);
+        self.fields.insert("options".to_owned(), Value::Object(options));
     }
 }
 

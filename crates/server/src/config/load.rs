@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
+use turnstone_core::redact::redact_text;
 use turnstone_engine::read_bounded_file;
 
-use super::{front, jsonc, redact};
+use super::{ShownConfig, front, jsonc};
 use crate::app::App;
 use crate::beneath::{Below, PathError, Root};
 use crate::error::ApiError;
@@ -30,8 +31,9 @@ pub(crate) struct Config {
 
 /// A file that cannot be used; the client is told which and why.
 pub(super) fn broken(path: &Path, message: &str) -> ApiError {
-    let shown = path.display().to_string();
-    let words = format!("Configuration {shown} cannot be used: {message}");
+    // The path may be a key of the configuration, and the message may quote one.
+    let shown = redact_text(&path.display().to_string());
+    let words = format!("Configuration {shown} cannot be used: {}", redact_text(message));
     ApiError::tagged(StatusCode::BAD_REQUEST, "ConfigInvalidError", &words).with("path", shown)
 }
 
@@ -233,7 +235,7 @@ impl Config {
     }
 
     /// The whole of it for a client: secrets are hidden, and nothing is shared or updated (yet).
-    pub(crate) fn shown(&self, user: &str) -> Value {
+    pub(crate) fn shown(&self, user: &str) -> ShownConfig {
         let mut map = self.merged.clone();
         for key in ["command", "agent", "mode"] {
             map.entry(key).or_insert_with(|| json!({}));
@@ -242,16 +244,17 @@ impl Config {
         map.entry("username").or_insert_with(|| Value::from(user));
         map.insert("share".to_owned(), Value::from("disabled"));
         map.insert("autoupdate".to_owned(), Value::from(false));
-        let mut value = Value::Object(map);
-        redact::redact(&mut value);
-        value
+        ShownConfig::new(Value::Object(map))
     }
 
     /// The same for the user alone, as it is in the files.
-    pub(crate) fn shown_bare(&self) -> Value {
-        let mut value = Value::Object(self.merged.clone());
-        redact::redact(&mut value);
-        value
+    pub(crate) fn shown_bare(&self) -> ShownConfig {
+        ShownConfig::new(Value::Object(self.merged.clone()))
+    }
+
+    /// The model that is used unless another is named, as `provider/model`.
+    pub(crate) fn default_model(&self) -> Option<&str> {
+        self.merged.get("model")?.as_str()
     }
 }
 

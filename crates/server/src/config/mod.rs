@@ -9,10 +9,10 @@ mod front;
 mod jsonc;
 mod load;
 mod provider;
-mod redact;
-mod secret_text;
+mod shown;
 
 pub(crate) use agent::Agent;
 pub(crate) use command::Command;
 pub(crate) use load::Config;
 pub(crate) use provider::Provider;
+pub(crate) use shown::ShownConfig;

@@ -5,7 +5,6 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::load::{Config, broken};
-use super::redact;
 use crate::error::ApiError;
 
 /// One provider of models. Holds secrets: never print it.
@@ -85,7 +84,7 @@ impl ModelEntry {
             json!({ "text": has("text"), "audio": has("audio"), "image": has("image"),
                 "video": has("video"), "pdf": has("pdf") })
         };
-        let mut shown = json!({
+        json!({
             "id": self.id, "providerID": provider.id, "name": self.name(),
             "api": { "id": text(&self.fields, "id").unwrap_or(&self.id), "url": "", "npm": provider.package() },
             "family": text(&self.fields, "family").unwrap_or_default(),
@@ -98,9 +97,7 @@ impl ModelEntry {
             "options": inner(&self.fields, "options"), "headers": inner(&self.fields, "headers"),
             "release_date": text(&self.fields, "release_date").unwrap_or_default(),
             "variants": inner(&self.fields, "variants"),
-        });
-        redact::redact(&mut shown);
-        shown
+        })
     }
 
     /// As `/api/model` lists it.
@@ -117,7 +114,6 @@ impl ModelEntry {
         if let Some(family) = text(&self.fields, "family") {
             shown["family"] = Value::from(family);
         }
-        redact::redact(&mut shown);
         shown
     }
 }
@@ -158,8 +154,7 @@ impl Provider {
     pub(crate) fn shown(&self) -> Value {
         let models: Map<String, Value> =
             self.models.iter().map(|model| (model.id.clone(), model.shown(self))).collect();
-        let mut options = Value::Object(inner(&self.fields, "options"));
-        redact::redact(&mut options);
+        let options = inner(&self.fields, "options");
         let env = self.fields.get("env").filter(|env| env.is_array());
         json!({ "id": self.id, "name": self.name(), "source": "config",
             "env": env.cloned().unwrap_or_else(|| json!([])), "options": options, "models": models })
@@ -167,10 +162,8 @@ impl Provider {
 
     /// As `/api/provider` lists it.
     pub(crate) fn shown_v2(&self) -> Value {
-        let mut shown = json!({ "id": self.id, "name": self.name(), "api": self.api(),
-            "request": { "headers": {}, "body": {} } });
-        redact::redact(&mut shown);
-        shown
+        json!({ "id": self.id, "name": self.name(), "api": self.api(),
+            "request": { "headers": {}, "body": {} } })
     }
 
     /// Its models as `/api/model` lists them.

@@ -50,8 +50,19 @@ impl Home {
 
 /// What a stream says, up to its end.
 async fn read(stream: Response) -> Vec<Value> {
-    let text = stream.into_body().collect().await.expect("read").to_bytes();
-    let text = String::from_utf8(text.to_vec()).expect("text");
+    read_and(stream, "", || {}).await
+}
+
+/// What a stream says, up to its end; calls `then` when it has said `marker`.
+async fn read_and(stream: Response, marker: &str, then: impl Fn()) -> Vec<Value> {
+    let (mut body, mut text) = (stream.into_body(), String::new());
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.expect("read").into_data() else { continue };
+        text.push_str(std::str::from_utf8(&data).expect("text"));
+        if text.contains(marker) {
+            then();
+        }
+    }
     let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
     data.map(|json| serde_json::from_str(json).expect("JSON")).collect()
 }
@@ -99,11 +110,8 @@ fn everything_is_told_with_its_directory_and_a_stream_ends_when_the_hub_closes()
         home.create("one");
         home.hub.publish(&home.project, "file.edited", json!({ "file": "/x" }));
         home.hub.publish_globally("global.disposed", json!({}));
-        let reading = tokio::spawn(read(stream));
-        // What is in the ring is read before the end is seen.
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-        home.hub.close();
-        let told = reading.await.expect("read");
+        // The last event is read before the hub closes.
+        let told = read_and(stream, "global.disposed", || home.hub.close()).await;
         let find = |kind: &str| told.iter().find(|event| event["payload"]["type"] == kind);
         let edited = find("file.edited").expect("told");
         assert_eq!(edited["directory"], json!(home.project));

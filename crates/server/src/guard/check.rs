@@ -13,9 +13,18 @@ use crate::peer::{Peer, Transport};
 
 /// Lets a request through, or answers it.
 pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
-    let mut response = match origin::admit(app.settings(), &request) {
-        Ok(origin) => answer(&app, &origin, request, next).await,
-        Err(forbidden) => forbidden.into_response(),
+    let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|info| info.0);
+    // No browser opens a Unix socket, so the name in `Host` means nothing there.
+    let is_unix = peer.is_some_and(|peer| peer.transport == Transport::Unix);
+    let host = host::requested_host(&request);
+    let host = if is_unix { Ok(host.unwrap_or_default()) } else { host };
+    let admitted = host.and_then(|host| {
+        let origin = origin::admit(app.settings(), request.headers(), host.as_ref())?;
+        Ok((origin, is_unix || host::is_ours(app.settings(), host.as_ref())))
+    });
+    let mut response = match admitted {
+        Ok((origin, is_our_name)) => answer(&app, (&origin, is_our_name), request, next).await,
+        Err(refusal) => refusal.into_response(),
     };
     origin::isolate(response.headers_mut());
     response
@@ -24,36 +33,26 @@ pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) 
 /// Answers a request whose origin is admitted.
 async fn answer(
     app: &App,
-    origin: &origin::RequestOrigin,
+    (origin, is_our_name): (&origin::RequestOrigin, bool),
     request: Request,
     next: Next,
 ) -> Response {
     if request.method() == Method::OPTIONS {
         return origin::preflight(origin, request.headers());
     }
-    let mut response = match refuse(app, &request) {
-        Some(response) => response,
-        None => match authenticate(app, &request) {
+    let mut response = if !is_our_name {
+        let message = "this name does not belong to this server";
+        let status = StatusCode::MISDIRECTED_REQUEST;
+        ApiError::tagged(status, "MisdirectedRequest", message).into_response()
+    } else {
+        match authenticate(app, &request) {
             Ok(()) => next.run(request).await,
             Err(rejection) => {
                 drop(request);
                 rejection.answer().await
             }
-        },
+        }
     };
     origin::share_with(origin, response.headers_mut());
     response
-}
-
-fn refuse(app: &App, request: &Request) -> Option<Response> {
-    let settings = app.settings();
-    let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|info| info.0);
-    // No browser opens a Unix socket, so no page can have pointed a name of its own at it.
-    let is_unix = peer.is_some_and(|peer| peer.transport == Transport::Unix);
-    if !is_unix && !host::is_ours(settings, request.headers(), request.uri()) {
-        let message = "this name does not belong to this server";
-        let status = StatusCode::MISDIRECTED_REQUEST;
-        return Some(ApiError::tagged(status, "MisdirectedRequest", message).into_response());
-    }
-    None
 }

@@ -4,7 +4,7 @@
 //! this server; pages cannot forge either. A request with neither comes from a native client. `Sec-Fetch-Mode`
 //! is no evidence of a browser, because Node.js sends it too.
 
-use axum::extract::Request;
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
@@ -36,15 +36,18 @@ pub(super) enum RequestOrigin {
 ///
 /// 403 `ForbiddenOrigin`. A value that cannot be understood and a repeated header are refused too. The error
 /// does not repeat the origin.
-pub(super) fn admit(settings: &Settings, request: &Request) -> Result<RequestOrigin, ApiError> {
+pub(super) fn admit(
+    settings: &Settings,
+    headers: &HeaderMap,
+    host: Option<&Authority>,
+) -> Result<RequestOrigin, ApiError> {
     let forbidden = || {
-        let message = "pages of this origin may not send requests here; `turnstone serve --cors ORIGIN` allows one";
+        let message = "this origin is not allowed; `turnstone serve --cors ORIGIN` allows one";
         ApiError::tagged(StatusCode::FORBIDDEN, "ForbiddenOrigin", message)
     };
-    let headers = request.headers();
     let origin = match single(headers, &header::ORIGIN).map_err(|Repeated| forbidden())? {
         None => RequestOrigin::Unnamed,
-        Some(value) => classify(settings, request, value).ok_or_else(forbidden)?,
+        Some(value) => classify(settings, host, value).ok_or_else(forbidden)?,
     };
     let site = single(headers, &SEC_FETCH_SITE).map_err(|Repeated| forbidden())?;
     let is_elsewhere = site.is_some_and(|site| site != "same-origin" && site != "none");
@@ -67,9 +70,13 @@ fn single<'a>(
 }
 
 /// What an `Origin` is to this server; nothing if its pages may not send requests.
-fn classify(settings: &Settings, request: &Request, value: &HeaderValue) -> Option<RequestOrigin> {
+fn classify(
+    settings: &Settings,
+    host: Option<&Authority>,
+    value: &HeaderValue,
+) -> Option<RequestOrigin> {
     let origin = value.to_str().ok()?;
-    if is_own(settings, request, origin) {
+    if is_own(settings, host, origin) {
         return Some(RequestOrigin::Own(value.clone()));
     }
     let is_listed = settings.origins.iter().any(|listed| listed == origin);
@@ -77,15 +84,14 @@ fn classify(settings: &Settings, request: &Request, value: &HeaderValue) -> Opti
     is_allowed.then(|| RequestOrigin::Allowed(value.clone()))
 }
 
-/// True for the origin of this server itself, by the name the request used for it.
-fn is_own(settings: &Settings, request: &Request, origin: &str) -> bool {
-    let (headers, uri) = (request.headers(), request.uri());
-    let Some(name) = host::name_used(headers, uri) else { return false };
+/// True for the origin of this server itself, by a name it answers to.
+fn is_own(settings: &Settings, host: Option<&Authority>, origin: &str) -> bool {
+    let Some(name) = host else { return false };
     let by_http = origin.strip_prefix("http://");
     // A proxy that adds TLS needs a password here, and this server does not see the TLS.
     let by_proxy = origin.strip_prefix("https://").filter(|_| settings.credentials.is_some());
-    host::is_ours(settings, headers, uri)
-        && by_http.or(by_proxy).is_some_and(|authority| authority.eq_ignore_ascii_case(name))
+    host::is_ours(settings, host)
+        && by_http.or(by_proxy).is_some_and(|own| own.eq_ignore_ascii_case(name.as_str()))
 }
 
 /// Answers the question a browser asks before the request itself.

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use turnstone_core::model::{Extra, ModelRef, Session};
+use turnstone_core::redact::redact_text;
 use turnstone_store::Context;
 
 use crate::app::App;
@@ -78,8 +79,7 @@ impl App {
         if let Some(next) = self.engine().next_agent(ctx, &session.id)? {
             return Ok(next.model);
         }
-        let shown = config.shown_bare();
-        if let Some((provider, model)) = shown["model"].as_str().and_then(|m| m.split_once('/')) {
+        if let Some((provider, model)) = config.default_model().and_then(|m| m.split_once('/')) {
             return Ok(model_ref(provider.to_owned(), model.to_owned(), None));
         }
         let defaults = config.default_models()?;
@@ -106,7 +106,7 @@ fn pick<'a>(agents: &'a [Agent], name: Option<&str>) -> Result<&'a Agent, ApiErr
         let names: Vec<&str> =
             agents.iter().filter(|agent| !agent.hidden).map(|agent| agent.name.as_str()).collect();
         let wanted = Value::from(name.unwrap_or("build"));
-        let names = names.join(", ");
+        let names = redact_text(&names.join(", "));
         ApiError::payload(format!(
             "Agent not found: {wanted}. Available agents: {names}\n  at [\"agent\"]"
         ))

@@ -1,13 +1,12 @@
 //! The agents.
 
+use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use axum::{Json, Router};
-use serde_json::Value;
 
 use crate::app::App;
 use crate::call::Caller;
-use crate::config::Agent;
+use crate::config::{Agent, ShownConfig};
 use crate::error::ApiError;
 use crate::place::Asked;
 
@@ -20,10 +19,10 @@ async fn list(
     State(app): State<App>,
     Caller(ctx): Caller,
     asked: Asked,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<ShownConfig, ApiError> {
     app.blocking(move |app| {
         let agents = app.asked_config(&ctx, &asked)?.agents()?;
-        Ok(Json(agents.iter().map(Agent::shown).collect()))
+        Ok(ShownConfig::new(agents.iter().map(Agent::shown).collect()))
     })
     .await
 }

@@ -1,13 +1,12 @@
 //! The commands a client can offer.
 
+use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use axum::{Json, Router};
-use serde_json::Value;
 
 use crate::app::App;
 use crate::call::Caller;
-use crate::config::Command;
+use crate::config::{Command, ShownConfig};
 use crate::error::ApiError;
 use crate::place::Asked;
 
@@ -20,10 +19,10 @@ async fn list(
     State(app): State<App>,
     Caller(ctx): Caller,
     asked: Asked,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<ShownConfig, ApiError> {
     app.blocking(move |app| {
         let commands = app.asked_config(&ctx, &asked)?.commands()?;
-        Ok(Json(commands.iter().map(Command::shown).collect()))
+        Ok(ShownConfig::new(commands.iter().map(Command::shown).collect()))
     })
     .await
 }

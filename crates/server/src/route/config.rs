@@ -1,14 +1,14 @@
 //! The configuration: shown, never written.
 
+use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use axum::{Json, Router};
 use serde_json::{Value, json};
 use turnstone_store::Context;
 
 use crate::app::App;
 use crate::call::Caller;
-use crate::config::{Config, Provider};
+use crate::config::{Config, Provider, ShownConfig};
 use crate::error::ApiError;
 use crate::place::Asked;
 
@@ -34,17 +34,17 @@ async fn read(
     State(app): State<App>,
     Caller(ctx): Caller,
     asked: Asked,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<ShownConfig, ApiError> {
     app.blocking(move |app| {
         let config = app.asked_config(&ctx, &asked)?;
-        Ok(Json(config.shown(app.settings().actor.as_str())))
+        Ok(config.shown(app.settings().actor.as_str()))
     })
     .await
 }
 
 /// `GET /global/config`
-async fn global(State(app): State<App>) -> Result<Json<Value>, ApiError> {
-    app.blocking(|app| Ok(Json(app.global_config()?.shown_bare()))).await
+async fn global(State(app): State<App>) -> Result<ShownConfig, ApiError> {
+    app.blocking(|app| Ok(app.global_config()?.shown_bare())).await
 }
 
 /// `GET /config/providers`
@@ -52,11 +52,12 @@ async fn providers(
     State(app): State<App>,
     Caller(ctx): Caller,
     asked: Asked,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<ShownConfig, ApiError> {
     app.blocking(move |app| {
         let config = app.asked_config(&ctx, &asked)?;
         let shown: Vec<Value> = config.providers()?.iter().map(Provider::shown).collect();
-        Ok(Json(json!({ "providers": shown, "default": config.default_models()? })))
+        let shown = json!({ "providers": shown, "default": config.default_models()? });
+        Ok(ShownConfig::new(shown))
     })
     .await
 }

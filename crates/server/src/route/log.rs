@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
+use turnstone_core::redact::redact_prose;
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -19,7 +20,8 @@ pub(super) fn routes() -> Router<App> {
 async fn write(State(_app): State<App>, Body(mut fields): Body) -> Result<Json<bool>, ApiError> {
     let service = line(&fields.need_text("service")?);
     let level = fields.need_text("level")?;
-    let message = line(&fields.need_text("message")?);
+    // The line may quote a configuration.
+    let message = redact_prose(&line(&fields.need_text("message")?));
     // What else the client sends may hold anything, secrets too: it is checked and not kept.
     fields.object("extra")?;
     match level.as_str() {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::call::Caller;
-use crate::config::Provider;
+use crate::config::{Provider, ShownConfig};
 use crate::error::ApiError;
 use crate::place::Asked;
 
@@ -20,14 +20,15 @@ async fn list(
     State(app): State<App>,
     Caller(ctx): Caller,
     asked: Asked,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<ShownConfig, ApiError> {
     app.blocking(move |app| {
         let config = app.asked_config(&ctx, &asked)?;
         let providers = config.providers()?;
         let shown: Vec<Value> = providers.iter().map(Provider::shown).collect();
         let connected: Vec<&str> = providers.iter().map(|provider| provider.id.as_str()).collect();
         let default = config.default_models()?;
-        Ok(Json(json!({ "all": shown, "default": default, "connected": connected })))
+        let shown = json!({ "all": shown, "default": default, "connected": connected });
+        Ok(ShownConfig::new(shown))
     })
     .await
 }

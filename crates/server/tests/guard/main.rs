@@ -7,6 +7,7 @@ mod support;
 mod actor;
 mod crowd;
 mod document;
+mod host;
 mod origin;
 mod other_user;
 mod password;

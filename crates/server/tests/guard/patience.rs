@@ -115,7 +115,7 @@ fn headers_have_a_limit_and_two_names_for_this_server_are_none() {
     let fair = house.client().with("x-long", &"x".repeat(30 << 10));
     fair.get("/global/health").expect(200);
     let twice = house.client().with("host", "localhost").with("host", "evil.example");
-    assert_eq!(twice.get("/global/health").expect(421)["_tag"], "MisdirectedRequest");
+    assert_eq!(twice.get("/global/health").expect(400)["_tag"], "InvalidHostError");
     let other = house.client().with("host", "evil.example");
     assert_eq!(other.get("/global/health").expect(421)["_tag"], "MisdirectedRequest");
 }

@@ -109,7 +109,7 @@ fn with_a_password_another_user_who_knows_it_is_answered() {
     let ask = |head: &str| {
         as_other_user(&format!(
             "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /global/health HTTP/1.1\\r\\n\
-             connection: close\\r\\n{head}\\r\\n' >&3; cat <&3"
+             host: localhost\\r\\nconnection: close\\r\\n{head}\\r\\n' >&3; cat <&3"
         ))
     };
     if let Some(answer) = ask(&format!("authorization: {RIGHT}\\r\\n")) {

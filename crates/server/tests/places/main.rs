@@ -11,6 +11,7 @@ mod files;
 mod golden;
 mod gone;
 mod harness;
+mod secrets;
 mod startup;
 mod tripwire;
 mod unknown;

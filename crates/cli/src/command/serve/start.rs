@@ -17,29 +17,30 @@ use crate::ui::Ui;
 /// The name OpenCode's clients use when none is told.
 const USER: &str = "opencode";
 
-/// Answer OpenCode's own clients, and native ones, over HTTP
+/// Serve the HTTP API for OpenCode clients and native clients
 ///
-/// One server is enough for all directories: `opencode attach http://127.0.0.1:4096` and the SDK work
-/// unmodified. Without a password it answers only processes of the same user on this machine; other
-/// users, and other machines by --hostname, need one: --password-file, --password-stdin, or the variable
-/// TURNSTONE_SERVER_PASSWORD (or OPENCODE_SERVER_PASSWORD). Programs of the same user can also use the
-/// Unix socket, without a password. SIGINT or SIGTERM ends the server within seconds, a second one at once.
+/// One server is enough for all directories. `opencode attach http://127.0.0.1:4096` and the SDK work
+/// unmodified. Without a password the server answers only processes of the same user on this machine.
+/// Other users, and other machines with --hostname, need a password: set it with --password-file,
+/// --password-stdin, or the variable TURNSTONE_SERVER_PASSWORD (or OPENCODE_SERVER_PASSWORD). Programs of
+/// the same user can also connect to the Unix socket, without a password. SIGINT or SIGTERM stops the
+/// server within seconds; a second signal stops it at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone serve\n  turnstone serve --port 0 --json")]
 pub(crate) struct ServeArgs {
-    /// The port to listen on; 0 takes a free one
+    /// Port to listen on; 0 picks a free port
     #[arg(long, value_name = "PORT", default_value_t = 4096)]
     port: u16,
 
-    /// The address to listen on
+    /// IP address to listen on; other than loopback needs a password
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     hostname: String,
 
-    /// Read the password from this file, which only its owner may be able to read
+    /// Read the password from this file; only its owner may have access to it
     #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
     pub(super) password_file: Option<PathBuf>,
 
-    /// Read the password from standard input, up to its end
+    /// Read the password from standard input until end of file
     #[arg(long, conflicts_with = "password_file")]
     pub(super) password_stdin: bool,
 
@@ -47,15 +48,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
     socket: Option<PathBuf>,
 
-    /// Listen on no Unix socket
+    /// Do not listen on a Unix socket
     #[arg(long, conflicts_with = "socket")]
     no_socket: bool,
 
-    /// Let pages of this origin ask, too; may be repeated
+    /// Allow this CORS origin; can be repeated
     #[arg(long, value_name = "ORIGIN")]
     cors: Vec<String>,
 
-    /// Say on stderr what is asked and answered
+    /// Log requests and responses to stderr
     #[arg(long)]
     pub(crate) print_logs: bool,
 }
@@ -75,8 +76,8 @@ pub(crate) fn run(ui: &mut Ui, app: &App, args: &ServeArgs) -> Result<Exit, CliE
 fn settings(app: &App, args: &ServeArgs, password: Option<String>) -> Result<Settings, CliError> {
     let host = if args.hostname == "localhost" { "127.0.0.1" } else { &args.hostname };
     let ip: IpAddr = host.parse().map_err(|_| CliError::Refused {
-        what: format!("{} is not an address", args.hostname),
-        hint: Some("give a number such as 127.0.0.1 or ::1".to_owned()),
+        what: format!("{} is not an IP address", args.hostname),
+        hint: Some("use an address such as 127.0.0.1 or ::1".to_owned()),
     })?;
     let named = |ours: &str, theirs: &str| {
         app.variable(ours).or_else(|| app.variable(theirs)).map(str::to_owned)
@@ -117,6 +118,6 @@ fn check_origin(origin: &str) -> Result<(), CliError> {
     }
     Err(CliError::Refused {
         what: format!("{origin} is not an origin"),
-        hint: Some("give scheme and name as a browser does: https://app.example".to_owned()),
+        hint: Some("use scheme, host and port as in a browser: https://app.example".to_owned()),
     })
 }

@@ -10,7 +10,7 @@ use turnstone_store::Context;
 use super::location::with;
 use crate::app::App;
 use crate::call::Caller;
-use crate::config::{Agent, Command, Config, Provider};
+use crate::config::{Agent, Command, Config, Provider, ShownConfig};
 use crate::error::ApiError;
 use crate::place::Asked;
 
@@ -35,7 +35,7 @@ async fn shown(
 ) -> Result<Json<Value>, ApiError> {
     app.blocking(move |app| {
         let place = app.place(&ctx, &asked.directory)?;
-        let data = read(&app.config(&place)?)?;
+        let data = ShownConfig::new(read(&app.config(&place)?)?).into_value();
         Ok(with(&place, data))
     })
     .await
