@@ -3,26 +3,26 @@
 use std::path::Path;
 
 use axum::extract::State;
+use axum::response::Response;
 use axum::routing::get;
 use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use serde_json::{Value, json};
 
+use super::find::answer;
 use crate::app::App;
 use crate::beneath::{Below, PathError, Root};
 use crate::call::Caller;
 use crate::error::ApiError;
 use crate::input::Query;
 use crate::place::{Asked, Place};
+use crate::search::{CompiledRules, RuleBudget, Truncation, read_rules};
 
 /// The largest file that is shown.
 const LARGEST: u64 = 16 << 20;
 /// The most entries of one directory.
 const MOST: usize = 20_000;
-/// The largest file of ignore rules that is read.
-const RULES: u64 = 1 << 20;
 
 pub(super) fn routes() -> Router<App> {
     Router::new().route("/file", get(list)).route("/file/content", get(read))
@@ -34,17 +34,19 @@ async fn list(
     Caller(ctx): Caller,
     asked: Asked,
     query: Query,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Response, ApiError> {
     let path = Below::parse(query.need("path")?)?;
     app.blocking(move |app| {
         let place = app.place(&ctx, &asked.directory)?;
         let root = Root::open(&place.directory)?;
         let entries = root.list(&path, MOST)?;
-        let rules = rules(&place, &root, path.as_path());
+        let mut budget = RuleBudget::default();
+        let rules = rules(&place, &root, path.as_path(), &mut budget);
         let shown = entries.iter().map(|entry| {
             let inner = path.as_path().join(&entry.name);
             let slash = if entry.is_dir { "/" } else { "" };
-            let ignored = rules.matched_path_or_any_parents(&inner, entry.is_dir).is_ignore();
+            let ignored =
+                rules.matcher.matched_path_or_any_parents(&inner, entry.is_dir).is_ignore();
             json!({
                 "name": entry.name,
                 "path": format!("{}{slash}", inner.display()),
@@ -53,28 +55,19 @@ async fn list(
                 "ignored": ignored,
             })
         });
-        Ok(Json(shown.collect()))
+        let left_out = budget.is_exceeded().then_some(Truncation::IgnoreRules);
+        Ok(answer(Json(shown.collect()), left_out.as_slice()))
     })
     .await
 }
 
-/// The ignore rules from the root of the place down to a directory; unreadable ones ignore nothing.
-fn rules(place: &Place, root: &Root, path: &Path) -> Gitignore {
-    let mut builder = GitignoreBuilder::new(&place.directory);
+/// The ignore rules from the root of the place down to a directory.
+fn rules(place: &Place, root: &Root, path: &Path, budget: &mut RuleBudget) -> CompiledRules {
     let mut levels: Vec<&Path> = path.ancestors().collect();
     levels.reverse();
-    for level in levels {
-        for name in [".gitignore", ".ignore"] {
-            let file = level.join(name);
-            let Ok(below) = Below::parse(&file.to_string_lossy()) else { continue };
-            let Ok(bytes) = root.read(&below, RULES) else { continue };
-            for line in String::from_utf8_lossy(&bytes).lines() {
-                // A rule that is none is no rule for git either.
-                drop(builder.add_line(Some(file.clone()), line));
-            }
-        }
-    }
-    builder.build().unwrap_or_else(|_| Gitignore::empty())
+    let names = |level: &Path| [".gitignore", ".ignore"].map(|name| level.join(name));
+    let files = levels.into_iter().flat_map(names).map(|file| read_rules(root, &file));
+    budget.compile(&place.directory, files)
 }
 
 /// `GET /file/content`

@@ -27,6 +27,8 @@ pub(crate) enum Truncation {
     LongLine,
     /// A file is larger than what is searched.
     LargeFile,
+    /// Ignore rules are too many, too large or unreadable: what they hide may be in the answer.
+    IgnoreRules,
 }
 
 impl Truncation {
@@ -41,6 +43,7 @@ impl Truncation {
             Self::Time => "time",
             Self::LongLine => "long-line",
             Self::LargeFile => "large-file",
+            Self::IgnoreRules => "ignore-rules",
         }
     }
 

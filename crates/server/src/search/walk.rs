@@ -1,20 +1,20 @@
 //! The files and directories a search visits: below the root, no link, nothing ignored by git.
 //!
 //! Every file of rules is read from the handle of the root, as a regular file of limited size; a pipe
-//! or an endless file in its place is no rule. Only the rules above the root are found by their path.
+//! or an endless file in its place is no rule, and rules that are left out are reported. Only the rules above the root are found by their path.
 
 use std::path::{Path, PathBuf};
 use std::vec::IntoIter;
 
 use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use turnstone_engine::read_bounded_file;
 
 use super::budget::{SearchBudget, Truncation};
+use super::ignore_rules::{
+    CompiledRules, LARGEST_FILE, RuleBudget, RuleFile, UnreadableRules, read_rules,
+};
 use crate::beneath::{Below, Entry, PathError, Root};
 
-/// The largest file of ignore rules that is read.
-const LARGEST_RULES: u64 = 1 << 20;
 /// Entries of one directory that are visited.
 const MOST_ENTRIES: usize = 100_000;
 /// How deep directories are visited.
@@ -32,9 +32,9 @@ pub(super) struct VisitedEntry {
 #[derive(Debug)]
 struct DirectoryRules {
     /// From `.ignore`: these count in every directory.
-    general: Gitignore,
+    general: CompiledRules,
     /// From `.gitignore` and `info/exclude`: these count inside a repository.
-    git: Gitignore,
+    git: CompiledRules,
     /// True if a repository begins here: the rules of git above do not count.
     is_repository: bool,
 }
@@ -52,6 +52,7 @@ pub(super) struct ProjectWalk<'a> {
     directory: PathBuf,
     /// Rules of the directories above the root and on the way down, outermost first.
     rules: Vec<DirectoryRules>,
+    rule_budget: RuleBudget,
     levels: Vec<Level>,
 }
 
@@ -62,12 +63,10 @@ impl<'a> ProjectWalk<'a> {
         directory: &Path,
         budget: &mut SearchBudget,
     ) -> Result<Self, PathError> {
-        let mut walk = Self {
-            root,
-            directory: directory.to_owned(),
-            rules: rules_above(directory),
-            levels: Vec::new(),
-        };
+        let mut rule_budget = RuleBudget::default();
+        let rules = rules_above(directory, &mut rule_budget);
+        let (directory, levels) = (directory.to_owned(), Vec::new());
+        let mut walk = Self { root, directory, rules, rule_budget, levels };
         walk.enter(String::new(), budget)?;
         Ok(walk)
     }
@@ -78,7 +77,10 @@ impl<'a> ProjectWalk<'a> {
             let level = self.levels.last_mut()?;
             let Some(entry) = level.entries.next() else {
                 self.levels.pop();
-                self.rules.pop();
+                if let Some(rules) = self.rules.pop() {
+                    self.rule_budget.release(&rules.general);
+                    self.rule_budget.release(&rules.git);
+                }
                 continue;
             };
             if !budget.spend_entry() {
@@ -110,27 +112,30 @@ impl<'a> ProjectWalk<'a> {
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         let rules = self.rules_of(&path, &entries);
         self.rules.push(rules);
+        if self.rule_budget.is_exceeded() {
+            budget.truncate(Truncation::IgnoreRules);
+        }
         self.levels.push(Level { path, entries: entries.into_iter() });
         Ok(())
     }
 
-    fn rules_of(&self, path: &str, entries: &[Entry]) -> DirectoryRules {
+    fn rules_of(&mut self, path: &str, entries: &[Entry]) -> DirectoryRules {
         let base = self.directory.join(path);
         let read = |name: &str| {
-            if !entries.iter().any(|entry| entry.name == name && !entry.is_dir) {
-                return None;
-            }
-            let below = Below::parse(&Path::new(path).join(name).to_string_lossy()).ok()?;
-            self.root.read(&below, LARGEST_RULES).ok()
+            // Most directories have no rules: they are not asked for each of them.
+            let is_there = entries.iter().any(|entry| entry.name == name && !entry.is_dir);
+            if is_there { read_rules(self.root, &Path::new(path).join(name)) } else { Ok(None) }
         };
         let git = entries.iter().find(|entry| entry.name == ".git");
-        let exclude = git.filter(|git| git.is_dir).and_then(|_| {
-            let below = Path::new(path).join(".git/info/exclude");
-            self.root.read(&Below::parse(&below.to_string_lossy()).ok()?, LARGEST_RULES).ok()
-        });
+        let exclude = match git {
+            Some(git) if git.is_dir => {
+                read_rules(self.root, &Path::new(path).join(".git/info/exclude"))
+            }
+            Some(_) | None => Ok(None),
+        };
         DirectoryRules {
-            general: parse_rules(&base, [read(".ignore")]),
-            git: parse_rules(&base, [exclude, read(".gitignore")]),
+            general: self.rule_budget.compile(&base, [read(".ignore")]),
+            git: self.rule_budget.compile(&base, [exclude, read(".gitignore")]),
             is_repository: git.is_some(),
         }
     }
@@ -138,13 +143,14 @@ impl<'a> ProjectWalk<'a> {
     /// Asks the rules from the innermost directory outwards; the first that says something decides.
     fn is_ignored(&self, path: &str, is_dir: bool) -> bool {
         let path = self.directory.join(path);
-        let general = self.rules.iter().rev().map(|rules| rules.general.matched(&path, is_dir));
+        let general =
+            self.rules.iter().rev().map(|rules| rules.general.matcher.matched(&path, is_dir));
         if let Some(decided) = general.into_iter().find(|found| !found.is_none()) {
             return decided.is_ignore();
         }
         let is_in_repository = self.rules.iter().any(|rules| rules.is_repository);
         for rules in self.rules.iter().rev().filter(|_| is_in_repository) {
-            match rules.git.matched(&path, is_dir) {
+            match rules.git.matcher.matched(&path, is_dir) {
                 Match::Ignore(_) => return true,
                 Match::Whitelist(_) => return false,
                 Match::None if rules.is_repository => return false,
@@ -156,7 +162,7 @@ impl<'a> ProjectWalk<'a> {
 }
 
 /// The rules of the repository the root is in, down to the parent of the root.
-fn rules_above(root: &Path) -> Vec<DirectoryRules> {
+fn rules_above(root: &Path, budget: &mut RuleBudget) -> Vec<DirectoryRules> {
     let is_repository = |path: &Path| fs_err::symlink_metadata(path.join(".git")).is_ok();
     if is_repository(root) {
         return Vec::new();
@@ -165,28 +171,19 @@ fn rules_above(root: &Path) -> Vec<DirectoryRules> {
     let Some(depth) = above.iter().position(|path| is_repository(path)) else {
         return Vec::new();
     };
-    let read = |path: PathBuf| read_bounded_file(&path, LARGEST_RULES).ok().flatten();
+    let read = |path: PathBuf| -> RuleFile {
+        read_bounded_file(&path, LARGEST_FILE).map_err(|_| UnreadableRules)
+    };
     let rules =
         above.iter().take(depth + 1).enumerate().rev().map(|(index, path)| DirectoryRules {
-            general: parse_rules(path, [read(path.join(".ignore"))]),
-            git: parse_rules(
+            general: budget.compile(path, [read(path.join(".ignore"))]),
+            git: budget.compile(
                 path,
                 [read(path.join(".git/info/exclude")), read(path.join(".gitignore"))],
             ),
             is_repository: index == depth,
         });
     rules.collect()
-}
-
-/// Reads rules; a line that is no rule says nothing.
-fn parse_rules<const N: usize>(base: &Path, files: [Option<Vec<u8>>; N]) -> Gitignore {
-    let mut builder = GitignoreBuilder::new(base);
-    for bytes in files.into_iter().flatten() {
-        for line in String::from_utf8_lossy(&bytes).lines() {
-            let _not_a_rule = builder.add_line(None, line).is_err();
-        }
-    }
-    builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
 #[cfg(test)]
@@ -246,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn pipes_and_links_in_place_of_rules_are_no_rules() {
+    fn pipes_and_links_in_place_of_rules_are_no_rules_and_reported() {
         let dir = tempfile::tempdir().expect("a directory");
         let root = dir.path().join("repo/inner");
         put(&root, "file", "");
@@ -259,7 +256,21 @@ mod tests {
         }
         std::os::unix::fs::symlink("/dev/zero", root.join(".ignore")).expect("linked");
         std::os::unix::fs::symlink("/dev/zero", dir.path().join("repo/.ignore")).expect("linked");
-        assert_eq!(visit(&root, SearchLimits::default()), (vec!["file".to_owned()], vec![]));
+        let reported = vec![Truncation::IgnoreRules];
+        assert_eq!(visit(&root, SearchLimits::default()), (vec!["file".to_owned()], reported));
+    }
+
+    #[test]
+    fn too_many_rules_are_reported_and_the_others_count() {
+        let dir = tempfile::tempdir().expect("a directory");
+        put(dir.path(), ".git/HEAD", "");
+        put(dir.path(), ".gitignore", "hidden\n");
+        put(dir.path(), "hidden", "");
+        put(dir.path(), "sub/.gitignore", &"x\n".repeat(200_000));
+        put(dir.path(), "sub/x", "");
+        let (paths, truncations) = visit(dir.path(), SearchLimits::default());
+        assert_eq!(paths, [".gitignore", "sub", "sub/.gitignore", "sub/x"]);
+        assert_eq!(truncations, [Truncation::IgnoreRules]);
     }
 
     #[test]
