@@ -70,8 +70,11 @@ pub use root::{Cover, Located, SessionCoverage};
 pub use step::{Step, StepDone, StepEnd, ToolRun, Touch};
 pub use submit::{NewPrompt, Stored, Wish};
 pub use turn::{Prompt, Turn};
-pub use turnstone_process::{Git, GitError};
-pub use turnstone_snapshot::{RepositoryError, git_point, open_regular_file, read_bounded_file};
+pub use turnstone_process::{Change, ChangeKind, ChangedFile, Git, GitError};
+pub use turnstone_snapshot::{
+    RepositoryError, UntrackedFiles, UntrackedPatch, git_point, open_regular_file,
+    read_bounded_file,
+};
 pub use undo::{
     Contended, GitNote, Mark, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
     UndoPlan, Which, guards_of, mark_of, report_of, turns_of,

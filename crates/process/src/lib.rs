@@ -40,8 +40,9 @@ pub use attend::{Attend, AttendError, Outcome};
 pub use error::{GroupError, StartError};
 pub use exit::Exit;
 pub use git::{
-    Branch, Change, Git, GitCancellation, GitEnvironment, GitError, GitLimits, GitRepository,
-    NewWorktree, WorktreeRow, end_git_commands, end_git_on_signals, git_version,
+    Branch, Change, ChangeKind, ChangedFile, Git, GitCancellation, GitEnvironment, GitError,
+    GitLimits, GitRepository, NewWorktree, WorktreeRow, end_git_commands, end_git_on_signals,
+    git_version,
 };
 pub use group::{Ended, GroupId};
 pub use keep::{Keeper, Kept, KeptText, Limits, Piece, Source};

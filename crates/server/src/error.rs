@@ -116,6 +116,14 @@ impl ApiError {
         Self::tagged(StatusCode::FORBIDDEN, "NotAllowedError", message)
     }
 
+    /// A conflict that the person can resolve: the reason, and what helps. A reason that quotes a
+    /// repository may be long.
+    fn hinted(tag: &'static str, reason: &str, hint: Option<&str>) -> Self {
+        let reason: String = reason.chars().take(LONGEST).collect();
+        let hint = hint.map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+        Self::tagged(StatusCode::CONFLICT, tag, &format!("{reason}{hint}"))
+    }
+
     /// The disk has no room.
     fn full(words: &str) -> Self {
         Self::tagged(StatusCode::INSUFFICIENT_STORAGE, "StorageFullError", words)
@@ -124,14 +132,7 @@ impl ApiError {
     /// Something that should not happen: told to the log, named to the client.
     pub(crate) fn unexpected(error: &dyn std::error::Error) -> Self {
         let reference = reference();
-        let mut words = error.to_string();
-        let mut cause = error.source();
-        while let Some(inner) = cause {
-            words = format!("{words}: {inner}");
-            cause = inner.source();
-        }
-        let words = redact_prose(&words);
-        tracing::error!(reference, "{words}");
+        tracing::error!(reference, "{}", redact_prose(&with_causes(error)));
         Self::Unknown { reference }
     }
 
@@ -183,6 +184,17 @@ impl IntoResponse for ApiError {
     }
 }
 
+/// The words of an error and of what caused it.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        words = format!("{words}: {inner}");
+        cause = inner.source();
+    }
+    words
+}
+
 /// True if the system said somewhere below that there is no room.
 fn is_disk_full(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut at = Some(error);
@@ -194,6 +206,13 @@ fn is_disk_full(error: &(dyn std::error::Error + 'static)) -> bool {
         at = error.source();
     }
     false
+}
+
+/// True if the system has no process, descriptor or memory left.
+fn is_short_of_resources(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::AGAIN | Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
 /// A short name for a line in the log.
@@ -278,9 +297,7 @@ impl From<EngineError> for ApiError {
             }
             EngineError::Git(ref git) => git.into(),
             EngineError::Repository(ref refused) => {
-                let hint = refused.hint().map(|hint| format!(" (hint: {hint})"));
-                let message = format!("{refused}{}", hint.unwrap_or_default());
-                Self::tagged(StatusCode::CONFLICT, "RepositoryError", &message)
+                Self::hinted("RepositoryError", &refused.to_string(), refused.hint().as_deref())
             }
             EngineError::NoRoom(_) => Self::full(&error.to_string()),
             EngineError::Rules { .. } => {
@@ -316,15 +333,34 @@ impl From<PermissionError> for ApiError {
     }
 }
 
-/// What the person can change is a conflict with a hint; everything else is the server's mistake.
+/// Git that is missing or too old is the machine's matter. Whatever else git cannot do is caused by the
+/// repository it works on, and is no mistake of the server; except when the system has no process or
+/// descriptor left for it.
 impl From<&GitError> for ApiError {
     fn from(error: &GitError) -> Self {
-        match error.hint() {
-            Some(hint) => {
-                let message = format!("{error} (hint: {hint})");
-                Self::tagged(StatusCode::CONFLICT, "GitError", &message)
+        match error {
+            GitError::Missing | GitError::TooOld { .. } => {
+                Self::hinted("GitError", &error.to_string(), error.hint())
             }
-            None => Self::unexpected(error),
+            GitError::Busy | GitError::Cancelled { .. } => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                Self::tagged(status, "GitBusyError", &error.to_string())
+            }
+            GitError::Start { source, .. } if is_disk_full(source) => Self::full("no space left"),
+            GitError::Start { source, .. } if is_short_of_resources(source) => {
+                Self::unexpected(error)
+            }
+            GitError::Start { .. }
+            | GitError::ConditionalInclude { .. }
+            | GitError::Failed { .. }
+            | GitError::TimedOut { .. }
+            | GitError::Stalled { .. }
+            | GitError::UnusableFile { .. }
+            | GitError::TooMuch { .. }
+            | GitError::Unreadable { .. }
+            | GitError::BadName { .. } => {
+                Self::hinted("RepositoryError", &with_causes(error), error.hint())
+            }
         }
     }
 }
@@ -341,5 +377,49 @@ mod tests {
         }
         let other = EngineError::Io(ErrorKind::PermissionDenied.into());
         assert_eq!(ApiError::from(other).status(), StatusCode::INTERNAL_SERVER_ERROR);
+    }
+
+    #[test]
+    fn errors_a_repository_causes_are_conflicts_with_reason_and_hint() {
+        let command = || "status".to_owned();
+        let start = |errno: i32| std::io::Error::from_raw_os_error(errno);
+        let stopped = std::time::Duration::from_secs(120);
+        let failed = |stderr: String| GitError::Failed {
+            command: command(),
+            exit: turnstone_process::Exit::Code(128),
+            stderr,
+        };
+        let all = [
+            (failed("fatal: index file corrupt".to_owned()), "index file corrupt"),
+            (failed("x".repeat(1 << 20)), "status failed"),
+            (GitError::TimedOut { command: command(), limit: stopped }, "120s"),
+            (GitError::Stalled { command: command(), limit: stopped }, "120s"),
+            (GitError::UnusableFile { path: "/p".into(), problem: "is a pipe".to_owned() }, "/p"),
+            (GitError::TooMuch { command: command(), limit: 7 }, "more than 7 bytes"),
+            (GitError::Unreadable { command: command(), answer: "?".to_owned() }, "status"),
+            (GitError::BadName { name: "-x".to_owned() }, "-x"),
+            (GitError::ConditionalInclude { key: "includeif.a".to_owned() }, "includeif.a"),
+            (GitError::Start { dir: "/gone".into(), source: start(2) }, "No such file"),
+        ];
+        for (error, reason) in all {
+            let answer = ApiError::from(&error);
+            let (status, body) = (answer.status(), answer.body());
+            assert_eq!((status, &body["_tag"]), (StatusCode::CONFLICT, &json!("RepositoryError")));
+            let message = body["message"].as_str().expect("a message");
+            assert!(message.contains(reason) && message.contains("(hint: "), "{message}");
+            assert!(message.len() < 2 * LONGEST, "{} bytes", message.len());
+        }
+        let missing = ApiError::from(&GitError::Missing);
+        assert_eq!(
+            (missing.status(), &missing.body()["_tag"]),
+            (StatusCode::CONFLICT, &json!("GitError"))
+        );
+        let busy = ApiError::from(&GitError::Busy);
+        assert_eq!(busy.status(), StatusCode::SERVICE_UNAVAILABLE);
+        // The system's limits are the server's matter: 24 is "too many open files".
+        let busy = GitError::Start { dir: "/".into(), source: start(24) };
+        assert_eq!(ApiError::from(&busy).status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let full = GitError::Start { dir: "/".into(), source: ErrorKind::StorageFull.into() };
+        assert_eq!(ApiError::from(&full).status(), StatusCode::INSUFFICIENT_STORAGE);
     }
 }

@@ -44,7 +44,9 @@ pub use bounded_file::{open_regular_file, read_bounded_file};
 pub use budget::{Budget, Floor, Limit, OverBudget, Relief, Room};
 pub use capture::{Capture, CaptureError, Captured, Mode};
 pub use coverage::{Coverage, Permissions, Reason, Scope};
-pub use diff::{Diff, DiffError, DiffOptions, FileDiff, Patch, Rename, Status};
+pub use diff::{
+    Diff, DiffError, DiffOptions, FileDiff, Patch, Rename, Status, UntrackedFiles, UntrackedPatch,
+};
 pub use expire::{ExpireError, Expired, Expiry};
 pub use forget::{Forgettable, Tombstones, Version, names_path};
 pub use gc::{Collection, GcReport, Kept, WhyKept};

@@ -1,9 +1,9 @@
 //! Differences between commits and files, as patches.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
 use super::error::GitError;
-use super::parse;
+use super::parse::{self, ChangedFile};
 use super::run::Git;
 use crate::exit::Exit;
 
@@ -18,9 +18,23 @@ impl Git {
     ///
     /// When `git` cannot tell, or the patch is larger than the limits allow.
     pub fn diff_since(&self, commit: Option<&str>, context: u32) -> Result<Vec<u8>, GitError> {
-        let lines = format!("--unified={context}");
+        self.compare(commit, &[&format!("--unified={context}")])
+    }
+
+    /// Every tracked file that differs from a commit, with its number of changed lines and without them.
+    ///
+    /// # Errors
+    ///
+    /// When `git` cannot tell.
+    pub fn diff_summary_since(&self, commit: Option<&str>) -> Result<Vec<ChangedFile>, GitError> {
+        parse::changed_files(&self.compare(commit, &["--raw", "--numstat", "-z"])?)
+    }
+
+    /// Compares the worktree with a commit, or with no file at all.
+    fn compare(&self, commit: Option<&str>, form: &[&str]) -> Result<Vec<u8>, GitError> {
         let mut args = Vec::from(PLAIN.map(OsString::from));
-        args.extend(["--ignore-submodules=dirty", &lines].map(OsString::from));
+        args.push(OsString::from("--ignore-submodules=dirty"));
+        args.extend(form.iter().map(OsString::from));
         let empty = if commit.is_none() { Some(self.empty_tree()?) } else { None };
         args.extend(commit.or(empty.as_deref()).map(OsString::from));
         args.push(OsString::from("--"));
@@ -33,22 +47,14 @@ impl Git {
         parse::line("hash-object", &self.run(&["hash-object", "-t", "tree", "--stdin"])?)
     }
 
-    /// The patch that adds a file `git` does not know.
+    /// True if the repository names objects by SHA-1, as most do.
     ///
     /// # Errors
     ///
-    /// When `git` cannot read it.
-    pub fn diff_untracked(&self, path: &OsStr, context: u32) -> Result<Vec<u8>, GitError> {
-        let lines = format!("--unified={context}");
-        let mut args = Vec::from(PLAIN.map(OsString::from));
-        args.extend(["--no-index", &lines, "--", "/dev/null"].map(OsString::from));
-        args.push(path.to_owned());
-        let answer = self.ask(&args)?;
-        match answer.exit {
-            // One is "there are differences".
-            Exit::Code(0 | 1) if answer.stderr.is_empty() => Ok(answer.stdout),
-            Exit::Code(_) | Exit::Signal(_) => Err(answer.refusal(&args)),
-        }
+    /// When `git` cannot tell.
+    pub fn names_by_sha1(&self) -> Result<bool, GitError> {
+        let format = self.configuration()?.local_value("extensions.objectformat");
+        Ok(format.is_none_or(|format| format.eq_ignore_ascii_case("sha1")))
     }
 
     /// The commit where two histories part; nothing if they share none.

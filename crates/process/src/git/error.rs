@@ -117,14 +117,17 @@ impl GitError {
             Self::Stalled { .. } => Some(
                 "a pipe in place of a .gitignore or .gitattributes? `find . -type p` lists pipes",
             ),
-            Self::Start { .. }
-            | Self::Cancelled { .. }
-            | Self::Busy
-            | Self::Failed { .. }
-            | Self::TimedOut { .. }
-            | Self::TooMuch { .. }
-            | Self::Unreadable { .. }
-            | Self::BadName { .. } => None,
+            Self::Cancelled { .. } | Self::Busy => None,
+            Self::Start { .. } => Some("check that the directory and its .git can be read"),
+            Self::Failed { .. } => Some("repair the repository or the file that git names"),
+            Self::TimedOut { .. } => {
+                Some("look for a pipe, a device or a huge file in the directory and in its .git")
+            }
+            Self::TooMuch { .. } => Some("commit, ignore or remove some of the changed files"),
+            Self::Unreadable { .. } => Some("install another version of git"),
+            Self::BadName { .. } => {
+                Some("rename it, or correct the configuration of the repository that names it")
+            }
         }
     }
 }

@@ -32,6 +32,6 @@ pub use environment::GitEnvironment;
 pub use error::GitError;
 pub use interrupt::end_git_on_signals;
 pub use operation::NewWorktree;
-pub use parse::{Branch, Change, WorktreeRow};
+pub use parse::{Branch, Change, ChangeKind, ChangedFile, WorktreeRow};
 pub use repository::GitRepository;
 pub use run::{Git, git_version};

@@ -33,9 +33,27 @@ impl Git {
         let answer = self.ask(&args)?;
         match answer.exit {
             Exit::Code(0) => parse::line("rev-parse", &answer.stdout).map(Some),
-            Exit::Code(1) if answer.stderr.is_empty() => Ok(None),
+            Exit::Code(1) if answer.stderr.is_empty() => {
+                self.check_unnamed(revision).map(|()| None)
+            }
             Exit::Code(_) | Exit::Signal(_) => Err(answer.refusal(&args)),
         }
+    }
+
+    /// Makes sure that a name without a commit names nothing at all: git says the same of a commit that
+    /// is missing in a damaged repository.
+    fn check_unnamed(&self, revision: &str) -> Result<(), GitError> {
+        let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", revision];
+        let mut answer = self.ask(&args)?;
+        match answer.exit {
+            Exit::Code(1) if answer.stderr.is_empty() => return Ok(()),
+            Exit::Code(0) => {
+                let id = parse::line("rev-parse", &answer.stdout)?;
+                answer.stderr = format!("{revision} is {id}, which is no commit here").into_bytes();
+            }
+            Exit::Code(_) | Exit::Signal(_) => {}
+        }
+        Err(answer.refusal(&args))
     }
 
     /// The branch that is checked out, as `refs/heads/main`, or nothing.

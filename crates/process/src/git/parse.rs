@@ -1,5 +1,6 @@
 //! The machine-readable answers of `git`, taken apart.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -48,6 +49,30 @@ impl Change {
     pub fn is_untracked(&self) -> bool {
         self.index == b'?'
     }
+}
+
+/// What became of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It is new.
+    Added,
+    /// It is gone.
+    Deleted,
+    /// Its content, its mode or its kind is another one.
+    Modified,
+}
+
+/// A file that differs from a commit, without its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedFile {
+    /// The path from the top of the worktree.
+    pub path: PathBuf,
+    /// What became of it.
+    pub kind: ChangeKind,
+    /// Lines that were added; none of a file that is not text.
+    pub additions: usize,
+    /// Lines that were deleted.
+    pub deletions: usize,
 }
 
 fn unreadable(command: &str, answer: &[u8]) -> GitError {
@@ -106,6 +131,46 @@ pub(super) fn changes(answer: &[u8]) -> Result<Vec<Change>, GitError> {
         .collect()
 }
 
+/// Reads `diff --raw --numstat -z`: first every file as `:modes ids letter`, NUL, path; then its lines
+/// as `added`, tab, `deleted`, tab, path.
+pub(super) fn changed_files(answer: &[u8]) -> Result<Vec<ChangedFile>, GitError> {
+    let mut files: BTreeMap<&[u8], ChangedFile> = BTreeMap::new();
+    let mut records = answer.split(|byte| *byte == 0).filter(|record| !record.is_empty());
+    while let Some(record) = records.next() {
+        let wrong = || unreadable("diff", record);
+        if record.starts_with(b":") {
+            let name = records.next().ok_or_else(wrong)?;
+            let kind = match record.rsplit(|byte| *byte == b' ').next() {
+                Some(b"A") => ChangeKind::Added,
+                Some(b"D") => ChangeKind::Deleted,
+                Some(_) => ChangeKind::Modified,
+                None => return Err(wrong()),
+            };
+            // A path with a merge conflict is listed twice.
+            files.entry(name).or_insert(ChangedFile {
+                path: path(name),
+                kind,
+                additions: 0,
+                deletions: 0,
+            });
+            continue;
+        }
+        let mut fields = record.splitn(3, |byte| *byte == b'\t');
+        let (Some(added), Some(deleted), Some(name)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            return Err(wrong());
+        };
+        let count = |field: &[u8]| match field {
+            b"-" => Ok(0),
+            digits => str::from_utf8(digits).ok().and_then(|it| it.parse().ok()).ok_or_else(wrong),
+        };
+        let file = files.get_mut(name).ok_or_else(wrong)?;
+        (file.additions, file.deletions) = (count(added)?, count(deleted)?);
+    }
+    Ok(files.into_values().collect())
+}
+
 /// Reads one line of plain text.
 pub(super) fn line(command: &str, answer: &[u8]) -> Result<String, GitError> {
     let line = answer.strip_suffix(b"\n").unwrap_or(answer);
@@ -146,6 +211,9 @@ mod tests {
         assert!(worktrees(b"HEAD 11aa\0").is_err());
         assert!(changes(b"?? \0").is_err());
         assert!(changes(b"nonsense\0").is_err());
+        for answer in ["1\t1\tunknown\0", ":1 1 a b M\0", ":1 1 a b M\0f\0x\t0\tf\0", "1\0"] {
+            assert!(changed_files(answer.as_bytes()).is_err(), "{answer:?}");
+        }
         assert!(line("rev-parse", b"").is_err());
         assert!(line("rev-parse", b"a\nb\n").is_err());
     }

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use turnstone_process::{
-    Branch, Git, GitEnvironment, GitError, GitLimits, GitRepository, NewWorktree, git_version,
+    Branch, ChangeKind, Git, GitEnvironment, GitError, GitLimits, GitRepository, NewWorktree,
+    git_version,
 };
 
 type Fallible<T = ()> = Result<T, Box<dyn Error>>;
@@ -226,10 +227,56 @@ fn memory_of_git_is_bounded() -> Fallible {
 fn large_files_are_named_without_their_lines() -> Fallible {
     let case = Case::new()?;
     case.plain(&["config", "core.bigFileThreshold", "1g"])?;
-    fs_err::write(case.repo().join("log.txt"), "line\n".repeat(4 << 20))?;
-    let patch = case.git().diff_untracked("log.txt".as_ref(), 3)?;
+    fs_err::write(case.repo().join("file"), "line\n".repeat(4 << 20))?;
+    let patch = case.git().diff_since(Some("HEAD"), 3)?;
     let patch = String::from_utf8_lossy(&patch);
     assert!(patch.contains("Binary files") && patch.len() < 1_000, "{} bytes", patch.len());
+    Ok(())
+}
+
+#[test]
+fn a_missing_commit_is_an_error_and_not_an_absence() -> Fallible {
+    let case = Case::new()?;
+    assert_eq!(case.git().find_commit("refs/heads/none")?, None);
+    let objects = case.repo().join(".git/objects");
+    fs_err::remove_dir_all(&objects)?;
+    fs_err::create_dir(&objects)?;
+    let refused = case.git().find_commit("HEAD");
+    assert!(matches!(&refused, Err(GitError::Failed { .. })), "{refused:?}");
+    Ok(())
+}
+
+#[test]
+fn a_summary_counts_what_the_patch_shows() -> Fallible {
+    let case = Case::new()?;
+    for name in ["gone", "a\tb\nc", "kind", "bytes", "mode"] {
+        fs_err::write(case.repo().join(name), "one\ntwo\n")?;
+    }
+    case.plain(&["add", "."])?;
+    case.plain(&["commit", "-q", "-m", "second"])?;
+    fs_err::remove_file(case.repo().join("gone"))?;
+    fs_err::remove_file(case.repo().join("kind"))?;
+    std::os::unix::fs::symlink("file", case.repo().join("kind"))?;
+    fs_err::write(case.repo().join("a\tb\nc"), "one\n2\n3\n")?;
+    fs_err::write(case.repo().join("bytes"), [0, 1])?;
+    let executable = std::fs::Permissions::from_mode(0o755);
+    fs_err::set_permissions(case.repo().join("mode"), executable)?;
+    fs_err::write(case.repo().join("new"), "n\n")?;
+    case.plain(&["add", "--intent-to-add", "new"])?;
+    let summary = case.git().diff_summary_since(Some("HEAD"))?;
+    let rows: Vec<_> = summary
+        .iter()
+        .map(|row| (row.path.to_string_lossy(), row.kind, row.additions, row.deletions))
+        .collect();
+    let wanted = [
+        ("a\tb\nc", ChangeKind::Modified, 2, 1),
+        ("bytes", ChangeKind::Modified, 0, 0),
+        ("gone", ChangeKind::Deleted, 0, 2),
+        ("kind", ChangeKind::Modified, 1, 2),
+        ("mode", ChangeKind::Modified, 0, 0),
+        ("new", ChangeKind::Added, 1, 0),
+    ];
+    assert_eq!(rows, wanted.map(|(name, kind, more, less)| (name.into(), kind, more, less)));
     Ok(())
 }
 

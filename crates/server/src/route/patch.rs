@@ -1,5 +1,7 @@
 //! A patch of many files, taken apart.
 
+use turnstone_engine::{ChangeKind, ChangedFile};
+
 /// What changed in one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FilePatch {
@@ -16,6 +18,22 @@ pub(super) struct FilePatch {
 }
 
 impl FilePatch {
+    /// A file whose changed lines are counted and not shown.
+    pub(super) fn counted(file: &ChangedFile) -> Self {
+        let status = match file.kind {
+            ChangeKind::Added => "added",
+            ChangeKind::Deleted => "deleted",
+            ChangeKind::Modified => "modified",
+        };
+        Self {
+            file: file.path.to_string_lossy().into_owned(),
+            patch: Some(String::new()),
+            additions: file.additions,
+            deletions: file.deletions,
+            status,
+        }
+    }
+
     /// A new file whose content is not shown.
     pub(super) fn unseen(file: String) -> Self {
         Self { file, patch: None, additions: 0, deletions: 0, status: "added" }
@@ -84,6 +102,10 @@ fn unquoted(text: &str) -> String {
                 b'n' => b'\n',
                 b't' => b'\t',
                 b'r' => b'\r',
+                b'a' => 7,
+                b'b' => 8,
+                b'v' => 11,
+                b'f' => 12,
                 other => other,
             });
         } else {
@@ -111,5 +133,12 @@ mod tests {
             [("a b.txt", "modified", 2, 1), ("gone", "deleted", 0, 1), ("ä", "added", 0, 0)];
         assert_eq!(told, wanted);
         assert_eq!(files.iter().filter_map(|f| f.patch.clone()).collect::<String>(), text);
+    }
+
+    #[test]
+    fn quoted_names_are_read_as_git_writes_them() {
+        let names = r#""a/\a\b\t\n\v\f\r\"\\\001ä" "b/\a\b\t\n\v\f\r\"\\\001ä""#;
+        let files = split(&format!("diff --git {names}\n"));
+        assert_eq!(files[0].file, "\u{7}\u{8}\t\n\u{b}\u{c}\r\"\\\u{1}ä");
     }
 }

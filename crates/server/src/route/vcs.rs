@@ -1,6 +1,6 @@
 //! What git says of a place: branch, changed files, patches.
 
-use std::ffi::OsStr;
+use std::path::PathBuf;
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Map, Value, json};
-use turnstone_engine::{Git, GitError, git_point};
+use turnstone_engine::{Change, Git, GitError, UntrackedFiles, git_point};
 use turnstone_store::Context;
 
 use super::patch::{FilePatch, split};
@@ -26,6 +26,10 @@ const WHOLE: u32 = 2_147_483_647;
 const MOST_NEW: usize = 200;
 /// The bytes of all patches together; the patches from there on are empty.
 const MOST_BYTES: usize = 10_000_000;
+/// The largest new file whose content is shown, as for files that git compares.
+const LARGEST_NEW: u64 = 16 << 20;
+/// The bytes of new files that are read for one answer; files from there on are named only.
+const MOST_NEW_BYTES: u64 = 128 << 20;
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
@@ -78,10 +82,8 @@ fn tracked(git: &Git, base: Option<&str>, context: u32) -> Result<Vec<FilePatch>
     match git.diff_since(base, context) {
         Ok(patch) => Ok(split(&String::from_utf8_lossy(&patch))),
         // Too much to show is still to be named and counted.
-        Err(GitError::TooMuch { .. }) if context > 0 => {
-            let mut counted = split(&String::from_utf8_lossy(&git.diff_since(base, 0)?));
-            counted.iter_mut().for_each(|one| one.patch = Some(String::new()));
-            Ok(counted)
+        Err(GitError::TooMuch { .. }) => {
+            Ok(git.diff_summary_since(base)?.iter().map(FilePatch::counted).collect())
         }
         Err(error) => Err(error),
     }
@@ -91,31 +93,48 @@ fn tracked(git: &Git, base: Option<&str>, context: u32) -> Result<Vec<FilePatch>
 fn patches(git: &Git, base: Option<&str>, context: u32) -> Result<Vec<FilePatch>, ApiError> {
     let mut all = tracked(git, base, context).map_err(refused)?;
     let changes = git.status().map_err(refused)?;
-    let new = changes.iter().filter(|change| change.is_untracked());
-    for (count, change) in new.enumerate() {
-        let name = change.path.to_string_lossy().into_owned();
-        if count >= MOST_NEW {
-            all.push(FilePatch::unseen(name));
-            continue;
-        }
-        match git.diff_untracked(OsStr::new(&change.path), context) {
-            Ok(patch) => match split(&String::from_utf8_lossy(&patch)).pop() {
-                Some(patch) => all.push(FilePatch { file: name, ..patch }),
-                // An empty file has nothing to show.
-                None => all.push(FilePatch::unseen(name)),
-            },
-            // A repository of its own, a link to a directory, a file too large, or one that has just gone:
-            // git knows of it and cannot show it, and all others are shown.
-            Err(error @ (GitError::Failed { .. } | GitError::TooMuch { .. })) => {
-                tracing::debug!("{name} is named without a patch: {error}");
-                all.push(FilePatch::unseen(name));
-            }
-            Err(error) => return Err(refused(error)),
-        }
-    }
+    let new = changes.into_iter().filter(Change::is_untracked).map(|change| change.path);
+    all.extend(untracked(git, new.collect())?);
     all.sort_by(|a, b| a.file.cmp(&b.file));
     bound(&mut all, MOST_BYTES);
     Ok(all)
+}
+
+/// The files git does not know, read by ourselves: git would follow links and wait for pipes.
+fn untracked(git: &Git, mut paths: Vec<PathBuf>) -> Result<Vec<FilePatch>, ApiError> {
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names_by_sha1 = git.names_by_sha1().map_err(refused)?;
+    let worktree = &git.repository().worktree;
+    let files = UntrackedFiles::open(worktree, names_by_sha1);
+    let unopened = |source| GitError::Start { dir: worktree.clone(), source };
+    let files = files.map_err(unopened).map_err(refused)?;
+    paths.sort_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
+    let (mut unread, mut shown) = (MOST_NEW_BYTES, 0_usize);
+    let patch_of = |(count, path): (usize, PathBuf)| {
+        let name = path.to_string_lossy().into_owned();
+        if count >= MOST_NEW {
+            return FilePatch::unseen(name);
+        }
+        match files.patch(&path, LARGEST_NEW.min(unread)) {
+            Ok(made) => {
+                unread = unread.saturating_sub(made.size as u64);
+                shown = shown.saturating_add(made.patch.len());
+                // Every file before this one is shown before it: this patch would be emptied later.
+                let text = if shown > MOST_BYTES { Vec::new() } else { made.patch };
+                let patch = Some(String::from_utf8_lossy(&text).into_owned());
+                FilePatch { patch, additions: made.additions, ..FilePatch::unseen(name) }
+            }
+            // A repository of its own, a file too large, a special file, or one that has just gone: it
+            // is named, and all others are shown.
+            Err(error) => {
+                tracing::debug!("{name} is named without a patch: {error}");
+                FilePatch::unseen(name)
+            }
+        }
+    };
+    Ok(paths.into_iter().enumerate().map(patch_of).collect())
 }
 
 /// Empties the patch that goes beyond `most` bytes in all, and those after it.

@@ -11,6 +11,8 @@ mod files;
 mod golden;
 mod gone;
 mod harness;
+mod ignore_limits;
+mod repository_error;
 mod secrets;
 mod startup;
 mod tripwire;

@@ -214,7 +214,8 @@ fn what_git_cannot_show_is_named_and_hides_nothing_else() {
     let diff = house.client().get("/vcs/diff?mode=git").expect(200);
     assert_eq!(rows(&diff), [("elsewhere", "added"), ("nested/", "added"), ("new", "added")]);
     let shown: Vec<_> = diff.as_array().expect("a list").iter().map(|one| &one["patch"]).collect();
-    assert_eq!((shown[0], shown[1]), (&Value::Null, &Value::Null), "nothing made up");
+    assert_eq!(shown[1], &Value::Null, "nothing made up");
+    assert!(shown[0].as_str().is_some_and(|patch| patch.contains("+/etc\n")), "{}", shown[0]);
     assert!(shown[2].as_str().is_some_and(|patch| patch.contains("+one")));
     for path in ["/vcs/status", "/file/status"] {
         assert_eq!(
@@ -224,4 +225,50 @@ fn what_git_cannot_show_is_named_and_hides_nothing_else() {
         );
     }
     assert!(house.client().get("/vcs/diff/raw").text().contains("+one"));
+}
+
+#[test]
+fn untracked_links_and_odd_names_are_shown_without_following_them() {
+    let house = House::in_git();
+    let outside = house.beside("outside");
+    fs_err::create_dir(&outside).expect("made");
+    fs_err::write(outside.join("null"), "top secret\n").expect("written");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let fifo = rustix::fs::FileType::Fifo;
+    let pipes = house.beside("pipes");
+    fs_err::create_dir(&pipes).expect("made");
+    rustix::fs::mknodat(rustix::fs::CWD, pipes.join("null"), fifo, mode, 0).expect("a pipe");
+    symlink(&outside, house.project().join("folder")).expect("linked");
+    symlink(&pipes, house.project().join("waits")).expect("linked");
+    symlink(outside.join("null"), house.project().join("linked-file")).expect("linked");
+    house.put("-", "standard input\n");
+    house.put("tab\there", "t\n");
+    rustix::fs::mknodat(rustix::fs::CWD, house.project().join("pipe"), fifo, mode, 0)
+        .expect("a pipe");
+    let diff = house.client().get("/vcs/diff?mode=git").expect(200);
+    let names = ["-", "folder", "linked-file", "tab\there", "waits"];
+    assert_eq!(rows(&diff), names.map(|name| (name, "added")));
+    for (row, name) in diff.as_array().expect("a list").iter().zip(names) {
+        assert_eq!(row["additions"], 1, "{row}");
+        let patch = row["patch"].as_str().expect("a patch");
+        let is_link = !["-", "tab\there"].contains(&name);
+        assert_eq!(patch.contains("new file mode 120000\n"), is_link, "{patch}");
+    }
+    let folder = diff[1]["patch"].as_str().expect("a patch");
+    let target = outside.to_string_lossy();
+    assert!(folder.ends_with(&format!("+{target}\n\\ No newline at end of file\n")), "{folder}");
+    assert!(diff[0]["patch"].as_str().is_some_and(|patch| patch.contains("+standard input\n")));
+    let raw = house.client().get("/vcs/diff/raw");
+    assert!(raw.status == 200 && !raw.text().contains("top secret"), "{}", raw.text());
+}
+
+#[test]
+fn untracked_files_in_sha256_repositories_are_shown() {
+    let house = House::new();
+    git(&house.project(), &["init", "-q", "--object-format=sha256"]);
+    house.put("new", "n\n");
+    let diff = house.client().get("/vcs/diff?mode=git").expect(200);
+    assert_eq!(rows(&diff), [("new", "added")]);
+    let patch = diff[0]["patch"].as_str().expect("a patch");
+    assert!(patch.contains("+n\n") && !patch.contains("index "), "{patch}");
 }

@@ -203,6 +203,10 @@ fn start(path: &Path, change: impl FnOnce(&mut Settings)) -> Running {
 #[expect(clippy::disallowed_methods, reason = "git is found where the tests find it")]
 fn open(path: &Path) -> Engine {
     let found = std::env::var_os("PATH").expect("a path");
+    // A test may put another git there.
+    let found = std::env::split_paths(&found);
+    let found = std::iter::once(path.join("bin")).chain(found);
+    let found = std::env::join_paths(found).expect("a path");
     let home = Some(path.join("home").into_os_string());
     let git = GitEnvironment { path: found, home, ..GitEnvironment::default() };
     let data = path.join("data");

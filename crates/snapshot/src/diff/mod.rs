@@ -10,6 +10,7 @@ mod quote;
 mod rename;
 mod show;
 mod trees;
+mod untracked;
 
 pub use disk::DiffError;
 pub use patch::Patch;
@@ -17,3 +18,4 @@ pub use rename::Rename;
 pub(crate) use show::Unread;
 pub use show::{Diff, DiffOptions, FileDiff, Status};
 pub(crate) use trees::Change;
+pub use untracked::{UntrackedFiles, UntrackedPatch};

@@ -64,7 +64,7 @@ fn bytes<'a>(side: Side<'a>) -> &'a [u8] {
 }
 
 /// Tells whether bytes are no text.
-fn is_binary(bytes: &[u8]) -> bool {
+pub(super) fn is_binary(bytes: &[u8]) -> bool {
     bytes.iter().take(SNIFFED).any(|byte| *byte == 0)
 }
 

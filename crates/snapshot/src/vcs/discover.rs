@@ -78,7 +78,9 @@ impl RepositoryError {
                 "`git worktree repair` mends a worktree that was moved; if you trust it: {}",
                 trust(worktree)
             )),
-            Self::Unreadable { .. } => None,
+            Self::Unreadable { .. } => Some(
+                "repair the repository, or remove what stands in place of that file".to_owned(),
+            ),
         }
     }
 }
