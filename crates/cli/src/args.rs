@@ -89,4 +89,9 @@ impl Command {
     pub(crate) fn verbosity(&self) -> u8 {
         u8::from(matches!(self, Self::Serve(args) if args.print_logs))
     }
+
+    /// True for commands that decide themselves what a signal ends.
+    pub(crate) const fn listens_to_signals(&self) -> bool {
+        matches!(self, Self::Serve(_) | Self::Snapshot(snapshot::SnapshotCommand::Watch))
+    }
 }

@@ -50,6 +50,9 @@ fn run() -> Exit {
     // From here on every file is closed to other users, whatever the mask of the user; programs that
     // are started, and directories of worktrees, get the user's.
     turnstone_snapshot::set_worktree_mask(turnstone_process::keep_files_private());
+    if !cli.command.listens_to_signals() {
+        turnstone_process::end_git_on_signals();
+    }
     let mut ui = Ui::new(&environment, &cli.globals);
     config::start_tracing(cli.globals.verbose.max(cli.command.verbosity()));
     let done = App::new(environment, &cli.globals)

@@ -70,7 +70,7 @@ pub use root::{Cover, Located, SessionCoverage};
 pub use step::{Step, StepDone, StepEnd, ToolRun, Touch};
 pub use submit::{NewPrompt, Stored, Wish};
 pub use turn::{Prompt, Turn};
-pub use turnstone_process::{Change, ChangeKind, ChangedFile, Git, GitError};
+pub use turnstone_process::{Change, ChangeKind, ChangedFile, Git, GitCancellation, GitError};
 pub use turnstone_snapshot::{
     RepositoryError, UntrackedFiles, UntrackedPatch, git_point, open_regular_file,
     read_bounded_file,

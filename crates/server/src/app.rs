@@ -7,6 +7,7 @@ use turnstone_engine::Engine;
 
 use crate::error::ApiError;
 use crate::event::Hub;
+use crate::git_pool::GitPool;
 use crate::guard::Rates;
 use crate::held::Turns;
 use crate::once::Claims;
@@ -44,6 +45,8 @@ pub(crate) struct Work {
     pub(crate) diffs: Diffs,
     /// Searches in files.
     pub(crate) searches: SearchPool,
+    /// Requests that ask git.
+    pub(crate) git: GitPool,
 }
 
 impl App {

@@ -14,6 +14,7 @@ mod connection;
 mod doc;
 mod error;
 mod event;
+mod git_pool;
 mod guard;
 mod held;
 mod history;
@@ -31,6 +32,7 @@ mod settings;
 mod shell;
 mod show;
 mod told;
+mod work_pool;
 
 pub use connection::UnixSocketError;
 pub use serve::{ServeError, Server};

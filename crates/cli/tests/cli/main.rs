@@ -8,6 +8,7 @@ mod doctor;
 mod exchange;
 mod exec;
 mod gates;
+mod git_pipes;
 mod history;
 mod permission;
 mod place;

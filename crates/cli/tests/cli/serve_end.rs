@@ -12,7 +12,7 @@ use crate::case::Case;
 use crate::serve_start::{Started, start};
 
 /// The status of a program that must end; one that does not is a failure.
-fn end_of(child: &mut Child) -> ExitStatus {
+pub(crate) fn end_of(child: &mut Child) -> ExitStatus {
     for _ in 0..600 {
         if let Some(status) = child.try_wait().expect("waited") {
             return status;
@@ -25,14 +25,14 @@ fn end_of(child: &mut Child) -> ExitStatus {
 
 /// Sends signals one right after the other: the shell does it without starting a program for each.
 #[expect(clippy::disallowed_methods, reason = "the system sends the signals")]
-fn signal(child: &Child, names: &[&str]) {
+pub(crate) fn signal(child: &Child, names: &[&str]) {
     let script: String = names.iter().map(|name| format!("kill -s {name} $0 && ")).collect();
     let script = format!("{script}true");
     let sent = Command::new("/bin/sh").args(["-c", &script, &child.id().to_string()]).status();
     assert!(sent.expect("runs").success());
 }
 
-fn open(started: &Started, head: &str) -> TcpStream {
+pub(crate) fn open(started: &Started, head: &str) -> TcpStream {
     let mut socket = TcpStream::connect(&started.address).expect("connects");
     socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
     socket.write_all(head.as_bytes()).expect("sent");
@@ -66,7 +66,7 @@ fn run_long(case: &Case, started: &Started) -> (TcpStream, u32) {
     (socket, await_number(&file))
 }
 
-fn await_number(file: &Path) -> u32 {
+pub(crate) fn await_number(file: &Path) -> u32 {
     for _ in 0..600 {
         if let Ok(text) = fs_err::read_to_string(file) {
             return text.trim().parse().expect("a number");
@@ -76,7 +76,7 @@ fn await_number(file: &Path) -> u32 {
     panic!("the command did not begin in 60 s");
 }
 
-fn await_gone(process: u32) {
+pub(crate) fn await_gone(process: u32) {
     let stat = format!("/proc/{process}/stat");
     for _ in 0..600 {
         let state = fs_err::read_to_string(&stat).unwrap_or_default();

@@ -169,7 +169,8 @@ async fn info(
     Caller(ctx): Caller,
     asked: Asked,
 ) -> Result<Json<Value>, ApiError> {
-    app.blocking(move |app| {
+    let directory = asked.directory.clone();
+    app.reading_git(&directory, move |app| {
         let Some(git) = app.asked_git(&ctx, &asked)? else { return Ok(Json(json!({}))) };
         let mut shown = Map::new();
         if let Some(branch) = head_branch(&git).map_err(refused)? {
@@ -193,7 +194,8 @@ async fn status(
     Caller(ctx): Caller,
     asked: Asked,
 ) -> Result<Json<Value>, ApiError> {
-    app.blocking(move |app| {
+    let directory = asked.directory.clone();
+    app.reading_git(&directory, move |app| {
         app.changed(&ctx, &asked, |one| {
             json!({ "file": one.file, "additions": one.additions, "deletions": one.deletions,
                 "status": one.status })
@@ -208,7 +210,8 @@ async fn file_status(
     Caller(ctx): Caller,
     asked: Asked,
 ) -> Result<Json<Value>, ApiError> {
-    app.blocking(move |app| {
+    let directory = asked.directory.clone();
+    app.reading_git(&directory, move |app| {
         app.changed(&ctx, &asked, |one| {
             json!({ "path": one.file, "added": one.additions, "removed": one.deletions,
                 "status": one.status })
@@ -236,7 +239,8 @@ async fn diff(
             return Err(query.refuse("context", "a number up to 2147483647", &lines.to_string()));
         }
     };
-    app.blocking(move |app| {
+    let directory = asked.directory.clone();
+    app.reading_git(&directory, move |app| {
         let Some(git) = app.asked_git(&ctx, &asked)? else { return Ok(Json(json!([]))) };
         let base = if branch { parted(&git) } else { git.find_commit("HEAD") };
         let base = base.map_err(refused)?;
@@ -262,7 +266,8 @@ async fn raw(
     Caller(ctx): Caller,
     asked: Asked,
 ) -> Result<Response, ApiError> {
-    app.blocking(move |app| {
+    let directory = asked.directory.clone();
+    app.reading_git(&directory, move |app| {
         let mut text = String::new();
         if let Some(git) = app.asked_git(&ctx, &asked)? {
             let head = git.find_commit("HEAD").map_err(refused)?;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use tokio::sync::Semaphore;
 
 use super::budget::{SearchBudget, SearchControl, SearchLimits, Truncation};
 use crate::error::ApiError;
+use crate::work_pool::{CancelOnDrop, WorkPool};
 
 /// Searches that run at the same time.
 const RUNNING: usize = 2;
@@ -19,27 +19,13 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Places for searches.
 #[derive(Debug)]
 pub(crate) struct SearchPool {
-    running: Arc<Semaphore>,
-    admitted: Arc<Semaphore>,
+    places: WorkPool,
     longest: Duration,
 }
 
 impl Default for SearchPool {
     fn default() -> Self {
-        Self {
-            running: Arc::new(Semaphore::new(RUNNING)),
-            admitted: Arc::new(Semaphore::new(RUNNING + WAITING)),
-            longest: LONGEST,
-        }
-    }
-}
-
-/// Cancels the search when the future that waits for it is dropped.
-struct CancelOnDrop(Arc<SearchControl>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
+        Self { places: WorkPool::new(RUNNING, WAITING), longest: LONGEST }
     }
 }
 
@@ -57,13 +43,15 @@ impl SearchPool {
         T: Send + 'static,
         F: FnOnce(&mut SearchBudget) -> Result<T, ApiError> + Send + 'static,
     {
-        let admitted = self.admitted.clone().try_acquire_owned().map_err(|_| busy())?;
-        let running = self.running.clone().acquire_owned().await.map_err(|_| busy())?;
+        let place = self.places.acquire().await.ok_or_else(busy)?;
         let control = Arc::new(SearchControl::default());
-        let _cancel = CancelOnDrop(control.clone());
+        let _cancel = CancelOnDrop({
+            let control = control.clone();
+            move || control.cancel()
+        });
         let mut budget = SearchBudget::new(control.clone(), SearchLimits::default());
         let mut task = tokio::task::spawn_blocking(move || {
-            let _places = (admitted, running);
+            let _place = place;
             let done = work(&mut budget)?;
             Ok((done, budget.into_truncations()))
         });
@@ -125,7 +113,7 @@ mod tests {
         let running: Vec<_> = (0..RUNNING).map(|_| start()).collect();
         tokio::task::block_in_place(|| (0..RUNNING).for_each(|_| came(&began)));
         let waiting: Vec<_> = (0..WAITING).map(|_| start()).collect();
-        while pool.admitted.available_permits() > 0 {
+        while pool.places.room() > 0 {
             tokio::task::yield_now().await;
         }
         let refused = pool.run(|_| Ok(())).await.expect_err("no place is left");
@@ -135,9 +123,13 @@ mod tests {
         waiting.iter().chain(&running).for_each(tokio::task::JoinHandle::abort);
         tokio::task::block_in_place(|| (0..RUNNING).for_each(|_| came(&ended)));
         // Every place comes back.
-        let all = u32::try_from(RUNNING + WAITING).expect("a small number");
-        let free = tokio::time::timeout(PATIENCE, pool.admitted.acquire_many(all)).await;
-        assert!(free.is_ok_and(|permits| permits.is_ok()), "a place is still taken");
+        let all_free = async {
+            while pool.places.room() < RUNNING + WAITING {
+                tokio::task::yield_now().await;
+            }
+        };
+        let free = tokio::time::timeout(PATIENCE, all_free).await;
+        assert!(free.is_ok(), "a place is still taken");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,6 +15,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tokio::sync::oneshot;
 use turnstone_engine::Engine;
+use turnstone_process::end_git_commands;
 use turnstone_server::{ServeError, Server, Settings};
 
 use crate::error::CliError;
@@ -70,7 +71,10 @@ pub(super) fn serve(
     }
     // The server is gone already if nobody hears this.
     stop.send(()).ok();
-    let exit = await_end(ui, &events)?;
+    let exit = await_end(ui, &events);
+    // Also where the server did not end in time: git would go on without it.
+    end_git_commands();
+    let exit = exit?;
     failed.map_or(Ok(exit), Err)
 }
 
@@ -119,6 +123,8 @@ fn run_server(
         };
         server.run(stop).await.map_err(|error| refused(&error))
     });
+    // Requests have had their grace; their threads would wait for git until its limits end it.
+    end_git_commands();
     // Dropping a runtime waits for its blocking threads, however long those take.
     runtime.shutdown_timeout(BLOCKING);
     served
