@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use turnstone_core::id::{MessageId, OperationId, PartId, SessionId, TurnId};
 use turnstone_core::operation::{Extent, Head, HeadMove, OperationKind};
+use turnstone_core::permission::Gate;
 use turnstone_core::time::{Cursor, Millis, Seq};
 use turnstone_store::{
     Boundary, Context, DoneOperation, NewOperation, OperationRow, Outline, SessionAt, TurnRow,
@@ -189,11 +190,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives the point a session stands at a name.
+    /// Gives the point a session stands at a name. Taking the name of another point passes the gate that its
+    /// removal passes.
     ///
     /// # Errors
     ///
-    /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs.
+    /// [`EngineError::Refused`] or [`EngineError::Asked`] at the gate; [`turnstone_store::StoreError::Busy`] while a turn of the session runs.
     pub fn checkpoint(
         &self,
         ctx: &Context,
@@ -201,6 +203,10 @@ impl Engine {
         name: &str,
     ) -> Result<OperationId> {
         self.recover_session(ctx, session)?;
+        // The older point of this name cannot be reached by it any more.
+        if self.checkpoints(ctx, session)?.iter().any(|checkpoint| checkpoint.name == name) {
+            self.require(ctx, session, Gate::Checkpoint, &[name.to_owned()])?;
+        }
         let id = self.mint.operation(ctx.now)?;
         let plan = write_mark(name, Vec::new())?;
         let new = NewOperation { id: id.clone(), kind: OperationKind::Checkpoint, plan };

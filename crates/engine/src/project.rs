@@ -130,7 +130,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::NoProject`], or the directory is not there.
+    /// [`EngineError::NoProject`], or the directory is not there; [`EngineError::Refused`] or
+    /// [`EngineError::Asked`] at the gate. Then nothing has changed.
     pub fn relink_project(
         &self,
         ctx: &Context,
@@ -146,7 +147,12 @@ impl Engine {
             .into_iter()
             .filter(|alias| matches!(alias.kind, AliasKind::Directory | AliasKind::CommonDir))
             .collect::<Vec<Alias>>();
-        let taken_from = self.take_places(ctx, id, &places)?;
+        let owner = self.find_other_owner(ctx, id, &places)?;
+        let moved = [project.worktree.clone(), here.clone()];
+        for concerned in std::iter::once(id).chain(&owner) {
+            self.require_in(ctx, concerned, Gate::Worktree, &moved)?;
+        }
+        let taken_from = self.take_places(ctx, owner, &places)?;
         let gone = !Path::new(&project.worktree).is_dir() && !project.worktree.is_empty();
         let moved_from = gone.then(|| project.worktree.clone()).filter(|old| *old != here);
         let vcs = facts.common_dir.is_some().then(|| "git".to_owned());
@@ -179,27 +185,35 @@ impl Engine {
         Ok(Relinked { project: self.get_project(ctx, id)?, moved_from, sessions, taken_from })
     }
 
-    /// Takes facts away from the other project that has them; returns it.
-    fn take_places(
+    /// The other project that has one of these facts.
+    fn find_other_owner(
         &self,
         ctx: &Context,
         id: &ProjectId,
         places: &[Alias],
     ) -> Result<Option<ProjectId>> {
         let projects = self.store.read(ctx, |r| r.projects())?;
-        let has = |project: &&Project| {
+        let has = |project: &Project| {
             project.id != *id && places.iter().any(|place| project.aliases.contains(place))
         };
-        let Some(other) = projects.iter().find(has) else {
-            return Ok(None);
-        };
+        Ok(projects.into_iter().find(has).map(|project| project.id))
+    }
+
+    /// Takes facts away from the project that has them; returns it.
+    fn take_places(
+        &self,
+        ctx: &Context,
+        owner: Option<ProjectId>,
+        places: &[Alias],
+    ) -> Result<Option<ProjectId>> {
+        let Some(owner) = owner else { return Ok(None) };
         let places = places.to_vec();
-        self.change_project(ctx, &other.id, move |project| {
+        self.change_project(ctx, &owner, move |project| {
             project.aliases.retain(|alias| !places.contains(alias));
             let lost = |one: &String| places.iter().any(|place| place.value == *one);
             project.sandboxes.retain(|sandbox| !lost(sandbox));
         })?;
-        Ok(Some(other.id.clone()))
+        Ok(Some(owner))
     }
 
     /// Moves the sessions of one project below `old` to another project and to `new`.
@@ -306,6 +320,7 @@ impl Engine {
         }
         let ids: Vec<String> = removal.sessions.iter().map(ToString::to_string).collect();
         self.require_in(ctx, id, Gate::Delete, &ids)?;
+        self.check_own_denials(ctx, &removal.sessions)?;
         for (directory, _) in &removal.worktrees {
             self.remove_worktree(ctx, id, directory, force)?;
         }

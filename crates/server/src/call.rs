@@ -81,7 +81,7 @@ impl FromRequestParts<App> for Repeat {
 
 /// Who asks, if it is said. A name that cannot be kept is refused: nobody acts under another one unawares.
 fn actor(headers: &HeaderMap) -> Result<Option<Actor>, ApiError> {
-    let mut said = headers.get_all("x-turnstone-actor").iter();
+    let mut said = headers.get_all(ACTOR).iter();
     let Some(value) = said.next() else { return Ok(None) };
     let name = std::str::from_utf8(value.as_bytes()).ok().filter(|_| said.next().is_none());
     let name =
@@ -105,6 +105,12 @@ fn named(given: Option<Actor>, person: &Actor) -> (Actor, Role) {
 
 /// The header that carries the token of a runner.
 pub(crate) const TOKEN: &str = "x-turnstone-token";
+
+/// The header that names an actor.
+const ACTOR: &str = "x-turnstone-actor";
+
+/// The headers that make a request another one than the person's.
+pub(crate) const NARROWING: [&str; 2] = [TOKEN, ACTOR];
 
 /// The runner whose token a request carries; `None` without a token.
 ///

@@ -323,9 +323,11 @@ impl From<PermissionError> for ApiError {
         let words = error.to_string();
         match error {
             PermissionError::Engine(error) => error.into(),
-            PermissionError::Reply(ReplyError::NotAPerson(_) | ReplyError::DeniedByUser { .. }) => {
-                Self::tagged(StatusCode::FORBIDDEN, "NotAllowedError", &words)
-            }
+            PermissionError::Reply(
+                ReplyError::NotAPerson(_)
+                | ReplyError::OnlyOnce(_)
+                | ReplyError::DeniedByUser { .. },
+            ) => Self::tagged(StatusCode::FORBIDDEN, "NotAllowedError", &words),
             PermissionError::Reply(ReplyError::NoSuchRequest(_) | ReplyError::NotPending(_)) => {
                 Self::NotFound(words)
             }

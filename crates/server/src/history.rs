@@ -2,6 +2,7 @@
 
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{Session, Status};
+use turnstone_core::permission::Gate;
 use turnstone_core::time::Cursor;
 use turnstone_engine::OperationReport;
 use turnstone_store::Context;
@@ -50,6 +51,7 @@ impl App {
     /// Makes the place a session went back to its end, as a prompt there does (R19).
     pub(crate) fn stay_back(&self, ctx: &Context, id: &SessionId) -> Result<(), ApiError> {
         self.free(ctx, id)?;
+        self.engine().require(ctx, id, Gate::Revert, &[])?;
         self.engine().cleanup(ctx, id)?;
         Ok(())
     }

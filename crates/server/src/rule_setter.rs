@@ -9,6 +9,22 @@ use crate::app::App;
 use crate::error::ApiError;
 
 impl App {
+    /// True for the person, and for a named actor in a session it created.
+    pub(crate) fn is_in_charge(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+    ) -> Result<bool, ApiError> {
+        match ctx.role {
+            Role::Person => Ok(true),
+            Role::Runner | Role::Tool => Ok(false),
+            Role::Named => {
+                let owner = self.engine().store().read(ctx, |r| r.session_actor(session))?;
+                Ok(owner == ctx.actor.as_str())
+            }
+        }
+    }
+
     /// Refuses rules by a caller who may not set them: a runner, or an actor in a session it did not
     /// create. Whoever makes a session may deny it something.
     ///
@@ -25,15 +41,11 @@ impl App {
             return Ok(());
         }
         let may_set = match (ctx.role, session) {
-            (Role::Person, _) | (Role::Named, None) => true,
-            (Role::Named, Some(id)) => {
-                let owner = self.engine().store().read(ctx, |r| r.session_actor(id))?;
-                owner == ctx.actor.as_str()
-            }
+            (_, Some(id)) => self.is_in_charge(ctx, id)?,
+            (Role::Person | Role::Named, None) => true,
             (Role::Runner | Role::Tool, None) => {
                 rules.iter().all(|rule| rule.action == Action::Deny)
             }
-            (Role::Runner | Role::Tool, Some(_)) => false,
         };
         match may_set {
             true => Ok(()),

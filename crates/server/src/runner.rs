@@ -4,7 +4,7 @@
 //! behind, and the prompts it did not take stay in the durable inbox.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -81,6 +81,12 @@ fn random_hex<const BYTES: usize>() -> Result<String, ApiError> {
     let mut random = [0; BYTES];
     getrandom::fill(&mut random).map_err(|e| ApiError::unexpected(&std::io::Error::other(e)))?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// True for a directory that is `root` or below it; one with `..` in it may lead anywhere.
+fn is_below(directory: &Path, root: &Path) -> bool {
+    let leads_up = directory.components().any(|part| part == Component::ParentDir);
+    !leads_up && directory.starts_with(root)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -213,10 +219,27 @@ impl App {
             return Ok(());
         }
         match self.runner_of(ctx) {
-            Some(runner) if directory.starts_with(&runner.directory) => Ok(()),
+            Some(runner) if is_below(directory, &runner.directory) => Ok(()),
             Some(_) | None => Err(ApiError::not_for_runners(
                 "a runner works in the directory it registered for and below it",
             )),
+        }
+    }
+
+    /// Refuses a runner that reaches for a session outside of its directory; whether there is such a session
+    /// is for the caller to say.
+    ///
+    /// # Errors
+    ///
+    /// 403.
+    pub(crate) fn check_session_reach(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+    ) -> Result<(), ApiError> {
+        match self.engine().store().read(ctx, |r| r.find_session(session))? {
+            Some(found) => self.check_reach(ctx, Path::new(&found.directory)),
+            None => Ok(()),
         }
     }
 
@@ -263,7 +286,7 @@ impl App {
         let (sessions, answered) = store.read(ctx, |r| {
             let is_here = |id: &SessionId| {
                 let place = r.get_session(id)?.directory;
-                Ok::<_, StoreError>(Path::new(&place).starts_with(directory))
+                Ok::<_, StoreError>(is_below(Path::new(&place), directory))
             };
             let (mut sessions, mut answered) = (Vec::new(), Vec::new());
             for id in r.sessions_with_input()? {

@@ -143,10 +143,8 @@ impl App {
         let shell = variables.iter().find(|(name, _)| name == "SHELL").map(|(_, value)| value);
         let shell = shell.filter(|shell| Path::new(shell).is_absolute());
         let shell = shell.filter(|shell| Path::new(shell).is_file()).cloned();
-        let is_secret = |name: &OsString| PASSWORD_VARIABLES.iter().any(|secret| name == secret);
-        let kept = variables.iter().filter(|(name, _)| !is_secret(name));
         // Whoever runs turnstone inside of it works on the same data, below this session.
-        let env = Environment::exact(kept.cloned())
+        let env = Environment::without(variables.iter().cloned(), &PASSWORD_VARIABLES)
             .with("TURNSTONE_SESSION", session.as_str())
             .with("TURNSTONE_DATA", self.engine().store().layout().root());
         let shell = shell.unwrap_or_else(|| OsString::from("/bin/sh"));

@@ -176,6 +176,7 @@ fn revoke(
     (permission, pattern): (&str, &str),
     project: Option<&Prefix>,
 ) -> Result<Exit, CliError> {
+    by_a_person(app)?;
     let (store, ctx) = (app.open()?, app.context());
     let project = scope::project(app, &store, &ctx, project)?;
     let rule = Rule::new(permission, pattern, Action::Allow);

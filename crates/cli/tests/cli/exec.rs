@@ -226,6 +226,19 @@ fn a_refused_root_runs_and_says_that_there_is_no_undo_r6() {
 }
 
 #[test]
+fn the_password_of_the_server_is_not_passed_on() {
+    let case = Case::empty();
+    let mut command = case.command("p", &["exec", "--", "/usr/bin/env"]);
+    command.env("PATH", PATH).env("MINE", "kept");
+    for name in ["TURNSTONE_SERVER_PASSWORD", "OPENCODE_SERVER_PASSWORD"] {
+        command.env(name, "hunter2");
+    }
+    let ran = case.ran(&mut command);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.out.contains("MINE=kept") && !ran.out.contains("hunter2"), "{}", ran.out);
+}
+
+#[test]
 fn a_command_inside_a_command_belongs_to_it_r3() {
     let case = Case::empty();
     let inner = format!(

@@ -1,6 +1,7 @@
 //! The program as people and scripts use it, run on a data directory filled through the store.
 
 mod abort;
+mod access;
 mod answer;
 mod case;
 mod db;

@@ -1,5 +1,7 @@
 //! Projects and the names by which they are found again.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
@@ -52,6 +54,21 @@ pub struct Project {
     /// Fields this version does not know.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+impl Project {
+    /// Every directory of the project, the primary one first. What belongs to no repository has the root
+    /// of the file system as its primary directory; that is no boundary, and not listed.
+    pub fn roots(&self) -> impl Iterator<Item = &Path> {
+        let made = self.worktrees.iter().map(|worktree| &worktree.directory);
+        let places = self.aliases.iter().filter(|alias| alias.kind == AliasKind::Directory);
+        std::iter::once(&self.worktree)
+            .chain(&self.sandboxes)
+            .chain(made)
+            .chain(places.map(|alias| &alias.value))
+            .map(Path::new)
+            .filter(|root| root.is_absolute() && root.parent().is_some())
+    }
 }
 
 /// A worktree that Turnstone made.

@@ -42,6 +42,9 @@ pub enum ReplyError {
     /// The one who asked cannot answer, and neither can a program that acts for a model.
     #[error("only a person can answer {0}, and not the one who asked")]
     NotAPerson(RequestId),
+    /// A named actor cannot approve for good: that counts in the whole project.
+    #[error("only a person can answer {0} with \"always\"; \"once\" and \"reject\" are accepted")]
+    OnlyOnce(PermissionId),
 }
 
 /// Works out what follows when request `id` of `requests` is answered.

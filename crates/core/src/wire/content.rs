@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::moment::{Precision, check_moments};
 use super::shape::{self, Mode, ShapeError};
 use crate::id::{MessageId, SessionId};
 use crate::model::{Message, Part, PartBody, User};
@@ -42,6 +43,7 @@ pub fn parse_message(value: Value) -> Result<Message, ShapeError> {
     let mut map = shape::object(WHAT, value)?;
     let id: MessageId = shape::take(WHAT, &mut map, "id")?;
     let session: SessionId = shape::take(WHAT, &mut map, "sessionID")?;
+    check_moments(WHAT, &map, Precision::Any)?;
     let body = shape::read(WHAT, Value::Object(map))?;
     Ok(Message { id, session, body })
 }
@@ -75,6 +77,7 @@ pub fn parse_part(value: Value, mode: Mode) -> Result<Part, ShapeError> {
     let id = shape::take(WHAT, &mut map, "id")?;
     let session = shape::take(WHAT, &mut map, "sessionID")?;
     let message = shape::take(WHAT, &mut map, "messageID")?;
+    check_moments(WHAT, &map, Precision::Whole)?;
     let value = Value::Object(map);
     let body: PartBody = match mode {
         Mode::Strict => shape::read(WHAT, value)?,

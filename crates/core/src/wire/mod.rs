@@ -7,6 +7,7 @@
 mod content;
 mod document;
 mod figures;
+mod moment;
 mod place;
 mod raw;
 mod session;
@@ -18,6 +19,7 @@ pub use content::{
 };
 pub use document::{Document, Entry, document, parse_document};
 pub use figures::{cost_and_tokens, tokens_of, usage_of};
+pub use moment::{Precision, repair_moments};
 pub use place::{
     file_diffs, parse_file_diffs, parse_project, parse_rules, parse_todos, project_info,
     request_info, todos, worktree_info,

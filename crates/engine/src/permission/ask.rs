@@ -129,7 +129,8 @@ impl Engine {
     /// # Errors
     ///
     /// [`PermissionError::Reply`] if the request is unknown or not open any more, if the caller may not
-    /// answer it, or if the user's own configuration denies what the answer would allow.
+    /// answer it (a named actor not with `always`, which counts beyond its sessions), or if the user's own
+    /// configuration denies what the answer would allow.
     pub fn reply_permission(
         &self,
         ctx: &Context,
@@ -144,6 +145,9 @@ impl Engine {
             return Err(self.not_open(ctx, id));
         };
         self.check_answerer(ctx, asked)?;
+        if ctx.role == Role::Named && answer == PermissionReply::Always {
+            return Err(ReplyError::OnlyOnce(id.clone()).into());
+        }
         let session = self.store.read(ctx, |r| r.get_session(&asked.session))?;
         let rules = self.rules(ctx, &session.id, base)?;
         let Effects { granted, resolved } = reply(id, answer, message, &pending, &rules.layers())?;

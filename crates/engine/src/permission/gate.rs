@@ -5,20 +5,23 @@ use std::path::Path;
 
 use turnstone_core::id::{OperationId, PermissionId, ProjectId, SessionId};
 use turnstone_core::model::{
-    Extra, PermissionAsk, PermissionReply, Project, RequestBody, RequestId, RequestState,
+    Extra, PermissionAsk, PermissionReply, Project, RequestBody, RequestId, RequestState, Session,
 };
 use turnstone_core::permission::{Action, Caller, Explanation, Gate, Source, pass_gate};
-use turnstone_store::{Context, Deleted, SessionFilter, StoreError, Tx};
+use turnstone_store::{Actor, Context, Deleted, SessionFilter, StoreError, Tx};
 
 use super::ask::request;
 use super::rules::Rules;
-use super::standing::StandingRules;
+use super::standing::{StandingRules, root_names};
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::undo::UndoPlan;
 
 /// How many paths a request lists; the rest is counted.
 const LISTED: usize = 100;
+
+/// Sessions read at a time.
+const PAGE: usize = 100;
 
 /// Whether a gated operation may be done.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,15 +75,21 @@ impl Engine {
         gate: Gate,
         patterns: &[String],
     ) -> Result<()> {
-        let named = ctx.request.as_ref().and_then(|name| format!("per_{name}").parse().ok());
-        let id = match named {
-            Some(id) => id,
-            None => self.mint.permission(ctx.now)?,
-        };
+        let id = self.request_name(ctx)?;
         self.pass(ctx, session, (gate, patterns), &id)
     }
 
-    /// The same for an operation on a project; asked in its newest session.
+    /// The name of the request that asks for what `ctx` wants.
+    fn request_name(&self, ctx: &Context) -> Result<PermissionId> {
+        let named = ctx.request.as_ref().and_then(|name| format!("per_{name}").parse().ok());
+        match named {
+            Some(id) => Ok(id),
+            None => Ok(self.mint.permission(ctx.now)?),
+        }
+    }
+
+    /// The same for an operation on a project, by the rules of its primary directory. A person is asked in
+    /// its newest session; no session makes a caller the project's owner.
     ///
     /// # Errors
     ///
@@ -92,23 +101,69 @@ impl Engine {
         gate: Gate,
         patterns: &[String],
     ) -> Result<()> {
+        let found = self.store.read(ctx, |r| r.find_project(project))?;
+        let Some(found) = found else { return Err(EngineError::NoProject(project.clone())) };
+        self.require_below(ctx, &found, found.worktree.as_ref(), (gate, patterns))
+    }
+
+    /// Judges an operation in a directory of a project, by the rules of that directory.
+    fn require_below(
+        &self,
+        ctx: &Context,
+        project: &Project,
+        directory: &Path,
+        act: (Gate, &[String]),
+    ) -> Result<()> {
+        let base = self.rules_in(directory, &root_names(project))?;
+        let approved = self.approvals(ctx, &project.id)?;
+        let stored = project.permission.clone().unwrap_or_default();
+        let rules = Rules::of_project(base, stored, approved);
+        let Some(session) = self.find_session_to_ask_in(ctx, project)? else {
+            return judge_without_session(ctx, &rules, act);
+        };
+        let rules = rules.with_denials_of(&session);
+        let id = self.request_name(ctx)?;
+        let caller = Caller::of(ctx.role, false);
+        let ruling = self.judge(ctx, &session.id, (&rules, caller), act, &id)?;
+        passed(act, ruling)
+    }
+
+    /// The session in which a question about a project is asked: the newest one that works in it. One that
+    /// was imported may claim any time and place, so it is taken only where there is no other.
+    fn find_session_to_ask_in(&self, ctx: &Context, project: &Project) -> Result<Option<Session>> {
         let filter = SessionFilter {
-            project: Some(project.clone()),
+            project: Some(project.id.clone()),
             roots: true,
             archived: true,
             ..SessionFilter::default()
         };
-        let page = self.store.read(ctx, |r| r.list_sessions(&filter, None, 1))?;
-        if let Some(row) = page.items.first() {
-            return self.require(ctx, &row.session.id, gate, patterns);
+        let works_here = |session: &Session| {
+            let mut roots = project.roots().peekable();
+            roots.peek().is_none() || roots.any(|it| Path::new(&session.directory).starts_with(it))
+        };
+        let (mut other, mut cursor) = (None, None::<String>);
+        loop {
+            let page = self.store.read(ctx, |r| {
+                let page = r.list_sessions(&filter, cursor.as_deref(), PAGE)?;
+                let mut found = Vec::new();
+                for row in page.items {
+                    let is_imported = r.session_actor(&row.session.id)? == Actor::IMPORT;
+                    found.push((row.session, is_imported));
+                }
+                Ok((found, page.next))
+            })?;
+            let (found, next) = page;
+            for (session, is_imported) in found {
+                if !is_imported && works_here(&session) {
+                    return Ok(Some(session));
+                }
+                other.get_or_insert(session);
+            }
+            cursor = next;
+            if cursor.is_none() {
+                return Ok(other);
+            }
         }
-        let found = self.store.read(ctx, |r| r.find_project(project))?;
-        let Some(found) = found else { return Err(EngineError::NoProject(project.clone())) };
-        let roots = [found.worktree.clone()];
-        let base = self.rules_in(found.worktree.as_ref(), &roots)?;
-        let approved = self.approvals(ctx, project)?;
-        let rules = Rules::of_project(base, found.permission.unwrap_or_default(), approved);
-        judge_without_session(ctx, &rules, (gate, patterns))
     }
 
     /// The same for an operation on a directory, which may belong to no project: then only the
@@ -125,17 +180,13 @@ impl Engine {
         patterns: &[String],
     ) -> Result<()> {
         let projects = self.store.read(ctx, |r| r.projects())?;
-        let holds = |root: &String| {
-            let root = Path::new(root);
-            root.parent().is_some() && directory.starts_with(root)
-        };
         let depth = |project: &Project| {
-            let roots = std::iter::once(&project.worktree).chain(&project.sandboxes);
-            roots.filter(|root| holds(root)).map(|root| Path::new(root).components().count()).max()
+            let above = project.roots().filter(|root| directory.starts_with(root));
+            above.map(|root| root.components().count()).max()
         };
         let closest = projects.iter().filter(|it| depth(it).is_some()).max_by_key(|it| depth(it));
         match closest {
-            Some(project) => self.require_in(ctx, &project.id, gate, patterns),
+            Some(project) => self.require_below(ctx, project, directory, (gate, patterns)),
             None => self.settings.rules.judge_at(ctx, directory, (gate, patterns)),
         }
     }
@@ -159,6 +210,18 @@ impl Engine {
         })?;
         let ids: Vec<String> = ids.into_iter().map(|id| id.to_string()).collect();
         self.require(ctx, session, Gate::Delete, &ids)
+    }
+
+    /// Refuses if a rule of one of these sessions, or of its project, denies its deletion.
+    pub(crate) fn check_own_denials(&self, ctx: &Context, sessions: &[SessionId]) -> Result<()> {
+        for id in sessions {
+            let (gate, pattern) = (Gate::Delete, id.to_string());
+            let told = pass_gate(gate, &pattern, Caller::Person, &self.rules_of(ctx, id)?.layers());
+            if let (Action::Deny, Some(source)) = (told.action, told.source) {
+                return Err(EngineError::Refused { gate, pattern, why: Refusal::Rule(source) });
+            }
+        }
+        Ok(())
     }
 
     /// Deletes a session with the sessions it started, once the gate lets it pass.
@@ -187,19 +250,11 @@ impl Engine {
         &self,
         ctx: &Context,
         session: &SessionId,
-        (gate, patterns): (Gate, &[String]),
+        act: (Gate, &[String]),
         id: &PermissionId,
     ) -> Result<()> {
-        let first = || patterns.first().cloned().unwrap_or_else(|| "*".to_owned());
-        let (pattern, why) = match self.gate(ctx, session, (gate, patterns), id)? {
-            (Ruling::Allowed, _) => return Ok(()),
-            (Ruling::Pending(request), _) => return Err(EngineError::Asked { gate, request }),
-            (Ruling::Rejected, pattern) => (pattern, Refusal::Answer),
-            (Ruling::Denied(told), pattern) => {
-                (pattern, told.source.map_or(Refusal::Nobody, Refusal::Rule))
-            }
-        };
-        Err(EngineError::Refused { gate, pattern: pattern.unwrap_or_else(first), why })
+        let ruling = self.gate(ctx, session, act, id)?;
+        passed(act, ruling)
     }
 
     /// Judges an operation before it changes anything; names the pattern that decided.
@@ -220,6 +275,17 @@ impl Engine {
         let rules = self.rules_of(ctx, session)?;
         let owner = self.store.read(ctx, |r| r.session_actor(session))?;
         let caller = Caller::of(ctx.role, owner == ctx.actor.as_str());
+        self.judge(ctx, session, (&rules, caller), (gate, patterns), id)
+    }
+
+    fn judge(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        (rules, caller): (&Rules, Caller),
+        (gate, patterns): (Gate, &[String]),
+        id: &PermissionId,
+    ) -> Result<(Ruling, Option<String>)> {
         let (layers, anything) = (rules.layers(), ["*".to_owned()]);
         let patterns = if patterns.is_empty() { &anything } else { patterns };
         let mut asked = Vec::new();
@@ -307,14 +373,28 @@ impl StandingRules {
     }
 }
 
+/// What a ruling means for whoever wants to go on.
+fn passed(
+    (gate, patterns): (Gate, &[String]),
+    (ruling, pattern): (Ruling, Option<String>),
+) -> Result<()> {
+    let why = match ruling {
+        Ruling::Allowed => return Ok(()),
+        Ruling::Pending(request) => return Err(EngineError::Asked { gate, request }),
+        Ruling::Rejected => Refusal::Answer,
+        Ruling::Denied(told) => told.source.map_or(Refusal::Nobody, Refusal::Rule),
+    };
+    let pattern = pattern.or_else(|| patterns.first().cloned());
+    Err(EngineError::Refused { gate, pattern: pattern.unwrap_or_else(|| "*".to_owned()), why })
+}
+
 /// Judges an operation of a place without a session: a question cannot be asked there.
 fn judge_without_session(
     ctx: &Context,
     rules: &Rules,
     (gate, patterns): (Gate, &[String]),
 ) -> Result<()> {
-    // Where nobody has worked yet, no client is another one's.
-    let caller = Caller::of(ctx.role, true);
+    let caller = Caller::of(ctx.role, false);
     let anything = ["*".to_owned()];
     let patterns = if patterns.is_empty() { &anything } else { patterns };
     for pattern in patterns {

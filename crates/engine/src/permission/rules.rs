@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_core::model::PermissionAsk;
+use turnstone_core::model::{PermissionAsk, Session};
 use turnstone_core::permission::{
     Action, Explanation, Layer, Rule, Source, Verdict, decide, explain, explain_layers, inherited,
     ordered,
@@ -63,11 +63,19 @@ impl Rules {
 }
 
 impl Rules {
-    /// The rules of a project in which no session works yet.
+    /// The rules for an operation on a project.
     pub(super) fn of_project(base: BaseRules, stored: Vec<Rule>, approved: Vec<Rule>) -> Self {
         let Self { mut sources } = Self::from(base);
         sources.extend([(Source::Stored, stored), (Source::Approval, approved)]);
         Self { sources }
+    }
+
+    /// Adds what a session denies; what it allows counts in it alone.
+    pub(super) fn with_denials_of(mut self, session: &Session) -> Self {
+        let denied = session.permission.iter().flatten();
+        let denied = denied.filter(|rule| rule.action == Action::Deny).cloned().collect();
+        self.sources.push((Source::Session, denied));
+        self
     }
 }
 

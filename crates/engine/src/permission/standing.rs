@@ -3,9 +3,10 @@
 //! The user's come with the settings of the engine; those of a project are read from its own files
 //! each time they are needed, because they may have changed.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use turnstone_core::id::SessionId;
+use turnstone_core::model::Project;
 use turnstone_core::permission::{
     BuiltinAgent, ConfigError, Directories, Rule, agent_rules, defaults, from_file,
 };
@@ -68,12 +69,7 @@ impl Engine {
     pub fn base_rules(&self, ctx: &Context, session: &SessionId) -> Result<BaseRules> {
         let (directory, top, agent) = self.store.read(ctx, |r| {
             let own = r.get_session(session)?;
-            let project = r.find_project(&own.project)?;
-            let mut roots: Vec<String> = Vec::new();
-            if let Some(project) = project {
-                roots.push(project.worktree);
-                roots.extend(project.sandboxes);
-            }
+            let roots = r.find_project(&own.project)?.map(|it| root_names(&it)).unwrap_or_default();
             Ok((PathBuf::from(&own.directory), roots, agent_of(r, session)?))
         })?;
         let mut base = self.rules_in(&directory, &top)?;
@@ -93,18 +89,14 @@ impl Engine {
 
 impl StandingRules {
     /// The rules for a directory; those of its project are looked for in it and above it, up to the
-    /// closest of `roots`.
+    /// closest of `roots`. For a directory outside of all of them, those of the first root count: where a
+    /// session claims to work does not decide which files speak for its project.
     ///
     /// # Errors
     ///
     /// As [`Engine::rules_of`].
     pub fn rules_in(&self, directory: &Path, roots: &[String]) -> Result<BaseRules> {
-        let above = roots.iter().map(Path::new);
-        let above = above.filter(|root| root.parent().is_some() && directory.starts_with(root));
-        let top = above.max_by_key(|root| root.components().count()).unwrap_or(directory);
-        let mut folders: Vec<&Path> =
-            directory.ancestors().take_while(|folder| folder.starts_with(top)).collect();
-        folders.reverse();
+        let folders = rule_folders(directory, roots);
         let mut project = Vec::new();
         for name in FILES {
             for folder in &folders {
@@ -118,6 +110,32 @@ impl StandingRules {
         user.extend(self.user.iter().cloned());
         Ok(BaseRules { builtin: self.builtin.clone(), agent: Vec::new(), user, project })
     }
+}
+
+/// The directories of a project, as [`StandingRules::rules_in`] takes them.
+pub(super) fn root_names(project: &Project) -> Vec<String> {
+    project.roots().map(|root| root.to_string_lossy().into_owned()).collect()
+}
+
+/// The folders whose files hold the rules for a directory, the outermost first.
+fn rule_folders<'p>(directory: &'p Path, roots: &'p [String]) -> Vec<&'p Path> {
+    let is_root = |path: &&Path| path.is_absolute() && path.parent().is_some();
+    let roots = || roots.iter().map(Path::new).filter(is_root);
+    // With `..` in it, a path that begins with a root may lead out of it.
+    let leads_up = directory.components().any(|part| part == Component::ParentDir);
+    let above = roots().filter(|root| !leads_up && directory.starts_with(root));
+    let (directory, top) =
+        match (above.max_by_key(|root| root.components().count()), roots().next()) {
+            (Some(top), _) => (directory, top),
+            (None, Some(primary)) => (primary, primary),
+            (None, None) if directory.is_absolute() => (directory, directory),
+            // Relative to what, nothing says.
+            (None, None) => return Vec::new(),
+        };
+    let mut folders: Vec<&Path> =
+        directory.ancestors().take_while(|folder| folder.starts_with(top)).collect();
+    folders.reverse();
+    folders
 }
 
 /// The agent that answers in a session.

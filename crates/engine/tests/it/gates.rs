@@ -320,3 +320,124 @@ fn a_directory_without_sessions_obeys_user_project_and_stored_rules() {
     let by_user = Refusal::Rule(Source::User);
     assert!(matches!(refused, Err(EngineError::Refused { why, .. }) if why == by_user));
 }
+
+#[test]
+fn a_session_outside_of_its_project_brings_no_rules_of_its_directory() {
+    let case = Case::new();
+    case.session("ses_a", None);
+    let evil = case.dir.path().join("evil");
+    fs_err::create_dir(&evil).expect("made");
+    let allow = r#"{"permission": {"revert": "allow", "delete": "allow"}}"#;
+    fs_err::write(evil.join("turnstone.json"), allow).expect("written");
+    let (root, far) = (case.root(), NOW.0 + 1_000_000_000);
+    let inner = root.join("..").join("evil");
+    for (id, directory) in [("ses_evil", &evil), ("ses_inner", &inner)] {
+        let claimed: Session = serde_json::from_value(json!({ "id": id, "slug": "s",
+            "projectID": "p1", "directory": directory, "title": "t", "version": "1",
+            "time": { "created": 1, "updated": far } }))
+        .expect("a session");
+        let import = Context::new(Actor::new(Actor::IMPORT).expect("actor"), NOW);
+        let write = move |tx: &Tx<'_>| tx.create_session(&claimed);
+        case.engine.store().write(&import, write).wait().expect("written");
+    }
+    case.put("turnstone.json", Some(r#"{"permission": {"revert": "deny"}}"#));
+    let paths = ["a".to_owned()];
+    for who in [ctx(), ctx().acting_as(Role::Tool)] {
+        let refused = case.engine.require_at(&who, &root, Gate::Revert, &paths);
+        let by_project = Refusal::Rule(Source::Project);
+        assert!(
+            matches!(refused, Err(EngineError::Refused { why, .. }) if why == by_project),
+            "{refused:?}"
+        );
+        for id in ["ses_evil", "ses_inner"] {
+            let id: SessionId = id.parse().expect("an id");
+            let refused = case.engine.require(&who, &id, Gate::Revert, &paths);
+            assert!(
+                matches!(refused, Err(EngineError::Refused { why, .. }) if why == by_project),
+                "{id}: {refused:?}"
+            );
+        }
+    }
+    // A question about the project is asked in a session of the project.
+    let tool = ctx().acting_as(Role::Tool);
+    let asked = case.engine.require_in(&tool, &project(), Gate::Worktree, &["/x".to_owned()]);
+    let Err(EngineError::Asked { request, .. }) = asked else { panic!("{asked:?}") };
+    let asked = case.engine.store().read(&ctx(), |r| r.find_request(request.as_str()));
+    assert_eq!(asked.expect("reads").expect("there").session.as_str(), "ses_a");
+}
+
+#[test]
+fn the_newest_session_of_a_named_actor_gives_it_no_project() {
+    let case = Case::new();
+    case.session("ses_a", None);
+    let bob = Context::new(Actor::new("bob").expect("actor"), NOW);
+    let own: Session = serde_json::from_value(json!({ "id": "ses_bob", "slug": "s",
+        "projectID": "p1", "directory": case.root(), "title": "t", "version": "1",
+        "time": { "created": 1, "updated": NOW.0 + 5 } }))
+    .expect("a session");
+    let write = move |tx: &Tx<'_>| tx.create_session(&own);
+    case.engine.store().write(&bob, write).wait().expect("written");
+    let id: SessionId = "ses_bob".parse().expect("an id");
+    case.engine.require(&bob, &id, Gate::Revert, &[]).expect("its own session");
+    for gate in [Gate::Worktree, Gate::Delete, Gate::Revert] {
+        let asked = case.engine.require_in(&bob, &project(), gate, &["x".to_owned()]);
+        assert!(matches!(asked, Err(EngineError::Asked { .. })), "{asked:?}");
+    }
+}
+
+#[test]
+fn a_named_actor_answers_once_at_most() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let turn = case.begin(&session);
+    let ask_all = vec![Rule::new("bash", "*", Action::Ask)];
+    let base = turnstone_engine::BaseRules { user: ask_all, ..Default::default() };
+    let runner = Context::new(Actor::new("runner r").expect("actor"), NOW).acting_as(Role::Runner);
+    let asked = case.engine.ask_permission(&runner, &turn, &bash("make"), &base).expect("asked");
+    let Asked::Pending(id) = asked else { panic!("{asked:?}") };
+    // The session is its own, so it may answer, for this one time.
+    let named = ctx().acting_as(Role::Named);
+    let reply = |answer| case.engine.reply_permission(&named, &id, answer, None, &base);
+    let refused = reply(PermissionReply::Always);
+    assert!(matches!(refused, Err(PermissionError::Reply(ReplyError::OnlyOnce(_)))), "{refused:?}");
+    assert_eq!(case.engine.approvals(&ctx(), &project()).expect("reads"), []);
+    reply(PermissionReply::Once).expect("once");
+    case.end(&turn);
+}
+
+#[test]
+fn overwriting_a_checkpoint_passes_the_gate_of_its_removal() {
+    let case = Case::new();
+    let session = case.session("ses_a", None);
+    let runner = ctx().acting_as(Role::Runner);
+    case.engine.checkpoint(&runner, &session, "new").expect("a new name is free");
+    case.engine.checkpoint(&ctx(), &session, "noon").expect("made");
+    let asked = case.engine.checkpoint(&runner, &session, "noon");
+    assert!(matches!(asked, Err(EngineError::Asked { gate: Gate::Checkpoint, .. })), "{asked:?}");
+    assert_eq!(case.engine.checkpoints(&ctx(), &session).expect("reads").len(), 2);
+    let rule = Rule::new("checkpoint", "noon", Action::Deny);
+    case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
+    let refused = case.engine.checkpoint(&ctx(), &session, "noon");
+    assert!(matches!(refused, Err(EngineError::Refused { .. })), "{refused:?}");
+    case.engine.unset_rule(&ctx(), &project(), &rule).expect("removed");
+    case.engine.checkpoint(&ctx(), &session, "noon").expect("a person may");
+}
+
+#[test]
+fn relinking_a_project_passes_the_gate_of_its_worktrees() {
+    let case = Case::new();
+    case.session("ses_a", None);
+    let other = case.dir.path().join("other");
+    fs_err::create_dir(&other).expect("made");
+    let tool = ctx().acting_as(Role::Tool);
+    let asked = case.engine.relink_project(&tool, &project(), &other);
+    assert!(matches!(asked, Err(EngineError::Asked { gate: Gate::Worktree, .. })), "{asked:?}");
+    let rule = Rule::new("worktree", "*/other", Action::Deny);
+    case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
+    let refused = case.engine.relink_project(&ctx(), &project(), &other);
+    assert!(matches!(refused, Err(EngineError::Refused { .. })), "{refused:?}");
+    let found = case.engine.store().read(&ctx(), |r| r.find_project(&project())).expect("reads");
+    assert!(found.is_some_and(|it| it.sandboxes.is_empty()), "nothing has changed");
+    case.engine.unset_rule(&ctx(), &project(), &rule).expect("removed");
+    case.engine.relink_project(&ctx(), &project(), &other).expect("a person may");
+}

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::{Message, MessageBody};
-use turnstone_core::wire;
+use turnstone_core::wire::{self, Precision};
 
 use super::field::{Refused, fill, object, own, refer};
 use super::place::lines;
@@ -57,6 +57,7 @@ pub(crate) fn message(
     }
     let own_id: MessageId = own(id, &mut map)?;
     let mut filled = time(&mut map, created);
+    filled |= wire::repair_moments(&mut map, Precision::Any);
     match map.get("role").and_then(Value::as_str) {
         Some("user") => filled |= user(&mut map, near),
         Some("assistant") => filled |= assistant(&mut map, id, near),

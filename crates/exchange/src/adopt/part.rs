@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::Part;
-use turnstone_core::wire::{self, Mode};
+use turnstone_core::wire::{self, Mode, Precision};
 
 use super::field::{Refused, fill, object, own, refer};
 use super::message::tokens;
@@ -16,7 +16,8 @@ pub(crate) fn part(
 ) -> Result<(Part, bool), Refused> {
     let mut map = object(body, &["id", "sessionID", "messageID"])?;
     let own_id: PartId = own(id, &mut map)?;
-    let filled = complete(&mut map);
+    let mut filled = complete(&mut map);
+    filled |= wire::repair_moments(&mut map, Precision::Whole);
     map.insert("id".to_owned(), Value::String(own_id.to_string()));
     map.insert("sessionID".to_owned(), Value::String(session.to_string()));
     map.insert("messageID".to_owned(), Value::String(message.to_string()));

@@ -41,7 +41,8 @@ pub(super) enum Write {
     Diff(SessionId, Vec<FileDiff>),
 }
 
-/// What an import adds to a project that is here: what it does not have, and rules.
+/// What an import brings for a project that is here: rules that are stored and not in effect, and, if
+/// the source is trusted, what the project does not have.
 pub(super) struct ProjectUpdate {
     pub(super) id: ProjectId,
     pub(super) name: Option<String>,
@@ -53,16 +54,18 @@ pub(super) struct ProjectUpdate {
 
 impl ProjectUpdate {
     fn apply(&self, project: &mut Project) {
-        if project.name.is_none() {
-            project.name.clone_from(&self.name);
-        }
-        if project.icon.is_none() {
-            project.icon.clone_from(&self.icon);
-        }
-        if project.commands.is_none() && self.trust == Trust::Yes {
-            project.commands.clone_from(&self.commands);
+        if self.trust == Trust::Yes {
+            fill(&mut project.name, self.name.as_ref());
+            fill(&mut project.icon, self.icon.as_ref());
+            fill(&mut project.commands, self.commands.as_ref());
         }
         merge_project(project, &self.rules, self.trust);
+    }
+}
+
+fn fill<T: Clone>(field: &mut Option<T>, value: Option<&T>) {
+    if field.is_none() {
+        *field = value.cloned();
     }
 }
 

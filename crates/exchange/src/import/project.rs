@@ -1,11 +1,11 @@
 //! Projects of a source and their approvals. A project that is here is not changed by an import: not its
 //! rules, its directories, its worktrees, nor its commands.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 use turnstone_core::id::ProjectId;
-use turnstone_core::model::{AliasKind, Project, Session};
+use turnstone_core::model::{Project, Session};
 use turnstone_core::permission::Rule;
 use turnstone_store::StoreError;
 
@@ -34,16 +34,7 @@ impl KnownProject {
         if project.removed.is_some() {
             return None;
         }
-        let made = project.worktrees.into_iter().map(|worktree| worktree.directory);
-        let places = project.aliases.into_iter().filter(|it| it.kind == AliasKind::Directory);
-        let roots = std::iter::once(project.worktree)
-            .chain(project.sandboxes)
-            .chain(made)
-            .chain(places.map(|alias| alias.value))
-            .map(PathBuf::from)
-            // The root of the file system holds what belongs to no project.
-            .filter(|root| root.is_absolute() && root.parent().is_some())
-            .collect();
+        let roots = project.roots().map(Path::to_path_buf).collect();
         Some(Self { id: project.id, roots })
     }
 }
@@ -168,7 +159,7 @@ impl Run<'_> {
         if self.known.is_empty() || !named.is_absolute() {
             return None;
         }
-        let real = fs_err::canonicalize(named).unwrap_or_else(|_| named.to_path_buf());
+        let real = real_path(named);
         let all = self.known.iter().flat_map(|it| it.roots.iter().map(move |root| (it, root)));
         let above = all.filter(|(_, root)| real.starts_with(root));
         let (known, root) =
@@ -190,9 +181,12 @@ impl Run<'_> {
                 session.project = project;
             }
             // By another name its directory would be outside of the project and of its rules.
-            if !Path::new(&session.directory).starts_with(&root) {
+            let named = Path::new(&session.directory);
+            if !named.starts_with(&root) || leads_up(named) {
                 session.directory = real.to_string_lossy().into_owned();
             }
+        } else {
+            self.separate_session(session)?;
         }
         self.claim_directory(session)?;
         let Some(parent) = session.parent.clone() else {
@@ -208,6 +202,33 @@ impl Run<'_> {
                 format!("session {}: its parent {parent} was made here; left out", session.id);
             self.report.note(&note);
         }
+        Ok(())
+    }
+
+    /// Gives a session its own project if it names a project of here and lies outside of it: the rules of a
+    /// project count in its directories, and an import adds none to it.
+    fn separate_session(&mut self, session: &mut Session) -> Result<(), StoreError> {
+        let is_bounded = |it: &KnownProject| it.id == session.project && !it.roots.is_empty();
+        let names_other = self.known.iter().any(is_bounded);
+        if !names_other || self.trust == Trust::Yes || session.directory.is_empty() {
+            return Ok(());
+        }
+        let directory = real_path(Path::new(&session.directory)).to_string_lossy().into_owned();
+        let hash = blake3::derive_key("turnstone imported project id v1", directory.as_bytes());
+        let id: String = hash.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
+        self.place(&id, &directory)?;
+        let Some(own) = self.project_here(&id)? else {
+            return Err(StoreError::Invalid(format!("no project for {directory}")));
+        };
+        let note = format!(
+            "session {}: {} is outside of project {}; it is in project {own}, and \
+             `turnstone import --trust` would let it join",
+            session.id,
+            printable(&directory),
+            session.project
+        );
+        self.report.note(&note);
+        (session.directory, session.path, session.project) = (directory, Some(String::new()), own);
         Ok(())
     }
 
@@ -307,6 +328,31 @@ impl Run<'_> {
         let write = Write::SetAside(project, fresh);
         self.push(Pending { kind: Kind::Permission, id, count, fresh: false, write })
     }
+}
+
+/// A path without links and `..`, as far as it exists.
+fn real_path(named: &Path) -> PathBuf {
+    let mut missing = Vec::new();
+    for ancestor in named.ancestors() {
+        let Ok(mut real) = fs_err::canonicalize(ancestor) else {
+            missing.push(ancestor.components().next_back());
+            continue;
+        };
+        for part in missing.into_iter().rev().flatten() {
+            match part {
+                Component::ParentDir => drop(real.pop()),
+                Component::Normal(name) => real.push(name),
+                Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
+            }
+        }
+        return real;
+    }
+    named.to_path_buf()
+}
+
+/// True for a path with `..` in it.
+fn leads_up(path: &Path) -> bool {
+    path.components().any(|part| part == Component::ParentDir)
 }
 
 /// Takes the further directories out of a new project: a session that works in one of them brings it

@@ -1,10 +1,11 @@
 //! One session of an import: its messages, parts and what else belongs to it.
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 use turnstone_core::event::EntityClass;
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{Message, MessageBody, Part, Session, Tokens, Usage, UsageBase};
 use turnstone_core::permission::{Action, Rule};
+use turnstone_core::time::Millis;
 use turnstone_core::wire;
 use turnstone_store::{StoreError, Tx};
 
@@ -149,6 +150,9 @@ impl Run<'_> {
             session.path.clone_from(&here.path);
             session.parent.clone_from(&here.parent);
             session.workspace.clone_from(&here.workspace);
+        }
+        if limit_time(&mut session, here.as_ref(), self.ctx.now) {
+            self.report.note(&format!("session {id}: its times were in the future"));
         }
         let fresh_rules = merge_session(&mut session, here.as_ref(), self.trust);
         self.carried().add_rules(&format!("session {id}"), &fresh_rules);
@@ -461,6 +465,27 @@ enum Standing {
     New,
     Here,
     Deleted,
+}
+
+/// Makes a session that claims to be from the future as new as this import, or as the one that is here:
+/// the newest session is what people and programs find first. True if it did.
+fn limit_time(session: &mut Session, here: Option<&Session>, now: Millis) -> bool {
+    let is_future = |time: &Number| time.as_f64().is_none_or(|time| time > now.0 as f64);
+    let is_negative = |time: &Number| time.as_f64().is_some_and(|time| time < 0.0);
+    let limit = |time: &mut Number, here: Option<&Number>| {
+        let is_late = is_future(time);
+        if is_late {
+            let known = here.filter(|here| !is_future(here));
+            *time = known.cloned().unwrap_or_else(|| Number::from(now.0));
+        }
+        if is_negative(time) {
+            *time = Number::from(0);
+        }
+        is_late
+    };
+    let created = limit(&mut session.time.created, here.map(|here| &here.time.created));
+    let updated = limit(&mut session.time.updated, here.map(|here| &here.time.updated));
+    created || updated
 }
 
 /// The session as it begins: without what its history brings.

@@ -2,6 +2,7 @@
 //!
 //! Every request passes here before a handler sees it; a refusal changes nothing.
 
+mod access;
 mod authenticate;
 mod check;
 mod failures;
@@ -9,8 +10,7 @@ mod host;
 mod origin;
 mod password;
 mod rate;
-mod runner;
 
+pub(crate) use access::restrict;
 pub(crate) use check::check;
 pub(crate) use rate::Rates;
-pub(crate) use runner::restrict;

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use turnstone_core::id::{MessageId, PartId};
 use turnstone_core::model::{AgentPart, Extra, FilePart, PartBody, Span, Subtask, Text};
 use turnstone_core::permission::{Action, Rule};
+use turnstone_core::wire::Precision;
 use turnstone_store::Delivery;
 
 use super::choose::Wanted;
@@ -166,6 +167,13 @@ impl PartInput {
 
 fn text(fields: &mut Fields) -> Result<Text, ApiError> {
     let time: Option<Span> = fields.read("time", "{ start, end }")?;
+    if let Some(Span { start, end, .. }) = &time
+        && let Some(wrong) =
+            std::iter::once(start).chain(end).find(|it| !Precision::Whole.accepts(it))
+    {
+        let got = Value::Number(wrong.clone());
+        return Err(fields.refuse("time", "an integer that is not negative", &got));
+    }
     Ok(Text {
         text: fields.need_text("text")?,
         synthetic: fields.read("synthetic", "boolean | undefined")?,

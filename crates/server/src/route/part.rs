@@ -7,8 +7,9 @@ use axum::routing::{delete, patch};
 use axum::{Json, Router};
 use serde_json::Value;
 use turnstone_core::id::{MessageId, PartId, SessionId};
+use turnstone_core::permission::Gate;
 use turnstone_core::wire::{self, Mode};
-use turnstone_store::{StoreError, Tx};
+use turnstone_store::{Context, StoreError, Tx};
 
 use super::session::session_id;
 use crate::app::App;
@@ -48,6 +49,16 @@ async fn update(
         return Err(ApiError::bare_bad_request());
     }
     app.blocking(move |app| {
+        let store = app.engine().store();
+        let known = match store.read(&ctx, |r| r.get_part(&session, &id)) {
+            Ok(known) => Some(known),
+            Err(StoreError::NoPart { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        // To write over a part is to delete what it was.
+        if known.is_some_and(|known| known.body != part.body) {
+            app.require_removal(&ctx, &session, id.as_str())?;
+        }
         let written = part.clone();
         app.engine().store().write(&ctx, move |tx| tx.put_part(&written)).wait()?;
         Ok(Json(crate::show::part(&part)))
@@ -75,6 +86,7 @@ async fn remove(
             }
         })?;
         if is_there {
+            app.require_removal(&ctx, &session, id.as_str())?;
             let remove = move |tx: &Tx<'_>| match tx.remove_part(&session, &id) {
                 Err(StoreError::NoPart { .. }) => Ok(()),
                 done => done,
@@ -97,6 +109,7 @@ async fn remove_message(
     app.blocking(move |app| {
         app.expected(&ctx, &session)?;
         app.idle(&ctx, &session)?;
+        app.require_removal(&ctx, &session, message.as_str())?;
         let remove = move |tx: &Tx<'_>| match tx.remove_message(&session, &message) {
             Err(StoreError::NoMessage { .. }) => Ok(()),
             done => done,
@@ -105,4 +118,17 @@ async fn remove_message(
         Ok(Json(true))
     })
     .await
+}
+
+impl App {
+    /// Lets the removal of a message or a part pass the gate that protects its session.
+    fn require_removal(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        id: &str,
+    ) -> Result<(), ApiError> {
+        let patterns = [session.to_string(), id.to_owned()];
+        Ok(self.engine().require(ctx, session, Gate::Delete, &patterns)?)
+    }
 }

@@ -6,7 +6,7 @@ use axum::{Json, Router};
 use serde_json::{Number, Value};
 use turnstone_core::id::{SessionId, WorkspaceId};
 use turnstone_core::model::{Extra, Usage};
-use turnstone_core::permission::{Role, Rule};
+use turnstone_core::permission::Rule;
 use turnstone_core::wire;
 use turnstone_engine::NewSession;
 use turnstone_store::{SessionFilter, SessionRow};
@@ -95,7 +95,6 @@ async fn create(
             return Ok(Json(app.show_session(&ctx, &made.id)?));
         }
         app.check_rule_setter(&ctx, None, new.permission.as_deref().unwrap_or_default())?;
-        app.check_reach(&ctx, &app.place(&ctx, &asked.directory)?.directory)?;
         let place = app.open_place(&ctx, &asked.directory)?;
         let (project, root) = (&place.project.id, &place.root);
         let engine = app.engine();
@@ -134,9 +133,10 @@ async fn update(
         if began.is_some() {
             return Ok(Json(app.show_session(&ctx, &id)?));
         }
-        if archived.is_some() && ctx.role == Role::Runner {
+        if archived.is_some() && !app.is_in_charge(&ctx, &id)? {
             // The undo of archived sessions is the first to expire.
-            return Err(ApiError::not_for_runners("a runner cannot archive a session"));
+            let message = "only a person, or the client that created a session, archives it";
+            return Err(ApiError::not_for_runners(message));
         }
         app.check_rule_setter(&ctx, Some(&id), permission.as_deref().unwrap_or_default())?;
         let (name, now) = (id.clone(), ctx.now);

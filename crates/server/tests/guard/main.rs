@@ -4,6 +4,7 @@
 #[expect(dead_code, unused_imports, reason = "shared by several test programs")]
 mod support;
 
+mod access;
 mod actor;
 mod crowd;
 mod document;

@@ -65,6 +65,24 @@ fn an_unknown_agent_is_refused_before_anything_is_stored() {
 }
 
 #[test]
+fn parts_with_impossible_times_are_refused_before_anything_is_stored() {
+    let house = House::new();
+    let id = session(&house);
+    for time in [json!({ "start": -1 }), json!({ "start": 1.5 }), json!({ "start": 1, "end": -2 })]
+    {
+        let part = json!({ "type": "text", "text": "hi", "time": time });
+        let body = json!({ "noReply": true, "parts": [part.clone()] });
+        for route in ["message", "prompt_async"] {
+            house.client().post(&format!("/session/{id}/{route}"), &body).expect(400);
+        }
+        let model = json!({ "providerID": "p", "modelID": "m" });
+        let prompt = json!({ "prompt": { "agent": "build", "model": model, "parts": [part] } });
+        house.client().post(&format!("/turnstone/session/{id}/turn"), &prompt).expect(400);
+    }
+    assert!(messages(&house, &id).is_empty());
+}
+
+#[test]
 fn tools_add_rules_and_erase_none_r38() {
     let house = House::new();
     let id = session(&house);

@@ -13,6 +13,7 @@ use turnstone_process::{
     Attend, Environment, Keeper, Limits, Program, Signals, StartError, Streams, Supervisor,
     Terminal,
 };
+use turnstone_server::PASSWORD_VARIABLES;
 use turnstone_store::Context;
 
 use crate::app::App;
@@ -102,8 +103,9 @@ fn program(
         what: "there is no command to run".to_owned(),
         hint: None,
     })?;
-    // Whoever runs turnstone inside of it works on the same data, below this session.
-    let env = Environment::exact(app.variables().iter().cloned())
+    // Whoever runs turnstone inside of it works on the same data, below this session. The password of the
+    // server is the person's: with it, a tool could answer what it is asked about.
+    let env = Environment::without(app.variables().iter().cloned(), &PASSWORD_VARIABLES)
         .with("TURNSTONE_SESSION", session.as_str())
         .with("TURNSTONE_DATA", app.layout().root());
     Ok(Program::new(name, place).args(args).env(env))

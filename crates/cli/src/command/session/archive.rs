@@ -5,6 +5,7 @@ use turnstone_core::id::SessionId;
 
 use super::run::info;
 use crate::app::App;
+use crate::command::permission::by_a_person;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::reference::Prefix;
@@ -32,6 +33,8 @@ pub(crate) struct UnarchiveArgs {
 }
 
 pub(super) fn archive(ui: &mut Ui, app: &App, args: &ArchiveArgs) -> Result<Exit, CliError> {
+    // The undo of archived sessions is the first to expire.
+    by_a_person(app)?;
     set(ui, app, &args.sessions, Some(&Number::from(app.now().0)))
 }
 

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use turnstone_core::id::{MessageId, SessionId, TurnId};
 use turnstone_core::model::Failure;
-use turnstone_core::permission::Role;
 use turnstone_core::turn::{Outcome, TurnState};
 use turnstone_core::wire::{self, Mode};
 use turnstone_engine::{Prompt, Turn};
@@ -93,7 +92,6 @@ async fn begin(
             return app.show_turn(&ctx, &id, row.as_ref());
         }
         app.expected(&ctx, &id)?;
-        app.check_session_reach(&ctx, &id)?;
         let turn = match body.prompt {
             Some(new) => {
                 let prompt = written(app, &ctx, &id, new)?;
@@ -143,7 +141,6 @@ async fn resume(
     let id = session_id(&session)?;
     app.blocking(move |app| {
         app.expected(&ctx, &id)?;
-        app.check_session_reach(&ctx, &id)?;
         if body.takeover
             && let Some(turn) = app.work().turns.find(&id)
         {
@@ -273,15 +270,6 @@ impl App {
         let turns = self.engine().store().read(ctx, |r| r.turns(session))?;
         let found = turns.into_iter().find(|row| row.id == *turn);
         found.ok_or_else(|| ApiError::NotFound(format!("Turn not found: {turn}")))
-    }
-
-    /// Refuses a runner that reaches for a session outside of its directory.
-    fn check_session_reach(&self, ctx: &Context, session: &SessionId) -> Result<(), ApiError> {
-        if ctx.role != Role::Runner {
-            return Ok(());
-        }
-        let found = self.engine().store().read(ctx, |r| r.get_session(session))?;
-        self.check_reach(ctx, std::path::Path::new(&found.directory))
     }
 
     /// Answers with a turn that begins or goes on under a new lease.
