@@ -9,7 +9,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 
 const root = new URL("..", import.meta.url);
 const recorded = JSON.parse(readFileSync(process.argv[2], "utf8"));
-const table = readFileSync(new URL("crates/server/src/route/offered.rs", root), "utf8");
+const table = readFileSync(new URL("crates/server/src/route/not_offered.rs", root), "utf8");
 const notOffered = new Set(
   [...table.matchAll(/\(\s*"([A-Z]+)",\s*"([^"]+)",\s*"[^"]+",?\s*\)/g)].map(([, method, path]) => `${method} ${path}`),
 );

@@ -5,17 +5,17 @@
 //! `server` the HTTP API; `headline` plays the headline test on many files.
 
 mod capnweb;
-mod data;
-mod growth;
-mod headline;
-mod limit;
-mod opencode;
-mod read;
+mod concurrent_agents;
+mod database_growth;
+mod measurement;
+mod opencode_baseline;
+mod raw_sqlite;
+mod read_benchmark;
+mod sample_data;
 mod server;
 mod snapshot;
-mod table;
-mod turn;
-mod write;
+mod turn_benchmark;
+mod write_benchmark;
 
 use std::process::ExitCode;
 
@@ -26,15 +26,15 @@ fn main() -> ExitCode {
     let quick = words.iter().any(|w| w == "--quick");
     let what = words.iter().find(|w| !w.starts_with('-')).map(String::as_str);
     let done = match what {
-        Some("ledger") => ledger(quick),
-        Some("growth") => growth::run(),
+        Some("ledger") => run_ledger(quick),
+        Some("growth") => database_growth::run(),
         Some("capnweb") => crate::capnweb::run(quick),
         // The other end of `capnweb`, in a process of its own.
         Some("capnweb-server") => crate::capnweb::serve(),
         Some("server") => server::run(&words[1..]),
         Some("snapshot") => snapshot::run(&words[1..]),
-        Some("turn") => turn::run(&words[1..]),
-        Some("headline") => headline::run(&words[1..]),
+        Some("turn") => turn_benchmark::run(&words[1..]),
+        Some("headline") => concurrent_agents::run(&words[1..]),
         // One size in a process of its own.
         Some("snapshot-memory") => snapshot::measure_memory(&words[1..]),
         _ => {
@@ -57,12 +57,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn ledger(quick: bool) -> Fallible {
+fn run_ledger(quick: bool) -> Fallible {
     if cfg!(debug_assertions) {
         return Err("figures of a debug build mean nothing: run with --release".into());
     }
-    write::run(quick)?;
-    read::run(quick)?;
-    println!("memory of this process at the end: {}", table::resident()?);
+    write_benchmark::run(quick)?;
+    read_benchmark::run(quick)?;
+    println!("memory of this process at the end: {}", measurement::describe_memory()?);
     Ok(())
 }

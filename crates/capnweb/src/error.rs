@@ -28,8 +28,8 @@ impl RpcError {
     }
 
     /// Makes an `Error` that carries a code.
-    pub fn coded(code: &str, message: impl Into<String>) -> Self {
-        Self::new("Error", message).with("code", Value::String(code.to_owned()))
+    pub fn with_code(code: &str, message: impl Into<String>) -> Self {
+        Self::new("Error", message).with_prop("code", Value::String(code.to_owned()))
     }
 
     /// Makes a `TypeError`.
@@ -39,7 +39,7 @@ impl RpcError {
 
     /// Adds a property.
     #[must_use]
-    pub fn with(mut self, key: &str, value: Value) -> Self {
+    pub fn with_prop(mut self, key: &str, value: Value) -> Self {
         self.props.push((key.to_owned(), value));
         self
     }
@@ -51,9 +51,9 @@ impl RpcError {
     }
 
     /// Cuts the error to what may be copied often: a long one keeps the start of its message only.
-    pub(crate) fn shortened(mut self) -> Self {
+    pub(crate) fn truncated(mut self) -> Self {
         const MOST: usize = 4 * 1024;
-        if crate::cost::of_error(&self) > MOST {
+        if crate::memory_cost::error_bytes(&self) > MOST {
             let end = self.message.floor_char_boundary(MOST / 2);
             self.message.truncate(end);
             self.name = "Error".to_owned();
@@ -71,7 +71,7 @@ impl RpcError {
             return *error;
         }
         let message = reason.as_str().unwrap_or("the peer rejected with a value").to_owned();
-        Self::new("Error", message).with("reason", reason)
+        Self::new("Error", message).with_prop("reason", reason)
     }
 }
 
@@ -85,20 +85,20 @@ impl Error for RpcError {}
 
 /// How a method fails.
 #[derive(Debug)]
-pub enum Failure {
+pub enum CallFailure {
     /// An error of the domain: the peer sees all of it.
     Domain(RpcError),
     /// Anything else: the peer sees `internal error` and an incident id, the application the rest.
     Internal(Box<dyn Error + Send + Sync>),
 }
 
-impl From<RpcError> for Failure {
+impl From<RpcError> for CallFailure {
     fn from(error: RpcError) -> Self {
         Self::Domain(error)
     }
 }
 
-impl Failure {
+impl CallFailure {
     /// Wraps an error whose text may not leave.
     pub fn internal(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Internal(error.into())

@@ -73,10 +73,10 @@
 //! protocol negotiates neither limits nor versions: [`wire::Profile`] says what a peer understands.
 
 pub mod app;
-mod cost;
 pub mod error;
-mod hash;
+mod id_hash;
 pub mod json;
+mod memory_cost;
 #[cfg(feature = "socket")]
 pub mod net;
 pub mod run;

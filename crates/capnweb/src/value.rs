@@ -3,7 +3,7 @@
 use crate::error::RpcError;
 use crate::json::Json;
 use crate::session::{Promise, Readable, Stub, Writable};
-use crate::wire::{BigInt, Bytes};
+use crate::wire::{BigInt, TypedBytes};
 
 /// A value that can be passed in a call or returned from one.
 ///
@@ -29,7 +29,7 @@ pub enum Value {
     /// Milliseconds since 1970; without a time it is the invalid date.
     Date(Option<f64>),
     /// Bytes with their JavaScript type.
-    Bytes(Bytes),
+    Bytes(TypedBytes),
     /// An error as a value.
     Error(Box<RpcError>),
     /// A URL.
@@ -37,9 +37,9 @@ pub enum Value {
     /// HTTP headers.
     Headers(Vec<(String, String)>),
     /// A request: its URL and the rest.
-    Request(String, Box<Http>),
+    Request(String, Box<HttpParts>),
     /// A response.
-    Response(Box<Http>),
+    Response(Box<HttpParts>),
     /// A blob: its media type and its bytes.
     Blob(String, Vec<u8>),
     /// An object or function of either side.
@@ -54,7 +54,7 @@ pub enum Value {
 
 /// What a request or a response has besides its URL.
 #[derive(Clone, Debug, Default)]
-pub struct Http {
+pub struct HttpParts {
     /// Pairs in order.
     pub headers: Vec<(String, String)>,
     /// A string, bytes or a readable stream.
@@ -87,12 +87,12 @@ impl Value {
     }
 
     /// Tells whether it is `undefined` or `null`.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_nullish(&self) -> bool {
         matches!(self, Self::Undefined | Self::Null)
     }
 
     /// Tells whether a copy costs next to nothing.
-    pub(crate) fn is_small(&self) -> bool {
+    pub(crate) fn is_cheap_to_copy(&self) -> bool {
         if let Self::String(text) = self {
             return text.len() <= 64;
         }
@@ -101,7 +101,7 @@ impl Value {
     }
 
     /// Tells whether it holds neither values nor capabilities.
-    pub(crate) fn is_plain(&self) -> bool {
+    pub(crate) fn is_leaf(&self) -> bool {
         match self {
             Self::Undefined
             | Self::Null
@@ -127,7 +127,7 @@ impl Value {
     }
 
     /// Names the kind of value, for messages.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind_name(&self) -> &'static str {
         match self {
             Self::Undefined => "undefined",
             Self::Null => "null",
@@ -196,7 +196,7 @@ impl Value {
 }
 
 /// Names that every JavaScript object inherits: never a field, never a member.
-const INHERITED: [&str; 12] = [
+const INHERITED_NAMES: [&str; 12] = [
     "__proto__",
     "__defineGetter__",
     "__defineSetter__",
@@ -212,6 +212,6 @@ const INHERITED: [&str; 12] = [
 ];
 
 /// Tells whether every JavaScript object has a property of that name.
-pub(crate) fn is_inherited(name: &str) -> bool {
-    INHERITED.contains(&name)
+pub(crate) fn is_inherited_name(name: &str) -> bool {
+    INHERITED_NAMES.contains(&name)
 }

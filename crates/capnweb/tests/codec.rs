@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use capnweb::wire::{DecodeError, EncodeError, Expr, Message, Profile, WireLimits};
+use capnweb::wire::{DecodeError, EncodeError, Expr, PeerVersion, WireLimits, WireMessage};
 
 const LIMITS: WireLimits =
     WireLimits { message_bytes: 1 << 20, values: 1_000_000, depth: 256, bigint_digits: 16_384 };
@@ -13,16 +13,16 @@ fn vectors(name: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-fn decode(text: &str) -> Result<Message, DecodeError> {
-    Message::decode(text, &LIMITS)
+fn decode(text: &str) -> Result<WireMessage, DecodeError> {
+    WireMessage::decode(text, &LIMITS)
 }
 
-fn encode(message: &Message) -> String {
-    message.encode(Profile::Current, &LIMITS).expect("what was read can be written")
+fn encode(message: &WireMessage) -> String {
+    message.encode(PeerVersion::Current, &LIMITS).expect("what was read can be written")
 }
 
 #[test]
-fn values_of_npm_are_printed_again_byte_for_byte() {
+fn npm_values_round_trip_byte_for_byte() {
     for value in vectors("values.txt") {
         let text = format!("[\"push\",{value}]");
         assert_eq!(encode(&decode(&text).expect(&text)), text);
@@ -30,7 +30,7 @@ fn values_of_npm_are_printed_again_byte_for_byte() {
 }
 
 #[test]
-fn messages_of_npm_are_printed_again_byte_for_byte() {
+fn npm_messages_round_trip_byte_for_byte() {
     let messages = vectors("messages.txt");
     assert!(messages.len() > 100, "the session was recorded whole");
     for text in messages {
@@ -40,7 +40,7 @@ fn messages_of_npm_are_printed_again_byte_for_byte() {
 
 /// npm looks capabilities up while it reads; without a session it refuses them all.
 #[test]
-fn what_npm_refuses_is_refused_and_what_it_takes_is_taken() {
+fn decoder_accepts_and_rejects_like_npm() {
     for line in vectors("verdicts.txt") {
         let (verdict, text) = line.split_at(1);
         let read = decode(&format!("[\"push\",{text}]"));
@@ -49,7 +49,7 @@ fn what_npm_refuses_is_refused_and_what_it_takes_is_taken() {
 }
 
 #[test]
-fn wrong_messages_are_refused() {
+fn malformed_messages_are_rejected() {
     for text in [
         "",
         "null",
@@ -86,22 +86,22 @@ fn wrong_messages_are_refused() {
 }
 
 #[test]
-fn more_elements_than_needed_are_tolerated_where_npm_does() {
+fn extra_elements_are_tolerated_like_npm() {
     let text = "[\"resolve\",1,[\"date\",5,\"extra\"],\"more\"]";
-    let message = Message::Resolve(1, Expr::Date(Some(5.0)));
+    let message = WireMessage::Resolve(1, Expr::Date(Some(5.0)));
     assert_eq!(decode(text), Ok(message));
-    assert_eq!(decode("[\"abort\"]"), Ok(Message::Abort(Expr::Undefined)));
+    assert_eq!(decode("[\"abort\"]"), Ok(WireMessage::Abort(Expr::Undefined)));
 }
 
 #[test]
-fn a_long_message_is_refused_before_it_is_read() {
+fn oversized_message_is_rejected_before_parsing() {
     let limits = WireLimits { message_bytes: 8, ..LIMITS };
-    let refused = Message::decode("[\"pull\",1]", &limits);
+    let refused = WireMessage::decode("[\"pull\",1]", &limits);
     assert_eq!(refused, Err(DecodeError::TooLong(8)));
 }
 
 #[test]
-fn the_arguments_of_calls_count_as_depth() {
+fn call_arguments_count_towards_depth() {
     let nested = |count: usize| {
         let open = "[\"pipeline\",0,[\"f\"],[".repeat(count);
         format!("[\"push\",{open}1{}]", "]]".repeat(count))
@@ -112,17 +112,17 @@ fn the_arguments_of_calls_count_as_depth() {
 }
 
 #[test]
-fn a_value_deeper_than_the_limit_is_not_sent() {
+fn value_deeper_than_the_limit_is_not_encoded() {
     let deep = (0..300).fold(Expr::Null, |inner, _| Expr::Array(vec![inner]));
-    let refused = Message::Push(deep).encode(Profile::Current, &LIMITS);
+    let refused = WireMessage::Push(deep).encode(PeerVersion::Current, &LIMITS);
     assert_eq!(refused, Err(EncodeError::TooDeep));
 }
 
 #[test]
-fn a_peer_of_0_4_never_gets_a_form_it_does_not_know() {
+fn v0_4_peer_never_gets_unknown_forms() {
     let known = |text: &str| {
         let message = decode(text).expect(text);
-        message.encode(Profile::V0_4, &LIMITS)
+        message.encode(PeerVersion::V0_4, &LIMITS)
     };
     for text in [
         "[\"pipe\"]",

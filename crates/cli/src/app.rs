@@ -5,71 +5,74 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use turnstone_core::id::SessionId;
-use turnstone_core::permission::{Role, from_config};
-use turnstone_core::time::Millis;
-use turnstone_engine::{Engine, StandingRules, UndoPolicy};
+use turnstone_core::permission::{CallerRole, parse_rule_config};
+use turnstone_core::time::EpochMillis;
+use turnstone_engine::{Engine, OverBudgetPolicy, RuleSettings};
 use turnstone_process::GitEnvironment;
-use turnstone_snapshot::Cadence;
-use turnstone_store::{Actor, Context, Layout, Options, Store};
+use turnstone_snapshot::MaintenanceInterval;
+use turnstone_store::{Actor, Context, DataLayout, Options, Store};
 
 use crate::clock;
 use crate::command::snapshot;
-use crate::config::{Environment, Globals};
+use crate::config_file::{ConfigFile, UndoSetting};
+use crate::environment::{GlobalArgs, StartupEnvironment};
 use crate::error::CliError;
-use crate::excludes::GitHome;
-use crate::settings::{Settings, UndoSetting};
+use crate::user_git_config::UserGitConfig;
 
 /// The program's view of its surroundings.
-pub(crate) struct App {
-    layout: Layout,
+pub(crate) struct CliApp {
+    layout: DataLayout,
     directory: Option<PathBuf>,
-    runtime: Option<PathBuf>,
-    settings: Option<PathBuf>,
-    git: GitHome,
+    runtime_dir: Option<PathBuf>,
+    config_path: Option<PathBuf>,
+    git: UserGitConfig,
     actor: Actor,
-    started: Started,
+    invocation: ProgramInvocation,
 }
 
 /// How the program was started.
-struct Started {
+struct ProgramInvocation {
     variables: Vec<(OsString, OsString)>,
     program: Option<PathBuf>,
     args: Vec<OsString>,
     session: Option<String>,
 }
 
-impl App {
+impl CliApp {
     /// Settles where the data is and who acts.
     ///
     /// # Errors
     ///
-    /// [`CliError::NoHome`] if nobody says where the data is to be kept.
-    pub(crate) fn new(environment: Environment, globals: &Globals) -> Result<Self, CliError> {
+    /// [`CliError::NoDataDirectory`] if nobody says where the data is to be kept.
+    pub(crate) fn new(
+        environment: StartupEnvironment,
+        globals: &GlobalArgs,
+    ) -> Result<Self, CliError> {
         let given = globals.data.clone().filter(|path| !path.as_os_str().is_empty());
-        let root = given.or(environment.data).ok_or(CliError::NoHome)?;
+        let root = given.or(environment.data).ok_or(CliError::NoDataDirectory)?;
         let root = match &environment.directory {
             Some(directory) => directory.join(root),
             None => root,
         };
         let named = environment.user.and_then(|name| Actor::new(name).ok());
         Ok(Self {
-            layout: Layout::new(root),
+            layout: DataLayout::new(root),
             directory: environment.directory,
-            runtime: environment.runtime,
-            settings: environment.settings,
+            runtime_dir: environment.runtime_dir,
+            config_path: environment.config_path,
             git: environment.git,
             actor: named.unwrap_or_else(Actor::system),
-            started: Started {
+            invocation: ProgramInvocation {
                 variables: environment.variables,
-                program: environment.program,
+                program: environment.executable_path,
                 args: environment.args,
-                session: environment.session,
+                session: environment.enclosing_session,
             },
         })
     }
 
     /// Where the data is.
-    pub(crate) const fn layout(&self) -> &Layout {
+    pub(crate) const fn layout(&self) -> &DataLayout {
         &self.layout
     }
 
@@ -83,39 +86,39 @@ impl App {
     }
 
     /// Where sockets go, if the system has a place for them.
-    pub(crate) fn runtime(&self) -> Option<&Path> {
-        self.runtime.as_deref()
+    pub(crate) fn runtime_directory(&self) -> Option<&Path> {
+        self.runtime_dir.as_deref()
     }
 
     /// What the configuration file says.
     ///
     /// # Errors
     ///
-    /// As [`Settings::read`].
-    pub(crate) fn settings(&self) -> Result<Settings, CliError> {
-        Settings::read(self.settings.as_deref())
+    /// As [`ConfigFile::read`].
+    pub(crate) fn read_config(&self) -> Result<ConfigFile, CliError> {
+        ConfigFile::read(self.config_path.as_deref())
     }
 
     /// Where git keeps what it was told.
-    pub(crate) const fn git(&self) -> &GitHome {
+    pub(crate) const fn user_git_config(&self) -> &UserGitConfig {
         &self.git
     }
 
     /// The present moment.
-    pub(crate) fn now(&self) -> Millis {
+    pub(crate) fn now(&self) -> EpochMillis {
         clock::now()
     }
 
     /// Who asks, and when.
     pub(crate) fn context(&self) -> Context {
-        let mut ctx = Context::new(self.actor.clone(), self.now()).acting_as(self.role());
-        ctx.client = Some(if self.role() == Role::Tool { "tool" } else { "cli" }.to_owned());
+        let mut ctx = Context::new(self.actor.clone(), self.now()).with_role(self.role());
+        ctx.client = Some(if self.role() == CallerRole::Tool { "tool" } else { "cli" }.to_owned());
         ctx
     }
 
     /// In which role the program acts: what a command of a turn starts is one of its tools (R37).
-    pub(crate) fn role(&self) -> Role {
-        if self.started.session.is_some() { Role::Tool } else { Role::Person }
+    pub(crate) fn role(&self) -> CallerRole {
+        if self.invocation.session.is_some() { CallerRole::Tool } else { CallerRole::Person }
     }
 
     /// Opens the store.
@@ -123,26 +126,26 @@ impl App {
     /// # Errors
     ///
     /// [`CliError::Open`].
-    pub(crate) fn open(&self) -> Result<Store, CliError> {
+    pub(crate) fn open_store(&self) -> Result<Store, CliError> {
         let mut options = Options::new(self.layout.clone(), self.now());
         options.safety_tick = false;
         let store = Store::open(&options)?;
-        if let Some(reason) = store.read_only() {
+        if let Some(reason) = store.read_only_reason() {
             let file = self.layout.database();
             tracing::warn!("{} is open read-only: {reason}", file.display());
         }
-        for turn in &store.recovered().interrupted {
+        for turn in &store.turn_recovery().interrupted {
             tracing::info!("turn {turn} was left running by a process that ended; closed it");
         }
         Ok(store)
     }
 
     /// Those of the groups that are named after sessions that are gone; none if nobody can tell.
-    pub(crate) fn gone_sessions(&self, groups: &BTreeSet<String>) -> BTreeSet<String> {
+    pub(crate) fn groups_of_deleted_sessions(&self, groups: &BTreeSet<String>) -> BTreeSet<String> {
         if !self.layout.database().exists() {
             return BTreeSet::new();
         }
-        let Ok(store) = self.open() else { return BTreeSet::new() };
+        let Ok(store) = self.open_store() else { return BTreeSet::new() };
         let is_gone = |group: &&String| {
             let id = group.parse::<SessionId>();
             let found = id.map(|id| store.read(&self.context(), |r| r.find_session(&id)));
@@ -157,9 +160,9 @@ impl App {
             return Some(BTreeSet::new());
         }
         let groups = self
-            .open()
+            .open_store()
             .ok()
-            .and_then(|store| turnstone_engine::guard_groups(&store, &self.context()).ok())?;
+            .and_then(|store| turnstone_engine::list_guard_groups(&store, &self.context()).ok())?;
         Some(groups.into_iter().map(String::from).collect())
     }
 
@@ -168,19 +171,19 @@ impl App {
     /// # Errors
     ///
     /// [`CliError::Open`], or the configuration cannot be read.
-    pub(crate) fn engine(&self) -> Result<Engine, CliError> {
-        let chosen = self.settings()?;
-        let settings = turnstone_engine::Settings {
-            undo: match chosen.undo {
-                UndoSetting::Required => UndoPolicy::Required,
-                UndoSetting::BestEffort => UndoPolicy::BestEffort,
+    pub(crate) fn open_engine(&self) -> Result<Engine, CliError> {
+        let chosen = self.read_config()?;
+        let settings = turnstone_engine::EngineSettings {
+            over_budget_policy: match chosen.undo {
+                UndoSetting::Required => OverBudgetPolicy::RefuseCall,
+                UndoSetting::BestEffort => OverBudgetPolicy::RunUncovered,
             },
-            keep: chosen.snapshot.keep(),
+            retention_millis: chosen.snapshot.retention_millis(),
             data: self.layout.root().to_owned(),
-            runtime: self.runtime.clone(),
-            vault: snapshot::vault_options(self)?,
+            runtime: self.runtime_dir.clone(),
+            snapshot_options: snapshot::creating_store_options(self)?,
             git: self.git_environment(),
-            rules: self.rules()?,
+            rules: self.read_permission_rules()?,
         };
         Ok(Engine::open(settings, self.now())?)
     }
@@ -188,7 +191,7 @@ impl App {
     /// What git is told of its surroundings.
     pub(crate) fn git_environment(&self) -> GitEnvironment {
         let named = |name: &str| {
-            let mut all = self.started.variables.iter();
+            let mut all = self.invocation.variables.iter();
             all.find(|(key, _)| key == OsStr::new(name)).map(|(_, value)| value.clone())
         };
         GitEnvironment {
@@ -203,22 +206,24 @@ impl App {
     /// # Errors
     ///
     /// The configuration cannot be read.
-    pub(crate) fn rules(&self) -> Result<StandingRules, CliError> {
+    pub(crate) fn read_permission_rules(&self) -> Result<RuleSettings, CliError> {
         let home = self.git.home.as_deref().unwrap_or(Path::new("~"));
         let home = home.to_string_lossy().into_owned();
-        let user = match &self.settings()?.permission {
-            Some(setting) => from_config(setting, &home).map_err(|error| CliError::Refused {
-                what: error.to_string(),
-                hint: Some("mend it in the configuration file".to_owned()),
-            })?,
+        let user = match &self.read_config()?.permission {
+            Some(setting) => {
+                parse_rule_config(setting, &home).map_err(|error| CliError::Refused {
+                    what: error.to_string(),
+                    hint: Some("mend it in the configuration file".to_owned()),
+                })?
+            }
             None => Vec::new(),
         };
-        let user_files = self.opencode_files();
-        Ok(StandingRules { user, user_files, home, ..StandingRules::default() })
+        let user_files = self.opencode_config_files();
+        Ok(RuleSettings { user, user_files, home, ..RuleSettings::default() })
     }
 
     /// Where OpenCode keeps the user's own configuration, the weakest first.
-    fn opencode_files(&self) -> Vec<PathBuf> {
+    fn opencode_config_files(&self) -> Vec<PathBuf> {
         let below = |folder: &Option<PathBuf>, inner: &str, names: &[&str]| -> Vec<PathBuf> {
             let folder = folder.as_ref().map(|folder| folder.join(inner));
             folder.map(|it| names.iter().map(|name| it.join(name)).collect()).unwrap_or_default()
@@ -230,20 +235,20 @@ impl App {
     }
 
     /// Ends a command: a little upkeep, once a day (R41). What fails is tried again the next time.
-    pub(crate) fn tend(&self, engine: &Engine) {
-        if let Err(error) = engine.tend(&self.context(), Cadence::Command) {
+    pub(crate) fn run_maintenance(&self, engine: &Engine) {
+        if let Err(error) = engine.run_maintenance(&self.context(), MaintenanceInterval::Daily) {
             tracing::info!("upkeep of the snapshots failed: {error}");
         }
     }
 
     /// The variables a command inherits.
-    pub(crate) fn variables(&self) -> &[(OsString, OsString)] {
-        &self.started.variables
+    pub(crate) fn environment_variables(&self) -> &[(OsString, OsString)] {
+        &self.invocation.variables
     }
 
     /// How the program was called, with its name.
     pub(crate) fn args(&self) -> &[OsString] {
-        &self.started.args
+        &self.invocation.args
     }
 
     /// Who acts.
@@ -252,15 +257,15 @@ impl App {
     }
 
     /// One of the variables the program was started with; an empty one is none.
-    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
-        let mut all = self.started.variables.iter();
+    pub(crate) fn environment_variable(&self, name: &str) -> Option<&str> {
+        let mut all = self.invocation.variables.iter();
         let found = all.find(|(key, _)| key == OsStr::new(name));
         found.and_then(|(_, value)| value.to_str()).filter(|value| !value.is_empty())
     }
 
     /// The session whose command started this program, if one did.
-    pub(crate) fn session(&self) -> Option<&str> {
-        self.started.session.as_deref()
+    pub(crate) fn enclosing_session(&self) -> Option<&str> {
+        self.invocation.session.as_deref()
     }
 
     /// This program, to be started again.
@@ -268,11 +273,11 @@ impl App {
     /// # Errors
     ///
     /// [`CliError::Refused`] if the system does not say where it is.
-    pub(crate) fn program(&self) -> Result<&Path, CliError> {
+    pub(crate) fn executable_path(&self) -> Result<&Path, CliError> {
         let unknown = || CliError::Refused {
             what: "cannot tell where this program is".to_owned(),
             hint: Some("is /proc mounted?".to_owned()),
         };
-        self.started.program.as_deref().ok_or_else(unknown)
+        self.invocation.program.as_deref().ok_or_else(unknown)
     }
 }

@@ -7,7 +7,7 @@ use crate::command::{
     permission, project, search, serve, session, snapshot, stats, status, todo, tour, undo,
     worktree,
 };
-use crate::config::Globals;
+use crate::environment::GlobalArgs;
 
 /// The durable memory and the undo of coding agents
 ///
@@ -21,10 +21,10 @@ use crate::config::Globals;
 #[command(after_long_help = EXIT_CODES)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) globals: Globals,
+    pub(crate) globals: GlobalArgs,
 
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 const EXIT_CODES: &str = "\
@@ -40,7 +40,7 @@ if turnstone itself could not begin.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     Exec(exec::ExecArgs),
     Undo(undo::UndoArgs),
     Redo(undo::RedoArgs),
@@ -84,9 +84,9 @@ pub(crate) enum Command {
     Man(man::ManArgs),
 }
 
-impl Command {
+impl CliCommand {
     /// How much of what the crates trace is wanted in any case.
-    pub(crate) fn verbosity(&self) -> u8 {
+    pub(crate) fn min_verbosity(&self) -> u8 {
         u8::from(matches!(self, Self::Serve(args) if args.print_logs))
     }
 

@@ -1,13 +1,15 @@
 //! The clock: the only place where the program asks what time it is.
 
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 
 /// The present moment.
-pub(crate) fn now() -> Millis {
+pub(crate) fn now() -> EpochMillis {
     #[expect(clippy::disallowed_methods, reason = "this is the one clock everybody is told by")]
     let now = std::time::SystemTime::now();
     match now.duration_since(std::time::UNIX_EPOCH) {
-        Ok(since) => Millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)),
-        Err(before) => Millis(-i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX)),
+        Ok(since) => EpochMillis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)),
+        Err(before) => {
+            EpochMillis(-i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX))
+        }
     }
 }

@@ -6,20 +6,20 @@ use std::path::PathBuf;
 use turnstone_core::id::SessionId;
 use turnstone_engine::EngineError;
 use turnstone_exchange::{ExportError, SourceError};
-use turnstone_snapshot::VaultError;
-use turnstone_store::{OpenError, StoreError};
+use turnstone_snapshot::SnapshotError;
+use turnstone_store::{DatabaseOpenError, StoreError};
 
 use crate::clock;
 use crate::command::snapshot;
-use crate::exit::{Exit, REPORT};
-use crate::moment;
+use crate::exit_code::{BUG_REPORT_HINT, ProgramExit};
+use crate::time_format;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     /// The store cannot be opened.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] DatabaseOpenError),
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -34,7 +34,7 @@ pub(crate) enum CliError {
     Export(#[from] ExportError),
     /// Snapshots were asked for and refused.
     #[error(transparent)]
-    Snapshot(#[from] VaultError),
+    Snapshot(#[from] SnapshotError),
     /// The engine refused.
     #[error(transparent)]
     Engine(EngineError),
@@ -49,7 +49,7 @@ pub(crate) enum CliError {
     NoSession(String),
     /// Several sessions are.
     #[error("{} sessions begin with {prefix}:{}", count(*more, candidates.len()), list(candidates, *more))]
-    Ambiguous {
+    AmbiguousSession {
         /// What was asked for.
         prefix: String,
         /// What it could be, with titles.
@@ -79,7 +79,7 @@ pub(crate) enum CliError {
     NoDirectory,
     /// There is no home for the data.
     #[error("cannot tell where to keep the data: there is no home directory")]
-    NoHome,
+    NoDataDirectory,
     /// Something about the request does not fit.
     #[error("{what}")]
     Refused {
@@ -110,11 +110,11 @@ impl From<EngineError> for CliError {
         match error {
             EngineError::Store(error) => Self::Store(error),
             EngineError::Open(error) => Self::Open(error),
-            EngineError::Vault(error) => Self::Snapshot(error),
-            EngineError::Expired { session, turn, at } => Self::Refused {
+            EngineError::Snapshot(error) => Self::Snapshot(error),
+            EngineError::UndoExpired { session, turn, at } => Self::Refused {
                 what: format!(
                     "the undo of turn {turn} of session {session} expired {}: nothing was changed",
-                    moment::near(at.0, clock::now())
+                    time_format::format_local_time(at.0, clock::now())
                 ),
                 hint: Some(
                     "its bytes made room for newer ones; `turnstone log` shows which turns can be \
@@ -125,7 +125,7 @@ impl From<EngineError> for CliError {
             EngineError::GuardExpired { operation, at } => Self::Refused {
                 what: format!(
                     "what operation {operation} displaced expired {}: nothing was changed",
-                    moment::near(at.0, clock::now())
+                    time_format::format_local_time(at.0, clock::now())
                 ),
                 hint: Some(
                     "its bytes made room for newer ones; `snapshot.budget` in the configuration \
@@ -145,7 +145,7 @@ fn count(more: bool, shown: usize) -> String {
 fn list(candidates: &[(SessionId, String)], more: bool) -> String {
     let mut text = String::new();
     for (id, title) in candidates {
-        text.push_str(&format!("\n  {id}  {}", crate::text::clean_line(title)));
+        text.push_str(&format!("\n  {id}  {}", crate::text::sanitize_line(title)));
     }
     if more {
         text.push_str("\n  …");
@@ -155,33 +155,35 @@ fn list(candidates: &[(SessionId, String)], more: bool) -> String {
 
 impl CliError {
     /// The code the program ends with.
-    pub(crate) fn exit(&self) -> Exit {
+    pub(crate) fn exit_code(&self) -> ProgramExit {
         match self {
-            Self::Open(OpenError::Locked { .. }) => Exit::Conflict,
-            Self::Open(OpenError::Recovery(error))
+            Self::Open(DatabaseOpenError::Locked { .. }) => ProgramExit::Conflict,
+            Self::Open(DatabaseOpenError::Recovery(error))
             | Self::Store(error)
             | Self::Import(error)
-            | Self::Export(ExportError::Store(error)) => of_store(error),
-            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
-            Self::Json(_) => Exit::Bug,
-            Self::Snapshot(error) => snapshot::exit(error),
-            Self::Engine(error) => of_engine(error),
+            | Self::Export(ExportError::Store(error)) => exit_for_store_error(error),
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                ProgramExit::BrokenPipe
+            }
+            Self::Json(_) => ProgramExit::Bug,
+            Self::Snapshot(error) => snapshot::exit_for_snapshot_error(error),
+            Self::Engine(error) => exit_for_engine_error(error),
             Self::NoTurn(_)
             | Self::NoSessionHere(_)
             | Self::Open(_)
             | Self::Source(_)
             | Self::Export(_)
             | Self::NoSession(_)
-            | Self::Ambiguous { .. }
+            | Self::AmbiguousSession { .. }
             | Self::NoProject(_)
             | Self::AmbiguousProject { .. }
             | Self::NotInProject(_)
             | Self::NotConfirmed
             | Self::NoDirectory
-            | Self::NoHome
+            | Self::NoDataDirectory
             | Self::Refused { .. }
             | Self::File { .. }
-            | Self::Output(_) => Exit::Refused,
+            | Self::Output(_) => ProgramExit::Refused,
         }
     }
 
@@ -190,14 +192,15 @@ impl CliError {
         let words = match self {
             Self::Open(error) => error.remedy(),
             Self::Store(error) | Self::Export(ExportError::Store(error)) => {
-                return of_store_hint(error);
+                return hint_for_store_error(error);
             }
             Self::Import(error) => {
-                return of_store_hint(error).or_else(|| Some("run the import again".to_owned()));
+                return hint_for_store_error(error)
+                    .or_else(|| Some("run the import again".to_owned()));
             }
             Self::Source(error) => error.remedy(),
-            Self::Snapshot(error) => return snapshot::hint(error),
-            Self::Engine(error) => return of_engine_hint(error),
+            Self::Snapshot(error) => return snapshot::hint_for_snapshot_error(error),
+            Self::Engine(error) => return hint_for_engine_error(error),
             Self::NoTurn(_) => {
                 "`turnstone log` shows the turns, `--session ID` those of another session"
             }
@@ -207,15 +210,15 @@ impl CliError {
             Self::NoSession(_) | Self::Export(_) => {
                 "`turnstone session list --all` shows every session"
             }
-            Self::Ambiguous { .. } => "give more letters of the id",
+            Self::AmbiguousSession { .. } => "give more letters of the id",
             Self::NoProject(_) => "`turnstone project list` names the projects",
             Self::AmbiguousProject { .. } => "give more letters of the id",
             Self::NotInProject(_) => "name one with --project ID",
             Self::NotConfirmed => "`--dry-run` shows what would go, `--yes` deletes it",
             Self::NoDirectory => "change to a directory that exists",
-            Self::NoHome => "choose a place with --data DIR or TURNSTONE_DATA",
+            Self::NoDataDirectory => "choose a place with --data DIR or TURNSTONE_DATA",
             Self::Refused { hint, .. } => return hint.clone(),
-            Self::Json(_) => REPORT,
+            Self::Json(_) => BUG_REPORT_HINT,
             Self::File { .. } | Self::Output(_) => return None,
         };
         Some(words.to_owned())
@@ -223,17 +226,17 @@ impl CliError {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest is a refusal")]
-fn of_engine(error: &EngineError) -> Exit {
+fn exit_for_engine_error(error: &EngineError) -> ProgramExit {
     match error {
-        EngineError::Group(_) | EngineError::StalePlan(_) | EngineError::Asked { .. } => {
-            Exit::Conflict
-        }
-        _ => Exit::Refused,
+        EngineError::ProcessGroup(_)
+        | EngineError::StalePlan(_)
+        | EngineError::PermissionPending { .. } => ProgramExit::Conflict,
+        _ => ProgramExit::Refused,
     }
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest needs no words")]
-fn of_engine_hint(error: &EngineError) -> Option<String> {
+fn hint_for_engine_error(error: &EngineError) -> Option<String> {
     let words = match error {
         EngineError::NothingToUndo(_) => {
             "`turnstone log` shows what happened; `turnstone session list` names the other sessions, \
@@ -242,27 +245,27 @@ fn of_engine_hint(error: &EngineError) -> Option<String> {
         EngineError::NothingToRedo(_) => "`turnstone log` shows what was undone and redone",
         EngineError::NoTurn { .. } => "`turnstone log` shows the turns",
         EngineError::RootGone { .. }
-        | EngineError::PlaceGone { .. }
+        | EngineError::DirectoryGone { .. }
         | EngineError::ProjectGone { .. } => {
             "`turnstone project list` and `turnstone project relink ID DIR` tell where it went"
         }
         EngineError::NoProject(_) => "`turnstone project list` names the projects",
-        EngineError::Group(_) => "end those processes, then try again",
+        EngineError::ProcessGroup(_) => "end those processes, then try again",
         EngineError::StalePlan(_) => "try again",
-        EngineError::Refused { gate, pattern, .. } => {
+        EngineError::PermissionRefused { gate, pattern, .. } => {
             let gate = gate.as_str();
             return Some(format!(
                 "`turnstone permission explain {gate} {pattern:?}` shows the rule"
             ));
         }
-        EngineError::Asked { request, .. } => {
+        EngineError::PermissionPending { request, .. } => {
             return Some(format!("approve it with `turnstone permission reply {request} always`"));
         }
         EngineError::Git(error) => return error.hint().map(str::to_owned),
         EngineError::Repository(error) => return error.hint(),
-        EngineError::Rules { .. } => "fix the file, or move it away for now",
-        EngineError::Unreadable { .. } => "run `turnstone doctor`",
-        EngineError::NoRoom(_) => {
+        EngineError::UnreadableRules { .. } => "fix the file, or move it away for now",
+        EngineError::UnreadableOperation { .. } => "run `turnstone doctor`",
+        EngineError::OverBudget(_) => {
             "delete or archive sessions you do not need, raise `snapshot.budget` or \
              `snapshot.total_budget` in the configuration, or let commands run without undo with \
              \"undo\": \"best-effort\"; `turnstone snapshot du` shows what takes the space"
@@ -273,21 +276,21 @@ fn of_engine_hint(error: &EngineError) -> Option<String> {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest needs no words")]
-fn of_store(error: &StoreError) -> Exit {
+fn exit_for_store_error(error: &StoreError) -> ProgramExit {
     match error {
         StoreError::Busy(_)
         | StoreError::InUse { .. }
         | StoreError::Locked { .. }
         | StoreError::Stale { .. }
         | StoreError::Fenced(_)
-        | StoreError::Conflict { .. } => Exit::Conflict,
-        StoreError::Internal(_) => Exit::Bug,
-        _ => Exit::Refused,
+        | StoreError::Conflict { .. } => ProgramExit::Conflict,
+        StoreError::Internal(_) => ProgramExit::Bug,
+        _ => ProgramExit::Refused,
     }
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest needs no words")]
-fn of_store_hint(error: &StoreError) -> Option<String> {
+fn hint_for_store_error(error: &StoreError) -> Option<String> {
     let words = match error {
         StoreError::NoSession(_) | StoreError::Deleted(_) => {
             "`turnstone session list --all` shows every session"
@@ -302,7 +305,7 @@ fn of_store_hint(error: &StoreError) -> Option<String> {
             "run `turnstone doctor`"
         }
         StoreError::ReadOnly { .. } => "use the version of turnstone that wrote it",
-        StoreError::Internal(_) => REPORT,
+        StoreError::Internal(_) => BUG_REPORT_HINT,
         _ => return None,
     };
     Some(words.to_owned())

@@ -5,46 +5,46 @@
 
 mod app;
 mod args;
-mod choice;
 mod clock;
 mod command;
-mod config;
+mod config_file;
+mod environment;
 mod error;
-mod excludes;
-mod exit;
-mod figure;
-mod moment;
-mod place;
-mod point;
-mod reference;
-mod scope;
-mod settings;
+mod exit_code;
+mod id_prefix;
+mod number_format;
+mod point_lookup;
+mod project_flag;
+mod project_location;
+mod session_lookup;
 mod text;
+mod time_format;
 mod transcript;
 mod ui;
+mod user_git_config;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::app::App;
+use crate::app::CliApp;
 use crate::args::Cli;
-use crate::config::Environment;
-use crate::exit::Exit;
+use crate::environment::StartupEnvironment;
+use crate::exit_code::ProgramExit;
 use crate::ui::Ui;
 
 fn main() -> ExitCode {
-    exit::guard(run).into()
+    exit_code::catch_panics(run).into()
 }
 
-fn run() -> Exit {
-    let environment = Environment::read();
+fn run() -> ProgramExit {
+    let environment = StartupEnvironment::read();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return ui::show_usage(&environment, &error),
     };
     // Started with nothing in its environment: it has no data directory and needs none.
-    if let args::Command::Supervise = cli.command {
+    if let args::CliCommand::Supervise = cli.command {
         return command::exec::supervise();
     }
     // From here on every file is closed to other users, whatever the mask of the user; programs that
@@ -54,12 +54,12 @@ fn run() -> Exit {
         turnstone_process::end_git_on_signals();
     }
     let mut ui = Ui::new(&environment, &cli.globals);
-    config::start_tracing(cli.globals.verbose.max(cli.command.verbosity()));
-    let done = App::new(environment, &cli.globals)
+    environment::start_tracing(cli.globals.verbose.max(cli.command.min_verbosity()));
+    let done = CliApp::new(environment, &cli.globals)
         .and_then(|app| command::run(&mut ui, &app, &cli.command))
-        .and_then(|exit| ui.finish().map(|()| exit));
+        .and_then(|exit| ui.flush().map(|()| exit));
     match done {
         Ok(exit) => exit,
-        Err(error) => ui.fail(&error),
+        Err(error) => ui.print_error(&error),
     }
 }

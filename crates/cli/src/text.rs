@@ -3,17 +3,17 @@
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// A text on one line that can do nothing to a terminal.
-pub(crate) fn clean_line(text: &str) -> String {
-    clean(text, |c| if matches!(c, '\n' | '\r' | '\t') { Some(' ') } else { None })
+pub(crate) fn sanitize_line(text: &str) -> String {
+    sanitize_with(text, |c| if matches!(c, '\n' | '\r' | '\t') { Some(' ') } else { None })
 }
 
 /// A text of several lines that can do nothing to a terminal.
-pub(crate) fn clean_block(text: &str) -> String {
-    clean(&text.replace("\r\n", "\n").replace('\t', "    "), |c| (c == '\n').then_some(c))
+pub(crate) fn sanitize_block(text: &str) -> String {
+    sanitize_with(&text.replace("\r\n", "\n").replace('\t', "    "), |c| (c == '\n').then_some(c))
 }
 
 /// Replaces every unsafe character that `kept` does not map to another one.
-fn clean(text: &str, kept: impl Fn(char) -> Option<char>) -> String {
+fn sanitize_with(text: &str, kept: impl Fn(char) -> Option<char>) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match kept(c) {
@@ -58,7 +58,7 @@ fn push_visible(out: &mut String, c: char) {
 
 /// The text as a terminal may get it: line breaks and tabs stay, unsafe characters are shown.
 pub(crate) fn escape_for_terminal(text: &str) -> String {
-    clean(text, |c| matches!(c, '\n' | '\t').then_some(c))
+    sanitize_with(text, |c| matches!(c, '\n' | '\t').then_some(c))
 }
 
 /// The bytes as a terminal may get them; those that are no UTF-8 are shown as `\x9b`.
@@ -92,12 +92,12 @@ pub(crate) fn escape_json(json: &str) -> String {
 }
 
 /// The columns a text takes.
-pub(crate) fn width(text: &str) -> usize {
+pub(crate) fn display_width(text: &str) -> usize {
     text.width()
 }
 
 /// The text, cut with `…` if it takes more than `limit` columns.
-pub(crate) fn cut(text: &str, limit: usize) -> String {
+pub(crate) fn truncate_to_width(text: &str, limit: usize) -> String {
     if text.width() <= limit {
         return text.to_owned();
     }
@@ -154,10 +154,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_reaches_the_terminal_that_could_command_it() {
+    fn control_characters_are_made_visible() {
         let hostile = "a\u{1b}[31mred\u{7}\r\nb\u{9b}2J\u{202e}c\td";
-        assert_eq!(clean_line(hostile), "a␛[31mred␇  b<U+009B>2J<U+202E>c d");
-        assert_eq!(clean_block("a\r\nb\u{1b}c\td\u{7f}"), "a\nb␛c    d␡");
+        assert_eq!(sanitize_line(hostile), "a␛[31mred␇  b<U+009B>2J<U+202E>c d");
+        assert_eq!(sanitize_block("a\r\nb\u{1b}c\td\u{7f}"), "a\nb␛c    d␡");
     }
 
     #[test]
@@ -176,11 +176,11 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_cut_by_columns_not_by_letters() {
-        assert_eq!(cut("short", 5), "short");
-        assert_eq!(cut("longer than that", 8), "longer…");
-        assert_eq!(cut("日本語です", 5), "日本…");
-        assert_eq!(cut("ab", 1), "…");
+    fn truncation_counts_columns_not_characters() {
+        assert_eq!(truncate_to_width("short", 5), "short");
+        assert_eq!(truncate_to_width("longer than that", 8), "longer…");
+        assert_eq!(truncate_to_width("日本語です", 5), "日本…");
+        assert_eq!(truncate_to_width("ab", 1), "…");
     }
 
     #[test]
@@ -190,6 +190,6 @@ mod tests {
         assert_eq!(wrap(text, None).len(), 3);
         let long = "y".repeat(45);
         assert_eq!(wrap(&long, Some(20)).len(), 3);
-        assert!(wrap(&long, Some(20)).iter().all(|line| width(line) <= 20));
+        assert!(wrap(&long, Some(20)).iter().all(|line| display_width(line) <= 20));
     }
 }

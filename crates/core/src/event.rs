@@ -164,7 +164,7 @@ impl EntityClass {
 
 /// What an event's payload says about its entity; the compaction rule of R25 stands on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum EntityEffect {
     /// The whole entity: every earlier event of the entity is contained in it.
     Image,
     /// The entity is gone: every earlier event of the entity is contained in it.
@@ -176,7 +176,7 @@ pub enum Effect {
 impl EventKind {
     /// What the payload says about the entity.
     #[must_use]
-    pub const fn effect(self) -> Effect {
+    pub const fn effect(self) -> EntityEffect {
         match self {
             Self::ProjectUpdated
             | Self::SessionCreated
@@ -186,8 +186,8 @@ impl EventKind {
             | Self::PartDelta
             | Self::TodoUpdated
             | Self::StatusRetrying
-            | Self::DiffUpdated => Effect::Image,
-            Self::MessageRemoved | Self::PartRemoved => Effect::Removal,
+            | Self::DiffUpdated => EntityEffect::Image,
+            Self::MessageRemoved | Self::PartRemoved => EntityEffect::Removal,
             Self::SessionDeleted
             | Self::WorktreeReady
             | Self::WorktreeFailed
@@ -208,7 +208,7 @@ impl EventKind {
             | Self::ChangeOpened
             | Self::ChangeClosed
             | Self::OperationPlanned
-            | Self::OperationDone => Effect::Fact,
+            | Self::OperationDone => EntityEffect::Fact,
         }
     }
 
@@ -229,7 +229,7 @@ impl EventKind {
 
     /// True for kinds that say all they have to say by their name.
     #[must_use]
-    pub const fn is_bare(self) -> bool {
+    pub const fn has_no_payload(self) -> bool {
         matches!(self, Self::ShareRemoved)
     }
 
@@ -248,10 +248,10 @@ impl EventKind {
 }
 
 impl TryFrom<String> for EventKind {
-    type Error = UnknownKind;
+    type Error = UnknownEventKind;
 
-    fn try_from(name: String) -> Result<Self, UnknownKind> {
-        Self::ALL.iter().copied().find(|kind| kind.name() == name).ok_or(UnknownKind(name))
+    fn try_from(name: String) -> Result<Self, UnknownEventKind> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name).ok_or(UnknownEventKind(name))
     }
 }
 
@@ -270,14 +270,14 @@ impl std::fmt::Display for EventKind {
 /// An event of a kind this version does not know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown event kind {0:?}")]
-pub struct UnknownKind(pub String);
+pub struct UnknownEventKind(pub String);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_found_by_its_code_and_its_name() {
+    fn event_kinds_round_trip_by_code_and_name() {
         for kind in EventKind::ALL {
             assert_eq!(EventKind::from_code(kind.code()), Some(*kind));
             assert_eq!(EventKind::try_from(kind.name().to_owned()), Ok(*kind));

@@ -6,18 +6,18 @@
 use std::collections::HashMap;
 
 use crate::id::{MessageId, PartId, SessionId};
-use crate::model::{Extra, Message, MessageBody, Origin, PartBody, Session, SessionTime};
-use crate::name::fork_title;
-use crate::time::Millis;
+use crate::model::{ExtraFields, ForkOrigin, Message, MessageBody, PartBody, Session, SessionTime};
+use crate::session_naming::fork_title;
+use crate::time::EpochMillis;
 
 /// A message, and its parts in order: the id of each, and its body in whatever form it is copied.
-pub type Copied<P> = (Message, Vec<(PartId, P)>);
+pub type CopiedMessage<P> = (Message, Vec<(PartId, P)>);
 
 /// What a fork consists of; nothing has been written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForkPlan<P> {
     /// The copied messages with their parts, in the order of the original.
-    pub messages: Vec<Copied<P>>,
+    pub messages: Vec<CopiedMessage<P>>,
     /// Which message became which, in the same order.
     pub renamed: Vec<(MessageId, MessageId)>,
     /// Which part became which, in the same order.
@@ -26,7 +26,7 @@ pub struct ForkPlan<P> {
 
 /// What messages are called in a copy.
 #[derive(Debug)]
-pub struct Names<'a>(HashMap<&'a MessageId, &'a MessageId>);
+pub struct RenamedMessages<'a>(HashMap<&'a MessageId, &'a MessageId>);
 
 /// Why a fork was refused; nothing has been written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,12 +48,12 @@ pub enum ForkError {
 /// [`ForkError::NoSuchMessage`] if `at` is unknown (OpenCode copies everything then, which answers a
 /// slip with a fork of the wrong length), and what `rename` refuses.
 pub fn plan_fork<P, E: From<ForkError>>(
-    mut messages: Vec<Copied<P>>,
+    mut messages: Vec<CopiedMessage<P>>,
     at: Option<&MessageId>,
     into: &SessionId,
     mut new_message: impl FnMut() -> MessageId,
     mut new_part: impl FnMut() -> PartId,
-    rename: impl Fn(P, &Names<'_>) -> Result<P, E>,
+    rename: impl Fn(P, &RenamedMessages<'_>) -> Result<P, E>,
 ) -> Result<ForkPlan<P>, E> {
     if let Some(id) = at {
         let end = messages.iter().position(|(message, _)| message.id == *id);
@@ -61,7 +61,7 @@ pub fn plan_fork<P, E: From<ForkError>>(
     }
     let renamed: Vec<(MessageId, MessageId)> =
         messages.iter().map(|(message, _)| (message.id.clone(), new_message())).collect();
-    let names = Names(renamed.iter().map(|(old, new)| (old, new)).collect());
+    let names = RenamedMessages(renamed.iter().map(|(old, new)| (old, new)).collect());
     let mut parts = Vec::new();
     let mut copies = Vec::with_capacity(messages.len());
     for ((mut message, said), (_, id)) in messages.into_iter().zip(&renamed) {
@@ -85,7 +85,7 @@ pub fn plan_fork<P, E: From<ForkError>>(
 /// The body of a part in a copy: a compaction's tail follows its messages, and is dropped if they were
 /// not copied.
 #[must_use]
-pub fn rename_in(mut body: PartBody, names: &Names<'_>) -> PartBody {
+pub fn rename_references(mut body: PartBody, names: &RenamedMessages<'_>) -> PartBody {
     if let PartBody::Compaction(compaction) = &mut body {
         let tail = compaction.tail_start.take();
         compaction.tail_start = tail.and_then(|tail| names.0.get(&tail).map(|new| (*new).clone()));
@@ -103,9 +103,9 @@ pub struct NewFork {
     /// The version of the program that makes it.
     pub version: String,
     /// When it is made.
-    pub now: Millis,
+    pub now: EpochMillis,
     /// Where it was taken (R40).
-    pub origin: Origin,
+    pub origin: ForkOrigin,
 }
 
 /// The session of a fork: a root session in the place of the original.
@@ -136,12 +136,12 @@ pub fn fork_session(original: &Session, fork: NewFork) -> Session {
             updated: fork.now.0.into(),
             compacting: None,
             archived: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         },
         permission: None,
         imported_permission: Vec::new(),
         revert: None,
         usage_base: None,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     }
 }

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::Millis;
+use crate::time::EpochMillis;
 
 /// Longest accepted body of an id, R30.
 const MAX_BODY: usize = 64;
@@ -51,10 +51,10 @@ macro_rules! ids {
             /// The letters every id of this kind begins with.
             pub const PREFIX: &'static str = $prefix;
 
-            /// Mints an id from a tick of the caller's [`Ticker`] and 14 random bytes.
+            /// Mints an id from a tick of the caller's [`IdClock`] and 14 random bytes.
             #[must_use]
-            pub fn mint(tick: Tick, random: [u8; 14]) -> Self {
-                Self(mint($prefix, Order::$order, tick, random))
+            pub fn mint(tick: IdTimestamp, random: [u8; 14]) -> Self {
+                Self(mint($prefix, IdOrder::$order, tick, random))
             }
 
             /// The id as text.
@@ -121,17 +121,17 @@ impl MessageId {
     /// Mints an id that sorts after `newest`: by its moment, or right behind it if the clock or the
     /// wrap of the time field would put it before. Clients look messages up by halving a list.
     #[must_use]
-    pub fn mint_after(newest: Option<&Self>, tick: Tick, random: [u8; 14]) -> Self {
+    pub fn mint_after(newest: Option<&Self>, tick: IdTimestamp, random: [u8; 14]) -> Self {
         let minted = Self::mint(tick, random);
         match newest {
-            Some(newest) if minted <= *newest => Self(behind(&newest.0, &minted.0)),
+            Some(newest) if minted <= *newest => Self(next_sorting_id(&newest.0, &minted.0)),
             _ => minted,
         }
     }
 }
 
 /// The text of an id that sorts right behind `newest`, with the random letters of `minted`.
-fn behind(newest: &str, minted: &str) -> String {
+fn next_sorting_id(newest: &str, minted: &str) -> String {
     let random = &minted[minted.len() - 14..];
     let field = newest.get(4..16).filter(|field| !field.bytes().any(|b| b.is_ascii_uppercase()));
     let value = field.and_then(|field| u64::from_str_radix(field, 16).ok());
@@ -195,31 +195,31 @@ impl std::fmt::Display for ProjectId {
 }
 
 #[derive(Clone, Copy)]
-enum Order {
+enum IdOrder {
     Ascending,
     Descending,
 }
 
 /// A moment plus a counter that tells apart the ids of one millisecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tick {
-    now: Millis,
+pub struct IdTimestamp {
+    now: EpochMillis,
     counter: u16,
 }
 
 /// Hands out ticks; one per process, so that two ids of one millisecond differ in their time field.
 #[derive(Debug, Default)]
-pub struct Ticker {
-    last: Option<Millis>,
+pub struct IdClock {
+    last: Option<EpochMillis>,
     counter: u16,
 }
 
-impl Ticker {
+impl IdClock {
     /// Returns the tick for an id made at `now`; the first of a millisecond has counter 1.
     ///
     /// Ticks never go back: what is made at an earlier moment than the last goes on from there, so
     /// that ids made one after the other sort that way.
-    pub fn tick(&mut self, now: Millis) -> Tick {
+    pub fn next_timestamp(&mut self, now: EpochMillis) -> IdTimestamp {
         let last = *self.last.get_or_insert(now);
         if now > last {
             self.last = Some(now);
@@ -229,15 +229,15 @@ impl Ticker {
             self.counter = 0;
         }
         self.counter += 1;
-        Tick { now: self.last.unwrap_or(now), counter: self.counter }
+        IdTimestamp { now: self.last.unwrap_or(now), counter: self.counter }
     }
 }
 
-fn mint(prefix: &str, order: Order, tick: Tick, random: [u8; 14]) -> String {
+fn mint(prefix: &str, order: IdOrder, tick: IdTimestamp, random: [u8; 14]) -> String {
     let value = (tick.now.0 as u64).wrapping_mul(4096).wrapping_add(u64::from(tick.counter));
     let field = match order {
-        Order::Ascending => value & TIME_MASK,
-        Order::Descending => !value & TIME_MASK,
+        IdOrder::Ascending => value & TIME_MASK,
+        IdOrder::Descending => !value & TIME_MASK,
     };
     let mut text = format!("{prefix}_{field:012x}");
     text.extend(random.iter().map(|b| char::from(ALPHABET[usize::from(*b) % 62])));
@@ -252,12 +252,12 @@ mod tests {
     /// 2026-08-14 11:19:55.136Z, when the time field wrapped.
     const WRAP: i64 = 1_786_706_395_136;
 
-    fn tick(ms: i64) -> Tick {
-        Ticker::default().tick(Millis(ms))
+    fn tick(ms: i64) -> IdTimestamp {
+        IdClock::default().next_timestamp(EpochMillis(ms))
     }
 
     #[test]
-    fn a_minted_id_has_the_form_of_opencode() {
+    fn minted_id_matches_opencode_format() {
         let id = SessionId::mint(tick(1_794_728_448_904), *b"0123456789ABCD");
         assert_eq!(id.as_str().len(), 30);
         // Recorded from the real program for the same millisecond: ses_e21d92c77ffe…
@@ -267,18 +267,18 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_one_millisecond_differ_and_count_from_one() {
-        let mut ticker = Ticker::default();
-        let one = MessageId::mint(ticker.tick(Millis(5)), ZERO);
-        let two = MessageId::mint(ticker.tick(Millis(5)), ZERO);
-        let next = MessageId::mint(ticker.tick(Millis(6)), ZERO);
+    fn ids_in_one_millisecond_count_up() {
+        let mut ticker = IdClock::default();
+        let one = MessageId::mint(ticker.next_timestamp(EpochMillis(5)), ZERO);
+        let two = MessageId::mint(ticker.next_timestamp(EpochMillis(5)), ZERO);
+        let next = MessageId::mint(ticker.next_timestamp(EpochMillis(6)), ZERO);
         assert_eq!(one.as_str(), "msg_00000000500100000000000000");
         assert_eq!(two.as_str(), "msg_00000000500200000000000000");
         assert_eq!(next.as_str(), "msg_00000000600100000000000000");
     }
 
     #[test]
-    fn ids_made_after_the_wrap_sort_before_older_ones() {
+    fn ids_after_wrap_sort_before_older_ids() {
         // W19: this is why nothing here is ever ordered by id.
         let before = MessageId::mint(tick(WRAP - 1), ZERO);
         let after = MessageId::mint(tick(WRAP + 1), ZERO);
@@ -289,16 +289,18 @@ mod tests {
     }
 
     #[test]
-    fn ids_made_one_after_the_other_sort_that_way_even_if_the_clock_goes_back() {
-        let mut ticker = Ticker::default();
+    fn ids_stay_ascending_when_clock_goes_back() {
+        let mut ticker = IdClock::default();
         let moments = [9, 7, 9, 8, 10, 3];
-        let ids: Vec<_> =
-            moments.iter().map(|ms| PartId::mint(ticker.tick(Millis(*ms)), ZERO)).collect();
+        let ids: Vec<_> = moments
+            .iter()
+            .map(|ms| PartId::mint(ticker.next_timestamp(EpochMillis(*ms)), ZERO))
+            .collect();
         assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
     }
 
     #[test]
-    fn a_new_message_sorts_after_the_newest_whatever_that_looks_like() {
+    fn mint_after_sorts_after_any_newest_id() {
         let id = |text: &str| text.parse::<MessageId>().expect("an id");
         let late = MessageId::mint(tick(WRAP - 1), [61; 14]);
         let own = ["msg_zzzzzzzzzzzz0000000000000a", "msg_zzzz", "msg_", "msgOLD", "msg_a-b_z"];
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn r30_accepts_prefix_and_a_short_plain_body_only() {
+    fn ids_require_prefix_and_short_plain_body() {
         for good in ["ses_a", "ses_A-b_9", "sesLEGACY", "ses_nope"] {
             assert!(good.parse::<SessionId>().is_ok(), "{good}");
         }
@@ -331,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_id_is_quoted_and_cut() {
+    fn id_error_truncates_the_text() {
         let error = "x".repeat(500).parse::<PartId>().expect_err("not a part id");
         assert_eq!(error.text.len(), 80);
         assert!(error.to_string().ends_with("is not a part id"));

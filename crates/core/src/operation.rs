@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ChangeId, MessageId, PartId};
-use crate::path::RelPath;
+use crate::rel_path::RelPath;
 
 /// What kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ impl OperationKind {
     /// True for what is done beside the session, whatever it is doing: it moves no head, touches
     /// no file of a person, and nobody waits for it.
     #[must_use]
-    pub const fn is_aside(self) -> bool {
+    pub const fn is_background(self) -> bool {
         matches!(self, Self::Expire | Self::Forget)
     }
 
@@ -71,7 +71,7 @@ impl OperationKind {
 
 /// The first message, or the first part of it, that is taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Head {
+pub struct SessionHead {
     /// The message.
     pub message: MessageId,
     /// The part; none: the whole message.
@@ -82,7 +82,7 @@ pub struct Head {
 /// How much of a change set is taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Extent {
+pub enum UndoExtent {
     /// Nothing: it stands.
     Nothing,
     /// All of it.
@@ -91,10 +91,10 @@ pub enum Extent {
     Paths(Vec<RelPath>),
 }
 
-impl Extent {
+impl UndoExtent {
     /// True if this path of the change set is taken back.
     #[must_use]
-    pub fn has(&self, path: &RelPath) -> bool {
+    pub fn contains_path(&self, path: &RelPath) -> bool {
         match self {
             Self::Nothing => false,
             Self::All => true,
@@ -105,11 +105,11 @@ impl Extent {
 
 /// How much of one change set is taken back after an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Taken {
+pub struct UndoneChangeSet {
     /// The change set.
     pub change: ChangeId,
     /// How much of it.
-    pub extent: Extent,
+    pub extent: UndoExtent,
 }
 
 /// Where a session stands after an operation.
@@ -121,7 +121,7 @@ pub enum HeadMove {
     /// At its end.
     Tip,
     /// Before this.
-    To(Head),
+    To(SessionHead),
 }
 
 #[cfg(test)]
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_found_by_its_word() {
+    fn operation_kinds_round_trip_by_name() {
         for kind in OperationKind::ALL {
             assert_eq!(OperationKind::parse(kind.as_str()), Some(kind));
         }

@@ -13,11 +13,11 @@
 
 use std::collections::HashMap;
 
-use crate::event::{Effect, EntityClass, EventKind};
+use crate::event::{EntityClass, EntityEffect, EventKind};
 
 /// What the rule wants to know of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct RetentionEvent {
     /// Its place in the stream; grows from entry to entry.
     pub at: i64,
     /// What happened.
@@ -76,24 +76,24 @@ pub fn is_boundary(kind: EventKind, first_type: Option<&str>) -> bool {
 /// is compared with it.
 #[must_use]
 pub fn is_droppable(kind: EventKind) -> bool {
-    kind.effect() != Effect::Fact && kind != EventKind::SessionCreated
+    kind.effect() != EntityEffect::Fact && kind != EventKind::SessionCreated
 }
 
 /// True if an event of kind `later` carries the whole effect of an earlier event of the same entity.
 ///
 /// A delta says how long a text is now: more than any delta before it, less than an image.
 #[must_use]
-pub fn contains(later: EventKind, earlier: EventKind) -> bool {
+pub fn supersedes(later: EventKind, earlier: EventKind) -> bool {
     match (later, earlier) {
         (EventKind::PartDelta, EventKind::PartDelta) => true,
         (EventKind::PartDelta, _) => false,
-        (later, _) => later.effect() != Effect::Fact,
+        (later, _) => later.effect() != EntityEffect::Fact,
     }
 }
 
 /// What of an entity the present segment still needs.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct SegmentState {
     image: Option<i64>,
     delta: Option<i64>,
 }
@@ -103,11 +103,11 @@ struct Held {
 /// Holds one small entry per entity of the present segment, however long the segment is. What it
 /// answers stays true whatever follows; begin anew behind any boundary.
 #[derive(Clone, Debug, Default)]
-pub struct Retention {
-    held: HashMap<(EntityClass, i64), Held>,
+pub struct RetentionFilter {
+    entities: HashMap<(EntityClass, i64), SegmentState>,
 }
 
-impl Retention {
+impl RetentionFilter {
     /// Begins at the start of a stream, or behind a boundary.
     #[must_use]
     pub fn new() -> Self {
@@ -115,11 +115,11 @@ impl Retention {
     }
 
     /// Takes the next event; returns the places of the earlier ones it makes superfluous.
-    pub fn push(&mut self, event: &Entry) -> impl Iterator<Item = i64> + use<> {
-        let mut dropped = Held::default();
-        if event.kind.effect() != Effect::Fact {
+    pub fn push(&mut self, event: &RetentionEvent) -> impl Iterator<Item = i64> + use<> {
+        let mut dropped = SegmentState::default();
+        if event.kind.effect() != EntityEffect::Fact {
             let key = (event.kind.class(), event.entity);
-            let held = self.held.entry(key).or_default();
+            let held = self.entities.entry(key).or_default();
             let place = is_droppable(event.kind).then_some(event.at);
             dropped.delta = held.delta.take();
             if event.kind == EventKind::PartDelta {
@@ -129,7 +129,7 @@ impl Retention {
             }
         }
         if event.boundary {
-            self.held.clear();
+            self.entities.clear();
         }
         [dropped.image, dropped.delta].into_iter().flatten()
     }
@@ -144,13 +144,15 @@ mod tests {
     use super::*;
 
     /// The rule word by word, from the end: what is retained later is known when an event is judged.
-    fn reference(events: &[Entry]) -> BTreeSet<i64> {
+    fn reference(events: &[RetentionEvent]) -> BTreeSet<i64> {
         let mut dropped = BTreeSet::new();
         for (index, event) in events.iter().enumerate().rev() {
             let superfluous = events.iter().enumerate().skip(index + 1).any(|(later, other)| {
                 let same = other.kind.class() == event.kind.class() && other.entity == event.entity;
                 let between = events[index..later].iter().any(|event| event.boundary);
-                same && !between && !dropped.contains(&other.at) && contains(other.kind, event.kind)
+                same && !between
+                    && !dropped.contains(&other.at)
+                    && supersedes(other.kind, event.kind)
             });
             if superfluous && is_droppable(event.kind) {
                 dropped.insert(event.at);
@@ -159,15 +161,15 @@ mod tests {
         dropped
     }
 
-    fn run(events: &[Entry]) -> BTreeSet<i64> {
-        let mut retention = Retention::new();
+    fn run(events: &[RetentionEvent]) -> BTreeSet<i64> {
+        let mut retention = RetentionFilter::new();
         events.iter().flat_map(|event| retention.push(event)).collect()
     }
 
-    fn stream(kinds: &[(EventKind, i64, bool)]) -> Vec<Entry> {
+    fn stream(kinds: &[(EventKind, i64, bool)]) -> Vec<RetentionEvent> {
         let numbered = kinds.iter().zip(1..);
         numbered
-            .map(|(&(kind, entity, boundary), at)| Entry { at, kind, entity, boundary })
+            .map(|(&(kind, entity, boundary), at)| RetentionEvent { at, kind, entity, boundary })
             .collect()
     }
 
@@ -196,7 +198,7 @@ mod tests {
         fn what_is_left_has_nothing_more_to_drop(kinds in prop::collection::vec(any_entry(), 0..60)) {
             let events = stream(&kinds);
             let dropped = run(&events);
-            let left: Vec<Entry> =
+            let left: Vec<RetentionEvent> =
                 events.into_iter().filter(|event| !dropped.contains(&event.at)).collect();
             prop_assert_eq!(run(&left), BTreeSet::new());
         }
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delta_does_not_replace_an_image() {
+    fn delta_does_not_supersede_image() {
         use EventKind::{PartDelta, PartUpdated};
         let part = |kind| (kind, 1, false);
         let kinds = [PartUpdated, PartDelta, PartDelta, PartUpdated, PartDelta].map(part);
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boundary_keeps_what_stood_before_it() {
+    fn events_before_a_boundary_are_kept() {
         let kinds = [
             (EventKind::TodoUpdated, 1, false),
             (EventKind::TodoUpdated, 1, false),
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_and_the_creation_of_a_session_stay() {
+    fn facts_and_session_creation_are_kept() {
         let kinds = [
             (EventKind::SessionCreated, 1, false),
             (EventKind::ShareCreated, 1, false),

@@ -4,11 +4,11 @@
 //! from change sets, and is not decided here.
 
 use crate::id::{MessageId, PartId};
-use crate::operation::Head;
+use crate::operation::SessionHead;
 
 /// A message and its parts by name and type, as a boundary is looked for in them.
 #[derive(Clone, Copy, Debug)]
-pub struct Spoken<'a> {
+pub struct MessageOutline<'a> {
     /// The message.
     pub message: &'a MessageId,
     /// True if a person wrote it.
@@ -25,11 +25,11 @@ pub struct Spoken<'a> {
 /// or before the boundary, so that an answer is taken back with what was asked. A message without
 /// parts is no boundary: then there is nothing.
 #[must_use]
-pub fn find_boundary<'a>(
-    messages: impl IntoIterator<Item = Spoken<'a>>,
+pub fn find_revert_boundary<'a>(
+    messages: impl IntoIterator<Item = MessageOutline<'a>>,
     message: &MessageId,
     part: Option<&PartId>,
-) -> Option<Head> {
+) -> Option<SessionHead> {
     let mut asked = None;
     for spoken in messages {
         if spoken.is_user {
@@ -46,7 +46,7 @@ pub fn find_boundary<'a>(
             (None, Some(asked)) => asked,
             (Some(_), _) | (None, None) => spoken.message,
         };
-        return Some(Head { message: message.clone(), part });
+        return Some(SessionHead { message: message.clone(), part });
     }
     None
 }
@@ -57,7 +57,7 @@ pub fn find_boundary<'a>(
 /// `there` is the list at the point to go to, `here` at the point the session stands at, `now` is
 /// the present one: what somebody changed since the session stood here is kept.
 #[must_use]
-pub fn todos_after<'t, T: PartialEq>(there: &'t [T], here: &[T], now: &[T]) -> Option<&'t [T]> {
+pub fn merge_todos<'t, T: PartialEq>(there: &'t [T], here: &[T], now: &[T]) -> Option<&'t [T]> {
     (there != here && here == now).then_some(there)
 }
 
@@ -87,14 +87,14 @@ mod tests {
 
     fn boundary(message: &str, part: Option<&str>) -> Option<(String, Option<String>)> {
         let all = session();
-        let spoken = all.iter().map(|(message, is_user, parts)| Spoken {
+        let spoken = all.iter().map(|(message, is_user, parts)| MessageOutline {
             message,
             is_user: *is_user,
             parts,
         });
         let part = part.map(|part| format!("prt_{part}").parse().expect("an id"));
         let message = format!("msg_{message}").parse().expect("an id");
-        let head = find_boundary(spoken, &message, part.as_ref())?;
+        let head = find_revert_boundary(spoken, &message, part.as_ref())?;
         Some((head.message.to_string(), head.part.map(|part| part.to_string())))
     }
 
@@ -103,14 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_taken_back_with_what_was_asked() {
+    fn answer_reverts_with_its_prompt() {
         assert_eq!(boundary("b", None), whole("b"));
         assert_eq!(boundary("a", None), whole("b"));
         assert_eq!(boundary("y", None), whole("z"));
     }
 
     #[test]
-    fn a_part_is_kept_only_behind_a_text_or_a_tool() {
+    fn part_boundary_needs_text_or_tool_before_it() {
         assert_eq!(boundary("y", Some("y2")), whole("z"), "only a step began before it");
         let kept = Some(("msg_y".to_owned(), Some("prt_y3".to_owned())));
         assert_eq!(boundary("y", Some("y3")), kept);
@@ -120,16 +120,16 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_boundary_at_a_message_without_parts_or_at_an_unknown_one() {
+    fn empty_or_unknown_message_is_no_boundary() {
         assert_eq!(boundary("empty", None), None);
         assert_eq!(boundary("none", None), None);
         assert_eq!(boundary("y", Some("none")), None);
     }
 
     #[test]
-    fn to_dos_follow_unless_somebody_changed_them_since() {
-        assert_eq!(todos_after(&[1], &[1, 2], &[1, 2]), Some(&[1][..]));
-        assert_eq!(todos_after(&[1], &[1, 2], &[1, 2, 3]), None, "changed since");
-        assert_eq!(todos_after(&[1], &[1], &[1]), None, "nothing happened to them");
+    fn todos_follow_unless_changed_since() {
+        assert_eq!(merge_todos(&[1], &[1, 2], &[1, 2]), Some(&[1][..]));
+        assert_eq!(merge_todos(&[1], &[1, 2], &[1, 2, 3]), None, "changed since");
+        assert_eq!(merge_todos(&[1], &[1], &[1]), None, "nothing happened to them");
     }
 }

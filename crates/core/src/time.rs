@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct Millis(pub i64);
+pub struct EpochMillis(pub i64);
 
-impl Millis {
+impl EpochMillis {
     /// Returns this moment moved by `ms` milliseconds, saturating at the ends of time.
     #[must_use]
     pub const fn plus(self, ms: i64) -> Self {
@@ -28,7 +28,7 @@ impl Millis {
     #[must_use]
     pub fn iso8601(self) -> String {
         let (days, ms) = (self.0.div_euclid(DAY), self.0.rem_euclid(DAY));
-        let (year, month, day) = civil(days);
+        let (year, month, day) = civil_date(days);
         let (hour, minute) = (ms / 3_600_000, ms / 60_000 % 60);
         let (second, milli) = (ms / 1_000 % 60, ms % 1_000);
         let year = match year {
@@ -45,7 +45,7 @@ const DAY: i64 = 86_400_000;
 /// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
 ///
 /// Counts in eras of 400 years that begin on 1 March, so that a leap day ends its year.
-const fn civil(days: i64) -> (i64, i64, i64) {
+const fn civil_date(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -57,7 +57,7 @@ const fn civil(days: i64) -> (i64, i64, i64) {
     (if month <= 2 { year + 1 } else { year }, month, day)
 }
 
-impl std::fmt::Display for Millis {
+impl std::fmt::Display for EpochMillis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
@@ -68,9 +68,9 @@ impl std::fmt::Display for Millis {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct Seq(pub i64);
+pub struct SessionSeq(pub i64);
 
-impl std::fmt::Display for Seq {
+impl std::fmt::Display for SessionSeq {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
@@ -81,9 +81,9 @@ impl std::fmt::Display for Seq {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct Cursor(pub i64);
+pub struct LogCursor(pub i64);
 
-impl std::fmt::Display for Cursor {
+impl std::fmt::Display for LogCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_written_as_javascript_writes_it() {
+    fn iso8601_matches_javascript() {
         for (ms, expected) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (-1, "1969-12-31T23:59:59.999Z"),
@@ -109,15 +109,15 @@ mod tests {
             (-62_167_219_200_001, "-000001-12-31T23:59:59.999Z"),
             (8_640_000_000_000_000, "+275760-09-13T00:00:00.000Z"),
         ] {
-            assert_eq!(Millis(ms).iso8601(), expected);
+            assert_eq!(EpochMillis(ms).iso8601(), expected);
         }
         // The ends of time do not overflow.
-        assert!(Millis(i64::MIN).iso8601().starts_with('-'));
-        assert!(Millis(i64::MAX).iso8601().starts_with('+'));
+        assert!(EpochMillis(i64::MIN).iso8601().starts_with('-'));
+        assert!(EpochMillis(i64::MAX).iso8601().starts_with('+'));
     }
 
     #[test]
-    fn every_day_of_four_centuries_follows_the_one_before() {
+    fn civil_date_is_continuous_over_400_years() {
         let is_leap = |y: i64| y % 4 == 0 && (y % 100 != 0 || y % 400 == 0);
         let length = |y, m| match m {
             2 => 28 + i64::from(is_leap(y)),
@@ -126,7 +126,7 @@ mod tests {
         };
         let mut expected = (1900, 1, 1);
         for day in -25_567..-25_567 + 146_097 {
-            assert_eq!(civil(day), expected);
+            assert_eq!(civil_date(day), expected);
             let (y, m, d) = expected;
             expected = match (m, d) {
                 (12, 31) => (y + 1, 1, 1),

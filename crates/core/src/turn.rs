@@ -5,13 +5,13 @@
 //!
 //! Repeats: every event that finds its own result already there changes nothing, so that a retry
 //! after a lost acknowledgement is safe. `Started` in `running`, `Asked` in `waiting` (also: a
-//! second request of a parallel call) and `Answered` in `running` (also: an answer to one call
+//! second request of a parallel call) and `OneshotReceiver` in `running` (also: an answer to one call
 //! while another still works) return the same state; so does the same end. Everything else that
 //! the table does not name is refused.
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::{Repeat, Row};
+use crate::transition_table::{RepeatEffect, TransitionRow};
 
 /// How far a turn got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub enum TurnState {
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum TurnOutcome {
     /// Well.
     Completed,
     /// By an error.
@@ -60,14 +60,14 @@ pub enum TurnEvent {
     /// It is over.
     Ended {
         /// How it ended.
-        outcome: Outcome,
+        outcome: TurnOutcome,
     },
 }
 
 /// An event the state does not allow; nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a turn that is {from} cannot be {event}", from = from.as_str())]
-pub struct IllegalTransition {
+pub struct IllegalTurnTransition {
     /// The state the turn is in.
     pub from: TurnState,
     /// The name of the refused event.
@@ -76,9 +76,9 @@ pub struct IllegalTransition {
 
 /// What recovery does with a turn it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recovery {
+pub enum RecoveryAction {
     /// Nothing: it has ended, somebody works on it, or the next runner takes it up.
-    Leave,
+    Keep,
     /// It ends as interrupted, and its open tool calls with it.
     Interrupt,
 }
@@ -99,8 +99,8 @@ impl TurnState {
     ///
     /// # Errors
     ///
-    /// [`IllegalTransition`] for whatever the table does not allow.
-    pub fn after(self, event: &TurnEvent) -> Result<Self, IllegalTransition> {
+    /// [`IllegalTurnTransition`] for whatever the table does not allow.
+    pub fn apply(self, event: &TurnEvent) -> Result<Self, IllegalTurnTransition> {
         match (self, event) {
             (Self::Accepted | Self::Running, TurnEvent::Started) => Ok(Self::Running),
             (Self::Running | Self::Waiting, TurnEvent::Asked) => Ok(Self::Waiting),
@@ -111,7 +111,7 @@ impl TurnState {
             // Ending twice in the same way is a retry, not a mistake.
             (ended, TurnEvent::Ended { outcome }) if ended == outcome.state() => Ok(ended),
             // Whatever the table does not allow is refused.
-            (from, event) => Err(IllegalTransition { from, event: event.name() }),
+            (from, event) => Err(IllegalTurnTransition { from, event: event.name() }),
         }
     }
 
@@ -121,10 +121,10 @@ impl TurnState {
     /// nothing of it can be half done: it stays for the next runner. A `waiting` turn stays too:
     /// its answer is stored and the next runner resumes the call.
     #[must_use]
-    pub const fn recovery(self, owner_alive: bool) -> Recovery {
+    pub const fn recovery_action(self, owner_alive: bool) -> RecoveryAction {
         match (self, owner_alive) {
-            (Self::Running, false) => Recovery::Interrupt,
-            _ => Recovery::Leave,
+            (Self::Running, false) => RecoveryAction::Interrupt,
+            _ => RecoveryAction::Keep,
         }
     }
 
@@ -161,7 +161,7 @@ impl std::fmt::Display for TurnState {
     }
 }
 
-impl Outcome {
+impl TurnOutcome {
     /// Every outcome.
     pub const ALL: [Self; 4] = [Self::Completed, Self::Failed, Self::Aborted, Self::Interrupted];
 
@@ -189,10 +189,10 @@ impl TurnEvent {
         Self::Started,
         Self::Asked,
         Self::Answered,
-        Self::Ended { outcome: Outcome::Completed },
-        Self::Ended { outcome: Outcome::Failed },
-        Self::Ended { outcome: Outcome::Aborted },
-        Self::Ended { outcome: Outcome::Interrupted },
+        Self::Ended { outcome: TurnOutcome::Completed },
+        Self::Ended { outcome: TurnOutcome::Failed },
+        Self::Ended { outcome: TurnOutcome::Aborted },
+        Self::Ended { outcome: TurnOutcome::Interrupted },
     ];
 
     /// The event in one word; an end is named by its outcome.
@@ -220,26 +220,26 @@ impl TurnEvent {
 
 /// The table of the machine, found by running it over every state and every event.
 #[must_use]
-pub fn table() -> Vec<Row> {
-    TurnEvent::ALL.iter().filter_map(row).collect()
+pub fn transition_table() -> Vec<TransitionRow> {
+    TurnEvent::ALL.iter().filter_map(transition_row).collect()
 }
 
-fn row(event: &TurnEvent) -> Option<Row> {
-    let moves = |from: &TurnState| from.after(event).ok().filter(|to| to != from);
+fn transition_row(event: &TurnEvent) -> Option<TransitionRow> {
+    let moves = |from: &TurnState| from.apply(event).ok().filter(|to| to != from);
     let to = TurnState::ALL.iter().find_map(moves)?;
     let pick = |keep: &dyn Fn(&TurnState) -> bool| {
         TurnState::ALL.iter().filter(|state| keep(state)).map(|state| state.as_str()).collect()
     };
-    Some(Row {
+    Some(TransitionRow {
         event: event.name().to_owned(),
         from: pick(&|state| moves(state) == Some(to)),
         to: to.as_str(),
-        refused: pick(&|state| state.after(event).is_err()),
+        refused: pick(&|state| state.apply(event).is_err()),
         writes: event.writes(),
-        repeat: match to.after(event) {
-            Ok(again) if again == to => Repeat::Nothing,
-            Ok(_) => Repeat::Moves,
-            Err(_) => Repeat::Refused,
+        repeat: match to.apply(event) {
+            Ok(again) if again == to => RepeatEffect::NoChange,
+            Ok(_) => RepeatEffect::Moves,
+            Err(_) => RepeatEffect::Refused,
         },
     })
 }
@@ -249,69 +249,69 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_state_is_found_by_its_word_and_its_json() {
+    fn turn_states_round_trip_by_name_and_json() {
         for state in TurnState::ALL {
             assert_eq!(TurnState::parse(state.as_str()), Some(state));
             let json = serde_json::to_value(state).expect("a word");
             assert_eq!(json, state.as_str());
         }
         assert_eq!(TurnState::parse("Running"), None);
-        assert_eq!(serde_json::to_value(Outcome::Aborted).expect("a word"), "aborted");
+        assert_eq!(serde_json::to_value(TurnOutcome::Aborted).expect("a word"), "aborted");
     }
 
     #[test]
-    fn r28_the_path_of_a_turn_that_waits_is_allowed() {
+    fn waiting_turn_path_is_allowed() {
         let mut state = TurnState::Accepted;
         let path = [
             (TurnEvent::Started, TurnState::Running),
             (TurnEvent::Asked, TurnState::Waiting),
             (TurnEvent::Answered, TurnState::Running),
-            (TurnEvent::Ended { outcome: Outcome::Completed }, TurnState::Completed),
+            (TurnEvent::Ended { outcome: TurnOutcome::Completed }, TurnState::Completed),
         ];
         for (event, expected) in path {
-            state = state.after(&event).expect("allowed");
+            state = state.apply(&event).expect("allowed");
             assert_eq!(state, expected);
         }
         assert!(!state.is_open());
     }
 
     #[test]
-    fn r28_an_ended_turn_repeats_its_end_and_refuses_everything_else() {
-        for outcome in Outcome::ALL {
+    fn ended_turn_accepts_only_the_same_end() {
+        for outcome in TurnOutcome::ALL {
             let ended = outcome.state();
             for event in TurnEvent::ALL {
                 let expected = if event == (TurnEvent::Ended { outcome }) {
                     Ok(ended)
                 } else {
-                    Err(IllegalTransition { from: ended, event: event.name() })
+                    Err(IllegalTurnTransition { from: ended, event: event.name() })
                 };
-                assert_eq!(ended.after(&event), expected);
+                assert_eq!(ended.apply(&event), expected);
             }
         }
     }
 
     #[test]
-    fn r28_only_running_turns_of_dead_owners_are_interrupted() {
+    fn only_running_turns_of_dead_owners_are_interrupted() {
         for state in TurnState::ALL {
-            assert_eq!(state.recovery(true), Recovery::Leave);
-            let dead = state.recovery(false);
-            assert_eq!(dead == Recovery::Interrupt, state == TurnState::Running, "{state}");
+            assert_eq!(state.recovery_action(true), RecoveryAction::Keep);
+            let dead = state.recovery_action(false);
+            assert_eq!(dead == RecoveryAction::Interrupt, state == TurnState::Running, "{state}");
         }
     }
 
     #[test]
-    fn r28_what_recovery_does_is_allowed_by_the_table() {
-        let end = TurnEvent::Ended { outcome: Outcome::Interrupted };
+    fn recovery_action_is_a_legal_transition() {
+        let end = TurnEvent::Ended { outcome: TurnOutcome::Interrupted };
         for state in TurnState::ALL {
-            if state.recovery(false) == Recovery::Interrupt {
-                assert_eq!(state.after(&end), Ok(TurnState::Interrupted));
+            if state.recovery_action(false) == RecoveryAction::Interrupt {
+                assert_eq!(state.apply(&end), Ok(TurnState::Interrupted));
             }
         }
     }
 
     #[test]
-    fn a_refusal_says_what_was_tried_and_where() {
-        let error = TurnState::Failed.after(&TurnEvent::Asked).expect_err("refused");
+    fn illegal_transition_names_state_and_event() {
+        let error = TurnState::Failed.apply(&TurnEvent::Asked).expect_err("refused");
         assert_eq!(error.to_string(), "a turn that is failed cannot be asked");
     }
 }

@@ -2,17 +2,20 @@
 
 use serde_json::{Value, json};
 use turnstone_core::context::{
-    Entry, Limits, Settings, TakenUp, completed_compactions, filter_compacted, mark_compacted,
-    place_prompts, recent_budget, replay_point, select_prune, select_tail,
+    CompactionSettings, ContextMessage, ModelLimits, PromotedPrompt, completed_compactions,
+    filter_compacted, find_replay_point, mark_compacted, place_promoted_prompts,
+    select_outputs_to_prune, select_tail, tail_budget,
 };
-use turnstone_core::fork::{ForkError, Names, NewFork, fork_session, plan_fork, rename_in};
+use turnstone_core::fork::{
+    ForkError, NewFork, RenamedMessages, fork_session, plan_fork, rename_references,
+};
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{Message, MessageBody, Part, PartBody, Session};
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 
 const SESSION: &str = "ses_one";
 
-fn message(id: &str, body: Value, parts: &[Value]) -> Entry {
+fn message(id: &str, body: Value, parts: &[Value]) -> ContextMessage {
     let id: MessageId = format!("msg_{id}").parse().expect("an id");
     let session: SessionId = SESSION.parse().expect("an id");
     let part = |(index, body): (usize, &Value)| Part {
@@ -26,18 +29,18 @@ fn message(id: &str, body: Value, parts: &[Value]) -> Entry {
     (Message { id, session, body }, parts)
 }
 
-fn user_with(id: &str, parts: &[Value]) -> Entry {
+fn user_with(id: &str, parts: &[Value]) -> ContextMessage {
     let model = json!({ "providerID": "p", "modelID": "m" });
     let body =
         json!({ "role": "user", "time": { "created": 1 }, "agent": "build", "model": model });
     message(id, body, parts)
 }
 
-fn user(id: &str) -> Entry {
+fn user(id: &str) -> ContextMessage {
     user_with(id, &[json!({ "type": "text", "text": id })])
 }
 
-fn compaction(id: &str, tail: Option<&str>) -> Entry {
+fn compaction(id: &str, tail: Option<&str>) -> ContextMessage {
     let mut part = json!({ "type": "compaction", "auto": true });
     if let Some(tail) = tail {
         part["tail_start_id"] = format!("msg_{tail}").into();
@@ -46,7 +49,7 @@ fn compaction(id: &str, tail: Option<&str>) -> Entry {
 }
 
 /// An answer; `more` overwrites its fields.
-fn said(id: &str, parent: &str, more: &Value, parts: &[Value]) -> Entry {
+fn said(id: &str, parent: &str, more: &Value, parts: &[Value]) -> ContextMessage {
     let zero =
         json!({ "input": 0, "output": 0, "reasoning": 0, "cache": { "read": 0, "write": 0 } });
     let mut body = json!({
@@ -60,33 +63,33 @@ fn said(id: &str, parent: &str, more: &Value, parts: &[Value]) -> Entry {
     message(id, body, parts)
 }
 
-fn assistant(id: &str, parent: &str) -> Entry {
+fn assistant(id: &str, parent: &str) -> ContextMessage {
     said(id, parent, &json!({ "finish": "stop" }), &[json!({ "type": "text", "text": id })])
 }
 
-fn summary(id: &str, parent: &str) -> Entry {
+fn summary(id: &str, parent: &str) -> ContextMessage {
     said(id, parent, &json!({ "summary": true, "finish": "stop" }), &[])
 }
 
-fn names<'a>(messages: impl IntoIterator<Item = &'a Entry>) -> Vec<&'a str> {
+fn names<'a>(messages: impl IntoIterator<Item = &'a ContextMessage>) -> Vec<&'a str> {
     messages.into_iter().map(|(message, _)| &message.id.as_str()[4..]).collect()
 }
 
 /// What is left of a conversation given in stream order.
-fn seen(messages: &[Entry]) -> Vec<String> {
+fn seen(messages: &[ContextMessage]) -> Vec<String> {
     let left = filter_compacted(messages.iter().rev().cloned());
     names(&left).into_iter().map(str::to_owned).collect()
 }
 
 #[test]
-fn section_12_2_without_a_compaction_everything_is_seen_in_order() {
+fn uncompacted_context_keeps_all_in_order() {
     assert_eq!(seen(&[]), Vec::<String>::new());
     let messages = [user("u1"), assistant("a1", "u1"), user("u2"), assistant("a2", "u2")];
     assert_eq!(seen(&messages), ["u1", "a1", "u2", "a2"]);
 }
 
 #[test]
-fn section_12_2_a_compaction_cuts_and_stays_itself() {
+fn compaction_cuts_and_keeps_its_request() {
     let messages = [
         user("u1"),
         assistant("a1", "u1"),
@@ -99,7 +102,7 @@ fn section_12_2_a_compaction_cuts_and_stays_itself() {
 }
 
 #[test]
-fn section_12_2_what_is_older_is_not_even_read() {
+fn messages_before_compaction_are_not_read() {
     let messages = [user("u1"), compaction("c", None), summary("s", "c")];
     let mut read = 0;
     let left = filter_compacted(messages.into_iter().rev().inspect(|_| read += 1));
@@ -107,7 +110,7 @@ fn section_12_2_what_is_older_is_not_even_read() {
 }
 
 #[test]
-fn section_12_2_an_incomplete_compaction_does_not_cut() {
+fn incomplete_compaction_does_not_cut() {
     let error = json!({ "name": "UnknownError", "data": { "message": "x" } });
     let failed = json!({ "summary": true, "finish": "error", "error": error });
     for incomplete in [
@@ -127,7 +130,7 @@ fn section_12_2_an_incomplete_compaction_does_not_cut() {
 }
 
 #[test]
-fn section_12_2_a_tail_comes_after_the_summary() {
+fn tail_follows_summary() {
     let messages = [
         user("u1"),
         assistant("a1", "u1"),
@@ -142,7 +145,7 @@ fn section_12_2_a_tail_comes_after_the_summary() {
 }
 
 #[test]
-fn section_12_2_a_tail_may_start_inside_a_turn() {
+fn tail_may_start_inside_a_turn() {
     let messages = [
         user("u1"),
         assistant("a1", "u1"),
@@ -154,7 +157,7 @@ fn section_12_2_a_tail_may_start_inside_a_turn() {
 }
 
 #[test]
-fn section_12_2_the_latest_of_repeated_compactions_wins() {
+fn latest_compaction_wins() {
     let messages = [
         user("u1"),
         compaction("c1", None),
@@ -179,14 +182,14 @@ fn section_12_2_the_latest_of_repeated_compactions_wins() {
 }
 
 #[test]
-fn section_8_4_a_failed_compaction_with_a_tail_hides_nothing() {
+fn failed_compaction_with_tail_hides_nothing() {
     let failed = said("s", "c", &json!({ "summary": true }), &[]);
     let messages = [user("u1"), user("u2"), compaction("c", Some("u2")), failed, user("u3")];
     assert_eq!(seen(&messages), ["u1", "u2", "c", "s", "u3"]);
 }
 
 #[test]
-fn section_8_4_a_tail_that_is_gone_hides_nothing() {
+fn missing_tail_hides_nothing() {
     let messages = [user("u1"), compaction("c", Some("gone")), summary("s", "c"), user("u2")];
     assert_eq!(seen(&messages), ["u1", "c", "s", "u2"]);
     let itself = [user("u1"), compaction("c", Some("c")), summary("s", "c"), user("u2")];
@@ -194,7 +197,7 @@ fn section_8_4_a_tail_that_is_gone_hides_nothing() {
 }
 
 #[test]
-fn section_8_3_completed_compactions_are_found_by_position() {
+fn completed_compactions_are_found_by_position() {
     let messages = [
         user("u1"),
         compaction("c1", None),
@@ -207,15 +210,15 @@ fn section_8_3_completed_compactions_are_found_by_position() {
 }
 
 /// Chooses a tail where every message takes 10 tokens; gives its first message.
-fn tail(messages: &[Entry], turns: Option<usize>, budget: u64) -> Option<String> {
-    let settings = Settings { tail_turns: turns, ..Settings::default() };
-    let size = |messages: &[Entry]| messages.len() as u64 * 10;
+fn tail(messages: &[ContextMessage], turns: Option<usize>, budget: u64) -> Option<String> {
+    let settings = CompactionSettings { tail_turns: turns, ..CompactionSettings::default() };
+    let size = |messages: &[ContextMessage]| messages.len() as u64 * 10;
     let tail = select_tail(messages, &settings, budget, size)?;
     assert_eq!(messages[tail.start].0.id, tail.id);
     Some(tail.id.as_str()[4..].to_owned())
 }
 
-fn three_turns() -> Vec<Entry> {
+fn three_turns() -> Vec<ContextMessage> {
     let turn = |n: u8| {
         let (u, a, b) = (format!("u{n}"), format!("a{n}"), format!("b{n}"));
         [user(&u), assistant(&a, &u), assistant(&b, &u)]
@@ -224,7 +227,7 @@ fn three_turns() -> Vec<Entry> {
 }
 
 #[test]
-fn section_12_4_the_tail_shrinks_to_its_budget() {
+fn tail_shrinks_to_budget() {
     let messages = three_turns();
     assert_eq!(tail(&messages, None, 60).as_deref(), Some("u2"));
     assert_eq!(tail(&messages, None, 59).as_deref(), Some("a2"));
@@ -234,7 +237,7 @@ fn section_12_4_the_tail_shrinks_to_its_budget() {
 }
 
 #[test]
-fn section_12_4_there_is_no_tail_if_nothing_fits_or_everything_does() {
+fn no_tail_if_nothing_or_everything_fits() {
     let messages = three_turns();
     assert_eq!(tail(&messages, None, 9), None);
     assert_eq!(tail(&messages, None, 0), None);
@@ -246,7 +249,7 @@ fn section_12_4_there_is_no_tail_if_nothing_fits_or_everything_does() {
 }
 
 #[test]
-fn section_8_3_the_number_of_turns_may_be_limited() {
+fn tail_turns_limit_is_respected() {
     let messages = three_turns();
     assert_eq!(tail(&messages, Some(0), 1_000), None);
     assert_eq!(tail(&messages, Some(1), 1_000).as_deref(), Some("u3"));
@@ -255,26 +258,27 @@ fn section_8_3_the_number_of_turns_may_be_limited() {
 }
 
 #[test]
-fn section_8_3_a_compaction_begins_no_turn() {
+fn compaction_request_begins_no_turn() {
     let messages = [user("u1"), assistant("a1", "u1"), user("u2"), compaction("c", None)];
     assert_eq!(tail(&messages, Some(1), 1_000).as_deref(), Some("u2"));
 }
 
 #[test]
-fn section_8_3_the_budget_of_the_tail_is_a_quarter_in_bounds() {
-    let budget = |context, settings: &Settings| {
-        recent_budget(Limits { context, input: 0, output: 0 }, settings)
+fn tail_budget_is_a_bounded_quarter() {
+    let budget = |context, settings: &CompactionSettings| {
+        tail_budget(ModelLimits { context, input: 0, output: 0 }, settings)
     };
-    let plain = Settings::default();
+    let plain = CompactionSettings::default();
     assert_eq!(budget(33_000, &plain), 2_000);
     assert_eq!(budget(72_000, &plain), 10_000);
     assert_eq!(budget(1_000_000, &plain), 15_000);
-    let configured = Settings { preserve_recent_tokens: Some(7), ..Settings::default() };
+    let configured =
+        CompactionSettings { preserve_recent_tokens: Some(7), ..CompactionSettings::default() };
     assert_eq!(budget(1_000_000, &configured), 7);
 }
 
 #[test]
-fn section_8_3_an_overflow_replays_the_turn_before_if_others_are_left() {
+fn overflow_replays_previous_turn_if_others_remain() {
     let messages = [
         user("u1"),
         assistant("a1", "u1"),
@@ -282,9 +286,9 @@ fn section_8_3_an_overflow_replays_the_turn_before_if_others_are_left() {
         assistant("a2", "u2"),
         compaction("c", None),
     ];
-    assert_eq!(replay_point(&messages, 4), Some(2));
-    assert_eq!(replay_point(&messages[2..], 2), None);
-    assert_eq!(replay_point(&[], 0), None);
+    assert_eq!(find_replay_point(&messages, 4), Some(2));
+    assert_eq!(find_replay_point(&messages[2..], 2), None);
+    assert_eq!(find_replay_point(&[], 0), None);
 }
 
 /// A tool call with an output of so many tokens.
@@ -299,24 +303,24 @@ fn call(tool: &str, tokens: usize) -> Value {
 }
 
 /// Two turns after the calls, so that the calls may be pruned.
-fn with_calls(calls: &[Value]) -> Vec<Entry> {
+fn with_calls(calls: &[Value]) -> Vec<ContextMessage> {
     let calls = said("a0", "u0", &json!({}), calls);
     let late = said("a2", "u2", &json!({}), &[call("bash", 90_000)]);
     vec![user("u0"), calls, user("u1"), assistant("a1", "u1"), user("u2"), late]
 }
 
-fn pruned(messages: &[Entry]) -> Vec<String> {
-    select_prune(messages).iter().map(ToString::to_string).collect()
+fn pruned(messages: &[ContextMessage]) -> Vec<String> {
+    select_outputs_to_prune(messages).iter().map(ToString::to_string).collect()
 }
 
 #[test]
-fn section_8_5_outputs_beyond_the_protected_ones_are_pruned_newest_first() {
+fn outputs_beyond_protected_are_pruned_newest_first() {
     let calls: Vec<Value> = [20_000, 10_001, 20_000, 20_000].map(|n| call("bash", n)).to_vec();
     assert_eq!(pruned(&with_calls(&calls)), ["prt_a0-1", "prt_a0-0"]);
 }
 
 #[test]
-fn section_8_5_nothing_is_pruned_for_less_than_the_minimum() {
+fn nothing_is_pruned_below_minimum() {
     let exactly: Vec<Value> = [20_000, 40_000].map(|n| call("bash", n)).to_vec();
     assert_eq!(pruned(&with_calls(&exactly)), Vec::<String>::new());
     let more: Vec<Value> = [20_001, 40_000].map(|n| call("bash", n)).to_vec();
@@ -326,21 +330,21 @@ fn section_8_5_nothing_is_pruned_for_less_than_the_minimum() {
 }
 
 #[test]
-fn section_8_5_the_newest_two_turns_are_never_pruned() {
+fn newest_two_turns_are_never_pruned() {
     let messages = with_calls(&[]);
     assert_eq!(pruned(&messages), Vec::<String>::new());
     assert_eq!(pruned(&[user("u"), said("a", "u", &json!({}), &[call("bash", 90_000)])]), [""; 0]);
 }
 
 #[test]
-fn section_12_4_skills_are_never_pruned() {
+fn skill_outputs_are_never_pruned() {
     assert_eq!(pruned(&with_calls(&[call("skill", 90_000)])), Vec::<String>::new());
     let calls = [call("bash", 30_000), call("skill", 90_000), call("bash", 40_000)];
     assert_eq!(pruned(&with_calls(&calls)), ["prt_a0-0"]);
 }
 
 #[test]
-fn section_8_5_the_search_ends_at_a_summary_and_at_an_output_pruned_before() {
+fn pruning_stops_at_summary_or_pruned_output() {
     let mut messages =
         vec![user("c"), said("s", "c", &json!({ "summary": true }), &[call("x", 90_000)])];
     messages.extend(with_calls(&[call("bash", 40_000)]));
@@ -352,18 +356,18 @@ fn section_8_5_the_search_ends_at_a_summary_and_at_an_output_pruned_before() {
 }
 
 #[test]
-fn section_8_5_a_pruned_call_keeps_its_output_and_is_a_legal_step() {
+fn pruned_call_keeps_output_and_is_legal() {
     let (_, parts) = said("a", "u", &json!({}), &[call("bash", 3)]);
     let PartBody::Tool(tool) = &parts[0].body else { panic!("a tool part") };
-    let marked = mark_compacted(&tool.state, Millis(7)).expect("a completed call");
-    assert!(turnstone_core::tool::advance(Some(&tool.state), &marked).is_ok());
+    let marked = mark_compacted(&tool.state, EpochMillis(7)).expect("a completed call");
+    assert!(turnstone_core::tool_state::check_transition(Some(&tool.state), &marked).is_ok());
     let json = serde_json::to_value(&marked).expect("JSON");
     assert_eq!((&json["time"]["compacted"], &json["output"]), (&json!(7), &json!("xxxxxxxxxxxx")));
-    assert_eq!(mark_compacted(&marked, Millis(8)), None);
+    assert_eq!(mark_compacted(&marked, EpochMillis(8)), None);
 }
 
 /// Forks with counted ids: `msg_f1`, `prt_f1` and so on.
-fn fork(messages: &[Entry], at: Option<&str>) -> Result<Vec<Entry>, ForkError> {
+fn fork(messages: &[ContextMessage], at: Option<&str>) -> Result<Vec<ContextMessage>, ForkError> {
     let at: Option<MessageId> = at.map(|id| format!("msg_{id}").parse().expect("an id"));
     let (mut message, mut part) = (0, 0);
     let new_message = || {
@@ -379,7 +383,8 @@ fn fork(messages: &[Entry], at: Option<&str>) -> Result<Vec<Entry>, ForkError> {
         let parts = parts.iter().map(|part| (part.id.clone(), part.body.clone()));
         (message.clone(), parts.collect())
     });
-    let rename = |body, names: &Names<'_>| Ok::<_, ForkError>(rename_in(body, names));
+    let rename =
+        |body, names: &RenamedMessages<'_>| Ok::<_, ForkError>(rename_references(body, names));
     let plan = plan_fork(bodies.collect(), at.as_ref(), &into, new_message, new_part, rename)?;
     let old = messages.iter().take(plan.messages.len());
     let ids = old.clone().zip(&plan.messages).map(|(old, new)| (&old.0.id, &new.0.id));
@@ -401,7 +406,7 @@ fn fork(messages: &[Entry], at: Option<&str>) -> Result<Vec<Entry>, ForkError> {
     Ok(whole.collect())
 }
 
-fn parent(entry: &Entry) -> &str {
+fn parent(entry: &ContextMessage) -> &str {
     match &entry.0.body {
         MessageBody::Assistant(said) => said.parent.as_str(),
         MessageBody::User(_) => panic!("a user message has no parent"),
@@ -409,7 +414,7 @@ fn parent(entry: &Entry) -> &str {
 }
 
 #[test]
-fn section_5_4_a_fork_copies_what_comes_before_the_message() {
+fn fork_copies_messages_before_the_point() {
     let messages = [user("u1"), assistant("a1", "u1"), user("u2"), assistant("a2", "u2")];
     assert_eq!(fork(&messages, None).expect("a plan").len(), 4);
     let copy = fork(&messages, Some("u2")).expect("a plan");
@@ -421,7 +426,7 @@ fn section_5_4_a_fork_copies_what_comes_before_the_message() {
 }
 
 #[test]
-fn w19_a_fork_is_cut_by_position_when_ids_are_not_in_order() {
+fn fork_cuts_by_position_not_id() {
     let messages = [user("z9"), assistant("m5", "z9"), user("a1"), assistant("q7", "a1")];
     let copy = fork(&messages, Some("a1")).expect("a plan");
     assert_eq!(copy.len(), 2);
@@ -429,19 +434,19 @@ fn w19_a_fork_is_cut_by_position_when_ids_are_not_in_order() {
 }
 
 #[test]
-fn section_5_4_a_fork_at_an_unknown_message_is_refused() {
+fn fork_at_unknown_message_is_rejected() {
     let refused = fork(&[user("u1")], Some("nope")).expect_err("refused");
     assert_eq!(refused, ForkError::NoSuchMessage("msg_nope".parse().expect("an id")));
 }
 
 #[test]
-fn section_5_4_a_parent_that_was_not_copied_stays() {
+fn uncopied_parent_id_is_kept() {
     let copy = fork(&[assistant("a1", "gone"), user("u2")], None).expect("a plan");
     assert_eq!(parent(&copy[0]), "msg_gone");
 }
 
 #[test]
-fn section_12_2_a_tail_follows_its_messages_into_a_fork() {
+fn compaction_tail_is_renamed_in_fork() {
     let messages = [
         user("u1"),
         user("u2"),
@@ -456,7 +461,7 @@ fn section_12_2_a_tail_follows_its_messages_into_a_fork() {
 }
 
 #[test]
-fn section_5_4_a_tail_outside_the_fork_is_dropped() {
+fn tail_outside_fork_is_dropped() {
     let messages = [compaction("c", Some("elsewhere")), summary("s", "c")];
     let copy = fork(&messages, None).expect("a plan");
     let PartBody::Compaction(part) = &copy[0].1[0].body else { panic!("a compaction part") };
@@ -464,7 +469,7 @@ fn section_5_4_a_tail_outside_the_fork_is_dropped() {
 }
 
 #[test]
-fn section_5_4_ids_inside_attachments_are_copied_as_they_are() {
+fn attachment_ids_are_copied_verbatim() {
     let mut with_file = call("read", 1);
     with_file["state"]["attachments"] = json!([{ "type": "file", "id": "prt_old", "messageID": "msg_a1", "mime": "x", "url": "y" }]);
     let messages = [user("u1"), said("a1", "u1", &json!({}), &[with_file])];
@@ -473,7 +478,7 @@ fn section_5_4_ids_inside_attachments_are_copied_as_they_are() {
 }
 
 #[test]
-fn r40_a_forked_session_is_a_root_that_remembers_its_origin() {
+fn forked_session_is_root_with_origin() {
     let original: Session = serde_json::from_value(json!({
         "id": "ses_one", "slug": "a-b", "projectID": "p", "directory": "/d", "path": "sub",
         "workspaceID": "wrk_1", "parentID": "ses_p", "title": "T (fork #2)", "agent": "plan",
@@ -489,7 +494,7 @@ fn r40_a_forked_session_is_a_root_that_remembers_its_origin() {
         id: "ses_fork".parse().expect("an id"),
         slug: "c-d".into(),
         version: "2".into(),
-        now: Millis(50),
+        now: EpochMillis(50),
         origin: serde_json::from_value(origin.clone()).expect("an origin"),
     };
     let expected = json!({
@@ -501,18 +506,19 @@ fn r40_a_forked_session_is_a_root_that_remembers_its_origin() {
     assert_eq!(serde_json::to_value(session).expect("JSON"), expected);
 }
 
-fn taken(prompt: &str, after: &str) -> TakenUp {
+fn taken(prompt: &str, after: &str) -> PromotedPrompt {
     let id = |name: &str| format!("msg_{name}").parse().expect("an id");
-    TakenUp { message: id(prompt), after: Some(id(after)) }
+    PromotedPrompt { message: id(prompt), after: Some(id(after)) }
 }
 
 #[test]
-fn a_prompt_is_read_where_it_was_taken_up_not_where_it_was_stored_r29() {
+fn prompt_is_ordered_where_it_was_promoted() {
     let stream = || {
         let (one, two) = (assistant("a1", "u1"), assistant("a2", "u1"));
         vec![user("u1"), user("q1"), user("q2"), one, user("s"), two, assistant("a3", "q1")]
     };
-    let placed = |taken: &[TakenUp]| names(&place_prompts(stream(), taken)).join(" ");
+    let placed =
+        |taken: &[PromotedPrompt]| names(&place_promoted_prompts(stream(), taken)).join(" ");
     assert_eq!(placed(&[]), "u1 q1 q2 a1 s a2 a3", "what came on its own stays");
     // Steered after the first answer; then the queue, one after the other.
     let all = [taken("s", "a1"), taken("q1", "a2"), taken("q2", "a3")];
@@ -524,7 +530,7 @@ fn a_prompt_is_read_where_it_was_taken_up_not_where_it_was_stored_r29() {
 
 /// W33: a prompt between the request of a compaction and its summary is read after both.
 #[test]
-fn a_prompt_between_a_compaction_and_its_summary_is_not_lost_w33() {
+fn prompt_between_compaction_and_summary_is_kept() {
     let stream = vec![
         user("u0"),
         assistant("a0", "u0"),
@@ -534,7 +540,7 @@ fn a_prompt_between_a_compaction_and_its_summary_is_not_lost_w33() {
         user("u2"),
         summary("s", "c"),
     ];
-    let placed = place_prompts(stream, &[taken("u2", "s")]);
+    let placed = place_promoted_prompts(stream, &[taken("u2", "s")]);
     let left = filter_compacted(placed.into_iter().rev());
     assert_eq!(names(&left).join(" "), "c s u1 a1 u2");
 }

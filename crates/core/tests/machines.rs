@@ -2,23 +2,25 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use turnstone_core::machine::markdown;
 use turnstone_core::model::ToolState;
-use turnstone_core::time::Millis;
-use turnstone_core::tool::{self, Advance, Phase, advance, close};
-use turnstone_core::turn::{self, Outcome, TurnEvent, TurnState};
+use turnstone_core::time::EpochMillis;
+use turnstone_core::tool_state::{
+    self, ToolPhase, ToolTransition, check_transition, interrupt_call,
+};
+use turnstone_core::transition_table::render_markdown;
+use turnstone_core::turn::{self, TurnEvent, TurnOutcome, TurnState};
 
 /// What is remembered of a turn by somebody who only listens: no states, just facts.
 #[derive(Default)]
-struct Listener {
+struct TurnObserver {
     started: bool,
     asked: bool,
-    end: Option<Outcome>,
+    end: Option<TurnOutcome>,
 }
 
-impl Listener {
+impl TurnObserver {
     /// Takes in an event; false if it makes no sense.
-    fn hears(&mut self, event: TurnEvent) -> bool {
+    fn observe(&mut self, event: TurnEvent) -> bool {
         match event {
             TurnEvent::Started if self.end.is_some() || self.asked => return false,
             TurnEvent::Asked | TurnEvent::Answered if self.end.is_some() || !self.started => {
@@ -50,17 +52,17 @@ proptest! {
     fn r28_the_turn_machine_agrees_with_a_listener(
         events in prop::collection::vec(prop::sample::select(TurnEvent::ALL.to_vec()), 0..20),
     ) {
-        let (mut state, mut listener) = (TurnState::Accepted, Listener::default());
+        let (mut state, mut listener) = (TurnState::Accepted, TurnObserver::default());
         for event in events {
-            let after = state.after(&event);
-            prop_assert_eq!(after.is_ok(), listener.hears(event), "{} {:?}", state, event);
+            let after = state.apply(&event);
+            prop_assert_eq!(after.is_ok(), listener.observe(event), "{} {:?}", state, event);
             let was_open = state.is_open();
             state = after.unwrap_or(state);
             prop_assert_eq!(state, listener.state());
             prop_assert!(was_open || !state.is_open(), "an ended turn opened again");
             // A repeat of what was accepted changes nothing.
             if after.is_ok() {
-                prop_assert_eq!(state.after(&event), Ok(state));
+                prop_assert_eq!(state.apply(&event), Ok(state));
             }
         }
     }
@@ -95,7 +97,7 @@ fn any_state() -> impl Strategy<Value = Value> {
 }
 
 /// The same rules on plain JSON, as pairs of words.
-fn reference(from: Option<&Value>, to: &Value) -> Option<Advance> {
+fn reference(from: Option<&Value>, to: &Value) -> Option<ToolTransition> {
     const PAIRS: [&str; 6] = [
         "pending>pending",
         "pending>running",
@@ -105,10 +107,10 @@ fn reference(from: Option<&Value>, to: &Value) -> Option<Advance> {
         "running>error",
     ];
     let Some(from) = from else {
-        return Some(Advance::First);
+        return Some(ToolTransition::First);
     };
     if from == to {
-        return Some(Advance::Same);
+        return Some(ToolTransition::Same);
     }
     let word = |state: &Value| state["status"].as_str().expect("a status").to_owned();
     let pair = format!("{}>{}", word(from), word(to));
@@ -119,7 +121,7 @@ fn reference(from: Option<&Value>, to: &Value) -> Option<Advance> {
     };
     let pruned =
         pair == "completed>completed" && unmarked(from).0 == unmarked(to).0 && unmarked(to).1;
-    (pruned || PAIRS.contains(&pair.as_str())).then_some(Advance::Moved)
+    (pruned || PAIRS.contains(&pair.as_str())).then_some(ToolTransition::Moved)
 }
 
 proptest! {
@@ -133,7 +135,7 @@ proptest! {
                 serde_json::from_value::<ToolState>(state.clone()).expect("a tool state")
             };
             let before = stored.as_ref().map(read);
-            let found = advance(before.as_ref(), &read(&next));
+            let found = check_transition(before.as_ref(), &read(&next));
             prop_assert_eq!(found.ok(), reference(stored.as_ref(), &next), "{:?} {}", stored, next);
             if found.is_ok() {
                 let was_open = before.is_none_or(|state| state.phase().is_open());
@@ -144,15 +146,15 @@ proptest! {
     }
 
     #[test]
-    fn r28_closing_a_call_is_a_step_the_machine_allows(state in any_state()) {
+    fn interrupting_a_call_is_a_legal_transition(state in any_state()) {
         let state: ToolState = serde_json::from_value(state).expect("a tool state");
-        match close(&state, "Tool execution aborted", Millis(9)) {
+        match interrupt_call(&state, "Tool execution aborted", EpochMillis(9)) {
             None => prop_assert!(!state.phase().is_open()),
             Some(closed) => {
                 prop_assert!(state.phase().is_open());
-                prop_assert_eq!(closed.phase(), Phase::Error);
-                prop_assert_eq!(advance(Some(&state), &closed), Ok(Advance::Moved));
-                prop_assert_eq!(close(&closed, "again", Millis(10)), None);
+                prop_assert_eq!(closed.phase(), ToolPhase::Error);
+                prop_assert_eq!(check_transition(Some(&state), &closed), Ok(ToolTransition::Moved));
+                prop_assert_eq!(interrupt_call(&closed, "again", EpochMillis(10)), None);
             }
         }
     }
@@ -160,12 +162,12 @@ proptest! {
 
 fn closed(state: Value) -> Option<Value> {
     let state: ToolState = serde_json::from_value(state).expect("a tool state");
-    let closed = close(&state, "Tool execution aborted", Millis(50))?;
+    let closed = interrupt_call(&state, "Tool execution aborted", EpochMillis(50))?;
     Some(serde_json::to_value(closed).expect("JSON"))
 }
 
 #[test]
-fn section_6_6_a_running_call_is_closed_with_what_it_had() {
+fn interrupted_running_call_keeps_its_data() {
     let running = json!({
         "status": "running", "input": { "command": "make" }, "title": "make",
         "metadata": { "output": "half" }, "time": { "start": 10.5, "x": 1 }, "y": 2
@@ -179,7 +181,7 @@ fn section_6_6_a_running_call_is_closed_with_what_it_had() {
 }
 
 #[test]
-fn section_6_6_a_pending_call_starts_and_ends_at_once() {
+fn interrupted_pending_call_starts_and_ends_now() {
     let pending = json!({ "status": "pending", "input": {}, "raw": "{\"comm" });
     let expected = json!({
         "status": "error", "input": {}, "error": "Tool execution aborted",
@@ -189,7 +191,7 @@ fn section_6_6_a_pending_call_starts_and_ends_at_once() {
 }
 
 #[test]
-fn section_6_6_metadata_that_is_no_object_is_kept_too() {
+fn non_object_metadata_is_kept() {
     let metadata = |metadata: Value| {
         let running = json!({
             "status": "running", "input": {}, "metadata": metadata, "time": { "start": 1 }
@@ -202,7 +204,7 @@ fn section_6_6_metadata_that_is_no_object_is_kept_too() {
 }
 
 #[test]
-fn section_4_4_a_refusal_names_both_phases_and_the_reason() {
+fn illegal_tool_transition_names_phases_and_reason() {
     let read = |state: Value| serde_json::from_value::<ToolState>(state).expect("a tool state");
     let pending = read(json!({ "status": "pending", "input": {}, "raw": "" }));
     let completed = |output: &str| {
@@ -212,7 +214,7 @@ fn section_4_4_a_refusal_names_both_phases_and_the_reason() {
         }))
     };
     let refused = |from: &ToolState, to: &ToolState| {
-        advance(Some(from), to).expect_err("refused").to_string()
+        check_transition(Some(from), to).expect_err("refused").to_string()
     };
     assert_eq!(
         refused(&pending, &completed("")),
@@ -229,11 +231,11 @@ fn section_4_4_a_refusal_names_both_phases_and_the_reason() {
 }
 
 #[test]
-fn section_4_4_every_phase_is_found_by_its_word() {
-    for phase in Phase::ALL {
-        assert_eq!(Phase::parse(phase.as_str()), Some(phase));
+fn tool_phases_round_trip_by_name() {
+    for phase in ToolPhase::ALL {
+        assert_eq!(ToolPhase::parse(phase.as_str()), Some(phase));
     }
-    assert_eq!(Phase::parse("done"), None);
+    assert_eq!(ToolPhase::parse("done"), None);
 }
 
 fn machines() -> String {
@@ -254,14 +256,14 @@ fn machines() -> String {
          `none` is a call that is not stored yet: subtasks and shells begin in `running`, imported\n\
          calls come complete. `pruned` is a completed call whose `time.compacted` is set. A closed\n\
          call is never opened again; when a turn ends, its open calls become `error` with what they had.\n\n{}",
-        markdown(&turn::table()),
-        markdown(&tool::table()),
+        render_markdown(&turn::transition_table()),
+        render_markdown(&tool_state::transition_table()),
     )
 }
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test that writes its own page of documentation")]
-fn docs_machines_md_is_what_the_machines_do() {
+fn docs_machines_md_matches_the_machines() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/machines.md");
     let expected = machines();
     if std::env::var_os("UPDATE_DOCS").is_some() {

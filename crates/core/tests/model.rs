@@ -5,7 +5,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use turnstone_core::model::{
-    Failure, FailureKind, MessageBody, PartBody, Project, Request, Session, Status, Todo, ToolState,
+    MessageBody, MessageFailure, MessageFailureKind, PartBody, Project, Session, SessionStatus,
+    Todo, ToolState, UserRequest,
 };
 
 fn read<T: DeserializeOwned>(value: &Value) -> Result<T, serde_json::Error> {
@@ -198,18 +199,18 @@ fn keys(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn section_12_1_a_session_needs_few_fields_and_writes_no_others() {
+fn minimal_session_round_trips() {
     let minimal = minimal_session();
     assert_eq!(round_trip::<Session>(&minimal), minimal);
 }
 
 #[test]
-fn section_12_1_every_optional_field_of_a_session_round_trips() {
+fn full_session_round_trips() {
     assert_eq!(round_trip::<Session>(&full_session()), full_session());
 }
 
 #[test]
-fn section_12_1_absent_optional_fields_are_omitted_when_nested_too() {
+fn absent_optional_fields_are_omitted() {
     let mut session = minimal_session();
     session["summary"] = json!({ "additions": 0, "deletions": 0, "files": 0 });
     session["revert"] = json!({ "messageID": "msg_1" });
@@ -222,7 +223,7 @@ fn section_12_1_absent_optional_fields_are_omitted_when_nested_too() {
 }
 
 #[test]
-fn section_12_1_null_is_read_as_absent_and_never_written() {
+fn null_is_read_as_absent() {
     let mut session = minimal_session();
     session["parentID"] = Value::Null;
     session["time"]["archived"] = Value::Null;
@@ -230,7 +231,7 @@ fn section_12_1_null_is_read_as_absent_and_never_written() {
 }
 
 #[test]
-fn section_12_1_diffs_may_lack_file_and_patch() {
+fn diffs_may_lack_file_and_patch() {
     let mut session = minimal_session();
     session["summary"] = json!({
         "additions": 1, "deletions": 1, "files": 1, "diffs": [{ "additions": 1, "deletions": 1 }],
@@ -241,7 +242,7 @@ fn section_12_1_diffs_may_lack_file_and_patch() {
 }
 
 #[test]
-fn section_12_1_an_id_of_another_kind_is_refused() {
+fn id_of_another_kind_is_rejected() {
     for (pointer, wrong) in [
         ("/id", "msg_1"),
         ("/parentID", "prt_1"),
@@ -272,7 +273,7 @@ fn required<T: DeserializeOwned>(full: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn section_12_1_missing_required_fields_are_refused() {
+fn missing_session_fields_are_rejected() {
     assert_eq!(
         required::<Session>(&full_session()),
         ["directory", "id", "projectID", "slug", "time", "title", "version"]
@@ -286,7 +287,7 @@ fn section_12_1_missing_required_fields_are_refused() {
 }
 
 #[test]
-fn section_4_4_missing_required_fields_of_parts_are_refused() {
+fn missing_part_fields_are_rejected() {
     let expected: Vec<&[&str]> = vec![
         &["text", "type"],
         &["text", "time", "type"],
@@ -318,39 +319,39 @@ fn section_4_4_missing_required_fields_of_parts_are_refused() {
 }
 
 #[test]
-fn section_12_1_a_status_is_idle_busy_or_retry() {
+fn status_is_idle_busy_or_retry() {
     let retry = json!({
         "type": "retry", "attempt": 1, "message": "m", "next": 5,
         "action": { "reason": "r", "provider": "p", "title": "t", "message": "m", "label": "l" },
     });
     for status in [json!({ "type": "idle" }), json!({ "type": "busy" }), retry] {
-        assert_eq!(round_trip::<Status>(&status), status);
+        assert_eq!(round_trip::<SessionStatus>(&status), status);
     }
     for wrong in [json!({ "type": "asleep" }), json!({ "type": "retry", "attempt": 1 }), json!({})]
     {
-        assert!(read::<Status>(&wrong).is_err(), "{wrong}");
+        assert!(read::<SessionStatus>(&wrong).is_err(), "{wrong}");
     }
 }
 
 #[test]
-fn section_12_1_a_todo_has_three_words() {
+fn todo_has_three_fields() {
     let todo = json!({ "content": "c", "status": "anything", "priority": "whatever" });
     assert_eq!(round_trip::<Todo>(&todo), todo);
     assert_eq!(required::<Todo>(&todo), ["content", "priority", "status"]);
 }
 
 #[test]
-fn section_12_1_a_part_of_an_unknown_type_is_refused_but_kept_on_import() {
+fn unknown_part_type_is_rejected_but_kept_on_import() {
     let unknown = json!({ "type": "hologram", "depth": 3, "layers": [{ "z": 1.5 }] });
     let refused = read::<PartBody>(&unknown).expect_err("an unknown type");
     assert!(refused.to_string().contains("unknown part type"), "{refused}");
-    let kept = PartBody::lenient(unknown.clone()).expect("kept");
+    let kept = PartBody::parse_lenient(unknown.clone()).expect("kept");
     assert_eq!(kept.type_name(), "hologram");
     assert_eq!(serde_json::to_value(&kept).expect("JSON"), unknown);
 }
 
 #[test]
-fn a_known_part_with_wrong_fields_is_refused_on_import_too() {
+fn invalid_known_part_is_rejected_on_import() {
     for wrong in [
         json!({ "type": "text" }),
         json!({ "type": "text", "text": 1 }),
@@ -361,12 +362,12 @@ fn a_known_part_with_wrong_fields_is_refused_on_import_too() {
         json!("text"),
     ] {
         assert!(read::<PartBody>(&wrong).is_err(), "{wrong}");
-        assert!(PartBody::lenient(wrong.clone()).is_err(), "{wrong}");
+        assert!(PartBody::parse_lenient(wrong.clone()).is_err(), "{wrong}");
     }
 }
 
 #[test]
-fn a_refused_part_says_what_is_wrong() {
+fn part_error_names_the_problem() {
     let why = |part: Value| read::<PartBody>(&part).expect_err("refused").to_string();
     assert_eq!(why(json!({ "type": "text" })), "text part: missing field `text`");
     assert_eq!(why(json!({ "text": "t" })), "a part needs a `type`");
@@ -375,17 +376,17 @@ fn a_refused_part_says_what_is_wrong() {
 }
 
 #[test]
-fn section_4_4_every_part_round_trips_with_all_its_fields() {
+fn every_part_round_trips() {
     for part in full_parts() {
         let body: PartBody = read(&part).expect("a part");
         assert_eq!(Some(body.type_name()), part["type"].as_str());
         assert_eq!(serde_json::to_value(&body).expect("JSON"), part);
-        assert_eq!(PartBody::lenient(part).expect("a part"), body);
+        assert_eq!(PartBody::parse_lenient(part).expect("a part"), body);
     }
 }
 
 #[test]
-fn section_4_3_every_error_round_trips_and_an_unknown_name_is_kept() {
+fn every_failure_round_trips_and_unknown_names_are_kept() {
     for name in [
         "ProviderAuthError",
         "UnknownError",
@@ -398,15 +399,15 @@ fn section_4_3_every_error_round_trips_and_an_unknown_name_is_kept() {
         "SomeLaterError",
     ] {
         let error = json!({ "name": name, "data": { "message": "m" } });
-        assert_eq!(round_trip::<Failure>(&error), error);
-        let failure: Failure = read(&error).expect("a failure");
-        let is_other = matches!(failure.name, FailureKind::Other(_));
+        assert_eq!(round_trip::<MessageFailure>(&error), error);
+        let failure: MessageFailure = read(&error).expect("a failure");
+        let is_other = matches!(failure.name, MessageFailureKind::Other(_));
         assert_eq!(is_other, name == "SomeLaterError", "{name}");
     }
 }
 
 #[test]
-fn section_4_2_the_variant_of_older_user_messages_survives() {
+fn old_user_message_variant_survives() {
     let mut older = full_user();
     older["model"] = json!({ "providerID": "p", "modelID": "m" });
     older["variant"] = "high".into();
@@ -414,14 +415,14 @@ fn section_4_2_the_variant_of_older_user_messages_survives() {
 }
 
 #[test]
-fn section_12_2_fractional_times_survive() {
+fn fractional_times_survive() {
     let written = round_trip::<MessageBody>(&full_user());
     assert_eq!(written["time"]["created"], json!(1_794_728_532_132.25));
     assert_eq!(round_trip::<Session>(&full_session())["time"]["updated"], json!(2.5));
 }
 
 #[test]
-fn r30_recorded_rows_round_trip_as_equal_values() {
+fn recorded_rows_round_trip() {
     let rows: Value = serde_json::from_str(include_str!("data/rows.json")).expect("JSON");
     for (list, kind) in [("parts", "part"), ("messages", "message")] {
         for row in rows[list].as_array().expect("rows") {
@@ -431,7 +432,7 @@ fn r30_recorded_rows_round_trip_as_equal_values() {
 }
 
 #[test]
-fn r30_a_recorded_export_round_trips_as_equal_values() {
+fn recorded_export_round_trips() {
     let export: Value = serde_json::from_str(include_str!("data/export.json")).expect("JSON");
     assert_eq!(through("session", &export["info"]), export["info"]);
     for message in export["messages"].as_array().expect("messages") {
@@ -470,13 +471,13 @@ fn requests_round_trip_in_every_state() {
     for (id, body) in [("per_1", &permission), ("que_1", &question), ("que_2", &richer)] {
         for state in &states {
             let request = json!({ "id": id, "sessionID": "ses_1", "body": body, "state": state });
-            assert_eq!(round_trip::<Request>(&request), request);
+            assert_eq!(round_trip::<UserRequest>(&request), request);
         }
     }
     let wrong = json!({
         "id": "msg_1", "sessionID": "ses_1", "body": permission, "state": { "is": "pending" },
     });
-    assert!(read::<Request>(&wrong).is_err());
+    assert!(read::<UserRequest>(&wrong).is_err());
 }
 
 /// Calls `visit` with every object in a value, outermost first.
@@ -515,7 +516,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn r30_unknown_fields_survive_at_every_level(
+    fn unknown_fields_survive_at_every_level(
         (kind, full) in prop::sample::select(corpus()),
         unknown in prop::collection::vec(("[A-Za-z_ä]{0,6}", any_json()), 1..12),
     ) {
@@ -530,7 +531,7 @@ proptest! {
     }
 
     #[test]
-    fn an_unknown_part_is_kept_whatever_it_holds(
+    fn unknown_part_content_is_kept(
         fields in prop::collection::hash_map("[a-z]{1,6}", any_json(), 0..6),
         name in "x-[a-z]{1,6}",
     ) {
@@ -538,7 +539,7 @@ proptest! {
         part.insert("type".to_owned(), name.into());
         let part = Value::Object(part);
         prop_assert!(read::<PartBody>(&part).is_err());
-        let kept = PartBody::lenient(part.clone()).expect("kept");
+        let kept = PartBody::parse_lenient(part.clone()).expect("kept");
         prop_assert_eq!(serde_json::to_value(kept).expect("JSON"), part);
     }
 }

@@ -1,11 +1,13 @@
 //! What a model sees of stored messages: every rule of section 6.9, and the cases of 12.6.
 
 use serde_json::{Value, json};
-use turnstone_core::context::{Entry, ModelTarget, find_repeat, model_size, to_model_messages};
+use turnstone_core::context::{
+    ContextMessage, ModelTarget, estimate_model_tokens, find_tool_loop, to_model_messages,
+};
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::{Message, Part};
 
-fn message(body: &Value, parts: &[Value]) -> Entry {
+fn message(body: &Value, parts: &[Value]) -> ContextMessage {
     let id: MessageId = "msg_one".parse().expect("an id");
     let session: SessionId = "ses_one".parse().expect("an id");
     let part = |(index, body): (usize, &Value)| Part {
@@ -19,7 +21,7 @@ fn message(body: &Value, parts: &[Value]) -> Entry {
     (Message { id: id.clone(), session: session.clone(), body }, parts)
 }
 
-fn user(parts: &[Value]) -> Entry {
+fn user(parts: &[Value]) -> ContextMessage {
     let model = json!({ "providerID": "p", "modelID": "m" });
     message(
         &json!({ "role": "user", "time": { "created": 1 }, "agent": "build", "model": model }),
@@ -27,7 +29,7 @@ fn user(parts: &[Value]) -> Entry {
     )
 }
 
-fn answer(error: Option<&str>, parts: &[Value]) -> Entry {
+fn answer(error: Option<&str>, parts: &[Value]) -> ContextMessage {
     let mut body = json!({
         "role": "assistant", "time": { "created": 1 }, "parentID": "msg_zero", "modelID": "m",
         "providerID": "p", "mode": "build", "path": { "cwd": "/", "root": "/" }, "cost": 0,
@@ -73,11 +75,11 @@ fn other() -> ModelTarget {
     ModelTarget { model: "other".into(), ..same() }
 }
 
-fn seen_by(target: &ModelTarget, entries: &[Entry]) -> Value {
+fn seen_by(target: &ModelTarget, entries: &[ContextMessage]) -> Value {
     serde_json::to_value(to_model_messages(entries, target)).expect("json")
 }
 
-fn seen(entries: &[Entry]) -> Value {
+fn seen(entries: &[ContextMessage]) -> Value {
     seen_by(&same(), entries)
 }
 
@@ -91,7 +93,7 @@ fn result(output: &Value) -> Value {
 }
 
 #[test]
-fn section_6_9_messages_without_anything_to_say_are_left_out() {
+fn empty_messages_are_omitted() {
     let ignored = json!({ "type": "text", "text": "x", "ignored": true });
     assert_eq!(seen(&[user(&[]), answer(None, &[])]), json!([]));
     assert_eq!(seen(&[user(&[ignored, text("")])]), json!([]));
@@ -99,7 +101,7 @@ fn section_6_9_messages_without_anything_to_say_are_left_out() {
 }
 
 #[test]
-fn section_6_9_a_person_says_text_and_files_but_not_what_was_read_into_text() {
+fn inlined_text_files_are_not_sent_twice() {
     let file =
         |mime: &str| json!({ "type": "file", "mime": mime, "filename": "f", "url": "data:x" });
     let synthetic = json!({ "type": "text", "text": "read", "synthetic": true });
@@ -127,7 +129,7 @@ fn section_6_9_a_person_says_text_and_files_but_not_what_was_read_into_text() {
 }
 
 #[test]
-fn section_6_9_compactions_and_subtasks_become_short_notes() {
+fn compactions_and_subtasks_become_notes() {
     let parts = [
         json!({ "type": "compaction", "auto": true }),
         json!({ "type": "subtask", "prompt": "p", "description": "d", "agent": "general" }),
@@ -142,7 +144,7 @@ fn section_6_9_compactions_and_subtasks_become_short_notes() {
 }
 
 #[test]
-fn section_6_9_an_answer_with_an_error_is_dropped_unless_it_was_aborted_with_something_said() {
+fn failed_answer_is_dropped_unless_aborted_with_content() {
     let words = json!([{ "role": "assistant", "content": [{ "type": "text", "text": "a" }] }]);
     assert_eq!(seen(&[answer(Some("APIError"), &[text("a")])]), json!([]));
     assert_eq!(seen(&[answer(Some("MessageAbortedError"), &[text("a")])]), words);
@@ -151,7 +153,7 @@ fn section_6_9_an_answer_with_an_error_is_dropped_unless_it_was_aborted_with_som
 }
 
 #[test]
-fn section_6_9_another_model_gets_reasoning_as_text_and_no_metadata() {
+fn other_model_gets_reasoning_as_text() {
     let entry = answer(None, &[reasoning("r", true), tool(&completed("out"))]);
     let output = result(&json!({ "type": "text", "text": "out" }));
     let metadata = json!({ "anthropic": { "signature": "s" } });
@@ -170,7 +172,7 @@ fn section_6_9_another_model_gets_reasoning_as_text_and_no_metadata() {
 }
 
 #[test]
-fn section_6_9_a_cleared_output_is_replaced_and_its_files_are_dropped() {
+fn pruned_output_is_replaced_and_files_dropped() {
     let mut state = completed("long");
     state["attachments"] = json!([{ "mime": "image/png", "url": "data:x" }]);
     state["time"]["compacted"] = json!(3);
@@ -181,7 +183,7 @@ fn section_6_9_a_cleared_output_is_replaced_and_its_files_are_dropped() {
 }
 
 #[test]
-fn section_6_9_every_call_has_a_result_whatever_became_of_it() {
+fn every_call_has_a_result() {
     let of = |state: &Value| seen(&[answer(None, &[tool(state)])])[1].clone();
     let input = json!({ "command": "ls" });
     let pending = json!({ "status": "pending", "input": input, "raw": "" });
@@ -200,7 +202,7 @@ fn section_6_9_every_call_has_a_result_whatever_became_of_it() {
 }
 
 #[test]
-fn section_6_9_media_that_a_result_cannot_hold_come_in_a_message_of_their_own() {
+fn media_outside_results_get_their_own_message() {
     let mut state = completed("out");
     state["attachments"] = json!([
         { "mime": "image/png", "url": "data:x" }, { "mime": "text/csv", "url": "data:y" }]);
@@ -224,7 +226,7 @@ fn section_6_9_media_that_a_result_cannot_hold_come_in_a_message_of_their_own() 
 }
 
 #[test]
-fn section_6_9_an_answer_is_split_where_a_step_begins() {
+fn answer_is_split_at_step_start() {
     let parts = [step(), text("a"), tool(&completed("out")), step(), text("b")];
     let found = seen(&[answer(None, &parts)]);
     assert_eq!(
@@ -238,7 +240,7 @@ fn section_6_9_an_answer_is_split_where_a_step_begins() {
 }
 
 #[test]
-fn section_6_9_an_empty_text_is_a_space_between_signed_reasoning_only() {
+fn empty_text_becomes_space_between_signed_reasoning() {
     let texts = |parts: &[Value]| {
         let found = seen(&[answer(None, parts)]);
         let content = found[0]["content"].as_array().cloned().unwrap_or_default();
@@ -252,35 +254,35 @@ fn section_6_9_an_empty_text_is_a_space_between_signed_reasoning_only() {
 
 /// W2: what a crash left never reaches a model as an empty message.
 #[test]
-fn an_answer_that_a_crash_left_empty_is_not_sent_w2() {
+fn empty_answer_after_crash_is_not_sent() {
     assert_eq!(seen(&[answer(None, &[step(), text("")])]), json!([]));
 }
 
 #[test]
-fn section_12_6_outputs_can_be_cut_and_sizes_are_those_of_the_json() {
+fn outputs_are_truncated_and_sizes_match_json() {
     let cut = ModelTarget { output_limit: Some(3), ..same() };
     let entry = answer(None, &[tool(&completed("äöüß!"))]);
     let text = "äöü\n[Tool output truncated for compaction: omitted 2 chars]";
     let found = seen_by(&cut, std::slice::from_ref(&entry));
     assert_eq!(found[1], result(&json!({ "type": "text", "text": text })));
     let json = seen(std::slice::from_ref(&entry)).to_string();
-    let size = model_size(&[entry], &same());
+    let size = estimate_model_tokens(&[entry], &same());
     assert!(size.abs_diff(json.len() as u64 / 4) <= 2, "{size} of {}", json.len());
-    assert_eq!(model_size(&[], &same()), 1, "two brackets");
+    assert_eq!(estimate_model_tokens(&[], &same()), 1, "two brackets");
 }
 
 /// W31: each step is a message of its own, so a loop is looked for over the whole turn.
 #[test]
-fn a_loop_is_seen_across_the_messages_of_a_turn_w31() {
+fn tool_loop_is_found_across_messages() {
     let one = || answer(None, &[step(), text("again"), tool(&completed("out"))]);
     let different = || {
         let mut state = completed("out");
         state["input"] = json!({ "command": "pwd" });
         answer(None, &[tool(&state)])
     };
-    assert_eq!(find_repeat(&[one(), one(), one()]), Some("bash"));
-    assert_eq!(find_repeat(&[one(), one()]), None);
-    assert_eq!(find_repeat(&[one(), one(), different(), one()]), None);
+    assert_eq!(find_tool_loop(&[one(), one(), one()]), Some("bash"));
+    assert_eq!(find_tool_loop(&[one(), one()]), None);
+    assert_eq!(find_tool_loop(&[one(), one(), different(), one()]), None);
     let pending = json!({ "status": "pending", "input": { "command": "ls" }, "raw": "" });
-    assert_eq!(find_repeat(&[one(), one(), answer(None, &[tool(&pending)])]), None);
+    assert_eq!(find_tool_loop(&[one(), one(), answer(None, &[tool(&pending)])]), None);
 }

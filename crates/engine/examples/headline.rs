@@ -16,10 +16,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use turnstone_core::model::Message;
-use turnstone_core::time::Millis;
-use turnstone_core::turn::Outcome;
-use turnstone_engine::{Call, Engine, Prompt, Settings, Turn, UndoOptions, Which};
-use turnstone_snapshot::{Budget, Floor};
+use turnstone_core::time::EpochMillis;
+use turnstone_core::turn::TurnOutcome;
+use turnstone_engine::{
+    Engine, EngineSettings, Prompt, TrackedCall, Turn, UndoOptions, UndoTarget,
+};
+use turnstone_snapshot::{FreeSpaceFloor, StorageBudget};
 use turnstone_store::{Actor, Context};
 
 type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -65,15 +67,18 @@ struct Agent {
     session: turnstone_core::id::SessionId,
     dir: PathBuf,
     turn: Option<Turn>,
-    call: Option<Call>,
+    call: Option<TrackedCall>,
     orders: i64,
 }
 
 fn work(dir: &Path, session: &str) -> Fallible {
-    let mut settings = Settings::new(&dir.join("data"));
-    settings.vault.budget =
-        Budget { store: world::budget(dir)?, floor: Floor::Bytes(0), ..Budget::default() };
-    let engine = Engine::open(settings, Millis(NOW))?;
+    let mut settings = EngineSettings::new(&dir.join("data"));
+    settings.snapshot_options.budget = StorageBudget {
+        store: world::budget(dir)?,
+        floor: FreeSpaceFloor::Bytes(0),
+        ..StorageBudget::default()
+    };
+    let engine = Engine::open(settings, EpochMillis(NOW))?;
     let mut agent = Agent {
         engine,
         session: session.parse()?,
@@ -109,7 +114,7 @@ fn words(error: &dyn std::error::Error) -> String {
 
 impl Agent {
     fn ctx(&self) -> Context {
-        Context::new(Actor::new("agent").expect("a name"), Millis(NOW + self.orders))
+        Context::new(Actor::new("agent").expect("a name"), EpochMillis(NOW + self.orders))
     }
 
     /// Makes what a first start needs, and finishes what others left.
@@ -126,7 +131,7 @@ impl Agent {
                 "time": {"created": 1, "updated": 1}}))?;
             store.write(&self.ctx(), move |tx| tx.create_session(&session)).wait()?;
         }
-        self.engine.recover(&self.ctx())?;
+        self.engine.recover_all(&self.ctx())?;
         Ok(())
     }
 
@@ -135,7 +140,7 @@ impl Agent {
         let name = &self.session;
         let facts = self.engine.store().read(&self.ctx(), |r| {
             let changes: Vec<Value> = r
-                .changes(name)?
+                .change_sets(name)?
                 .iter()
                 .map(|row| {
                     json!({ "id": row.set.id, "turn": row.set.turn, "evidence": row.set.evidence,
@@ -151,13 +156,13 @@ impl Agent {
             let operations: Vec<Value> = r
                 .operations(name)?
                 .iter()
-                .filter(|operation| !operation.kind.is_aside())
+                .filter(|operation| !operation.kind.is_background())
                 .map(|operation| {
                     json!({ "id": operation.id, "kind": operation.kind,
                         "open": operation.done.is_none() })
                 })
                 .collect();
-            let expired: Vec<_> = r.expired(name)?.into_keys().collect();
+            let expired: Vec<_> = r.expired_turns(name)?.into_keys().collect();
             Ok(json!({ "changes": changes, "turns": turns, "operations": operations,
                 "expired": expired }))
         })?;
@@ -175,12 +180,12 @@ impl Agent {
             "named" => {
                 let paths: Vec<PathBuf> = serde_json::from_value(order["paths"].clone())?;
                 let turn = self.turn.as_ref().ok_or("no turn")?;
-                let call = self.engine.open_named(&ctx, turn, None, &paths)?;
+                let call = self.engine.open_named_call(&ctx, turn, None, &paths)?;
                 Ok(json!(self.call.insert(call).id))
             }
             "window" => {
                 let turn = self.turn.as_ref().ok_or("no turn")?;
-                let call = self.engine.open_window(&ctx, turn, None)?;
+                let call = self.engine.open_window_call(&ctx, turn, None)?;
                 Ok(json!(self.call.insert(call).id))
             }
             "write" => {
@@ -196,7 +201,7 @@ impl Agent {
             }
             "end" => {
                 let turn = self.turn.take().ok_or("no turn")?;
-                self.engine.end_turn(&ctx, &turn, Outcome::Completed, None)?;
+                self.engine.end_turn(&ctx, &turn, TurnOutcome::Completed, None)?;
                 Ok(json!(null))
             }
             "undo" | "redo" => self.swing(&ctx, order),
@@ -220,8 +225,8 @@ impl Agent {
     fn swing(&self, ctx: &Context, order: &Value) -> Fallible<Value> {
         let turn: turnstone_core::id::TurnId = serde_json::from_value(order["turn"].clone())?;
         let which = match order["range"].as_bool() {
-            Some(true) => Which::From(turn),
-            _ => Which::Turn(turn),
+            Some(true) => UndoTarget::From(turn),
+            _ => UndoTarget::Turn(turn),
         };
         let options = UndoOptions::default();
         let plan = match order["do"] == "undo" {
@@ -229,7 +234,7 @@ impl Agent {
             false => self.engine.plan_redo(ctx, &self.session, &which, &options)?,
         };
         let windows: Vec<_> = plan.roots.iter().flat_map(|root| &root.windows).collect();
-        let report = self.engine.apply(ctx, &plan)?;
+        let report = self.engine.apply_plan(ctx, &plan)?;
         Ok(json!({ "windows": windows, "report": report }))
     }
 
@@ -237,7 +242,7 @@ impl Agent {
     fn check(&self) -> Fallible<Value> {
         let ctx = self.ctx();
         let cursors = self.engine.store().read(&ctx, |r| {
-            let (mut all, mut at) = (Vec::new(), turnstone_core::time::Cursor(0));
+            let (mut all, mut at) = (Vec::new(), turnstone_core::time::LogCursor(0));
             loop {
                 let page = r.log_after(at, 1000)?;
                 if page.events.is_empty() {
@@ -248,7 +253,7 @@ impl Agent {
             }
         })?;
         let gap = cursors.windows(2).find(|pair| pair[1] != pair[0] + 1).map(<[i64]>::to_vec);
-        let vault = self.engine.vault(&self.dir.join("work"), ctx.now)?;
+        let vault = self.engine.open_snapshot_handle(&self.dir.join("work"), ctx.now)?;
         let used = vault.usage()?;
         let open = self.engine.store().read(&ctx, |r| r.unfinished_expiries())?;
         Ok(json!({ "gap": gap, "used": used, "expiring": open.len() }))

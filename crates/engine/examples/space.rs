@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use turnstone_core::model::Message;
-use turnstone_core::time::Millis;
-use turnstone_core::turn::Outcome;
-use turnstone_engine::{Engine, Prompt, Settings, UndoOptions, Which};
-use turnstone_snapshot::{Budget, Floor};
+use turnstone_core::time::EpochMillis;
+use turnstone_core::turn::TurnOutcome;
+use turnstone_engine::{Engine, EngineSettings, Prompt, UndoOptions, UndoTarget};
+use turnstone_snapshot::{FreeSpaceFloor, StorageBudget};
 use turnstone_store::{Actor, Context};
-use turnstone_testkit::fixture::Rng;
+use turnstone_testkit::fixture::SeededRng;
 
 type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
@@ -57,13 +57,14 @@ fn say(line: &str) -> Fallible {
 }
 
 fn ctx() -> Context {
-    Context::new(Actor::new("ada").expect("a name"), Millis(NOW))
+    Context::new(Actor::new("ada").expect("a name"), EpochMillis(NOW))
 }
 
 fn open(dir: &Path) -> Fallible<Engine> {
-    let mut settings = Settings::new(&dir.join("data"));
-    settings.vault.budget = Budget { store: STORE, floor: Floor::Bytes(0), ..Budget::default() };
-    let engine = Engine::open(settings, Millis(NOW))?;
+    let mut settings = EngineSettings::new(&dir.join("data"));
+    settings.snapshot_options.budget =
+        StorageBudget { store: STORE, floor: FreeSpaceFloor::Bytes(0), ..StorageBudget::default() };
+    let engine = Engine::open(settings, EpochMillis(NOW))?;
     let root = dir.join("work");
     fs_err::create_dir_all(&root)?;
     let project = json!({"id": "p", "worktree": root, "time": {"created": 1, "updated": 1}});
@@ -76,7 +77,7 @@ fn open(dir: &Path) -> Fallible<Engine> {
             "time": {"created": 1, "updated": 1}}))?;
         engine.store().write(&ctx(), move |tx| tx.create_session(&session)).wait()?;
     }
-    engine.recover(&ctx())?;
+    engine.recover_all(&ctx())?;
     Ok(engine)
 }
 
@@ -84,7 +85,7 @@ fn open(dir: &Path) -> Fallible<Engine> {
 fn fill(dir: &Path, count: u64) -> Fallible {
     let engine = open(dir)?;
     let session: turnstone_core::id::SessionId = "ses_a".parse()?;
-    let mut rng = Rng::new(u64::from(std::process::id()));
+    let mut rng = SeededRng::new(u64::from(std::process::id()));
     for number in 0..count {
         let body = json!({"role": "user", "time": {"created": 1}, "agent": "build",
             "model": {"providerID": "p", "modelID": "m"}});
@@ -94,13 +95,13 @@ fn fill(dir: &Path, count: u64) -> Fallible {
             body: serde_json::from_value(body)?,
         };
         let turn = engine.begin_turn(&ctx(), Prompt { message, parts: Vec::new() })?;
-        let call = engine.open_named(&ctx(), &turn, None, &[PathBuf::from("f")])?;
+        let call = engine.open_named_call(&ctx(), &turn, None, &[PathBuf::from("f")])?;
         let text: Vec<u8> = (0..SIZE).map(|_| b' ' + rng.below(95) as u8).collect();
         let aside = dir.join("aside");
         fs_err::write(&aside, text)?;
         fs_err::rename(aside, dir.join("work/f"))?;
         engine.close_call(&ctx(), &turn, &call)?;
-        engine.end_turn(&ctx(), &turn, Outcome::Completed, None)?;
+        engine.end_turn(&ctx(), &turn, TurnOutcome::Completed, None)?;
         say(&format!("turn {}", turn.id))?;
     }
     Ok(())
@@ -110,7 +111,7 @@ fn fill(dir: &Path, count: u64) -> Fallible {
 fn guards(dir: &Path, count: u64) -> Fallible {
     let engine = open(dir)?;
     let session: turnstone_core::id::SessionId = "ses_a".parse()?;
-    let mut rng = Rng::new(u64::from(std::process::id()));
+    let mut rng = SeededRng::new(u64::from(std::process::id()));
     let mut noise =
         || -> String { (0..SIZE).map(|_| char::from(b' ' + rng.below(95) as u8)).collect() };
     let put = |first: &str, rest: &str| -> Fallible {
@@ -119,7 +120,7 @@ fn guards(dir: &Path, count: u64) -> Fallible {
     };
     for number in 0..count {
         let before = engine.store().read(&ctx(), |r| r.operations(&session))?.len();
-        let now = Millis(NOW + 2 * 3_600_000 * i64::try_from(before)?);
+        let now = EpochMillis(NOW + 2 * 3_600_000 * i64::try_from(before)?);
         let ctx = Context::new(Actor::new("ada").expect("a name"), now);
         let rest = noise();
         put("1", &rest)?;
@@ -129,13 +130,13 @@ fn guards(dir: &Path, count: u64) -> Fallible {
         let body = serde_json::from_value(body)?;
         let message = Message { id, session: session.clone(), body };
         let turn = engine.begin_turn(&ctx, Prompt { message, parts: Vec::new() })?;
-        let call = engine.open_named(&ctx, &turn, None, &[PathBuf::from("f")])?;
+        let call = engine.open_named_call(&ctx, &turn, None, &[PathBuf::from("f")])?;
         put("one", &rest)?;
         engine.close_call(&ctx, &turn, &call)?;
-        engine.end_turn(&ctx, &turn, Outcome::Completed, None)?;
+        engine.end_turn(&ctx, &turn, TurnOutcome::Completed, None)?;
         put("one", &noise())?;
-        let plan = engine.plan_undo(&ctx, &session, &Which::Last, &UndoOptions::default())?;
-        let done = engine.apply(&ctx, &plan)?;
+        let plan = engine.plan_undo(&ctx, &session, &UndoTarget::Last, &UndoOptions::default())?;
+        let done = engine.apply_plan(&ctx, &plan)?;
         if !done.is_complete() {
             return Err(format!("{done:?}").into());
         }
@@ -166,10 +167,10 @@ fn secret(dir: &Path, text: &str) -> Fallible {
     let body = serde_json::from_value(body)?;
     let message = Message { id: id.clone(), session: session.clone(), body };
     let turn = engine.begin_turn(&ctx(), Prompt { message, parts })?;
-    let call = engine.open_named(&ctx(), &turn, None, &[PathBuf::from(".env")])?;
+    let call = engine.open_named_call(&ctx(), &turn, None, &[PathBuf::from(".env")])?;
     fs_err::write(dir.join("work/.env"), format!("{text}\n"))?;
     engine.close_call(&ctx(), &turn, &call)?;
-    engine.end_turn(&ctx(), &turn, Outcome::Completed, None)?;
+    engine.end_turn(&ctx(), &turn, TurnOutcome::Completed, None)?;
     say("kept")
 }
 
@@ -182,6 +183,6 @@ fn forget(dir: &Path, pattern: &str) -> Fallible {
 
 fn fork(dir: &Path) -> Fallible {
     let engine = open(dir)?;
-    let copy = engine.fork(&ctx(), &"ses_a".parse()?, None)?;
+    let copy = engine.fork_session(&ctx(), &"ses_a".parse()?, None)?;
     say(&format!("fork {}", copy.id))
 }

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::thread::JoinHandle;
 
-use turnstone_snapshot::{Captured, Group, VaultError};
+use turnstone_snapshot::{CaptureOutcome, PinGroup, SnapshotError};
 use turnstone_store::Context;
 
 use crate::engine::Engine;
 use crate::error::Result;
 
 /// The pin group of captures that were made for nobody in particular.
-const GROUP: &str = "baseline";
+const BASELINE_GROUP: &str = "baseline";
 
 impl Engine {
     /// Starts the journal of a directory and its first capture, in the background.
@@ -26,8 +26,8 @@ impl Engine {
         &self,
         ctx: &Context,
         directory: &Path,
-    ) -> Result<Option<JoinHandle<Result<Captured, VaultError>>>> {
-        let vault = match self.vault(directory, ctx.now) {
+    ) -> Result<Option<JoinHandle<Result<CaptureOutcome, SnapshotError>>>> {
+        let vault = match self.open_snapshot_handle(directory, ctx.now) {
             Ok(vault) => vault,
             Err(error) if error.is_refused_root() => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -36,8 +36,8 @@ impl Engine {
         let thread = std::thread::Builder::new().name("turnstone-baseline".to_owned());
         let running = thread.spawn(move || {
             // Only a keeper has a journal; whoever keeps the store for us has its own.
-            let _journal = vault.watch();
-            vault.track(&Group::new(GROUP), now)
+            let _journal = vault.start_journal();
+            vault.capture(&PinGroup::new(BASELINE_GROUP), now)
         })?;
         Ok(Some(running))
     }

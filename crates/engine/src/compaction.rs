@@ -2,15 +2,16 @@
 
 use serde_json::Number;
 use turnstone_core::context::{
-    Entry, Limits, ModelTarget, Settings, ask_again, completed_compactions, go_on, model_size,
-    recent_budget, replay_point, select_tail, transcript,
+    CompactionSettings, ContextMessage, ModelLimits, ModelTarget, completed_compactions,
+    continuation_part, estimate_model_tokens, find_replay_point, render_transcript,
+    replay_prompt_parts, select_tail, tail_budget,
 };
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::{
-    Compaction, Extra, Failure, Message, MessageBody, ModelRef, Part, PartBody, Text, User,
-    UserTime,
+    CompactionPart, ExtraFields, Message, MessageBody, MessageFailure, ModelRef, Part, PartBody,
+    TextPart, UserMessage, UserTime,
 };
-use turnstone_store::{Context, StoreError, Tx, WithParts};
+use turnstone_store::{Context, MessageWithParts, StoreError, Tx};
 
 use crate::engine::Engine;
 use crate::error::Result;
@@ -35,7 +36,7 @@ pub struct CompactionPlan {
     /// The message that asks for it.
     pub request: MessageId,
     /// What is summarised.
-    pub head: Vec<Entry>,
+    pub head: Vec<ContextMessage>,
     /// The first message that stays as it is.
     pub tail: Option<MessageId>,
     /// The prompt that is asked again afterwards.
@@ -44,20 +45,20 @@ pub struct CompactionPlan {
     pub previous: Option<String>,
     /// The model goes on afterwards: with the prompt that is asked again, or with a word to go on.
     /// As the request was the program's own; whoever wants it otherwise says so here.
-    pub goes_on: bool,
+    pub continues: bool,
 }
 
 impl CompactionPlan {
     /// What is summarised, as one plain text.
     #[must_use]
     pub fn transcript(&self) -> String {
-        transcript(&self.head)
+        render_transcript(&self.head)
     }
 }
 
 /// A summary that was written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Summary {
+pub struct CompactionSummary {
     /// Its message: an answer to the request, marked as a summary and finished.
     pub message: Message,
     /// Its words.
@@ -76,7 +77,7 @@ impl Engine {
         session: &SessionId,
         request: &CompactionRequest,
     ) -> Result<(Turn, MessageId)> {
-        let prompt = self.compaction_prompt(ctx, session, request)?;
+        let prompt = self.new_compaction_prompt(ctx, session, request)?;
         let id = prompt.message.id.clone();
         Ok((self.begin_turn(ctx, prompt)?, id))
     }
@@ -92,7 +93,7 @@ impl Engine {
         turn: &Turn,
         request: &CompactionRequest,
     ) -> Result<MessageId> {
-        let Prompt { message, parts } = self.compaction_prompt(ctx, &turn.session, request)?;
+        let Prompt { message, parts } = self.new_compaction_prompt(ctx, &turn.session, request)?;
         let id = message.id.clone();
         let write = move |tx: &Tx<'_>| {
             tx.put_message(&message)?;
@@ -102,31 +103,31 @@ impl Engine {
         Ok(id)
     }
 
-    fn compaction_prompt(
+    fn new_compaction_prompt(
         &self,
         ctx: &Context,
         session: &SessionId,
         request: &CompactionRequest,
     ) -> Result<Prompt> {
         let id = self.new_message_id(ctx, session)?;
-        let user = User {
-            time: UserTime { created: Number::from(ctx.now.0), extra: Extra::new() },
+        let user = UserMessage {
+            time: UserTime { created: Number::from(ctx.now.0), extra: ExtraFields::new() },
             format: None,
             summary: None,
             agent: request.agent.clone(),
             model: request.model.clone(),
             system: None,
             tools: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
-        let compaction = Compaction {
+        let compaction = CompactionPart {
             auto: request.auto,
             overflow: request.overflow.then_some(true),
             tail_start: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         let part = Part {
-            id: self.mint.part(ctx.now)?,
+            id: self.id_generator.new_part_id(ctx.now)?,
             session: session.clone(),
             message: id.clone(),
             body: PartBody::Compaction(compaction),
@@ -147,31 +148,35 @@ impl Engine {
         session: &SessionId,
         request: &MessageId,
         target: &ModelTarget,
-        (limits, settings): (Limits, &Settings),
+        (limits, settings): (ModelLimits, &CompactionSettings),
     ) -> Result<CompactionPlan> {
-        let seen = self.context(ctx, session)?;
+        let seen = self.model_context(ctx, session)?;
         let at = seen.iter().position(|(message, _)| message.id == *request);
-        let compaction = at.and_then(|at| seen.get(at)).and_then(|(_, parts)| compaction(parts));
+        let compaction =
+            at.and_then(|at| seen.get(at)).and_then(|(_, parts)| find_compaction(parts));
         let (Some(at), Some(compaction)) = (at, compaction) else {
-            return Err(no_request(request).into());
+            return Err(not_a_compaction(request).into());
         };
         let before = seen.get(..at).unwrap_or_default();
-        let replay = (compaction.overflow == Some(true)).then(|| replay_point(&seen, at)).flatten();
+        let replay =
+            (compaction.overflow == Some(true)).then(|| find_replay_point(&seen, at)).flatten();
         let before = before.get(..replay.unwrap_or(before.len())).unwrap_or(before);
         let done = completed_compactions(before);
         let hidden =
             |index: usize| done.iter().any(|pair| pair.request == index || pair.summary == index);
-        let shown: Vec<Entry> = before
+        let shown: Vec<ContextMessage> = before
             .iter()
             .enumerate()
             .filter(|(index, _)| !hidden(*index))
             .map(|(_, entry)| entry.clone())
             .collect();
-        let budget = recent_budget(limits, settings);
+        let budget = tail_budget(limits, settings);
         // What is asked again stands between such a tail and the request: it would be seen twice.
         let tail = match replay {
             Some(_) => None,
-            None => select_tail(&shown, settings, budget, |part| model_size(part, target)),
+            None => {
+                select_tail(&shown, settings, budget, |part| estimate_model_tokens(part, target))
+            }
         };
         let cut = tail.as_ref().map_or(shown.len(), |tail| tail.start);
         let previous = done.last().and_then(|pair| before.get(pair.summary));
@@ -180,8 +185,8 @@ impl Engine {
             head: shown.get(..cut).unwrap_or_default().to_vec(),
             tail: tail.map(|tail| tail.id),
             replay: replay.and_then(|at| seen.get(at)).map(|(message, _)| message.id.clone()),
-            previous: previous.map(|(_, parts)| words(parts)),
-            goes_on: compaction.auto,
+            previous: previous.map(|(_, parts)| join_text_parts(parts)),
+            continues: compaction.auto,
         })
     }
 
@@ -200,26 +205,30 @@ impl Engine {
         ctx: &Context,
         turn: &Turn,
         plan: &CompactionPlan,
-        summary: &Summary,
+        summary: &CompactionSummary,
     ) -> Result<Option<MessageId>> {
         let MessageBody::Assistant(said) = &summary.message.body else {
-            return Err(no_request(&plan.request).into());
+            return Err(not_a_compaction(&plan.request).into());
         };
         let is_finished = said.summary == Some(true) && said.finish.is_some();
         if said.parent != plan.request || !is_finished || said.error.is_some() {
-            return Err(no_request(&plan.request).into());
+            return Err(not_a_compaction(&plan.request).into());
         }
         let asked = self.store.read(ctx, |r| r.get_message(&turn.session, &plan.request))?;
-        let mut parts = vec![tail_of(&asked, plan)?];
-        if !self.is_written(ctx, &summary.message)? {
+        let mut parts = vec![with_tail_start(&asked, plan)?];
+        if !self.has_summary_text(ctx, &summary.message)? {
             parts.push(Part {
-                id: self.mint.part(ctx.now)?,
+                id: self.id_generator.new_part_id(ctx.now)?,
                 session: turn.session.clone(),
                 message: summary.message.id.clone(),
-                body: PartBody::Text(Text { text: summary.text.clone(), ..Text::default() }),
+                body: PartBody::Text(TextPart {
+                    text: summary.text.clone(),
+                    ..TextPart::default()
+                }),
             });
         }
-        let next = if plan.goes_on { Some(self.next_prompt(ctx, &asked, plan)?) } else { None };
+        let next =
+            if plan.continues { Some(self.followup_prompt(ctx, &asked, plan)?) } else { None };
         let id = next.as_ref().map(|next| next.message.id.clone());
         let mut messages = vec![summary.message.clone()];
         if let Some(Prompt { message, parts: more }) = next {
@@ -244,7 +253,7 @@ impl Engine {
         ctx: &Context,
         turn: &Turn,
         plan: &CompactionPlan,
-        (message, failure): (&Message, Failure),
+        (message, failure): (&Message, MessageFailure),
     ) -> Result<()> {
         let mut message = message.clone();
         match &mut message.body {
@@ -254,7 +263,7 @@ impl Engine {
                 said.time.completed = Some(Number::from(ctx.now.0));
             }
             MessageBody::Assistant(_) | MessageBody::User(_) => {
-                return Err(no_request(&plan.request).into());
+                return Err(not_a_compaction(&plan.request).into());
             }
         }
         self.store.write(&turn.context(ctx), move |tx| tx.put_message(&message)).wait()?;
@@ -262,31 +271,31 @@ impl Engine {
     }
 
     /// True if a summary has words already.
-    fn is_written(&self, ctx: &Context, message: &Message) -> Result<bool> {
+    fn has_summary_text(&self, ctx: &Context, message: &Message) -> Result<bool> {
         let found = self.store.read(ctx, |r| r.get_message(&message.session, &message.id));
         match found {
-            Ok(found) => Ok(!words(&found.parts).is_empty()),
+            Ok(found) => Ok(!join_text_parts(&found.parts).is_empty()),
             Err(StoreError::NoMessage { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
     /// What the model is asked after a compaction.
-    fn next_prompt(
+    fn followup_prompt(
         &self,
         ctx: &Context,
-        asked: &WithParts,
+        asked: &MessageWithParts,
         plan: &CompactionPlan,
     ) -> Result<Prompt> {
         let session = &asked.message.session;
         let (mut message, bodies) = match &plan.replay {
             Some(again) => {
                 let found = self.store.read(ctx, |r| r.get_message(session, again))?;
-                (found.message, ask_again(&found.parts))
+                (found.message, replay_prompt_parts(&found.parts))
             }
             None => {
-                let overflow = compaction(&asked.parts).and_then(|it| it.overflow);
-                (asked.message.clone(), vec![go_on(overflow == Some(true))])
+                let overflow = find_compaction(&asked.parts).and_then(|it| it.overflow);
+                (asked.message.clone(), vec![continuation_part(overflow == Some(true))])
             }
         };
         message.id = self.new_message_id(ctx, session)?;
@@ -296,7 +305,7 @@ impl Engine {
         }
         let mut parts = Vec::new();
         for body in bodies {
-            let (session, id) = (session.clone(), self.mint.part(ctx.now)?);
+            let (session, id) = (session.clone(), self.id_generator.new_part_id(ctx.now)?);
             parts.push(Part { id, session, message: message.id.clone(), body });
         }
         Ok(Prompt { message, parts })
@@ -304,28 +313,28 @@ impl Engine {
 }
 
 /// The request of a compaction with the place its tail begins at.
-fn tail_of(asked: &WithParts, plan: &CompactionPlan) -> Result<Part, StoreError> {
+fn with_tail_start(asked: &MessageWithParts, plan: &CompactionPlan) -> Result<Part, StoreError> {
     for part in &asked.parts {
         if let PartBody::Compaction(found) = &part.body {
-            let compaction = Compaction { tail_start: plan.tail.clone(), ..found.clone() };
+            let compaction = CompactionPart { tail_start: plan.tail.clone(), ..found.clone() };
             return Ok(Part { body: PartBody::Compaction(compaction), ..part.clone() });
         }
     }
-    Err(no_request(&plan.request))
+    Err(not_a_compaction(&plan.request))
 }
 
-fn no_request(message: &MessageId) -> StoreError {
+fn not_a_compaction(message: &MessageId) -> StoreError {
     StoreError::Invalid(format!("this is no finished compaction of {message}"))
 }
 
-fn compaction(parts: &[Part]) -> Option<&Compaction> {
+fn find_compaction(parts: &[Part]) -> Option<&CompactionPart> {
     parts.iter().find_map(|part| {
         if let PartBody::Compaction(compaction) = &part.body { Some(compaction) } else { None }
     })
 }
 
 /// The words of a message.
-fn words(parts: &[Part]) -> String {
+fn join_text_parts(parts: &[Part]) -> String {
     let text = |part: &Part| {
         if let PartBody::Text(text) = &part.body { Some(text.text.clone()) } else { None }
     };

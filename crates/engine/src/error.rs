@@ -7,13 +7,13 @@ use turnstone_core::fork::ForkError;
 use turnstone_core::id::{
     ChangeId, OperationId, PartId, PermissionId, ProjectId, SessionId, TurnId,
 };
-use turnstone_core::permission::Gate;
-use turnstone_core::time::Millis;
-use turnstone_process::{GitError, GroupError};
-use turnstone_snapshot::{OidError, OverBudget, RepositoryError, VaultError};
-use turnstone_store::{OpenError, StoreError};
+use turnstone_core::permission::GatedOperation;
+use turnstone_core::time::EpochMillis;
+use turnstone_process::{GitError, ProcessGroupError};
+use turnstone_snapshot::{OidError, OverBudget, RepositoryError, SnapshotError};
+use turnstone_store::{DatabaseOpenError, StoreError};
 
-use crate::permission::Refusal;
+use crate::permission::GateRefusal;
 
 /// What an engine call answers.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
@@ -26,10 +26,10 @@ pub enum EngineError {
     Store(#[from] StoreError),
     /// The ledger could not be opened.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] DatabaseOpenError),
     /// The snapshot store refused.
     #[error(transparent)]
-    Vault(#[from] VaultError),
+    Snapshot(#[from] SnapshotError),
     /// The directory a session belongs to is not there any more.
     #[error(
         "the directory {path} of session {session} is gone; `project relink` tells where it is"
@@ -42,7 +42,7 @@ pub enum EngineError {
     },
     /// The directory whose files were changed is not there any more, and nobody said where it went.
     #[error("the directory {path} is gone; `project relink` tells where it is")]
-    PlaceGone {
+    DirectoryGone {
         /// The directory.
         path: PathBuf,
     },
@@ -75,13 +75,13 @@ pub enum EngineError {
     },
     /// What the turn did can no longer be taken back or brought back: its bytes made room (R13).
     #[error("the undo of turn {turn} of session {session} expired ({})", at.0)]
-    Expired {
+    UndoExpired {
         /// The session.
         session: SessionId,
         /// The turn.
         turn: TurnId,
         /// When.
-        at: Millis,
+        at: EpochMillis,
     },
     /// What an operation displaced made room, so what it took cannot be brought back exactly (R14).
     #[error("what operation {operation} displaced expired ({})", at.0)]
@@ -89,11 +89,11 @@ pub enum EngineError {
         /// The operation.
         operation: OperationId,
         /// When.
-        at: Millis,
+        at: EpochMillis,
     },
     /// What an undo would need does not fit, and nothing more may expire (R13).
     #[error("there is no room for what undo needs: {0}")]
-    NoRoom(OverBudget),
+    OverBudget(OverBudget),
     /// A session never was at the point that was asked for.
     #[error("session {session} has no point {point}")]
     NoPoint {
@@ -111,7 +111,7 @@ pub enum EngineError {
     /// The ledger has an operation whose plan or report makes no sense: what it did is not known,
     /// so nothing that depends on it is done.
     #[error("operation {operation} is stored in a form that cannot be read")]
-    Unreadable {
+    UnreadableOperation {
         /// The operation.
         operation: OperationId,
         /// What is wrong with it.
@@ -119,7 +119,7 @@ pub enum EngineError {
     },
     /// A change set names a capture by something that is no name.
     #[error("change set {change} names a capture in a form that cannot be read")]
-    BadCapture {
+    UnreadableCaptureId {
         /// The change set.
         change: ChangeId,
         /// What is wrong with the name.
@@ -127,7 +127,7 @@ pub enum EngineError {
     },
     /// The processes of a call are written down in a form that cannot be read: they may still run.
     #[error("the processes of call {part} are stored in a form that cannot be read")]
-    BadGroup {
+    UnreadableProcessGroup {
         /// The call.
         part: PartId,
         /// What is wrong.
@@ -142,26 +142,26 @@ pub enum EngineError {
     /// The rules, or whoever was asked, do not allow it (R37). Nothing has changed but the log, which
     /// has the refusal.
     #[error("{} {pattern:?} is not allowed: {why}", gate.as_str())]
-    Refused {
+    PermissionRefused {
         /// What was wanted.
-        gate: Gate,
+        gate: GatedOperation,
         /// The path or command that is not allowed.
         pattern: String,
         /// Who says so.
-        why: Refusal,
+        why: GateRefusal,
     },
     /// Somebody has to allow it first (R37). Until they have answered nothing is done; the same call
     /// again is told what they said.
     #[error("{} has to be allowed first; {request} asks for it", gate.as_str())]
-    Asked {
+    PermissionPending {
         /// What is wanted.
-        gate: Gate,
+        gate: GatedOperation,
         /// The request that waits for an answer.
         request: PermissionId,
     },
     /// A configuration file with permission rules makes no sense: it may hold a denial.
     #[error("{}: the permission rules cannot be read: {reason}", path.display())]
-    Rules {
+    UnreadableRules {
         /// Which file.
         path: PathBuf,
         /// What is wrong, without any of the file's content: it may be a link to a secret.
@@ -177,10 +177,10 @@ pub enum EngineError {
     },
     /// A call was closed that is not open.
     #[error("change set {0} is not open")]
-    NotOpen(ChangeId),
+    CallNotOpen(ChangeId),
     /// Processes of a command whose owner died may still run; what they change is not known yet.
     #[error(transparent)]
-    Group(#[from] GroupError),
+    ProcessGroup(#[from] ProcessGroupError),
     /// The disk or the system said no.
     #[error("the system refused")]
     Io(#[from] io::Error),

@@ -2,7 +2,7 @@
 
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::turn::TurnEvent;
-use turnstone_store::{Admitted, Context, Delivery, NewTurn, StoreError, Tx};
+use turnstone_store::{Context, NewTurn, PromptDelivery, PromptReceipt, StoreError, Tx};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -10,27 +10,32 @@ use crate::turn::{Prompt, Turn};
 
 /// What became of a prompt.
 #[derive(Clone, Debug)]
-pub enum Submitted {
+pub enum SubmitOutcome {
     /// It began a turn, which this process runs.
-    Begun(Turn),
+    TurnBegun(Turn),
     /// A turn runs: it is in the inbox.
-    Admitted(Admitted),
+    Admitted(PromptReceipt),
 }
 
 impl Engine {
     /// Begins a turn with a prompt, or keeps it in the inbox while another turn runs.
     ///
     /// Either way it is durable when this returns. If the other turn ends at this very moment, the
-    /// prompt is in the inbox and [`Engine::next_turn`] finds it.
+    /// prompt is in the inbox and [`Engine::begin_next_turn`] finds it.
     ///
     /// # Errors
     ///
     /// The ledger refused.
-    pub fn submit(&self, ctx: &Context, prompt: Prompt, delivery: Delivery) -> Result<Submitted> {
+    pub fn begin_turn_or_enqueue(
+        &self,
+        ctx: &Context,
+        prompt: Prompt,
+        delivery: PromptDelivery,
+    ) -> Result<SubmitOutcome> {
         match self.begin_turn(ctx, prompt.clone()) {
-            Ok(turn) => Ok(Submitted::Begun(turn)),
+            Ok(turn) => Ok(SubmitOutcome::TurnBegun(turn)),
             Err(EngineError::Store(StoreError::Busy(_))) => {
-                self.admit(ctx, prompt, delivery).map(Submitted::Admitted)
+                self.enqueue_prompt(ctx, prompt, delivery).map(SubmitOutcome::Admitted)
             }
             Err(error) => Err(error),
         }
@@ -41,9 +46,14 @@ impl Engine {
     /// # Errors
     ///
     /// [`StoreError::Conflict`] if its id was used for another prompt.
-    pub fn admit(&self, ctx: &Context, prompt: Prompt, delivery: Delivery) -> Result<Admitted> {
+    pub fn enqueue_prompt(
+        &self,
+        ctx: &Context,
+        prompt: Prompt,
+        delivery: PromptDelivery,
+    ) -> Result<PromptReceipt> {
         let Prompt { message, parts } = prompt;
-        Ok(self.store.write(ctx, move |tx| tx.admit(&message, &parts, delivery)).wait()?)
+        Ok(self.store.write(ctx, move |tx| tx.admit_prompt(&message, &parts, delivery)).wait()?)
     }
 
     /// Takes up the prompts that steer the running turn, oldest first: input of its next model call.
@@ -51,13 +61,13 @@ impl Engine {
     /// # Errors
     ///
     /// [`StoreError::Fenced`] if the turn is not this process's any more: nothing is taken up.
-    pub fn take_steers(&self, ctx: &Context, turn: &Turn) -> Result<Vec<MessageId>> {
+    pub fn promote_steering_prompts(&self, ctx: &Context, turn: &Turn) -> Result<Vec<MessageId>> {
         let (session, id) = (turn.session.clone(), turn.id.clone());
         let take = move |tx: &Tx<'_>| {
             // Only whoever runs the turn may take up what steers it.
-            tx.move_turn(&session, &id, &TurnEvent::Started)?;
+            tx.transition_turn(&session, &id, &TurnEvent::Started)?;
             let mut taken = Vec::new();
-            while let Some(message) = tx.promote(&session, Delivery::Steer, None)? {
+            while let Some(message) = tx.promote_prompt(&session, PromptDelivery::Steer, None)? {
                 taken.push(message);
             }
             Ok(taken)
@@ -73,15 +83,15 @@ impl Engine {
     /// # Errors
     ///
     /// [`StoreError::Busy`] while a turn runs.
-    pub fn next_turn(&self, ctx: &Context, session: &SessionId) -> Result<Option<Turn>> {
+    pub fn begin_next_turn(&self, ctx: &Context, session: &SessionId) -> Result<Option<Turn>> {
         self.recover_session(ctx, session)?;
-        if self.store.read(ctx, |r| r.inbox(session))?.is_empty() {
+        if self.store.read(ctx, |r| r.waiting_prompts(session))?.is_empty() {
             return Ok(None);
         }
-        let ctx = &self.branch(ctx, session)?;
+        let ctx = &self.branch_at_head(ctx, session)?;
         loop {
-            let waiting = self.store.read(ctx, |r| r.inbox(session))?;
-            let steer = waiting.iter().find(|one| one.delivery == Delivery::Steer);
+            let waiting = self.store.read(ctx, |r| r.waiting_prompts(session))?;
+            let steer = waiting.iter().find(|one| one.delivery == PromptDelivery::Steer);
             let Some(next) = steer.or(waiting.first()).cloned() else {
                 return Ok(None);
             };
@@ -93,17 +103,17 @@ impl Engine {
                 Err(error) => return Err(error.into()),
             };
             let begun = found.is_some();
-            let id = self.mint.turn(ctx.now)?;
+            let id = self.id_generator.new_turn_id(ctx.now)?;
             let (name, turn) = (session.clone(), id.clone());
             let begin = move |tx: &Tx<'_>| {
-                let taken = tx.promote(&name, next.delivery, None)?;
+                let taken = tx.promote_prompt(&name, next.delivery, None)?;
                 if taken.as_ref() != Some(&next.message) {
                     return Err(StoreError::Busy(name.clone()));
                 }
                 if let Some(found) = &found {
                     let (message, parts) = (found.message.clone(), found.parts.clone());
                     tx.begin_turn(&NewTurn { id: turn.clone(), message, parts })?;
-                    tx.move_turn(&name, &turn, &TurnEvent::Started)?;
+                    tx.transition_turn(&name, &turn, &TurnEvent::Started)?;
                 }
                 Ok(())
             };
@@ -111,7 +121,7 @@ impl Engine {
             if begun {
                 return Ok(Some(turn));
             }
-            self.store.release(ctx, &turn.lease)?;
+            self.store.release_lease(ctx, &turn.lease)?;
         }
     }
 }

@@ -4,83 +4,92 @@
 //! touched, what recovery finishes. Decides nothing itself that `core` can decide; knows no HTTP, no
 //! model and no words for people. Synchronous: whoever serves many callers gives it threads.
 
-mod adopt;
 mod baseline;
-mod branch;
-mod call;
+mod budgeted_capture;
+mod checkpoint;
 mod compaction;
-mod context;
 mod diff;
+mod diff_event_size;
 mod engine;
 mod error;
+mod eviction;
+mod eviction_candidates;
 mod exec;
-mod expire;
 mod file;
 mod forget;
 mod fork;
-mod guard;
-mod image;
+mod historical_state;
+mod id_generator;
+mod image_conversion;
 mod inbox;
 mod jump;
-mod line;
-mod mark;
-mod mint;
-mod past;
+mod maintenance;
+mod model_context;
+mod newest_prompt;
+mod operation_guard;
 mod permission;
-mod place;
 mod project;
-mod prompt;
+mod project_lookup;
+mod prompt_submission;
 mod recover;
-mod relief;
 mod repository;
 mod resume;
 mod revert;
-mod room;
-mod root;
+mod revert_view;
+mod session_adoption;
+mod session_branch;
+mod session_coverage;
 mod step;
-mod submit;
-mod told;
+mod timeline;
+mod tracked_call;
 mod turn;
 mod undo;
-mod upkeep;
-mod view;
 mod worktree;
 
-pub use call::{Call, Closed};
-pub use compaction::{CompactionPlan, CompactionRequest, Summary};
-pub use diff::{Compared, Differences, Form};
-pub use engine::{Engine, Settings, UndoPolicy};
+pub use compaction::{CompactionPlan, CompactionRequest, CompactionSummary};
+pub use diff::{DiffFormat, DiffTarget, SessionDiff};
+pub use engine::{Engine, EngineSettings, OverBudgetPolicy};
 pub use error::{EngineError, Result};
-pub use exec::{Abort, Beside, CommandEnd, Execution, Ran, Shell};
-pub use file::{Expected, FileError, FileLock, ReadFile, Stamp, WriteFile, WrittenFiles};
-pub use forget::{ForgetPlan, Forgotten, Touched};
-pub use fork::ForkedWorktree;
-pub use guard::guard_groups;
-pub use inbox::Submitted;
-pub use jump::{Checkpoint, Point};
-pub use permission::{
-    Asked, BaseRules, NewAsk, PermissionError, Refusal, Replied, Resumed, Rules, Ruling,
-    StandingRules, read_rules,
+pub use exec::{
+    AbortOutcome, CommandEnd, CommandExecution, ConcurrentCommand, ExecutionResult,
+    ShellCommandOrigin,
 };
-pub use place::{NewSession, OpenProject};
-pub use project::{ListedProject, ProjectRemoval, Relinked, RemovedProject};
-pub use prompt::{NextAgent, newest_prompt};
-pub use recover::Recovered;
-pub use root::{Cover, Located, SessionCoverage};
-pub use step::{Step, StepDone, StepEnd, ToolRun, Touch};
-pub use submit::{NewPrompt, Stored, Wish};
+pub use file::{
+    FileError, FileLock, FileReadResult, FileStamp, FileWriteReport, FileWriteRequest,
+    WritePrecondition,
+};
+pub use forget::{AffectedSession, ForgetPlan, ForgetReport};
+pub use fork::ForkedWorktree;
+pub use inbox::SubmitOutcome;
+pub use jump::{SessionCheckpoint, SessionPoint};
+pub use maintenance::MaintenanceReport;
+pub use newest_prompt::{NextAgent, find_newest_prompt};
+pub use operation_guard::list_guard_groups;
+pub use permission::{
+    BaseRules, EffectiveRules, GateDecision, GateRefusal, PermissionError, PermissionOutcome,
+    PermissionQuery, ReplyReport, ResumedTurn, RuleSettings, read_effective_rules,
+};
+pub use project::{ListedProject, ProjectRemovalPlan, ProjectRemovalReport, RelinkReport};
+pub use project_lookup::{NewSession, OpenedProject};
+pub use prompt_submission::{PromptOutcome, PromptRouting, PromptSubmission};
+pub use recover::RecoveryReport;
+pub use session_coverage::{PathLocation, SessionCoverage, SnapshotAccess};
+pub use step::{ModelStep, StepEnd, StepReport, ToolFileAccess, ToolRun};
+pub use tracked_call::{ClosedCall, TrackedCall};
 pub use turn::{Prompt, Turn};
-pub use turnstone_process::{Change, ChangeKind, ChangedFile, Git, GitCancellation, GitError};
+pub use turnstone_process::{
+    ChangeKind, ChangedFile, Git, GitCancellation, GitError, GitStatusEntry,
+};
 pub use turnstone_snapshot::{
-    RepositoryError, UntrackedFiles, UntrackedPatch, git_point, open_regular_file,
-    read_bounded_file,
+    RepositoryError, UntrackedFiles, UntrackedPatch, open_regular_file, read_bounded_file,
+    read_git_position,
 };
 pub use undo::{
-    Contended, GitNote, Mark, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
-    UndoPlan, Which, guards_of, mark_of, report_of, turns_of,
+    CheckpointChange, ContendedPath, OperationReport, RepositoryMove, RootPlan, RootReport,
+    TimelineSwitch, UndoOptions, UndoPlan, UndoScope, UndoTarget, decode_checkpoint,
+    decode_expired_guards, decode_report, decode_turns,
 };
-pub use upkeep::Tended;
 pub use worktree::{
-    NewWorktree, OnlyHere, RemovedWorktree, ResetWorktree, WorktreeError, WorktreeInfo,
-    WorktreePlan,
+    UnsavedWork, WorktreeError, WorktreeInfo, WorktreePlan, WorktreeRemovalReport, WorktreeRequest,
+    WorktreeResetReport,
 };

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::Number;
 use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_core::model::{Alias, AliasKind, Project, Session};
-use turnstone_core::permission::Gate;
-use turnstone_snapshot::{Registry, RemovalError, StoreId, remove_store};
+use turnstone_core::model::{Project, ProjectAlias, ProjectAliasKind, Session};
+use turnstone_core::permission::GatedOperation;
+use turnstone_snapshot::{RemovalError, StoreId, StoreRegistry, remove_store};
 use turnstone_store::{Context, SessionFilter};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::worktree::{OnlyHere, WorktreeError};
+use crate::worktree::{UnsavedWork, WorktreeError};
 
 /// Sessions read at once.
 const PAGE: usize = 200;
@@ -30,7 +30,7 @@ pub struct ListedProject {
 
 /// What a relink did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Relinked {
+pub struct RelinkReport {
     /// The project as it is now.
     pub project: Project,
     /// Where it was before, if it has moved.
@@ -43,7 +43,7 @@ pub struct Relinked {
 
 /// What a removal would take away.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ProjectRemoval {
+pub struct ProjectRemovalPlan {
     /// The project.
     pub project: ProjectId,
     /// Its sessions.
@@ -51,14 +51,14 @@ pub struct ProjectRemoval {
     /// The snapshot stores of its directories, and how many bytes they have.
     pub stores: Vec<(String, u64)>,
     /// The worktrees that Turnstone made for it, and what exists only there.
-    pub worktrees: Vec<(PathBuf, OnlyHere)>,
+    pub worktrees: Vec<(PathBuf, UnsavedWork)>,
 }
 
 /// What a removal took away.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RemovedProject {
+pub struct ProjectRemovalReport {
     /// What was planned.
-    pub removal: ProjectRemoval,
+    pub removal: ProjectRemovalPlan,
     /// Stores that stay because another process keeps them.
     pub kept: Vec<(String, String)>,
 }
@@ -85,7 +85,7 @@ impl Engine {
         let mut listed = Vec::new();
         for project in projects.into_iter().filter(|project| project.removed.is_none()) {
             listed.push(ListedProject {
-                sessions: self.sessions_of(ctx, &project.id)?.len(),
+                sessions: self.list_project_sessions(ctx, &project.id)?.len(),
                 exists: Path::new(&project.worktree).is_dir(),
                 project,
             });
@@ -94,7 +94,7 @@ impl Engine {
     }
 
     /// Changes a project from what it is at that moment.
-    pub(crate) fn change_project(
+    pub(crate) fn modify_project(
         &self,
         ctx: &Context,
         id: &ProjectId,
@@ -110,7 +110,11 @@ impl Engine {
     }
 
     /// Every session of a project, archived ones too.
-    pub(crate) fn sessions_of(&self, ctx: &Context, id: &ProjectId) -> Result<Vec<Session>> {
+    pub(crate) fn list_project_sessions(
+        &self,
+        ctx: &Context,
+        id: &ProjectId,
+    ) -> Result<Vec<Session>> {
         let filter =
             SessionFilter { project: Some(id.clone()), archived: true, ..SessionFilter::default() };
         let (mut found, mut cursor) = (Vec::new(), None);
@@ -130,34 +134,36 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::NoProject`], or the directory is not there; [`EngineError::Refused`] or
-    /// [`EngineError::Asked`] at the gate. Then nothing has changed.
+    /// [`EngineError::NoProject`], or the directory is not there; [`EngineError::PermissionRefused`] or
+    /// [`EngineError::PermissionPending`] at the gate. Then nothing has changed.
     pub fn relink_project(
         &self,
         ctx: &Context,
         id: &ProjectId,
         directory: &Path,
-    ) -> Result<Relinked> {
+    ) -> Result<RelinkReport> {
         let project = self.get_project(ctx, id)?;
         let real = fs_err::canonicalize(directory)?;
-        let (root, facts) = self.gather_facts(&real)?;
+        let (root, facts) = self.gather_directory_facts(&real)?;
         let here = root.to_string_lossy().into_owned();
         let places = facts
             .aliases()
             .into_iter()
-            .filter(|alias| matches!(alias.kind, AliasKind::Directory | AliasKind::CommonDir))
-            .collect::<Vec<Alias>>();
+            .filter(|alias| {
+                matches!(alias.kind, ProjectAliasKind::Directory | ProjectAliasKind::CommonDir)
+            })
+            .collect::<Vec<ProjectAlias>>();
         let owner = self.find_other_owner(ctx, id, &places)?;
         let moved = [project.worktree.clone(), here.clone()];
         for concerned in std::iter::once(id).chain(&owner) {
-            self.require_in(ctx, concerned, Gate::Worktree, &moved)?;
+            self.require_permission_in_project(ctx, concerned, GatedOperation::Worktree, &moved)?;
         }
-        let taken_from = self.take_places(ctx, owner, &places)?;
+        let taken_from = self.take_aliases(ctx, owner, &places)?;
         let gone = !Path::new(&project.worktree).is_dir() && !project.worktree.is_empty();
         let moved_from = gone.then(|| project.worktree.clone()).filter(|old| *old != here);
         let vcs = facts.common_dir.is_some().then(|| "git".to_owned());
         let old = moved_from.clone();
-        self.change_project(ctx, id, move |project| {
+        self.modify_project(ctx, id, move |project| {
             project.vcs.clone_from(&vcs);
             for place in &places {
                 if !project.aliases.contains(place) {
@@ -179,10 +185,10 @@ impl Engine {
             sessions.extend(self.move_sessions(ctx, id, id, Path::new(old), &root)?);
             // The store of the old place is told of the new one (R12); a root that is not captured
             // has none.
-            self.close_vaults(std::iter::once(old));
-            drop(self.vault(&root, ctx.now));
+            self.close_snapshot_handles(std::iter::once(old));
+            drop(self.open_snapshot_handle(&root, ctx.now));
         }
-        Ok(Relinked { project: self.get_project(ctx, id)?, moved_from, sessions, taken_from })
+        Ok(RelinkReport { project: self.get_project(ctx, id)?, moved_from, sessions, taken_from })
     }
 
     /// The other project that has one of these facts.
@@ -190,7 +196,7 @@ impl Engine {
         &self,
         ctx: &Context,
         id: &ProjectId,
-        places: &[Alias],
+        places: &[ProjectAlias],
     ) -> Result<Option<ProjectId>> {
         let projects = self.store.read(ctx, |r| r.projects())?;
         let has = |project: &Project| {
@@ -200,15 +206,15 @@ impl Engine {
     }
 
     /// Takes facts away from the project that has them; returns it.
-    fn take_places(
+    fn take_aliases(
         &self,
         ctx: &Context,
         owner: Option<ProjectId>,
-        places: &[Alias],
+        places: &[ProjectAlias],
     ) -> Result<Option<ProjectId>> {
         let Some(owner) = owner else { return Ok(None) };
         let places = places.to_vec();
-        self.change_project(ctx, &owner, move |project| {
+        self.modify_project(ctx, &owner, move |project| {
             project.aliases.retain(|alias| !places.contains(alias));
             let lost = |one: &String| places.iter().any(|place| place.value == *one);
             project.sandboxes.retain(|sandbox| !lost(sandbox));
@@ -226,7 +232,7 @@ impl Engine {
         new: &Path,
     ) -> Result<Vec<SessionId>> {
         let mut moved = Vec::new();
-        for session in self.sessions_of(ctx, from)? {
+        for session in self.list_project_sessions(ctx, from)? {
             let Ok(below) = Path::new(&session.directory).strip_prefix(old) else { continue };
             let directory = match below.as_os_str().is_empty() {
                 true => new.to_owned(),
@@ -259,21 +265,22 @@ impl Engine {
         &self,
         ctx: &Context,
         id: &ProjectId,
-    ) -> Result<ProjectRemoval, WorktreeError> {
+    ) -> Result<ProjectRemovalPlan, WorktreeError> {
         let project = self.get_project(ctx, id)?;
-        let sessions = self.sessions_of(ctx, id)?.into_iter().map(|session| session.id).collect();
+        let sessions =
+            self.list_project_sessions(ctx, id)?.into_iter().map(|session| session.id).collect();
         let mut worktrees = Vec::new();
         for made in &project.worktrees {
-            let work = self.work_only_in(&project, made)?;
+            let work = self.find_unsaved_work(&project, made)?;
             worktrees.push((PathBuf::from(&made.directory), work));
         }
-        let stores = self.stores_of(ctx, &project)?;
+        let stores = self.list_project_stores(ctx, &project)?;
         let stores = stores.into_iter().map(|(id, bytes)| (id.to_string(), bytes)).collect();
-        Ok(ProjectRemoval { project: id.clone(), sessions, stores, worktrees })
+        Ok(ProjectRemovalPlan { project: id.clone(), sessions, stores, worktrees })
     }
 
     /// The stores of the directories that are this project's and no other's.
-    fn stores_of(&self, ctx: &Context, project: &Project) -> Result<Vec<(StoreId, u64)>> {
+    fn list_project_stores(&self, ctx: &Context, project: &Project) -> Result<Vec<(StoreId, u64)>> {
         let projects = self.store.read(ctx, |r| r.projects())?;
         let others: Vec<&String> = projects
             .iter()
@@ -282,9 +289,9 @@ impl Engine {
             .collect();
         let own: Vec<&String> =
             std::iter::once(&project.worktree).chain(&project.sandboxes).collect();
-        let listed = Registry::new(&self.settings.data)
-            .list()
-            .map_err(turnstone_snapshot::VaultError::from)?;
+        let listed = StoreRegistry::new(&self.settings.data)
+            .list_stores()
+            .map_err(turnstone_snapshot::SnapshotError::from)?;
         let is_own = |path: &Path| {
             let is = |one: &&String| Path::new(one.as_str()) == path;
             own.iter().any(is) && !others.iter().any(is)
@@ -301,25 +308,25 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`WorktreeError::OnlyHere`] without `force` if a worktree holds work that exists nowhere
+    /// [`WorktreeError::UnsavedWork`] without `force` if a worktree holds work that exists nowhere
     /// else; then nothing has changed.
     pub fn remove_project(
         &self,
         ctx: &Context,
         id: &ProjectId,
         force: bool,
-    ) -> Result<RemovedProject, WorktreeError> {
+    ) -> Result<ProjectRemovalReport, WorktreeError> {
         let removal = self.plan_project_removal(ctx, id)?;
         if let Some((directory, work)) =
-            removal.worktrees.iter().find(|(_, work)| !force && !work.is_nothing())
+            removal.worktrees.iter().find(|(_, work)| !force && !work.is_empty())
         {
-            return Err(WorktreeError::OnlyHere {
+            return Err(WorktreeError::UnsavedWork {
                 directory: directory.clone(),
                 work: work.clone(),
             });
         }
         let ids: Vec<String> = removal.sessions.iter().map(ToString::to_string).collect();
-        self.require_in(ctx, id, Gate::Delete, &ids)?;
+        self.require_permission_in_project(ctx, id, GatedOperation::Delete, &ids)?;
         self.check_own_denials(ctx, &removal.sessions)?;
         for (directory, _) in &removal.worktrees {
             self.remove_worktree(ctx, id, directory, force)?;
@@ -332,23 +339,23 @@ impl Engine {
             }
         }
         let project = self.get_project(ctx, id)?;
-        self.close_vaults(std::iter::once(&project.worktree).chain(&project.sandboxes));
+        self.close_snapshot_handles(std::iter::once(&project.worktree).chain(&project.sandboxes));
         let mut kept = Vec::new();
         for (store, _) in &removal.stores {
             match remove_store(&self.settings.data.join("store"), store) {
                 Ok(_) => {}
-                Err(RemovalError::Kept(who)) => kept.push((store.clone(), who)),
+                Err(RemovalError::Locked(who)) => kept.push((store.clone(), who)),
                 Err(RemovalError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => return Err(std::io::Error::other(error).into()),
             }
         }
         let now = Number::from(ctx.now.0);
-        self.change_project(ctx, id, move |project| {
+        self.modify_project(ctx, id, move |project| {
             project.removed = Some(now.clone());
             project.aliases.clear();
             project.sandboxes.clear();
             project.worktree.clear();
         })?;
-        Ok(RemovedProject { removal, kept })
+        Ok(ProjectRemovalReport { removal, kept })
     }
 }

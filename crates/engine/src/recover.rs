@@ -4,17 +4,17 @@ use std::path::Path;
 
 use turnstone_core::change::Evidence;
 use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
-use turnstone_snapshot::git_point;
-use turnstone_store::{ChangeRow, Changed, CloseChange, Context};
+use turnstone_snapshot::read_git_position;
+use turnstone_store::{ChangeSetRow, CloseChangeSet, Context, WriteOutcome};
 
-use crate::call::{compare, group_of};
+use crate::budgeted_capture::unknown_changes;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::room::unknown;
+use crate::tracked_call::{compare_captures, session_pin_group};
 
 /// What recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
+pub struct RecoveryReport {
     /// Turns whose process died.
     pub interrupted: Vec<TurnId>,
     /// Calls whose end nobody saw; what they changed is known since.
@@ -32,36 +32,38 @@ impl Engine {
     /// # Errors
     ///
     /// The ledger or a snapshot store refused; run it again.
-    pub fn recover(&self, ctx: &Context) -> Result<Recovered> {
-        let ctx = &ctx.aside();
-        let mut done =
-            Recovered { interrupted: self.store.recover(ctx)?.interrupted, ..Recovered::default() };
-        for row in self.store.read(ctx, |r| r.open_changes(None))? {
-            match self.close_orphan(ctx, &row) {
+    pub fn recover_all(&self, ctx: &Context) -> Result<RecoveryReport> {
+        let ctx = &ctx.without_preconditions();
+        let mut done = RecoveryReport {
+            interrupted: self.store.recover_turns(ctx)?.interrupted,
+            ..RecoveryReport::default()
+        };
+        for row in self.store.read(ctx, |r| r.open_change_sets(None))? {
+            match self.close_orphaned_change(ctx, &row) {
                 // What still runs cannot be compared; whoever uses that session is told.
-                Err(EngineError::Group(_)) => {}
+                Err(EngineError::ProcessGroup(_)) => {}
                 closed => done.closed.extend(closed?),
             }
         }
         for session in self.store.read(ctx, |r| r.sessions_in_operation())? {
-            done.finished.extend(self.finish_cut_off(ctx, &session)?);
+            done.finished.extend(self.finish_interrupted_operation(ctx, &session)?);
         }
-        done.finished.extend(self.finish_expiries(ctx)?);
-        self.finish_forgets(ctx)?;
-        done.removed = self.sweep_copies(ctx)?;
+        done.finished.extend(self.finish_interrupted_evictions(ctx)?);
+        self.finish_interrupted_forgets(ctx)?;
+        done.removed = self.remove_abandoned_copies(ctx)?;
         Ok(done)
     }
 
     /// The same for one session, before it is used.
     pub(crate) fn recover_session(&self, ctx: &Context, session: &SessionId) -> Result<()> {
-        let ctx = &ctx.aside();
-        self.store.recover(ctx)?;
-        for row in self.store.read(ctx, |r| r.open_changes(None))? {
+        let ctx = &ctx.without_preconditions();
+        self.store.recover_turns(ctx)?;
+        for row in self.store.read(ctx, |r| r.open_change_sets(None))? {
             if row.set.session == *session {
-                self.close_orphan(ctx, &row)?;
+                self.close_orphaned_change(ctx, &row)?;
             }
         }
-        self.finish_cut_off(ctx, session)?;
+        self.finish_interrupted_operation(ctx, session)?;
         Ok(())
     }
 
@@ -70,75 +72,77 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::recover`].
-    pub fn meet(&self, ctx: &Context, session: &SessionId) -> Result<()> {
-        if !self.store.read(ctx, |r| r.has_orphans(session))? {
+    /// As [`Engine::recover_all`].
+    pub fn ensure_recovered(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+        if !self.store.read(ctx, |r| r.has_orphaned_change_sets(session))? {
             return Ok(());
         }
         match self.recover_session(ctx, session) {
             // What still runs is not known yet, and that is what the reader sees.
-            Err(EngineError::Group(_)) => Ok(()),
+            Err(EngineError::ProcessGroup(_)) => Ok(()),
             recovered => recovered,
         }
     }
 
     /// Closes a change set whose turn has ended without it.
-    fn close_orphan(&self, ctx: &Context, row: &ChangeRow) -> Result<Option<ChangeId>> {
+    fn close_orphaned_change(&self, ctx: &Context, row: &ChangeSetRow) -> Result<Option<ChangeId>> {
         let set = &row.set;
         let turns = self.store.read(ctx, |r| r.turns(&set.session))?;
         let runs = turns.iter().any(|turn| turn.id == set.turn && turn.state.is_open());
         if runs {
             return Ok(None);
         }
-        self.await_group(ctx, set)?;
-        let close = self.compare_orphan(ctx, row)?;
+        self.wait_for_orphaned_group(ctx, set)?;
+        let close = self.compare_orphaned_change(ctx, row)?;
         let session = set.session.clone();
-        let written = self.store.write(ctx, move |tx| tx.recover_change(&session, &close)).wait();
+        let written =
+            self.store.write(ctx, move |tx| tx.recover_change_set(&session, &close)).wait();
         match written {
-            Ok(Changed::Created | Changed::Updated) => {
-                self.restate_changes(ctx, &set.session)?;
+            Ok(WriteOutcome::Created | WriteOutcome::Updated) => {
+                self.update_change_summary(ctx, &set.session)?;
                 Ok(Some(set.id.clone()))
             }
             // Somebody else recovered it between our two looks.
-            Ok(Changed::No) | Err(turnstone_store::StoreError::Conflict { .. }) => Ok(None),
+            Ok(WriteOutcome::No) | Err(turnstone_store::StoreError::Conflict { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Compares what is there now with what was there before the call.
-    fn compare_orphan(&self, ctx: &Context, row: &ChangeRow) -> Result<CloseChange> {
+    fn compare_orphaned_change(&self, ctx: &Context, row: &ChangeSetRow) -> Result<CloseChangeSet> {
         let set = &row.set;
-        let mut close = CloseChange {
+        let mut close = CloseChangeSet {
             id: set.id.clone(),
             evidence: Evidence::Recovered,
             after: None,
             changes: Vec::new(),
             not_covered: 0,
-            git: git_point(Path::new(&set.root.path)),
+            git: read_git_position(Path::new(&set.root.path)),
         };
         let root = Path::new(&set.root.path);
         let Some(before) = row.before.as_deref().filter(|_| root.is_dir()) else {
             // Nothing was captured before, or nothing is left to look at.
             if !set.root.store.is_empty() {
-                close.changes = unknown(&row.named);
+                close.changes = unknown_changes(&row.named);
             }
             let at_least = usize::from(!set.root.store.is_empty());
             close.not_covered = row.named.len().max(at_least) as u64;
             return Ok(close);
         };
-        let vault = self.vault(root, ctx.now)?;
+        let vault = self.open_snapshot_handle(root, ctx.now)?;
         let before = vault.find_capture(before)?;
-        let group = group_of(&set.session);
+        let group = session_pin_group(&set.session);
         let named = match set.evidence {
             Evidence::Named => Some(row.named.iter().cloned().collect()),
             Evidence::Window | Evidence::Recovered => None,
         };
-        let Some(after) = self.capture_after(ctx, &vault, &group, named.as_ref())? else {
-            close.changes = unknown(&row.named);
+        let Some(after) = self.try_capture_with_eviction(ctx, &vault, &group, named.as_ref())?
+        else {
+            close.changes = unknown_changes(&row.named);
             close.not_covered = row.named.len().max(1) as u64;
             return Ok(close);
         };
-        close.changes = compare(&vault, &before, &after.capture)?;
+        close.changes = compare_captures(&vault, &before, &after.capture)?;
         close.after = Some(after.capture.id.to_string());
         close.not_covered = close.changes.iter().filter(|c| !c.is_covered()).count() as u64;
         Ok(close)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use turnstone_process::{Git, GitRepository};
 use turnstone_snapshot::{
-    RepositoryError, RepositoryLocation, SafeDirectories, UserGit, discover_repository,
+    RepositoryError, RepositoryLocation, SafeDirectories, UserGitSettings, discover_repository,
     read_bounded_file,
 };
 
@@ -22,7 +22,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`crate::EngineError::Repository`] for one that is there and must not be used;
+    /// [`crate::EngineError::ObjectRepository`] for one that is there and must not be used;
     /// [`crate::EngineError::Io`] if the directory is gone.
     pub fn find_repository(&self, directory: &Path) -> Result<Option<Git>> {
         let real = fs_err::canonicalize(directory)?;
@@ -58,7 +58,7 @@ impl Engine {
         };
         let config_home = git.config_home.as_deref().map(Path::new);
         let read = |path: &Path| read_bounded_file(path, SETTINGS_BYTES);
-        let settings = UserGit::gather(home, config_home, &read);
-        settings.map(|settings| SafeDirectories::of(&settings, home)).unwrap_or_default()
+        let settings = UserGitSettings::collect(home, config_home, &read);
+        settings.map(|settings| SafeDirectories::from_settings(&settings, home)).unwrap_or_default()
     }
 }

@@ -3,13 +3,13 @@
 use turnstone_core::change::Evidence;
 use turnstone_core::id::{MessageId, PartId};
 use turnstone_core::model::PartBody;
-use turnstone_core::time::Cursor;
-use turnstone_store::{ChangeRow, Context, StoreError};
+use turnstone_core::time::LogCursor;
+use turnstone_store::{ChangeSetRow, Context, StoreError};
 
-use crate::call::Call;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::step::{Step, ToolRun};
+use crate::step::{ModelStep, ToolRun};
+use crate::tracked_call::TrackedCall;
 use crate::turn::Turn;
 
 impl Engine {
@@ -18,49 +18,50 @@ impl Engine {
     /// # Errors
     ///
     /// [`StoreError::NoMessage`] if it never began.
-    pub fn find_step(&self, ctx: &Context, turn: &Turn, message: &MessageId) -> Result<Step> {
+    pub fn find_step(&self, ctx: &Context, turn: &Turn, message: &MessageId) -> Result<ModelStep> {
         let session = &turn.session;
         let missing =
             || StoreError::NoMessage { session: session.clone(), message: message.clone() };
         let found = self.store.read(ctx, |r| {
             let said = r.get_message(session, message)?;
-            let outline = r.outline(session)?;
+            let outline = r.message_outline(session)?;
             let outline = outline.into_iter().find(|it| it.message == *message);
             let parts =
-                said.parts.into_iter().zip(outline.map(|it| it.appeared).unwrap_or_default());
-            let start = |(part, at): (turnstone_core::model::Part, Cursor)| {
+                said.parts.into_iter().zip(outline.map(|it| it.part_cursors).unwrap_or_default());
+            let start = |(part, at): (turnstone_core::model::Part, LogCursor)| {
                 if let PartBody::StepStart(start) = part.body { Some((start, at)) } else { None }
             };
             parts.rev().find_map(start).ok_or_else(missing)
         })?;
         let (start, at) = found;
-        Ok(Step::found(message.clone(), start.snapshot, at))
+        Ok(ModelStep::from_ledger(message.clone(), start.snapshot, at))
     }
 
-    /// A tool that runs, as [`Engine::tool_before`] returned it: its change sets are still open.
+    /// A tool that runs, as [`Engine::begin_tool`] returned it: its change sets are still open.
     ///
     /// # Errors
     ///
     /// [`StoreError::NoPart`], or a snapshot store cannot be opened.
-    pub fn find_tool(&self, ctx: &Context, turn: &Turn, part: &PartId) -> Result<ToolRun> {
+    pub fn find_tool_run(&self, ctx: &Context, turn: &Turn, part: &PartId) -> Result<ToolRun> {
         let (found, rows) = self.store.read(ctx, |r| {
             let found = r.get_part(&turn.session, part)?;
-            Ok((found, r.turn_changes(&turn.session, &turn.id)?))
+            Ok((found, r.turn_change_sets(&turn.session, &turn.id)?))
         })?;
-        let is_its = |row: &ChangeRow| row.closed.is_none() && row.set.part.as_ref() == Some(part);
+        let is_its =
+            |row: &ChangeSetRow| row.closed.is_none() && row.set.part.as_ref() == Some(part);
         let mut calls = Vec::new();
         for row in rows.into_iter().filter(is_its) {
-            calls.push(self.call_of(ctx, row)?);
+            calls.push(self.call_from_row(ctx, row)?);
         }
         let mut calls = calls.into_iter();
-        let call = calls.next().map(|first| Call { beside: calls.collect(), ..first });
-        Ok(ToolRun::found(found, call))
+        let call = calls.next().map(|first| TrackedCall { other_roots: calls.collect(), ..first });
+        Ok(ToolRun::from_ledger(found, call))
     }
 
-    fn call_of(&self, ctx: &Context, row: ChangeRow) -> Result<Call> {
+    fn call_from_row(&self, ctx: &Context, row: ChangeSetRow) -> Result<TrackedCall> {
         let (mut vault, mut capture) = (None, None);
         if let Some(before) = &row.before {
-            let found = self.vault_of(&row.set.root, ctx.now)?;
+            let found = self.handle_of_root(&row.set.root, ctx.now)?;
             capture = Some(found.find_capture(before)?);
             vault = Some(found);
         }
@@ -69,6 +70,13 @@ impl Engine {
             Evidence::Window | Evidence::Recovered => None,
         };
         let (outside, beside) = (Vec::new(), Vec::new());
-        Ok(Call { id: row.set.id, outside, beside, vault, before: capture, named })
+        Ok(TrackedCall {
+            id: row.set.id,
+            outside,
+            other_roots: beside,
+            snapshots: vault,
+            before: capture,
+            named,
+        })
     }
 }

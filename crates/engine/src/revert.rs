@@ -4,23 +4,23 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use turnstone_core::change::Root;
+use turnstone_core::change::ChangeRoot;
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
 use turnstone_core::model::PartBody;
-use turnstone_core::operation::{Extent, Head, HeadMove, OperationKind};
-use turnstone_core::path::RelPath;
-use turnstone_core::revert::find_boundary;
+use turnstone_core::operation::{HeadMove, OperationKind, SessionHead, UndoExtent};
+use turnstone_core::rel_path::RelPath;
+use turnstone_core::revert::find_revert_boundary;
 use turnstone_store::{Context, OperationRow, TurnRow};
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::line::{END, Line, Spot};
-use crate::past::Past;
-use crate::undo::{Gathered, IMPORTED, OperationReport, UndoOptions, UndoPlan};
+use crate::historical_state::HistoricalState;
+use crate::timeline::{TIMELINE_END, Timeline, TimelinePosition};
+use crate::undo::{IMPORTED_REASON, OperationReport, OperationSelection, UndoOptions, UndoPlan};
 
 /// What becomes of files when the head moves.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Files {
+enum FileHandling {
     /// They go where the conversation goes.
     Follow,
     /// They are as at the end of the session.
@@ -44,12 +44,12 @@ impl Engine {
         part: Option<&PartId>,
     ) -> Result<Option<UndoPlan>> {
         self.recover_session(ctx, session)?;
-        let (line, operations) = self.line_of(ctx, session)?;
-        let Some(head) = find_boundary(line.spoken(), message, part) else {
+        let (line, operations) = self.read_timeline(ctx, session)?;
+        let Some(head) = find_revert_boundary(line.message_outlines(), message, part) else {
             return Ok(None);
         };
-        let files = Files::Follow;
-        self.plan_to(ctx, session, (&line, &operations), Some(head), files).map(Some)
+        let files = FileHandling::Follow;
+        self.plan_move_to(ctx, session, (&line, &operations), Some(head), files).map(Some)
     }
 
     /// Reverts the conversation of a session to a message; its files are as they are at its end,
@@ -57,7 +57,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::apply`].
+    /// As [`Engine::apply_plan`].
     pub fn revert_conversation(
         &self,
         ctx: &Context,
@@ -65,13 +65,18 @@ impl Engine {
         message: &MessageId,
     ) -> Result<Option<OperationReport>> {
         self.recover_session(ctx, session)?;
-        let (line, operations) = self.line_of(ctx, session)?;
-        let Some(head) = find_boundary(line.spoken(), message, None) else {
+        let (line, operations) = self.read_timeline(ctx, session)?;
+        let Some(head) = find_revert_boundary(line.message_outlines(), message, None) else {
             return Ok(None);
         };
-        let plan =
-            self.plan_to(ctx, session, (&line, &operations), Some(head), Files::StayAtEnd)?;
-        self.apply(ctx, &plan).map(Some)
+        let plan = self.plan_move_to(
+            ctx,
+            session,
+            (&line, &operations),
+            Some(head),
+            FileHandling::StayAtEnd,
+        )?;
+        self.apply_plan(ctx, &plan).map(Some)
     }
 
     /// Plans to bring back everything behind the head; nothing if the session stands at its end.
@@ -81,12 +86,12 @@ impl Engine {
     /// As [`Engine::plan_revert`].
     pub fn plan_unrevert(&self, ctx: &Context, session: &SessionId) -> Result<Option<UndoPlan>> {
         self.recover_session(ctx, session)?;
-        let (line, operations) = self.line_of(ctx, session)?;
+        let (line, operations) = self.read_timeline(ctx, session)?;
         match &line.head {
             None => Ok(None),
             Some(_) => {
                 let line = (&line, operations.as_slice());
-                self.plan_to(ctx, session, line, None, Files::Follow).map(Some)
+                self.plan_move_to(ctx, session, line, None, FileHandling::Follow).map(Some)
             }
         }
     }
@@ -97,11 +102,11 @@ impl Engine {
     ///
     /// [`turnstone_store::StoreError::NoMessage`], [`turnstone_store::StoreError::NoPart`], or as
     /// [`Engine::plan_revert`].
-    pub fn plan_head(
+    pub fn plan_head_move(
         &self,
         ctx: &Context,
         session: &SessionId,
-        head: Option<Head>,
+        head: Option<SessionHead>,
     ) -> Result<UndoPlan> {
         self.recover_session(ctx, session)?;
         if let Some(head) = &head {
@@ -110,8 +115,8 @@ impl Engine {
                 head.part.as_ref().map(|part| r.get_part(session, part)).transpose()
             })?;
         }
-        let (line, operations) = self.line_of(ctx, session)?;
-        self.plan_to(ctx, session, (&line, &operations), head, Files::Follow)
+        let (line, operations) = self.read_timeline(ctx, session)?;
+        self.plan_move_to(ctx, session, (&line, &operations), head, FileHandling::Follow)
     }
 
     /// Reverts a session; nothing if there is no such boundary, and nothing has changed.
@@ -121,7 +126,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::apply`].
+    /// As [`Engine::apply_plan`].
     pub fn revert(
         &self,
         ctx: &Context,
@@ -130,17 +135,17 @@ impl Engine {
         part: Option<&PartId>,
     ) -> Result<Option<OperationReport>> {
         let plan = self.plan_revert(ctx, session, message, part)?;
-        plan.map(|plan| self.apply(ctx, &plan)).transpose()
+        plan.map(|plan| self.apply_plan(ctx, &plan)).transpose()
     }
 
     /// Takes a revert back; nothing if the session stands at its end.
     ///
     /// # Errors
     ///
-    /// As [`Engine::apply`].
+    /// As [`Engine::apply_plan`].
     pub fn unrevert(&self, ctx: &Context, session: &SessionId) -> Result<Option<OperationReport>> {
         let plan = self.plan_unrevert(ctx, session)?;
-        plan.map(|plan| self.apply(ctx, &plan)).transpose()
+        plan.map(|plan| self.apply_plan(ctx, &plan)).transpose()
     }
 
     /// Hides what is behind the head, as a prompt does (R19); nothing happens at the end.
@@ -148,70 +153,88 @@ impl Engine {
     /// # Errors
     ///
     /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs.
-    pub fn cleanup(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+    pub fn cleanup_revert(&self, ctx: &Context, session: &SessionId) -> Result<()> {
         self.recover_session(ctx, session)?;
-        self.branch(ctx, session).map(drop)
+        self.branch_at_head(ctx, session).map(drop)
     }
 
-    pub(crate) fn line_of(
+    pub(crate) fn read_timeline(
         &self,
         ctx: &Context,
         session: &SessionId,
-    ) -> Result<(Line, Vec<OperationRow>)> {
-        Ok(self.store.read(ctx, |r| Ok((Line::read(r, session)?, r.operations(session)?)))?)
+    ) -> Result<(Timeline, Vec<OperationRow>)> {
+        Ok(self.store.read(ctx, |r| Ok((Timeline::read(r, session)?, r.operations(session)?)))?)
     }
 
     /// Plans to bring files and conversation to a place of the line.
-    fn plan_to(
+    fn plan_move_to(
         &self,
         ctx: &Context,
         session: &SessionId,
-        (line, operations): (&Line, &[OperationRow]),
-        head: Option<Head>,
-        files: Files,
+        (line, operations): (&Timeline, &[OperationRow]),
+        head: Option<SessionHead>,
+        files: FileHandling,
     ) -> Result<UndoPlan> {
-        let (there, here) = (line.spot(head.as_ref()), line.here());
+        let (there, here) = (line.position_of(head.as_ref()), line.head_position());
         let touched = there.min(here);
         let turns: Vec<&TurnRow> =
-            line.shown().into_iter().filter(|it| it.2 > touched).map(|it| it.0).collect();
-        let mut changes = self.changes_of(ctx, session, &turns)?;
-        let apart = Past::apart(operations);
+            line.visible_turns().into_iter().filter(|it| it.2 > touched).map(|it| it.0).collect();
+        let mut changes = self.change_sets_of_turns(ctx, session, &turns)?;
+        let apart = HistoricalState::undone_independently(operations);
         changes.retain_mut(|held| {
             // What a branch has hidden stays as it is.
-            let Some(at) = line.change(session, &held.turn, &held.row) else { return false };
-            held.wanted = match at {
-                at if at >= there && files == Files::Follow => Extent::All,
-                at if at >= here => apart.taken(&held.row.set.id),
-                _ => held.taken.clone(),
+            let Some(at) = line.change_set_position(session, &held.turn, &held.row) else {
+                return false;
             };
-            files == Files::Follow || held.wanted != held.taken
+            held.wanted = match at {
+                at if at >= there && files == FileHandling::Follow => UndoExtent::All,
+                at if at >= here => apart.undone_extent(&held.row.set.id),
+                _ => held.undone.clone(),
+            };
+            files == FileHandling::Follow || held.wanted != held.undone
         });
         let kind = if there > here { OperationKind::Redo } else { OperationKind::Undo };
         let (from, to) = (touched, there.max(here));
-        let within: Vec<&TurnRow> =
-            line.shown().into_iter().filter(|it| it.2 > from && it.1 < to).map(|it| it.0).collect();
-        let mut aside = self.aside_to(ctx, session, line.moment(there), line.moment(here))?;
+        let within: Vec<&TurnRow> = line
+            .visible_turns()
+            .into_iter()
+            .filter(|it| it.2 > from && it.1 < to)
+            .map(|it| it.0)
+            .collect();
+        let mut aside = self.side_effects_between(
+            ctx,
+            session,
+            line.cursor_before(there),
+            line.cursor_before(here),
+        )?;
         if kind == OperationKind::Undo {
-            aside.withdrawn = self.granted_in(ctx, session, &within)?;
+            aside.withdrawn = self.grants_during(ctx, session, &within)?;
         }
-        if files == Files::Follow {
-            aside.not_covered = self.imported(ctx, session, line, (from, to))?;
+        if files == FileHandling::Follow {
+            aside.not_covered = self.list_imported_files(ctx, session, line, (from, to))?;
         }
         let turns: Vec<TurnId> = within.iter().map(|turn| turn.id.clone()).collect();
         let head = head.map_or(HeadMove::Tip, HeadMove::To);
-        let gathered = Gathered { kind, turns, also: Vec::new(), changes, head, aside };
-        self.plan(ctx, session, gathered, &UndoOptions::default())
+        let gathered = OperationSelection {
+            kind,
+            turns,
+            other_turns: Vec::new(),
+            changes,
+            head,
+            side_effects: aside,
+        };
+        self.build_plan(ctx, session, gathered, &UndoOptions::default())
     }
 
     /// The files of turns that were run elsewhere: the conversation moves, they do not (R21).
-    fn imported(
+    fn list_imported_files(
         &self,
         ctx: &Context,
         session: &SessionId,
-        line: &Line,
-        (from, to): (Spot, Spot),
-    ) -> Result<Vec<(Root, RelPath, String)>> {
-        let first = line.shown().first().map_or(END, |it| it.1);
+        line: &Timeline,
+        (from, to): (TimelinePosition, TimelinePosition),
+    ) -> Result<Vec<(ChangeRoot, RelPath, String)>> {
+        let first = line.visible_turns().first().map_or(TIMELINE_END, |it| it.1);
         let outline = line.outline.iter().enumerate();
         let elsewhere =
             outline.filter(|(at, _)| (*at, usize::MAX) >= from && (*at, 0) < to.min(first));
@@ -231,7 +254,7 @@ impl Engine {
                 files.extend(patch.files);
             }
         }
-        let root = Root { store: String::new(), path: session.directory.clone() };
+        let root = ChangeRoot { store: String::new(), path: session.directory.clone() };
         let below = |file: &String| {
             let path = Path::new(file);
             let inside = path.strip_prefix(&session.directory).unwrap_or(path);
@@ -239,6 +262,6 @@ impl Engine {
             text.trim_start_matches('/').parse::<RelPath>().ok()
         };
         let paths = files.iter().filter_map(below);
-        Ok(paths.map(|path| (root.clone(), path, IMPORTED.to_owned())).collect())
+        Ok(paths.map(|path| (root.clone(), path, IMPORTED_REASON.to_owned())).collect())
     }
 }

@@ -6,33 +6,37 @@ use std::path::PathBuf;
 use serde_json::Number;
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{
-    Extra, Failure, Message, MessageBody, Part, PartBody, Patch, StepFinish, StepStart, Tokens,
-    Tool, ToolState,
+    ExtraFields, Message, MessageBody, MessageFailure, Part, PartBody, PatchPart, StepFinishPart,
+    StepStartPart, TokenCounts, ToolPart, ToolState,
 };
-use turnstone_core::time::Cursor;
-use turnstone_core::turn::Outcome;
-use turnstone_store::{Appended, ChangeRow, Context, Ended};
+use turnstone_core::time::LogCursor;
+use turnstone_core::turn::TurnOutcome;
+use turnstone_store::{ChangeSetRow, Context, EventPosition, TurnEndOutcome};
 
-use crate::call::{Call, Closed, group_of};
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::root::Cover;
+use crate::session_coverage::SnapshotAccess;
+use crate::tracked_call::{ClosedCall, TrackedCall, session_pin_group};
 use crate::turn::Turn;
 
 /// A model call that runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct ModelStep {
     /// The answer it writes.
     pub message: MessageId,
     /// The tree of the worktree when it began; none before there is a baseline.
     pub snapshot: Option<String>,
     /// Where the log stood.
-    began: Cursor,
+    began: LogCursor,
 }
 
-impl Step {
+impl ModelStep {
     /// A model call whose beginning is in the ledger, at `at`.
-    pub(crate) const fn found(message: MessageId, snapshot: Option<String>, at: Cursor) -> Self {
+    pub(crate) const fn from_ledger(
+        message: MessageId,
+        snapshot: Option<String>,
+        at: LogCursor,
+    ) -> Self {
         Self { message, snapshot, began: at }
     }
 }
@@ -45,12 +49,12 @@ pub struct StepEnd {
     /// What it cost.
     pub cost: Number,
     /// Its tokens.
-    pub tokens: Tokens,
+    pub tokens: TokenCounts,
 }
 
 /// What is kept of a model call that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StepDone {
+pub struct StepReport {
     /// The tree of the worktree; none before there is a baseline.
     pub snapshot: Option<String>,
     /// The files the turn itself changed in this step, absolute (R21).
@@ -59,7 +63,7 @@ pub struct StepDone {
 
 /// What a tool may do to files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Touch {
+pub enum ToolFileAccess {
     /// Nothing.
     Nothing,
     /// It writes these and no others.
@@ -71,17 +75,17 @@ pub enum Touch {
 /// A tool that runs.
 pub struct ToolRun {
     part: Part,
-    call: Option<Call>,
+    call: Option<TrackedCall>,
 }
 
 impl ToolRun {
-    pub(crate) const fn found(part: Part, call: Option<Call>) -> Self {
+    pub(crate) const fn from_ledger(part: Part, call: Option<TrackedCall>) -> Self {
         Self { part, call }
     }
 
     /// What it may do to files; nothing if it touches none.
     #[must_use]
-    pub const fn call(&self) -> Option<&Call> {
+    pub const fn call(&self) -> Option<&TrackedCall> {
         self.call.as_ref()
     }
 }
@@ -92,18 +96,18 @@ impl Engine {
     /// # Errors
     ///
     /// The ledger refused; a worktree that cannot be captured is no error (R42).
-    pub fn begin_step(&self, ctx: &Context, turn: &Turn, answer: Message) -> Result<Step> {
-        let snapshot = self.step_tree(ctx, &turn.session)?;
+    pub fn begin_step(&self, ctx: &Context, turn: &Turn, answer: Message) -> Result<ModelStep> {
+        let snapshot = self.capture_step_tree(ctx, &turn.session)?;
         let began = self.store.read(ctx, |r| r.last_cursor())?;
-        let body = StepStart { snapshot: snapshot.clone(), extra: Extra::new() };
-        let part = self.part(ctx, &answer, PartBody::StepStart(body))?;
+        let body = StepStartPart { snapshot: snapshot.clone(), extra: ExtraFields::new() };
+        let part = self.new_part(ctx, &answer, PartBody::StepStart(body))?;
         let message = answer.id.clone();
         let begin = move |tx: &turnstone_store::Tx<'_>| {
             tx.put_message(&answer)?;
             tx.put_part(&part)
         };
         self.store.write(&turn.context(ctx), begin).wait()?;
-        Ok(Step { message, snapshot, began })
+        Ok(ModelStep { message, snapshot, began })
     }
 
     /// Ends a model call: usage, what it changed, and the answer, all or nothing.
@@ -115,31 +119,31 @@ impl Engine {
         &self,
         ctx: &Context,
         turn: &Turn,
-        step: &Step,
+        step: &ModelStep,
         end: &StepEnd,
-    ) -> Result<StepDone> {
-        let snapshot = self.step_tree(ctx, &turn.session)?;
+    ) -> Result<StepReport> {
+        let snapshot = self.capture_step_tree(ctx, &turn.session)?;
         let (found, rows) = self.store.read(ctx, |r| {
             let found = r.get_message(&turn.session, &step.message)?;
-            Ok((found, r.turn_changes(&turn.session, &turn.id)?))
+            Ok((found, r.turn_change_sets(&turn.session, &turn.id)?))
         })?;
         let mut answer = found.message;
-        let rows: Vec<&ChangeRow> = rows.iter().filter(|row| row.opened > step.began).collect();
-        let files = own_files(&rows);
-        let finish = StepFinish {
+        let rows: Vec<&ChangeSetRow> = rows.iter().filter(|row| row.opened > step.began).collect();
+        let files = list_changed_files(&rows);
+        let finish = StepFinishPart {
             reason: end.reason.clone(),
             snapshot: snapshot.clone(),
             cost: end.cost.clone(),
             tokens: end.tokens.clone(),
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
-        let mut parts = vec![self.part(ctx, &answer, PartBody::StepFinish(finish))?];
-        if let Some(patch) = self.patch(ctx, turn, step, &rows, &files)? {
-            parts.push(self.part(ctx, &answer, PartBody::Patch(patch))?);
+        let mut parts = vec![self.new_part(ctx, &answer, PartBody::StepFinish(finish))?];
+        if let Some(patch) = self.build_patch(ctx, turn, step, &rows, &files)? {
+            parts.push(self.new_part(ctx, &answer, PartBody::Patch(patch))?);
         }
         if let MessageBody::Assistant(said) = &mut answer.body {
             said.finish = Some(end.reason.clone());
-            said.cost = sum(&said.cost, &end.cost);
+            said.cost = add_numbers(&said.cost, &end.cost);
             said.tokens = end.tokens.clone();
             said.time.completed = Some(Number::from(ctx.now.0));
         }
@@ -148,31 +152,36 @@ impl Engine {
             tx.put_message(&answer)
         };
         self.store.write(&turn.context(ctx), write).wait()?;
-        Ok(StepDone { snapshot, files })
+        Ok(StepReport { snapshot, files })
     }
 
     /// The tree of the worktree, if a capture costs no more than what changed.
-    fn step_tree(&self, ctx: &Context, session: &SessionId) -> Result<Option<String>> {
+    fn capture_step_tree(&self, ctx: &Context, session: &SessionId) -> Result<Option<String>> {
         let session = self.store.read(ctx, |r| r.get_session(session))?;
-        match self.cover(&session, ctx.now)? {
-            Cover::Vault(vault) if vault.has_baseline() => {
+        match self.snapshot_access(&session, ctx.now)? {
+            SnapshotAccess::Available(vault) if vault.has_baseline() => {
                 // A step goes on without one that does not fit.
-                let captured = self.capture_after(ctx, &vault, &group_of(&session.id), None)?;
+                let captured = self.try_capture_with_eviction(
+                    ctx,
+                    &vault,
+                    &session_pin_group(&session.id),
+                    None,
+                )?;
                 Ok(captured.map(|it| it.capture.tree.to_string()))
             }
-            Cover::Vault(_) | Cover::Refused(_) => Ok(None),
+            SnapshotAccess::Available(_) | SnapshotAccess::Refused(_) => Ok(None),
         }
     }
 
     /// What the turn itself changed, for clients that show it; nothing is decided by it (R21).
-    fn patch(
+    fn build_patch(
         &self,
         ctx: &Context,
         turn: &Turn,
-        step: &Step,
-        rows: &[&ChangeRow],
+        step: &ModelStep,
+        rows: &[&ChangeSetRow],
         files: &[PathBuf],
-    ) -> Result<Option<Patch>> {
+    ) -> Result<Option<PatchPart>> {
         if files.is_empty() {
             return Ok(None);
         }
@@ -180,7 +189,8 @@ impl Engine {
             (Some(tree), _) => tree.clone(),
             (None, Some(before)) => {
                 let session = self.store.read(ctx, |r| r.get_session(&turn.session))?;
-                let Cover::Vault(vault) = self.cover(&session, ctx.now)? else {
+                let SnapshotAccess::Available(vault) = self.snapshot_access(&session, ctx.now)?
+                else {
                     return Ok(None);
                 };
                 vault.find_capture(before)?.tree.to_string()
@@ -188,34 +198,36 @@ impl Engine {
             (None, None) => return Ok(None),
         };
         let files = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
-        Ok(Some(Patch { hash, files, extra: Extra::new() }))
+        Ok(Some(PatchPart { hash, files, extra: ExtraFields::new() }))
     }
 
-    fn part(&self, ctx: &Context, message: &Message, body: PartBody) -> Result<Part> {
+    fn new_part(&self, ctx: &Context, message: &Message, body: PartBody) -> Result<Part> {
         let (session, message) = (message.session.clone(), message.id.clone());
-        Ok(Part { id: self.mint.part(ctx.now)?, session, message, body })
+        Ok(Part { id: self.id_generator.new_part_id(ctx.now)?, session, message, body })
     }
 
     /// Announces a tool: its part runs, and what it may touch is captured before this returns.
     ///
     /// # Errors
     ///
-    /// As [`Engine::open_named`]: then the tool must not run.
-    pub fn tool_before(
+    /// As [`Engine::open_named_call`]: then the tool must not run.
+    pub fn begin_tool(
         &self,
         ctx: &Context,
         turn: &Turn,
         part: &Part,
-        touch: &Touch,
+        touch: &ToolFileAccess,
     ) -> Result<ToolRun> {
         let running = part.clone();
         self.store.write(&turn.context(ctx), move |tx| tx.put_part(&running)).wait()?;
         // What the caller relied on held when the part was written (R43).
-        let ctx = &ctx.settled();
+        let ctx = &ctx.without_expected_seq();
         let call = match touch {
-            Touch::Nothing => None,
-            Touch::Named(paths) => Some(self.open_named(ctx, turn, Some(&part.id), paths)?),
-            Touch::Anything => Some(self.open_window(ctx, turn, Some(&part.id))?),
+            ToolFileAccess::Nothing => None,
+            ToolFileAccess::Named(paths) => {
+                Some(self.open_named_call(ctx, turn, Some(&part.id), paths)?)
+            }
+            ToolFileAccess::Anything => Some(self.open_window_call(ctx, turn, Some(&part.id))?),
         };
         Ok(ToolRun { part: part.clone(), call })
     }
@@ -225,19 +237,19 @@ impl Engine {
     /// # Errors
     ///
     /// The capture or the ledger failed: the tool is still open and ends with its turn.
-    pub fn tool_after(
+    pub fn end_tool(
         &self,
         ctx: &Context,
         turn: &Turn,
         run: ToolRun,
         state: ToolState,
-    ) -> Result<Option<Closed>> {
+    ) -> Result<Option<ClosedCall>> {
         let ToolRun { mut part, call } = run;
         let is_open = call.is_some();
         let closed = call.map(|call| self.close_call(ctx, turn, &call)).transpose()?;
-        let ctx = &if is_open { ctx.settled() } else { ctx.clone() };
+        let ctx = &if is_open { ctx.without_expected_seq() } else { ctx.clone() };
         if let PartBody::Tool(tool) = &mut part.body {
-            **tool = Tool { state, ..(**tool).clone() };
+            **tool = ToolPart { state, ..(**tool).clone() };
         }
         self.store.write(&turn.context(ctx), move |tx| tx.put_part(&part)).wait()?;
         Ok(closed)
@@ -254,7 +266,7 @@ impl Engine {
         turn: &Turn,
         part: &PartId,
         delta: &str,
-    ) -> Result<Option<Appended>> {
+    ) -> Result<Option<EventPosition>> {
         let (session, part, delta) = (turn.session.clone(), part.clone(), delta.to_owned());
         let append = move |tx: &turnstone_store::Tx<'_>| tx.append_text(&session, &part, &delta);
         Ok(self.store.write(&turn.context(ctx), append).wait()?)
@@ -265,8 +277,13 @@ impl Engine {
     /// # Errors
     ///
     /// As [`Engine::end_turn`].
-    pub fn fail_turn(&self, ctx: &Context, turn: &Turn, error: Failure) -> Result<Ended> {
-        let ended = self.end_turn(ctx, turn, Outcome::Failed, Some(error))?;
+    pub fn fail_turn(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        error: MessageFailure,
+    ) -> Result<TurnEndOutcome> {
+        let ended = self.end_turn(ctx, turn, TurnOutcome::Failed, Some(error))?;
         self.recover_session(ctx, &turn.session)?;
         Ok(ended)
     }
@@ -276,19 +293,19 @@ impl Engine {
     /// # Errors
     ///
     /// As [`Engine::end_turn`].
-    pub fn abort_turn(&self, ctx: &Context, turn: &Turn) -> Result<Ended> {
-        let ended = self.end_turn(ctx, turn, Outcome::Aborted, None)?;
+    pub fn abort_turn(&self, ctx: &Context, turn: &Turn) -> Result<TurnEndOutcome> {
+        let ended = self.end_turn(ctx, turn, TurnOutcome::Aborted, None)?;
         self.recover_session(ctx, &turn.session)?;
         Ok(ended)
     }
 }
 
 /// The files of change sets, absolute, each once.
-fn own_files(rows: &[&ChangeRow]) -> Vec<PathBuf> {
+fn list_changed_files(rows: &[&ChangeSetRow]) -> Vec<PathBuf> {
     let mut files = BTreeSet::new();
     for row in rows.iter().filter(|row| row.closed.is_some()) {
         let root = PathBuf::from(&row.set.root.path);
-        let path = |path: &turnstone_core::path::RelPath| {
+        let path = |path: &turnstone_core::rel_path::RelPath| {
             use std::os::unix::ffi::OsStrExt;
             root.join(std::ffi::OsStr::from_bytes(path.as_bytes()))
         };
@@ -298,7 +315,7 @@ fn own_files(rows: &[&ChangeRow]) -> Vec<PathBuf> {
 }
 
 /// The sum of two amounts.
-fn sum(one: &Number, other: &Number) -> Number {
+fn add_numbers(one: &Number, other: &Number) -> Number {
     if let (Some(one), Some(other)) = (one.as_i64(), other.as_i64()) {
         return Number::from(one.saturating_add(other));
     }

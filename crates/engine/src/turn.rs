@@ -1,16 +1,18 @@
 //! Turns: begun with their prompt, run under a lease, ended once.
 
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
-use turnstone_core::model::{Failure, Message, Part, PartBody, Status};
-use turnstone_core::tool::Phase;
-use turnstone_core::turn::{Outcome, TurnEvent};
-use turnstone_store::{Context, EndTurn, Ended, Lease, NewTurn, StoreError, Takeover, Tx};
+use turnstone_core::model::{Message, MessageFailure, Part, PartBody, SessionStatus};
+use turnstone_core::tool_state::ToolPhase;
+use turnstone_core::turn::{TurnEvent, TurnOutcome};
+use turnstone_store::{
+    Context, EndTurn, Lease, LeaseTakeover, NewTurn, StoreError, TurnEndOutcome, Tx,
+};
 
 use crate::engine::Engine;
 use crate::error::Result;
 
 /// So often a turn is begun again if its lease slipped away.
-const ATTEMPTS: usize = 100;
+const MAX_LEASE_ATTEMPTS: usize = 100;
 
 /// What begins a turn: the message of a person, its agent and model in it.
 #[derive(Clone, Debug)]
@@ -36,7 +38,7 @@ impl Turn {
     /// The context of a write of this turn.
     #[must_use]
     pub fn context(&self, ctx: &Context) -> Context {
-        ctx.clone().leased(&self.lease)
+        ctx.clone().with_lease(&self.lease)
     }
 }
 
@@ -51,13 +53,13 @@ impl Engine {
     pub fn begin_turn(&self, ctx: &Context, prompt: Prompt) -> Result<Turn> {
         let session = prompt.message.session.clone();
         self.recover_session(ctx, &session)?;
-        let ctx = &self.branch(ctx, &session)?;
-        let id = self.mint.turn(ctx.now)?;
+        let ctx = &self.branch_at_head(ctx, &session)?;
+        let id = self.id_generator.new_turn_id(ctx.now)?;
         let new = NewTurn { id: id.clone(), message: prompt.message, parts: prompt.parts };
         let (name, turn) = (session.clone(), id.clone());
         let begin = move |tx: &Tx<'_>| {
             tx.begin_turn(&new)?;
-            tx.move_turn(&name, &turn, &TurnEvent::Started).map(drop)
+            tx.transition_turn(&name, &turn, &TurnEvent::Started).map(drop)
         };
         self.lease_turn(ctx, &session, &id, begin)
     }
@@ -70,15 +72,15 @@ impl Engine {
         id: &TurnId,
         begin: impl Fn(&Tx<'_>) -> Result<(), StoreError> + Clone + Send + 'static,
     ) -> Result<Turn> {
-        for _ in 0..ATTEMPTS {
-            let lease = self.store.lease(ctx, session, Takeover::IfDead)?;
+        for _ in 0..MAX_LEASE_ATTEMPTS {
+            let lease = self.store.acquire_lease(ctx, session, LeaseTakeover::IfDead)?;
             let turn = Turn { session: session.clone(), id: id.clone(), lease };
             match self.store.write(&turn.context(ctx), begin.clone()).wait() {
                 Ok(()) => return Ok(turn),
                 // Another thread of this process ended a turn and gave back the lease both had.
                 Err(StoreError::Fenced(_)) => {}
                 Err(error) => {
-                    self.store.release(ctx, &turn.lease)?;
+                    self.store.release_lease(ctx, &turn.lease)?;
                     return Err(error.into());
                 }
             }
@@ -94,19 +96,19 @@ impl Engine {
     /// # Errors
     ///
     /// [`StoreError::Fenced`] if another process took the session over: nothing is cleared.
-    pub fn retry_attempt(
+    pub fn clear_failed_attempt(
         &self,
         ctx: &Context,
         turn: &Turn,
         answer: &MessageId,
-        status: &Status,
+        status: &SessionStatus,
     ) -> Result<Vec<PartId>> {
         let found = self.store.read(ctx, |r| r.get_message(&turn.session, answer))?;
         let mut begun = false;
         let is_debris = |part: &&Part| match &part.body {
             PartBody::Text(_) | PartBody::Reasoning(_) => true,
             PartBody::StepStart(_) => std::mem::replace(&mut begun, true),
-            PartBody::Tool(tool) => tool.state.phase() == Phase::Pending,
+            PartBody::Tool(tool) => tool.state.phase() == ToolPhase::Pending,
             PartBody::File(_)
             | PartBody::Agent(_)
             | PartBody::StepFinish(_)
@@ -139,18 +141,18 @@ impl Engine {
         &self,
         ctx: &Context,
         turn: &Turn,
-        outcome: Outcome,
-        error: Option<Failure>,
-    ) -> Result<Ended> {
+        outcome: TurnOutcome,
+        error: Option<MessageFailure>,
+    ) -> Result<TurnEndOutcome> {
         let end = EndTurn { session: turn.session.clone(), turn: turn.id.clone(), outcome, error };
-        let stated = self.state_at_end(ctx, &turn.session, &turn.id)?;
+        let stated = self.summarize_at_turn_end(ctx, &turn.session, &turn.id)?;
         let end_it = move |tx: &turnstone_store::Tx<'_>| {
             // First: nothing is said of a session after its turn has ended.
-            stated.put(tx, &end.session)?;
+            stated.write(tx, &end.session)?;
             tx.end_turn(&end)
         };
         let ended = self.store.write(&turn.context(ctx), end_it).wait()?;
-        self.store.release(ctx, &turn.lease)?;
+        self.store.release_lease(ctx, &turn.lease)?;
         Ok(ended)
     }
 }

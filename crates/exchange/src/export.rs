@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 use turnstone_core::id::SessionId;
-use turnstone_core::wire::{self, Document, Entry};
+use turnstone_core::wire::{self, DocumentMessage, ExportDocument};
 use turnstone_store::{Context, Store, StoreError};
 
-use crate::sanitize::sanitized;
+use crate::redaction::redact_document;
 
-const PAGE: usize = 200;
+const PAGE_SIZE: usize = 200;
 
 /// Why a session cannot be exported.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +34,7 @@ impl From<StoreError> for ExportError {
 /// # Errors
 ///
 /// [`ExportError::NoSession`] if there is no such session.
-pub fn export(
+pub fn export_session(
     store: &Store,
     ctx: &Context,
     session: &SessionId,
@@ -44,18 +44,20 @@ pub fn export(
         let mut pages = Vec::new();
         let mut before: Option<String> = None;
         loop {
-            let page = r.list_messages(session, before.as_deref(), PAGE)?;
+            let page = r.list_messages(session, before.as_deref(), PAGE_SIZE)?;
             pages.push(page.items);
             before = page.before;
             if before.is_none() {
                 break;
             }
         }
-        let entry =
-            |with: turnstone_store::WithParts| Entry { message: with.message, parts: with.parts };
+        let entry = |with: turnstone_store::MessageWithParts| DocumentMessage {
+            message: with.message,
+            parts: with.parts,
+        };
         let messages = pages.into_iter().rev().flatten().map(entry).collect();
-        let document = Document { session: r.get_session(session)?, messages };
-        Ok(wire::document(&document, r.session_usage(session)?))
+        let document = ExportDocument { session: r.get_session(session)?, messages };
+        Ok(wire::export_document(&document, r.session_usage(session)?))
     })?;
-    Ok(if sanitize { sanitized(document) } else { document })
+    Ok(if sanitize { redact_document(document) } else { document })
 }

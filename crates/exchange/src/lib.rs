@@ -6,17 +6,19 @@
 //! stored and not in effect, and what a person has here is not changed by it. Nothing here writes to a source, and SQLite is mentioned under
 //! `source` only.
 
-mod adopt;
+mod conversion;
 mod export;
-mod identity;
+mod foreign_id;
 mod import;
-mod kind;
-mod report;
-mod sanitize;
+mod import_report;
+mod record_kind;
+mod redaction;
 mod source;
 
-pub use export::{ExportError, export};
-pub use import::{ACTOR, Import, ImportError, Progress};
-pub use kind::Kind;
-pub use report::{CarriedRule, CarriedRules, MAX_LISTED, Report, Skipped, Tally};
+pub use export::{ExportError, export_session};
+pub use import::{IMPORT_ACTOR, ImportError, ImportProgress, PlannedImport};
+pub use import_report::{
+    ImportReport, ImportedRule, ImportedRules, KindCounts, MAX_LISTED, SkippedRecord,
+};
+pub use record_kind::RecordKind;
 pub use source::{Options, SourceError};

@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use rustix::termios::isatty;
 use turnstone_process::{
-    Attend, Environment, Keeper, Limits, Program, Signals, StartError, Streams, Supervisor,
-    Terminal,
+    AttachOptions, CommandEnvironment, CommandSpec, CommandStdio, ForegroundSignals, OutputLimits,
+    OutputRecorder, StartError, SupervisorProgram, Terminal,
 };
 
 #[expect(clippy::disallowed_methods, reason = "an example decides about its own end")]
 fn main() {
     let mut args = std::env::args_os().skip(1);
     let code = match args.next().as_ref().and_then(|word| word.to_str()) {
-        Some("supervise") => turnstone_process::supervise(),
+        Some("supervise") => turnstone_process::run_supervisor(),
         Some("run") => run(args).unwrap_or_else(|error| complain(error.as_ref())),
         _ => 2,
     };
@@ -36,28 +36,30 @@ fn run(mut args: impl Iterator<Item = OsString>) -> Result<i32, Box<dyn Error>> 
     let mut word = || args.next().ok_or("run GRACE_MS GROUP_FILE CMD…");
     let grace = word()?.to_str().ok_or("no number")?.parse()?;
     let record = word()?;
-    let mut program = Program::new(word()?, std::env::current_dir()?)
+    let mut program = CommandSpec::new(word()?, std::env::current_dir()?)
         .args(args)
-        .env(Environment::exact(std::env::vars_os()));
+        .env(CommandEnvironment::exact(std::env::vars_os()));
     program.grace = Duration::from_millis(grace);
 
     let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let terminal = Terminal::find(&stdin, &stdout)?;
     let streams = match &terminal {
-        Some(terminal) => Streams::Terminal {
+        Some(terminal) => CommandStdio::Terminal {
             size: terminal.size()?,
             outside: Some(terminal),
             errors_apart: !isatty(&stderr),
         },
-        None => Streams::Pipes { stdin: Some(stdin.as_fd().try_clone_to_owned()?) },
+        None => CommandStdio::Pipes { stdin: Some(stdin.as_fd().try_clone_to_owned()?) },
     };
-    let supervisor =
-        Supervisor { program: std::env::current_exe()?, args: vec![OsString::from("supervise")] };
-    let signals = Signals::hear()?;
+    let supervisor = SupervisorProgram {
+        program: std::env::current_exe()?,
+        args: vec![OsString::from("supervise")],
+    };
+    let signals = ForegroundSignals::subscribe()?;
     let prepared = supervisor.prepare(&program, streams)?;
     fs_err::write(record, serde_json::to_vec(prepared.group())?)?;
-    let outcome = prepared.go()?.attend(Attend {
-        keeper: &mut Keeper::new(Limits::default(), None),
+    let outcome = prepared.start()?.attach(AttachOptions {
+        recorder: &mut OutputRecorder::new(OutputLimits::default(), None),
         stdout: &mut { stdout },
         stderr: &mut { stderr },
         terminal: terminal.as_ref(),

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptors_travel_with_their_frame() {
+    fn frames_carry_descriptors() {
         let (ours, theirs) = Channel::pair().unwrap();
         let theirs = Channel::from_fd(theirs);
         let (read, write) = rustix::pipe::pipe().unwrap();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_gone_is_the_end_and_half_a_frame_is_an_error() {
+    fn closed_peer_is_eof_and_partial_frame_is_an_error() {
         let (ours, theirs) = Channel::pair().unwrap();
         drop(ours);
         assert!(Channel::from_fd(theirs).receive::<String>().unwrap().is_none());

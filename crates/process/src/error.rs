@@ -30,7 +30,7 @@ pub enum StartError {
     },
     /// A name, value or argument that no program can be given.
     #[error("{what} cannot be passed to a program")]
-    Unpassable {
+    InvalidArgument {
         /// Which one.
         what: String,
     },
@@ -44,10 +44,10 @@ pub enum StartError {
     },
     /// The supervisor reported a failure of its own.
     #[error("the supervisor failed: {0}")]
-    Reported(String),
+    SupervisorReported(String),
     /// The supervisor ended before the command was started.
     #[error("the supervisor ended before the command was started")]
-    Gone,
+    SupervisorGone,
 }
 
 impl StartError {
@@ -57,10 +57,10 @@ impl StartError {
             Self::NotFound { .. } => 127,
             Self::NotExecutable { .. } => 126,
             Self::Directory { .. }
-            | Self::Unpassable { .. }
+            | Self::InvalidArgument { .. }
             | Self::Supervisor { .. }
-            | Self::Reported(_)
-            | Self::Gone => 125,
+            | Self::SupervisorReported(_)
+            | Self::SupervisorGone => 125,
         }
     }
 
@@ -71,7 +71,7 @@ impl StartError {
 
 /// Why it is not known that a group is gone.
 #[derive(Debug, thiserror::Error)]
-pub enum GroupError {
+pub enum ProcessGroupError {
     /// `/proc` cannot be read, so nobody can tell which processes live.
     #[error("the processes of this machine cannot be listed")]
     Unknown(#[source] io::Error),

@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Exit {
+pub enum CommandExit {
     /// It ended by itself with this code.
     Code(i32),
     /// A signal ended it.
     Signal(i32),
 }
 
-impl Exit {
+impl CommandExit {
     /// The exit code of somebody who stands for the command: its own, or 128 + the signal (R33).
     pub fn code(self) -> i32 {
         match self {

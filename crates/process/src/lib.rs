@@ -2,55 +2,59 @@
 //!
 //! A command runs in a session of its own below a supervisor, which is this program started again
 //! ([`supervise()`]). The supervisor holds a socket to its owner; when the owner dies in whatever way,
-//! it ends everything in that session. A [`GroupId`] finds the same processes again after a crash,
+//! it ends everything in that session. A [`ProcessGroupId`] finds the same processes again after a crash,
 //! and never others.
 //!
 //! Not covered, because it cannot be or should not: programs that make a session of their own
 //! (daemons, `setsid`, terminal multiplexers); programs that another service starts on request
 //! (`systemd-run`, containers, `at`); set-uid programs, which may not be signalled; processes stuck
 //! in the kernel, which are reported. If owner and supervisor are both killed, the command dies
-//! with the supervisor and its group is found by [`GroupId`]; jobs in other groups of the session
+//! with the supervisor and its group is found by [`ProcessGroupId`]; jobs in other groups of the session
 //! are then left alone, as nothing proves any more whose they are.
 //!
 //! Knows no sessions of agents, no database and no HTTP; has no async runtime. Linux only: it reads
 //! `/proc`.
 
-mod attend;
+mod attach;
 mod channel;
+mod command_spec;
 mod deadline;
 mod error;
 mod exit;
 mod git;
-mod group;
-mod keep;
-mod launch;
-mod output;
-mod program;
+mod launcher;
+mod multiplexer;
+mod output_recorder;
+mod proc_stat;
+mod process_group;
+mod protocol;
 mod pty;
-mod replace;
+mod replace_process;
 mod signal;
-mod start;
-mod stat;
-mod supervise;
+mod supervisor;
+mod supervisor_client;
 mod terminal;
 mod umask;
-mod wire;
 
-pub use attend::{Attend, AttendError, Outcome};
-pub use error::{GroupError, StartError};
-pub use exit::Exit;
+pub use attach::{AttachError, AttachOptions, AttachOutcome};
+pub use command_spec::{CommandEnvironment, CommandSpec, OrphanPolicy};
+pub use error::{ProcessGroupError, StartError};
+pub use exit::CommandExit;
 pub use git::{
-    Branch, Change, ChangeKind, ChangedFile, Git, GitCancellation, GitEnvironment, GitError,
-    GitLimits, GitRepository, NewWorktree, WorktreeRow, end_git_commands, end_git_on_signals,
-    git_version,
+    ChangeKind, ChangedFile, Git, GitCancellation, GitEnvironment, GitError, GitLimits,
+    GitRepository, GitStatusEntry, GitWorktreeRequest, GitWorktreeRow, WorktreeCheckout,
+    end_git_commands, end_git_on_signals, git_version,
 };
-pub use group::{Ended, GroupId};
-pub use keep::{Keeper, Kept, KeptText, Limits, Piece, Source};
-pub use program::{Environment, Leftover, Program};
-pub use pty::{Pty, Size};
-pub use replace::replace_process;
-pub use signal::Signals;
-pub use start::{Control, Prepared, Running, Streams, Supervisor};
-pub use supervise::supervise;
+pub use output_recorder::{
+    OutputBytes, OutputLimits, OutputRecorder, OutputSource, OutputText, RecordedOutput,
+};
+pub use process_group::{GroupEndOutcome, ProcessGroupId};
+pub use pty::{Pty, TerminalSize};
+pub use replace_process::replace_process;
+pub use signal::ForegroundSignals;
+pub use supervisor::run_supervisor;
+pub use supervisor_client::{
+    CommandControl, CommandStdio, PreparedCommand, RunningCommand, SupervisorProgram,
+};
 pub use terminal::{RawMode, Terminal};
 pub use umask::{keep_files_private, with_user_mask};

@@ -11,14 +11,14 @@ use crate::terminal::Terminal;
 
 /// How many characters a terminal shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct TerminalSize {
     /// Lines.
     pub rows: u16,
     /// Characters in a line.
     pub columns: u16,
 }
 
-impl Default for Size {
+impl Default for TerminalSize {
     fn default() -> Self {
         Self { rows: 24, columns: 80 }
     }
@@ -32,7 +32,10 @@ pub struct Pty {
 
 impl Pty {
     /// Makes a terminal of this size; its modes are those of the terminal outside, if there is one.
-    pub(crate) fn open(size: Size, outside: Option<&Terminal>) -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn open(
+        size: TerminalSize,
+        outside: Option<&Terminal>,
+    ) -> io::Result<(Self, OwnedFd)> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags)?;
         grantpt(&master)?;
@@ -62,7 +65,7 @@ impl Pty {
     /// # Errors
     ///
     /// When the terminal is gone, or takes nothing more until the command reads.
-    pub fn type_in(&self, mut bytes: &[u8]) -> io::Result<()> {
+    pub fn write_input(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let count = rustix::io::retry_on_intr(|| rustix::io::write(&self.master, bytes))?;
             bytes = bytes.get(count..).unwrap_or_default();
@@ -75,7 +78,7 @@ impl Pty {
     /// # Errors
     ///
     /// When the terminal is gone.
-    pub fn resize(&self, size: Size) -> io::Result<()> {
+    pub fn resize(&self, size: TerminalSize) -> io::Result<()> {
         let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
         Ok(tcsetwinsize(&self.master, size)?)
     }

@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::unregister;
 
 /// The signals that end a process, as far as a user or a system sends them.
-pub(crate) const ENDING: [i32; 4] = [
+pub(crate) const TERMINATION_SIGNALS: [i32; 4] = [
     signal_hook::consts::SIGHUP,
     signal_hook::consts::SIGINT,
     signal_hook::consts::SIGQUIT,
@@ -23,36 +23,36 @@ pub(crate) const ENDING: [i32; 4] = [
 /// Taken before the command goes, so that none is lost in between: interrupt, quit, hangup, the
 /// request to end or to stop, and changes of the terminal's size.
 #[derive(Debug)]
-pub struct Signals(pub(crate) Heard);
+pub struct ForegroundSignals(pub(crate) SignalGuard);
 
-impl Signals {
+impl ForegroundSignals {
     /// Begins to hear them.
     ///
     /// # Errors
     ///
     /// When the handlers cannot be set.
-    pub fn hear() -> io::Result<Self> {
+    pub fn subscribe() -> io::Result<Self> {
         let also = [SIGWINCH, SIGTSTP, SIGCONT];
-        Heard::new(&ENDING.into_iter().chain(also).collect::<Vec<_>>()).map(Self)
+        SignalGuard::new(&TERMINATION_SIGNALS.into_iter().chain(also).collect::<Vec<_>>()).map(Self)
     }
 }
 
 /// Signals that are heard instead of obeyed, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct SignalGuard {
     wake: UnixStream,
     flags: Vec<(i32, Arc<AtomicBool>)>,
     ids: Vec<SigId>,
 }
 
-impl Heard {
+impl SignalGuard {
     pub(crate) fn new(signals: &[i32]) -> io::Result<Self> {
         let (wake, write) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         let mut heard = Self { wake, flags: Vec::new(), ids: Vec::new() };
         LISTENERS.fetch_add(1, Ordering::SeqCst);
-        quiet()?.store(false, Ordering::SeqCst);
-        let ignored = ignored()?;
+        default_action_flag()?.store(false, Ordering::SeqCst);
+        let ignored = ignored_signals()?;
         for signal in signals {
             // Somebody above wants us and our command not to hear it (`nohup`): so it stays.
             if *signal != SIGCHLD && ignored >> (signal - 1) & 1 == 1 {
@@ -69,7 +69,7 @@ impl Heard {
     }
 
     /// Takes the signals that came since the last time.
-    pub(crate) fn take(&self) -> Vec<i32> {
+    pub(crate) fn take_pending(&self) -> Vec<i32> {
         let mut bytes = [0; 64];
         while matches!((&self.wake).read(&mut bytes), Ok(count) if count > 0) {}
         let came = self.flags.iter().filter(|(_, flag)| flag.swap(false, Ordering::SeqCst));
@@ -77,19 +77,19 @@ impl Heard {
     }
 }
 
-impl AsFd for Heard {
+impl AsFd for SignalGuard {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 }
 
-impl Drop for Heard {
+impl Drop for SignalGuard {
     fn drop(&mut self) {
         for id in self.ids.drain(..) {
             unregister(id);
         }
         if LISTENERS.fetch_sub(1, Ordering::SeqCst) == 1
-            && let Ok(quiet) = quiet()
+            && let Ok(quiet) = default_action_flag()
         {
             quiet.store(true, Ordering::SeqCst);
         }
@@ -97,7 +97,7 @@ impl Drop for Heard {
 }
 
 /// The signals this process ignores, one bit each.
-fn ignored() -> io::Result<u64> {
+fn ignored_signals() -> io::Result<u64> {
     let status = fs_err::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
@@ -105,7 +105,7 @@ fn ignored() -> io::Result<u64> {
 }
 
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
-static QUIET: OnceLock<Result<Arc<AtomicBool>, String>> = OnceLock::new();
+static DEFAULT_ACTION: OnceLock<Result<Arc<AtomicBool>, String>> = OnceLock::new();
 
 /// How many listen right now.
 pub(crate) fn count_listeners() -> usize {
@@ -113,11 +113,13 @@ pub(crate) fn count_listeners() -> usize {
 }
 
 /// A handler once set stays; while nobody listens, it does what the system would have done.
-fn quiet() -> io::Result<&'static AtomicBool> {
-    let quiet = QUIET.get_or_init(|| {
+fn default_action_flag() -> io::Result<&'static AtomicBool> {
+    let quiet = DEFAULT_ACTION.get_or_init(|| {
         let flag = Arc::new(AtomicBool::new(false));
-        let ignored = ignored().map_err(|error| error.to_string())?;
-        for signal in ENDING.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0) {
+        let ignored = ignored_signals().map_err(|error| error.to_string())?;
+        for signal in
+            TERMINATION_SIGNALS.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0)
+        {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
                 .map_err(|error| error.to_string())?;
         }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 
-use crate::pty::Size;
+use crate::pty::TerminalSize;
 
 /// The terminal somebody sits at.
 #[derive(Debug)]
@@ -31,9 +31,9 @@ impl Terminal {
     /// # Errors
     ///
     /// When the terminal is gone.
-    pub fn size(&self) -> io::Result<Size> {
+    pub fn size(&self) -> io::Result<TerminalSize> {
         let size = tcgetwinsize(&self.fd)?;
-        Ok(Size { rows: size.ws_row, columns: size.ws_col })
+        Ok(TerminalSize { rows: size.ws_row, columns: size.ws_col })
     }
 
     /// Switches to raw mode until the guard is dropped.
@@ -41,9 +41,9 @@ impl Terminal {
     /// # Errors
     ///
     /// When the terminal is gone.
-    pub fn raw(&self) -> io::Result<RawMode> {
+    pub fn enter_raw_mode(&self) -> io::Result<RawMode> {
         let saved = tcgetattr(&self.fd)?;
-        tcsetattr(&self.fd, OptionalActions::Now, &raw_of(&saved))?;
+        tcsetattr(&self.fd, OptionalActions::Now, &to_raw(&saved))?;
         Ok(RawMode { fd: self.fd.try_clone()?, saved })
     }
 }
@@ -69,13 +69,13 @@ impl Drop for RawMode {
 }
 
 /// What the supervisor knows of the terminal outside, for an owner that dies in raw mode.
-pub(crate) struct Outer {
+pub(crate) struct OuterTerminal {
     fd: OwnedFd,
     saved: Termios,
     raw: bool,
 }
 
-impl Outer {
+impl OuterTerminal {
     pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
         let saved = tcgetattr(&fd)?;
         Ok(Self { fd, saved, raw: false })
@@ -86,21 +86,22 @@ impl Outer {
     }
 
     /// Puts the terminal back, unless somebody else has changed it since.
-    pub(crate) fn rescue(&self) {
-        let untouched = tcgetattr(&self.fd).is_ok_and(|now| same_modes(&now, &raw_of(&self.saved)));
+    pub(crate) fn restore(&self) {
+        let untouched =
+            tcgetattr(&self.fd).is_ok_and(|now| is_same_modes(&now, &to_raw(&self.saved)));
         if self.raw && untouched {
             tcsetattr(&self.fd, OptionalActions::Now, &self.saved).ok();
         }
     }
 }
 
-fn raw_of(modes: &Termios) -> Termios {
+fn to_raw(modes: &Termios) -> Termios {
     let mut raw = modes.clone();
     raw.make_raw();
     raw
 }
 
-fn same_modes(one: &Termios, other: &Termios) -> bool {
+fn is_same_modes(one: &Termios, other: &Termios) -> bool {
     one.input_modes == other.input_modes
         && one.output_modes == other.output_modes
         && one.local_modes == other.local_modes

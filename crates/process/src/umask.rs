@@ -9,30 +9,30 @@ use rustix::fs::Mode;
 use rustix::process::umask;
 
 /// Group and others get nothing.
-const CLOSED: Mode = Mode::RWXG.union(Mode::RWXO);
+const PRIVATE_MASK: Mode = Mode::RWXG.union(Mode::RWXO);
 
 /// The mask the process was started with; empty until it was replaced.
-static USER: OnceLock<Mode> = OnceLock::new();
+static USER_MASK: OnceLock<Mode> = OnceLock::new();
 /// Held while the user's mask is in force.
-static SWITCH: Mutex<()> = Mutex::new(());
+static MASK_LOCK: Mutex<()> = Mutex::new(());
 
 /// Closes every file and directory this process makes from now on; returns the user's mask.
 pub fn keep_files_private() -> u32 {
-    USER.get_or_init(|| umask(CLOSED)).bits()
+    USER_MASK.get_or_init(|| umask(PRIVATE_MASK)).bits()
 }
 
 /// The mask of the user, if this process has replaced it.
 pub(crate) fn user_mask() -> Option<u32> {
-    USER.get().map(|mask| mask.bits())
+    USER_MASK.get().map(|mask| mask.bits())
 }
 
 /// Does something with the user's mask in force: starting a program, or writing files for others.
 pub fn with_user_mask<T>(work: impl FnOnce() -> T) -> T {
-    let Some(user) = USER.get() else { return work() };
-    let _switch = SWITCH.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(user) = USER_MASK.get() else { return work() };
+    let _switch = MASK_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     umask(*user);
     let done = work();
-    umask(CLOSED);
+    umask(PRIVATE_MASK);
     done
 }
 

@@ -2,100 +2,100 @@
 
 use std::sync::Arc;
 
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 use turnstone_engine::Engine;
 
+use crate::diff_dedup::DiffDedup;
+use crate::driven_turn::DrivenTurns;
 use crate::error::ApiError;
-use crate::event::Hub;
+use crate::event::EventHub;
+use crate::file_search::SearchPool;
 use crate::git_pool::GitPool;
-use crate::guard::Rates;
-use crate::held::Turns;
-use crate::once::Claims;
-use crate::place::Places;
-use crate::runner::Runners;
-use crate::search::SearchPool;
-use crate::settings::Settings;
-use crate::told::Diffs;
+use crate::guard::RateLimits;
+use crate::idempotency::InFlightRequests;
+use crate::project_directory::ProjectDirectoryCache;
+use crate::runner_registry::RunnerRegistry;
+use crate::settings::ServerSettings;
 
 /// The application behind the routes; a copy is a handle.
 #[derive(Clone)]
-pub(crate) struct App {
-    inner: Arc<Inner>,
+pub(crate) struct AppState {
+    inner: Arc<AppInner>,
 }
 
-struct Inner {
+struct AppInner {
     engine: Arc<Engine>,
-    settings: Settings,
-    places: Places,
-    hub: Hub,
-    rates: Rates,
-    work: Work,
+    settings: ServerSettings,
+    places: ProjectDirectoryCache,
+    hub: EventHub,
+    rates: RateLimits,
+    work: InFlightWork,
 }
 
 /// What is being done for clients right now.
 #[derive(Default)]
-pub(crate) struct Work {
+pub(crate) struct InFlightWork {
     /// Requests that are made once.
-    pub(crate) claims: Claims,
+    pub(crate) idempotent_requests: InFlightRequests,
     /// Turns that are driven from outside.
-    pub(crate) turns: Turns,
+    pub(crate) driven_turns: DrivenTurns,
     /// Who runs turns.
-    pub(crate) runners: Runners,
+    pub(crate) runners: RunnerRegistry,
     /// What clients know of the differences of sessions.
-    pub(crate) diffs: Diffs,
+    pub(crate) diff_dedup: DiffDedup,
     /// Searches in files.
     pub(crate) searches: SearchPool,
     /// Requests that ask git.
     pub(crate) git: GitPool,
 }
 
-impl App {
-    pub(crate) fn new(engine: Arc<Engine>, settings: Settings) -> Self {
-        let hub = Hub::new(engine.clone(), settings.clock, settings.limits.streams);
-        let rates = Rates::new(settings.limits.rate);
-        let (places, work) = (Places::default(), Work::default());
-        Self { inner: Arc::new(Inner { engine, settings, places, hub, rates, work }) }
+impl AppState {
+    pub(crate) fn new(engine: Arc<Engine>, settings: ServerSettings) -> Self {
+        let hub = EventHub::new(engine.clone(), settings.clock, settings.limits.streams);
+        let rates = RateLimits::new(settings.limits.rate);
+        let (places, work) = (ProjectDirectoryCache::default(), InFlightWork::default());
+        Self { inner: Arc::new(AppInner { engine, settings, places, hub, rates, work }) }
     }
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.inner.engine
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &ServerSettings {
         &self.inner.settings
     }
 
-    pub(crate) fn places(&self) -> &Places {
+    pub(crate) fn project_directories(&self) -> &ProjectDirectoryCache {
         &self.inner.places
     }
 
     /// Where events come from.
-    pub(crate) fn hub(&self) -> &Hub {
+    pub(crate) fn hub(&self) -> &EventHub {
         &self.inner.hub
     }
 
     /// How often an address may ask.
-    pub(crate) fn rates(&self) -> &Rates {
+    pub(crate) fn rates(&self) -> &RateLimits {
         &self.inner.rates
     }
 
     /// What is being done for clients right now.
-    pub(crate) fn work(&self) -> &Work {
+    pub(crate) fn in_flight(&self) -> &InFlightWork {
         &self.inner.work
     }
 
     /// Who runs turns.
-    pub(crate) fn runners(&self) -> &Runners {
+    pub(crate) fn runners(&self) -> &RunnerRegistry {
         &self.inner.work.runners
     }
 
     /// The present moment.
-    pub(crate) fn now(&self) -> Millis {
+    pub(crate) fn now(&self) -> EpochMillis {
         (self.inner.settings.clock)()
     }
 
     /// Runs `work` where it may wait for disk and locks; a panic in it ends this request only.
-    pub(crate) async fn blocking<T, F>(&self, work: F) -> Result<T, ApiError>
+    pub(crate) async fn run_blocking<T, F>(&self, work: F) -> Result<T, ApiError>
     where
         T: Send + 'static,
         F: FnOnce(&Self) -> Result<T, ApiError> + Send + 'static,

@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::permission::ReplyError;
 use turnstone_core::redact::redact_prose;
-use turnstone_core::time::Seq;
+use turnstone_core::time::SessionSeq;
 use turnstone_engine::{EngineError, GitError, PermissionError};
 use turnstone_store::StoreError;
 
 /// The longest message a client is sent.
-const LONGEST: usize = 1024;
+const MAX_MESSAGE_CHARS: usize = 1024;
 
 /// Why a request was not done.
 #[derive(Clone, Debug)]
@@ -24,10 +24,10 @@ pub(crate) enum ApiError {
     /// A thing that was named is not there: `NotFoundError`.
     NotFound(String),
     /// The request is not of the shape it must have: `BadRequest` with where it goes wrong.
-    Shape {
+    InvalidInput {
         /// What is wrong, and where.
         message: String,
-        /// Which part of the request: `Payload`, `Query` or `Params`.
+        /// Which part of the request: `Payload`, `QueryParams` or `Params`.
         kind: &'static str,
     },
     /// One of the errors that carry `_tag`.
@@ -45,7 +45,7 @@ pub(crate) enum ApiError {
         what: String,
     },
     /// Something this server could not do; the log knows more under the reference.
-    Unknown {
+    Internal {
         /// Names the line in the log.
         reference: String,
     },
@@ -63,27 +63,27 @@ impl ApiError {
     }
 
     /// The body is wrong.
-    pub(crate) fn payload(message: impl Into<String>) -> Self {
-        Self::Shape { message: message.into(), kind: "Payload" }
+    pub(crate) fn invalid_payload(message: impl Into<String>) -> Self {
+        Self::InvalidInput { message: message.into(), kind: "Payload" }
     }
 
     /// The query is wrong.
-    pub(crate) fn query(message: impl Into<String>) -> Self {
-        Self::Shape { message: message.into(), kind: "Query" }
+    pub(crate) fn invalid_query(message: impl Into<String>) -> Self {
+        Self::InvalidInput { message: message.into(), kind: "Query" }
     }
 
     /// The path is wrong.
-    pub(crate) fn params(message: impl Into<String>) -> Self {
-        Self::Shape { message: message.into(), kind: "Params" }
+    pub(crate) fn invalid_params(message: impl Into<String>) -> Self {
+        Self::InvalidInput { message: message.into(), kind: "Params" }
     }
 
     /// An error with a tag and a message.
     pub(crate) fn tagged(status: StatusCode, tag: &'static str, message: &str) -> Self {
-        Self::Tagged { status, tag, fields: Map::new() }.with("message", message)
+        Self::Tagged { status, tag, fields: Map::new() }.with_field("message", message)
     }
 
     /// The same with one more field.
-    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with_field(mut self, key: &str, value: impl Into<Value>) -> Self {
         if let Self::Tagged { fields, .. } = &mut self {
             fields.insert(key.to_owned(), value.into());
         }
@@ -99,16 +99,16 @@ impl ApiError {
     pub(crate) fn busy(session: &SessionId) -> Self {
         let message = format!("Session is busy: {session}");
         Self::tagged(StatusCode::CONFLICT, "SessionBusyError", &message)
-            .with("sessionID", session.as_str())
+            .with_field("sessionID", session.as_str())
     }
 
     /// The session has moved on since the client looked (R43).
-    pub(crate) fn stale(session: &SessionId, expected: Seq, current: Seq) -> Self {
+    pub(crate) fn stale(session: &SessionId, expected: SessionSeq, current: SessionSeq) -> Self {
         let message = format!("session {session} stands at {current}, not at {expected}");
         Self::tagged(StatusCode::CONFLICT, "StaleError", &message)
-            .with("sessionID", session.as_str())
-            .with("expected", expected.0)
-            .with("current", current.0)
+            .with_field("sessionID", session.as_str())
+            .with_field("expected", expected.0)
+            .with_field("current", current.0)
     }
 
     /// A runner asked for what only a person may do.
@@ -119,31 +119,31 @@ impl ApiError {
     /// A conflict that the person can resolve: the reason, and what helps. A reason that quotes a
     /// repository may be long.
     fn hinted(tag: &'static str, reason: &str, hint: Option<&str>) -> Self {
-        let reason: String = reason.chars().take(LONGEST).collect();
+        let reason: String = reason.chars().take(MAX_MESSAGE_CHARS).collect();
         let hint = hint.map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
         Self::tagged(StatusCode::CONFLICT, tag, &format!("{reason}{hint}"))
     }
 
     /// The disk has no room.
-    fn full(words: &str) -> Self {
+    fn storage_full(words: &str) -> Self {
         Self::tagged(StatusCode::INSUFFICIENT_STORAGE, "StorageFullError", words)
     }
 
     /// Something that should not happen: told to the log, named to the client.
     pub(crate) fn unexpected(error: &dyn std::error::Error) -> Self {
-        let reference = reference();
+        let reference = new_reference();
         tracing::error!(reference, "{}", redact_prose(&with_causes(error)));
-        Self::Unknown { reference }
+        Self::Internal { reference }
     }
 
     /// The status of the answer.
     pub(crate) const fn status(&self) -> StatusCode {
         match self {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::Shape { .. } => StatusCode::BAD_REQUEST,
+            Self::InvalidInput { .. } => StatusCode::BAD_REQUEST,
             Self::Tagged { status, .. } => *status,
             Self::NotOffered { .. } => StatusCode::NOT_IMPLEMENTED,
-            Self::Unknown { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Internal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -153,8 +153,8 @@ impl ApiError {
             Self::NotFound(message) => {
                 json!({ "name": "NotFoundError", "data": { "message": message } })
             }
-            Self::Shape { message, kind } => {
-                let message: String = message.chars().take(LONGEST).collect();
+            Self::InvalidInput { message, kind } => {
+                let message: String = message.chars().take(MAX_MESSAGE_CHARS).collect();
                 json!({ "name": "BadRequest", "data": { "message": message, "kind": kind } })
             }
             Self::Tagged { tag, fields, .. } => {
@@ -167,7 +167,7 @@ impl ApiError {
                 let message = format!("{what} is not offered by this server");
                 json!({ "name": "NotOfferedError", "data": { "message": message } })
             }
-            Self::Unknown { reference } => {
+            Self::Internal { reference } => {
                 let message = "Unexpected server error. Check server logs for details.";
                 json!({ "name": "UnknownError", "data": { "message": message, "ref": reference } })
             }
@@ -216,7 +216,7 @@ fn is_short_of_resources(error: &std::io::Error) -> bool {
 }
 
 /// A short name for a line in the log.
-fn reference() -> String {
+fn new_reference() -> String {
     let number = getrandom::u32().unwrap_or_default();
     format!("err_{number:08x}")
 }
@@ -239,21 +239,21 @@ impl From<StoreError> for ApiError {
             | StoreError::Tool(_) => {
                 Self::tagged(StatusCode::CONFLICT, "ConflictError", &error.to_string())
             }
-            StoreError::Invalid(message) => Self::payload(message),
+            StoreError::Invalid(message) => Self::invalid_payload(message),
             StoreError::NoBoundary { .. } | StoreError::BeyondEnd { .. } => {
-                Self::payload(error.to_string())
+                Self::invalid_payload(error.to_string())
             }
             StoreError::TooLarge { .. } => {
                 Self::tagged(StatusCode::PAYLOAD_TOO_LARGE, "TooLargeError", &error.to_string())
             }
-            StoreError::Full { .. } => Self::full("no space left"),
+            StoreError::Full { .. } => Self::storage_full("no space left"),
             StoreError::ReadOnly { .. } | StoreError::Locked { .. } | StoreError::InUse { .. } => {
                 Self::tagged(
                     StatusCode::SERVICE_UNAVAILABLE,
                     "ServiceUnavailableError",
                     &error.to_string(),
                 )
-                .with("service", "store")
+                .with_field("service", "store")
             }
             _ => Self::unexpected(&error),
         }
@@ -267,7 +267,7 @@ impl From<EngineError> for ApiError {
             EngineError::NoProject(id) => {
                 let message = format!("Project not found: {id}");
                 Self::tagged(StatusCode::NOT_FOUND, "ProjectNotFoundError", &message)
-                    .with("projectID", id.as_str())
+                    .with_field("projectID", id.as_str())
             }
             EngineError::NoTurn { turn, .. } => Self::NotFound(format!("Turn not found: {turn}")),
             EngineError::NoPoint { point, .. } => {
@@ -277,42 +277,46 @@ impl From<EngineError> for ApiError {
             EngineError::NothingToUndo(_) | EngineError::NothingToRedo(_) => {
                 Self::tagged(StatusCode::CONFLICT, "NothingToDoError", &error.to_string())
             }
-            EngineError::StalePlan(_) | EngineError::NotOpen(_) => {
+            EngineError::StalePlan(_) | EngineError::CallNotOpen(_) => {
                 Self::tagged(StatusCode::CONFLICT, "ConflictError", &error.to_string())
             }
-            EngineError::Refused { .. } => {
+            EngineError::PermissionRefused { .. } => {
                 Self::tagged(StatusCode::FORBIDDEN, "NotAllowedError", &error.to_string())
             }
-            EngineError::Asked { ref request, .. } => {
+            EngineError::PermissionPending { ref request, .. } => {
                 Self::tagged(StatusCode::CONFLICT, "PermissionAskedError", &error.to_string())
-                    .with("permissionID", request.as_str())
+                    .with_field("permissionID", request.as_str())
             }
             EngineError::RootGone { .. }
-            | EngineError::PlaceGone { .. }
+            | EngineError::DirectoryGone { .. }
             | EngineError::ProjectGone { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "DirectoryGoneError", &error.to_string())
             }
-            EngineError::Expired { .. } | EngineError::GuardExpired { .. } => {
+            EngineError::UndoExpired { .. } | EngineError::GuardExpired { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "UndoExpiredError", &error.to_string())
             }
             EngineError::Git(ref git) => git.into(),
             EngineError::Repository(ref refused) => {
                 Self::hinted("RepositoryError", &refused.to_string(), refused.hint().as_deref())
             }
-            EngineError::NoRoom(_) => Self::full(&error.to_string()),
-            EngineError::Rules { .. } => {
+            EngineError::OverBudget(_) => Self::storage_full(&error.to_string()),
+            EngineError::UnreadableRules { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "ConfigError", &error.to_string())
             }
-            EngineError::Vault(ref vault) if vault.is_full() => Self::full(&vault.to_string()),
-            EngineError::Vault(ref vault) if is_disk_full(vault) => Self::full("no space left"),
-            EngineError::Io(ref io) if is_disk_full(io) => Self::full("no space left"),
-            EngineError::BadPattern { .. } => Self::query(error.to_string()),
+            EngineError::Snapshot(ref vault) if vault.is_full() => {
+                Self::storage_full(&vault.to_string())
+            }
+            EngineError::Snapshot(ref vault) if is_disk_full(vault) => {
+                Self::storage_full("no space left")
+            }
+            EngineError::Io(ref io) if is_disk_full(io) => Self::storage_full("no space left"),
+            EngineError::BadPattern { .. } => Self::invalid_query(error.to_string()),
             EngineError::Open(_)
-            | EngineError::Vault(_)
-            | EngineError::Unreadable { .. }
-            | EngineError::BadCapture { .. }
-            | EngineError::BadGroup { .. }
-            | EngineError::Group(_)
+            | EngineError::Snapshot(_)
+            | EngineError::UnreadableOperation { .. }
+            | EngineError::UnreadableCaptureId { .. }
+            | EngineError::UnreadableProcessGroup { .. }
+            | EngineError::ProcessGroup(_)
             | EngineError::Io(_) => Self::unexpected(&error),
         }
     }
@@ -324,7 +328,7 @@ impl From<PermissionError> for ApiError {
         match error {
             PermissionError::Engine(error) => error.into(),
             PermissionError::Reply(
-                ReplyError::NotAPerson(_)
+                ReplyError::NotAllowedToAnswer(_)
                 | ReplyError::OnlyOnce(_)
                 | ReplyError::DeniedByUser { .. },
             ) => Self::tagged(StatusCode::FORBIDDEN, "NotAllowedError", &words),
@@ -348,7 +352,9 @@ impl From<&GitError> for ApiError {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 Self::tagged(status, "GitBusyError", &error.to_string())
             }
-            GitError::Start { source, .. } if is_disk_full(source) => Self::full("no space left"),
+            GitError::Start { source, .. } if is_disk_full(source) => {
+                Self::storage_full("no space left")
+            }
             GitError::Start { source, .. } if is_short_of_resources(source) => {
                 Self::unexpected(error)
             }
@@ -372,9 +378,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_told_as_such_whoever_met_it() {
+    fn full_disk_maps_to_storage_full_error() {
         let full = || std::io::Error::from(ErrorKind::StorageFull);
-        for error in [EngineError::Io(full()), EngineError::Vault(full().into())] {
+        for error in [EngineError::Io(full()), EngineError::Snapshot(full().into())] {
             assert_eq!(ApiError::from(error).status(), StatusCode::INSUFFICIENT_STORAGE);
         }
         let other = EngineError::Io(ErrorKind::PermissionDenied.into());
@@ -388,7 +394,7 @@ mod tests {
         let stopped = std::time::Duration::from_secs(120);
         let failed = |stderr: String| GitError::Failed {
             command: command(),
-            exit: turnstone_process::Exit::Code(128),
+            exit: turnstone_process::CommandExit::Code(128),
             stderr,
         };
         let all = [
@@ -409,7 +415,7 @@ mod tests {
             assert_eq!((status, &body["_tag"]), (StatusCode::CONFLICT, &json!("RepositoryError")));
             let message = body["message"].as_str().expect("a message");
             assert!(message.contains(reason) && message.contains("(hint: "), "{message}");
-            assert!(message.len() < 2 * LONGEST, "{} bytes", message.len());
+            assert!(message.len() < 2 * MAX_MESSAGE_CHARS, "{} bytes", message.len());
         }
         let missing = ApiError::from(&GitError::Missing);
         assert_eq!(

@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use tokio::sync::Semaphore;
 use turnstone_engine::GitCancellation;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::error::ApiError;
 use crate::work_pool::{CancelOnDrop, WorkPool};
 
@@ -95,7 +95,7 @@ fn busy() -> ApiError {
     ApiError::tagged(StatusCode::SERVICE_UNAVAILABLE, "GitBusyError", words)
 }
 
-impl App {
+impl AppState {
     /// Runs `work`, which asks git about the repository of a directory and changes nothing.
     ///
     /// It waits for a place first, and is cancelled when the client leaves.
@@ -105,13 +105,13 @@ impl App {
         F: FnOnce(&Self) -> Result<T, ApiError> + Send + 'static,
     {
         let at = directory.to_owned();
-        let repository = self.blocking(move |app| {
+        let repository = self.run_blocking(move |app| {
             // What is wrong with the repository is for `work` to say.
             let found = app.engine().find_repository(&at).ok().flatten();
             Ok(found.map_or(at, |git| git.repository().common_dir.clone()))
         });
         let (repository, app) = (repository.await?, self.clone());
-        self.work().git.run(&repository, move || work(&app)).await
+        self.in_flight().git.run(&repository, move || work(&app)).await
     }
 }
 

@@ -5,35 +5,37 @@
 //! nothing about sessions, and reads neither clock nor environment: it is told.
 
 mod app;
-mod asked;
-mod beneath;
-mod branch;
-mod call;
+mod branch_watch;
 mod config;
+mod confined_path;
 mod connection;
+mod diff_dedup;
 mod doc;
+mod driven_turn;
 mod error;
 mod event;
+mod file_search;
 mod git_pool;
 mod guard;
-mod held;
-mod history;
-mod input;
-mod once;
+mod idempotency;
 mod peer;
-mod place;
+mod project_directory;
 mod prompt;
+mod request_context;
+mod request_input;
+mod request_log;
 mod route;
 mod rule_setter;
-mod runner;
-mod search;
+mod runner_registry;
 mod serve;
+mod session_revert;
 mod settings;
-mod shell;
-mod show;
-mod told;
+mod shell_command;
+mod wire_json;
 mod work_pool;
 
 pub use connection::UnixSocketError;
-pub use serve::{ServeError, Server};
-pub use settings::{Credentials, Folders, Limits, PASSWORD_VARIABLES, Settings, SocketSetting};
+pub use serve::{HttpServer, ServeError};
+pub use settings::{
+    ClientFolders, Credentials, PASSWORD_VARIABLES, RequestLimits, ServerSettings, SocketSetting,
+};

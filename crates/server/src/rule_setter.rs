@@ -2,13 +2,13 @@
 
 use axum::http::StatusCode;
 use turnstone_core::id::SessionId;
-use turnstone_core::permission::{Action, Role, Rule};
+use turnstone_core::permission::{CallerRole, PermissionRule, RuleAction};
 use turnstone_store::Context;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::error::ApiError;
 
-impl App {
+impl AppState {
     /// True for the person, and for a named actor in a session it created.
     pub(crate) fn is_in_charge(
         &self,
@@ -16,9 +16,9 @@ impl App {
         session: &SessionId,
     ) -> Result<bool, ApiError> {
         match ctx.role {
-            Role::Person => Ok(true),
-            Role::Runner | Role::Tool => Ok(false),
-            Role::Named => {
+            CallerRole::Person => Ok(true),
+            CallerRole::Runner | CallerRole::Tool => Ok(false),
+            CallerRole::Named => {
                 let owner = self.engine().store().read(ctx, |r| r.session_actor(session))?;
                 Ok(owner == ctx.actor.as_str())
             }
@@ -31,20 +31,20 @@ impl App {
     /// # Errors
     ///
     /// 403; no rule has changed.
-    pub(crate) fn check_rule_setter(
+    pub(crate) fn check_can_set_rules(
         &self,
         ctx: &Context,
         session: Option<&SessionId>,
-        rules: &[Rule],
+        rules: &[PermissionRule],
     ) -> Result<(), ApiError> {
         if rules.is_empty() {
             return Ok(());
         }
         let may_set = match (ctx.role, session) {
             (_, Some(id)) => self.is_in_charge(ctx, id)?,
-            (Role::Person | Role::Named, None) => true,
-            (Role::Runner | Role::Tool, None) => {
-                rules.iter().all(|rule| rule.action == Action::Deny)
+            (CallerRole::Person | CallerRole::Named, None) => true,
+            (CallerRole::Runner | CallerRole::Tool, None) => {
+                rules.iter().all(|rule| rule.action == RuleAction::Deny)
             }
         };
         match may_set {

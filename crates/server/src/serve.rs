@@ -11,22 +11,22 @@ use tokio::net::{TcpListener, UnixListener};
 use turnstone_engine::Engine;
 use turnstone_store::Context;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::connection::{
     ConnectionTable, Listeners, UnixSocket, UnixSocketError, accept_connections, raise_file_limit,
 };
 use crate::peer::{PeerId, PeerLookup, own_user};
-use crate::settings::{Settings, SocketSetting};
-use crate::{branch, route};
+use crate::settings::{ServerSettings, SocketSetting};
+use crate::{branch_watch, route};
 
 /// How often what dead processes left is looked for (R45).
-const SWEEP: Duration = Duration::from_secs(60);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How often programs that drive turns are looked after.
-const LAPSE: Duration = Duration::from_millis(500);
+const TURN_WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long open requests may take to end when the server is told to stop.
-const GRACE: Duration = Duration::from_secs(3);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
 /// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
@@ -54,23 +54,26 @@ pub enum ServeError {
 }
 
 /// A server that has its sockets and answers once it runs.
-pub struct Server {
+pub struct HttpServer {
     listeners: Listeners,
     /// Removes the name of the Unix socket at the end.
     socket: Option<UnixSocket>,
     table: Arc<ConnectionTable>,
     address: SocketAddr,
-    app: App,
+    app: AppState,
 }
 
-impl Server {
+impl HttpServer {
     /// Takes the sockets.
     ///
     /// # Errors
     ///
     /// [`ServeError::Unprotected`] without a password on an address others can reach,
     /// [`ServeError::PeersUnknown`] without a password where peers cannot be identified.
-    pub async fn bind(engine: Arc<Engine>, mut settings: Settings) -> Result<Self, ServeError> {
+    pub async fn bind(
+        engine: Arc<Engine>,
+        mut settings: ServerSettings,
+    ) -> Result<Self, ServeError> {
         let address = settings.listen;
         if !address.ip().is_loopback() && settings.credentials.is_none() {
             return Err(ServeError::Unprotected(address));
@@ -96,7 +99,7 @@ impl Server {
         let most = raise_file_limit(settings.limits.connections);
         let table = ConnectionTable::new(most, PeerId::User(own_user()));
         let listeners = Listeners { tcp, unix, lookup, has_password };
-        Ok(Self { listeners, socket, table, address, app: App::new(engine, settings) })
+        Ok(Self { listeners, socket, table, address, app: AppState::new(engine, settings) })
     }
 
     /// The path of the Unix socket, if there is one.
@@ -120,9 +123,9 @@ impl Server {
         self,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
-        let sweeper = tokio::spawn(sweep(self.app.clone()));
-        let listener = tokio::spawn(lapse(self.app.clone()));
-        let watcher = tokio::spawn(branch::watch(self.app.clone()));
+        let sweeper = tokio::spawn(run_sweep_loop(self.app.clone()));
+        let listener = tokio::spawn(run_turn_watch_loop(self.app.clone()));
+        let watcher = tokio::spawn(branch_watch::watch_branches(self.app.clone()));
         let router = route::router(self.app.clone());
         let hub = self.app.hub().clone();
         let (told, mut hears) = tokio::sync::watch::channel(false);
@@ -135,11 +138,11 @@ impl Server {
         let serving = accept_connections(self.listeners, self.table, (router, limits), signal);
         let late = async move {
             drop(hears.wait_for(|stopped| *stopped).await);
-            tokio::time::sleep(GRACE).await;
+            tokio::time::sleep(SHUTDOWN_GRACE).await;
         };
         tokio::select! {
             () = serving => {}
-            () = late => tracing::warn!("requests still open after {} s are cut", GRACE.as_secs()),
+            () = late => tracing::warn!("requests still open after {} s are cut", SHUTDOWN_GRACE.as_secs()),
         }
         sweeper.abort();
         listener.abort();
@@ -150,7 +153,7 @@ impl Server {
 }
 
 /// Listens on the Unix socket; where nobody asked for one, the server can do without.
-fn bind_unix(settings: &Settings) -> Result<Option<(UnixSocket, UnixListener)>, ServeError> {
+fn bind_unix(settings: &ServerSettings) -> Result<Option<(UnixSocket, UnixListener)>, ServeError> {
     let bound = UnixSocket::bind(&settings.socket, &settings.folders.data);
     let (socket, listener) = match bound {
         Ok(Some(bound)) => bound,
@@ -167,29 +170,29 @@ fn bind_unix(settings: &Settings) -> Result<Option<(UnixSocket, UnixListener)>, 
 }
 
 /// Ends what processes that died have left, at the start and once a minute; upkeep hourly (R41).
-async fn sweep(app: App) {
+async fn run_sweep_loop(app: AppState) {
     loop {
         let swept = app
-            .blocking(|app| {
+            .run_blocking(|app| {
                 let ctx = Context::system(app.now());
-                Ok(app.engine().sweep(&ctx)?)
+                Ok(app.engine().recover_and_maintain(&ctx)?)
             })
             .await;
         if swept.is_err() {
             tracing::warn!("what dead processes left could not be swept; trying again in a minute");
         }
-        tokio::time::sleep(SWEEP).await;
+        tokio::time::sleep(SWEEP_INTERVAL).await;
     }
 }
 
 /// Ends the turns of drivers that have vanished, and those that another process wants to be aborted.
-async fn lapse(app: App) {
+async fn run_turn_watch_loop(app: AppState) {
     loop {
-        tokio::time::sleep(LAPSE).await;
-        if app.blocking(App::end_vanished).await.is_err() {
+        tokio::time::sleep(TURN_WATCH_INTERVAL).await;
+        if app.run_blocking(AppState::end_silent_turns).await.is_err() {
             tracing::warn!("a turn whose driver has vanished could not be ended; trying again");
         }
-        if app.blocking(App::end_aborted).await.is_err() {
+        if app.run_blocking(AppState::end_aborted_turns).await.is_err() {
             tracing::warn!("a turn that was to be aborted could not be ended; trying again");
         }
     }

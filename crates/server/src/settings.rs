@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 use turnstone_store::Actor;
 
 /// Everything a server is told.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ServerSettings {
     /// Where it listens; port 0 takes a free one.
     pub listen: SocketAddr,
     /// The directory of requests that name none.
@@ -23,15 +23,15 @@ pub struct Settings {
     /// Further origins whose pages may ask.
     pub origins: Vec<String>,
     /// The folders clients are told of.
-    pub folders: Folders,
+    pub folders: ClientFolders,
     /// What a command inherits.
     pub variables: Vec<(OsString, OsString)>,
     /// This program, started again to watch over a command.
     pub program: PathBuf,
     /// How much a request may ask for.
-    pub limits: Limits,
+    pub limits: RequestLimits,
     /// The present moment.
-    pub clock: fn() -> Millis,
+    pub clock: fn() -> EpochMillis,
 }
 
 /// Whether the server listens on a Unix socket, and where.
@@ -48,7 +48,7 @@ pub enum SocketSetting {
 
 /// The folders clients are told of by `/path`.
 #[derive(Clone, Debug, Default)]
-pub struct Folders {
+pub struct ClientFolders {
     /// The home directory.
     pub home: PathBuf,
     /// Where the configuration is.
@@ -77,7 +77,7 @@ impl std::fmt::Debug for Credentials {
 
 /// How much a request may ask for.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct RequestLimits {
     /// The largest body, in bytes.
     pub body: usize,
     /// How deep a body may be nested.
@@ -86,11 +86,11 @@ pub struct Limits {
     pub values: usize,
     /// How long the head of a request may take to arrive, in seconds; also how long a connection is kept
     /// on which nothing is asked.
-    pub head: u64,
+    pub head_timeout_secs: u64,
     /// How long a request's body may take to arrive, in seconds.
-    pub arrival: u64,
+    pub body_timeout_secs: u64,
     /// How long a client may take nothing of what it is sent, in seconds.
-    pub taken: u64,
+    pub write_timeout_secs: u64,
     /// Requests a second of one peer; a burst may be ten times that.
     pub rate: u32,
     /// Event streams of one peer at a time.
@@ -98,22 +98,22 @@ pub struct Limits {
     /// Connections at a time; fewer if the limit on open files leaves no room for them.
     pub connections: usize,
     /// How long a program that drives a turn may be silent, in milliseconds.
-    pub patience: u64,
+    pub driver_timeout_ms: u64,
 }
 
-impl Default for Limits {
+impl Default for RequestLimits {
     fn default() -> Self {
         Self {
             body: 32 << 20,
             depth: 64,
             values: 500_000,
-            head: 60,
-            arrival: 30,
-            taken: 60,
+            head_timeout_secs: 60,
+            body_timeout_secs: 30,
+            write_timeout_secs: 60,
             rate: 2_000,
             streams: 4_096,
             connections: 8_192,
-            patience: 90_000,
+            driver_timeout_ms: 90_000,
         }
     }
 }

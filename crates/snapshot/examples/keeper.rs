@@ -9,12 +9,14 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use turnstone_core::time::Millis;
-use turnstone_snapshot::{Action, Group, OperationId, Order, Vault, VaultOptions};
+use turnstone_core::time::EpochMillis;
+use turnstone_snapshot::{
+    OperationAction, OperationId, OperationRequest, PinGroup, SnapshotHandle, SnapshotOptions,
+};
 
 type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-const NOW: Millis = Millis(1_794_728_448_904);
+const NOW: EpochMillis = EpochMillis(1_794_728_448_904);
 
 fn main() -> ExitCode {
     match run() {
@@ -38,21 +40,28 @@ fn run() -> Fallible {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let dir = Path::new(*words.first().ok_or("usage: keeper DIR COMMAND …")?);
     let (data, run) = (dir.join("data"), dir.join("run"));
-    let options = VaultOptions::default();
-    let vault = Vault::open(&data, Some(&run), &dir.join("work"), options, NOW)?;
+    let options = SnapshotOptions::default();
+    let vault = SnapshotHandle::open(&data, Some(&run), &dir.join("work"), options, NOW)?;
     match words[1..] {
         ["hold"] => hold(&vault)?,
         ["track", name, count] => track(&vault, dir, name, count.parse()?)?,
         ["restore", tree, id] => {
             let target = vault.find_capture(tree)?;
             let plan = vault.plan_restore(&target, None, false, NOW)?;
-            let action = Action::Restore { tree: target.tree, paths: Vec::new() };
-            apply(&vault, &Order { id: id.parse()?, action, plan })?;
+            let action = OperationAction::Restore { tree: target.tree, paths: Vec::new() };
+            apply(&vault, &OperationRequest { id: id.parse()?, action, plan })?;
         }
         ["undo"] => {
             let of = vault.find_operation(None)?.id;
             let plan = vault.plan_undo(&of, NOW)?;
-            apply(&vault, &Order { id: OperationId::mint()?, action: Action::Undo { of }, plan })?;
+            apply(
+                &vault,
+                &OperationRequest {
+                    id: OperationId::generate()?,
+                    action: OperationAction::Undo { of },
+                    plan,
+                },
+            )?;
         }
         _ => return Err("unknown command".into()),
     }
@@ -68,8 +77,8 @@ fn say(line: &str) -> Fallible {
     Ok(out.flush()?)
 }
 
-fn hold(vault: &Vault) -> Fallible {
-    while !vault.try_keep(NOW)? {
+fn hold(vault: &SnapshotHandle) -> Fallible {
+    while !vault.try_acquire(NOW)? {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     say("ready")?;
@@ -77,18 +86,18 @@ fn hold(vault: &Vault) -> Fallible {
     Ok(())
 }
 
-fn track(vault: &Vault, dir: &Path, name: &str, count: usize) -> Fallible {
-    let group = Group::new(name);
+fn track(vault: &SnapshotHandle, dir: &Path, name: &str, count: usize) -> Fallible {
+    let group = PinGroup::new(name);
     for round in 0..count {
         fs_err::write(dir.join("work").join(name), format!("{name} {round}\n"))?;
-        let capture = vault.track(&group, NOW)?.capture;
+        let capture = vault.capture(&group, NOW)?.capture;
         say(&format!("ack {} {}", capture.id, capture.tree))?;
     }
-    say(if vault.is_keeper() { "keeper" } else { "client" })
+    say(if vault.is_owner() { "keeper" } else { "client" })
 }
 
-fn apply(vault: &Vault, order: &Order) -> Fallible {
-    let report = vault.apply(order, NOW)?;
-    say(&format!("keeper {}", vault.is_keeper()))?;
+fn apply(vault: &SnapshotHandle, order: &OperationRequest) -> Fallible {
+    let report = vault.apply_once(order, NOW)?;
+    say(&format!("keeper {}", vault.is_owner()))?;
     say(&serde_json::to_string(&report)?)
 }

@@ -17,15 +17,16 @@
 use std::io::Write;
 use std::path::Path;
 
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 use turnstone_snapshot::{
-    CaptureError, Group, Room, RootPolicy, Selection, Shadow, UserGit, Worktree,
+    CaptureError, CaptureSelection, EvictionOptions, PinGroup, RootPolicy, SnapshotStore,
+    UserGitSettings, Worktree,
 };
-use turnstone_testkit::fixture::Rng;
+use turnstone_testkit::fixture::SeededRng;
 
 type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-const NOW: Millis = Millis(1_794_728_448_904);
+const NOW: EpochMillis = EpochMillis(1_794_728_448_904);
 
 fn main() -> std::process::ExitCode {
     match run() {
@@ -71,11 +72,14 @@ fn run() -> Fallible {
     Ok(())
 }
 
-fn open(dir: &Path) -> Fallible<Shadow> {
+fn open(dir: &Path) -> Fallible<SnapshotStore> {
     let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default())?;
     // No user, no settings: an index of the worktree's repository is believed.
-    let selection = Selection { user_git: Some(UserGit::default()), ..Selection::default() };
-    Ok(Shadow::open(&dir.join("store"), worktree, selection)?)
+    let selection = CaptureSelection {
+        user_git: Some(UserGitSettings::default()),
+        ..CaptureSelection::default()
+    };
+    Ok(SnapshotStore::open(&dir.join("store"), worktree, selection)?)
 }
 
 /// One line in one write, so that a reader never sees half of an acknowledgement.
@@ -85,8 +89,8 @@ fn say(line: &str) -> Fallible {
     Ok(out.flush()?)
 }
 
-fn edit(dir: &Path, rng: &mut Rng) -> Fallible {
-    for _ in 0..rng.within(1..=4) {
+fn edit(dir: &Path, rng: &mut SeededRng) -> Fallible {
+    for _ in 0..rng.in_range(1..=4) {
         let name = format!("work/d{}/f{}", rng.below(4), rng.below(6));
         let path = dir.join(name);
         fs_err::create_dir_all(path.parent().ok_or("no parent")?)?;
@@ -98,15 +102,15 @@ fn edit(dir: &Path, rng: &mut Rng) -> Fallible {
     Ok(())
 }
 
-fn load(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
-    let mut rng = Rng::new(seed);
+fn load(shadow: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
+    let mut rng = SeededRng::new(seed);
     // Every other run captures by the journal.
     if seed.is_multiple_of(2) {
-        shadow.watch();
+        shadow.start_journal();
     }
     for _ in 0..count {
         edit(dir, &mut rng)?;
-        let group = Group::new(&format!("group {}", rng.below(3)));
+        let group = PinGroup::new(&format!("group {}", rng.below(3)));
         let capture = shadow.capture(&group, NOW)?.capture;
         say(&format!("ack {} {}", capture.id, capture.tree))?;
     }
@@ -115,8 +119,8 @@ fn load(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
 
 /// Borrows from the repository of the worktree again and again, and settles each time.
 fn loan(dir: &Path, seed: u64, count: usize) -> Fallible {
-    let mut rng = Rng::new(seed);
-    let group = Group::new("loan");
+    let mut rng = SeededRng::new(seed);
+    let group = PinGroup::new("loan");
     for _ in 0..count {
         let shadow = open(dir)?;
         for _ in 0..2 {
@@ -126,7 +130,7 @@ fn loan(dir: &Path, seed: u64, count: usize) -> Fallible {
             say(&format!("reused {}", captured.reused))?;
             edit(dir, &mut rng)?;
         }
-        shadow.settle()?;
+        shadow.release_borrowed_packs()?;
         drop(shadow);
         // Nothing is remembered of the worktree: the next capture borrows again.
         fs_err::remove_file(dir.join("store/stat-cache"))?;
@@ -134,9 +138,9 @@ fn loan(dir: &Path, seed: u64, count: usize) -> Fallible {
     Ok(())
 }
 
-fn churn(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
-    let mut rng = Rng::new(seed);
-    let (stays, goes) = (Group::new("stays"), Group::new("goes"));
+fn churn(shadow: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
+    let mut rng = SeededRng::new(seed);
+    let (stays, goes) = (PinGroup::new("stays"), PinGroup::new("goes"));
     let live = [stays.clone()].into();
     for round in 0..count {
         edit(dir, &mut rng)?;
@@ -154,9 +158,9 @@ fn churn(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
     Ok(())
 }
 
-fn tend(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
-    let mut rng = Rng::new(seed);
-    let (stays, goes) = (Group::new("stays"), Group::new("goes"));
+fn tend(shadow: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
+    let mut rng = SeededRng::new(seed);
+    let (stays, goes) = (PinGroup::new("stays"), PinGroup::new("goes"));
     let live = [stays.clone()].into();
     for _ in 0..count {
         for _ in 0..3 {
@@ -170,18 +174,18 @@ fn tend(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
         let captures = shadow.list_captures(&stays)?;
         if let Some(oldest) = captures.get(5) {
             captures[6..].iter().try_for_each(|id| say(&format!("gone {id}")))?;
-            shadow.expire(&stays, oldest)?;
+            shadow.expire_before(&stays, oldest)?;
         }
         shadow.gc(&live, NOW.plus(7_200_000), false)?;
     }
     Ok(())
 }
 
-fn fill(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
-    let mut rng = Rng::new(seed);
+fn fill(shadow: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
+    let mut rng = SeededRng::new(seed);
     for _ in 0..count {
         edit(dir, &mut rng)?;
-        match shadow.capture(&Group::new("fill"), NOW) {
+        match shadow.capture(&PinGroup::new("fill"), NOW) {
             Ok(captured) => say(&format!("ack {} {}", captured.capture.id, captured.capture.tree))?,
             Err(CaptureError::NoSpace(_)) => say("full")?,
             Err(error) => return Err(error.into()),
@@ -190,10 +194,10 @@ fn fill(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
     Ok(())
 }
 
-fn swing(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
-    shadow.resume()?;
-    let group = Group::new("swing");
-    let mut rng = Rng::new(seed);
+fn swing(shadow: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
+    shadow.resume_restores()?;
+    let group = PinGroup::new("swing");
+    let mut rng = SeededRng::new(seed);
     let first = match shadow.list_captures(&group)?.last() {
         Some(id) => shadow.get_capture(id)?,
         None => shadow.capture(&group, NOW)?.capture,
@@ -204,9 +208,9 @@ fn swing(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
         let now = shadow.capture(&group, NOW)?.capture;
         say(&format!("ack {} {}", now.id, now.tree))?;
         let plan = shadow.plan_restore(&first, &now, None, false)?;
-        shadow.apply(&plan, &Group::new("guard"), NOW)?;
+        shadow.apply_plan(&plan, &PinGroup::new("guard"), NOW)?;
         say("done")?;
-        shadow.apply(&shadow.plan(&plan.inverse())?, &Group::new("guard"), NOW)?;
+        shadow.apply_plan(&shadow.plan_targets(&plan.inverse())?, &PinGroup::new("guard"), NOW)?;
         say("done")?;
     }
     Ok(())
@@ -214,21 +218,21 @@ fn swing(shadow: &Shadow, dir: &Path, seed: u64, count: usize) -> Fallible {
 
 /// The budget's own example (R13): one line of a text changes, again and again.
 #[expect(clippy::disallowed_methods, reason = "it measures")]
-fn edits(shadow: &Shadow, dir: &Path, size: usize, count: usize) -> Fallible {
-    let mut rng = Rng::new(1);
+fn edits(shadow: &SnapshotStore, dir: &Path, size: usize, count: usize) -> Fallible {
+    let mut rng = SeededRng::new(1);
     let mut word = || format!("{:x} {:x}\n", rng.below(u64::MAX), rng.below(u64::MAX));
     let mut lines: Vec<String> = (0..size / 33).map(|_| word()).collect();
     let paths = ["big.txt".parse()?].into();
-    let (group, live) = (Group::new("edits"), [Group::new("edits")].into());
-    let room = Room { needed: 0, live: &live, now: NOW, expiry: &[], effort: 256 << 20 };
+    let (group, live) = (PinGroup::new("edits"), [PinGroup::new("edits")].into());
+    let room = EvictionOptions { needed: 0, live: &live, now: NOW, expiry: &[], effort: 256 << 20 };
     let (mut reliefs, mut relief) = (0, None);
     let started = std::time::Instant::now();
     for round in 0..count {
         let at = (round * 7919) % lines.len();
         lines[at] = word();
         fs_err::write(dir.join("work/big.txt"), lines.concat())?;
-        let capture = |shadow: &Shadow| shadow.capture_named(&group, &paths, false, NOW);
-        shadow.capture_within(&room, &mut relief, capture)?;
+        let capture = |shadow: &SnapshotStore| shadow.capture_named(&group, &paths, false, NOW);
+        shadow.capture_with_eviction(&room, &mut relief, capture)?;
         reliefs += usize::from(relief.take().is_some());
     }
     let usage = shadow.usage()?;
@@ -247,7 +251,7 @@ fn edits(shadow: &Shadow, dir: &Path, size: usize, count: usize) -> Fallible {
     say(&format!("{:?}, {peak}", shadow.usage()?))
 }
 
-fn states(shadow: &Shadow, dir: &Path, count: usize) -> Fallible {
+fn states(shadow: &SnapshotStore, dir: &Path, count: usize) -> Fallible {
     let work = dir.join("work");
     for index in 0..count {
         for entry in fs_err::read_dir(&work)? {
@@ -260,7 +264,7 @@ fn states(shadow: &Shadow, dir: &Path, count: usize) -> Fallible {
         }
         make_state(dir, index)?;
         sync(&work)?;
-        let capture = shadow.capture(&Group::new("states"), NOW)?.capture;
+        let capture = shadow.capture(&PinGroup::new("states"), NOW)?.capture;
         say(&format!("ack {} {}", capture.id, capture.tree))?;
     }
     Ok(())
@@ -308,16 +312,16 @@ fn sync(folder: &Path) -> Fallible {
     Ok(fs_err::File::open(folder)?.sync_all()?)
 }
 
-fn step(shadow: &Shadow, first: usize, count: usize) -> Fallible {
-    shadow.resume()?;
-    let mut ids = shadow.list_captures(&Group::new("states"))?;
+fn step(shadow: &SnapshotStore, first: usize, count: usize) -> Fallible {
+    shadow.resume_restores()?;
+    let mut ids = shadow.list_captures(&PinGroup::new("states"))?;
     ids.reverse();
     say("open")?;
     for index in first..first + count {
         let target = shadow.get_capture(&ids[index % ids.len()])?;
-        let now = shadow.capture(&Group::new("now"), NOW)?.capture;
+        let now = shadow.capture(&PinGroup::new("now"), NOW)?.capture;
         let plan = shadow.plan_restore(&target, &now, None, false)?;
-        let report = shadow.apply(&plan, &Group::new("guard"), NOW)?;
+        let report = shadow.apply_plan(&plan, &PinGroup::new("guard"), NOW)?;
         say(&format!("done {} {}", index % ids.len(), report.conflicts.len()))?;
     }
     Ok(())
@@ -325,11 +329,11 @@ fn step(shadow: &Shadow, first: usize, count: usize) -> Fallible {
 
 /// Prints how long walks take when nothing changed.
 #[expect(clippy::disallowed_methods, reason = "it measures")]
-fn walk(shadow: &Shadow) -> Fallible {
-    shadow.capture(&Group::new("time"), NOW)?;
+fn walk(shadow: &SnapshotStore) -> Fallible {
+    shadow.capture(&PinGroup::new("time"), NOW)?;
     for _ in 0..7 {
         let started = std::time::Instant::now();
-        shadow.capture(&Group::new("time"), NOW)?;
+        shadow.capture(&PinGroup::new("time"), NOW)?;
         say(&format!("unchanged, walked: {:.1} ms", ms(started)))?;
     }
     Ok(())
@@ -337,12 +341,12 @@ fn walk(shadow: &Shadow) -> Fallible {
 
 /// Makes folders of fifty files each.
 fn grow(dir: &Path, folders: usize) -> Fallible {
-    let mut rng = Rng::new(7);
+    let mut rng = SeededRng::new(7);
     for folder in 0..folders {
         let at = dir.join(format!("work/d{folder}"));
         fs_err::create_dir_all(&at)?;
         for file in 0..50 {
-            let lines = rng.within(1..=60) as usize;
+            let lines = rng.in_range(1..=60) as usize;
             fs_err::write(at.join(format!("f{file}")), format!("{folder} {file}\n").repeat(lines))?;
         }
     }
@@ -351,15 +355,15 @@ fn grow(dir: &Path, folders: usize) -> Fallible {
 
 /// One capture, for whoever measures the process.
 #[expect(clippy::disallowed_methods, reason = "it measures")]
-fn first(shadow: &Shadow) -> Fallible {
+fn first(shadow: &SnapshotStore) -> Fallible {
     let started = std::time::Instant::now();
-    let captured = shadow.capture(&Group::new("time"), NOW)?;
+    let captured = shadow.capture(&PinGroup::new("time"), NOW)?;
     say(&format!("first: {:.1} ms, {} reused", ms(started), captured.reused))
 }
 
 #[expect(clippy::disallowed_methods, reason = "it measures")]
-fn time(shadow: &Shadow, dir: &Path) -> Fallible {
-    let group = Group::new("time");
+fn time(shadow: &SnapshotStore, dir: &Path) -> Fallible {
+    let group = PinGroup::new("time");
     let timed = |what: &str| -> Fallible {
         let started = std::time::Instant::now();
         let captured = shadow.capture(&group, NOW)?;
@@ -373,7 +377,7 @@ fn time(shadow: &Shadow, dir: &Path) -> Fallible {
     for _ in 0..7 {
         timed("unchanged, walked")?;
     }
-    shadow.watch();
+    shadow.start_journal();
     timed("journal starts")?;
     for _ in 0..7 {
         timed("unchanged, told")?;
@@ -390,7 +394,7 @@ fn time(shadow: &Shadow, dir: &Path) -> Fallible {
         timed("10,000 changed")?;
     }
     let started = std::time::Instant::now();
-    let audit = shadow.audit(NOW)?;
+    let audit = shadow.audit_journal(NOW)?;
     say(&format!(
         "audit of {}: {:.1} ms, {} missed",
         audit.files,
@@ -405,14 +409,14 @@ fn time(shadow: &Shadow, dir: &Path) -> Fallible {
         say(&format!("named: {:.2} ms", started.elapsed().as_secs_f64() * 1000.0))?;
     }
     let started = std::time::Instant::now();
-    let settled = shadow.settle()?;
+    let settled = shadow.release_borrowed_packs()?;
     say(&format!("settled: {:.1} ms, {} copied", ms(started), settled.copied))?;
     revert(shadow, dir)
 }
 
 #[expect(clippy::disallowed_methods, reason = "it measures")]
-fn revert(shadow: &Shadow, dir: &Path) -> Fallible {
-    let group = Group::new("time");
+fn revert(shadow: &SnapshotStore, dir: &Path) -> Fallible {
+    let group = PinGroup::new("time");
     fs_err::create_dir_all(dir.join("work/hundred"))?;
     let write = |text: &str| -> Fallible {
         for index in 0..100 {
@@ -425,13 +429,13 @@ fn revert(shadow: &Shadow, dir: &Path) -> Fallible {
     write("new")?;
     let now = shadow.capture(&group, NOW)?.capture;
     let started = std::time::Instant::now();
-    let diff = shadow.diff(&target, &now, &turnstone_snapshot::DiffOptions::default())?;
+    let diff = shadow.diff_captures(&target, &now, &turnstone_snapshot::DiffOptions::default())?;
     say(&format!("diff of {}: {:.1} ms", diff.files.len(), ms(started)))?;
     let started = std::time::Instant::now();
     let plan = shadow.plan_restore(&target, &now, None, false)?;
     say(&format!("plan of {}: {:.1} ms", plan.steps.len(), ms(started)))?;
     let started = std::time::Instant::now();
-    shadow.apply(&plan, &group, NOW)?;
+    shadow.apply_plan(&plan, &group, NOW)?;
     say(&format!("apply: {:.1} ms", ms(started)))
 }
 

@@ -23,9 +23,9 @@ pub fn open_regular_file(path: &Path) -> io::Result<Option<File>> {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
         // A socket, and a device without a driver, cannot even be opened.
         Err(Errno::NXIO | Errno::NODEV) => return Err(not_regular(path)),
-        Err(errno) => return Err(named(path, &errno.into())),
+        Err(errno) => return Err(with_path(path, &errno.into())),
     };
-    let metadata = file.metadata().map_err(|error| named(path, &error))?;
+    let metadata = file.metadata().map_err(|error| with_path(path, &error))?;
     if metadata.is_file() { Ok(Some(file)) } else { Err(not_regular(path)) }
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn read_open_file(path: &Path, file: &File, limit: u64) -> io::Result
     let mut bytes = Vec::new();
     // The size may be a lie (`/proc`) or change: what counts is what arrives.
     let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
-    if read.map_err(|error| named(path, &error))? as u64 > limit {
+    if read.map_err(|error| with_path(path, &error))? as u64 > limit {
         let message = format!("{} is larger than {limit} bytes", path.display());
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
@@ -57,7 +57,7 @@ fn not_regular(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-fn named(path: &Path, error: &io::Error) -> io::Error {
+fn with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
 }
 

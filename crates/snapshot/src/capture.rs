@@ -9,25 +9,25 @@ use std::sync::{Arc, PoisonError};
 
 use fail::fail_point;
 use serde::{Deserialize, Serialize};
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 
-use crate::budget::OverBudget;
-use crate::cache::Cached;
-use crate::coverage::{Coverage, Permissions, Reason, Scope};
-use crate::group::Group;
-use crate::hash::{Hashed, hash};
-use crate::journal::Looked;
-use crate::loan::Ground;
-use crate::object::{Leaf, ObjectError, Oid, Writer};
+use crate::change_journal::ScanResult;
+use crate::coverage::{CaptureCoverage, CaptureScope, CapturedPermissions, UncoveredReason};
+use crate::file_hashing::{HashedFiles, hash_files};
+use crate::file_watch::JournalState;
+use crate::object_store::{ObjectError, Oid, PackWriter, TreeLeaf};
+use crate::pack_reuse::ReuseContext;
 use crate::path::RelPath;
-use crate::picture::{Absorbed, Picture, join};
-use crate::shadow::Shadow;
-use crate::walk::Found;
-use crate::watch::JournalState;
-use crate::worktree::{Kind, RootError, Stat};
+use crate::pin_group::PinGroup;
+use crate::snapshot_store::SnapshotStore;
+use crate::stat_cache::CachedFile;
+use crate::storage_budget::OverBudget;
+use crate::worktree::{FileKind, FileStat, RootError};
+use crate::worktree_index::{ScanUpdateReport, WorktreeIndex, join_name};
+use crate::worktree_walk::ScanDelta;
 
 /// So many files to be read are worth asking the user's index, not only at the first capture.
-const MANY: usize = 1000;
+const MIN_FILES_FOR_REUSE: usize = 1000;
 
 /// Why nothing was captured. No id exists, and every capture before is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,7 @@ impl From<io::Error> for CaptureError {
 /// How the changed files were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum CaptureMode {
     /// Only what the journal named was looked at.
     Journal,
     /// Every file was looked at.
@@ -78,8 +78,8 @@ pub enum Mode {
     Named,
 }
 
-impl Mode {
-    pub(crate) fn name(self) -> &'static str {
+impl CaptureMode {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Journal => "journal",
             Self::Walk => "walk",
@@ -96,14 +96,14 @@ pub struct Capture {
     /// Its content: what `git write-tree` would say.
     pub tree: Oid,
     /// What it covers.
-    pub coverage: Arc<Coverage>,
+    pub coverage: Arc<CaptureCoverage>,
     /// When it was made.
-    pub time: Millis,
+    pub time: EpochMillis,
 }
 
 /// A capture and how it came about.
 #[derive(Clone, Debug)]
-pub struct Captured {
+pub struct CaptureOutcome {
     /// The capture.
     pub capture: Capture,
     /// Files in it.
@@ -113,7 +113,7 @@ pub struct Captured {
     /// Files that were not read because the user's own index proved them unchanged (R10).
     pub reused: usize,
     /// How they were found.
-    pub mode: Mode,
+    pub mode: CaptureMode,
     /// What the journal was worth, and why it was not used if it was not.
     pub journal: JournalState,
     /// False if it equals the group's last capture, which was returned; then nothing was written.
@@ -121,38 +121,38 @@ pub struct Captured {
 }
 
 /// What a capture holds, before it is written down.
-pub(crate) struct Content {
+pub(crate) struct CaptureContent {
     pub(crate) tree: Oid,
-    pub(crate) coverage: Arc<Coverage>,
+    pub(crate) coverage: Arc<CaptureCoverage>,
     /// The commit of the coverage.
-    pub(crate) about: Oid,
+    pub(crate) coverage_commit: Oid,
     pub(crate) files: usize,
 }
 
 /// How the content was found.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct CaptureStats {
     pub(crate) changed: usize,
     pub(crate) reused: usize,
-    pub(crate) mode: Mode,
+    pub(crate) mode: CaptureMode,
     pub(crate) journal: JournalState,
     /// It is needed for a restore: the budget does not count (R14).
     pub(crate) is_guard: bool,
 }
 
 /// Says in a store's folder that the whole worktree was captured once.
-const BASELINE: &str = "baseline";
+const BASELINE_FILE: &str = "baseline";
 
 /// Tells whether the whole worktree of a store was captured once.
 pub(crate) fn has_baseline(folder: &Path) -> bool {
-    folder.join(BASELINE).exists()
+    folder.join(BASELINE_FILE).exists()
 }
 
-impl Shadow {
+impl SnapshotStore {
     /// A hint for others, whoever keeps the store: without it they do not rely on a baseline.
-    fn note_baseline(&self) {
-        if !has_baseline(&self.folder) {
-            fs_err::write(self.folder.join(BASELINE), []).ok();
+    fn mark_baseline(&self) {
+        if !has_baseline(&self.directory) {
+            fs_err::write(self.directory.join(BASELINE_FILE), []).ok();
         }
     }
 
@@ -161,81 +161,88 @@ impl Shadow {
     /// # Errors
     ///
     /// See [`CaptureError`]. A path that cannot be captured is no error: it is in the coverage.
-    pub fn capture(&self, group: &Group, now: Millis) -> Result<Captured, CaptureError> {
-        let running = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = self.hold_objects();
-        self.worktree.check()?;
-        let mut picture = self.take_picture();
+    pub fn capture(
+        &self,
+        group: &PinGroup,
+        now: EpochMillis,
+    ) -> Result<CaptureOutcome, CaptureError> {
+        let running = self.baseline_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.lock_objects_shared();
+        self.worktree.check_root()?;
+        let mut picture = self.take_worktree_index();
         let mut fresh = Vec::new();
-        let outcome = self.capture_whole(&mut picture, &mut fresh, group, now);
+        let outcome = self.capture_worktree(&mut picture, &mut fresh, group, now);
         if outcome.is_err() {
             // What was read is not in the store, nor are trees made of it.
             let fresh: BTreeSet<RelPath> = fresh.into_iter().collect();
-            picture.shrink(|folder, name, _| !fresh.contains(&join(folder, name)[..]));
+            picture
+                .retain_stat_cache(|folder, name, _| !fresh.contains(&join_name(folder, name)[..]));
         }
         // A hint: a capture that is durable does not fail for it.
-        picture.save(&self.folder.join("stat-cache"), false).ok();
-        *self.picture() = picture;
+        picture.save(&self.directory.join("stat-cache"), false).ok();
+        *self.lock_worktree_index() = picture;
         drop((held, running));
         let captured = outcome?;
-        self.note_baseline();
+        self.mark_baseline();
         if captured.is_new {
             // Upkeep: what fails now is tried again after the next one.
-            self.merge_many().ok();
+            self.merge_packs_if_many().ok();
         }
         Ok(captured)
     }
 
-    fn capture_whole(
+    fn capture_worktree(
         &self,
-        picture: &mut Picture,
+        picture: &mut WorktreeIndex,
         fresh: &mut Vec<RelPath>,
-        group: &Group,
-        now: Millis,
-    ) -> Result<Captured, CaptureError> {
-        let forced = self.memory().forced.clone();
-        let Looked { found, whole, mode, journal } = self.look(picture, &forced, now)?;
+        group: &PinGroup,
+        now: EpochMillis,
+    ) -> Result<CaptureOutcome, CaptureError> {
+        let forced = self.lock_state().forced.clone();
+        let ScanResult { delta: found, is_complete: whole, mode, journal } =
+            self.scan_changes(picture, &forced, now)?;
         fail_point!("snapshot::walked", |_| Err(io::Error::other("failpoint").into()));
-        let mut writer = self.repository.writer()?;
-        let (hashed, reused) = self.read_stale(picture, &found, &mut writer)?;
+        let mut writer = self.repository.new_pack_writer()?;
+        let (hashed, reused) = self.hash_stale_files(picture, &found, &mut writer)?;
         fresh.extend(hashed.read.iter().map(|(path, _)| path.clone()));
-        let Absorbed { changed, dropped } = picture.absorb(found, hashed, whole);
-        if let Some(watch) = self.journal_lock().watch.clone() {
-            dropped.iter().for_each(|folder| watch.forget(folder));
+        let ScanUpdateReport { changed, dropped } = picture.apply_scan(found, hashed, whole);
+        if let Some(watch) = self.lock_journal().watch.clone() {
+            dropped.iter().for_each(|folder| watch.unwatch_folder(folder));
         }
-        let known = self.repository.known();
+        let known = self.repository.existence_check();
         let mut made = Vec::new();
-        let tree = picture.build(&known, &mut made)?;
-        let (coverage, about) = picture.cover(&forced);
+        let tree = picture.build_trees(&known, &mut made)?;
+        let (coverage, about) = picture.coverage(&forced);
         let about = match about {
             Some(about) => about,
-            None => self.describe(&coverage, &known, &mut made)?,
+            None => self.build_coverage_commit(&coverage, &known, &mut made)?,
         };
-        let content = Content { tree, coverage, about, files: picture.files() };
-        let seen = Seen { changed, reused, mode, journal, is_guard: false };
-        let captured = self.record(&content, &made, seen, writer, group, now)?;
-        picture.describe(about);
+        let content =
+            CaptureContent { tree, coverage, coverage_commit: about, files: picture.file_count() };
+        let seen = CaptureStats { changed, reused, mode, journal, is_guard: false };
+        let captured = self.append_capture(&content, &made, seen, writer, group, now)?;
+        picture.set_coverage_commit(about);
         Ok(captured)
     }
 
     /// Reads the files that nothing proves unchanged; says of how many the user's index did (R10).
-    fn read_stale(
+    fn hash_stale_files(
         &self,
-        picture: &Picture,
-        found: &Found,
-        writer: &mut Writer,
-    ) -> Result<(Hashed, usize), CaptureError> {
-        let stale = found.stale();
+        picture: &WorktreeIndex,
+        found: &ScanDelta,
+        writer: &mut PackWriter,
+    ) -> Result<(HashedFiles, usize), CaptureError> {
+        let stale = found.stale_files();
         if stale.is_empty() {
-            return Ok((Hashed::default(), 0));
+            return Ok((HashedFiles::default(), 0));
         }
-        let clock = self.clock()?;
-        let (lent, stale) = match picture.files() == 0 || stale.len() >= MANY {
-            true => self.borrow(&Ground::survey(picture, found), stale, clock)?,
+        let clock = self.filesystem_now()?;
+        let (lent, stale) = match picture.file_count() == 0 || stale.len() >= MIN_FILES_FOR_REUSE {
+            true => self.split_reusable(&ReuseContext::collect(picture, found), stale, clock)?,
             false => (Vec::new(), stale),
         };
         let reused = lent.len();
-        let mut hashed = hash(&self.worktree, &self.repository, &stale, writer, clock)?;
+        let mut hashed = hash_files(&self.worktree, &self.repository, &stale, writer, clock)?;
         hashed.read.extend(lent);
         Ok((hashed, reused))
     }
@@ -250,15 +257,15 @@ impl Shadow {
     /// See [`CaptureError`].
     pub fn capture_named(
         &self,
-        group: &Group,
+        group: &PinGroup,
         paths: &BTreeSet<RelPath>,
         keep: bool,
-        now: Millis,
-    ) -> Result<Captured, CaptureError> {
-        self.merge_many()?;
+        now: EpochMillis,
+    ) -> Result<CaptureOutcome, CaptureError> {
+        self.merge_packs_if_many()?;
         if keep {
-            self.worktree.check()?;
-            self.force(paths)?;
+            self.worktree.check_root()?;
+            self.persist_forced_paths(paths)?;
         }
         self.capture_paths(group, paths, false, now)
     }
@@ -266,90 +273,91 @@ impl Shadow {
     /// Captures what a restore will overwrite, past the budget (R14).
     pub(crate) fn capture_guard(
         &self,
-        group: &Group,
+        group: &PinGroup,
         paths: &BTreeSet<RelPath>,
-        now: Millis,
-    ) -> Result<Captured, CaptureError> {
+        now: EpochMillis,
+    ) -> Result<CaptureOutcome, CaptureError> {
         self.capture_paths(group, paths, true, now)
     }
 
     fn capture_paths(
         &self,
-        group: &Group,
+        group: &PinGroup,
         paths: &BTreeSet<RelPath>,
         is_guard: bool,
-        now: Millis,
-    ) -> Result<Captured, CaptureError> {
-        let _held = self.hold_objects();
-        self.worktree.check()?;
-        let clock = self.clock()?;
-        let mut named = self.look_at(paths);
-        let mut writer = self.repository.writer()?;
-        let hashed = hash(&self.worktree, &self.repository, &named.files, &mut writer, clock)?;
-        let Hashed { read: files, skipped, absent: gone } = hashed;
+        now: EpochMillis,
+    ) -> Result<CaptureOutcome, CaptureError> {
+        let _held = self.lock_objects_shared();
+        self.worktree.check_root()?;
+        let clock = self.filesystem_now()?;
+        let mut named = self.inspect_paths(paths);
+        let mut writer = self.repository.new_pack_writer()?;
+        let hashed =
+            hash_files(&self.worktree, &self.repository, &named.files, &mut writer, clock)?;
+        let HashedFiles { read: files, skipped, absent: gone } = hashed;
         named.absent.extend(gone);
         named.skipped.extend(skipped);
-        let coverage = Coverage {
-            scope: Scope::Named,
+        let coverage = CaptureCoverage {
+            scope: CaptureScope::Named,
             skipped: named.skipped.into_iter().collect(),
             absent: named.absent.into_iter().collect(),
-            permissions: permissions(&files),
-            ..Coverage::default()
+            permissions: collect_permissions(&files),
+            ..CaptureCoverage::default()
         };
-        self.write(&leaves(&files), coverage, is_guard, writer, group, now)
+        self.write_named_capture(&to_leaves(&files), coverage, is_guard, writer, group, now)
     }
 
     /// Looks at paths that are captured whatever the rules say.
-    fn look_at(&self, paths: &BTreeSet<RelPath>) -> Named {
-        let mut named = Named::default();
+    fn inspect_paths(&self, paths: &BTreeSet<RelPath>) -> InspectedPaths {
+        let mut named = InspectedPaths::default();
         for path in paths {
             let reason = match self.worktree.stat(path) {
                 Ok(Some(stat)) => match stat.kind {
-                    Kind::File | Kind::Link => {
+                    FileKind::File | FileKind::Link => {
                         named.files.push((path.clone(), stat));
                         continue;
                     }
                     // There is no file of this name; what is below has names of its own.
-                    Kind::Directory => {
+                    FileKind::Directory => {
                         named.absent.insert(path.clone());
                         continue;
                     }
-                    Kind::Special => Reason::Special,
+                    FileKind::Special => UncoveredReason::Special,
                 },
                 Ok(None) => {
                     named.absent.insert(path.clone());
                     continue;
                 }
                 Err(error) => match rustix::io::Errno::from_io_error(&error) {
-                    Some(rustix::io::Errno::LOOP) => Reason::BehindLink,
-                    _ => Reason::Unreadable,
+                    Some(rustix::io::Errno::LOOP) => UncoveredReason::BehindLink,
+                    _ => UncoveredReason::Unreadable,
                 },
             };
             named.skipped.insert(path.clone(), reason);
         }
-        named.find_behind_links();
+        named.mark_absent_behind_links();
         named
     }
 
     /// The time of the file system, which is not quite the time of the clock.
-    pub(crate) fn clock(&self) -> io::Result<i64> {
-        let mut file = fs_err::File::create(self.folder.join("clock"))?;
+    pub(crate) fn filesystem_now(&self) -> io::Result<i64> {
+        let mut file = fs_err::File::create(self.directory.join("clock"))?;
         file.write_all(b".")?;
-        Ok(Stat::of(file.file())?.mtime)
+        Ok(FileStat::of(file.file())?.mtime)
     }
 
     /// Selects paths for ever, durably.
-    fn force(&self, paths: &BTreeSet<RelPath>) -> io::Result<()> {
-        let mut memory = self.memory();
+    fn persist_forced_paths(&self, paths: &BTreeSet<RelPath>) -> io::Result<()> {
+        let mut memory = self.lock_state();
         if paths.is_subset(&memory.forced) {
             return Ok(());
         }
         let all: BTreeSet<RelPath> = memory.forced.union(paths).cloned().collect();
-        let temp = self.folder.join("forced.tmp");
+        let temp = self.directory.join("forced.tmp");
         let mut file = fs_err::File::create(&temp)?;
         file.write_all(&serde_json::to_vec(&all)?)?;
         file.sync_all()?;
-        fs_err::rename(&temp, self.folder.join("forced.json"))?;
+        fs_err::rename(&temp, self.directory.join("forced.json"))?;
         memory.forced = Arc::new(all);
         Ok(())
     }
@@ -357,22 +365,22 @@ impl Shadow {
 
 /// What named paths are.
 #[derive(Default)]
-struct Named {
-    files: Vec<(RelPath, Stat)>,
-    skipped: BTreeMap<RelPath, Reason>,
+struct InspectedPaths {
+    files: Vec<(RelPath, FileStat)>,
+    skipped: BTreeMap<RelPath, UncoveredReason>,
     absent: BTreeSet<RelPath>,
 }
 
-impl Named {
+impl InspectedPaths {
     /// Below a link that is captured itself there is no file.
-    fn find_behind_links(&mut self) {
+    fn mark_absent_behind_links(&mut self) {
         let Self { files, skipped, absent } = self;
         let links: BTreeSet<&RelPath> = files
             .iter()
-            .filter_map(|(path, stat)| (stat.kind == Kind::Link).then_some(path))
+            .filter_map(|(path, stat)| (stat.kind == FileKind::Link).then_some(path))
             .collect();
         skipped.retain(|path, reason| {
-            let is_absent = *reason == Reason::BehindLink
+            let is_absent = *reason == UncoveredReason::BehindLink
                 && path.ancestors().any(|above| links.contains(&above));
             if is_absent {
                 absent.insert(path.clone());
@@ -382,11 +390,11 @@ impl Named {
     }
 }
 
-fn leaves(files: &[(RelPath, Cached)]) -> Vec<(RelPath, Leaf)> {
+fn to_leaves(files: &[(RelPath, CachedFile)]) -> Vec<(RelPath, TreeLeaf)> {
     files.iter().map(|(path, cached)| (path.clone(), cached.leaf)).collect()
 }
 
-fn permissions(files: &[(RelPath, Cached)]) -> Permissions {
-    let regular = files.iter().filter(|(_, cached)| cached.stat.kind == Kind::File);
-    Permissions::gather(regular.map(|(path, cached)| (path, cached.stat.perm)))
+fn collect_permissions(files: &[(RelPath, CachedFile)]) -> CapturedPermissions {
+    let regular = files.iter().filter(|(_, cached)| cached.stat.kind == FileKind::File);
+    CapturedPermissions::collect(regular.map(|(path, cached)| (path, cached.stat.perm)))
 }

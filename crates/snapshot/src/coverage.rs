@@ -7,7 +7,7 @@ use crate::path::RelPath;
 /// Why a path is not in a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum UncoveredReason {
     /// An ignore rule names it; a directory stands for everything below.
     Ignored,
     /// An ignore rule names it, and whether the user tracks it all the same cannot be told: the
@@ -38,7 +38,7 @@ pub enum Reason {
 /// What a capture looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub enum CaptureScope {
     /// The whole worktree.
     #[default]
     Whole,
@@ -48,7 +48,7 @@ pub enum Scope {
 
 /// The permission bits of captured files: the two usual ones, and who differs (R18).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Permissions {
+pub struct CapturedPermissions {
     /// Bits of most files that may not be run.
     pub file: u32,
     /// Bits of most files that may be run.
@@ -59,11 +59,11 @@ pub struct Permissions {
 
 /// What a capture covers. Equal facts give equal bytes, so an unchanged coverage is stored once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Coverage {
+pub struct CaptureCoverage {
     /// What it looked at.
-    pub scope: Scope,
+    pub scope: CaptureScope,
     /// What it did not take, sorted by path; a directory stands for everything below.
-    pub skipped: Vec<(RelPath, Reason)>,
+    pub skipped: Vec<(RelPath, UncoveredReason)>,
     /// Forced and named paths that were looked for and were not there, sorted.
     pub absent: Vec<RelPath>,
     /// Repositories inside, taken as content by their own rules, sorted.
@@ -71,13 +71,13 @@ pub struct Coverage {
     /// How many names were passed over because they are a git directory's where case does not matter.
     pub reserved: usize,
     /// Permission bits.
-    pub permissions: Permissions,
+    pub permissions: CapturedPermissions,
 }
 
-impl Coverage {
+impl CaptureCoverage {
     /// Why `path` is not covered; nothing if it is, and its absence from the tree is an absence.
     #[must_use]
-    pub fn find_reason(&self, path: &RelPath) -> Option<Reason> {
+    pub fn uncovered_reason(&self, path: &RelPath) -> Option<UncoveredReason> {
         if self.absent.binary_search(path).is_ok() {
             return None;
         }
@@ -86,13 +86,13 @@ impl Coverage {
             Some(self.skipped[index].1)
         };
         let found = exact(path).or_else(|| path.ancestors().find_map(|above| exact(&above)));
-        found.or_else(|| (self.scope == Scope::Named).then_some(Reason::NotNamed))
+        found.or_else(|| (self.scope == CaptureScope::Named).then_some(UncoveredReason::NotNamed))
     }
 
     /// The permission bits of a captured file.
     #[must_use]
-    pub fn permission(&self, path: &RelPath, executable: bool) -> u32 {
-        let Permissions { file, exec, other } = &self.permissions;
+    pub fn permission_bits(&self, path: &RelPath, executable: bool) -> u32 {
+        let CapturedPermissions { file, exec, other } = &self.permissions;
         let usual = if executable { *exec } else { *file };
         let found = other.binary_search_by(|(other, _)| other.cmp(path));
         found.map_or(usual, |index| other[index].1)
@@ -100,20 +100,20 @@ impl Coverage {
 
     /// How many paths were skipped for `reason`.
     #[must_use]
-    pub fn count(&self, reason: Reason) -> usize {
+    pub fn count_skipped(&self, reason: UncoveredReason) -> usize {
         self.skipped.iter().filter(|(_, found)| *found == reason).count()
     }
 }
 
-impl Default for Permissions {
+impl Default for CapturedPermissions {
     fn default() -> Self {
         Self { file: 0o644, exec: 0o755, other: Vec::new() }
     }
 }
 
-impl Permissions {
+impl CapturedPermissions {
     /// Finds the usual bits and lists the rest; `files` is sorted by path.
-    pub(crate) fn gather<'a>(files: impl Iterator<Item = (&'a RelPath, u32)> + Clone) -> Self {
+    pub(crate) fn collect<'a>(files: impl Iterator<Item = (&'a RelPath, u32)> + Clone) -> Self {
         let usual = |executable: bool, default: u32| {
             let mut counts = std::collections::BTreeMap::<u32, usize>::new();
             for (_, perm) in files.clone().filter(|(_, perm)| (perm & 0o100 != 0) == executable) {
@@ -136,25 +136,32 @@ mod tests {
     }
 
     #[test]
-    fn a_path_below_a_skipped_directory_is_uncovered_not_absent_r1() {
-        let coverage = Coverage {
-            skipped: vec![(path("a.log"), Reason::Ignored), (path("target"), Reason::Generated)],
+    fn path_below_skipped_directory_is_uncovered_not_absent() {
+        let coverage = CaptureCoverage {
+            skipped: vec![
+                (path("a.log"), UncoveredReason::Ignored),
+                (path("target"), UncoveredReason::Generated),
+            ],
             absent: vec![path("target/looked-for")],
-            ..Coverage::default()
+            ..CaptureCoverage::default()
         };
 
-        assert_eq!(coverage.find_reason(&path("target/x/y")), Some(Reason::Generated));
-        assert_eq!(coverage.find_reason(&path("a.log")), Some(Reason::Ignored));
-        assert_eq!(coverage.find_reason(&path("target/looked-for")), None);
-        assert_eq!(coverage.find_reason(&path("targets")), None);
+        assert_eq!(
+            coverage.uncovered_reason(&path("target/x/y")),
+            Some(UncoveredReason::Generated)
+        );
+        assert_eq!(coverage.uncovered_reason(&path("a.log")), Some(UncoveredReason::Ignored));
+        assert_eq!(coverage.uncovered_reason(&path("target/looked-for")), None);
+        assert_eq!(coverage.uncovered_reason(&path("targets")), None);
     }
 
     #[test]
-    fn only_unusual_permission_bits_are_listed_r18() {
+    fn only_unusual_permission_bits_are_listed() {
         let files = [("a", 0o664), ("b", 0o600), ("c", 0o664), ("d", 0o775)];
         let files: Vec<_> = files.into_iter().map(|(text, perm)| (path(text), perm)).collect();
 
-        let permissions = Permissions::gather(files.iter().map(|(path, perm)| (path, *perm)));
+        let permissions =
+            CapturedPermissions::collect(files.iter().map(|(path, perm)| (path, *perm)));
 
         assert_eq!((permissions.file, permissions.exec), (0o664, 0o775));
         assert_eq!(permissions.other, [(path("b"), 0o600)]);

@@ -12,20 +12,20 @@ use std::sync::PoisonError;
 use fail::fail_point;
 use gix::objs::Kind;
 use serde::{Deserialize, Serialize};
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 
-use crate::chain::id_of;
-use crate::coverage::Reason;
-use crate::expire::anew;
-use crate::gc::Collection;
-use crate::group::Group;
-use crate::ignore::Rules;
-use crate::object::{Commit, ObjectError, Oid, Packed, TreeEntry};
+use crate::capture_chain::capture_id;
+use crate::capture_expiry::rewrite_commit;
+use crate::coverage::UncoveredReason;
+use crate::gc::GcOptions;
+use crate::ignore_rules::IgnoreRules;
+use crate::object_store::{Commit, ObjectError, Oid, PackedObject, TreeEntry};
 use crate::path::RelPath;
+use crate::pin_group::PinGroup;
 use crate::registry::write_json;
-use crate::shadow::Shadow;
+use crate::snapshot_store::SnapshotStore;
 
-const FILE: &str = "forgotten.json";
+const TOMBSTONES_FILE: &str = "forgotten.json";
 
 /// What a store has forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ impl Tombstones {
     ///
     /// They are there and cannot be read.
     pub fn read(folder: &Path) -> io::Result<Self> {
-        match fs_err::read(folder.join(FILE)) {
+        match fs_err::read(folder.join(TOMBSTONES_FILE)) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(error),
@@ -53,7 +53,7 @@ impl Tombstones {
 
 /// A version of a path that is to be forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Version {
+pub struct ForgettableVersion {
     /// The path.
     pub path: RelPath,
     /// Its bytes by name.
@@ -64,48 +64,48 @@ pub struct Version {
 
 /// What patterns name in a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Forgettable {
+pub struct ForgettableVersions {
     /// Captures that hold such a path.
     pub captures: usize,
     /// Their groups, by name.
     pub groups: BTreeSet<String>,
     /// The versions, each once.
-    pub versions: Vec<Version>,
+    pub versions: Vec<ForgettableVersion>,
 }
 
 /// The patterns of an ignore file; a folder stands for everything below.
-pub(crate) struct Patterns(Rules);
+pub(crate) struct ForgetPatterns(IgnoreRules);
 
-impl Patterns {
+impl ForgetPatterns {
     pub(crate) fn new(patterns: &[String]) -> Self {
-        Self(Rules::default().with(patterns.join("\n").as_bytes(), b""))
+        Self(IgnoreRules::default().with_patterns(patterns.join("\n").as_bytes(), b""))
     }
 
-    pub(crate) fn names(&self, path: &RelPath) -> bool {
-        self.0.hide(path.as_bytes(), false)
-            || path.ancestors().any(|above| self.0.hide(above.as_bytes(), true))
+    pub(crate) fn matches(&self, path: &RelPath) -> bool {
+        self.0.is_ignored(path.as_bytes(), false)
+            || path.ancestors().any(|above| self.0.is_ignored(above.as_bytes(), true))
     }
 }
 
 /// Tells whether patterns, written as in an ignore file, name a path.
 #[must_use]
-pub fn names_path(patterns: &[String], path: &RelPath) -> bool {
-    Patterns::new(patterns).names(path)
+pub fn patterns_match_path(patterns: &[String], path: &RelPath) -> bool {
+    ForgetPatterns::new(patterns).matches(path)
 }
 
 /// A tree without some paths, and what it had of them.
-type Filtered = (Option<Oid>, Rc<Vec<(RelPath, Oid)>>);
+type FilteredTree = (Option<Oid>, Rc<Vec<(RelPath, Oid)>>);
 
 /// One walk over all trees; what many captures share is looked at once.
-struct Filter<'f> {
-    shadow: &'f Shadow,
-    patterns: Patterns,
-    seen: HashMap<(Oid, Vec<u8>), Filtered>,
-    made: Vec<Packed>,
+struct TreeFilter<'f> {
+    shadow: &'f SnapshotStore,
+    patterns: ForgetPatterns,
+    seen: HashMap<(Oid, Vec<u8>), FilteredTree>,
+    made: Vec<PackedObject>,
 }
 
-impl Filter<'_> {
-    fn tree(&mut self, tree: &Oid, prefix: &[u8]) -> Result<Filtered, ObjectError> {
+impl TreeFilter<'_> {
+    fn filter_tree(&mut self, tree: &Oid, prefix: &[u8]) -> Result<FilteredTree, ObjectError> {
         let key = (*tree, prefix.to_vec());
         if let Some(found) = self.seen.get(&key) {
             return Ok(found.clone());
@@ -117,14 +117,14 @@ impl Filter<'_> {
             let (mode, oid) = match entry {
                 TreeEntry::Tree(below) => {
                     path.push(b'/');
-                    let (oid, more) = self.tree(&below, &path)?;
+                    let (oid, more) = self.filter_tree(&below, &path)?;
                     gone.extend(more.iter().cloned());
                     let Some(oid) = oid else { continue };
                     ("40000", oid)
                 }
                 TreeEntry::Leaf(leaf) => {
                     let path = RelPath::new(path).map_err(|_| ObjectError::Corrupt(*tree))?;
-                    if self.patterns.names(&path) {
+                    if self.patterns.matches(&path) {
                         gone.push((path, leaf.blob));
                         continue;
                     }
@@ -142,7 +142,7 @@ impl Filter<'_> {
             (true, _) => Some(*tree),
             (false, 0) if !prefix.is_empty() => None,
             (false, _) => {
-                let packed = Packed::new(Kind::Tree, &data)?;
+                let packed = PackedObject::new(Kind::Tree, &data)?;
                 let oid = packed.oid;
                 self.made.push(packed);
                 Some(oid)
@@ -154,10 +154,10 @@ impl Filter<'_> {
     }
 }
 
-impl Shadow {
-    fn filter(&self, patterns: &[String]) -> Filter<'_> {
-        let patterns = Patterns::new(patterns);
-        Filter { shadow: self, patterns, seen: HashMap::new(), made: Vec::new() }
+impl SnapshotStore {
+    fn new_tree_filter(&self, patterns: &[String]) -> TreeFilter<'_> {
+        let patterns = ForgetPatterns::new(patterns);
+        TreeFilter { shadow: self, patterns, seen: HashMap::new(), made: Vec::new() }
     }
 
     /// Lists what patterns name in all captures, guards included.
@@ -165,24 +165,27 @@ impl Shadow {
     /// # Errors
     ///
     /// The store cannot be read.
-    pub fn list_forgettable(&self, patterns: &[String]) -> Result<Forgettable, ObjectError> {
-        let _held = self.hold_objects();
-        let mut filter = self.filter(patterns);
-        let (mut found, mut versions) = (Forgettable::default(), BTreeMap::new());
+    pub fn list_forgettable(
+        &self,
+        patterns: &[String],
+    ) -> Result<ForgettableVersions, ObjectError> {
+        let _held = self.lock_objects_shared();
+        let mut filter = self.new_tree_filter(patterns);
+        let (mut found, mut versions) = (ForgettableVersions::default(), BTreeMap::new());
         for tip in self.repository.list_refs()?.into_values() {
-            for (_, commit) in self.read_commits(tip)? {
-                let (_, gone) = filter.tree(&commit.tree, b"")?;
+            for (_, commit) in self.read_chain_from(tip)? {
+                let (_, gone) = filter.filter_tree(&commit.tree, b"")?;
                 if gone.is_empty() {
                     continue;
                 }
                 found.captures += 1;
                 found.groups.extend(commit.trailer("Turnstone-Group").map(str::to_owned));
                 for (path, blob) in gone.iter() {
-                    versions.insert((path.clone(), *blob), self.repository.size(blob)?);
+                    versions.insert((path.clone(), *blob), self.repository.object_size(blob)?);
                 }
             }
         }
-        let version = |((path, blob), size)| Version { path, blob, size };
+        let version = |((path, blob), size)| ForgettableVersion { path, blob, size };
         found.versions = versions.into_iter().map(version).collect();
         Ok(found)
     }
@@ -194,10 +197,10 @@ impl Shadow {
     /// The store cannot be read or written.
     pub fn begin_forget(&self, patterns: &[String]) -> Result<(), ObjectError> {
         let found = self.list_forgettable(patterns)?;
-        let mut tombs = Tombstones::read(&self.folder)?;
+        let mut tombs = Tombstones::read(&self.directory)?;
         tombs.versions.extend(found.versions.into_iter().map(|it| (it.path, it.blob)));
         tombs.pending.extend(patterns.iter().cloned());
-        Ok(write_json(&self.folder.join(FILE), &tombs)?)
+        Ok(write_json(&self.directory.join(TOMBSTONES_FILE), &tombs)?)
     }
 
     /// Takes the paths out of every capture and drops their bytes; returns how many captures were
@@ -206,47 +209,48 @@ impl Shadow {
     /// # Errors
     ///
     /// The store cannot be read or written; do it again.
-    pub fn finish_forget(&self, now: Millis) -> Result<usize, ObjectError> {
-        let mut tombs = Tombstones::read(&self.folder)?;
+    pub fn finish_forget(&self, now: EpochMillis) -> Result<usize, ObjectError> {
+        let mut tombs = Tombstones::read(&self.directory)?;
         if tombs.pending.is_empty() {
             return Ok(0);
         }
-        let count = self.rewrite_without(&tombs.pending)?;
+        let count = self.rewrite_captures_without(&tombs.pending)?;
         fail_point!("snapshot::forgotten", |_| Err(io::Error::other("failpoint").into()));
-        let patterns = Patterns::new(&tombs.pending);
-        self.forget_merges(&|path| patterns.names(path))?;
-        let live: BTreeSet<Group> =
-            self.list_chains()?.into_keys().map(|name| Group::new(&name)).collect();
+        let patterns = ForgetPatterns::new(&tombs.pending);
+        self.drop_merged_bytes(&|path| patterns.matches(path))?;
+        let live: BTreeSet<PinGroup> =
+            self.list_chains()?.into_keys().map(|name| PinGroup::new(&name)).collect();
         let (keep, effort) = (i64::MAX, u64::MAX);
-        self.collect(&Collection { live: &live, now, keep, effort, dry_run: false })?;
+        self.collect_garbage(&GcOptions { live: &live, now, keep, effort, dry_run: false })?;
         tombs.pending.clear();
-        write_json(&self.folder.join(FILE), &tombs)?;
+        write_json(&self.directory.join(TOMBSTONES_FILE), &tombs)?;
         Ok(count)
     }
 
-    fn rewrite_without(&self, patterns: &[String]) -> Result<usize, ObjectError> {
-        let _held = self.hold_objects();
-        let chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut filter = self.filter(patterns);
-        let (mut writer, mut tips, mut count) = (self.repository.writer()?, Vec::new(), 0);
+    fn rewrite_captures_without(&self, patterns: &[String]) -> Result<usize, ObjectError> {
+        let _held = self.lock_objects_shared();
+        let chain = self.chain_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut filter = self.new_tree_filter(patterns);
+        let (mut writer, mut tips, mut count) = (self.repository.new_pack_writer()?, Vec::new(), 0);
         for (name, tip) in self.repository.list_refs()? {
             let mut above = None;
             let mut is_new = false;
-            for (oid, commit) in self.read_commits(tip)?.iter().rev() {
-                let (tree, gone) = filter.tree(&commit.tree, b"")?;
+            for (oid, commit) in self.read_chain_from(tip)?.iter().rev() {
+                let (tree, gone) = filter.filter_tree(&commit.tree, b"")?;
                 if gone.is_empty() && !is_new {
                     above = Some(*oid);
                     continue;
                 }
                 count += usize::from(!gone.is_empty());
                 is_new = true;
-                let mut copy = anew(oid, commit, above)?;
+                let mut copy = rewrite_commit(oid, commit, above)?;
                 if !gone.is_empty() {
                     copy.tree = tree.unwrap_or(copy.tree);
-                    let about = self.veil(oid, commit, &gone, &mut filter.made)?;
+                    let about =
+                        self.build_forgotten_coverage(oid, commit, &gone, &mut filter.made)?;
                     copy.parents = above.into_iter().chain([about]).collect();
                 }
-                let packed = Packed::new(Kind::Commit, &copy.encode())?;
+                let packed = PackedObject::new(Kind::Commit, &copy.encode())?;
                 writer.add(&packed)?;
                 above = Some(packed.oid);
             }
@@ -254,7 +258,7 @@ impl Shadow {
         }
         filter.made.iter().try_for_each(|packed| writer.add(packed))?;
         if let Some((_, sample)) = tips.first() {
-            let held = self.repository.publish(writer, sample)?;
+            let held = self.repository.publish_pack(writer, sample)?;
             fail_point!("snapshot::forget_packed", |_| Err(io::Error::other("failpoint").into()));
             for (name, tip) in &tips {
                 self.repository.write_ref(name, tip)?;
@@ -266,20 +270,22 @@ impl Shadow {
     }
 
     /// The coverage of a capture that says of some paths that they are forgotten.
-    fn veil(
+    fn build_forgotten_coverage(
         &self,
         oid: &Oid,
         commit: &Commit,
         gone: &[(RelPath, Oid)],
-        made: &mut Vec<Packed>,
+        made: &mut Vec<PackedObject>,
     ) -> Result<Oid, ObjectError> {
-        let capture = self.get_capture(&id_of(oid, commit))?;
+        let capture = self.get_capture(&capture_id(oid, commit))?;
         let mut coverage = (*capture.coverage).clone();
-        coverage.skipped.extend(gone.iter().map(|(path, _)| (path.clone(), Reason::Forgotten)));
+        coverage
+            .skipped
+            .extend(gone.iter().map(|(path, _)| (path.clone(), UncoveredReason::Forgotten)));
         coverage.skipped.sort_by(|one, other| one.0.cmp(&other.0));
         coverage.skipped.dedup_by(|one, other| one.0 == other.0);
-        let known = self.repository.known();
-        Ok(self.describe(&coverage, &known, made)?)
+        let known = self.repository.existence_check();
+        Ok(self.build_coverage_commit(&coverage, &known, made)?)
     }
 
     /// The bytes of a version.

@@ -10,23 +10,23 @@ use std::sync::PoisonError;
 
 use fail::fail_point;
 use serde::{Deserialize, Serialize};
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 
-use crate::group::Group;
-use crate::object::{ObjectError, Oid, Owner, PackFile, Rebuild};
-use crate::reach::Reach;
-use crate::shadow::Shadow;
+use crate::object_store::{ObjectError, Oid, PackFile, PackOwner, PackRebuild};
+use crate::pin_group::PinGroup;
+use crate::reachability::ReachableObjects;
+use crate::snapshot_store::SnapshotStore;
 
 /// No group younger than this is dropped: its owner may not have written it down yet (R9).
-pub(crate) const YOUNG: i64 = 3_600_000;
+pub(crate) const MIN_GROUP_AGE_MS: i64 = 3_600_000;
 
 /// What is to be collected.
 #[derive(Clone, Debug)]
-pub struct Collection<'c> {
+pub struct GcOptions<'c> {
     /// Groups that somebody needs: they pin their captures whatever their age.
-    pub live: &'c BTreeSet<Group>,
+    pub live: &'c BTreeSet<PinGroup>,
     /// The present.
-    pub now: Millis,
+    pub now: EpochMillis,
     /// How long captures that nobody pins are kept, in milliseconds; never less than an hour (R41).
     pub keep: i64,
     /// About how many bytes are copied at most; what is left is collected the next time.
@@ -41,7 +41,7 @@ pub struct GcReport {
     /// Groups that are not live any more, by name.
     pub dropped_groups: Vec<String>,
     /// Groups that stay, and why.
-    pub kept_groups: Vec<Kept>,
+    pub kept_groups: Vec<KeptGroup>,
     /// Objects nobody pins.
     pub dropped_objects: usize,
     /// Stored bytes of objects nobody pins.
@@ -58,19 +58,19 @@ pub struct GcReport {
 
 /// A group that stays.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct KeptGroup {
     /// Its name.
     pub group: String,
     /// Why it stays.
-    pub why: WhyKept,
+    pub why: KeepReason,
     /// When its newest capture was made.
-    pub newest: Millis,
+    pub newest: EpochMillis,
 }
 
 /// Why a group stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WhyKept {
+pub enum KeepReason {
     /// Somebody needs it.
     Live,
     /// It is less than an hour old.
@@ -80,14 +80,14 @@ pub enum WhyKept {
 }
 
 /// What stays and what goes.
-struct Verdict {
-    reach: Reach,
+struct GcPlan {
+    reach: ReachableObjects,
     /// References that go, what they named, and their groups.
     expired: BTreeMap<String, (Oid, String)>,
     report: GcReport,
 }
 
-impl Shadow {
+impl SnapshotStore {
     /// Drops the groups that are not `live`, unless they are young, and every object nobody pins.
     ///
     /// With `dry_run` nothing is changed and the report says what would be.
@@ -97,74 +97,80 @@ impl Shadow {
     /// An object that is pinned cannot be read: then nothing is dropped.
     pub fn gc(
         &self,
-        live: &BTreeSet<Group>,
-        now: Millis,
+        live: &BTreeSet<PinGroup>,
+        now: EpochMillis,
         dry_run: bool,
     ) -> Result<GcReport, ObjectError> {
-        self.collect(&Collection { live, now, keep: YOUNG, effort: u64::MAX, dry_run })
+        self.collect_garbage(&GcOptions {
+            live,
+            now,
+            keep: MIN_GROUP_AGE_MS,
+            effort: u64::MAX,
+            dry_run,
+        })
     }
 
-    /// Drops what nobody pins, a bounded part of it; see [`Collection`].
+    /// Drops what nobody pins, a bounded part of it; see [`GcOptions`].
     ///
     /// Captures go on meanwhile, and wait only while files are renamed.
     ///
     /// # Errors
     ///
     /// An object that is pinned cannot be read: then nothing is dropped.
-    pub fn collect(&self, wanted: &Collection<'_>) -> Result<GcReport, ObjectError> {
+    pub fn collect_garbage(&self, wanted: &GcOptions<'_>) -> Result<GcReport, ObjectError> {
         if !wanted.dry_run {
             // Of a loan, only what is needed will ever be ours.
-            self.settle()?;
+            self.release_borrowed_packs()?;
         }
-        let mut ledger = self.upkeep.lock().unwrap_or_else(PoisonError::into_inner);
-        let Verdict { mut reach, expired, mut report } = self.judge(wanted)?;
-        let packs = self.repository.packs()?;
+        let mut ledger = self.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+        let GcPlan { mut reach, expired, mut report } = self.plan_gc(wanted)?;
+        let packs = self.repository.list_packs()?;
         report.bytes_before = packs.iter().map(|pack| pack.bytes).sum();
         report.bytes_after = report.bytes_before;
         report.kept_objects = reach.len();
-        let garbage = weigh(&packs, &reach)?;
+        let garbage = find_garbage(&packs, &reach)?;
         report.dropped_objects = garbage.objects.len();
         report.dropped_bytes = garbage.packs.iter().map(|(_, dead, _)| dead).sum();
         if wanted.dry_run {
             return Ok(report);
         }
-        self.drop_refs(&expired, &mut reach)?;
-        let chosen = garbage.choose(wanted.effort);
+        self.drop_expired_refs(&expired, &mut reach)?;
+        let chosen = garbage.choose_packs(wanted.effort);
         report.is_done = chosen.len() == garbage.packs.len();
         if !chosen.is_empty() {
             if !report.is_done {
-                self.keep_whole(&packs, &chosen, &mut reach)?;
+                self.keep_closure_of_unpinned(&packs, &chosen, &mut reach)?;
             }
             // Packs of which nothing stays go first: that needs no space, which may be short.
             let (empty, mixed): (Vec<_>, Vec<_>) =
-                chosen.into_iter().partition(|pack| garbage.is_all(pack));
-            self.rebuild(&empty, &mut reach)?;
+                chosen.into_iter().partition(|pack| garbage.is_entirely_garbage(pack));
+            self.rebuild_packs(&empty, &mut reach)?;
             let was_lined_up = mixed.iter().all(|pack| ledger.lined_up.contains(&pack.stem));
-            let name = self.rebuild(&mixed, &mut reach)?;
+            let name = self.rebuild_packs(&mixed, &mut reach)?;
             ledger.lined_up.extend(name.filter(|_| was_lined_up));
-            let packs = self.repository.packs()?;
+            let packs = self.repository.list_packs()?;
             report.bytes_after = packs.iter().map(|pack| pack.bytes).sum();
         }
         ledger.last_gc = Some(wanted.now);
-        ledger.save(&self.folder)?;
+        ledger.save(&self.directory)?;
         Ok(report)
     }
 
     /// Decides which groups stay, and finds what they need.
-    fn judge(&self, wanted: &Collection<'_>) -> Result<Verdict, ObjectError> {
-        let live: BTreeSet<&str> = wanted.live.iter().map(Group::reference).collect();
-        let mut reach = Reach::default();
+    fn plan_gc(&self, wanted: &GcOptions<'_>) -> Result<GcPlan, ObjectError> {
+        let live: BTreeSet<&str> = wanted.live.iter().map(PinGroup::reference).collect();
+        let mut reach = ReachableObjects::default();
         let mut expired = BTreeMap::new();
         let mut report = GcReport { is_done: true, ..GcReport::default() };
         for (name, tip) in self.repository.list_refs()? {
             let capture = self.repository.read_commit(&tip)?;
-            let newest = crate::chain::time_of(&capture);
+            let newest = crate::capture_chain::capture_time(&capture);
             let group = capture.trailer("Turnstone-Group").unwrap_or(&name).to_owned();
             let age = wanted.now.since(newest);
             let why = match age {
-                _ if live.contains(name.as_str()) => WhyKept::Live,
-                ..YOUNG => WhyKept::Young,
-                _ if age < wanted.keep => WhyKept::Recent,
+                _ if live.contains(name.as_str()) => KeepReason::Live,
+                ..MIN_GROUP_AGE_MS => KeepReason::Young,
+                _ if age < wanted.keep => KeepReason::Recent,
                 _ => {
                     report.dropped_groups.push(group.clone());
                     expired.insert(name, (tip, group));
@@ -172,21 +178,21 @@ impl Shadow {
                 }
             };
             reach.add_tip(&self.repository, &name, &tip)?;
-            report.kept_groups.push(Kept { group, why, newest });
+            report.kept_groups.push(KeptGroup { group, why, newest });
         }
-        Ok(Verdict { reach, expired, report })
+        Ok(GcPlan { reach, expired, report })
     }
 
     /// Forgets the references of expired groups, except of one that got a capture just now.
-    fn drop_refs(
+    fn drop_expired_refs(
         &self,
         expired: &BTreeMap<String, (Oid, String)>,
-        reach: &mut Reach,
+        reach: &mut ReachableObjects,
     ) -> Result<(), ObjectError> {
         if expired.is_empty() {
             return Ok(());
         }
-        let chain = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
+        let chain = self.chain_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.repository.list_refs()?;
         let (mut gone, mut moved) = (BTreeSet::new(), Vec::new());
         for (name, (tip, _)) in expired {
@@ -204,18 +210,18 @@ impl Shadow {
     }
 
     /// Garbage that stays keeps what it needs: no object of the store may lack another.
-    fn keep_whole(
+    fn keep_closure_of_unpinned(
         &self,
         packs: &[PackFile],
         chosen: &[&PackFile],
-        reach: &mut Reach,
+        reach: &mut ReachableObjects,
     ) -> Result<(), ObjectError> {
         let is_chosen = |pack: &PackFile| chosen.iter().any(|it| it.stem == pack.stem);
-        let others = packs.iter().filter(|pack| !is_chosen(pack) && pack.owner != Owner::Lender);
+        let others = packs.iter().filter(|pack| !is_chosen(pack) && pack.owner != PackOwner::User);
         for pack in others {
             for entry in pack.entries()? {
                 if !reach.has(&entry.oid) {
-                    reach.add_loosely(&self.repository, &entry.oid)?;
+                    reach.add_unpinned(&self.repository, &entry.oid)?;
                 }
             }
         }
@@ -223,16 +229,20 @@ impl Shadow {
     }
 
     /// Replaces packs by one with what is needed of them; the last look is taken when no capture runs.
-    fn rebuild(&self, old: &[&PackFile], reach: &mut Reach) -> Result<Option<String>, ObjectError> {
+    fn rebuild_packs(
+        &self,
+        old: &[&PackFile],
+        reach: &mut ReachableObjects,
+    ) -> Result<Option<String>, ObjectError> {
         if old.is_empty() {
             return Ok(None);
         }
-        let rebuild = Rebuild::new(&self.repository, old, &|oid| reach.has(oid))?;
-        let (name, _) = rebuild.finish(&|oid| reach.place(oid), 0)?;
+        let rebuild = PackRebuild::new(&self.repository, old, &|oid| reach.has(oid))?;
+        let (name, _) = rebuild.finish(&|oid| reach.delta_sort_key(oid), 0)?;
         fail_point!("snapshot::repacked", |_| Err(io::Error::other("failpoint").into()));
         // A capture of the whole worktree is waited for here, where nobody waits behind us.
-        let running = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let running = self.baseline_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = self.objects_lock.write().unwrap_or_else(PoisonError::into_inner);
         let mut late = HashSet::new();
         for (reference, tip) in self.repository.list_refs()? {
             if reach.tips.get(&reference) != Some(&tip) {
@@ -241,29 +251,32 @@ impl Shadow {
                 })?;
             }
         }
-        let more = Rebuild::new(&self.repository, old, &|oid| late.contains(oid))?;
-        let more = if more.len() > 0 { more.finish(&|_| None, 0)?.0 } else { None };
+        let more = PackRebuild::new(&self.repository, old, &|oid| late.contains(oid))?;
+        let more = if more.object_count() > 0 { more.finish(&|_| None, 0)?.0 } else { None };
         let stays =
             |pack: &&PackFile| [&name, &more].into_iter().flatten().any(|stem| *stem == pack.stem);
         let old: Vec<&PackFile> = old.iter().copied().filter(|pack| !stays(pack)).collect();
         // Were the packs to go first, a crash would leave files that are believed to be in them.
-        self.forget_dropped(&|oid| reach.has(oid))?;
+        self.forget_dropped_objects(&|oid| reach.has(oid))?;
         self.repository.hide_packs(&old)?;
         drop((taken, running));
-        self.repository.discard_packs(&old)?;
+        self.repository.remove_packs(&old)?;
         Ok(name)
     }
 }
 
 /// Objects nobody pins, and our packs that hold some: their dead and their living bytes.
-struct Garbage<'p> {
+struct GarbageObjects<'p> {
     objects: HashSet<Oid>,
     packs: Vec<(&'p PackFile, u64, u64)>,
 }
 
-fn weigh<'p>(packs: &'p [PackFile], reach: &Reach) -> io::Result<Garbage<'p>> {
-    let mut garbage = Garbage { objects: HashSet::new(), packs: Vec::new() };
-    for pack in packs.iter().filter(|pack| pack.owner == Owner::Store) {
+fn find_garbage<'p>(
+    packs: &'p [PackFile],
+    reach: &ReachableObjects,
+) -> io::Result<GarbageObjects<'p>> {
+    let mut garbage = GarbageObjects { objects: HashSet::new(), packs: Vec::new() };
+    for pack in packs.iter().filter(|pack| pack.owner == PackOwner::Store) {
         let (mut dead, mut alive) = (0, 0);
         for entry in pack.entries()? {
             if reach.has(&entry.oid) {
@@ -280,14 +293,14 @@ fn weigh<'p>(packs: &'p [PackFile], reach: &Reach) -> io::Result<Garbage<'p>> {
     Ok(garbage)
 }
 
-impl<'p> Garbage<'p> {
+impl<'p> GarbageObjects<'p> {
     /// Tells whether nothing of a pack stays.
-    fn is_all(&self, pack: &PackFile) -> bool {
+    fn is_entirely_garbage(&self, pack: &PackFile) -> bool {
         self.packs.iter().any(|(it, _, alive)| it.stem == pack.stem && *alive == 0)
     }
 
     /// Chooses packs of which most is dead, as long as no more than `effort` bytes must be copied.
-    fn choose(&self, effort: u64) -> Vec<&'p PackFile> {
+    fn choose_packs(&self, effort: u64) -> Vec<&'p PackFile> {
         let mut all: Vec<_> = self.packs.iter().collect();
         all.sort_by(|(_, dead, alive), (_, other_dead, other_alive)| {
             let (one, other) = (u128::from(*dead), u128::from(*other_dead));

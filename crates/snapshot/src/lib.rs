@@ -4,76 +4,82 @@
 //! Knows no sessions, starts no program, follows no links, runs no filter, reads no configuration,
 //! no environment and no clock.
 
-mod audit;
 mod bounded_file;
-mod budget;
-mod cache;
 mod capture;
-mod chain;
+mod capture_chain;
+mod capture_expiry;
+mod capture_selection;
+mod change_journal;
 mod coverage;
 mod diff;
-mod expire;
+mod disk_usage;
+mod file_hashing;
+mod file_watch;
 mod forget;
 mod gc;
-mod group;
-mod hash;
-mod ignore;
-mod image;
-mod journal;
-mod loan;
-mod object;
+mod git_position;
+mod ignore_rules;
+mod journal_audit;
+mod object_store;
+mod pack_reuse;
 mod path;
-mod picture;
-mod point;
-mod reach;
+mod path_image;
+mod pin_group;
+mod reachability;
 mod registry;
-mod removal;
+mod repack;
 mod restore;
-mod selection;
-mod shadow;
-mod upkeep;
-mod usage;
-mod vault;
-mod vcs;
-mod walk;
-mod watch;
+mod snapshot_handle;
+mod snapshot_store;
+mod stat_cache;
+mod storage_budget;
+mod store_removal;
+mod user_git;
 mod worktree;
+mod worktree_index;
+mod worktree_walk;
 
-pub use audit::Audit;
 pub use bounded_file::{open_regular_file, read_bounded_file};
-pub use budget::{Budget, Floor, Limit, OverBudget, Relief, Room};
-pub use capture::{Capture, CaptureError, Captured, Mode};
-pub use coverage::{Coverage, Permissions, Reason, Scope};
+pub use capture::{Capture, CaptureError, CaptureMode, CaptureOutcome};
+pub use capture_expiry::{ExpireError, ExpiredCaptures, ExpiryStep};
+pub use capture_selection::CaptureSelection;
+pub use change_journal::JournalStatus;
+pub use coverage::{CaptureCoverage, CaptureScope, CapturedPermissions, UncoveredReason};
 pub use diff::{
-    Diff, DiffError, DiffOptions, FileDiff, Patch, Rename, Status, UntrackedFiles, UntrackedPatch,
+    CaptureDiff, DetectedRename, DiffError, DiffOptions, DiffStatus, PatchBody, PathDiff,
+    UntrackedFiles, UntrackedPatch,
 };
-pub use expire::{ExpireError, Expired, Expiry};
-pub use forget::{Forgettable, Tombstones, Version, names_path};
-pub use gc::{Collection, GcReport, Kept, WhyKept};
-pub use group::Group;
-pub use image::Image;
-pub use journal::JournalStatus;
-pub use loan::Settled;
-pub use object::{Leaf, LeafMode, ObjectError, Oid, OidError};
-pub use path::{PathError, RelPath};
-pub use point::git_point;
-pub use registry::{Link, ListedStore, Place, Registry, RegistryError, RootFacts, StoreId};
-pub use removal::{RemovalError, remove_store, sweep_stores};
+pub use disk_usage::{DiskUsageReport, GroupUsage, PathUsage, StoreUsage};
+pub use file_watch::JournalState;
+pub use forget::{ForgettableVersion, ForgettableVersions, Tombstones, patterns_match_path};
+pub use gc::{GcOptions, GcReport, KeepReason, KeptGroup};
+pub use git_position::read_git_position;
+pub use journal_audit::JournalAudit;
+pub use object_store::{LeafMode, ObjectError, Oid, OidError, TreeLeaf};
+pub use pack_reuse::PackReleaseReport;
+pub use path::{RelPath, RelPathError};
+pub use path_image::PathImage;
+pub use pin_group::PinGroup;
+pub use registry::{
+    ListedStore, RegistryError, RootIdentity, StoreId, StoreLinkage, StoreLocation, StoreRegistry,
+};
+pub use repack::{MaintenanceInterval, RepackReport};
 pub use restore::{
-    Action, Conflict, FileWrite, Operation, OperationId, OperationIdError, Order, Plan, Report,
-    RestoreError, Seen, State, Step, Why, Wish, WishLink,
+    ConditionalWrite, ConflictReason, FileState, LoggedOperation, OperationAction, OperationId,
+    OperationIdError, OperationRequest, PathState, RestoreConflict, RestoreError, RestorePlan,
+    RestoreReport, RestoreStep, TargetLink, TargetState,
 };
-pub use selection::Selection;
-pub use shadow::{OpenError, Shadow};
-pub use upkeep::{Cadence, Merged};
-pub use usage::{DiskUse, GroupUse, PathUse, Usage};
-pub use vault::{
-    Damage, Failure, FailureKind, ListedCapture, ListedFile, Need, PathChange, Sweep, Swept, Vault,
-    VaultError, VaultOptions, Verified,
+pub use snapshot_handle::{
+    DamagedObject, EvictionRequest, GcOutcome, GcRequest, ListedCapture, ListedFile, PathChange,
+    SnapshotError, SnapshotHandle, SnapshotOptions, StoreFailure, StoreFailureKind, VerifyReport,
 };
-pub use vcs::{
-    RepositoryError, RepositoryLocation, SafeDirectories, UserGit, discover_repository,
+pub use snapshot_store::{SnapshotStore, StoreOpenError};
+pub use storage_budget::{
+    BudgetLimit, EvictionOptions, EvictionReport, FreeSpaceFloor, OverBudget, StorageBudget,
+};
+pub use store_removal::{RemovalError, finish_removals, remove_store};
+pub use user_git::{
+    RepositoryError, RepositoryLocation, SafeDirectories, UserGitSettings, discover_repository,
     find_excludes_file,
 };
-pub use watch::JournalState;
 pub use worktree::{RootError, RootPolicy, Worktree, set_worktree_mask};

@@ -6,12 +6,15 @@ mod support;
 
 use std::os::unix::ffi::OsStrExt;
 
-use support::{Case, NOW, path, paths_of};
-use turnstone_snapshot::{Coverage, Group, Image, LeafMode, Reason, RelPath, Scope, Selection};
+use support::{NOW, StoreFixture, path, paths_of};
+use turnstone_snapshot::{
+    CaptureCoverage, CaptureScope, CaptureSelection, LeafMode, PathImage, PinGroup, RelPath,
+    UncoveredReason,
+};
 
 #[test]
-fn a_tree_has_the_id_git_would_give_it() {
-    let case = Case::new();
+fn captured_tree_id_equals_gits() {
+    let case = StoreFixture::new();
     case.write("a.txt", "one\r\ntwo\r\n");
     case.write("a-b/x", "");
     case.write("a/x", "x");
@@ -29,17 +32,17 @@ fn a_tree_has_the_id_git_would_give_it() {
 
     let captured = case.capture();
 
-    assert_eq!(captured.capture.tree.to_string(), case.oracle());
+    assert_eq!(captured.capture.tree.to_string(), case.git_write_tree());
     assert_eq!(captured.files, 12);
     case.git(&["fsck", "--strict"]);
 }
 
 #[test]
-fn the_id_follows_every_kind_of_change_as_git_does() {
-    let case = Case::new();
+fn tree_id_follows_every_change_like_git() {
+    let case = StoreFixture::new();
     let check = |what: &str| {
         let captured = case.capture();
-        assert_eq!(captured.capture.tree.to_string(), case.oracle(), "{what}");
+        assert_eq!(captured.capture.tree.to_string(), case.git_write_tree(), "{what}");
         captured
     };
     case.write("dir/file", "1");
@@ -65,8 +68,8 @@ fn the_id_follows_every_kind_of_change_as_git_does() {
 }
 
 #[test]
-fn nothing_changed_writes_nothing_and_returns_the_last_capture_r9() {
-    let mut case = Case::new();
+fn unchanged_worktree_returns_the_last_capture() {
+    let mut case = StoreFixture::new();
     case.write("a", "1");
     let first = case.capture();
 
@@ -77,13 +80,13 @@ fn nothing_changed_writes_nothing_and_returns_the_last_capture_r9() {
     assert!(first.is_new && !second.is_new && !third.is_new);
     assert_eq!(first.capture.id, second.capture.id);
     assert_eq!(first.capture.id, third.capture.id);
-    assert_eq!(fs_err::read_dir(case.shadow.git_dir().join("objects/pack")).unwrap().count(), 2);
-    assert_eq!(case.shadow.get_capture(&first.capture.id).unwrap().time, NOW);
+    assert_eq!(fs_err::read_dir(case.store.git_dir().join("objects/pack")).unwrap().count(), 2);
+    assert_eq!(case.store.get_capture(&first.capture.id).unwrap().time, NOW);
 }
 
 #[test]
-fn a_change_that_keeps_size_and_mtime_is_seen() {
-    let mut case = Case::new();
+fn change_with_same_size_and_mtime_is_captured() {
+    let mut case = StoreFixture::new();
     case.write("a", "1");
     let before = case.capture().capture.tree;
     let time = fs_err::metadata(case.at("a")).unwrap().modified().unwrap();
@@ -96,14 +99,14 @@ fn a_change_that_keeps_size_and_mtime_is_seen() {
 }
 
 #[test]
-fn git_gc_with_prune_now_loses_nothing_r9() {
-    let mut case = Case::new();
-    let groups = [Group::new("one"), Group::new("two")];
+fn git_gc_prune_now_loses_nothing() {
+    let mut case = StoreFixture::new();
+    let groups = [PinGroup::new("one"), PinGroup::new("two")];
     let mut made = Vec::new();
     for round in 0..6 {
         case.write("a", format!("round {round}"));
         case.write(&format!("d{round}/b"), "b");
-        made.push(case.shadow.capture(&groups[round % 2], NOW).unwrap());
+        made.push(case.store.capture(&groups[round % 2], NOW).unwrap());
     }
     case.git(&["gc", "-q", "--prune=now"]);
     case.git(&["fsck", "--connectivity-only"]);
@@ -113,23 +116,23 @@ fn git_gc_with_prune_now_loses_nothing_r9() {
             case.reopen();
         }
         for (round, captured) in made.iter().enumerate() {
-            let capture = case.shadow.get_capture(&captured.capture.id).unwrap();
+            let capture = case.store.get_capture(&captured.capture.id).unwrap();
             assert_eq!(capture.coverage, captured.capture.coverage);
             let text = case.git(&["show", &format!("{}:a", capture.tree)]);
             assert_eq!(text, format!("round {round}"));
-            assert_ne!(case.shadow.image(&capture, &path("a")).unwrap(), Image::Absent);
+            assert_ne!(case.store.path_image(&capture, &path("a")).unwrap(), PathImage::Absent);
         }
     }
-    let chain = case.shadow.list_captures(&groups[1]).unwrap();
+    let chain = case.store.list_captures(&groups[1]).unwrap();
     assert_eq!(chain, [made[5].capture.id, made[3].capture.id, made[1].capture.id]);
     case.write("after", "gc");
-    let after = case.shadow.capture(&groups[0], NOW).unwrap();
-    assert_eq!(after.capture.tree.to_string(), case.oracle());
+    let after = case.store.capture(&groups[0], NOW).unwrap();
+    assert_eq!(after.capture.tree.to_string(), case.git_write_tree());
 }
 
 #[test]
-fn a_hundred_captures_in_one_process_are_all_readable() {
-    let case = Case::new();
+fn hundred_captures_in_one_process_are_readable() {
+    let case = StoreFixture::new();
     let made: Vec<_> = (0..100)
         .map(|round| {
             case.write("a", format!("{round}"));
@@ -138,16 +141,19 @@ fn a_hundred_captures_in_one_process_are_all_readable() {
         .collect();
 
     for capture in &made {
-        assert!(matches!(case.shadow.image(capture, &path("a")), Ok(Image::Present { .. })));
+        assert!(matches!(
+            case.store.path_image(capture, &path("a")),
+            Ok(PathImage::Present { .. })
+        ));
     }
 }
 
 #[test]
-fn what_a_crash_left_is_swept_at_the_next_open() {
-    let mut case = Case::new();
+fn leftover_temp_files_are_removed_on_open() {
+    let mut case = StoreFixture::new();
     case.write("a", "1");
     let kept = case.capture();
-    let folder = case.shadow.git_dir().join("objects/pack");
+    let folder = case.store.git_dir().join("objects/pack");
     fs_err::write(folder.join("turnstone_tmp_0011.pack"), "half").unwrap();
     fs_err::write(folder.join("turnstone_tmp_pack-aa.index"), "index").unwrap();
     fs_err::write(folder.join("pack-aa.pack"), "named, not indexed").unwrap();
@@ -162,51 +168,51 @@ fn what_a_crash_left_is_swept_at_the_next_open() {
     left.sort();
     assert_eq!(left.len(), 3, "{left:?}");
     assert_eq!(left.iter().filter(|name| name.contains("bb")).count(), 1);
-    assert!(case.shadow.get_capture(&kept.capture.id).is_ok());
+    assert!(case.store.get_capture(&kept.capture.id).is_ok());
 }
 
 #[test]
-fn an_unfinished_store_is_finished_w10() {
+fn partially_created_store_is_completed_on_open() {
     let dir = tempfile::tempdir().unwrap();
     fs_err::create_dir(dir.path().join("work")).unwrap();
     fs_err::create_dir_all(dir.path().join("store/git")).unwrap();
     fs_err::write(dir.path().join("store/git/HEAD"), "").unwrap();
     fs_err::write(dir.path().join("store/stat-cache"), "torn").unwrap();
-    let mut case = Case::new();
+    let mut case = StoreFixture::new();
     case.dir = dir;
     case.reopen();
     case.write("a", "1");
 
-    assert_eq!(case.capture().capture.tree.to_string(), case.oracle());
+    assert_eq!(case.capture().capture.tree.to_string(), case.git_write_tree());
 }
 
 #[test]
-fn a_store_has_one_keeper_r11() {
-    use turnstone_snapshot::{OpenError, RootPolicy, Shadow, Worktree};
-    let case = Case::new();
+fn store_has_one_owner() {
+    use turnstone_snapshot::{RootPolicy, SnapshotStore, StoreOpenError, Worktree};
+    let case = StoreFixture::new();
     let worktree = || Worktree::open(&case.root(), &RootPolicy::default()).unwrap();
     let store = case.dir.path().join("store");
 
-    let second = Shadow::open(&store, worktree(), Selection::default());
+    let second = SnapshotStore::open(&store, worktree(), CaptureSelection::default());
 
-    assert!(matches!(second, Err(OpenError::Kept(who)) if who.starts_with("process ")));
-    let Case { shadow, dir, selection } = case;
+    assert!(matches!(second, Err(StoreOpenError::Locked(who)) if who.starts_with("process ")));
+    let StoreFixture { store: shadow, dir, selection } = case;
     drop(shadow);
-    let again = support::open(dir.path(), &selection);
-    again.capture(&Group::new("test"), NOW).unwrap();
+    let again = support::open_store(dir.path(), &selection);
+    again.capture(&PinGroup::new("test"), NOW).unwrap();
 }
 
 #[test]
-fn a_store_is_closed_to_others_s8() {
+fn store_directory_is_private() {
     use std::os::unix::fs::PermissionsExt;
-    let case = Case::new();
-    let mode = fs_err::metadata(case.shadow.git_dir()).unwrap().permissions().mode();
+    let case = StoreFixture::new();
+    let mode = fs_err::metadata(case.store.git_dir()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
 }
 
 #[test]
-fn ignored_files_are_skipped_and_named_unless_git_tracks_them() {
-    let case = Case::in_git();
+fn ignored_files_are_skipped_and_listed_unless_tracked() {
+    let case = StoreFixture::new_git_checkout();
     case.write(".gitignore", "*.log\n/out/\n!keep.log\n");
     case.write("sub/.gitignore", "local\n");
     for name in ["a.log", "keep.log", "out/x", "sub/local", "sub/a.log", "local", "out/tracked"] {
@@ -219,15 +225,15 @@ fn ignored_files_are_skipped_and_named_unless_git_tracks_them() {
     let captured = case.capture();
 
     let kept = [".gitignore", "keep.log", "local", "out/tracked", "sub/.gitignore", "sub/a.log"];
-    assert_eq!(case.paths(&captured), kept);
+    assert_eq!(case.tree_paths(&captured), kept);
     let coverage = &captured.capture.coverage;
     let names: Vec<String> = coverage.skipped.iter().map(|(path, _)| path.to_string()).collect();
     assert_eq!(names, ["a.log", "excluded", "out/x", "sub/local"]);
-    assert_eq!(coverage.count(Reason::Ignored), 4);
+    assert_eq!(coverage.count_skipped(UncoveredReason::Ignored), 4);
 }
 
 #[test]
-fn repositories_of_every_kind_are_captured_w10() {
+fn every_repository_layout_is_captured() {
     let setups: [&[&[&str]]; 3] = [
         &[&["init", "-q", "--object-format=sha256"]],
         &[&["init", "-q"], &["add", "."], &["update-index", "--split-index"]],
@@ -239,7 +245,7 @@ fn repositories_of_every_kind_are_captured_w10() {
         ],
     ];
     for setup in setups {
-        let case = Case::new();
+        let case = StoreFixture::new();
         case.write("a", "one\r\n");
         case.write(".gitattributes", "* text eol=lf filter=nothing\n");
         for args in setup {
@@ -250,7 +256,7 @@ fn repositories_of_every_kind_are_captured_w10() {
 
         let captured = case.capture();
 
-        assert_eq!(case.paths(&captured), [".gitattributes", "a", "b"], "{setup:?}");
+        assert_eq!(case.tree_paths(&captured), [".gitattributes", "a", "b"], "{setup:?}");
         let show = format!("{}:a", captured.capture.tree);
         assert!(case.git(&["cat-file", "-s", &show]) == "5", "raw bytes, no filter (W7, W8)");
     }
@@ -259,17 +265,20 @@ fn repositories_of_every_kind_are_captured_w10() {
 #[test]
 fn the_users_excludes_file_applies_in_repositories() {
     let user_excludes = b"*.swp\n".to_vec();
-    let case = Case::with(Selection { user_excludes, ..Selection::default() });
+    let case = StoreFixture::with_selection(CaptureSelection {
+        user_excludes,
+        ..CaptureSelection::default()
+    });
     case.git_in(&case.root(), &["init", "-q"]);
     case.write("a.swp", "s");
     case.write("a", "a");
 
-    assert_eq!(case.paths(&case.capture()), ["a"]);
+    assert_eq!(case.tree_paths(&case.capture()), ["a"]);
 }
 
 #[test]
-fn a_nested_repository_is_content_by_its_own_rules_r7() {
-    let case = Case::in_git();
+fn nested_repository_is_captured_by_its_own_rules() {
+    let case = StoreFixture::new_git_checkout();
     case.write(".gitignore", "*.tmp\nvendor/\n");
     for folder in ["nested", "vendor/lib"] {
         fs_err::create_dir_all(case.at(folder)).unwrap();
@@ -283,19 +292,19 @@ fn a_nested_repository_is_content_by_its_own_rules_r7() {
     let captured = case.capture();
 
     // `vendor` is ignored and no repository, so what it holds stays hidden with it.
-    assert_eq!(case.paths(&captured), [".gitignore", "nested/.gitignore", "nested/x.tmp"]);
+    assert_eq!(case.tree_paths(&captured), [".gitignore", "nested/.gitignore", "nested/x.tmp"]);
     assert_eq!(captured.capture.coverage.nested, [path("nested")]);
 
     case.write(".gitignore", "*.tmp\n/vendor/lib\n");
     let captured = case.capture();
-    assert!(case.paths(&captured).contains(&"vendor/lib/x.tmp".to_owned()));
+    assert!(case.tree_paths(&captured).contains(&"vendor/lib/x.tmp".to_owned()));
     assert_eq!(captured.capture.coverage.nested, [path("nested"), path("vendor/lib")]);
     case.git(&["fsck"]);
 }
 
 #[test]
 fn a_linked_worktree_uses_the_shared_excludes() {
-    let case = Case::new();
+    let case = StoreFixture::new();
     let main = case.dir.path().join("main");
     fs_err::create_dir(&main).unwrap();
     case.git_in(&main, &["init", "-q"]);
@@ -308,26 +317,29 @@ fn a_linked_worktree_uses_the_shared_excludes() {
     case.write("hidden", "h");
     case.write("seen", "s");
 
-    assert_eq!(case.paths(&case.capture()), ["seen"]);
+    assert_eq!(case.tree_paths(&case.capture()), ["seen"]);
 }
 
 #[test]
-fn generated_directories_are_skipped_outside_repositories_only_r7() {
-    let case = Case::new();
+fn generated_directories_are_skipped_only_outside_repositories() {
+    let case = StoreFixture::new();
     case.write("node_modules/m/index.js", "m");
     case.write("src/target/x", "x");
     case.write("a", "a");
     let captured = case.capture();
-    assert_eq!(case.paths(&captured), ["a"]);
-    assert_eq!(captured.capture.coverage.count(Reason::Generated), 2);
+    assert_eq!(case.tree_paths(&captured), ["a"]);
+    assert_eq!(captured.capture.coverage.count_skipped(UncoveredReason::Generated), 2);
 
     case.git_in(&case.root(), &["init", "-q"]);
-    assert_eq!(case.paths(&case.capture()).len(), 3);
+    assert_eq!(case.tree_paths(&case.capture()).len(), 3);
 }
 
 #[test]
-fn one_bad_path_never_spoils_the_rest_w9() {
-    let case = Case::with(Selection { max_file_bytes: 10, ..Selection::default() });
+fn unreadable_path_does_not_fail_the_capture() {
+    let case = StoreFixture::with_selection(CaptureSelection {
+        max_file_bytes: 10,
+        ..CaptureSelection::default()
+    });
     case.write("good", "g");
     case.write("large", "more than ten bytes");
     rustix::fs::mknodat(
@@ -347,12 +359,15 @@ fn one_bad_path_never_spoils_the_rest_w9() {
 
     assert_eq!(captured.files, 3);
     let skipped = &captured.capture.coverage.skipped;
-    assert_eq!(skipped, &[(path("large"), Reason::TooLarge), (path("pipe"), Reason::Special)]);
+    assert_eq!(
+        skipped,
+        &[(path("large"), UncoveredReason::TooLarge), (path("pipe"), UncoveredReason::Special)]
+    );
 }
 
 #[test]
-fn a_path_that_leaves_the_selection_is_uncovered_not_deleted_r1() {
-    let case = Case::in_git();
+fn path_that_becomes_ignored_is_uncovered_not_deleted() {
+    let case = StoreFixture::new_git_checkout();
     case.write("secret", "s");
     case.write("gone", "g");
     let before = case.capture().capture;
@@ -360,105 +375,105 @@ fn a_path_that_leaves_the_selection_is_uncovered_not_deleted_r1() {
     case.remove("gone");
     let after = case.capture().capture;
 
-    let image = |capture, name| case.shadow.image(capture, &path(name)).unwrap();
-    assert!(matches!(image(&before, "secret"), Image::Present { .. }));
-    assert_eq!(image(&after, "secret"), Image::Uncovered { reason: Reason::Ignored });
-    assert_eq!(image(&after, "gone"), Image::Absent);
-    let diff = case.shadow.diff(&before, &after, &Default::default()).unwrap();
+    let image = |capture, name| case.store.path_image(capture, &path(name)).unwrap();
+    assert!(matches!(image(&before, "secret"), PathImage::Present { .. }));
+    assert_eq!(image(&after, "secret"), PathImage::Uncovered { reason: UncoveredReason::Ignored });
+    assert_eq!(image(&after, "gone"), PathImage::Absent);
+    let diff = case.store.diff_captures(&before, &after, &Default::default()).unwrap();
     let names: Vec<String> = diff.files.iter().map(|file| file.path.to_string()).collect();
     assert_eq!(names, [".gitignore", "gone"]);
-    assert_eq!(diff.not_covered, [(path("secret"), Reason::Ignored)]);
+    assert_eq!(diff.not_covered, [(path("secret"), UncoveredReason::Ignored)]);
 }
 
 #[test]
-fn named_paths_are_captured_whatever_the_rules_say_and_stay_selected_r1_r6() {
-    let mut case = Case::in_git();
+fn named_paths_bypass_rules_and_stay_selected() {
+    let mut case = StoreFixture::new_git_checkout();
     case.write(".gitignore", "build/\n");
     case.write("build/out", "o");
     case.write("build/other", "x");
     case.write("a", "a");
-    let group = Group::new("test");
+    let group = PinGroup::new("test");
     let paths = paths_of(&["build/out", "nowhere/at/all", "a"]);
 
-    let named = case.shadow.capture_named(&group, &paths, true, NOW).unwrap().capture;
+    let named = case.store.capture_named(&group, &paths, true, NOW).unwrap().capture;
 
-    assert_eq!(named.coverage.scope, Scope::Named);
-    let image = |name| case.shadow.image(&named, &path(name)).unwrap();
-    assert!(matches!(image("build/out"), Image::Present { .. }));
-    assert_eq!(image("nowhere/at/all"), Image::Absent);
-    assert_eq!(image(".gitignore"), Image::Uncovered { reason: Reason::NotNamed });
+    assert_eq!(named.coverage.scope, CaptureScope::Named);
+    let image = |name| case.store.path_image(&named, &path(name)).unwrap();
+    assert!(matches!(image("build/out"), PathImage::Present { .. }));
+    assert_eq!(image("nowhere/at/all"), PathImage::Absent);
+    assert_eq!(image(".gitignore"), PathImage::Uncovered { reason: UncoveredReason::NotNamed });
     case.reopen();
     let whole = case.capture();
-    assert_eq!(case.paths(&whole), [".gitignore", "a", "build/out"]);
+    assert_eq!(case.tree_paths(&whole), [".gitignore", "a", "build/out"]);
     case.remove("build/out");
     let whole = case.capture().capture;
-    assert_eq!(case.shadow.image(&whole, &path("build/out")).unwrap(), Image::Absent);
-    let other = case.shadow.image(&whole, &path("build/other")).unwrap();
-    assert_eq!(other, Image::Uncovered { reason: Reason::Ignored });
+    assert_eq!(case.store.path_image(&whole, &path("build/out")).unwrap(), PathImage::Absent);
+    let other = case.store.path_image(&whole, &path("build/other")).unwrap();
+    assert_eq!(other, PathImage::Uncovered { reason: UncoveredReason::Ignored });
 }
 
 #[test]
-fn nothing_is_read_through_a_link_s2() {
-    let case = Case::new();
+fn capture_follows_no_links() {
+    let case = StoreFixture::new();
     let outside = tempfile::tempdir().unwrap();
     fs_err::write(outside.path().join("secret"), "s").unwrap();
     case.link("out", outside.path().to_str().unwrap());
 
     let named = case.capture_named(&["out/secret"]).capture;
-    let image = case.shadow.image(&named, &path("out/secret")).unwrap();
-    assert_eq!(image, Image::Uncovered { reason: Reason::BehindLink });
+    let image = case.store.path_image(&named, &path("out/secret")).unwrap();
+    assert_eq!(image, PathImage::Uncovered { reason: UncoveredReason::BehindLink });
     let whole = case.capture();
-    assert_eq!(case.paths(&whole), ["out"]);
+    assert_eq!(case.tree_paths(&whole), ["out"]);
 }
 
 #[test]
-fn the_store_is_not_captured_when_it_lies_in_the_worktree() {
-    let mut case = Case::new();
+fn store_inside_the_worktree_is_not_captured() {
+    let mut case = StoreFixture::new();
     case.selection.own_data = Some(path("data"));
     case.reopen();
     case.write("data/x", "d");
     case.write("a", "a");
 
-    assert_eq!(case.paths(&case.capture()), ["a"]);
+    assert_eq!(case.tree_paths(&case.capture()), ["a"]);
 }
 
 #[test]
-fn permission_bits_and_modes_are_kept_r18() {
-    let case = Case::new();
+fn permission_bits_and_modes_are_captured() {
+    let case = StoreFixture::new();
     for (name, perm) in [("a", 0o644), ("b", 0o644), ("secret", 0o600), ("run", 0o711)] {
         case.write(name, name);
         case.chmod(name, perm);
     }
     let capture = case.capture().capture;
-    let image = |name| case.shadow.image(&capture, &path(name)).unwrap();
+    let image = |name| case.store.path_image(&capture, &path(name)).unwrap();
 
     for (name, bits, kind) in [
         ("a", 0o644, LeafMode::File),
         ("secret", 0o600, LeafMode::File),
         ("run", 0o711, LeafMode::Exec),
     ] {
-        let Image::Present { leaf, perm } = image(name) else { panic!("{name} is there") };
+        let PathImage::Present { leaf, perm } = image(name) else { panic!("{name} is there") };
         assert_eq!((perm, leaf.mode), (bits, kind), "{name}");
     }
-    let read: Coverage = (*case.shadow.get_capture(&capture.id).unwrap().coverage).clone();
+    let read: CaptureCoverage = (*case.store.get_capture(&capture.id).unwrap().coverage).clone();
     assert_eq!(read, *capture.coverage);
 }
 
 #[test]
-fn a_failed_capture_is_an_error_and_not_an_old_id() {
-    let case = Case::new();
+fn failed_capture_returns_error_not_an_old_id() {
+    let case = StoreFixture::new();
     case.write("a", "1");
     case.capture();
     fs_err::rename(case.root(), case.dir.path().join("moved")).unwrap();
 
-    assert!(case.shadow.capture(&Group::new("test"), NOW).is_err());
+    assert!(case.store.capture(&PinGroup::new("test"), NOW).is_err());
     let unknown = "0123456789012345678901234567890123456789".parse().unwrap();
-    assert!(case.shadow.get_capture(&unknown).is_err());
+    assert!(case.store.get_capture(&unknown).is_err());
 }
 
 #[test]
-fn files_that_change_while_they_are_read_do_not_make_a_capture_fail() {
-    let case = Case::new();
+fn files_changing_during_read_do_not_fail_the_capture() {
+    let case = StoreFixture::new();
     for index in 0..50 {
         case.write(&format!("f{index}"), "start");
     }
@@ -477,20 +492,20 @@ fn files_that_change_while_they_are_read_do_not_make_a_capture_fail() {
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    assert_eq!(case.capture().capture.tree.to_string(), case.oracle());
+    assert_eq!(case.capture().capture.tree.to_string(), case.git_write_tree());
     case.git(&["fsck"]);
 }
 
 #[test]
-fn a_named_capture_does_not_wait_for_a_baseline_and_keeps_byte_names_r6() {
-    let case = Case::new();
+fn named_capture_needs_no_baseline_and_keeps_non_utf8_names() {
+    let case = StoreFixture::new();
     case.write_bytes(b"\xff", "x");
     let paths = [RelPath::new(&b"\xff"[..]).unwrap()].into();
-    let captured = case.shadow.capture_named(&Group::new("g"), &paths, true, NOW).unwrap();
+    let captured = case.store.capture_named(&PinGroup::new("g"), &paths, true, NOW).unwrap();
     let name = std::ffi::OsStr::from_bytes(b"\xff");
 
     assert_eq!(captured.files, 1);
     assert!(case.root().join(name).exists());
-    let again = case.shadow.capture_named(&Group::new("g"), &paths, true, NOW).unwrap();
+    let again = case.store.capture_named(&PinGroup::new("g"), &paths, true, NOW).unwrap();
     assert!(!again.is_new);
 }

@@ -4,22 +4,26 @@
 #[cfg(test)]
 mod support;
 
-use support::{Case, path};
-use turnstone_snapshot::{Capture, Diff, DiffOptions, Patch, Reason, Status};
-use turnstone_testkit::fixture::Rng;
+use support::{StoreFixture, path};
+use turnstone_snapshot::{
+    Capture, CaptureDiff, DiffOptions, DiffStatus, PatchBody, UncoveredReason,
+};
+use turnstone_testkit::fixture::SeededRng;
 
-fn diff(case: &Case, edit: impl FnOnce()) -> Diff {
+fn diff(case: &StoreFixture, edit: impl FnOnce()) -> CaptureDiff {
     let before = case.capture().capture;
     edit();
     let after = case.capture().capture;
-    case.shadow.diff(&before, &after, &DiffOptions::default()).expect("both captures are readable")
+    case.store
+        .diff_captures(&before, &after, &DiffOptions::default())
+        .expect("both captures are readable")
 }
 
 /// Path, status, lines added and deleted.
-type Row = (String, Status, usize, usize);
+type Row = (String, DiffStatus, usize, usize);
 
-fn rows(diff: &Diff) -> Vec<Row> {
-    let row = |file: &turnstone_snapshot::FileDiff| {
+fn rows(diff: &CaptureDiff) -> Vec<Row> {
+    let row = |file: &turnstone_snapshot::PathDiff| {
         (file.path.to_string(), file.status, file.additions, file.deletions)
     };
     diff.files.iter().map(row).collect()
@@ -27,7 +31,7 @@ fn rows(diff: &Diff) -> Vec<Row> {
 
 #[test]
 fn status_and_lines_are_counted() {
-    let case = Case::new();
+    let case = StoreFixture::new();
     case.write("gone", "old\n");
     case.write("grow", "1\n2\n");
     case.write("same", "s");
@@ -44,29 +48,29 @@ fn status_and_lines_are_counted() {
     assert_eq!(
         rows(&diff),
         [
-            ("binary".to_owned(), Status::Added, 0, 0),
-            ("gone".to_owned(), Status::Deleted, 0, 1),
-            ("grow".to_owned(), Status::Modified, 2, 0),
-            ("kind".to_owned(), Status::Type, 1, 1),
-            ("new/file".to_owned(), Status::Added, 3, 0),
+            ("binary".to_owned(), DiffStatus::Added, 0, 0),
+            ("gone".to_owned(), DiffStatus::Deleted, 0, 1),
+            ("grow".to_owned(), DiffStatus::Modified, 2, 0),
+            ("kind".to_owned(), DiffStatus::Type, 1, 1),
+            ("new/file".to_owned(), DiffStatus::Added, 3, 0),
         ]
     );
-    assert_eq!(diff.files[0].patch, Patch::Binary);
+    assert_eq!(diff.files[0].patch, PatchBody::Binary);
 }
 
 #[test]
-fn a_move_is_a_deletion_and_an_addition_w3() {
-    let case = Case::new();
+fn move_is_a_deletion_and_an_addition() {
+    let case = StoreFixture::new();
     case.write("old", "content\n");
     let diff = diff(&case, || fs_err::rename(case.at("old"), case.at("new")).unwrap());
 
     let found: Vec<_> = diff.files.iter().map(|file| (file.path.clone(), file.status)).collect();
-    assert_eq!(found, [(path("new"), Status::Added), (path("old"), Status::Deleted)]);
+    assert_eq!(found, [(path("new"), DiffStatus::Added), (path("old"), DiffStatus::Deleted)]);
 }
 
 #[test]
 fn patches_apply_with_git_apply() {
-    let case = Case::new();
+    let case = StoreFixture::new();
     let lines =
         |edit: &dyn Fn(usize) -> Option<String>| -> String { (0..400).filter_map(edit).collect() };
     case.write("many", lines(&|n| Some(format!("line {n}\n"))));
@@ -107,7 +111,7 @@ fn patches_apply_with_git_apply() {
 
     for context in [0, 1, 3, 10] {
         let options = DiffOptions { context, ..DiffOptions::default() };
-        let diff = case.shadow.diff(&before, &after, &options).unwrap();
+        let diff = case.store.diff_captures(&before, &after, &options).unwrap();
         let file = case.dir.path().join("patch");
         fs_err::write(&file, diff.patch()).unwrap();
         let text = file.to_str().unwrap();
@@ -118,68 +122,76 @@ fn patches_apply_with_git_apply() {
 }
 
 #[test]
-fn a_file_of_two_hundred_thousand_changed_lines_does_not_stall_w19() {
-    let case = Case::new();
+fn diff_of_200k_changed_lines_does_not_stall() {
+    let case = StoreFixture::new();
     let text = |word: &str| -> String { (0..200_000).map(|n| format!("{word} {n}\n")).collect() };
     case.write("big", text("old"));
     let diff = diff(&case, || case.write("big", text("new")));
 
     let file = &diff.files[0];
     assert_eq!((file.additions, file.deletions), (200_000, 200_000));
-    assert_eq!(file.patch, Patch::TooLarge);
+    assert_eq!(file.patch, PatchBody::TooLarge);
     let before = case.capture().capture;
     case.write("big", text("newer"));
     let after = case.capture().capture;
     let small = DiffOptions { max_file_bytes: 1000, ..DiffOptions::default() };
-    let diff = case.shadow.diff(&before, &after, &small).unwrap();
-    assert_eq!((diff.files[0].additions, &diff.files[0].patch), (0, &Patch::TooLarge));
+    let diff = case.store.diff_captures(&before, &after, &small).unwrap();
+    assert_eq!((diff.files[0].additions, &diff.files[0].patch), (0, &PatchBody::TooLarge));
 }
 
 #[test]
-fn an_unknown_tree_is_an_error_and_not_an_empty_difference_w1() {
-    let case = Case::new();
+fn diff_with_unknown_tree_is_an_error() {
+    let case = StoreFixture::new();
     case.write("a", "1");
     let good = case.capture().capture;
     let mut bad = good.clone();
     bad.tree = "0123456789012345678901234567890123456789".parse().unwrap();
 
-    assert!(case.shadow.diff(&bad, &good, &DiffOptions::default()).is_err());
-    assert!(case.shadow.image(&bad, &path("a")).is_err());
+    assert!(case.store.diff_captures(&bad, &good, &DiffOptions::default()).is_err());
+    assert!(case.store.path_image(&bad, &path("a")).is_err());
 }
 
-fn on_disk(case: &Case, capture: &Capture, options: &DiffOptions) -> Diff {
-    case.shadow.diff_worktree(capture, options).expect("the worktree is readable")
+fn diff_with_worktree(
+    case: &StoreFixture,
+    capture: &Capture,
+    options: &DiffOptions,
+) -> CaptureDiff {
+    case.store.diff_worktree(capture, options).expect("the worktree is readable")
 }
 
 /// Everything a difference says, for comparison.
-fn all(diff: &Diff) -> (Vec<Row>, Vec<Patch>, String) {
+fn rows_patches_and_text(diff: &CaptureDiff) -> (Vec<Row>, Vec<PatchBody>, String) {
     let patches = diff.files.iter().map(|file| file.patch.clone()).collect();
     (rows(diff), patches, format!("{:?}", diff.not_covered))
 }
 
 #[test]
-fn the_worktree_differs_as_a_capture_of_it_would_and_nothing_is_stored() {
+fn worktree_diff_equals_capture_diff_and_stores_nothing() {
     for seed in 0..25 {
-        let mut rng = Rng::new(seed);
-        let case = Case::in_git();
+        let mut rng = SeededRng::new(seed);
+        let case = StoreFixture::new_git_checkout();
         case.write(".gitignore", "*.log\n");
-        for _ in 0..rng.within(3..=20) {
-            change(&case, &mut rng);
+        for _ in 0..rng.in_range(3..=20) {
+            random_change(&case, &mut rng);
         }
         let before = case.capture().capture;
-        for _ in 0..rng.within(0..=12) {
-            change(&case, &mut rng);
+        for _ in 0..rng.in_range(0..=12) {
+            random_change(&case, &mut rng);
         }
         let stored = files_below(&case.dir.path().join("store"));
         let scope = (rng.below(2) == 0).then(|| path(&format!("n{}", rng.below(3))));
         let options = DiffOptions { scope, ..DiffOptions::default() };
 
-        let disk = on_disk(&case, &before, &options);
+        let disk = diff_with_worktree(&case, &before, &options);
 
         assert_eq!(files_below(&case.dir.path().join("store")), stored, "seed {seed}");
         let after = case.capture().capture;
-        let captured = case.shadow.diff(&before, &after, &options).unwrap();
-        assert_eq!(all(&disk), all(&captured), "seed {seed} {options:?}");
+        let captured = case.store.diff_captures(&before, &after, &options).unwrap();
+        assert_eq!(
+            rows_patches_and_text(&disk),
+            rows_patches_and_text(&captured),
+            "seed {seed} {options:?}"
+        );
     }
 }
 
@@ -203,8 +215,9 @@ fn files_below(folder: &std::path::Path) -> Vec<(String, u64, std::time::SystemT
 }
 
 /// Writes, links, moves or removes a file somewhere; kinds change places.
-fn change(case: &Case, rng: &mut Rng) {
-    let parts: Vec<String> = (0..rng.within(1..=3)).map(|_| format!("n{}", rng.below(3))).collect();
+fn random_change(case: &StoreFixture, rng: &mut SeededRng) {
+    let parts: Vec<String> =
+        (0..rng.in_range(1..=3)).map(|_| format!("n{}", rng.below(3))).collect();
     let mut name = parts.join("/");
     if rng.below(6) == 0 {
         name.push_str(".log");
@@ -228,17 +241,17 @@ fn change(case: &Case, rng: &mut Rng) {
     }
 }
 
-fn text(rng: &mut Rng, lines: u64, words: u64) -> String {
+fn text(rng: &mut SeededRng, lines: u64, words: u64) -> String {
     let end = if rng.below(4) == 0 { "" } else { "\n" };
     let lines: Vec<String> =
-        (0..rng.within(0..=lines)).map(|_| format!("word {}", rng.below(words))).collect();
+        (0..rng.in_range(0..=lines)).map(|_| format!("word {}", rng.below(words))).collect();
     if lines.is_empty() { String::new() } else { lines.join("\n") + end }
 }
 
 /// W13: one engine; a path that one side does not cover is never shown as added or deleted (R1).
 #[test]
-fn a_side_the_worktree_does_not_cover_is_neither_added_nor_deleted_r1() {
-    let case = Case::in_git();
+fn uncovered_paths_are_neither_added_nor_deleted() {
+    let case = StoreFixture::new_git_checkout();
     case.write("leaves", "was captured\n");
     case.write("comes", "was ignored\n");
     case.write(".gitignore", "comes\n");
@@ -249,21 +262,22 @@ fn a_side_the_worktree_does_not_cover_is_neither_added_nor_deleted_r1() {
     case.chmod("locked", 0o000);
     let readable = fs_err::read_dir(case.at("locked")).is_ok();
 
-    let diff = on_disk(&case, &before, &DiffOptions::default());
+    let diff = diff_with_worktree(&case, &before, &DiffOptions::default());
 
     case.chmod("locked", 0o755);
     let names: Vec<_> = diff.files.iter().map(|file| file.path.to_string()).collect();
     assert_eq!(names, [".gitignore"]);
-    let mut uncovered = vec![(path("comes"), Reason::Ignored), (path("leaves"), Reason::Ignored)];
+    let mut uncovered =
+        vec![(path("comes"), UncoveredReason::Ignored), (path("leaves"), UncoveredReason::Ignored)];
     if !readable {
-        uncovered.push((path("locked/file"), Reason::Unreadable));
+        uncovered.push((path("locked/file"), UncoveredReason::Unreadable));
     }
     assert_eq!(diff.not_covered, uncovered);
 }
 
 #[test]
-fn of_a_capture_of_named_paths_only_these_are_compared_with_the_worktree() {
-    let case = Case::new();
+fn named_capture_compares_only_its_paths_with_the_worktree() {
+    let case = StoreFixture::new();
     case.write("named", "1\n");
     case.write("other", "1\n");
     let before = case.capture_named(&["named", "made", "still-absent"]).capture;
@@ -271,19 +285,22 @@ fn of_a_capture_of_named_paths_only_these_are_compared_with_the_worktree() {
     case.write("other", "2\n");
     case.write("made", "m\n");
 
-    let diff = on_disk(&case, &before, &DiffOptions::default());
+    let diff = diff_with_worktree(&case, &before, &DiffOptions::default());
 
     assert_eq!(
         rows(&diff),
-        [("made".to_owned(), Status::Added, 1, 0), ("named".to_owned(), Status::Modified, 1, 1)]
+        [
+            ("made".to_owned(), DiffStatus::Added, 1, 0),
+            ("named".to_owned(), DiffStatus::Modified, 1, 1)
+        ]
     );
     assert!(diff.not_covered.is_empty());
 }
 
 #[test]
-fn lines_are_counted_as_git_counts_them() {
-    let case = Case::new();
-    let mut rng = Rng::new(7);
+fn line_counts_equal_gits() {
+    let case = StoreFixture::new();
+    let mut rng = SeededRng::new(7);
     let name = |index: usize| format!("f{index:03}");
     for index in 0..300 {
         let words = [3, 10, 1000][index % 3];
@@ -294,7 +311,7 @@ fn lines_are_counted_as_git_counts_them() {
         let old = case.read(&name(index));
         let words = [3, 10, 1000][index % 3];
         let mut lines: Vec<String> = old.split_inclusive('\n').map(str::to_owned).collect();
-        for _ in 0..rng.within(0..=8) {
+        for _ in 0..rng.in_range(0..=8) {
             let at = rng.below(lines.len() as u64 + 1) as usize;
             match rng.below(3) {
                 0 => lines.insert(at, format!("word {}\n", rng.below(words))),
@@ -306,7 +323,7 @@ fn lines_are_counted_as_git_counts_them() {
         case.write(&name(index), lines.concat());
     }
 
-    let disk = on_disk(&case, &before, &DiffOptions::default());
+    let disk = diff_with_worktree(&case, &before, &DiffOptions::default());
 
     let after = case.capture().capture;
     let trees = [before.tree.to_string(), after.tree.to_string()];
@@ -323,10 +340,10 @@ fn lines_are_counted_as_git_counts_them() {
 }
 
 #[test]
-fn patches_of_any_names_and_kinds_apply_with_git_apply_w4() {
+fn patches_with_unusual_names_and_kinds_apply_with_git_apply() {
     for seed in 0..16 {
-        let mut rng = Rng::new(seed);
-        let case = Case::in_memory();
+        let mut rng = SeededRng::new(seed);
+        let case = StoreFixture::in_memory();
         let names: [&[u8]; 12] = [
             b"tab\there",
             b"new\nline",
@@ -341,7 +358,7 @@ fn patches_of_any_names_and_kinds_apply_with_git_apply_w4() {
             b"bell\x07\x7f",
             b"a\rb",
         ];
-        let put = |rng: &mut Rng, name: &[u8]| {
+        let put = |rng: &mut SeededRng, name: &[u8]| {
             use std::os::unix::ffi::OsStrExt;
             let at = case.root().join(std::ffi::OsStr::from_bytes(name));
             fs_err::remove_file(&at).ok();
@@ -368,7 +385,7 @@ fn patches_of_any_names_and_kinds_apply_with_git_apply_w4() {
         names.iter().for_each(|name| put(&mut rng, name));
         let options = DiffOptions { context: rng.below(4) as usize, ..DiffOptions::default() };
 
-        let diff = on_disk(&case, &before, &options);
+        let diff = diff_with_worktree(&case, &before, &options);
 
         let after = case.capture().capture;
         if diff.patch().is_empty() {
@@ -386,9 +403,9 @@ fn patches_of_any_names_and_kinds_apply_with_git_apply_w4() {
 
 /// W19: no input makes a difference slow or large; what is left out is marked.
 #[test]
-fn hostile_texts_are_bounded_in_time_and_all_patches_together_in_size_w19() {
-    let case = Case::new();
-    let mut rng = Rng::new(1);
+fn diff_time_and_total_patch_size_are_bounded() {
+    let case = StoreFixture::new();
+    let mut rng = SeededRng::new(1);
     let mut noise =
         |lines: u64| -> String { (0..lines).map(|_| format!("{}\n", rng.below(2))).collect() };
     case.write("hostile", noise(150_000));
@@ -400,27 +417,27 @@ fn hostile_texts_are_bounded_in_time_and_all_patches_together_in_size_w19() {
     case.write("few", noise(2000));
     case.write("long", format!("{long}new"));
 
-    let diff = on_disk(&case, &before, &DiffOptions::default());
+    let diff = diff_with_worktree(&case, &before, &DiffOptions::default());
 
-    let is_cut = |diff: &Diff| -> Vec<bool> {
-        diff.files.iter().map(|file| file.patch == Patch::TooLarge).collect()
+    let is_cut = |diff: &CaptureDiff| -> Vec<bool> {
+        diff.files.iter().map(|file| file.patch == PatchBody::TooLarge).collect()
     };
     assert_eq!(is_cut(&diff), [false, true, false], "few, hostile, long");
-    assert_eq!(rows(&diff)[2], ("long".to_owned(), Status::Modified, 1, 1));
+    assert_eq!(rows(&diff)[2], ("long".to_owned(), DiffStatus::Modified, 1, 1));
     let options = DiffOptions { max_total_bytes: 1000, ..DiffOptions::default() };
-    let diff = on_disk(&case, &before, &options);
+    let diff = diff_with_worktree(&case, &before, &options);
     assert_eq!(is_cut(&diff), [true, true, false]);
     assert!(diff.files[0].additions > 0 && diff.patch().len() <= 1000);
     let options = DiffOptions { max_lines: 100, ..DiffOptions::default() };
-    assert_eq!(is_cut(&on_disk(&case, &before, &options)), [true, true, false]);
+    assert_eq!(is_cut(&diff_with_worktree(&case, &before, &options)), [true, true, false]);
     let options = DiffOptions { max_file_bytes: 1000, ..DiffOptions::default() };
-    assert_eq!(is_cut(&on_disk(&case, &before, &options)), [true, true, true]);
+    assert_eq!(is_cut(&diff_with_worktree(&case, &before, &options)), [true, true, true]);
 }
 
 /// W3: renames are words for people; what happened to each file stays in the list.
 #[test]
-fn renames_are_found_for_display_and_every_file_stays_listed_w3() {
-    let case = Case::new();
+fn renames_are_detected_and_all_files_stay_listed() {
+    let case = StoreFixture::new();
     let body = |mark: &str| -> String { (0..40).map(|n| format!("{mark} {n}\n")).collect() };
     case.write("exact", body("exact"));
     case.write("edited", body("edited"));
@@ -434,7 +451,7 @@ fn renames_are_found_for_display_and_every_file_stays_listed_w3() {
     case.write("new", "nothing in common\n");
     let options = DiffOptions { renames: true, ..DiffOptions::default() };
 
-    let diff = on_disk(&case, &before, &options);
+    let diff = diff_with_worktree(&case, &before, &options);
 
     let found: Vec<_> = diff
         .renames
@@ -445,23 +462,23 @@ fn renames_are_found_for_display_and_every_file_stays_listed_w3() {
     assert_eq!(found, [pair("edited", "moved/edited", false), pair("exact", "moved/exact", true)]);
     assert_eq!(diff.files.len(), 6);
     assert!(!diff.renames_cut);
-    assert!(on_disk(&case, &before, &DiffOptions::default()).renames.is_empty());
+    assert!(diff_with_worktree(&case, &before, &DiffOptions::default()).renames.is_empty());
 }
 
 #[test]
-fn an_unknown_tree_is_no_empty_difference_with_the_worktree_w1() {
-    let case = Case::new();
+fn worktree_diff_with_unknown_tree_is_an_error() {
+    let case = StoreFixture::new();
     case.write("a", "1");
     let mut lost = case.capture().capture;
     lost.tree = "0123456789012345678901234567890123456789".parse().unwrap();
 
-    assert!(case.shadow.diff_worktree(&lost, &DiffOptions::default()).is_err());
+    assert!(case.store.diff_worktree(&lost, &DiffOptions::default()).is_err());
 }
 
 /// Type changes are a deletion and an addition, directories included; git applies them to real files.
 #[test]
-fn patches_of_every_change_of_kind_apply_to_a_worktree() {
-    type Make = fn(&Case);
+fn patches_of_every_kind_transition_apply() {
+    type Make = fn(&StoreFixture);
     let kinds: [Make; 5] = [
         |_| {},
         |case| case.write("p", "file\n"),
@@ -477,7 +494,7 @@ fn patches_of_every_change_of_kind_apply_to_a_worktree() {
     ];
     for one in kinds {
         for other in kinds {
-            let (from, to) = (Case::in_memory(), Case::in_memory());
+            let (from, to) = (StoreFixture::in_memory(), StoreFixture::in_memory());
             for case in [&from, &to] {
                 case.write("keep", "k\n");
             }
@@ -485,7 +502,7 @@ fn patches_of_every_change_of_kind_apply_to_a_worktree() {
             other(&to);
             let wanted = to.capture().capture.tree;
             // The same files in one worktree, one after the other.
-            let case = Case::in_memory();
+            let case = StoreFixture::in_memory();
             case.write("keep", "k\n");
             one(&case);
             let before = case.capture().capture;
@@ -493,7 +510,7 @@ fn patches_of_every_change_of_kind_apply_to_a_worktree() {
                 .or_else(|_| fs_err::remove_dir_all(case.at("p")))
                 .ok();
             other(&case);
-            let patch = on_disk(&case, &before, &DiffOptions::default()).patch();
+            let patch = diff_with_worktree(&case, &before, &DiffOptions::default()).patch();
             if !patch.is_empty() {
                 let file = from.dir.path().join("patch");
                 fs_err::write(&file, patch).unwrap();
@@ -505,8 +522,8 @@ fn patches_of_every_change_of_kind_apply_to_a_worktree() {
 }
 
 #[test]
-fn of_very_many_moved_files_only_equal_ones_are_paired_and_that_is_said() {
-    let case = Case::in_memory();
+fn many_renames_pair_only_equal_files_and_report_truncation() {
+    let case = StoreFixture::in_memory();
     for index in 0..210 {
         case.write(&format!("old/{index}"), format!("{index}\n").repeat(20));
     }
@@ -515,7 +532,7 @@ fn of_very_many_moved_files_only_equal_ones_are_paired_and_that_is_said() {
     case.write("new/209", "209\n".repeat(19));
     let options = DiffOptions { renames: true, ..DiffOptions::default() };
 
-    let diff = on_disk(&case, &before, &options);
+    let diff = diff_with_worktree(&case, &before, &options);
 
     assert_eq!(diff.files.len(), 420);
     assert!(diff.renames.len() >= 209 && diff.renames_cut);

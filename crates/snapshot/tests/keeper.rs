@@ -11,26 +11,26 @@ mod case {
     use std::process::{Child, Command, Stdio};
 
     use tempfile::TempDir;
-    use turnstone_snapshot::{Report, Vault, VaultOptions};
+    use turnstone_snapshot::{RestoreReport, SnapshotHandle, SnapshotOptions};
 
     use crate::support::NOW;
 
     pub(crate) const OPERATION: &str = "0123456789abcdef01234567";
 
-    pub(crate) struct Case {
+    pub(crate) struct OwnerFixture {
         dir: TempDir,
     }
 
     /// What a process said, and whether it ended well.
     #[derive(Debug)]
     #[expect(dead_code, reason = "what went to stderr is for whoever reads a failure")]
-    pub(crate) struct Said {
+    pub(crate) struct ProcessOutput {
         pub(crate) lines: Vec<String>,
         pub(crate) err: String,
         pub(crate) ok: bool,
     }
 
-    impl Said {
+    impl ProcessOutput {
         /// The captures that were acknowledged: id and tree.
         pub(crate) fn acks(&self) -> Vec<(String, String)> {
             assert!(self.ok, "{self:?}");
@@ -41,7 +41,7 @@ mod case {
             self.lines.iter().filter_map(ack).collect()
         }
 
-        pub(crate) fn report(&self) -> Report {
+        pub(crate) fn report(&self) -> RestoreReport {
             assert!(self.ok, "{self:?}");
             serde_json::from_str(self.lines.last().unwrap()).unwrap()
         }
@@ -51,7 +51,7 @@ mod case {
         }
     }
 
-    impl Case {
+    impl OwnerFixture {
         pub(crate) fn new() -> Self {
             let case = Self { dir: tempfile::tempdir().unwrap() };
             fs_err::create_dir(case.at("work")).unwrap();
@@ -63,10 +63,10 @@ mod case {
         }
 
         /// Opens the vault in this process.
-        pub(crate) fn open(&self) -> Vault {
+        pub(crate) fn open(&self) -> SnapshotHandle {
             let (data, run) = (self.at("data"), self.at("run"));
-            let options = VaultOptions::default();
-            Vault::open(&data, Some(&run), &self.at("work"), options, NOW).unwrap()
+            let options = SnapshotOptions::default();
+            SnapshotHandle::open(&data, Some(&run), &self.at("work"), options, NOW).unwrap()
         }
 
         /// The example beside this test program, started by `wrapper` if there is one.
@@ -83,7 +83,7 @@ mod case {
             command.spawn().expect("the example is built by the test command")
         }
 
-        pub(crate) fn run(&self, args: &[&str]) -> Said {
+        pub(crate) fn run(&self, args: &[&str]) -> ProcessOutput {
             finish(self.start(&[], args, ""))
         }
 
@@ -99,22 +99,22 @@ mod case {
     }
 
     /// Lets a process end by itself.
-    pub(crate) fn finish(mut child: Child) -> Said {
+    pub(crate) fn finish(mut child: Child) -> ProcessOutput {
         drop(child.stdin.take());
         let output = child.wait_with_output().unwrap();
         let lines = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
-        Said { lines, err, ok: output.status.success() }
+        ProcessOutput { lines, err, ok: output.status.success() }
     }
 }
 
-use case::{Case, OPERATION, finish};
+use case::{OPERATION, OwnerFixture, finish};
 use support::{NOW, git_in, path};
-use turnstone_snapshot::Group;
+use turnstone_snapshot::PinGroup;
 
 #[test]
-fn processes_that_capture_at_once_all_succeed_r11() {
-    let case = Case::new();
+fn concurrent_capturing_processes_all_succeed() {
+    let case = OwnerFixture::new();
     let names = ["one", "two", "three"];
 
     let children = names.map(|name| case.start(&[], &["track", name, "30"], ""));
@@ -133,13 +133,13 @@ fn processes_that_capture_at_once_all_succeed_r11() {
             assert_eq!(text, format!("{name} {round}"));
         }
     }
-    assert!(vault.verify().unwrap().damaged.is_empty());
+    assert!(vault.verify_objects().unwrap().damaged.is_empty());
     git_in(&vault.git_dir().unwrap(), &["fsck", "--full"]);
 }
 
 #[test]
-fn a_command_beside_a_keeper_is_served_by_it_r11() {
-    let case = Case::new();
+fn command_is_served_by_the_running_owner() {
+    let case = OwnerFixture::new();
     let keeper = case.keeper(&[], "");
 
     let said = case.run(&["track", "a", "3"]);
@@ -155,11 +155,11 @@ fn a_command_beside_a_keeper_is_served_by_it_r11() {
 }
 
 #[test]
-fn a_keeper_killed_before_or_after_a_capture_is_survived_r11() {
+fn client_survives_owner_killed_around_a_capture() {
     for point in
         ["keeper::asked", "snapshot::pack_durable", "snapshot::ref_durable", "keeper::served"]
     {
-        let case = Case::new();
+        let case = OwnerFixture::new();
         let keeper = case.keeper(&[], &format!("{point}=1*off->panic"));
 
         let said = case.run(&["track", "a", "3"]);
@@ -171,12 +171,12 @@ fn a_keeper_killed_before_or_after_a_capture_is_survived_r11() {
         for (id, tree) in said.acks() {
             assert_eq!(vault.find_capture(&id).unwrap().tree.to_string(), tree, "{point}");
         }
-        assert!(vault.verify().unwrap().damaged.is_empty(), "{point}");
+        assert!(vault.verify_objects().unwrap().damaged.is_empty(), "{point}");
     }
 }
 
 #[test]
-fn a_keeper_killed_during_a_restore_is_finished_by_whoever_asked_and_once_r11() {
+fn client_finishes_restore_once_after_owner_is_killed() {
     for point in [
         "snapshot::plan_stored",
         "snapshot::before_swap",
@@ -185,7 +185,7 @@ fn a_keeper_killed_during_a_restore_is_finished_by_whoever_asked_and_once_r11() 
         "snapshot::logged",
         "keeper::served",
     ] {
-        let case = Case::new();
+        let case = OwnerFixture::new();
         let acks = case.run(&["track", "a", "2"]).acks();
         fs_err::write(case.at("work/b"), "new").unwrap();
         // The plan is the first request of the restore, after the question whether one is there.
@@ -212,8 +212,8 @@ fn a_keeper_killed_during_a_restore_is_finished_by_whoever_asked_and_once_r11() 
 }
 
 #[test]
-fn a_keeper_in_another_pid_namespace_is_found_and_survived_r11() {
-    let case = Case::new();
+fn owner_in_another_pid_namespace_is_found() {
+    let case = OwnerFixture::new();
     // As an administrator, or as a user who maps itself; where neither is permitted the keeper only
     // claims to have another number.
     let ways: [&[&str]; 2] = [&["unshare", "-p", "--fork"], &["unshare", "-Urp", "--fork"]];
@@ -222,7 +222,7 @@ fn a_keeper_in_another_pid_namespace_is_found_and_survived_r11() {
     let mut keeper = case.keeper(wrapper.unwrap_or_default(), "");
     let allowed = wrapper.is_some();
     if !allowed {
-        let store = case.open().place().folder.clone();
+        let store = case.open().location().folder.clone();
         let text = fs_err::read_to_string(store.join("keeper")).unwrap();
         let (_, rest) = text.split_once(',').unwrap();
         fs_err::write(store.join("keeper"), format!("process 1,{rest}")).unwrap();
@@ -241,8 +241,8 @@ fn a_keeper_in_another_pid_namespace_is_found_and_survived_r11() {
 }
 
 #[test]
-fn git_gc_in_the_store_under_load_loses_nothing_r11() {
-    let case = Case::new();
+fn git_gc_under_load_loses_nothing() {
+    let case = OwnerFixture::new();
     let keeper = case.keeper(&[], "");
     let git_dir = case.open().git_dir().unwrap();
 
@@ -263,21 +263,21 @@ fn git_gc_in_the_store_under_load_loses_nothing_r11() {
     }
     assert!(finish(keeper).ok);
     let vault = case.open();
-    let verified = vault.verify().unwrap();
+    let verified = vault.verify_objects().unwrap();
     assert!(verified.damaged.is_empty(), "{:?}", verified.damaged);
     git_in(&git_dir, &["fsck", "--full"]);
 }
 
 #[test]
-fn a_reader_looks_again_when_packs_were_replaced_under_it_r11() {
-    let case = Case::new();
+fn reader_reopens_when_packs_were_replaced() {
+    let case = OwnerFixture::new();
     let keeper = case.open();
     let reader = case.open();
-    let group = Group::new("x");
+    let group = PinGroup::new("x");
     let captures: Vec<_> = (0..5)
         .map(|round| {
             fs_err::write(case.at("work/a"), format!("{round}")).unwrap();
-            keeper.track(&group, NOW).unwrap().capture
+            keeper.capture(&group, NOW).unwrap().capture
         })
         .collect();
     assert_eq!(reader.list_captures().unwrap().len(), 5);
@@ -288,17 +288,17 @@ fn a_reader_looks_again_when_packs_were_replaced_under_it_r11() {
         let found = reader.find_capture(&capture.id.to_string()).unwrap();
         assert_eq!(reader.list_files(&found).unwrap().len(), 1);
     }
-    assert!(reader.verify().unwrap().damaged.is_empty());
+    assert!(reader.verify_objects().unwrap().damaged.is_empty());
 }
 
 #[test]
-fn killed_while_a_store_is_made_the_directory_has_that_one_store_r12() {
-    let case = Case::new();
+fn kill_during_store_creation_leaves_one_store() {
+    let case = OwnerFixture::new();
     let dead = finish(case.start(&[], &["track", "a", "1"], "registry::recorded=panic"));
     assert!(!dead.ok);
 
     assert_eq!(case.run(&["track", "a", "1"]).acks().len(), 1);
 
-    let listed = turnstone_snapshot::Registry::new(&case.at("data")).list().unwrap();
+    let listed = turnstone_snapshot::StoreRegistry::new(&case.at("data")).list_stores().unwrap();
     assert_eq!(listed.len(), 1, "{listed:?}");
 }

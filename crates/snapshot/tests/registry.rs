@@ -6,28 +6,28 @@ mod support;
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use case::Case;
+use case::RegistryFixture;
 use support::{NOW, git_in};
-use turnstone_snapshot::{Link, RegistryError, RootError, RootPolicy};
+use turnstone_snapshot::{RegistryError, RootError, RootPolicy, StoreLinkage};
 
 #[cfg(test)]
 mod case {
     use std::path::PathBuf;
 
     use tempfile::TempDir;
-    use turnstone_snapshot::{Place, Registry, RegistryError, RootPolicy};
+    use turnstone_snapshot::{RegistryError, RootPolicy, StoreLocation, StoreRegistry};
 
     use crate::support::NOW;
 
-    pub(crate) struct Case {
+    pub(crate) struct RegistryFixture {
         pub(crate) dir: TempDir,
-        pub(crate) registry: Registry,
+        pub(crate) registry: StoreRegistry,
     }
 
-    impl Case {
+    impl RegistryFixture {
         pub(crate) fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
-            let registry = Registry::new(&dir.path().join("data"));
+            let registry = StoreRegistry::new(&dir.path().join("data"));
             Self { dir, registry }
         }
 
@@ -40,13 +40,13 @@ mod case {
             self.at(path)
         }
 
-        pub(crate) fn open(&self, path: &str) -> Place {
+        pub(crate) fn open(&self, path: &str) -> StoreLocation {
             self.try_open(path).unwrap()
         }
 
-        pub(crate) fn try_open(&self, path: &str) -> Result<Place, RegistryError> {
+        pub(crate) fn try_open(&self, path: &str) -> Result<StoreLocation, RegistryError> {
             let policy = RootPolicy { home: Some(self.at("home")), by_name: false };
-            Ok(self.registry.open(&self.at(path), &policy, NOW)?.0)
+            Ok(self.registry.open_store(&self.at(path), &policy, NOW)?.0)
         }
 
         pub(crate) fn index(&self) -> PathBuf {
@@ -56,41 +56,41 @@ mod case {
 }
 
 #[test]
-fn a_directory_finds_its_store_again_and_another_has_its_own_r12() {
-    let case = Case::new();
+fn each_directory_finds_its_own_store_again() {
+    let case = RegistryFixture::new();
     case.make("one");
     case.make("two");
     symlink(case.at("one"), case.at("link")).unwrap();
 
     let (one, two) = (case.open("one"), case.open("two"));
-    assert_eq!((&one.link, &two.link), (&Link::Made, &Link::Made));
+    assert_eq!((&one.link, &two.link), (&StoreLinkage::Created, &StoreLinkage::Created));
     assert_ne!(one.id, two.id);
     let again = case.open("link");
-    assert_eq!((again.id, again.link, again.root), (one.id, Link::Known, case.at("one")));
+    assert_eq!((again.id, again.link, again.root), (one.id, StoreLinkage::Known, case.at("one")));
     let closed = |path: &str| fs_err::metadata(case.at(path)).unwrap().permissions().mode() & 0o77;
     assert_eq!(["data", "data/store", "data/store/registry.json"].map(closed), [0; 3]);
 }
 
 #[test]
-fn a_moved_root_takes_its_store_along_and_says_so_r12() {
-    let case = Case::new();
+fn moved_root_keeps_its_store_and_reports_the_move() {
+    let case = RegistryFixture::new();
     case.make("one");
     let before = case.open("one");
 
     fs_err::rename(case.at("one"), case.at("moved")).unwrap();
     let after = case.open("moved");
-    assert_eq!((&after.id, after.link), (&before.id, Link::Moved(case.at("one"))));
-    assert_eq!(case.open("moved").link, Link::Known);
+    assert_eq!((&after.id, after.link), (&before.id, StoreLinkage::Moved(case.at("one"))));
+    assert_eq!(case.open("moved").link, StoreLinkage::Known);
 
     case.make("one");
     let other = case.open("one");
-    assert_eq!(other.link, Link::Made);
+    assert_eq!(other.link, StoreLinkage::Created);
     assert_ne!(other.id, before.id);
 }
 
 #[test]
-fn a_root_that_moved_and_was_replaced_keeps_its_store_r12() {
-    let case = Case::new();
+fn store_follows_moved_root_when_old_path_is_reused() {
+    let case = RegistryFixture::new();
     case.make("one");
     let before = case.open("one");
     fs_err::rename(case.at("one"), case.at("moved")).unwrap();
@@ -101,8 +101,8 @@ fn a_root_that_moved_and_was_replaced_keeps_its_store_r12() {
 }
 
 #[test]
-fn a_copy_and_a_new_directory_never_get_the_store_of_another_r12() {
-    let case = Case::new();
+fn copied_or_new_directory_gets_a_new_store() {
+    let case = RegistryFixture::new();
     case.make("one/.git");
     fs_err::write(case.at("one/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
     let one = case.open("one");
@@ -121,8 +121,8 @@ fn a_copy_and_a_new_directory_never_get_the_store_of_another_r12() {
 }
 
 #[test]
-fn a_directory_in_a_checkout_uses_the_store_of_the_checkout_r12() {
-    let case = Case::new();
+fn subdirectory_uses_the_store_of_its_checkout() {
+    let case = RegistryFixture::new();
     case.make("repo/src/deep");
     git_in(&case.at("repo"), &["init", "-q"]);
     let root = case.open("repo");
@@ -140,8 +140,8 @@ fn a_directory_in_a_checkout_uses_the_store_of_the_checkout_r12() {
 }
 
 #[test]
-fn linked_checkouts_have_stores_of_their_own_that_move_with_them_r12() {
-    let case = Case::new();
+fn linked_worktrees_have_own_stores_that_move_with_them() {
+    let case = RegistryFixture::new();
     case.make("repo");
     let git = |args: &[&str]| git_in(&case.at("repo"), args);
     git(&["init", "-q"]);
@@ -163,8 +163,8 @@ fn linked_checkouts_have_stores_of_their_own_that_move_with_them_r12() {
 }
 
 #[test]
-fn a_home_that_is_a_checkout_is_not_captured_for_a_folder_in_it() {
-    let case = Case::new();
+fn home_checkout_is_not_captured_for_a_subfolder() {
+    let case = RegistryFixture::new();
     case.make("home/.git");
     fs_err::write(case.at("home/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
     case.make("home/project");
@@ -175,13 +175,13 @@ fn a_home_that_is_a_checkout_is_not_captured_for_a_folder_in_it() {
     assert!(matches!(refused, Err(RegistryError::Root(RootError::Refused(_)))));
 
     let policy = RootPolicy { home: Some(case.at("home")), by_name: true };
-    let named = case.registry.open(&case.at("home"), &policy, NOW).unwrap().0;
+    let named = case.registry.open_store(&case.at("home"), &policy, NOW).unwrap().0;
     assert_eq!(case.open("home").id, named.id, "asked for once is enough");
 }
 
 #[test]
-fn a_torn_or_hostile_registry_is_made_anew_from_the_stores_r12() {
-    let case = Case::new();
+fn damaged_registry_index_is_rebuilt_from_stores() {
+    let case = RegistryFixture::new();
     case.make("one");
     case.make("two");
     let (one, two) = (case.open("one"), case.open("two"));
@@ -210,8 +210,8 @@ fn a_torn_or_hostile_registry_is_made_anew_from_the_stores_r12() {
 }
 
 #[test]
-fn a_store_whose_record_is_damaged_is_found_through_the_registry_r12() {
-    let case = Case::new();
+fn store_with_damaged_record_is_found_via_the_index() {
+    let case = RegistryFixture::new();
     case.make("one");
     let one = case.open("one");
 
@@ -222,8 +222,8 @@ fn a_store_whose_record_is_damaged_is_found_through_the_registry_r12() {
 }
 
 #[test]
-fn stores_are_listed_with_what_they_are_for() {
-    let case = Case::new();
+fn stores_are_listed_with_their_roots() {
+    let case = RegistryFixture::new();
     case.make("one");
     case.make("two");
     let (one, two) = (case.open("one"), case.open("two"));
@@ -231,7 +231,7 @@ fn stores_are_listed_with_what_they_are_for() {
     fs_err::write(one.folder.join("bytes"), [0; 1000]).unwrap();
     symlink("/", case.at("data/store/ffffffffffffffffffffffff")).unwrap();
 
-    let listed = case.registry.list().unwrap();
+    let listed = case.registry.list_stores().unwrap();
 
     assert_eq!(listed.len(), 2);
     let find = |id| listed.iter().find(|store| store.id == id).unwrap();
@@ -242,8 +242,8 @@ fn stores_are_listed_with_what_they_are_for() {
 }
 
 #[test]
-fn two_processes_that_open_a_new_directory_at_once_get_one_store_r12() {
-    let case = Case::new();
+fn concurrent_first_opens_create_one_store() {
+    let case = RegistryFixture::new();
     case.make("one");
     let open = || case.open("one").id;
     let ids: Vec<_> = std::thread::scope(|scope| {
@@ -252,24 +252,31 @@ fn two_processes_that_open_a_new_directory_at_once_get_one_store_r12() {
     });
 
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
-    assert_eq!(case.registry.list().unwrap().len(), 1);
+    assert_eq!(case.registry.list_stores().unwrap().len(), 1);
 }
 
 #[test]
-fn a_store_whose_directory_is_gone_goes_after_its_time_and_not_at_once_r41() {
-    let case = Case::new();
+fn orphaned_store_is_removed_only_after_retention() {
+    let case = RegistryFixture::new();
     case.make("one");
     case.make("two");
     let (one, two) = (case.open("one"), case.open("two"));
     let vault = |name: &str| {
-        let options = turnstone_snapshot::VaultOptions::default();
-        turnstone_snapshot::Vault::open(&case.at("data"), None, &case.at(name), options, NOW)
+        let options = turnstone_snapshot::SnapshotOptions::default();
+        turnstone_snapshot::SnapshotHandle::open(
+            &case.at("data"),
+            None,
+            &case.at(name),
+            options,
+            NOW,
+        )
     };
     drop((vault("one").unwrap(), vault("two").unwrap()));
     fs_err::remove_dir_all(case.at("two")).unwrap();
     let day = 86_400_000;
     let remove = |days: i64, dry_run| {
-        let removed = case.registry.remove_gone(7 * day, NOW.plus(days * day), dry_run).unwrap();
+        let removed =
+            case.registry.remove_orphaned_stores(7 * day, NOW.plus(days * day), dry_run).unwrap();
         removed.into_iter().map(|store| store.id).collect::<Vec<_>>()
     };
 

@@ -4,20 +4,20 @@
 #[expect(dead_code, reason = "shared by several test programs")]
 mod support;
 
-use support::Case;
-use turnstone_snapshot::{Cadence, RemovalError, remove_store, sweep_stores};
+use support::StoreFixture;
+use turnstone_snapshot::{MaintenanceInterval, RemovalError, finish_removals, remove_store};
 
 const HOUR: i64 = 3_600_000;
 
 #[test]
-fn a_store_is_removed_whole_and_nothing_else_ever_is_r41() {
-    let case = Case::new();
+fn remove_store_removes_only_a_real_store() {
+    let case = StoreFixture::new();
     case.write("a", "kept by nobody else");
     case.capture();
     let stores = case.dir.path();
     let kept = remove_store(stores, "store").unwrap_err();
-    assert!(matches!(kept, RemovalError::Kept(_)), "{kept:?}");
-    let Case { dir, shadow, .. } = case;
+    assert!(matches!(kept, RemovalError::Locked(_)), "{kept:?}");
+    let StoreFixture { dir, store: shadow, .. } = case;
     drop(shadow);
     std::os::unix::fs::symlink(dir.path().join("store"), dir.path().join("link")).unwrap();
 
@@ -30,60 +30,69 @@ fn a_store_is_removed_whole_and_nothing_else_ever_is_r41() {
     assert!(remove_store(dir.path(), "store").unwrap() > 0);
     assert!(!dir.path().join("store").exists());
     assert!(dir.path().join("work/a").exists());
-    assert_eq!(sweep_stores(dir.path()).unwrap(), 0);
+    assert_eq!(finish_removals(dir.path()).unwrap(), 0);
 }
 
 #[test]
-fn a_removal_that_was_cut_off_is_finished_later() {
-    let case = Case::new();
+fn interrupted_removal_is_finished_later() {
+    let case = StoreFixture::new();
     case.capture();
-    let Case { dir, shadow, .. } = case;
+    let StoreFixture { dir, store: shadow, .. } = case;
     drop(shadow);
     let dead = dir.path().join("tmp_turnstone_removed-1");
     fs_err::rename(dir.path().join("store"), dead).unwrap();
 
-    assert_eq!(sweep_stores(dir.path()).unwrap(), 1);
+    assert_eq!(finish_removals(dir.path()).unwrap(), 1);
     assert_eq!(fs_err::read_dir(dir.path()).unwrap().count(), 1, "the worktree");
 }
 
 #[test]
-fn a_collection_is_due_hourly_for_a_keeper_and_daily_for_a_command_r41() {
+fn maintenance_is_due_hourly_for_owner_and_daily_for_command() {
     let now = support::NOW;
     let ago = |ms: i64| Some(now.plus(-ms));
 
-    assert!(Cadence::Keeper.is_due(None, now) && Cadence::Command.is_due(None, now));
-    assert!(Cadence::Keeper.is_due(ago(HOUR), now) && !Cadence::Keeper.is_due(ago(HOUR - 1), now));
-    assert!(Cadence::Command.is_due(ago(24 * HOUR), now));
-    assert!(!Cadence::Command.is_due(ago(23 * HOUR), now));
-    assert!(Cadence::Command.is_due(ago(-1), now), "a clock that was wrong does not stop it");
+    assert!(
+        MaintenanceInterval::Hourly.is_due(None, now)
+            && MaintenanceInterval::Daily.is_due(None, now)
+    );
+    assert!(
+        MaintenanceInterval::Hourly.is_due(ago(HOUR), now)
+            && !MaintenanceInterval::Hourly.is_due(ago(HOUR - 1), now)
+    );
+    assert!(MaintenanceInterval::Daily.is_due(ago(24 * HOUR), now));
+    assert!(!MaintenanceInterval::Daily.is_due(ago(23 * HOUR), now));
+    assert!(
+        MaintenanceInterval::Daily.is_due(ago(-1), now),
+        "a clock that was wrong does not stop it"
+    );
 }
 
 #[test]
-fn disk_use_tells_groups_paths_and_what_nobody_keeps() {
-    let case = Case::new();
-    let [one, two, gone] = ["one", "two", "gone"].map(turnstone_snapshot::Group::new);
+fn disk_usage_lists_groups_paths_and_unpinned_bytes() {
+    let case = StoreFixture::new();
+    let [one, two, gone] = ["one", "two", "gone"].map(turnstone_snapshot::PinGroup::new);
     let text = |seed: u64| (0..400).map(|it| format!("{}\n", it * seed)).collect::<String>();
     case.write("shared", text(7919));
     case.write("mine", text(104_729));
-    case.shadow.capture(&gone, support::NOW).unwrap();
+    case.store.capture(&gone, support::NOW).unwrap();
     case.write("mine", text(1_299_709));
-    case.shadow.capture(&one, support::NOW).unwrap();
+    case.store.capture(&one, support::NOW).unwrap();
     case.write("mine", text(15_485_863));
-    case.shadow.capture(&one, support::NOW).unwrap();
+    case.store.capture(&one, support::NOW).unwrap();
     case.remove("mine");
-    case.shadow.capture(&two, support::NOW).unwrap();
-    fs_err::remove_dir_all(case.shadow.git_dir().join("refs/turnstone")).unwrap();
-    fs_err::create_dir(case.shadow.git_dir().join("refs/turnstone")).unwrap();
-    let nobody = case.shadow.disk_use(10).unwrap();
+    case.store.capture(&two, support::NOW).unwrap();
+    fs_err::remove_dir_all(case.store.git_dir().join("refs/turnstone")).unwrap();
+    fs_err::create_dir(case.store.git_dir().join("refs/turnstone")).unwrap();
+    let nobody = case.store.disk_usage(10).unwrap();
     assert!(nobody.groups.is_empty() && nobody.unpinned > 3000);
-    let case = Case::new();
+    let case = StoreFixture::new();
     case.write("shared", text(7919));
     for (seed, group) in [(3, &one), (5, &one), (7, &two)] {
         case.write("mine", text(seed * 104_729));
-        case.shadow.capture(group, support::NOW).unwrap();
+        case.store.capture(group, support::NOW).unwrap();
     }
 
-    let found = case.shadow.disk_use(1).unwrap();
+    let found = case.store.disk_usage(1).unwrap();
 
     let groups: Vec<_> = found.groups.iter().map(|it| (&*it.group, it.captures)).collect();
     assert_eq!(groups, [("one", 2), ("two", 1)]);

@@ -8,34 +8,37 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use support::{Case, NOW, path, paths_of};
+use support::{NOW, StoreFixture, path, paths_of};
 use turnstone_snapshot::{
-    Capture, Conflict, Group, Image, Plan, Reason, Report, RestoreError, Why, Wish,
+    Capture, ConflictReason, PathImage, PinGroup, RestoreConflict, RestoreError, RestorePlan,
+    RestoreReport, TargetState, UncoveredReason,
 };
-use turnstone_testkit::campaign;
-use turnstone_testkit::fixture::Rng;
+use turnstone_testkit::fixture::SeededRng;
+use turnstone_testkit::test_rounds;
 
-fn guard() -> Group {
-    Group::new("guard")
+fn guard_group() -> PinGroup {
+    PinGroup::new("guard")
 }
 
-fn apply(case: &Case, plan: &Plan) -> Report {
-    case.shadow.apply(plan, &guard(), NOW).expect("the plan is applied")
+fn apply(case: &StoreFixture, plan: &RestorePlan) -> RestoreReport {
+    case.store.apply_plan(plan, &guard_group(), NOW).expect("the plan is applied")
 }
 
-fn restore(case: &Case, target: &Capture) -> Report {
+fn restore(case: &StoreFixture, target: &Capture) -> RestoreReport {
     let now = case.capture().capture;
-    let plan = case.shadow.plan_restore(target, &now, None, false).expect("a plan");
+    let plan = case.store.plan_restore(target, &now, None, false).expect("a plan");
     apply(case, &plan)
 }
 
 /// The change sets of an edit, as wishes that take it back.
-fn wishes(case: &Case, names: &[&str], edit: impl FnOnce()) -> Vec<Wish> {
+fn target_states(case: &StoreFixture, names: &[&str], edit: impl FnOnce()) -> Vec<TargetState> {
     let before = case.capture_named(names).capture;
     edit();
     let after = case.capture_named(names).capture;
-    let image = |capture, name: &str| case.shadow.image(capture, &path(name)).expect("readable");
-    let wish = |name: &&str| Wish::new(path(name), Some(image(&after, name)), image(&before, name));
+    let image =
+        |capture, name: &str| case.store.path_image(capture, &path(name)).expect("readable");
+    let wish =
+        |name: &&str| TargetState::new(path(name), Some(image(&after, name)), image(&before, name));
     names.iter().map(wish).collect()
 }
 
@@ -65,15 +68,15 @@ fn contents(root: &Path) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn undo_restores_removes_and_recreates_and_can_be_undone_itself() {
-    let case = Case::new();
+fn undo_restores_and_removes_files_and_is_itself_undoable() {
+    let case = StoreFixture::new();
     case.write("mod", "old");
     case.write("gone/deep", "g");
     case.write("文件", "unicode");
     case.write("q\"\t", "quoted");
     let before = contents(&case.root());
     let names = ["mod", "gone/deep", "文件", "q\"\t", "new/dir/file", "link"];
-    let wishes = wishes(&case, &names, || {
+    let wishes = target_states(&case, &names, || {
         case.write("mod", "new");
         fs_err::remove_dir_all(case.at("gone")).unwrap();
         case.write("文件", "changed");
@@ -82,7 +85,7 @@ fn undo_restores_removes_and_recreates_and_can_be_undone_itself() {
         case.link("link", "mod");
     });
     let after = contents(&case.root());
-    let plan = case.shadow.plan(&wishes).unwrap();
+    let plan = case.store.plan_targets(&wishes).unwrap();
 
     let report = apply(&case, &plan);
 
@@ -90,19 +93,19 @@ fn undo_restores_removes_and_recreates_and_can_be_undone_itself() {
     assert_eq!(report.removed, [path("link"), path("new/dir/file")]);
     assert_eq!(report.restored.len(), 4);
     assert!(report.conflicts.is_empty() && report.guard.is_some());
-    let again = apply(&case, &case.shadow.plan(&plan.inverse()).unwrap());
+    let again = apply(&case, &case.store.plan_targets(&plan.inverse()).unwrap());
     assert_eq!(contents(&case.root()), after);
     assert_eq!((again.restored.len(), again.removed.len()), (5, 1));
 }
 
 #[test]
-fn a_human_edit_is_merged_around_or_reported_never_overwritten() {
-    let case = Case::new();
+fn human_edit_is_merged_or_conflicts_never_overwritten() {
+    let case = StoreFixture::new();
     let text = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n{last}\n");
     for name in ["merge", "overlap", "binary", "deleted"] {
         case.write(name, text("1", "7"));
     }
-    let wishes = wishes(&case, &["merge", "overlap", "binary", "deleted"], || {
+    let wishes = target_states(&case, &["merge", "overlap", "binary", "deleted"], || {
         for name in ["merge", "overlap", "deleted"] {
             case.write(name, text("agent", "7"));
         }
@@ -112,7 +115,7 @@ fn a_human_edit_is_merged_around_or_reported_never_overwritten() {
     case.write("overlap", text("human", "7"));
     case.write("binary", [0, 2]);
     case.remove("deleted");
-    let plan = case.shadow.plan(&wishes).unwrap();
+    let plan = case.store.plan_targets(&wishes).unwrap();
     assert_eq!(case.read("merge"), text("agent", "human"), "a plan writes nothing");
 
     let report = apply(&case, &plan);
@@ -120,42 +123,42 @@ fn a_human_edit_is_merged_around_or_reported_never_overwritten() {
     assert_eq!(case.read("merge"), text("1", "human"));
     assert_eq!(case.read("overlap"), text("human", "7"));
     assert_eq!(report.merged, [path("merge")]);
-    let conflict = |name, why| Conflict { path: path(name), why };
+    let conflict = |name, why| RestoreConflict { path: path(name), why };
     assert_eq!(
         report.conflicts,
         [
-            conflict("binary", Why::NotMergeable),
-            conflict("deleted", Why::NotMergeable),
-            conflict("overlap", Why::Overlap),
+            conflict("binary", ConflictReason::NotMergeable),
+            conflict("deleted", ConflictReason::NotMergeable),
+            conflict("overlap", ConflictReason::Overlap),
         ]
     );
     assert!(!case.at("deleted").exists());
-    apply(&case, &case.shadow.plan(&plan.inverse()).unwrap());
+    apply(&case, &case.store.plan_targets(&plan.inverse()).unwrap());
     assert_eq!(case.read("merge"), text("agent", "human"));
 }
 
 #[test]
-fn an_unreadable_tree_is_an_error_and_nothing_is_deleted_w1() {
-    let case = Case::new();
+fn unreadable_tree_is_an_error_and_deletes_nothing() {
+    let case = StoreFixture::new();
     case.write("a", "1");
     let now = case.capture().capture;
     let mut lost = now.clone();
     lost.tree = "0123456789012345678901234567890123456789".parse().unwrap();
 
-    let plan = case.shadow.plan_restore(&lost, &now, None, false);
+    let plan = case.store.plan_restore(&lost, &now, None, false);
 
     assert!(matches!(plan, Err(RestoreError::Object(_))));
-    let mut wish = wishes(&case, &["a"], || case.write("a", "2")).remove(0);
-    if let Image::Present { leaf, .. } = &mut wish.links[0].target {
+    let mut wish = target_states(&case, &["a"], || case.write("a", "2")).remove(0);
+    if let PathImage::Present { leaf, .. } = &mut wish.links[0].target {
         leaf.blob = lost.tree;
     }
-    assert!(case.shadow.plan(&[wish]).is_err());
+    assert!(case.store.plan_targets(&[wish]).is_err());
     assert_eq!(case.read("a"), "2");
 }
 
 #[test]
-fn untouched_files_are_not_written_w6() {
-    let case = Case::new();
+fn unchanged_files_are_not_written() {
+    let case = StoreFixture::new();
     case.write("same", "s");
     case.write("changed", "1");
     let target = case.capture().capture;
@@ -170,8 +173,8 @@ fn untouched_files_are_not_written_w6() {
 }
 
 #[test]
-fn paths_that_are_not_covered_are_reported_and_left_alone_r1() {
-    let case = Case::in_git();
+fn uncovered_paths_are_reported_and_left_alone() {
+    let case = StoreFixture::new_git_checkout();
     case.write("secret", "s");
     let target = case.capture().capture;
     case.write(".gitignore", "secret\n");
@@ -179,14 +182,14 @@ fn paths_that_are_not_covered_are_reported_and_left_alone_r1() {
 
     let report = restore(&case, &target);
 
-    assert_eq!(report.not_covered, [(path("secret"), Reason::Ignored)]);
+    assert_eq!(report.not_covered, [(path("secret"), UncoveredReason::Ignored)]);
     assert_eq!(case.read("secret"), "changed while ignored");
     assert_eq!(report.removed, [path(".gitignore")]);
 }
 
 #[test]
-fn only_chosen_paths_and_their_folders_are_restored() {
-    let case = Case::new();
+fn only_selected_paths_are_restored() {
+    let case = StoreFixture::new();
     for name in ["a/x", "a/y", "b"] {
         case.write(name, "1");
     }
@@ -196,7 +199,7 @@ fn only_chosen_paths_and_their_folders_are_restored() {
     }
     let now = case.capture().capture;
     let chosen = paths_of(&["a"]);
-    let plan = case.shadow.plan_restore(&target, &now, Some(&chosen), true).unwrap();
+    let plan = case.store.plan_restore(&target, &now, Some(&chosen), true).unwrap();
 
     apply(&case, &plan);
 
@@ -205,8 +208,8 @@ fn only_chosen_paths_and_their_folders_are_restored() {
 }
 
 #[test]
-fn every_transition_between_kinds_is_restored_and_taken_back_r17() {
-    type Make = fn(&Case);
+fn every_file_kind_transition_is_restored_and_undone() {
+    type Make = fn(&StoreFixture);
     let kinds: [(&str, Make); 5] = [
         ("absent", |_| {}),
         ("file", |case| case.write("p", "file")),
@@ -222,7 +225,7 @@ fn every_transition_between_kinds_is_restored_and_taken_back_r17() {
     ];
     for (one, make_one) in &kinds {
         for (other, make_other) in &kinds {
-            let case = Case::in_memory();
+            let case = StoreFixture::in_memory();
             case.write("keep", "k");
             make_one(&case);
             let target = case.capture().capture;
@@ -236,22 +239,22 @@ fn every_transition_between_kinds_is_restored_and_taken_back_r17() {
             make_other(&case);
             let edited = contents(&case.root());
             let now = case.capture().capture;
-            let plan = case.shadow.plan_restore(&target, &now, None, false).unwrap();
+            let plan = case.store.plan_restore(&target, &now, None, false).unwrap();
 
             let report = apply(&case, &plan);
 
             assert_eq!(contents(&case.root()), wanted, "{other} to {one}: {report:?}");
-            apply(&case, &case.shadow.plan(&plan.inverse()).unwrap());
+            apply(&case, &case.store.plan_targets(&plan.inverse()).unwrap());
             assert_eq!(contents(&case.root()), edited, "{one} to {other}");
         }
     }
 }
 
 #[test]
-fn a_foreign_file_in_a_directory_that_must_go_is_a_conflict_of_the_group_r17() {
-    let case = Case::new();
+fn foreign_file_in_removed_directory_conflicts_the_whole_group() {
+    let case = StoreFixture::new();
     case.write("p", "file");
-    let wishes = wishes(&case, &["p", "p/a", "p/b"], || {
+    let wishes = target_states(&case, &["p", "p/a", "p/b"], || {
         case.remove("p");
         case.write("p/a", "a");
         case.write("p/b", "b");
@@ -259,16 +262,16 @@ fn a_foreign_file_in_a_directory_that_must_go_is_a_conflict_of_the_group_r17() {
     case.write("p/foreign", "mine");
     let before = contents(&case.root());
 
-    let report = apply(&case, &case.shadow.plan(&wishes).unwrap());
+    let report = apply(&case, &case.store.plan_targets(&wishes).unwrap());
 
     assert_eq!(contents(&case.root()), before);
     assert_eq!(report.conflicts.len(), 3);
-    assert!(report.conflicts.iter().all(|it| it.why == Why::InTheWay), "{report:?}");
+    assert!(report.conflicts.iter().all(|it| it.why == ConflictReason::InTheWay), "{report:?}");
 }
 
 #[test]
-fn permissions_hard_links_and_recreated_files_follow_r18() {
-    let case = Case::new();
+fn restore_handles_permissions_hard_links_and_recreated_files() {
+    let case = StoreFixture::new();
     case.write("secret", "s");
     case.chmod("secret", 0o640);
     case.write("twice", "1");
@@ -286,19 +289,19 @@ fn permissions_hard_links_and_recreated_files_follow_r18() {
 }
 
 #[test]
-fn a_parent_swapped_for_a_link_leads_nowhere_s2() {
-    let case = Case::new();
+fn restore_does_not_follow_a_parent_replaced_by_a_link() {
+    let case = StoreFixture::new();
     let outside = tempfile::tempdir().unwrap();
     fs_err::write(outside.path().join("f"), "1").unwrap();
     case.write("d/f", "1");
-    let wishes = wishes(&case, &["d/f"], || case.write("d/f", "2"));
+    let wishes = target_states(&case, &["d/f"], || case.write("d/f", "2"));
     fs_err::remove_dir_all(case.at("d")).unwrap();
     fs_err::write(outside.path().join("f"), "2").unwrap();
-    let late = case.shadow.plan(&wishes).unwrap();
+    let late = case.store.plan_targets(&wishes).unwrap();
     case.link("d", outside.path().to_str().unwrap());
 
-    let report = apply(&case, &case.shadow.plan(&wishes).unwrap());
-    assert_eq!(report.not_covered, [(path("d/f"), Reason::BehindLink)]);
+    let report = apply(&case, &case.store.plan_targets(&wishes).unwrap());
+    assert_eq!(report.not_covered, [(path("d/f"), UncoveredReason::BehindLink)]);
     let report = apply(&case, &late);
     assert!(report.restored.is_empty() && report.removed.is_empty());
     assert_eq!(fs_err::read(outside.path().join("f")).unwrap(), b"2");
@@ -310,7 +313,7 @@ macro_rules! rows_of_saves {
     ($($name:ident $row:literal $without:literal)*) => {$(
         #[test]
         fn $name() {
-            save_between($row, $without);
+            save_during_restore($row, $without);
         }
     )*};
 }
@@ -327,19 +330,19 @@ rows_of_saves! {
     no_save_is_lost_without_any_flag_of_rename_r15 9 "snapshot::no_flags"
 }
 
-fn save_between(row: u64, without: &str) {
+fn save_during_restore(row: u64, without: &str) {
     let scenario = fail::FailScenario::setup();
     let mut points = vec!["snapshot::before_swap", "snapshot::swapped"];
     if !without.is_empty() {
         fail::cfg(without, "return").expect("a point");
         points.extend(["snapshot::moved_aside", "snapshot::moved_in"]);
     }
-    let mut rng = Rng::new(row);
+    let mut rng = SeededRng::new(row);
     let mut kept = 0;
-    let mut case = Case::in_memory();
-    for seed in 0..campaign::rounds(row, 250) {
+    let mut case = StoreFixture::in_memory();
+    for seed in 0..test_rounds::choose_rounds(row, 250) {
         if seed % 20 == 0 {
-            case = Case::in_memory();
+            case = StoreFixture::in_memory();
         }
         fs_err::remove_file(case.at("f")).ok();
         let removes = rng.below(2) == 0;
@@ -347,8 +350,8 @@ fn save_between(row: u64, without: &str) {
         if !removes {
             case.write("f", "before");
         }
-        let wishes = wishes(&case, &["f"], || case.write("f", "after"));
-        let plan = case.shadow.plan(&wishes).expect("a plan");
+        let wishes = target_states(&case, &["f"], || case.write("f", "after"));
+        let plan = case.store.plan_targets(&wishes).expect("a plan");
         let saves = rng.below(4) != 0;
         let (file, spare) = (case.at("f"), case.dir.path().join("spare"));
         let point = *rng.choose(&points).expect("a point");
@@ -387,51 +390,51 @@ fn save_between(row: u64, without: &str) {
 }
 
 #[test]
-fn random_edits_are_taken_back_byte_for_byte() {
-    for seed in 0..campaign::rounds(0, 60) {
-        let mut rng = Rng::new(seed);
-        let case = Case::in_memory();
-        for _ in 0..rng.within(3..=25) {
+fn random_edits_are_undone_byte_for_byte() {
+    for seed in 0..test_rounds::choose_rounds(0, 60) {
+        let mut rng = SeededRng::new(seed);
+        let case = StoreFixture::in_memory();
+        for _ in 0..rng.in_range(3..=25) {
             edit(&case, &mut rng);
         }
         let target = case.capture().capture;
-        let wanted = files_only(&case);
-        for _ in 0..rng.within(1..=25) {
+        let wanted = files_without_empty_dirs(&case);
+        for _ in 0..rng.in_range(1..=25) {
             edit(&case, &mut rng);
         }
-        drop_empty(&case.root());
-        let edited = files_only(&case);
+        remove_empty_dirs(&case.root());
+        let edited = files_without_empty_dirs(&case);
         let now = case.capture().capture;
-        assert_eq!(now.tree.to_string(), case.oracle(), "seed {seed}");
-        let plan = case.shadow.plan_restore(&target, &now, None, false).unwrap();
+        assert_eq!(now.tree.to_string(), case.git_write_tree(), "seed {seed}");
+        let plan = case.store.plan_restore(&target, &now, None, false).unwrap();
 
         let report = apply(&case, &plan);
 
         assert!(report.conflicts.is_empty(), "seed {seed}: {report:?}");
-        assert_eq!(files_only(&case), wanted, "seed {seed}");
+        assert_eq!(files_without_empty_dirs(&case), wanted, "seed {seed}");
         assert_eq!(case.capture().capture.tree, target.tree, "seed {seed}");
-        apply(&case, &case.shadow.plan(&plan.inverse()).unwrap());
-        assert_eq!(files_only(&case), edited, "seed {seed}");
+        apply(&case, &case.store.plan_targets(&plan.inverse()).unwrap());
+        assert_eq!(files_without_empty_dirs(&case), edited, "seed {seed}");
     }
 }
 
-fn files_only(case: &Case) -> BTreeMap<String, String> {
+fn files_without_empty_dirs(case: &StoreFixture) -> BTreeMap<String, String> {
     contents(&case.root()).into_iter().filter(|(_, what)| what != "dir").collect()
 }
 
 /// Git knows no empty directories, and a restore removes none that it did not empty.
-fn drop_empty(folder: &Path) {
+fn remove_empty_dirs(folder: &Path) {
     for entry in fs_err::read_dir(folder).expect("listed") {
         let path = entry.expect("entry").path();
         if path.is_dir() && !path.is_symlink() {
-            drop_empty(&path);
+            remove_empty_dirs(&path);
             fs_err::remove_dir(&path).ok();
         }
     }
 }
 
-fn edit(case: &Case, rng: &mut Rng) {
-    let depth = rng.within(1..=3);
+fn edit(case: &StoreFixture, rng: &mut SeededRng) {
+    let depth = rng.in_range(1..=3);
     let parts: Vec<String> = (0..depth).map(|_| format!("n{}", rng.below(3))).collect();
     let name = parts.join("/");
     let at = case.at(&name);
@@ -461,8 +464,8 @@ fn edit(case: &Case, rng: &mut Rng) {
 }
 
 #[test]
-fn a_restore_brings_back_bits_that_most_files_lost_r18() {
-    let case = Case::new();
+fn restore_brings_back_permissions_most_files_lost() {
+    let case = StoreFixture::new();
     let chmod = |name: &str, mode: u32| {
         fs_err::set_permissions(case.at(name), PermissionsExt::from_mode(mode)).expect("chmod");
     };

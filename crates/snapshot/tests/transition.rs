@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use support::{Case, NOW, path};
-use turnstone_snapshot::{Group, Plan, Report, RestoreError, Why, Wish};
+use support::{NOW, StoreFixture, path};
+use turnstone_snapshot::{
+    ConflictReason, PinGroup, RestoreError, RestorePlan, RestoreReport, TargetState,
+};
 
 const KINDS: [&str; 4] = ["absent", "file", "link", "directory"];
 
-fn make(case: &Case, kind: &str, mark: &str) {
+fn make(case: &StoreFixture, kind: &str, mark: &str) {
     let long = format!("{mark}\n").repeat(140);
     match kind {
         "file" => case.write("p", &long),
@@ -27,7 +29,7 @@ fn make(case: &Case, kind: &str, mark: &str) {
     }
 }
 
-fn clear(case: &Case) {
+fn remove_test_path(case: &StoreFixture) {
     let at = case.at("p");
     match fs_err::symlink_metadata(&at) {
         Ok(meta) if meta.is_dir() => fs_err::remove_dir_all(&at).expect("removed"),
@@ -37,23 +39,24 @@ fn clear(case: &Case) {
 }
 
 /// A worktree in which `p` was `one` and is `other`, and the plan that takes that back.
-fn changed(one: &str, other: &str) -> (Case, Plan, Tree, Tree) {
-    let case = Case::in_memory();
+fn plan_between_kinds(one: &str, other: &str) -> (StoreFixture, RestorePlan, Tree, Tree) {
+    let case = StoreFixture::in_memory();
     case.write("keep", "k");
     make(&case, one, "old");
     let wanted = tree(&case.root());
     let names = ["p", "p/a", "p/b/c", "p/l"];
     let before = case.capture_named(&names).capture;
-    clear(&case);
+    remove_test_path(&case);
     make(&case, other, "new");
     let edited = tree(&case.root());
     let after = case.capture_named(&names).capture;
-    let image = |capture, name: &str| case.shadow.image(capture, &path(name)).expect("readable");
-    let wishes: Vec<Wish> = names
+    let image =
+        |capture, name: &str| case.store.path_image(capture, &path(name)).expect("readable");
+    let wishes: Vec<TargetState> = names
         .iter()
-        .map(|name| Wish::new(path(name), Some(image(&after, name)), image(&before, name)))
+        .map(|name| TargetState::new(path(name), Some(image(&after, name)), image(&before, name)))
         .collect();
-    let plan = case.shadow.plan(&wishes).expect("a plan");
+    let plan = case.store.plan_targets(&wishes).expect("a plan");
     (case, plan, wanted, edited)
 }
 
@@ -85,12 +88,12 @@ fn tree(root: &Path) -> Tree {
     found
 }
 
-fn apply(case: &Case, plan: &Plan) -> Result<Report, RestoreError> {
-    case.shadow.apply(plan, &Group::new("guard"), NOW)
+fn apply(case: &StoreFixture, plan: &RestorePlan) -> Result<RestoreReport, RestoreError> {
+    case.store.apply_plan(plan, &PinGroup::new("guard"), NOW)
 }
 
 /// Runs something that dies at the `nth` change of the worktree; nothing if it died.
-fn dying<T>(nth: usize, act: impl FnOnce() -> T) -> Option<T> {
+fn run_until_failpoint<T>(nth: usize, act: impl FnOnce() -> T) -> Option<T> {
     fail::cfg("snapshot::touch", &format!("{nth}*off->panic")).expect("a point");
     let done = catch_unwind(AssertUnwindSafe(act)).ok();
     fail::remove("snapshot::touch");
@@ -98,7 +101,7 @@ fn dying<T>(nth: usize, act: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// Deaths that were ordered are not worth a word.
-fn quietly() {
+fn silence_panics() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         if !info.to_string().contains("failpoint") {
@@ -108,12 +111,12 @@ fn quietly() {
 }
 
 /// For every pair of kinds and every write of the way from one to the other.
-fn for_each_death(
+fn for_each_kill_point(
     without: &str,
-    mut check: impl FnMut(&mut Case, &Plan, [&Tree; 2], &str),
+    mut check: impl FnMut(&mut StoreFixture, &RestorePlan, [&Tree; 2], &str),
 ) -> usize {
     let scenario = fail::FailScenario::setup();
-    quietly();
+    silence_panics();
     let mut deaths = 0;
     if !without.is_empty() {
         fail::cfg(without, "return").expect("a point");
@@ -121,8 +124,8 @@ fn for_each_death(
     for one in KINDS {
         for other in KINDS {
             for nth in 0.. {
-                let (mut case, plan, wanted, edited) = changed(one, other);
-                if dying(nth, || apply(&case, &plan)).is_some() {
+                let (mut case, plan, wanted, edited) = plan_between_kinds(one, other);
+                if run_until_failpoint(nth, || apply(&case, &plan)).is_some() {
                     break;
                 }
                 deaths += 1;
@@ -137,11 +140,11 @@ fn for_each_death(
     deaths
 }
 
-fn finishes_after_every_death(without: &str) {
-    let deaths = for_each_death(without, |case, _, [wanted, _], about| {
+fn assert_resumes_after_every_kill(without: &str) {
+    let deaths = for_each_kill_point(without, |case, _, [wanted, _], about| {
         // Finishing dies as well, a little later each time, until it does not.
         for nth in (0..).map(|round| 1 << round) {
-            let done = dying(nth, || case.shadow.resume());
+            let done = run_until_failpoint(nth, || case.store.resume_restores());
             case.reopen();
             if let Some(reports) = done {
                 let reports = reports.expect("resumed");
@@ -155,19 +158,19 @@ fn finishes_after_every_death(without: &str) {
 }
 
 #[test]
-fn killed_between_any_two_writes_every_transition_is_finished_afterwards_r17() {
-    finishes_after_every_death("");
+fn restore_killed_between_any_two_writes_resumes() {
+    assert_resumes_after_every_kill("");
 }
 
 #[test]
-fn the_same_holds_where_names_cannot_change_places_r15_r17() {
-    finishes_after_every_death("snapshot::no_flags");
+fn restore_without_rename_exchange_resumes_after_kill() {
+    assert_resumes_after_every_kill("snapshot::no_flags");
 }
 
 /// A foreign file appears inside after the death: the group is left as it was, or was done before.
 #[test]
-fn a_foreign_file_that_comes_after_a_death_is_never_lost_r17() {
-    for_each_death("", |case, _, [wanted, edited], about| {
+fn foreign_file_created_after_kill_is_never_lost() {
+    for_each_kill_point("", |case, _, [wanted, edited], about| {
         let foreign = case.at("p/foreign");
         let is_dir = fs_err::symlink_metadata(case.at("p")).is_ok_and(|meta| meta.is_dir());
         if !is_dir {
@@ -175,7 +178,7 @@ fn a_foreign_file_that_comes_after_a_death_is_never_lost_r17() {
         }
         fs_err::write(&foreign, "mine").expect("written");
 
-        let reports = case.shadow.resume().expect("resumed");
+        let reports = case.store.resume_restores().expect("resumed");
 
         assert_eq!(case.read("p/foreign"), "mine", "{about}");
         let mut found = tree(&case.root());
@@ -188,12 +191,12 @@ fn a_foreign_file_that_comes_after_a_death_is_never_lost_r17() {
 /// Every write fails once, and from some write on all of them: nothing is lost, nothing is half done
 /// without a word, and once the disk works again the next open leaves no temporary name.
 #[test]
-fn a_disk_that_refuses_any_write_loses_no_file_and_is_reported_r15() {
+fn failing_writes_lose_no_file_and_are_reported() {
     let scenario = fail::FailScenario::setup();
     let (mut refusals, mut stuck) = (0, 0);
     for (one, other) in KINDS.iter().flat_map(|one| KINDS.map(|other| (*one, other))) {
         for (nth, lasting) in (0..).flat_map(|nth| [(nth, false), (nth, true)]) {
-            let (mut case, plan, wanted, edited) = changed(one, other);
+            let (mut case, plan, wanted, edited) = plan_between_kinds(one, other);
             let times = if lasting { "return" } else { "1*return->off" };
             fail::cfg("snapshot::touch", &format!("{nth}*off->{times}")).expect("a point");
             let result = apply(&case, &plan);
@@ -205,7 +208,7 @@ fn a_disk_that_refuses_any_write_loses_no_file_and_is_reported_r15() {
                 Err(RestoreError::Unfinished(_)) => {
                     stuck += 1;
                     case.reopen();
-                    let mut reports = case.shadow.resume().expect("resumed");
+                    let mut reports = case.store.resume_restores().expect("resumed");
                     assert_eq!(tree(&case.root()), wanted, "{about} {reports:?}");
                     reports.remove(0)
                 }
@@ -220,7 +223,7 @@ fn a_disk_that_refuses_any_write_loses_no_file_and_is_reported_r15() {
             let named: Tree = of(&wanted, false).into_iter().chain(of(&edited, true)).collect();
             assert_eq!(files(&case), named, "{about}: {report:?}");
             case.reopen();
-            case.shadow.resume().expect("resumed");
+            case.store.resume_restores().expect("resumed");
             assert_eq!(tree(&case.root()), named, "{about}: {report:?}");
             if nth > 40 || (is_told && report.conflicts.is_empty() && lasting) {
                 break;
@@ -232,16 +235,16 @@ fn a_disk_that_refuses_any_write_loses_no_file_and_is_reported_r15() {
 }
 
 /// Files that are not ours on their way.
-fn files(case: &Case) -> Tree {
+fn files(case: &StoreFixture) -> Tree {
     tree(&case.root()).into_iter().filter(|(name, _)| !name.contains("turnstone-tmp")).collect()
 }
 
 /// Somebody saves over a file that the group has placed, and the group fails later on.
 #[test]
-fn a_group_that_is_taken_back_keeps_what_was_saved_meanwhile_r15() {
+fn rollback_keeps_concurrent_saves() {
     let scenario = fail::FailScenario::setup();
     for (one, other) in [("directory", "absent"), ("directory", "file"), ("directory", "link")] {
-        let (mut case, plan, ..) = changed(one, other);
+        let (mut case, plan, ..) = plan_between_kinds(one, other);
         let (saved, way) = (case.at("p/a"), case.at("p/l"));
         fail::cfg_callback("snapshot::swapped", move || {
             if saved.exists() && !way.exists() {
@@ -258,7 +261,7 @@ fn a_group_that_is_taken_back_keeps_what_was_saved_meanwhile_r15() {
         assert_eq!(case.read("p/a"), "saved by hand");
         assert_eq!(case.read("p/l"), "in the way");
         case.reopen();
-        case.shadow.resume().expect("resumed");
+        case.store.resume_restores().expect("resumed");
         let found = tree(&case.root());
         assert!(found.keys().all(|name| !name.contains("turnstone-tmp")), "{found:?}");
         assert!(report.guard.is_some());
@@ -268,26 +271,26 @@ fn a_group_that_is_taken_back_keeps_what_was_saved_meanwhile_r15() {
 
 /// A file with a second name is written in place; cut off half way it is finished (R18).
 #[test]
-fn a_file_with_two_names_that_was_cut_off_is_finished_r18() {
+fn interrupted_write_of_hard_linked_file_is_finished() {
     let scenario = fail::FailScenario::setup();
-    quietly();
+    silence_panics();
     let (long, short) = ("old line\n".repeat(2000), "new\n".repeat(300));
     for (old, new) in [(&long, &short), (&short, &long)] {
         for nth in 0..6 {
-            let mut case = Case::in_memory();
+            let mut case = StoreFixture::in_memory();
             case.write("f", old);
             fs_err::hard_link(case.at("f"), case.dir.path().join("second")).unwrap();
             let target = case.capture().capture;
             case.write("f", new);
             let now = case.capture().capture;
-            let plan = case.shadow.plan_restore(&target, &now, None, false).unwrap();
-            if dying(nth, || apply(&case, &plan)).is_none() {
+            let plan = case.store.plan_restore(&target, &now, None, false).unwrap();
+            if run_until_failpoint(nth, || apply(&case, &plan)).is_none() {
                 // What a power cut can leave of it.
                 let sectors = old.len().min(new.len()) / 512 / 2 * 512;
                 let torn = [&old.as_bytes()[..sectors], &new.as_bytes()[sectors..]].concat();
                 case.write("f", torn);
                 case.reopen();
-                let reports = case.shadow.resume().unwrap();
+                let reports = case.store.resume_restores().unwrap();
                 assert!(reports[0].conflicts.is_empty(), "{nth}: {reports:?}");
                 assert_eq!(reports[0].in_place, [path("f")]);
             }
@@ -301,22 +304,22 @@ fn a_file_with_two_names_that_was_cut_off_is_finished_r18() {
 }
 
 #[test]
-fn a_file_written_in_place_gets_its_bytes_back_when_the_disk_refuses_r18() {
+fn failed_in_place_write_restores_old_bytes() {
     let scenario = fail::FailScenario::setup();
     for nth in 0..5 {
-        let case = Case::in_memory();
+        let case = StoreFixture::in_memory();
         case.write("f", "old");
         fs_err::hard_link(case.at("f"), case.dir.path().join("second")).unwrap();
         let target = case.capture().capture;
         case.write("f", "new and longer");
         let now = case.capture().capture;
-        let plan = case.shadow.plan_restore(&target, &now, None, false).unwrap();
+        let plan = case.store.plan_restore(&target, &now, None, false).unwrap();
         fail::cfg("snapshot::touch", &format!("{nth}*off->1*return->off")).unwrap();
         let report = apply(&case, &plan).unwrap();
         fail::remove("snapshot::touch");
         match report.conflicts.first() {
             Some(conflict) => {
-                assert_eq!(conflict.why, Why::Refused, "{nth}");
+                assert_eq!(conflict.why, ConflictReason::Refused, "{nth}");
                 assert_eq!(case.read("f"), "new and longer", "{nth}");
             }
             None => assert_eq!(case.read("f"), "old", "{nth}"),

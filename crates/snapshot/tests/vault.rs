@@ -8,28 +8,32 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use case::{Case, group, restore, undo};
+use case::{HandleFixture, group, restore, undo};
 use support::{NOW, git_in, path, paths_of};
 use turnstone_snapshot::{
-    Action, Budget, DiffOptions, Expiry, Floor, Link, Need, OperationId, Order, Registry, Sweep,
-    Vault, VaultError, VaultOptions,
+    DiffOptions, EvictionRequest, ExpiryStep, FreeSpaceFloor, GcRequest, OperationAction,
+    OperationId, OperationRequest, SnapshotError, SnapshotHandle, SnapshotOptions, StorageBudget,
+    StoreLinkage, StoreRegistry,
 };
-use turnstone_testkit::fixture::Rng;
+use turnstone_testkit::fixture::SeededRng;
 
 #[cfg(test)]
 mod case {
     use std::path::PathBuf;
 
     use tempfile::TempDir;
-    use turnstone_snapshot::{Action, Group, OperationId, Order, Report, Vault, VaultOptions};
+    use turnstone_snapshot::{
+        OperationAction, OperationId, OperationRequest, PinGroup, RestoreReport, SnapshotHandle,
+        SnapshotOptions,
+    };
 
     use crate::support::NOW;
 
-    pub(crate) struct Case {
+    pub(crate) struct HandleFixture {
         pub(crate) dir: TempDir,
     }
 
-    impl Case {
+    impl HandleFixture {
         pub(crate) fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             fs_err::create_dir_all(dir.path().join("work")).unwrap();
@@ -40,14 +44,14 @@ mod case {
             self.dir.path().join(path)
         }
 
-        pub(crate) fn open(&self) -> Vault {
+        pub(crate) fn open(&self) -> SnapshotHandle {
             self.open_in("work")
         }
 
-        pub(crate) fn open_in(&self, folder: &str) -> Vault {
+        pub(crate) fn open_in(&self, folder: &str) -> SnapshotHandle {
             let (data, run) = (self.at("data"), self.at("run"));
-            let options = VaultOptions::default();
-            Vault::open(&data, Some(&run), &self.at(folder), options, NOW).unwrap()
+            let options = SnapshotOptions::default();
+            SnapshotHandle::open(&data, Some(&run), &self.at(folder), options, NOW).unwrap()
         }
 
         pub(crate) fn write(&self, name: &str, text: &str) {
@@ -59,35 +63,45 @@ mod case {
         }
     }
 
-    pub(crate) fn group() -> Group {
-        Group::new("test")
+    pub(crate) fn group() -> PinGroup {
+        PinGroup::new("test")
     }
 
-    pub(crate) fn restore(vault: &Vault, text: &str) -> Report {
+    pub(crate) fn restore(vault: &SnapshotHandle, text: &str) -> RestoreReport {
         let target = vault.find_capture(text).unwrap();
         let plan = vault.plan_restore(&target, None, false, NOW).unwrap();
-        let action = Action::Restore { tree: target.tree, paths: Vec::new() };
-        vault.apply(&Order { id: OperationId::mint().unwrap(), action, plan }, NOW).unwrap()
+        let action = OperationAction::Restore { tree: target.tree, paths: Vec::new() };
+        vault
+            .apply_once(
+                &OperationRequest { id: OperationId::generate().unwrap(), action, plan },
+                NOW,
+            )
+            .unwrap()
     }
 
-    pub(crate) fn undo(vault: &Vault) -> Report {
+    pub(crate) fn undo(vault: &SnapshotHandle) -> RestoreReport {
         let last = vault.find_operation(None).unwrap();
         let plan = vault.plan_undo(&last.id, NOW).unwrap();
-        let action = Action::Undo { of: last.id };
-        vault.apply(&Order { id: OperationId::mint().unwrap(), action, plan }, NOW).unwrap()
+        let action = OperationAction::Undo { of: last.id };
+        vault
+            .apply_once(
+                &OperationRequest { id: OperationId::generate().unwrap(), action, plan },
+                NOW,
+            )
+            .unwrap()
     }
 }
 
 /// Captures, lists, shows, compares, restores, takes back, takes that back, verifies.
 #[cfg(test)]
-fn whole_story(case: &Case, vault: &Vault) {
+fn exercise_all_requests(case: &HandleFixture, vault: &SnapshotHandle) {
     case.write("a", "one\n");
     case.write("b", "stays\n");
-    let first = vault.track(&group(), NOW).unwrap();
+    let first = vault.capture(&group(), NOW).unwrap();
     assert_eq!((first.files, first.changed, first.is_new), (2, 2, true));
     case.write("a", "two\n");
     case.write("c", "new\n");
-    let second = vault.track(&group(), NOW.plus(1)).unwrap();
+    let second = vault.capture(&group(), NOW.plus(1)).unwrap();
 
     let listed = vault.list_captures().unwrap();
     let ids: Vec<_> = listed.iter().map(|it| (it.id, it.files, it.mode.as_str())).collect();
@@ -97,7 +111,7 @@ fn whole_story(case: &Case, vault: &Vault) {
     let files: Vec<_> = files.iter().map(|it| (it.path.to_string(), it.size, it.perm)).collect();
     assert_eq!(files, [("a".to_owned(), 4, 0o644), ("b".to_owned(), 6, 0o644)]);
     let options = DiffOptions::default();
-    let diff = vault.diff(&first.capture, &second.capture, &options).unwrap();
+    let diff = vault.diff_captures(&first.capture, &second.capture, &options).unwrap();
     assert_eq!(diff.files.len(), 2);
     assert!(vault.diff_worktree(&second.capture, &options).unwrap().files.is_empty());
     let changed = vault.diff_worktree(&first.capture, &options).unwrap();
@@ -106,8 +120,8 @@ fn whole_story(case: &Case, vault: &Vault) {
     let tree = first.capture.tree.to_string();
     assert!(vault.find_capture(&tree[..7]).is_ok());
     assert!(vault.find_capture(&first.capture.id.to_string()[..9]).is_ok());
-    assert!(matches!(vault.find_capture("abc"), Err(VaultError::NoCapture { .. })));
-    assert!(matches!(vault.find_operation(None), Err(VaultError::NothingToUndo(_))));
+    assert!(matches!(vault.find_capture("abc"), Err(SnapshotError::NoCapture { .. })));
+    assert!(matches!(vault.find_operation(None), Err(SnapshotError::NothingToUndo(_))));
     let report = restore(vault, &tree);
     assert_eq!((&report.restored[..], &report.removed[..]), (&[path("a")][..], &[path("c")][..]));
     assert_eq!(case.read("a"), "one\n");
@@ -121,20 +135,20 @@ fn whole_story(case: &Case, vault: &Vault) {
     let late = NOW.plus(2);
     let named = vault.capture_named(&group(), &paths_of(&["b", "none"]), false, late).unwrap();
     assert_eq!(named.capture.coverage.absent, [path("none")]);
-    let verified = vault.verify().unwrap();
+    let verified = vault.verify_objects().unwrap();
     assert!(verified.damaged.is_empty() && verified.objects > 10, "{verified:?}");
-    let mut sweep = Sweep {
+    let mut sweep = GcRequest {
         live: BTreeSet::new(),
         keep: 7_200_000,
         effort: u64::MAX,
         dry_run: true,
         now: NOW.plus(7_200_000),
     };
-    let plan = vault.gc(&sweep).unwrap();
+    let plan = vault.collect_garbage(&sweep).unwrap();
     assert_eq!((plan.expired, plan.gc.dropped_groups.len()), (1, 4), "{plan:?}");
     assert_eq!(vault.list_operations().unwrap().len(), 3, "a dry run changes nothing");
     sweep.dry_run = false;
-    assert_eq!(vault.gc(&sweep).unwrap().gc.dropped_groups, plan.gc.dropped_groups);
+    assert_eq!(vault.collect_garbage(&sweep).unwrap().gc.dropped_groups, plan.gc.dropped_groups);
     assert!(vault.list_operations().unwrap().is_empty());
     assert_eq!(vault.list_captures().unwrap().len(), 2);
     assert!(vault.usage().unwrap().bytes > 0);
@@ -142,68 +156,68 @@ fn whole_story(case: &Case, vault: &Vault) {
 }
 
 #[test]
-fn a_keeper_does_it_itself_r11() {
-    let case = Case::new();
+fn owner_serves_its_own_requests() {
+    let case = HandleFixture::new();
     let vault = case.open();
-    assert!(vault.is_keeper() && vault.is_listening());
-    whole_story(&case, &vault);
+    assert!(vault.is_owner() && vault.is_serving_clients());
+    exercise_all_requests(&case, &vault);
 }
 
 #[test]
-fn somebody_else_gets_the_same_answers_from_the_keeper_r11() {
-    let case = Case::new();
+fn client_gets_the_same_results_through_the_owner() {
+    let case = HandleFixture::new();
     let keeper = case.open();
     let other = case.open();
-    assert!(keeper.is_keeper() && !other.is_keeper());
-    whole_story(&case, &other);
-    assert!(!other.is_keeper());
+    assert!(keeper.is_owner() && !other.is_owner());
+    exercise_all_requests(&case, &other);
+    assert!(!other.is_owner());
 }
 
 #[test]
-fn when_the_keeper_ends_the_next_who_asks_takes_over_r11() {
-    let case = Case::new();
+fn next_client_takes_ownership_when_owner_exits() {
+    let case = HandleFixture::new();
     let keeper = case.open();
     let other = case.open();
     case.write("a", "1");
-    let first = other.track(&group(), NOW).unwrap();
-    assert!(!other.is_keeper());
+    let first = other.capture(&group(), NOW).unwrap();
+    assert!(!other.is_owner());
 
     drop(keeper);
-    assert!(!other.track(&group(), NOW).unwrap().is_new);
-    assert!(other.is_keeper());
+    assert!(!other.capture(&group(), NOW).unwrap().is_new);
+    assert!(other.is_owner());
     assert_eq!(other.find_capture(&first.capture.tree.to_string()).unwrap().id, first.capture.id);
     let third = case.open();
-    assert!(!third.is_keeper());
+    assert!(!third.is_owner());
     assert_eq!(third.list_captures().unwrap().len(), 1);
 }
 
 #[test]
-fn an_order_is_carried_out_once_r17() {
-    let case = Case::new();
+fn repeated_operation_request_is_applied_once() {
+    let case = HandleFixture::new();
     let (keeper, other) = (case.open(), case.open());
     case.write("a", "old");
-    let target = other.track(&group(), NOW).unwrap().capture;
+    let target = other.capture(&group(), NOW).unwrap().capture;
     case.write("a", "new");
     let plan = other.plan_restore(&target, None, false, NOW).unwrap();
-    let action = Action::Restore { tree: target.tree, paths: Vec::new() };
-    let order = Order { id: OperationId::mint().unwrap(), action, plan };
+    let action = OperationAction::Restore { tree: target.tree, paths: Vec::new() };
+    let order = OperationRequest { id: OperationId::generate().unwrap(), action, plan };
 
-    let report = other.apply(&order, NOW).unwrap();
+    let report = other.apply_once(&order, NOW).unwrap();
     case.write("a", "a human was here");
-    assert_eq!(other.apply(&order, NOW).unwrap(), report);
-    assert_eq!(keeper.apply(&order, NOW).unwrap(), report);
+    assert_eq!(other.apply_once(&order, NOW).unwrap(), report);
+    assert_eq!(keeper.apply_once(&order, NOW).unwrap(), report);
     assert_eq!(case.read("a"), "a human was here");
     assert_eq!(other.list_operations().unwrap().len(), 1);
 }
 
 #[test]
-fn an_undo_keeps_what_was_changed_since_and_leaves_conflicts_alone_r14() {
-    let case = Case::new();
+fn undo_keeps_later_edits_and_skips_conflicts() {
+    let case = HandleFixture::new();
     let vault = case.open();
     let text = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n{last}\n");
     case.write("a", &text("old", "8"));
     case.write("b", "old");
-    let tree = vault.track(&group(), NOW).unwrap().capture.tree.to_string();
+    let tree = vault.capture(&group(), NOW).unwrap().capture.tree.to_string();
     case.write("a", &text("new", "8"));
     case.write("b", "new");
     restore(&vault, &tree);
@@ -222,8 +236,8 @@ fn an_undo_keeps_what_was_changed_since_and_leaves_conflicts_alone_r14() {
 }
 
 #[test]
-fn garbage_from_a_connection_is_refused_and_the_keeper_lives_on_r11() {
-    let case = Case::new();
+fn malformed_requests_are_refused_and_owner_survives() {
+    let case = HandleFixture::new();
     let keeper = case.open();
     let socket = fs_err::read_dir(case.at("run")).unwrap().next().unwrap().unwrap().path();
     let ask = |bytes: &[u8]| {
@@ -243,7 +257,7 @@ fn garbage_from_a_connection_is_refused_and_the_keeper_lives_on_r11() {
     assert!(ask(b"GET / HTTP/1.1\r\n\r\n").contains("too_large"));
     assert!(ask(&frame("{}")).contains("malformed"));
     assert!(ask(&frame("not json")).contains("malformed"));
-    let id = keeper.place().id.to_string();
+    let id = keeper.location().id.to_string();
     let text = format!(r#"{{"version":99,"store":"{id}","request":"hello"}}"#);
     assert!(ask(&frame(&text)).contains("version"));
     let hello = |store: &str| format!(r#"{{"version":3,"store":"{store}","request":"hello"}}"#);
@@ -256,12 +270,12 @@ fn garbage_from_a_connection_is_refused_and_the_keeper_lives_on_r11() {
 
     let other = case.open();
     case.write("a", "1");
-    assert!(!other.is_keeper() && other.track(&group(), NOW).unwrap().is_new);
+    assert!(!other.is_owner() && other.capture(&group(), NOW).unwrap().is_new);
 }
 
 #[test]
-fn more_connections_than_a_keeper_takes_wait_for_their_turn_r11() {
-    let case = Case::new();
+fn excess_connections_retry_until_served() {
+    let case = HandleFixture::new();
     let keeper = case.open();
     case.write("a", "1");
     let socket = fs_err::read_dir(case.at("run")).unwrap().next().unwrap().unwrap().path();
@@ -269,43 +283,47 @@ fn more_connections_than_a_keeper_takes_wait_for_their_turn_r11() {
 
     std::thread::scope(|scope| {
         let asks: Vec<_> = (0..8)
-            .map(|_| scope.spawn(|| case.open().track(&group(), NOW).unwrap().capture.tree))
+            .map(|_| scope.spawn(|| case.open().capture(&group(), NOW).unwrap().capture.tree))
             .collect();
         drop(idle);
         let trees: Vec<_> = asks.into_iter().map(|it| it.join().unwrap()).collect();
         assert!(trees.iter().all(|tree| *tree == trees[0]));
     });
-    assert!(keeper.is_keeper());
+    assert!(keeper.is_owner());
 }
 
 #[test]
-fn a_stale_socket_and_a_lying_lock_file_are_in_nobodys_way_r11() {
-    let case = Case::new();
+fn stale_socket_and_false_lock_file_are_tolerated() {
+    let case = HandleFixture::new();
     drop(case.open());
-    let store = Registry::new(&case.at("data")).list().unwrap().remove(0);
+    let store = StoreRegistry::new(&case.at("data")).list_stores().unwrap().remove(0);
     // As after sudden death: the pid is for messages only, and nobody listens.
     let text = format!("process 1, socket {}", case.at("run/gone.sock").display());
     fs_err::write(store.folder.join("keeper"), text).unwrap();
     fs_err::write(case.at("run/gone.sock"), "no socket").unwrap();
 
     let vault = case.open();
-    assert!(vault.is_keeper() && vault.is_listening());
+    assert!(vault.is_owner() && vault.is_serving_clients());
     case.write("a", "1");
-    assert!(case.open().track(&group(), NOW).unwrap().is_new);
+    assert!(case.open().capture(&group(), NOW).unwrap().is_new);
 }
 
 #[test]
-fn room_is_weighed_and_made_by_the_keeper_for_whoever_asks_r13() {
-    let case = Case::new();
+fn owner_measures_and_evicts_for_clients() {
+    let case = HandleFixture::new();
     let open = || {
         let (data, run) = (case.at("data"), case.at("run"));
-        let budget = Budget { store: 60 << 10, floor: Floor::Bytes(0), ..Budget::default() };
-        let options = VaultOptions { budget, ..VaultOptions::default() };
-        Vault::open(&data, Some(&run), &case.at("work"), options, NOW).unwrap()
+        let budget = StorageBudget {
+            store: 60 << 10,
+            floor: FreeSpaceFloor::Bytes(0),
+            ..StorageBudget::default()
+        };
+        let options = SnapshotOptions { budget, ..SnapshotOptions::default() };
+        SnapshotHandle::open(&data, Some(&run), &case.at("work"), options, NOW).unwrap()
     };
     let (keeper, other) = (open(), open());
-    assert!(keeper.is_keeper() && !other.is_keeper());
-    let mut rng = Rng::new(3);
+    assert!(keeper.is_owner() && !other.is_owner());
+    let mut rng = SeededRng::new(3);
     let mut noise = || (0..12 << 10).map(|_| char::from(b' ' + rng.below(95) as u8)).collect();
     let mut ids = Vec::new();
     let refused = loop {
@@ -319,20 +337,20 @@ fn room_is_weighed_and_made_by_the_keeper_for_whoever_asks_r13() {
     let over = refused.over_budget().expect("the sizes came over the socket");
     assert!(refused.is_full() && over.limit == 60 << 10 && ids.len() > 2, "{over:?}");
     let live = BTreeSet::from([group()]);
-    let need = Need { bytes: over.needed, live, effort: 1 << 20, now: NOW };
-    assert!(!other.relieve(&need).unwrap().fits, "everything is pinned");
-    let steps: Vec<Expiry> =
-        ids.iter().map(|id| Expiry { group: group(), keep_from: Some(*id) }).collect();
+    let need = EvictionRequest { bytes: over.needed, live, effort: 1 << 20, now: NOW };
+    assert!(!other.reclaim_unpinned(&need).unwrap().fits, "everything is pinned");
+    let steps: Vec<ExpiryStep> =
+        ids.iter().map(|id| ExpiryStep { group: group(), keep_from: Some(*id) }).collect();
 
-    let freed = other.measure(&steps, NOW).unwrap();
+    let freed = other.measure_expiry(&steps, NOW).unwrap();
     assert_eq!((freed.len(), freed[0]), (steps.len(), 0), "the first keeps everything");
     let excess = over.used + over.needed - over.limit;
     let enough = (1..=freed.len()).find(|nth| freed[..*nth].iter().sum::<u64>() >= excess);
     let enough = enough.expect("enough");
     assert_eq!(keeper.list_captures().unwrap().len(), ids.len(), "nothing went by measuring");
-    let relief = other.expire(&steps[..enough], &need).unwrap();
+    let relief = other.expire_captures(&steps[..enough], &need).unwrap();
     assert!(relief.fits && relief.expired[0].captures.len() == enough - 1, "{relief:?}");
-    let again = other.expire(&steps[..enough], &need).unwrap();
+    let again = other.expire_captures(&steps[..enough], &need).unwrap();
     assert!(again.fits && again.expired.is_empty(), "once and for all: {again:?}");
     other.capture_named(&group(), &paths_of(&["a"]), false, NOW).unwrap();
     for (nth, id) in ids.iter().enumerate() {
@@ -342,42 +360,42 @@ fn room_is_weighed_and_made_by_the_keeper_for_whoever_asks_r13() {
 }
 
 #[test]
-fn a_moved_project_keeps_its_captures_r12() {
-    let case = Case::new();
+fn moved_project_keeps_its_captures() {
+    let case = HandleFixture::new();
     case.write("a", "1");
-    let first = case.open().track(&group(), NOW).unwrap().capture;
+    let first = case.open().capture(&group(), NOW).unwrap().capture;
     fs_err::rename(case.at("work"), case.at("moved")).unwrap();
 
     let vault = case.open_in("moved");
 
-    assert!(matches!(vault.place().link, Link::Moved(_)));
+    assert!(matches!(vault.location().link, StoreLinkage::Moved(_)));
     assert_eq!(vault.find_capture(&first.tree.to_string()).unwrap().id, first.id);
-    assert!(!vault.track(&group(), NOW).unwrap().is_new);
+    assert!(!vault.capture(&group(), NOW).unwrap().is_new);
 }
 
 #[test]
-fn reading_makes_no_store_and_the_data_directory_is_never_captured_r7() {
-    let case = Case::new();
-    let options = VaultOptions { make: false, ..VaultOptions::default() };
-    let opened = Vault::open(&case.at("data"), None, &case.at("work"), options, NOW);
-    assert!(matches!(opened, Err(VaultError::Untracked(_))));
+fn reading_creates_no_store_and_data_dir_is_never_captured() {
+    let case = HandleFixture::new();
+    let options = SnapshotOptions { create_store: false, ..SnapshotOptions::default() };
+    let opened = SnapshotHandle::open(&case.at("data"), None, &case.at("work"), options, NOW);
+    assert!(matches!(opened, Err(SnapshotError::Untracked(_))));
     assert!(!case.at("data").exists());
 
     case.write("a", "1");
     let data = case.at("work/deep/data");
-    let options = VaultOptions::default();
-    let vault = Vault::open(&data, None, &case.at("work"), options, NOW).unwrap();
-    let captured = vault.track(&group(), NOW).unwrap();
+    let options = SnapshotOptions::default();
+    let vault = SnapshotHandle::open(&data, None, &case.at("work"), options, NOW).unwrap();
+    let captured = vault.capture(&group(), NOW).unwrap();
     assert_eq!(captured.files, 1);
-    assert!(vault.is_listening(), "without a runtime directory the socket is with the data");
+    assert!(vault.is_serving_clients(), "without a runtime directory the socket is with the data");
 }
 
 #[test]
-fn verification_finds_a_flipped_byte_and_a_missing_pack() {
-    let case = Case::new();
+fn verify_finds_a_flipped_byte_and_a_missing_pack() {
+    let case = HandleFixture::new();
     case.write("a", &"some text\n".repeat(100));
     let vault = case.open();
-    vault.track(&group(), NOW).unwrap();
+    vault.capture(&group(), NOW).unwrap();
     let packs = vault.git_dir().unwrap().join("objects/pack");
     let pack = fs_err::read_dir(packs).unwrap().map(|entry| entry.unwrap().path());
     let pack = pack.filter(|path| path.extension().is_some_and(|it| it == "pack")).last().unwrap();
@@ -387,26 +405,26 @@ fn verification_finds_a_flipped_byte_and_a_missing_pack() {
     fs_err::remove_file(&pack).unwrap();
     fs_err::write(&pack, bytes).unwrap();
 
-    let verified = case.open().verify().unwrap();
+    let verified = case.open().verify_objects().unwrap();
     assert!(!verified.damaged.is_empty(), "{verified:?}");
 
     fs_err::remove_file(&pack).unwrap();
-    let verified = case.open().verify().unwrap();
+    let verified = case.open().verify_objects().unwrap();
     assert!(!verified.damaged.is_empty(), "{verified:?}");
 }
 
 /// R12: what was copied needs nothing of where it came from, not even that it exists.
 #[test]
-fn captures_are_copied_into_another_store_with_all_they_need_r12() {
-    let case = Case::new();
+fn captures_are_copied_to_another_store_with_their_objects() {
+    let case = HandleFixture::new();
     fs_err::create_dir_all(case.at("other")).unwrap();
     case.write("f", "one\n");
     let from = case.open();
-    let first = from.track(&group(), NOW).unwrap().capture;
+    let first = from.capture(&group(), NOW).unwrap().capture;
     case.write("f", "two\n");
-    let second = from.track(&group(), NOW).unwrap().capture;
+    let second = from.capture(&group(), NOW).unwrap().capture;
     let to = case.open_in("other");
-    let there = turnstone_snapshot::Group::new("there");
+    let there = turnstone_snapshot::PinGroup::new("there");
 
     for _ in 0..2 {
         to.copy_captures(&from, &[first.id, second.id], &there, NOW).unwrap();
@@ -418,24 +436,24 @@ fn captures_are_copied_into_another_store_with_all_they_need_r12() {
     drop(from);
     fs_err::remove_dir_all(case.at("work")).unwrap();
     let stores = fs_err::read_dir(case.at("data/store")).unwrap().flatten();
-    let own = to.place().folder.clone();
+    let own = to.location().folder.clone();
     for store in stores.filter(|it| it.path().is_dir()) {
         if fs_err::canonicalize(store.path()).unwrap() != own {
             fs_err::remove_dir_all(store.path()).unwrap();
         }
     }
-    assert!(to.verify().unwrap().damaged.is_empty());
+    assert!(to.verify_objects().unwrap().damaged.is_empty());
     restore(&to, &first.id.to_string());
     assert_eq!(fs_err::read_to_string(case.at("other/f")).unwrap(), "one\n");
 }
 
 #[test]
-fn a_capture_that_is_gone_is_not_copied_and_nothing_else_is_r12() {
-    let case = Case::new();
+fn copying_a_missing_capture_copies_nothing() {
+    let case = HandleFixture::new();
     fs_err::create_dir_all(case.at("other")).unwrap();
     case.write("f", "one\n");
     let from = case.open();
-    let first = from.track(&group(), NOW).unwrap().capture;
+    let first = from.capture(&group(), NOW).unwrap().capture;
     let to = case.open_in("other");
     let unknown = "4b825dc642cb6eb9a060e54bf8d69288fbee4904".parse().unwrap();
     let refused = to.copy_captures(&from, &[first.id, unknown], &group(), NOW);

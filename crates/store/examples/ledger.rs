@@ -11,13 +11,13 @@ use std::time::Duration;
 use serde_json::json;
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
 use turnstone_core::model::{Message, Part, Project, Session, Todo};
-use turnstone_core::time::{Cursor, Millis};
-use turnstone_core::turn::{Outcome, TurnEvent};
+use turnstone_core::time::{EpochMillis, LogCursor};
+use turnstone_core::turn::{TurnEvent, TurnOutcome};
 use turnstone_store::{
-    Actor, Context, EndTurn, Layout, NewTurn, Options, SessionFilter, Store, StoreError, Takeover,
-    Tx,
+    Actor, Context, DataLayout, EndTurn, LeaseTakeover, NewTurn, Options, SessionFilter, Store,
+    StoreError, Tx,
 };
-use turnstone_testkit::fixture::Rng;
+use turnstone_testkit::fixture::SeededRng;
 
 type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
@@ -42,7 +42,7 @@ fn run() -> Fallible {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let dir = words.first().ok_or("usage: ledger DIR COMMAND …")?;
-    let mut options = Options::new(Layout::new(dir), Millis(1_794_728_448_904));
+    let mut options = Options::new(DataLayout::new(dir), EpochMillis(1_794_728_448_904));
     options.safety_tick = !words.contains(&"--no-tick");
     let store = Store::open(&options)?;
     match words[1..] {
@@ -60,7 +60,7 @@ fn run() -> Fallible {
 }
 
 fn context() -> Fallible<Context> {
-    Ok(Context::new(Actor::new("ledger")?, Millis(1_794_728_448_904)))
+    Ok(Context::new(Actor::new("ledger")?, EpochMillis(1_794_728_448_904)))
 }
 
 /// One line in one write, so that a reader never sees half of an acknowledgement.
@@ -100,7 +100,7 @@ struct Worker<'s> {
     store: &'s Store,
     ctx: Context,
     session: SessionId,
-    rng: Rng,
+    rng: SeededRng,
     run: u64,
     made: u64,
 }
@@ -116,7 +116,7 @@ impl<'s> Worker<'s> {
             Ok(_) | Err(StoreError::Conflict { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        let rng = Rng::new(seed.wrapping_mul(31).wrapping_add(n));
+        let rng = SeededRng::new(seed.wrapping_mul(31).wrapping_add(n));
         Ok(Self { store, ctx, session, rng, run: seed, made: 0 })
     }
 
@@ -150,12 +150,13 @@ impl<'s> Worker<'s> {
     }
 
     fn run(&mut self, count: u64) -> Fallible {
-        let lease = match self.store.lease(&self.ctx, &self.session, Takeover::IfDead) {
+        let lease = match self.store.acquire_lease(&self.ctx, &self.session, LeaseTakeover::IfDead)
+        {
             // Another process works on this session: that is its right.
             Err(StoreError::Busy(_)) => return Ok(()),
             other => other?,
         };
-        self.ctx = self.ctx.clone().leased(&lease);
+        self.ctx = self.ctx.clone().with_lease(&lease);
         self.resume()?;
         for _ in 0..count {
             self.turn()?;
@@ -171,7 +172,7 @@ impl<'s> Worker<'s> {
             let end = EndTurn {
                 session: session.clone(),
                 turn: turn.id,
-                outcome: Outcome::Aborted,
+                outcome: TurnOutcome::Aborted,
                 error: None,
             };
             self.ack(move |tx| tx.end_turn(&end))?;
@@ -188,11 +189,12 @@ impl<'s> Worker<'s> {
         let new = NewTurn { id: id.clone(), message, parts: vec![text] };
         self.ack(move |tx| tx.begin_turn(&new))?;
         let (session, turn) = (self.session.clone(), id.clone());
-        self.ack(move |tx| tx.move_turn(&session, &turn, &TurnEvent::Started))?;
+        self.ack(move |tx| tx.transition_turn(&session, &turn, &TurnEvent::Started))?;
         for _ in 0..=self.rng.below(3) {
             self.step()?;
         }
-        let outcome = if self.rng.below(4) == 0 { Outcome::Failed } else { Outcome::Completed };
+        let outcome =
+            if self.rng.below(4) == 0 { TurnOutcome::Failed } else { TurnOutcome::Completed };
         let end = EndTurn { session: self.session.clone(), turn: id, outcome, error: None };
         self.ack(move |tx| tx.end_turn(&end))
     }
@@ -274,8 +276,8 @@ fn hold(store: &Store, session: &SessionId) -> Fallible {
         "id": session, "slug": "s", "projectID": "p1", "directory": "/home/ada/p",
         "title": "held", "version": "1", "time": {"created": 1, "updated": 1}}))?;
     store.write(&worker.ctx, move |tx| tx.create_session(&made)).wait()?;
-    let lease = store.lease(&worker.ctx, session, Takeover::IfDead)?;
-    worker.ctx = worker.ctx.clone().leased(&lease);
+    let lease = store.acquire_lease(&worker.ctx, session, LeaseTakeover::IfDead)?;
+    worker.ctx = worker.ctx.clone().with_lease(&lease);
     let message = worker
         .message(json!({"role": "user", "time": {"created": 1}, "agent": "build",
         "model": {"providerID": "p", "modelID": "m"}}))?;
@@ -284,7 +286,7 @@ fn hold(store: &Store, session: &SessionId) -> Fallible {
     let new = NewTurn { id: id.clone(), message, parts: vec![] };
     worker.ack(move |tx| tx.begin_turn(&new))?;
     let session = session.clone();
-    worker.ack(move |tx| tx.move_turn(&session, &id, &TurnEvent::Started))?;
+    worker.ack(move |tx| tx.transition_turn(&session, &id, &TurnEvent::Started))?;
     say("held")?;
     for _ in std::io::stdin().lock().lines() {
         let part = worker.part(&at, json!({"type": "text", "text": "still here"}))?;
@@ -299,7 +301,7 @@ fn hold(store: &Store, session: &SessionId) -> Fallible {
 
 /// Prints the cursors of the log as they come, until `count` were seen.
 fn tail(store: &Store, count: usize) -> Fallible {
-    let mut tail = store.tail(&context()?, Cursor(0));
+    let mut tail = store.tail_log(&context()?, LogCursor(0));
     let mut seen = 0;
     say("ready")?;
     while seen < count {
@@ -320,6 +322,6 @@ fn bulk(store: &Store) -> Fallible {
         store.delete_session(&ctx, &row.session.id)?;
         say(&format!("deleted {}", row.session.id))?;
     }
-    while !store.purge_some(&ctx, 1)? {}
+    while !store.purge_deleted(&ctx, 1)? {}
     say("purged")
 }

@@ -7,8 +7,8 @@ use rusqlite::{Connection, OpenFlags};
 use crate::blob::{BlobDir, BlobHash};
 use crate::connection;
 use crate::context::Context;
-use crate::error::{Result, StoreError, classify};
-use crate::layout::{Layout, private_dir, sync_dir};
+use crate::data_layout::{DataLayout, create_private_dir, sync_dir};
+use crate::error::{Result, StoreError, classify_sqlite_error};
 use crate::store::Store;
 
 /// How often a copy is begun anew because values went away while it was made.
@@ -53,16 +53,16 @@ impl Store {
         };
         fs_err::create_dir_all(parent)?;
         let temp = tempfile::Builder::new().prefix(".backup-").tempdir_in(parent)?;
-        let layout = Layout::new(temp.path());
-        private_dir(temp.path())?;
-        private_dir(&layout.blobs())?;
-        let mut report = self.copy_to(ctx, &layout)?;
+        let layout = DataLayout::new(temp.path());
+        create_private_dir(temp.path())?;
+        create_private_dir(&layout.blobs())?;
+        let mut report = self.copy_store_to(ctx, &layout)?;
         for _ in 1..ATTEMPTS {
             if report.missing.is_empty() {
                 break;
             }
             fs_err::remove_file(layout.database())?;
-            report = self.copy_to(ctx, &layout)?;
+            report = self.copy_store_to(ctx, &layout)?;
         }
         sync_dir(&layout.blobs())?;
         sync_dir(temp.path())?;
@@ -72,12 +72,12 @@ impl Store {
         Ok(report)
     }
 
-    fn copy_to(&self, ctx: &Context, layout: &Layout) -> Result<BackupReport> {
+    fn copy_store_to(&self, ctx: &Context, layout: &DataLayout) -> Result<BackupReport> {
         let file = layout.database();
         // Reading something pins the moment for all the steps of the copy.
         let events: i64 = self.read(ctx, |r| {
             let events = r.conn.query_row("SELECT count(*) FROM event", [], |row| row.get(0))?;
-            write(r.conn, &file)?;
+            write_database_copy(r.conn, &file)?;
             Ok(events)
         })?;
         let copy = connection::open_read_only(&file)?;
@@ -100,9 +100,9 @@ impl Store {
         while let Some(row) = rows.next()? {
             let (hash, size): (Vec<u8>, i64) = (row.get(0)?, row.get(1)?);
             let Ok(hash) = <[u8; 32]>::try_from(hash).map(BlobHash) else { continue };
-            match self.blobs().read(&hash, u64::try_from(size).unwrap_or(0)) {
+            match self.blobs().read_file(&hash, u64::try_from(size).unwrap_or(0)) {
                 Ok(bytes) if BlobHash::of(&bytes) == hash => {
-                    target.put(&hash, &bytes)?;
+                    target.write_file(&hash, &bytes)?;
                     report.values += 1;
                     report.value_bytes += bytes.len() as u64;
                 }
@@ -116,51 +116,54 @@ impl Store {
 /// Copies the whole database to `target`, which must not exist, and proves that the copy is sound.
 ///
 /// A half-made copy is removed.
-pub(crate) fn write(conn: &Connection, target: &Path) -> Result<()> {
+pub(crate) fn write_database_copy(conn: &Connection, target: &Path) -> Result<()> {
     if target.exists() {
         return Err(StoreError::Invalid(format!("{} exists already", target.display())));
     }
-    let made = copy(conn, target).and_then(|()| check(target)).and_then(|()| settle(target));
+    let made = copy_database(conn, target)
+        .and_then(|()| check_integrity(target))
+        .and_then(|()| sync_copy(target));
     if made.is_err() {
         drop(fs_err::remove_file(target));
     }
     made
 }
 
-fn copy(conn: &Connection, target: &Path) -> Result<()> {
-    crate::layout::private_file(target)?;
+fn copy_database(conn: &Connection, target: &Path) -> Result<()> {
+    crate::data_layout::open_private_file(target)?;
     #[expect(clippy::disallowed_methods, reason = "the copy is a database of the store")]
     let mut copy = Connection::open_with_flags(
         target,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
     )
-    .map_err(|e| classify(&e, target))?;
+    .map_err(|e| classify_sqlite_error(&e, target))?;
     {
-        let steps =
-            rusqlite::backup::Backup::new(conn, &mut copy).map_err(|e| classify(&e, target))?;
+        let steps = rusqlite::backup::Backup::new(conn, &mut copy)
+            .map_err(|e| classify_sqlite_error(&e, target))?;
         steps
             .run_to_completion(512, std::time::Duration::ZERO, None)
-            .map_err(|e| classify(&e, target))?;
+            .map_err(|e| classify_sqlite_error(&e, target))?;
     }
     // One file without companions is easier to keep.
-    copy.execute_batch("PRAGMA journal_mode = DELETE").map_err(|e| classify(&e, target))?;
-    copy.close().map_err(|(_, e)| classify(&e, target))
+    copy.execute_batch("PRAGMA journal_mode = DELETE")
+        .map_err(|e| classify_sqlite_error(&e, target))?;
+    copy.close().map_err(|(_, e)| classify_sqlite_error(&e, target))
 }
 
-fn check(target: &Path) -> Result<()> {
+fn check_integrity(target: &Path) -> Result<()> {
     #[expect(clippy::disallowed_methods, reason = "the copy is a database of the store")]
     let copy = Connection::open_with_flags(target, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .map_err(|e| classify(&e, target))?;
+        .map_err(|e| classify_sqlite_error(&e, target))?;
     let verdict: String = copy
         .query_row("PRAGMA integrity_check", [], |row| row.get(0))
-        .map_err(|e| classify(&e, target))?;
+        .map_err(|e| classify_sqlite_error(&e, target))?;
     if verdict == "ok" {
         return Ok(());
     }
     Err(StoreError::Corrupt { file: target.to_path_buf(), reason: verdict })
 }
 
-fn settle(target: &Path) -> Result<()> {
+fn sync_copy(target: &Path) -> Result<()> {
     fs_err::File::open(target)?.sync_all()?;
     Ok(sync_dir(target.parent().unwrap_or(Path::new(".")))?)
 }

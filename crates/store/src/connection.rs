@@ -6,16 +6,16 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::error::OpenError;
+use crate::error::DatabaseOpenError;
 
 /// How long a writer of this process waits for a writer of another one.
-const BUSY: Duration = Duration::from_secs(30);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The write-ahead log is cut back to this size (R24).
 pub(crate) const WAL_LIMIT: i64 = 8 * 1024 * 1024;
 
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum ConnectionPurpose {
     /// The writer thread's: may create the file.
     Write,
     /// A reader's.
@@ -23,18 +23,23 @@ pub(crate) enum Purpose {
 }
 
 /// Opens the database and proves that its settings hold.
-pub(crate) fn open(path: &Path, purpose: Purpose) -> Result<Connection, OpenError> {
-    let sqlite = |e: rusqlite::Error| OpenError::from_sqlite(&e, path);
+pub(crate) fn open(
+    path: &Path,
+    purpose: ConnectionPurpose,
+) -> Result<Connection, DatabaseOpenError> {
+    let sqlite = |e: rusqlite::Error| DatabaseOpenError::from_sqlite(&e, path);
     let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
     flags |= match purpose {
-        Purpose::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
-        Purpose::Read => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        ConnectionPurpose::Write => {
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
+        }
+        ConnectionPurpose::Read => OpenFlags::SQLITE_OPEN_READ_WRITE,
     };
     #[expect(clippy::disallowed_methods, reason = "this is the place where the store opens SQLite")]
     let mut conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
-    conn.busy_handler(Some(wait_a_little)).map_err(sqlite)?;
-    prepare_once(&conn).map_err(sqlite)?;
-    if purpose == Purpose::Write {
+    conn.busy_handler(Some(busy_backoff)).map_err(sqlite)?;
+    configure_statement_cache(&conn).map_err(sqlite)?;
+    if purpose == ConnectionPurpose::Write {
         // Takes effect only on an empty file; read back below all the same.
         conn.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(sqlite)?;
     }
@@ -49,7 +54,7 @@ pub(crate) fn open(path: &Path, purpose: Purpose) -> Result<Connection, OpenErro
     expect("journal_mode", "wal")?;
     expect("synchronous", "2")?;
     expect("foreign_keys", "1")?;
-    if purpose == Purpose::Read {
+    if purpose == ConnectionPurpose::Read {
         conn.execute_batch("PRAGMA query_only = ON").map_err(sqlite)?;
         expect("query_only", "1")?;
     }
@@ -61,33 +66,33 @@ pub(crate) fn open(path: &Path, purpose: Purpose) -> Result<Connection, OpenErro
 /// Without the stability guarantee SQLite looks at bound values to find out whether a partial index
 /// could serve, and prepares such a statement anew each time another value is bound: a fifth of
 /// what a fork cost.
-fn prepare_once(conn: &Connection) -> rusqlite::Result<()> {
+fn configure_statement_cache(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_prepared_statement_cache_capacity(256);
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 /// Opens a file that must not be changed: one written by a newer version.
-pub(crate) fn open_read_only(path: &Path) -> Result<Connection, OpenError> {
-    let sqlite = |e: rusqlite::Error| OpenError::from_sqlite(&e, path);
+pub(crate) fn open_read_only(path: &Path) -> Result<Connection, DatabaseOpenError> {
+    let sqlite = |e: rusqlite::Error| DatabaseOpenError::from_sqlite(&e, path);
     let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_READ_ONLY;
     #[expect(clippy::disallowed_methods, reason = "this is the place where the store opens SQLite")]
     let mut conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
-    conn.busy_handler(Some(wait_a_little)).map_err(sqlite)?;
+    conn.busy_handler(Some(busy_backoff)).map_err(sqlite)?;
     conn.execute_batch("PRAGMA query_only = ON").map_err(sqlite)?;
     Ok(conn)
 }
 
 /// Opens an empty database of no name, with the file at `path` attached as `log` for reading.
-pub(crate) fn scratch(path: &Path) -> Result<Connection, OpenError> {
-    let sqlite = |e: rusqlite::Error| OpenError::from_sqlite(&e, path);
+pub(crate) fn open_scratch(path: &Path) -> Result<Connection, DatabaseOpenError> {
+    let sqlite = |e: rusqlite::Error| DatabaseOpenError::from_sqlite(&e, path);
     let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_URI;
     #[expect(clippy::disallowed_methods, reason = "this is the place where the store opens SQLite")]
     let mut conn = Connection::open_with_flags("", flags).map_err(sqlite)?;
-    conn.busy_handler(Some(wait_a_little)).map_err(sqlite)?;
-    prepare_once(&conn).map_err(sqlite)?;
+    conn.busy_handler(Some(busy_backoff)).map_err(sqlite)?;
+    configure_statement_cache(&conn).map_err(sqlite)?;
     conn.execute("ATTACH DATABASE ?1 AS log", [read_only_uri(path)]).map_err(sqlite)?;
     Ok(conn)
 }
@@ -120,7 +125,7 @@ pub(crate) fn wal_len(database: &Path) -> u64 {
 pub(crate) fn truncate_wal(conn: &mut Connection) -> rusqlite::Result<bool> {
     conn.busy_handler(None::<fn(i32) -> bool>)?;
     let done = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
-    conn.busy_handler(Some(wait_a_little))?;
+    conn.busy_handler(Some(busy_backoff))?;
     Ok(done? == 0)
 }
 
@@ -129,7 +134,7 @@ fn expect_setting(
     path: &Path,
     pragma: &'static str,
     wanted: &str,
-) -> Result<(), OpenError> {
+) -> Result<(), DatabaseOpenError> {
     let found: String = conn
         .pragma_query_value(None, pragma, |row| {
             row.get_ref(0).map(|value| match value {
@@ -140,16 +145,21 @@ fn expect_setting(
                 | rusqlite::types::ValueRef::Blob(_) => String::new(),
             })
         })
-        .map_err(|e| OpenError::from_sqlite(&e, path))?;
+        .map_err(|e| DatabaseOpenError::from_sqlite(&e, path))?;
     if found == wanted {
         return Ok(());
     }
-    Err(OpenError::Setting { path: path.to_path_buf(), pragma, wanted: wanted.to_owned(), found })
+    Err(DatabaseOpenError::Setting {
+        path: path.to_path_buf(),
+        pragma,
+        wanted: wanted.to_owned(),
+        found,
+    })
 }
 
 /// Short even waits: SQLite's own back-off sleeps up to 100 ms and starves behind a busy process.
-fn wait_a_little(tries: i32) -> bool {
+fn busy_backoff(tries: i32) -> bool {
     let step = Duration::from_micros(if tries < 20 { 250 } else { 1000 });
     std::thread::sleep(step);
-    Duration::from_millis(u64::try_from(tries).unwrap_or(0)) < BUSY
+    Duration::from_millis(u64::try_from(tries).unwrap_or(0)) < BUSY_TIMEOUT
 }

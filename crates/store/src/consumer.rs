@@ -5,26 +5,26 @@
 //! stream never register, so they never hold anything.
 
 use rusqlite::{Connection, OptionalExtension};
-use turnstone_core::time::{Cursor, Millis};
+use turnstone_core::time::{EpochMillis, LogCursor};
 
 use crate::error::{Result, StoreError};
-use crate::read::Reader;
+use crate::read::ReadTx;
 use crate::tx::Tx;
 
 /// A consumer may lag by this long.
-pub const LAG_MS: i64 = 7 * 24 * 60 * 60 * 1000;
+pub const MAX_LAG_MS: i64 = 7 * 24 * 60 * 60 * 1000;
 /// A consumer may lag by this many bytes of the log.
-pub const LAG_BYTES: u64 = 256 * 1024 * 1024;
+pub const MAX_LAG_BYTES: u64 = 256 * 1024 * 1024;
 
 /// How far a consumer has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Consumer {
+pub struct LogConsumer {
     /// Its name.
     pub name: String,
     /// It has read the log up to here.
-    pub cursor: Cursor,
+    pub cursor: LogCursor,
     /// When it last said so.
-    pub time: Millis,
+    pub time: EpochMillis,
     /// It fell too far behind: it has to read the state anew, then be reset.
     pub resync: bool,
 }
@@ -46,7 +46,7 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// [`StoreError::Invalid`] if the log does not reach that far.
-    pub fn advance_consumer(&self, name: &str, cursor: Cursor) -> Result<()> {
+    pub fn advance_consumer(&self, name: &str, cursor: LogCursor) -> Result<()> {
         self.check_cursor(cursor)?;
         self.conn
             .prepare_cached(
@@ -63,7 +63,7 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// [`StoreError::Invalid`] if the log does not reach that far.
-    pub fn reset_consumer(&self, name: &str, cursor: Cursor) -> Result<()> {
+    pub fn reset_consumer(&self, name: &str, cursor: LogCursor) -> Result<()> {
         self.check_cursor(cursor)?;
         self.conn
             .prepare_cached(
@@ -79,13 +79,13 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn forget_consumer(&self, name: &str) -> Result<bool> {
+    pub fn remove_consumer(&self, name: &str) -> Result<bool> {
         let gone =
             self.conn.prepare_cached("DELETE FROM consumer WHERE name = ?1")?.execute([name])?;
         Ok(gone > 0)
     }
 
-    fn check_cursor(&self, cursor: Cursor) -> Result<()> {
+    fn check_cursor(&self, cursor: LogCursor) -> Result<()> {
         if (0..=self.group.cursor.get()).contains(&cursor.0) {
             return Ok(());
         }
@@ -93,8 +93,8 @@ impl Tx<'_> {
     }
 
     /// Marks the consumers that lag too far; returns how many there are new.
-    pub(crate) fn mark_laggards(&self, oldest: Millis, bytes: u64) -> Result<u64> {
-        let laggards = laggards(self.conn, oldest, bytes)?;
+    pub(crate) fn mark_lagging_consumers(&self, oldest: EpochMillis, bytes: u64) -> Result<u64> {
+        let laggards = find_lagging_consumers(self.conn, oldest, bytes)?;
         for name in &laggards {
             self.conn
                 .prepare_cached("UPDATE consumer SET resync = 1 WHERE name = ?1")?
@@ -105,10 +105,14 @@ impl Tx<'_> {
 }
 
 /// The names of the consumers that lag too far and are not marked yet.
-pub(crate) fn laggards(conn: &Connection, oldest: Millis, bytes: u64) -> Result<Vec<String>> {
+pub(crate) fn find_lagging_consumers(
+    conn: &Connection,
+    oldest: EpochMillis,
+    bytes: u64,
+) -> Result<Vec<String>> {
     let mut found = Vec::new();
-    for consumer in consumers(conn)? {
-        if !consumer.resync && lags(conn, consumer.cursor, oldest, bytes)? {
+    for consumer in load_consumers(conn)? {
+        if !consumer.resync && is_lagging(conn, consumer.cursor, oldest, bytes)? {
             found.push(consumer.name);
         }
     }
@@ -116,19 +120,24 @@ pub(crate) fn laggards(conn: &Connection, oldest: Millis, bytes: u64) -> Result<
 }
 
 /// True if what lies after `cursor` is older or larger than allowed.
-fn lags(conn: &Connection, cursor: Cursor, oldest: Millis, bytes: u64) -> Result<bool> {
+fn is_lagging(
+    conn: &Connection,
+    cursor: LogCursor,
+    oldest: EpochMillis,
+    bytes: u64,
+) -> Result<bool> {
     let next: Option<i64> = conn
         .prepare_cached("SELECT time FROM event WHERE cursor > ?1 ORDER BY cursor LIMIT 1")?
         .query_row([cursor.0], |row| row.get(0))
         .optional()?;
     Ok(match next {
         None => false,
-        Some(time) => time < oldest.0 || bytes_after(conn, cursor, bytes)? > bytes,
+        Some(time) => time < oldest.0 || log_bytes_after(conn, cursor, bytes)? > bytes,
     })
 }
 
 /// The bytes of the log after `cursor`; stops counting once there are more than `enough`.
-pub(crate) fn bytes_after(conn: &Connection, cursor: Cursor, enough: u64) -> Result<u64> {
+pub(crate) fn log_bytes_after(conn: &Connection, cursor: LogCursor, enough: u64) -> Result<u64> {
     let mut statement = conn.prepare_cached(BYTES_AFTER)?;
     let mut rows = statement.query([cursor.0])?;
     let mut sum = 0;
@@ -142,27 +151,27 @@ pub(crate) fn bytes_after(conn: &Connection, cursor: Cursor, enough: u64) -> Res
 }
 
 /// All consumers, by name.
-pub(crate) fn consumers(conn: &Connection) -> Result<Vec<Consumer>> {
+pub(crate) fn load_consumers(conn: &Connection) -> Result<Vec<LogConsumer>> {
     let mut statement =
         conn.prepare_cached("SELECT name, cursor, time, resync FROM consumer ORDER BY name")?;
     let rows = statement.query_map([], |row| {
-        Ok(Consumer {
+        Ok(LogConsumer {
             name: row.get(0)?,
-            cursor: Cursor(row.get(1)?),
-            time: Millis(row.get(2)?),
+            cursor: LogCursor(row.get(1)?),
+            time: EpochMillis(row.get(2)?),
             resync: row.get(3)?,
         })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-impl Reader<'_> {
+impl ReadTx<'_> {
     /// A consumer, if it ever registered.
     ///
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn consumer(&self, name: &str) -> Result<Option<Consumer>> {
+    pub fn find_consumer(&self, name: &str) -> Result<Option<LogConsumer>> {
         Ok(self.consumers()?.into_iter().find(|consumer| consumer.name == name))
     }
 
@@ -171,7 +180,7 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn consumers(&self) -> Result<Vec<Consumer>> {
-        consumers(self.conn)
+    pub fn consumers(&self) -> Result<Vec<LogConsumer>> {
+        load_consumers(self.conn)
     }
 }

@@ -1,8 +1,8 @@
 //! Who asks, and under which conditions: the one argument every store call takes (R43).
 
 use turnstone_core::id::SessionId;
-use turnstone_core::permission::Role;
-use turnstone_core::time::{Millis, Seq};
+use turnstone_core::permission::CallerRole;
+use turnstone_core::time::{EpochMillis, SessionSeq};
 
 /// Who acts: a person, a client or a program, as a short printable name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,31 +49,31 @@ pub struct Context {
     /// Who acts.
     pub actor: Actor,
     /// In which role they act: what they may do unasked, and whether they may answer for the user.
-    pub role: Role,
+    pub role: CallerRole,
     /// The program they use.
     pub client: Option<String>,
     /// Their name for this request.
     pub request: Option<String>,
     /// A repeated call with the same key gets the first result.
-    pub idempotency: Option<String>,
+    pub idempotency_key: Option<String>,
     /// The call goes through only while the session stands at this sequence number.
-    pub expected_seq: Option<Seq>,
+    pub expected_seq: Option<SessionSeq>,
     /// The lease under which turn-owned rows are written.
     pub lease: Option<Lease>,
     /// The present moment, read by the caller.
-    pub now: Millis,
+    pub now: EpochMillis,
 }
 
 impl Context {
     /// A context without conditions, of a caller who acts under a name.
     #[must_use]
-    pub const fn new(actor: Actor, now: Millis) -> Self {
+    pub const fn new(actor: Actor, now: EpochMillis) -> Self {
         Self {
             actor,
-            role: Role::Named,
+            role: CallerRole::Named,
             client: None,
             request: None,
-            idempotency: None,
+            idempotency_key: None,
             expected_seq: None,
             lease: None,
             now,
@@ -82,20 +82,20 @@ impl Context {
 
     /// The context of the store's own upkeep.
     #[must_use]
-    pub fn system(now: Millis) -> Self {
+    pub fn system(now: EpochMillis) -> Self {
         Self::new(Actor::system(), now)
     }
 
     /// The same context in another role.
     #[must_use]
-    pub const fn acting_as(mut self, role: Role) -> Self {
+    pub const fn with_role(mut self, role: CallerRole) -> Self {
         self.role = role;
         self
     }
 
     /// The same context, valid only while the session stands at `seq`.
     #[must_use]
-    pub const fn expecting(mut self, seq: Seq) -> Self {
+    pub const fn with_expected_seq(mut self, seq: SessionSeq) -> Self {
         self.expected_seq = Some(seq);
         self
     }
@@ -103,34 +103,34 @@ impl Context {
     /// The same context for the writes that follow the first one of a call: what the caller relied
     /// on held when the first was written.
     #[must_use]
-    pub fn settled(&self) -> Self {
+    pub fn without_expected_seq(&self) -> Self {
         Self { expected_seq: None, ..self.clone() }
     }
 
     /// The same context for upkeep on the way: neither what the caller relies on nor its key are
     /// about that.
     #[must_use]
-    pub fn aside(&self) -> Self {
-        Self { expected_seq: None, idempotency: None, ..self.clone() }
+    pub fn without_preconditions(&self) -> Self {
+        Self { expected_seq: None, idempotency_key: None, ..self.clone() }
     }
 
     /// The same context, repeated under `key`.
     #[must_use]
-    pub fn once(mut self, key: impl Into<String>) -> Self {
-        self.idempotency = Some(key.into());
+    pub fn with_idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.idempotency_key = Some(key.into());
         self
     }
 
     /// The same context, writing as the holder of `lease`.
     #[must_use]
-    pub fn leased(mut self, lease: &Lease) -> Self {
+    pub fn with_lease(mut self, lease: &Lease) -> Self {
         self.lease = Some(lease.clone());
         self
     }
 
     /// The same context at another moment.
     #[must_use]
-    pub const fn at(mut self, now: Millis) -> Self {
+    pub const fn at_time(mut self, now: EpochMillis) -> Self {
         self.now = now;
         self
     }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use turnstone_core::id::{MessageId, PartId, SessionId};
-use turnstone_core::time::Seq;
-use turnstone_core::turn::IllegalTransition;
+use turnstone_core::time::SessionSeq;
+use turnstone_core::turn::IllegalTurnTransition;
 
 /// The result of a store call.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -67,9 +67,9 @@ pub enum StoreError {
         /// The session.
         session: SessionId,
         /// What the caller expected.
-        expected: Seq,
+        expected: SessionSeq,
         /// Where it stands.
-        current: Seq,
+        current: SessionSeq,
     },
     /// Another process took the session over; this one must stop its work on it.
     #[error("the lease on session {0} was taken over by another process")]
@@ -83,7 +83,7 @@ pub enum StoreError {
         /// The session.
         session: SessionId,
         /// The place asked for.
-        seq: Seq,
+        seq: SessionSeq,
     },
     /// The session has not come that far.
     #[error("session {session} ends at {end}, before {seq}")]
@@ -91,16 +91,16 @@ pub enum StoreError {
         /// The session.
         session: SessionId,
         /// The place asked for.
-        seq: Seq,
+        seq: SessionSeq,
         /// Where it ends.
-        end: Seq,
+        end: SessionSeq,
     },
     /// The state machine does not allow it.
     #[error(transparent)]
-    Transition(#[from] IllegalTransition),
+    Transition(#[from] IllegalTurnTransition),
     /// A tool call may not change in this way.
     #[error(transparent)]
-    Tool(#[from] turnstone_core::tool::IllegalTool),
+    Tool(#[from] turnstone_core::tool_state::IllegalToolTransition),
     /// An argument does not make sense.
     #[error("{0}")]
     Invalid(String),
@@ -199,25 +199,25 @@ impl From<turnstone_core::wire::ShapeError> for StoreError {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
-        classify(&error, &PathBuf::from("turnstone.db"))
+        classify_sqlite_error(&error, &PathBuf::from("turnstone.db"))
     }
 }
 
-impl From<OpenError> for StoreError {
-    fn from(error: OpenError) -> Self {
+impl From<DatabaseOpenError> for StoreError {
+    fn from(error: DatabaseOpenError) -> Self {
         match error {
-            OpenError::Corrupt { path: file, reason } => Self::Corrupt { file, reason },
-            OpenError::ReadOnly { path: file, reason } => Self::ReadOnly { file, reason },
-            OpenError::Full { path: file } => Self::Full { file },
-            OpenError::Locked { path: file } => Self::Locked { file },
-            OpenError::Recovery(error) | OpenError::Rebuild(error) => error,
-            OpenError::Directory { .. }
-            | OpenError::Network { .. }
-            | OpenError::Foreign { .. }
-            | OpenError::Setting { .. }
-            | OpenError::Backup { .. }
-            | OpenError::Migration { .. }
-            | OpenError::Database { .. } => Self::Io(error.to_string()),
+            DatabaseOpenError::Corrupt { path: file, reason } => Self::Corrupt { file, reason },
+            DatabaseOpenError::ReadOnly { path: file, reason } => Self::ReadOnly { file, reason },
+            DatabaseOpenError::Full { path: file } => Self::Full { file },
+            DatabaseOpenError::Locked { path: file } => Self::Locked { file },
+            DatabaseOpenError::Recovery(error) | DatabaseOpenError::Rebuild(error) => error,
+            DatabaseOpenError::Directory { .. }
+            | DatabaseOpenError::Network { .. }
+            | DatabaseOpenError::Foreign { .. }
+            | DatabaseOpenError::Setting { .. }
+            | DatabaseOpenError::Backup { .. }
+            | DatabaseOpenError::Migration { .. }
+            | DatabaseOpenError::Database { .. } => Self::Io(error.to_string()),
         }
     }
 }
@@ -225,7 +225,7 @@ impl From<OpenError> for StoreError {
 impl StoreError {
     /// Names the real file in errors that were made where it was not known.
     #[must_use]
-    pub(crate) fn in_file(self, path: &std::path::Path) -> Self {
+    pub(crate) fn with_file(self, path: &std::path::Path) -> Self {
         let file = path.to_path_buf();
         #[expect(clippy::wildcard_enum_match_arm, reason = "the others name no file")]
         match self {
@@ -242,7 +242,7 @@ impl StoreError {
 }
 
 /// Sorts an error of SQLite by what the caller can do.
-pub(crate) fn classify(error: &rusqlite::Error, path: &std::path::Path) -> StoreError {
+pub(crate) fn classify_sqlite_error(error: &rusqlite::Error, path: &std::path::Path) -> StoreError {
     use rusqlite::ErrorCode as Code;
     let file = path.to_path_buf();
     let reason = error.to_string();
@@ -258,7 +258,7 @@ pub(crate) fn classify(error: &rusqlite::Error, path: &std::path::Path) -> Store
 /// Why a store could not be opened. The file is as it was.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum DatabaseOpenError {
     /// The data directory cannot be made or used.
     #[error("the data directory {} cannot be used: {reason}", path.display())]
     Directory {
@@ -355,7 +355,7 @@ pub enum OpenError {
     },
 }
 
-impl OpenError {
+impl DatabaseOpenError {
     /// The command or step that helps.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
@@ -380,7 +380,7 @@ impl OpenError {
     pub(crate) fn from_sqlite(error: &rusqlite::Error, path: &std::path::Path) -> Self {
         let path = path.to_path_buf();
         #[expect(clippy::wildcard_enum_match_arm, reason = "classify makes no others")]
-        match classify(error, &path) {
+        match classify_sqlite_error(error, &path) {
             StoreError::Full { .. } => Self::Full { path },
             StoreError::Locked { .. } => Self::Locked { path },
             StoreError::Corrupt { reason, .. } => Self::Corrupt { path, reason },

@@ -2,77 +2,79 @@
 //!
 //! Owns SQLite, the blob folder and the owner files below the data directory. Knows no git, no
 //! HTTP, no wire names and no async runtime. Whoever wants to hear of a change reads the log from a
-//! cursor and waits on [`Watch`].
+//! cursor and waits on [`CommitWatch`].
 
-mod apply;
+mod actor_name;
 mod backup;
 mod blob;
-mod compact;
+mod checksum;
+mod commit_watch;
 mod connection;
 mod consumer;
 mod context;
+mod data_layout;
+mod disk_usage;
 mod doctor;
 mod error;
-mod identity;
-mod job;
-mod layout;
-mod maintain;
-mod migrate;
-mod mutate;
-mod once;
-mod owner;
+mod idempotency;
+mod lease_owner;
+mod log_compaction;
+mod maintenance;
+mod migration;
+mod mutation;
+mod network_fs;
 mod payload;
-mod place;
+mod projection;
+mod projection_check;
 mod purge;
 mod read;
 mod rebuild;
-mod recover;
-mod redact;
+mod redaction;
 mod replay;
 mod salvage;
 mod schema;
 mod search;
-mod size;
 mod store;
-mod sum;
+mod turn_recovery;
 mod tx;
-mod verify;
-mod watch;
 mod writer;
+mod writer_job;
 
 pub use backup::BackupReport;
 pub use blob::BlobHash;
-pub use consumer::{Consumer, LAG_BYTES, LAG_MS};
+pub use commit_watch::{CommitMark, CommitWatch};
+pub use consumer::{LogConsumer, MAX_LAG_BYTES, MAX_LAG_MS};
 pub use context::{Actor, ActorError, Context, Lease, OwnerId};
-pub use doctor::{Diagnosis, Finding, Severity, doctor};
-pub use error::{OpenError, Result, StoreError};
-pub use job::Ticket;
-pub use layout::Layout;
-pub use maintain::{Budget, Maintained, Upkeep};
-pub use mutate::{
-    Admitted, CloseChange, CopyChange, Delivery, DoneOperation, EndTurn, Ended, Expiring,
-    ExpiringGuards, NewOperation, NewPart, NewTurn, OpenChange, Replicated, ShareRecord,
+pub use data_layout::DataLayout;
+pub use disk_usage::{ConsumerBacklog, DatabaseSizes, EventKindSize, SessionSize};
+pub use doctor::{Diagnosis, Finding, Severity, diagnose};
+pub use error::{DatabaseOpenError, Result, StoreError};
+pub use idempotency::IdempotencyRecord;
+pub use lease_owner::LeaseTakeover;
+pub use maintenance::{DatabaseMaintenanceReport, MaintenanceBudget, MaintenanceLimits};
+pub use mutation::{
+    CloseChangeSet, CopyChangeSet, EndTurn, FinishedOperation, GuardExpiry, NewChangeSet,
+    NewOperation, NewPart, NewTurn, PromptDelivery, PromptReceipt, ReplicationOutcome, ShareRecord,
+    TurnEndOutcome, TurnExpiry,
 };
-pub use once::Recall;
-pub use owner::Takeover;
-pub use purge::Deleted;
+pub use projection_check::ProjectionMismatch;
+pub use purge::DeletionReport;
 pub use read::{
-    Boundary, ChangeRow, Delta, Expired, Fate, FeedBody, FeedEvent, FeedMemo, FeedPage,
-    FeedSession, Guarding, HeadShift, LogEvent, LogPage, MessagePage, OperationEnd, OperationRow,
-    Outline, PartView, Reader, SessionAt, SessionFilter, SessionPage, SessionRow, SessionShift,
-    SessionThen, ShownPage, ShownSession, SyncBody, SyncEvent, Tail, TurnRow, Unfinished,
-    WithParts,
+    ChangeSetRow, ExpiredTurn, FeedBody, FeedCache, FeedEvent, FeedPage, FeedSession, GuardPin,
+    HeadDelta, HistoricalSession, LogEvent, LogPage, LogTail, MessageOutlineRow, MessagePage,
+    MessagePageJson, MessageWithParts, OperationEnd, OperationRow, PartRenderer, PromptStatus,
+    ReadTx, SessionAtBoundary, SessionDelta, SessionFilter, SessionJson, SessionPage, SessionRow,
+    StreamBoundary, SyncBody, SyncEvent, TextDelta, TurnRow, UnfinishedExpiry,
 };
-pub use rebuild::{RebuildProgress, Rebuilt};
-pub use recover::Recovered;
-pub use redact::Redacted;
-pub use salvage::{DamagedSession, Salvaged, Tally, salvage};
+pub use rebuild::{RebuildProgress, RebuildReport};
+pub use redaction::RedactionReport;
+pub use salvage::{DamagedSession, SalvageReport, TableSalvageCounts, salvage};
 pub use search::{
-    Indexed, SearchFilter, SearchHit, SearchKind, SearchPage, SearchQuery, SearchSize, Snippet,
+    IndexLag, SearchFilter, SearchHit, SearchIndexSize, SearchKind, SearchPage, SearchQuery,
+    Snippet,
 };
-pub use size::{ConsumerSize, KindSize, SessionSize, Sizes};
 pub use store::{Options, Store};
-pub use tx::{Appended, Changed, Tx};
-pub use verify::Mismatch;
-pub use watch::{Mark, Watch};
+pub use turn_recovery::TurnRecoveryReport;
+pub use tx::{EventPosition, Tx, WriteOutcome};
 pub use writer::WriterStats;
+pub use writer_job::PendingWrite;

@@ -8,7 +8,7 @@ use crate::blob::{self, BlobDir, BlobHash, INLINE_LIMIT};
 use crate::error::{Result, StoreError};
 
 /// Strings that stay in the JSON however long they are: projections read them from there.
-const KEPT: &[&str] = &[
+const INLINE_POINTERS: &[&str] = &[
     "/title",
     "/directory",
     "/path",
@@ -21,10 +21,10 @@ const KEPT: &[&str] = &[
     "/data/tool",
 ];
 /// As deep as a stored payload may be nested; the reader of JSON gives up at 128.
-const DEEPEST: usize = 120;
+const MAX_DEPTH: usize = 120;
 
 /// A payload ready to be written.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedPayload {
     /// The JSON without its long strings.
     pub(crate) json: String,
     /// Where the long strings belong: `[[pointer, hash, length], …]`.
@@ -33,27 +33,28 @@ pub(crate) struct Prepared {
     pub(crate) blobs: Vec<(BlobHash, String)>,
 }
 
-impl Prepared {
+impl PreparedPayload {
     /// Takes the long strings out of `value`.
     ///
     /// # Errors
     ///
     /// [`StoreError::Invalid`] if it is nested so deeply that it could not be read again.
     pub(crate) fn new(value: &impl Serialize) -> Result<Self> {
-        Self::of_json(serde_json::to_string(value)?)
+        Self::from_json(serde_json::to_string(value)?)
     }
 
     /// The same for a value that is JSON already.
-    pub(crate) fn of_json(json: String) -> Result<Self> {
+    pub(crate) fn from_json(json: String) -> Result<Self> {
         let brackets = json.bytes().filter(|b| matches!(b, b'{' | b'[')).count();
-        if json.len() < INLINE_LIMIT && brackets < DEEPEST {
+        if json.len() < INLINE_LIMIT && brackets < MAX_DEPTH {
             // Nothing in it can be long or deep.
             return Ok(Self { json, refs: None, blobs: Vec::new() });
         }
-        let mut value: Value = serde_json::from_str(&json).map_err(|error| unreadable(&error))?;
+        let mut value: Value =
+            serde_json::from_str(&json).map_err(|error| too_deep_error(&error))?;
         let mut taken = Vec::new();
-        if !take_out(&mut value, &mut String::new(), DEEPEST, &mut taken) {
-            return Err(StoreError::Invalid(format!("a value nested deeper than {DEEPEST}")));
+        if !extract_long_strings(&mut value, &mut String::new(), MAX_DEPTH, &mut taken) {
+            return Err(StoreError::Invalid(format!("a value nested deeper than {MAX_DEPTH}")));
         }
         let refs = (!taken.is_empty()).then(|| {
             let list = taken.iter().map(|(pointer, hash, text)| {
@@ -70,7 +71,7 @@ impl Prepared {
     }
 
     /// The bytes this payload adds to the database at most.
-    pub(crate) fn weight(&self) -> u64 {
+    pub(crate) fn stored_bytes(&self) -> u64 {
         let inside = self.blobs.iter().map(|(_, text)| text.len());
         let inside: usize = inside.filter(|len| *len <= blob::FILE_LIMIT).sum();
         (self.json.len() + inside) as u64
@@ -78,19 +79,19 @@ impl Prepared {
 }
 
 /// What the reader of JSON does not take is nested too deeply for it.
-fn unreadable(error: &serde_json::Error) -> StoreError {
-    StoreError::Invalid(format!("a value nested deeper than {DEEPEST}: {error}"))
+fn too_deep_error(error: &serde_json::Error) -> StoreError {
+    StoreError::Invalid(format!("a value nested deeper than {MAX_DEPTH}: {error}"))
 }
 
 /// Returns false if `value` is nested deeper than `depth`.
-fn take_out(
+fn extract_long_strings(
     value: &mut Value,
     at: &mut String,
     depth: usize,
     taken: &mut Vec<(String, BlobHash, String)>,
 ) -> bool {
     match value {
-        Value::String(text) if text.len() >= INLINE_LIMIT && !is_kept(at) => {
+        Value::String(text) if text.len() >= INLINE_LIMIT && !is_inline_pointer(at) => {
             let text = std::mem::take(text);
             taken.push((at.clone(), BlobHash::of(text.as_bytes()), text));
             true
@@ -107,8 +108,8 @@ fn take_out(
     }
 }
 
-fn is_kept(at: &str) -> bool {
-    KEPT.contains(&at) || at.starts_with("/aliases/") || at.starts_with("/taken/")
+fn is_inline_pointer(at: &str) -> bool {
+    INLINE_POINTERS.contains(&at) || at.starts_with("/aliases/") || at.starts_with("/taken/")
 }
 
 fn descend(
@@ -121,13 +122,13 @@ fn descend(
     let len = at.len();
     at.push('/');
     at.push_str(step);
-    let fits = take_out(item, at, depth - 1, taken);
+    let fits = extract_long_strings(item, at, depth - 1, taken);
     at.truncate(len);
     fits
 }
 
 /// Puts the long strings back.
-pub(crate) fn restore(
+pub(crate) fn restore_long_strings(
     conn: &Connection,
     dir: &BlobDir,
     json: &str,
@@ -135,7 +136,7 @@ pub(crate) fn restore(
 ) -> Result<Value> {
     let mut value: Value = serde_json::from_str(json)?;
     for (pointer, hash, _) in parse_refs(refs)? {
-        let bytes = blob::get(conn, dir, &hash)?;
+        let bytes = blob::load_blob(conn, dir, &hash)?;
         let text = String::from_utf8(bytes)
             .map_err(|_| StoreError::Internal("a stored text is not UTF-8".to_owned()))?;
         let slot = value
@@ -166,10 +167,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_strings_are_taken_out_wherever_they_are() {
+    fn long_strings_are_extracted_at_any_depth() {
         let long = "x".repeat(INLINE_LIMIT);
         let value = json!({"a/b": {"~": [1, long]}, "short": "y"});
-        let prepared = Prepared::new(&value).expect("serialises");
+        let prepared = PreparedPayload::new(&value).expect("serialises");
         assert_eq!(prepared.blobs.len(), 1);
         assert!(prepared.json.len() < 60, "{}", prepared.json);
         let refs = parse_refs(prepared.refs.as_deref()).expect("parses");
@@ -178,8 +179,8 @@ mod tests {
     }
 
     #[test]
-    fn a_short_payload_stays_whole() {
-        let prepared = Prepared::new(&json!({"a": 1})).expect("serialises");
+    fn short_payload_is_stored_inline() {
+        let prepared = PreparedPayload::new(&json!({"a": 1})).expect("serialises");
         assert_eq!((prepared.json.as_str(), prepared.refs), (r#"{"a":1}"#, None));
     }
 }

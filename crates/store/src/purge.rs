@@ -5,25 +5,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{SessionId, TurnId};
-use turnstone_core::turn::Outcome;
+use turnstone_core::turn::TurnOutcome;
 
 use crate::blob;
 use crate::context::Context;
 use crate::error::{Result, StoreError};
-use crate::mutate::{EndTurn, Hand};
-use crate::payload::Prepared;
+use crate::mutation::{EndTurn, TurnEnder};
+use crate::payload::PreparedPayload;
 use crate::read::{load_session, parse_stored};
 use crate::store::Store;
-use crate::tx::{Draft, Tx};
+use crate::tx::{EventDraft, Tx};
 
 /// Sessions hidden in one transaction.
-const HIDE: usize = 200;
+const HIDE_BATCH: usize = 200;
 /// Sessions whose tombstone is written in one transaction.
-const ANNOUNCE: usize = 40;
+const TOMBSTONE_BATCH: usize = 40;
 
 /// What a deletion took away.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Deleted {
+pub struct DeletionReport {
     /// The session and the sessions it had started, parents first.
     pub sessions: Vec<SessionId>,
 }
@@ -32,23 +32,23 @@ impl Store {
     /// Deletes a session with the sessions it started and all that hangs on them.
     ///
     /// They are gone for every reader when this returns, and readers of the log learn it from
-    /// tombstones. A running turn is aborted first. The rows are removed by [`Store::purge_some`].
+    /// tombstones. A running turn is aborted first. The rows are removed by [`Store::purge_deleted`].
     ///
     /// # Errors
     ///
     /// [`StoreError::NoSession`]; then nothing was deleted.
-    pub fn delete_session(&self, ctx: &Context, id: &SessionId) -> Result<Deleted> {
+    pub fn delete_session(&self, ctx: &Context, id: &SessionId) -> Result<DeletionReport> {
         let root = id.clone();
-        let tree = self.write(ctx, move |tx| tx.tree(&root)).wait()?;
+        let tree = self.write(ctx, move |tx| tx.session_tree(&root)).wait()?;
         // Deepest first, so that a crash in between never leaves a child without its parent.
         // Up to `HIDE` sessions go in one transaction.
-        for piece in tree.rchunks(HIDE) {
+        for piece in tree.rchunks(HIDE_BATCH) {
             let piece = piece.to_vec();
-            self.write(ctx, move |tx| tx.hide(&piece)).wait()?;
+            self.write(ctx, move |tx| tx.hide_sessions(&piece)).wait()?;
         }
-        while self.write(ctx, |tx| tx.announce(ANNOUNCE)).wait()? {}
+        while self.write(ctx, |tx| tx.write_tombstones(TOMBSTONE_BATCH)).wait()? {}
         let sessions = tree.into_iter().map(|(_, id)| parse_stored(id)).collect::<Result<_>>()?;
-        Ok(Deleted { sessions })
+        Ok(DeletionReport { sessions })
     }
 
     /// Removes rows of deleted sessions, at most `steps` transactions. Returns true when none are
@@ -57,7 +57,7 @@ impl Store {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn purge_some(&self, ctx: &Context, steps: usize) -> Result<bool> {
+    pub fn purge_deleted(&self, ctx: &Context, steps: usize) -> Result<bool> {
         for _ in 0..steps {
             fail::fail_point!("store::purge_step");
             if !self.write(ctx, |tx| tx.purge_step()).wait()? {
@@ -73,7 +73,7 @@ const _: () = assert!(EventKind::PartDelta.code() == 32 && EventKind::SessionDel
 
 /// The rows that go with a session, each statement a bounded number of them. What refers to
 /// something goes before it, so that a purge cut off half way leaves nothing that looks damaged.
-const STEPS: &[&str] = &[
+const PURGE_STATEMENTS: &[&str] = &[
     "DELETE FROM part WHERE num IN (SELECT num FROM part WHERE session = ?1 LIMIT 400)",
     "DELETE FROM message WHERE num IN (SELECT num FROM message WHERE session = ?1 LIMIT 400)",
     "DELETE FROM turn WHERE num IN (SELECT num FROM turn WHERE session = ?1 LIMIT 400)",
@@ -89,16 +89,16 @@ const STEPS: &[&str] = &[
 ];
 
 /// The log of a session but for its first event, which becomes the stub, and its tombstone.
-const EVENTS: &str = "DELETE FROM event WHERE cursor IN
+const PURGE_EVENTS: &str = "DELETE FROM event WHERE cursor IN
        (SELECT cursor FROM event WHERE session = ?1 AND kind <> 12 AND cursor <> ?1
         ORDER BY seq LIMIT 400)";
 
 /// Events whose values are let go in one transaction, and how many of each.
-const RELEASED: (i64, i64) = (40, 3);
+const RELEASE_BATCH: (i64, i64) = (40, 3);
 
 impl Tx<'_> {
     /// A session and its descendants, parents first: `(number, id)`.
-    fn tree(&self, root: &SessionId) -> Result<Vec<(i64, String)>> {
+    fn session_tree(&self, root: &SessionId) -> Result<Vec<(i64, String)>> {
         let mut tree = vec![(self.session_num(root)?, root.to_string())];
         let mut at = 0;
         while let Some((_, id)) = tree.get(at) {
@@ -116,7 +116,7 @@ impl Tx<'_> {
         Ok(tree)
     }
 
-    fn hide(&self, piece: &[(i64, String)]) -> Result<()> {
+    fn hide_sessions(&self, piece: &[(i64, String)]) -> Result<()> {
         for (num, id) in piece {
             self.abort_open_turn(*num, id)?;
             self.conn
@@ -126,8 +126,8 @@ impl Tx<'_> {
                 .prepare_cached("INSERT OR IGNORE INTO purge (session, time) VALUES (?1, ?2)")?
                 .execute((num, self.now().0))?;
         }
-        if piece.len() <= ANNOUNCE {
-            self.announce(ANNOUNCE)?;
+        if piece.len() <= TOMBSTONE_BATCH {
+            self.write_tombstones(TOMBSTONE_BATCH)?;
         }
         Ok(())
     }
@@ -139,16 +139,16 @@ impl Tx<'_> {
             .query_row([num], |row| row.get(0))
             .optional()?;
         let Some(turn) = open else { return Ok(()) };
-        self.set_holder(num, None)?;
+        self.set_lease_holder(num, None)?;
         let turn: TurnId = parse_stored(turn)?;
         let session: SessionId = parse_stored(id.to_owned())?;
-        let end = EndTurn { session, turn, outcome: Outcome::Aborted, error: None };
-        self.end_turn_by(&end, Hand::Recovery)?;
+        let end = EndTurn { session, turn, outcome: TurnOutcome::Aborted, error: None };
+        self.end_turn_by(&end, TurnEnder::Recovery)?;
         Ok(())
     }
 
     /// Writes tombstones of hidden sessions; returns true if there may be more.
-    fn announce(&self, limit: usize) -> Result<bool> {
+    fn write_tombstones(&self, limit: usize) -> Result<bool> {
         let mut statement =
             self.conn.prepare_cached("SELECT session FROM purge WHERE announced = 0 LIMIT ?1")?;
         let nums: Vec<i64> = statement
@@ -161,8 +161,8 @@ impl Tx<'_> {
                 "id": gone.id, "projectID": gone.project, "directory": gone.directory,
                 "parentID": gone.parent,
             });
-            let draft = Draft::new(Some(*num), EventKind::SessionDeleted, Some(*num));
-            self.append(&draft.payload(Prepared::new(&tombstone)?))?;
+            let draft = EventDraft::new(Some(*num), EventKind::SessionDeleted, Some(*num));
+            self.append(&draft.payload(PreparedPayload::new(&tombstone)?))?;
             self.conn
                 .prepare_cached("UPDATE stream SET deleted = 1, owner = NULL WHERE session = ?1")?
                 .execute([num])?;
@@ -175,7 +175,7 @@ impl Tx<'_> {
 
     /// Takes one bounded step; returns false when nothing is left to do.
     fn purge_step(&self) -> Result<bool> {
-        if self.announce(ANNOUNCE)? {
+        if self.write_tombstones(TOMBSTONE_BATCH)? {
             return Ok(true);
         }
         let next: Option<i64> = self
@@ -184,16 +184,16 @@ impl Tx<'_> {
             .query_row([], |row| row.get(0))
             .optional()?;
         let Some(session) = next else { return Ok(false) };
-        for sql in STEPS {
+        for sql in PURGE_STATEMENTS {
             if self.conn.prepare_cached(sql)?.execute([session])? > 0 {
                 return Ok(true);
             }
         }
-        if self.release_values(session)? {
+        if self.release_session_blobs(session)? {
             return Ok(true);
         }
-        let gone = self.conn.prepare_cached(EVENTS)?.execute([session])?;
-        self.extend_stub(session)?;
+        let gone = self.conn.prepare_cached(PURGE_EVENTS)?.execute([session])?;
+        self.extend_first_stub(session)?;
         if gone > 0 {
             return Ok(true);
         }
@@ -202,7 +202,7 @@ impl Tx<'_> {
     }
 
     /// Lets go of large values the session's events used; returns false when none are left.
-    fn release_values(&self, session: i64) -> Result<bool> {
+    fn release_session_blobs(&self, session: i64) -> Result<bool> {
         let cursors: Vec<i64> = self
             .conn
             .prepare_cached(
@@ -210,7 +210,7 @@ impl Tx<'_> {
                  JOIN blob_use ON blob_use.cursor = event.cursor
                  WHERE event.session = ?1 LIMIT ?2",
             )?
-            .query_map((session, RELEASED.0), |row| row.get(0))?
+            .query_map((session, RELEASE_BATCH.0), |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?;
         for cursor in &cursors {
             // The event first: what is left of it refers to nothing any more.
@@ -220,14 +220,14 @@ impl Tx<'_> {
                        text_to = NULL, sum = NULL WHERE cursor = ?1",
                 )?
                 .execute([cursor])?;
-            blob::release(self.conn, *cursor, self.now(), RELEASED.1)?;
+            blob::release_blobs(self.conn, *cursor, self.now(), RELEASE_BATCH.1)?;
         }
         Ok(!cursors.is_empty())
     }
 
     /// The session's first event becomes the stub of all numbers before the next one that is left,
     /// so that readers never see a gap.
-    fn extend_stub(&self, session: i64) -> Result<()> {
+    fn extend_first_stub(&self, session: i64) -> Result<()> {
         let next: i64 = self
             .conn
             .prepare_cached(

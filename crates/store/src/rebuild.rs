@@ -13,23 +13,23 @@
 use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 
-use crate::apply;
-use crate::connection::{self, Purpose};
+use crate::connection::{self, ConnectionPurpose};
 use crate::context::Context;
-use crate::error::{Result, StoreError, classify};
-use crate::replay::{self, Limit, Place};
-use crate::schema::PROJECTIONS;
+use crate::error::{Result, StoreError, classify_sqlite_error};
+use crate::projection;
+use crate::projection_check;
+use crate::replay::{self, ReplayLimit, ReplayPosition};
+use crate::schema::PROJECTION_TABLES;
 use crate::store::Store;
-use crate::verify;
 
 /// Short of the limits of R23, because the event that reaches them is still applied.
-const BATCH: Limit = Limit { rows: 250, bytes: 2 * 1024 * 1024 };
+const REPLAY_LIMIT: ReplayLimit = ReplayLimit { rows: 250, bytes: 2 * 1024 * 1024 };
 /// Rows thrown away at once.
-const CLEAR: i64 = 400;
+const CLEAR_ROWS: i64 = 400;
 
 /// What a rebuild did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rebuilt {
+pub struct RebuildReport {
     /// Events applied.
     pub events: u64,
     /// Transactions it took.
@@ -40,7 +40,7 @@ pub struct Rebuilt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RebuildProgress {
     /// The log is being replayed elsewhere, to see that it can be.
-    Rehearsing,
+    DryRun,
     /// The old tables are being emptied.
     Clearing,
     /// So many events have been applied.
@@ -50,15 +50,15 @@ pub enum RebuildProgress {
 /// The mark in `note`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "lowercase")]
-enum Mark {
+enum RebuildMarker {
     /// Tables before this one are empty.
     Clear { table: usize },
     /// Events up to this place are applied.
-    Replay { place: Place },
+    Replay { place: ReplayPosition },
 }
 
 /// One statement per projection, children first; removes at most `?1` rows.
-const CLEARING: &[&str] = &[
+const CLEAR_STATEMENTS: &[&str] = &[
     "DELETE FROM diff WHERE session IN (SELECT session FROM diff LIMIT ?1)",
     "DELETE FROM share WHERE session IN (SELECT session FROM share LIMIT ?1)",
     "DELETE FROM head WHERE session IN (SELECT session FROM head LIMIT ?1)",
@@ -78,7 +78,7 @@ const CLEARING: &[&str] = &[
        (SELECT kind, value, project FROM project_alias LIMIT ?1)",
     "DELETE FROM project WHERE num IN (SELECT num FROM project LIMIT ?1)",
 ];
-const _: () = assert!(CLEARING.len() == PROJECTIONS.len());
+const _: () = assert!(CLEAR_STATEMENTS.len() == PROJECTION_TABLES.len());
 
 impl Store {
     /// Throws the projections away and makes them again from the log.
@@ -94,47 +94,48 @@ impl Store {
         self,
         ctx: &Context,
         progress: &mut dyn FnMut(RebuildProgress),
-    ) -> Result<(Self, Rebuilt)> {
+    ) -> Result<(Self, RebuildReport)> {
         // What was submitted before and not waited for is written first.
         self.write(ctx, |_| Ok(())).wait()?;
-        let lock = self.lock_alone(ctx.now)?;
+        let lock = self.lock_exclusively(ctx.now)?;
         let path = self.layout().database();
-        progress(RebuildProgress::Rehearsing);
-        verify::rehearse(&path)?;
-        let conn = connection::open(&path, Purpose::Write)
+        progress(RebuildProgress::DryRun);
+        projection_check::dry_run_replay(&path)?;
+        let conn = connection::open(&path, ConnectionPurpose::Write)
             .map_err(|e| StoreError::Database { file: path.clone(), reason: e.to_string() })?;
-        let rebuilt =
-            begin(&conn).and_then(|()| finish(&conn, progress)).map_err(|e| e.in_file(&path))?;
+        let rebuilt = mark_pending(&conn)
+            .and_then(|()| finish_pending(&conn, progress))
+            .map_err(|e| e.with_file(&path))?;
         drop(lock);
         Ok((self, rebuilt))
     }
 }
 
 /// Marks the rebuild as under way; from here on it will be finished.
-pub(crate) fn begin(conn: &Connection) -> Result<()> {
-    save(conn, Some(Mark::Clear { table: 0 }))
+pub(crate) fn mark_pending(conn: &Connection) -> Result<()> {
+    save_marker(conn, Some(RebuildMarker::Clear { table: 0 }))
 }
 
 /// True if a rebuild is under way or was cut off.
 pub(crate) fn is_pending(conn: &Connection) -> Result<bool> {
-    Ok(load(conn)?.is_some())
+    Ok(load_marker(conn)?.is_some())
 }
 
 /// Does what is left of a rebuild; nothing if none is marked.
-pub(crate) fn finish(
+pub(crate) fn finish_pending(
     conn: &Connection,
     progress: &mut dyn FnMut(RebuildProgress),
-) -> Result<Rebuilt> {
-    let mut done = Rebuilt::default();
-    let mut left = load(conn)?;
+) -> Result<RebuildReport> {
+    let mut done = RebuildReport::default();
+    let mut left = load_marker(conn)?;
     while let Some(mark) = left {
         progress(match mark {
-            Mark::Clear { .. } => RebuildProgress::Clearing,
-            Mark::Replay { .. } => RebuildProgress::Applied(done.events),
+            RebuildMarker::Clear { .. } => RebuildProgress::Clearing,
+            RebuildMarker::Replay { .. } => RebuildProgress::Applied(done.events),
         });
-        left = committed(conn, |conn| {
-            let (next, events) = step(conn, mark)?;
-            save(conn, next)?;
+        left = in_transaction(conn, |conn| {
+            let (next, events) = run_step(conn, mark)?;
+            save_marker(conn, next)?;
             done.events += events;
             Ok(next)
         })?;
@@ -146,24 +147,26 @@ pub(crate) fn finish(
 }
 
 /// One transaction's worth of work; returns the mark to leave and the events applied.
-fn step(conn: &Connection, mark: Mark) -> Result<(Option<Mark>, u64)> {
+fn run_step(conn: &Connection, mark: RebuildMarker) -> Result<(Option<RebuildMarker>, u64)> {
     match mark {
-        Mark::Clear { table } => {
-            let Some(sql) = CLEARING.get(table) else {
-                return Ok((Some(Mark::Replay { place: Place::default() }), 0));
+        RebuildMarker::Clear { table } => {
+            let Some(sql) = CLEAR_STATEMENTS.get(table) else {
+                return Ok((Some(RebuildMarker::Replay { place: ReplayPosition::default() }), 0));
             };
-            let gone = conn.prepare_cached(sql)?.execute([CLEAR])?;
+            let gone = conn.prepare_cached(sql)?.execute([CLEAR_ROWS])?;
             let table = if gone == 0 { table + 1 } else { table };
-            Ok((Some(Mark::Clear { table }), 0))
+            Ok((Some(RebuildMarker::Clear { table }), 0))
         }
-        Mark::Replay { place } => {
-            let done = replay::replay(conn, place, BATCH, &mut |conn, e| apply::apply(conn, e))?;
-            Ok((done.next.map(|place| Mark::Replay { place }), done.events))
+        RebuildMarker::Replay { place } => {
+            let done = replay::replay_log(conn, place, REPLAY_LIMIT, &mut |conn, e| {
+                projection::apply_event(conn, e)
+            })?;
+            Ok((done.next.map(|place| RebuildMarker::Replay { place }), done.events))
         }
     }
 }
 
-fn load(conn: &Connection) -> Result<Option<Mark>> {
+fn load_marker(conn: &Connection) -> Result<Option<RebuildMarker>> {
     let json: Option<String> = conn
         .prepare_cached("SELECT value FROM note WHERE key = 'rebuild'")?
         .query_row([], |row| row.get(0))
@@ -171,7 +174,7 @@ fn load(conn: &Connection) -> Result<Option<Mark>> {
     Ok(json.map(|json| serde_json::from_str(&json)).transpose()?)
 }
 
-fn save(conn: &Connection, mark: Option<Mark>) -> Result<()> {
+fn save_marker(conn: &Connection, mark: Option<RebuildMarker>) -> Result<()> {
     match mark {
         Some(mark) => conn
             .prepare_cached("INSERT OR REPLACE INTO note (key, value) VALUES ('rebuild', ?1)")?
@@ -182,13 +185,14 @@ fn save(conn: &Connection, mark: Option<Mark>) -> Result<()> {
 }
 
 /// Runs `work` in a transaction of its own.
-pub(crate) fn committed<T>(
+pub(crate) fn in_transaction<T>(
     conn: &Connection,
     work: impl FnOnce(&Connection) -> Result<T>,
 ) -> Result<T> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
     let done = work(conn).and_then(|value| {
-        conn.execute_batch("COMMIT").map_err(|e| classify(&e, "turnstone.db".as_ref()))?;
+        conn.execute_batch("COMMIT")
+            .map_err(|e| classify_sqlite_error(&e, "turnstone.db".as_ref()))?;
         Ok(value)
     });
     if done.is_err() && !conn.is_autocommit() {

@@ -8,8 +8,8 @@ use rusqlite::{Connection, Row};
 use serde::{Deserialize, Serialize};
 use turnstone_core::event::{EntityClass, EventKind};
 
-use crate::apply::Applied;
 use crate::error::{Result, StoreError};
+use crate::projection::ProjectionEvent;
 
 /// Which classes are read together; the order is that of [`EntityClass::ALL`].
 const PASSES: &[&[EntityClass]] = &[
@@ -33,7 +33,7 @@ const PASSES: &[&[EntityClass]] = &[
 
 /// How far a replay has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct ReplayPosition {
     /// The pass.
     pub(crate) pass: usize,
     /// The last event read in it.
@@ -42,29 +42,29 @@ pub(crate) struct Place {
 
 /// When to stop for a commit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit {
+pub(crate) struct ReplayLimit {
     /// Rows changed.
     pub(crate) rows: u64,
     /// Payload bytes read.
     pub(crate) bytes: u64,
 }
 
-impl Limit {
+impl ReplayLimit {
     /// Never.
     pub(crate) const NONE: Self = Self { rows: u64::MAX, bytes: u64::MAX };
 }
 
 /// What a stretch of a replay did.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stretch {
+pub(crate) struct ReplayProgress {
     /// Where to go on; `None` at the end.
-    pub(crate) next: Option<Place>,
+    pub(crate) next: Option<ReplayPosition>,
     /// How many events were applied.
     pub(crate) events: u64,
 }
 
 /// What is done with each event.
-pub(crate) type Each<'a> = dyn FnMut(&Connection, &Applied<'_>) -> Result<()> + 'a;
+pub(crate) type EventVisitor<'a> = dyn FnMut(&Connection, &ProjectionEvent<'_>) -> Result<()> + 'a;
 
 const EVENTS: &str = "
 SELECT event.cursor, event.session, event.seq, event.kind, event.entity, event.actor, event.time,
@@ -75,53 +75,53 @@ WHERE event.cursor > ?1 AND event.kind IN (SELECT value FROM json_each(?2))
 ORDER BY event.cursor";
 
 /// Gives the events after `from` to `each`, until the limit is reached or the log ends.
-pub(crate) fn replay(
+pub(crate) fn replay_log(
     conn: &Connection,
-    from: Place,
-    limit: Limit,
-    each: &mut Each<'_>,
-) -> Result<Stretch> {
+    from: ReplayPosition,
+    limit: ReplayLimit,
+    each: &mut EventVisitor<'_>,
+) -> Result<ReplayProgress> {
     let before = conn.total_changes();
     let mut bytes = 0;
-    let mut done = Stretch { next: Some(from), events: 0 };
+    let mut done = ReplayProgress { next: Some(from), events: 0 };
     while let Some(place) = done.next {
-        let Some(kinds) = kinds(place.pass) else {
+        let Some(kinds) = pass_event_kinds(place.pass) else {
             done.next = None;
             break;
         };
         let mut statement = conn.prepare_cached(EVENTS)?;
         let mut rows = statement.query((place.cursor, kinds))?;
         while let Some(row) = rows.next()? {
-            let event = applied(row)?;
+            let event = event_from_row(row)?;
             if !is_stub(&event) {
                 bytes += event.payload.map_or(0, str::len) as u64;
                 each(conn, &event)?;
                 done.events += 1;
             }
             if conn.total_changes() - before >= limit.rows || bytes >= limit.bytes {
-                done.next = Some(Place { pass: place.pass, cursor: event.cursor });
+                done.next = Some(ReplayPosition { pass: place.pass, cursor: event.cursor });
                 return Ok(done);
             }
         }
-        done.next = Some(Place { pass: place.pass + 1, cursor: 0 });
+        done.next = Some(ReplayPosition { pass: place.pass + 1, cursor: 0 });
     }
     Ok(done)
 }
 
 /// The codes of a pass as a JSON list; `None` after the last pass.
-fn kinds(pass: usize) -> Option<String> {
+fn pass_event_kinds(pass: usize) -> Option<String> {
     let classes = PASSES.get(pass)?;
     let kinds = EventKind::ALL.iter().filter(|kind| classes.contains(&kind.class()));
     let codes: Vec<i64> = kinds.map(|kind| kind.code()).collect();
     Some(serde_json::Value::from(codes).to_string())
 }
 
-fn applied<'a>(row: &'a Row<'_>) -> Result<Applied<'a>> {
+fn event_from_row<'a>(row: &'a Row<'_>) -> Result<ProjectionEvent<'a>> {
     let code: i64 = row.get(3)?;
     let kind = EventKind::from_code(code)
         .ok_or_else(|| StoreError::Internal(format!("event kind {code}")))?;
     let payload = row.get_ref(7)?.as_str_or_null().map_err(rusqlite::Error::from)?;
-    Ok(Applied {
+    Ok(ProjectionEvent {
         cursor: row.get(0)?,
         session: row.get(1)?,
         seq: row.get::<_, Option<i64>>(2)?.unwrap_or(0),
@@ -135,8 +135,8 @@ fn applied<'a>(row: &'a Row<'_>) -> Result<Applied<'a>> {
 }
 
 /// What compaction leaves of an event has no effect any more.
-fn is_stub(event: &Applied<'_>) -> bool {
-    event.payload.is_none() && event.text.is_none() && !event.kind.is_bare()
+fn is_stub(event: &ProjectionEvent<'_>) -> bool {
+    event.payload.is_none() && event.text.is_none() && !event.kind.has_no_payload()
 }
 
 #[cfg(test)]
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_class_is_read_once_and_after_what_it_refers_to() {
+    fn replay_passes_visit_each_class_after_its_references() {
         let read: Vec<EntityClass> = PASSES.iter().flat_map(|pass| pass.iter().copied()).collect();
         let mut sorted = read.clone();
         sorted.sort_unstable();

@@ -297,7 +297,7 @@ CREATE TABLE head (
 ";
 
 /// The projection tables, in the order in which they can be emptied.
-pub(crate) const PROJECTIONS: &[&str] = &[
+pub(crate) const PROJECTION_TABLES: &[&str] = &[
     "head",
     "taken",
     "operation",

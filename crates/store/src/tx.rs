@@ -7,26 +7,26 @@ use rusqlite::{Connection, OptionalExtension};
 use turnstone_core::event::{EntityClass, EventKind};
 use turnstone_core::id::SessionId;
 use turnstone_core::model::SCHEMA_VERSION;
-use turnstone_core::time::{Cursor, Millis, Seq};
+use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
 
-use crate::apply;
+use crate::actor_name;
 use crate::blob::{self, BlobDir};
+use crate::checksum::ChecksummedEvent;
 use crate::context::Context;
 use crate::error::{Result, StoreError};
-use crate::identity;
-use crate::payload::Prepared;
-use crate::sum::EventSum;
+use crate::payload::PreparedPayload;
+use crate::projection;
 
 /// The limits of one transaction (R23).
 const MAX_ROWS: u64 = 500;
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// A group takes no further member once it is this far.
-const FULL_ROWS: u64 = 400;
-const FULL_BYTES: u64 = 3 * 1024 * 1024;
+const GROUP_FULL_ROWS: u64 = 400;
+const GROUP_FULL_BYTES: u64 = 3 * 1024 * 1024;
 
 /// What a write did to the thing it named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Changed {
+pub enum WriteOutcome {
     /// It was not there before.
     Created,
     /// It was there and differed.
@@ -37,19 +37,19 @@ pub enum Changed {
 
 /// Where an appended event stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Appended {
+pub struct EventPosition {
     /// Its place in the log.
-    pub cursor: Cursor,
+    pub cursor: LogCursor,
     /// Its place in the session's stream; absent for events of no session.
-    pub seq: Option<Seq>,
+    pub seq: Option<SessionSeq>,
 }
 
 /// What the members of one group share.
-pub(crate) struct Group {
+pub(crate) struct CommitGroup {
     /// The newest cursor, counting what this group appended.
     pub(crate) cursor: Cell<i64>,
     /// The newest cursor before the group began: later events are not visible to anybody yet.
-    pub(crate) floor: i64,
+    pub(crate) committed_cursor: i64,
     /// Rows touched so far (R23).
     pub(crate) rows: Cell<u64>,
     /// Bytes added so far (R23).
@@ -60,9 +60,9 @@ pub(crate) struct Group {
     pub(crate) actors: RefCell<HashMap<String, i64>>,
 }
 
-impl Group {
+impl CommitGroup {
     /// Counts the rows a member touched, or says that the transaction is too large with it.
-    pub(crate) fn admit(&self, changes: u64) -> Result<()> {
+    pub(crate) fn count_rows(&self, changes: u64) -> Result<()> {
         let (rows, bytes) = (self.rows.get() + changes, self.bytes.get());
         if rows > MAX_ROWS || bytes > MAX_BYTES {
             return Err(StoreError::TooLarge { rows, bytes });
@@ -76,25 +76,27 @@ impl Group {
     /// would not fit, because then all of them would have to be run again.
     pub(crate) fn is_full(&self) -> bool {
         let rows = self.rows.get();
-        rows >= FULL_ROWS || rows + self.largest.get() > MAX_ROWS || self.bytes.get() >= FULL_BYTES
+        rows >= GROUP_FULL_ROWS
+            || rows + self.largest.get() > MAX_ROWS
+            || self.bytes.get() >= GROUP_FULL_BYTES
     }
 }
 
 /// An event about to be appended.
-pub(crate) struct Draft {
+pub(crate) struct EventDraft {
     pub(crate) session: Option<i64>,
     pub(crate) kind: EventKind,
     /// The entity's number; `None` for a new one, which takes the event's cursor.
     pub(crate) entity: Option<i64>,
-    pub(crate) payload: Option<Prepared>,
+    pub(crate) payload: Option<PreparedPayload>,
     pub(crate) text: Option<(i64, i64)>,
     /// Who may write it while a turn is open.
-    pub(crate) right: Right,
+    pub(crate) permission: AppendPermission,
 }
 
 /// Where in its session's stream an event goes, and whether the session is shared.
 #[derive(Clone, Copy)]
-struct Place {
+struct AssignedSeq {
     seq: i64,
     sync_seq: Option<i64>,
     shared: bool,
@@ -102,19 +104,26 @@ struct Place {
 
 /// Who may append an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Right {
+pub(crate) enum AppendPermission {
     /// Decided by the kind: turn-owned rows need the lease while a turn is open.
     ByKind,
     /// Anybody: prompts put into the inbox, and recovery after a takeover.
-    Anybody,
+    Unrestricted,
 }
 
-impl Draft {
+impl EventDraft {
     pub(crate) fn new(session: Option<i64>, kind: EventKind, entity: Option<i64>) -> Self {
-        Self { session, kind, entity, payload: None, text: None, right: Right::ByKind }
+        Self {
+            session,
+            kind,
+            entity,
+            payload: None,
+            text: None,
+            permission: AppendPermission::ByKind,
+        }
     }
 
-    pub(crate) fn payload(mut self, payload: Prepared) -> Self {
+    pub(crate) fn payload(mut self, payload: PreparedPayload) -> Self {
         self.payload = Some(payload);
         self
     }
@@ -124,8 +133,8 @@ impl Draft {
         self
     }
 
-    pub(crate) fn by_anybody(mut self) -> Self {
-        self.right = Right::Anybody;
+    pub(crate) fn unrestricted(mut self) -> Self {
+        self.permission = AppendPermission::Unrestricted;
         self
     }
 }
@@ -135,12 +144,12 @@ pub struct Tx<'a> {
     pub(crate) conn: &'a Connection,
     pub(crate) blobs: &'a BlobDir,
     pub(crate) ctx: &'a Context,
-    pub(crate) group: &'a Group,
+    pub(crate) group: &'a CommitGroup,
     /// The expected sequence number is compared once, by the first event of the call.
-    expected: Cell<Option<Seq>>,
+    expected: Cell<Option<SessionSeq>>,
     /// The number of who acts, once it was looked up.
     acting: Cell<Option<i64>>,
-    last: Cell<Option<Appended>>,
+    last: Cell<Option<EventPosition>>,
 }
 
 impl<'a> Tx<'a> {
@@ -148,7 +157,7 @@ impl<'a> Tx<'a> {
         conn: &'a Connection,
         blobs: &'a BlobDir,
         ctx: &'a Context,
-        group: &'a Group,
+        group: &'a CommitGroup,
     ) -> Self {
         let expected = Cell::new(ctx.expected_seq);
         let (acting, last) = (Cell::new(None), Cell::new(None));
@@ -157,42 +166,46 @@ impl<'a> Tx<'a> {
 
     /// The moment of the call.
     #[must_use]
-    pub fn now(&self) -> Millis {
+    pub fn now(&self) -> EpochMillis {
         self.ctx.now
     }
 
     /// Appends an event and applies it to the projections.
-    pub(crate) fn append(&self, draft: &Draft) -> Result<Appended> {
+    pub(crate) fn append(&self, draft: &EventDraft) -> Result<EventPosition> {
         let place = match draft.session {
-            Some(session) => Some(self.last_place(session, draft, 1)?),
+            Some(session) => Some(self.assign_seqs(session, draft, 1)?),
             None => None,
         };
-        self.append_at(place, draft)
+        self.append_with_seq(place, draft)
     }
 
     /// Appends events to one session for which the same holds; their places are assigned at once.
-    pub(crate) fn append_all(&self, session: i64, drafts: &[Draft]) -> Result<()> {
+    pub(crate) fn append_batch(&self, session: i64, drafts: &[EventDraft]) -> Result<()> {
         let Some(first) = drafts.first() else { return Ok(()) };
-        let terms = |draft: &Draft| {
+        let terms = |draft: &EventDraft| {
             let (durable, owned) = (draft.kind.is_opencode_durable(), draft.kind.is_turn_owned());
-            (draft.session, durable, owned, draft.right == Right::ByKind)
+            (draft.session, durable, owned, draft.permission == AppendPermission::ByKind)
         };
         if drafts.iter().any(|draft| terms(draft) != terms(first)) {
             return Err(StoreError::Internal("events on different terms".to_owned()));
         }
-        let last = self.last_place(session, first, drafts.len() as i64)?;
+        let last = self.assign_seqs(session, first, drafts.len() as i64)?;
         for (draft, behind) in drafts.iter().zip((0..drafts.len() as i64).rev()) {
-            let place = Place {
+            let place = AssignedSeq {
                 seq: last.seq - behind,
                 sync_seq: last.sync_seq.map(|seq| seq - behind),
                 shared: last.shared,
             };
-            self.append_at(Some(place), draft)?;
+            self.append_with_seq(Some(place), draft)?;
         }
         Ok(())
     }
 
-    fn append_at(&self, place: Option<Place>, draft: &Draft) -> Result<Appended> {
+    fn append_with_seq(
+        &self,
+        place: Option<AssignedSeq>,
+        draft: &EventDraft,
+    ) -> Result<EventPosition> {
         let cursor = self.group.cursor.get() + 1;
         let entity = draft.entity.unwrap_or(cursor);
         self.insert_event(cursor, place, entity, draft)?;
@@ -200,47 +213,48 @@ impl<'a> Tx<'a> {
         if let Some(prepared) = &draft.payload {
             self.store_blobs(cursor, prepared)?;
         }
-        let stored = apply::Applied {
+        let stored = projection::ProjectionEvent {
             cursor,
             session: draft.session,
             seq: place.map_or(0, |p| p.seq),
             kind: draft.kind,
             entity,
-            actor: self.actor()?,
+            actor: self.acting_actor_num()?,
             time: self.ctx.now.0,
             payload: draft.payload.as_ref().map(|p| p.json.as_str()),
             text: draft.text,
         };
-        apply::apply(self.conn, &stored)?;
+        projection::apply_event(self.conn, &stored)?;
         // Sharing itself changes whether the session is shared.
         if draft.kind.class() == EntityClass::Share || place.is_some_and(|p| p.shared) {
-            self.enqueue(draft, cursor)?;
+            self.enqueue_outbox(draft, cursor)?;
         }
         if self.last.get().is_none() {
-            self.mark_begun(cursor)?;
+            self.record_call_start(cursor)?;
         }
-        let appended = Appended { cursor: Cursor(cursor), seq: place.map(|p| Seq(p.seq)) };
+        let appended =
+            EventPosition { cursor: LogCursor(cursor), seq: place.map(|p| SessionSeq(p.seq)) };
         self.last.set(Some(appended));
         Ok(appended)
     }
 
     /// Where the newest event of this mutation stands; absent if it changed nothing.
     #[must_use]
-    pub fn last_appended(&self) -> Option<Appended> {
+    pub fn last_appended(&self) -> Option<EventPosition> {
         self.last.get()
     }
 
     /// Notes that a delta of this group now reaches further.
-    pub(crate) fn note_appended(&self, appended: Appended) {
+    pub(crate) fn set_last_appended(&self, appended: EventPosition) {
         self.last.set(Some(appended));
     }
 
     /// Assigns `seq` to so many events and says that of the last. In the same statement it compares
     /// what the caller relies on (R27, R43): the expected number, and for turn-owned rows the lease,
     /// or that no turn is open.
-    fn last_place(&self, session: i64, draft: &Draft, count: i64) -> Result<Place> {
+    fn assign_seqs(&self, session: i64, draft: &EventDraft, count: i64) -> Result<AssignedSeq> {
         let durable = draft.kind.is_opencode_durable();
-        let guarded = draft.right == Right::ByKind && draft.kind.is_turn_owned();
+        let guarded = draft.permission == AppendPermission::ByKind && draft.kind.is_turn_owned();
         let lease = self.ctx.lease.as_ref();
         let expected = self.expected.take();
         let row: Option<(i64, i64, Option<bool>)> = self
@@ -270,13 +284,13 @@ impl<'a> Tx<'a> {
         match row {
             Some((seq, sync, shared)) => {
                 let shared = shared.unwrap_or(false);
-                Ok(Place { seq, sync_seq: durable.then_some(sync), shared })
+                Ok(AssignedSeq { seq, sync_seq: durable.then_some(sync), shared })
             }
-            None => Err(self.why_refused(session, expected)?),
+            None => Err(self.refusal_error(session, expected)?),
         }
     }
 
-    fn why_refused(&self, session: i64, expected: Option<Seq>) -> Result<StoreError> {
+    fn refusal_error(&self, session: i64, expected: Option<SessionSeq>) -> Result<StoreError> {
         let id = self.session_id(session)?;
         let current: i64 = self
             .conn
@@ -285,7 +299,7 @@ impl<'a> Tx<'a> {
         let leased = self.ctx.lease.as_ref().is_some_and(|lease| lease.session == id);
         Ok(match expected {
             Some(expected) if expected.0 != current => {
-                StoreError::Stale { session: id, expected, current: Seq(current) }
+                StoreError::Stale { session: id, expected, current: SessionSeq(current) }
             }
             _ if leased => StoreError::Fenced(id),
             _ => StoreError::Busy(id),
@@ -295,18 +309,18 @@ impl<'a> Tx<'a> {
     fn insert_event(
         &self,
         cursor: i64,
-        place: Option<Place>,
+        place: Option<AssignedSeq>,
         entity: i64,
-        draft: &Draft,
+        draft: &EventDraft,
     ) -> Result<()> {
-        let event = EventSum {
+        let event = ChecksummedEvent {
             cursor,
             session: draft.session,
             seq: place.map(|p| p.seq),
             sync_seq: place.and_then(|p| p.sync_seq),
             kind: draft.kind.code(),
             entity,
-            actor: self.actor()?,
+            actor: self.acting_actor_num()?,
             time: self.ctx.now.0,
             version: i64::from(SCHEMA_VERSION),
             payload: draft.payload.as_ref().map(|p| p.json.as_str()),
@@ -333,15 +347,15 @@ impl<'a> Tx<'a> {
                 event.refs,
                 event.text.map(|t| t.0),
                 event.text.map(|t| t.1),
-                event.stored(),
+                event.checksum(),
             ])?;
         Ok(())
     }
 
-    fn store_blobs(&self, cursor: i64, prepared: &Prepared) -> Result<()> {
-        self.weigh(prepared.weight() + 64);
+    fn store_blobs(&self, cursor: i64, prepared: &PreparedPayload) -> Result<()> {
+        self.count_bytes(prepared.stored_bytes() + 64);
         for (hash, text) in &prepared.blobs {
-            blob::put(self.conn, self.blobs, hash, text.as_bytes())?;
+            blob::put_blob(self.conn, self.blobs, hash, text.as_bytes())?;
             self.conn
                 .prepare_cached("INSERT OR IGNORE INTO blob_use (hash, cursor) VALUES (?1, ?2)")?
                 .execute((&hash.0[..], cursor))?;
@@ -350,7 +364,7 @@ impl<'a> Tx<'a> {
     }
 
     /// A shared session's events wait in the outbox until the hub has them.
-    fn enqueue(&self, draft: &Draft, cursor: i64) -> Result<()> {
+    fn enqueue_outbox(&self, draft: &EventDraft, cursor: i64) -> Result<()> {
         let Some(session) = draft.session else { return Ok(()) };
         self.conn
             .prepare_cached(
@@ -362,29 +376,31 @@ impl<'a> Tx<'a> {
     }
 
     /// Counts bytes against the limit of the transaction.
-    pub(crate) fn weigh(&self, bytes: u64) {
+    pub(crate) fn count_bytes(&self, bytes: u64) {
         self.group.bytes.set(self.group.bytes.get() + bytes);
     }
 
     /// The number of who acts, and by which program.
-    pub(crate) fn actor(&self) -> Result<i64> {
+    pub(crate) fn acting_actor_num(&self) -> Result<i64> {
         if let Some(num) = self.acting.get() {
             return Ok(num);
         }
         let num = match &self.ctx.client {
-            Some(client) => self.actor_num(&identity::of(&self.ctx.actor, client))?,
-            None => self.user()?,
+            Some(client) => {
+                self.intern_actor(&actor_name::join_actor_client(&self.ctx.actor, client))?
+            }
+            None => self.user_num()?,
         };
         self.acting.set(Some(num));
         Ok(num)
     }
 
     /// The number of who acts, by whichever program.
-    pub(crate) fn user(&self) -> Result<i64> {
-        self.actor_num(self.ctx.actor.as_str())
+    pub(crate) fn user_num(&self) -> Result<i64> {
+        self.intern_actor(self.ctx.actor.as_str())
     }
 
-    fn actor_num(&self, name: &str) -> Result<i64> {
+    fn intern_actor(&self, name: &str) -> Result<i64> {
         if let Some(num) = self.group.actors.borrow().get(name) {
             return Ok(*num);
         }
@@ -418,7 +434,11 @@ impl<'a> Tx<'a> {
     }
 
     /// True if the newest image of an entity is exactly this payload.
-    pub(crate) fn is_same(&self, image: i64, prepared: &Prepared) -> Result<bool> {
+    pub(crate) fn is_payload_unchanged(
+        &self,
+        image: i64,
+        prepared: &PreparedPayload,
+    ) -> Result<bool> {
         Ok(self
             .conn
             .prepare_cached(

@@ -18,19 +18,19 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
 use rusqlite::Connection;
 
 use crate::blob::BlobDir;
+use crate::commit_watch::CommitWatch;
 use crate::connection::{self, WAL_LIMIT};
 use crate::context::Context;
-use crate::error::{Result, StoreError, classify};
-use crate::job::{Job, Mutation, Ticket, Upkeep, Work};
-use crate::tx::{Group, Tx};
-use crate::watch::Watch;
+use crate::error::{Result, StoreError, classify_sqlite_error};
+use crate::tx::{CommitGroup, Tx};
+use crate::writer_job::{MutationJob, PendingWrite, QueuedMaintenance, QueuedMutation, WriterJob};
 
 /// How often an idle writer looks for the next job before it goes to sleep: some ten microseconds,
 /// about as long as a caller needs to come back with its next write.
-const LINGER: u32 = 400;
+const IDLE_SPINS: u32 = 400;
 
 /// The size of the write-ahead log is looked at after this many commits.
-const LOOK_AT_WAL: u64 = 32;
+const WAL_CHECK_COMMITS: u64 = 32;
 
 /// Figures of the writer, for benchmarks and tests.
 #[derive(Debug, Default)]
@@ -68,8 +68,8 @@ impl WriterStats {
 }
 
 /// The sending side of the writer thread.
-pub(crate) struct Writer {
-    queue: Option<Sender<Job>>,
+pub(crate) struct WriterHandle {
+    queue: Option<Sender<WriterJob>>,
     thread: Option<std::thread::JoinHandle<()>>,
     file: Arc<Path>,
     waiting: Arc<AtomicU64>,
@@ -77,11 +77,11 @@ pub(crate) struct Writer {
 }
 
 /// What the thread works with.
-struct Bench {
+struct WriterThread {
     conn: Connection,
     blobs: BlobDir,
     file: PathBuf,
-    watch: Watch,
+    watch: CommitWatch,
     stats: Arc<WriterStats>,
     poison: Option<String>,
     marker: PathBuf,
@@ -91,29 +91,29 @@ struct Bench {
 
 /// Whether a member's changes can be told from the others'.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Apart {
+enum MemberIsolation {
     /// They cannot.
-    No,
+    Shared,
     /// They are in a savepoint.
     Savepoint,
 }
 
 /// A member that failed after it had changed something that only a rollback of all can undo.
-struct Spoiled;
+struct GroupRollback;
 
-type Done = Vec<(Box<dyn Work>, Result<()>)>;
+type GroupResults = Vec<(Box<dyn MutationJob>, Result<()>)>;
 
-impl Writer {
+impl WriterHandle {
     pub(crate) fn start(
         conn: Connection,
         blobs: BlobDir,
         file: PathBuf,
         marker: PathBuf,
-        watch: Watch,
+        watch: CommitWatch,
     ) -> std::io::Result<Self> {
-        let (queue, jobs) = channel::<Job>();
+        let (queue, jobs) = channel::<WriterJob>();
         let stats = Arc::new(WriterStats::default());
-        let bench = Bench {
+        let bench = WriterThread {
             conn,
             blobs,
             file: file.clone(),
@@ -125,12 +125,12 @@ impl Writer {
         };
         let thread = std::thread::Builder::new()
             .name("turnstone-writer".to_owned())
-            .spawn(move || bench.serve(&jobs))?;
+            .spawn(move || bench.run_jobs(&jobs))?;
         let (file, waiting) = (Arc::from(file), Arc::default());
         Ok(Self { queue: Some(queue), thread: Some(thread), file, waiting, stats })
     }
 
-    pub(crate) fn submit<T, F>(&self, ctx: &Context, run: F) -> Ticket<T>
+    pub(crate) fn submit<T, F>(&self, ctx: &Context, run: F) -> PendingWrite<T>
     where
         T: Send + 'static,
         F: FnMut(&Tx<'_>) -> Result<T> + Send + 'static,
@@ -138,33 +138,33 @@ impl Writer {
         let (answer, wait) = sync_channel(1);
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let waiting = Arc::clone(&self.waiting);
-        let work = Mutation { ctx: ctx.clone(), run, value: None, answer, waiting };
+        let work = QueuedMutation { ctx: ctx.clone(), run, value: None, answer, waiting };
         if let Some(queue) = &self.queue {
-            // A closed queue drops the answer's sender, which the ticket reads as `Closed`.
-            drop(queue.send(Job::Mutation(Box::new(work))));
+            // A closed queue drops the answer's sender, which the ticket reads as `ChangeClosedPayload`.
+            drop(queue.send(WriterJob::Mutation(Box::new(work))));
         }
-        self.ticket(wait)
+        self.pending_write(wait)
     }
 
-    fn ticket<T>(&self, answer: Receiver<Result<T>>) -> Ticket<T> {
-        Ticket { answer, file: Arc::clone(&self.file), waiting: Arc::clone(&self.waiting) }
+    fn pending_write<T>(&self, answer: Receiver<Result<T>>) -> PendingWrite<T> {
+        PendingWrite { answer, file: Arc::clone(&self.file), waiting: Arc::clone(&self.waiting) }
     }
 
     /// Runs `run` on the writer's connection between groups, outside of any transaction.
-    pub(crate) fn upkeep<T, F>(&self, run: F) -> Ticket<T>
+    pub(crate) fn submit_maintenance<T, F>(&self, run: F) -> PendingWrite<T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     {
         let (answer, wait) = sync_channel(1);
         if let Some(queue) = &self.queue {
-            drop(queue.send(Job::Upkeep(Box::new(Upkeep { run, answer }))));
+            drop(queue.send(WriterJob::Maintenance(Box::new(QueuedMaintenance { run, answer }))));
         }
-        self.ticket(wait)
+        self.pending_write(wait)
     }
 }
 
-impl Drop for Writer {
+impl Drop for WriterHandle {
     fn drop(&mut self) {
         drop(self.queue.take());
         if let Some(thread) = self.thread.take() {
@@ -173,18 +173,18 @@ impl Drop for Writer {
     }
 }
 
-impl Bench {
-    fn serve(mut self, jobs: &Receiver<Job>) {
-        let mut carried: Option<Job> = None;
+impl WriterThread {
+    fn run_jobs(mut self, jobs: &Receiver<WriterJob>) {
+        let mut carried: Option<WriterJob> = None;
         while let Some(first) = carried.take().or_else(|| next_job(jobs)) {
             let poison = self.poison.clone();
             let poisoned =
                 poison.map(|reason| StoreError::Poisoned { file: self.file.clone(), reason });
             match (first, poisoned) {
-                (Job::Mutation(work), Some(error)) => work.answer(Err(error)),
-                (Job::Upkeep(chore), Some(error)) => chore.refuse(error),
-                (Job::Mutation(work), None) => carried = self.group(work, jobs),
-                (Job::Upkeep(chore), None) => {
+                (WriterJob::Mutation(work), Some(error)) => work.answer(Err(error)),
+                (WriterJob::Maintenance(chore), Some(error)) => chore.refuse(error),
+                (WriterJob::Mutation(work), None) => carried = self.run_group(work, jobs),
+                (WriterJob::Maintenance(chore), None) => {
                     if let Some(reason) = chore.run(&mut self.conn, &self.file) {
                         self.poison(&reason);
                     }
@@ -194,21 +194,28 @@ impl Bench {
     }
 
     /// Runs one group; returns a job that did not fit and comes next.
-    fn group(&mut self, first: Box<dyn Work>, jobs: &Receiver<Job>) -> Option<Job> {
-        let group = match self.begin() {
+    fn run_group(
+        &mut self,
+        first: Box<dyn MutationJob>,
+        jobs: &Receiver<WriterJob>,
+    ) -> Option<WriterJob> {
+        let group = match self.begin_group() {
             Ok(group) => group,
             Err(error) => {
                 first.answer(Err(error));
                 return None;
             }
         };
-        let mut done: Done = Vec::new();
+        let mut done: GroupResults = Vec::new();
         let mut carried = None;
         let mut next = Some(first);
         while let Some(mut work) = next.take() {
-            let Ok(outcome) = self.member(work.as_mut(), &group, Apart::No) else {
+            let Ok(outcome) = self.run_member(work.as_mut(), &group, MemberIsolation::Shared)
+            else {
                 self.roll_back();
-                self.carefully(done.into_iter().map(|(work, _)| work).chain([work]).collect());
+                self.run_with_savepoints(
+                    done.into_iter().map(|(work, _)| work).chain([work]).collect(),
+                );
                 return carried;
             };
             if self.conn.is_autocommit() {
@@ -221,32 +228,32 @@ impl Bench {
             done.push((work, outcome));
             if !group.is_full() {
                 match jobs.try_recv() {
-                    Ok(Job::Mutation(work)) => next = Some(work),
-                    Ok(upkeep @ Job::Upkeep(_)) => carried = Some(upkeep),
+                    Ok(WriterJob::Mutation(work)) => next = Some(work),
+                    Ok(upkeep @ WriterJob::Maintenance(_)) => carried = Some(upkeep),
                     Err(_) => {}
                 }
             }
         }
-        self.finish(done, group);
+        self.commit_group(done, group);
         carried
     }
 
     /// Runs mutations of which one spoiled their group, each in a savepoint.
-    fn carefully(&mut self, works: Vec<Box<dyn Work>>) {
+    fn run_with_savepoints(&mut self, works: Vec<Box<dyn MutationJob>>) {
         let mut queue = VecDeque::from(works);
         while let Some(first) = queue.pop_front() {
-            let group = match self.begin() {
+            let group = match self.begin_group() {
                 Ok(group) => group,
                 Err(error) => {
                     first.answer(Err(error));
                     continue;
                 }
             };
-            let mut done: Done = Vec::new();
+            let mut done: GroupResults = Vec::new();
             let mut next = Some(first);
             while let Some(mut work) = next.take() {
                 let outcome = self
-                    .member(work.as_mut(), &group, Apart::Savepoint)
+                    .run_member(work.as_mut(), &group, MemberIsolation::Savepoint)
                     .unwrap_or(Err(StoreError::Closed));
                 if self.conn.is_autocommit() {
                     let error = outcome.err().unwrap_or(StoreError::Closed);
@@ -262,22 +269,22 @@ impl Bench {
                 next = if group.is_full() { None } else { queue.pop_front() };
             }
             if !done.is_empty() {
-                self.finish(done, group);
+                self.commit_group(done, group);
             }
         }
     }
 
-    fn begin(&self) -> Result<Group> {
+    fn begin_group(&self) -> Result<CommitGroup> {
         fail::fail_point!("store::before_begin");
-        self.run("BEGIN IMMEDIATE").map_err(|e| classify(&e, &self.file))?;
+        self.execute("BEGIN IMMEDIATE").map_err(|e| classify_sqlite_error(&e, &self.file))?;
         let newest = self
             .conn
             .prepare_cached("SELECT coalesce(max(cursor), 0) FROM event")
             .and_then(|mut s| s.query_row([], |row| row.get::<_, i64>(0)));
         match newest {
-            Ok(cursor) => Ok(Group {
+            Ok(cursor) => Ok(CommitGroup {
                 cursor: Cell::new(cursor),
-                floor: cursor,
+                committed_cursor: cursor,
                 rows: Cell::new(0),
                 bytes: Cell::new(0),
                 largest: Cell::new(0),
@@ -285,61 +292,61 @@ impl Bench {
             }),
             Err(error) => {
                 self.roll_back();
-                Err(classify(&error, &self.file))
+                Err(classify_sqlite_error(&error, &self.file))
             }
         }
     }
 
     /// Runs one mutation. On error its changes are undone if they are apart; without changes there
     /// is nothing to undo; otherwise it has spoiled the group.
-    fn member(
+    fn run_member(
         &self,
-        work: &mut dyn Work,
-        group: &Group,
-        apart: Apart,
-    ) -> Result<Result<()>, Spoiled> {
+        work: &mut dyn MutationJob,
+        group: &CommitGroup,
+        apart: MemberIsolation,
+    ) -> Result<Result<()>, GroupRollback> {
         let (cursor, bytes) = (group.cursor.get(), group.bytes.get());
         // SQLite's counter is not rolled back with a savepoint, so each member counts for itself.
         let before = self.conn.total_changes();
-        if apart == Apart::Savepoint
-            && let Err(error) = self.run("SAVEPOINT member")
+        if apart == MemberIsolation::Savepoint
+            && let Err(error) = self.execute("SAVEPOINT member")
         {
-            return Ok(Err(classify(&error, &self.file)));
+            return Ok(Err(classify_sqlite_error(&error, &self.file)));
         }
         let ran =
             std::panic::catch_unwind(AssertUnwindSafe(|| work.run(&self.conn, &self.blobs, group)));
         let changes = self.conn.total_changes() - before;
         let outcome = ran
             .unwrap_or_else(|_| Err(StoreError::Internal("a mutation panicked".to_owned())))
-            .and_then(|()| group.admit(changes));
+            .and_then(|()| group.count_rows(changes));
         if self.conn.is_autocommit() {
             return Ok(outcome);
         }
         if outcome.is_err() {
-            if apart == Apart::No && changes > 0 {
-                return Err(Spoiled);
+            if apart == MemberIsolation::Shared && changes > 0 {
+                return Err(GroupRollback);
             }
             group.cursor.set(cursor);
             group.bytes.set(bytes);
             group.actors.borrow_mut().clone_from(&self.actors);
         }
-        if apart == Apart::Savepoint {
-            let undone = if outcome.is_err() { self.run("ROLLBACK TO member") } else { Ok(()) };
-            if let Err(error) = undone.and_then(|()| self.run("RELEASE member")) {
-                return Ok(Err(classify(&error, &self.file)));
+        if apart == MemberIsolation::Savepoint {
+            let undone = if outcome.is_err() { self.execute("ROLLBACK TO member") } else { Ok(()) };
+            if let Err(error) = undone.and_then(|()| self.execute("RELEASE member")) {
+                return Ok(Err(classify_sqlite_error(&error, &self.file)));
             }
         }
         Ok(outcome)
     }
 
     /// Runs a statement without values, prepared once.
-    fn run(&self, sql: &'static str) -> rusqlite::Result<()> {
+    fn execute(&self, sql: &'static str) -> rusqlite::Result<()> {
         self.conn.prepare_cached(sql)?.execute([]).map(drop)
     }
 
-    fn finish(&mut self, done: Done, group: Group) {
+    fn commit_group(&mut self, done: GroupResults, group: CommitGroup) {
         fail::fail_point!("store::before_commit");
-        if let Err(error) = self.run("COMMIT") {
+        if let Err(error) = self.execute("COMMIT") {
             let answer = self.after_failed_commit(&error);
             self.fail_all(done, &answer);
             return;
@@ -349,22 +356,22 @@ impl Bench {
         self.stats.mutations.fetch_add(done.len() as u64, Ordering::Relaxed);
         self.stats.most_rows.fetch_max(group.rows.get(), Ordering::Relaxed);
         self.stats.most_bytes.fetch_max(group.bytes.get(), Ordering::Relaxed);
-        if group.cursor.get() > group.floor {
-            self.watch.committed(group.cursor.get());
+        if group.cursor.get() > group.committed_cursor {
+            self.watch.notify_committed(group.cursor.get());
         }
         self.actors = group.actors.into_inner();
         for (work, outcome) in done {
             work.answer(outcome);
         }
         fail::fail_point!("store::after_answer");
-        if commits.is_multiple_of(LOOK_AT_WAL) {
-            self.cut_wal();
+        if commits.is_multiple_of(WAL_CHECK_COMMITS) {
+            self.truncate_large_wal();
         }
     }
 
     /// Cuts the write-ahead log back when it has outgrown its limit (R24); a reader may prevent it,
     /// then a later look succeeds.
-    fn cut_wal(&mut self) {
+    fn truncate_large_wal(&mut self) {
         if connection::wal_len(&self.file) <= WAL_LIMIT as u64 {
             return;
         }
@@ -379,7 +386,7 @@ impl Bench {
     /// A full disk may pass; after any other failed commit nobody knows what is on disk.
     fn after_failed_commit(&mut self, error: &rusqlite::Error) -> StoreError {
         self.roll_back();
-        let answer = classify(error, &self.file);
+        let answer = classify_sqlite_error(error, &self.file);
         #[expect(clippy::wildcard_enum_match_arm, reason = "whatever may not pass by itself")]
         match answer {
             StoreError::Full { .. } | StoreError::Locked { .. } => answer,
@@ -399,7 +406,7 @@ impl Bench {
         drop(fs_err::write(&self.marker, reason.as_bytes()));
     }
 
-    fn fail_all(&self, done: Done, error: &StoreError) {
+    fn fail_all(&self, done: GroupResults, error: &StoreError) {
         self.roll_back();
         for (work, _) in done {
             work.answer(Err(error.clone()));
@@ -409,14 +416,14 @@ impl Bench {
     fn roll_back(&self) {
         if !self.conn.is_autocommit() {
             // If even this fails the next BEGIN fails and says so.
-            drop(self.run("ROLLBACK"));
+            drop(self.execute("ROLLBACK"));
         }
     }
 }
 
 /// The next job; waits for it, first awake, then asleep.
-fn next_job(jobs: &Receiver<Job>) -> Option<Job> {
-    for _ in 0..LINGER {
+fn next_job(jobs: &Receiver<WriterJob>) -> Option<WriterJob> {
+    for _ in 0..IDLE_SPINS {
         match jobs.try_recv() {
             Ok(job) => return Some(job),
             Err(TryRecvError::Disconnected) => return None,

@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use support::{NOW, ctx, log, open, projections, session, sid, text, user, with_sessions, write};
-use turnstone_store::{Layout, StoreError, doctor};
+use turnstone_store::{DataLayout, StoreError, diagnose};
 
 #[test]
-fn a_backup_is_a_store_with_everything_in_it() {
+fn backup_opens_as_a_complete_store() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     write(&store, |tx| {
@@ -25,7 +25,7 @@ fn a_backup_is_a_store_with_everything_in_it() {
     assert_eq!((report.events, report.missing.len()), (4, 0));
     assert_eq!(report.path, target);
     assert_eq!(fs_err::metadata(&target).expect("there").mode() & 0o777, 0o700);
-    assert_eq!(doctor(&Layout::new(&target), NOW).worst().map(|s| s.as_str()), Some("note"));
+    assert_eq!(diagnose(&DataLayout::new(&target), NOW).worst().map(|s| s.as_str()), Some("note"));
     let copy = open(&target);
     assert_eq!(log(&copy), log(&store));
     assert_eq!(projections(&target), projections(dir.path()));
@@ -34,7 +34,7 @@ fn a_backup_is_a_store_with_everything_in_it() {
 }
 
 #[test]
-fn a_backup_under_load_is_of_one_moment() {
+fn backup_under_load_is_a_consistent_snapshot() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let other = open(dir.path());
@@ -60,7 +60,7 @@ fn a_backup_under_load_is_of_one_moment() {
             std::thread::sleep(std::time::Duration::from_millis(40));
             let target = dir.path().join(format!("backup/{round}"));
             let report = store.backup(&ctx(), &target).expect("backed up");
-            let seen = doctor(&Layout::new(&target), NOW);
+            let seen = diagnose(&DataLayout::new(&target), NOW);
             assert!(seen.is_sound(), "{:?}", seen.findings);
             assert_eq!(seen.events, report.events);
         }
@@ -69,7 +69,7 @@ fn a_backup_under_load_is_of_one_moment() {
 }
 
 #[test]
-fn a_backup_overwrites_nothing() {
+fn backup_refuses_to_overwrite() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let target = tempfile::tempdir().expect("temp dir");
@@ -85,7 +85,7 @@ fn a_backup_overwrites_nothing() {
 }
 
 #[test]
-fn a_missing_value_is_said_and_the_rest_is_saved() {
+fn backup_reports_missing_blob_and_saves_the_rest() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     write(&store, |tx| {

@@ -4,16 +4,18 @@ mod support;
 
 use serde_json::json;
 use support::*;
-use turnstone_core::change::{Evidence, FileChange, FileImage, FileMode, GitPoint, Root};
+use turnstone_core::change::{ChangeRoot, Evidence, FileChange, FileImage, FileMode, GitPosition};
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{ChangeId, OperationId, TurnId};
-use turnstone_core::operation::{Extent, Head, HeadMove, OperationKind, Taken};
-use turnstone_core::path::RelPath;
-use turnstone_core::time::Cursor;
-use turnstone_core::turn::{Outcome, TurnEvent};
+use turnstone_core::operation::{
+    HeadMove, OperationKind, SessionHead, UndoExtent, UndoneChangeSet,
+};
+use turnstone_core::rel_path::RelPath;
+use turnstone_core::time::LogCursor;
+use turnstone_core::turn::{TurnEvent, TurnOutcome};
 use turnstone_store::{
-    Changed, CloseChange, Context, DoneOperation, EndTurn, NewOperation, NewTurn, OpenChange,
-    Store, StoreError, Takeover,
+    CloseChangeSet, Context, EndTurn, FinishedOperation, LeaseTakeover, NewChangeSet, NewOperation,
+    NewTurn, Store, StoreError, WriteOutcome,
 };
 
 const SES: &str = "ses_a";
@@ -38,16 +40,16 @@ fn file(blob: &str) -> FileImage {
     FileImage::Present { blob: blob.to_owned(), mode: FileMode::File, perm: 0o644 }
 }
 
-fn point(head: &str) -> GitPoint {
-    GitPoint { head: Some(head.to_owned()), ..GitPoint::default() }
+fn point(head: &str) -> GitPosition {
+    GitPosition { head: Some(head.to_owned()), ..GitPosition::default() }
 }
 
-fn open(name: &str, evidence: Evidence) -> OpenChange {
-    OpenChange {
+fn open(name: &str, evidence: Evidence) -> NewChangeSet {
+    NewChangeSet {
         id: change_id(name),
         turn: turn_id(),
         part: None,
-        root: Root { store: "store-1".to_owned(), path: "/w".to_owned() },
+        root: ChangeRoot { store: "store-1".to_owned(), path: "/w".to_owned() },
         evidence,
         outer: None,
         named: Vec::new(),
@@ -56,8 +58,8 @@ fn open(name: &str, evidence: Evidence) -> OpenChange {
     }
 }
 
-fn close(name: &str, evidence: Evidence, changes: Vec<FileChange>) -> CloseChange {
-    CloseChange {
+fn close(name: &str, evidence: Evidence, changes: Vec<FileChange>) -> CloseChangeSet {
+    CloseChangeSet {
         id: change_id(name),
         evidence,
         after: Some("after".to_owned()),
@@ -74,8 +76,8 @@ fn edit(text: &str) -> FileChange {
 /// A store with a session whose turn runs.
 fn in_turn(dir: &std::path::Path) -> (Store, Context) {
     let store = with_sessions(dir, &[SES, "ses_b"]);
-    let lease = store.lease(&ctx(), &sid(SES), Takeover::IfDead).expect("lease");
-    let owned = ctx().leased(&lease);
+    let lease = store.acquire_lease(&ctx(), &sid(SES), LeaseTakeover::IfDead).expect("lease");
+    let owned = ctx().with_lease(&lease);
     let new = NewTurn {
         id: turn_id(),
         message: user(SES, "msg_u", 1),
@@ -83,34 +85,46 @@ fn in_turn(dir: &std::path::Path) -> (Store, Context) {
     };
     let begin = store.write(&owned, move |tx| {
         tx.begin_turn(&new)?;
-        tx.move_turn(&sid(SES), &turn_id(), &TurnEvent::Started)
+        tx.transition_turn(&sid(SES), &turn_id(), &TurnEvent::Started)
     });
     begin.wait().expect("begins");
     (store, owned)
 }
 
-fn opens(store: &Store, ctx: &Context, open: &OpenChange) -> Result<Changed, StoreError> {
+fn open_change_set(
+    store: &Store,
+    ctx: &Context,
+    open: &NewChangeSet,
+) -> Result<WriteOutcome, StoreError> {
     let open = open.clone();
-    store.write(ctx, move |tx| tx.open_change(&sid(SES), &open)).wait()
+    store.write(ctx, move |tx| tx.open_change_set(&sid(SES), &open)).wait()
 }
 
-fn closes(store: &Store, ctx: &Context, close: &CloseChange) -> Result<Changed, StoreError> {
+fn close_change_set(
+    store: &Store,
+    ctx: &Context,
+    close: &CloseChangeSet,
+) -> Result<WriteOutcome, StoreError> {
     let close = close.clone();
-    store.write(ctx, move |tx| tx.close_change(&sid(SES), &close)).wait()
+    store.write(ctx, move |tx| tx.close_change_set(&sid(SES), &close)).wait()
 }
 
-fn ends(store: &Store, ctx: &Context) {
-    let end =
-        EndTurn { session: sid(SES), turn: turn_id(), outcome: Outcome::Completed, error: None };
+fn end_turn(store: &Store, ctx: &Context) {
+    let end = EndTurn {
+        session: sid(SES),
+        turn: turn_id(),
+        outcome: TurnOutcome::Completed,
+        error: None,
+    };
     store.write(ctx, move |tx| tx.end_turn(&end)).wait().expect("ends");
 }
 
-fn sound(store: &Store) {
+fn assert_projections_match(store: &Store) {
     assert_eq!(store.verify_projections(&ctx()).expect("replays"), []);
 }
 
 #[test]
-fn a_change_set_is_read_back_as_it_was_written_r1_r5() {
+fn change_set_round_trips() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
     let odd = RelPath::new(&b"a/\xff \"\n"[..]).expect("a path");
@@ -121,14 +135,14 @@ fn a_change_set_is_read_back_as_it_was_written_r1_r5() {
     ];
 
     let (open, close) = (open("1", Evidence::Named), close("1", Evidence::Named, changes.clone()));
-    assert_eq!(opens(&store, &owned, &open).expect("opens"), Changed::Created);
-    assert_eq!(opens(&store, &owned, &open).expect("repeats"), Changed::No);
-    let pending = store.read(&ctx(), |r| r.open_changes(Some("store-1"))).expect("reads");
+    assert_eq!(open_change_set(&store, &owned, &open).expect("opens"), WriteOutcome::Created);
+    assert_eq!(open_change_set(&store, &owned, &open).expect("repeats"), WriteOutcome::No);
+    let pending = store.read(&ctx(), |r| r.open_change_sets(Some("store-1"))).expect("reads");
     assert_eq!(pending.len(), 1);
-    assert_eq!(closes(&store, &owned, &close).expect("closes"), Changed::Updated);
-    assert_eq!(closes(&store, &owned, &close).expect("repeats"), Changed::No);
+    assert_eq!(close_change_set(&store, &owned, &close).expect("closes"), WriteOutcome::Updated);
+    assert_eq!(close_change_set(&store, &owned, &close).expect("repeats"), WriteOutcome::No);
 
-    let rows = store.read(&ctx(), |r| r.turn_changes(&sid(SES), &turn_id())).expect("reads");
+    let rows = store.read(&ctx(), |r| r.turn_change_sets(&sid(SES), &turn_id())).expect("reads");
     let [row] = rows.as_slice() else { panic!("one change set: {rows:?}") };
     assert_eq!(row.set.changes, changes);
     assert!(row.set.changes[0].is_covered() && !row.set.changes[1].is_covered());
@@ -136,29 +150,30 @@ fn a_change_set_is_read_back_as_it_was_written_r1_r5() {
     assert_eq!((row.before.as_deref(), row.after.as_deref()), (Some("before"), Some("after")));
     assert_eq!(row.not_covered, 2);
     assert!(row.closed > Some(row.opened));
-    sound(&store);
+    assert_projections_match(&store);
 }
 
 #[test]
-fn a_change_set_closed_differently_is_refused_and_an_unknown_one_named() {
+fn closing_differently_or_unknown_change_set_is_rejected() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
-    opens(&store, &owned, &open("1", Evidence::Window)).expect("opens");
-    closes(&store, &owned, &close("1", Evidence::Window, vec![edit("a")])).expect("closes");
+    open_change_set(&store, &owned, &open("1", Evidence::Window)).expect("opens");
+    close_change_set(&store, &owned, &close("1", Evidence::Window, vec![edit("a")]))
+        .expect("closes");
 
-    let other = closes(&store, &owned, &close("1", Evidence::Window, vec![edit("b")]));
+    let other = close_change_set(&store, &owned, &close("1", Evidence::Window, vec![edit("b")]));
     assert!(matches!(other, Err(StoreError::Conflict { .. })), "{other:?}");
-    let unknown = closes(&store, &owned, &close("2", Evidence::Window, vec![]));
+    let unknown = close_change_set(&store, &owned, &close("2", Evidence::Window, vec![]));
     assert!(matches!(unknown, Err(StoreError::NotFound { .. })), "{unknown:?}");
-    let reused = opens(&store, &owned, &open("1", Evidence::Named));
+    let reused = open_change_set(&store, &owned, &open("1", Evidence::Named));
     assert!(matches!(reused, Err(StoreError::Conflict { .. })), "{reused:?}");
 }
 
 #[test]
-fn a_fenced_owner_writes_no_change_set_but_recovery_closes_its_window_r27_r32() {
+fn fenced_owner_cannot_write_but_recovery_closes_its_change_set() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
-    opens(&store, &owned, &open("1", Evidence::Window)).expect("opens");
+    open_change_set(&store, &owned, &open("1", Evidence::Window)).expect("opens");
     let fenced = Context {
         lease: owned
             .lease
@@ -167,52 +182,54 @@ fn a_fenced_owner_writes_no_change_set_but_recovery_closes_its_window_r27_r32() 
         ..owned.clone()
     };
 
-    let refused = closes(&store, &fenced, &close("1", Evidence::Window, vec![]));
+    let refused = close_change_set(&store, &fenced, &close("1", Evidence::Window, vec![]));
     assert!(matches!(refused, Err(StoreError::Fenced(_))), "{refused:?}");
     let recovered = close("1", Evidence::Recovered, vec![edit("a")]);
-    let by_anybody = store.write(&ctx(), move |tx| tx.recover_change(&sid(SES), &recovered));
+    let by_anybody = store.write(&ctx(), move |tx| tx.recover_change_set(&sid(SES), &recovered));
     by_anybody.wait().expect("recovered");
-    let rows = store.read(&ctx(), |r| r.changes(&sid(SES))).expect("reads");
+    let rows = store.read(&ctx(), |r| r.change_sets(&sid(SES))).expect("reads");
     assert_eq!(rows[0].set.evidence, Evidence::Recovered);
-    sound(&store);
+    assert_projections_match(&store);
 }
 
 #[test]
-fn change_sets_that_were_open_at_the_same_time_are_found_r3() {
+fn overlapping_change_sets_are_found() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
     for name in ["1", "2"] {
-        opens(&store, &owned, &open(name, Evidence::Window)).expect("opens");
+        open_change_set(&store, &owned, &open(name, Evidence::Window)).expect("opens");
     }
     for name in ["1", "2"] {
-        closes(&store, &owned, &close(name, Evidence::Window, vec![edit(name)])).expect("closes");
+        close_change_set(&store, &owned, &close(name, Evidence::Window, vec![edit(name)]))
+            .expect("closes");
     }
-    opens(&store, &owned, &open("3", Evidence::Window)).expect("opens");
+    open_change_set(&store, &owned, &open("3", Evidence::Window)).expect("opens");
 
-    let rows = store.read(&ctx(), |r| r.changes(&sid(SES))).expect("reads");
-    let between = |from: Cursor, to: Cursor| -> Vec<String> {
-        let found = store.read(&ctx(), |r| r.changes_between("store-1", from, to));
+    let rows = store.read(&ctx(), |r| r.change_sets(&sid(SES))).expect("reads");
+    let between = |from: LogCursor, to: LogCursor| -> Vec<String> {
+        let found = store.read(&ctx(), |r| r.change_sets_between("store-1", from, to));
         found.expect("reads").iter().map(|row| row.set.id.to_string()).collect()
     };
     let (first, second) = (&rows[0], &rows[1]);
     assert_eq!(between(first.opened, first.closed.expect("closed")), ["chg_1", "chg_2"]);
-    let end = Cursor(i64::MAX);
+    let end = LogCursor(i64::MAX);
     assert_eq!(between(second.closed.expect("closed"), end), ["chg_3"], "still open");
     assert_eq!(
-        store.read(&ctx(), |r| r.changes_between("other", Cursor(0), end)).expect("reads"),
+        store.read(&ctx(), |r| r.change_sets_between("other", LogCursor(0), end)).expect("reads"),
         []
     );
 }
 
 #[test]
-fn a_change_set_of_many_paths_is_one_small_transaction_r23() {
+fn large_change_set_fits_one_transaction() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
     let changes: Vec<FileChange> = (0..30_000).map(|n| edit(&format!("src/f{n:06}.rs"))).collect();
-    opens(&store, &owned, &open("1", Evidence::Window)).expect("opens");
-    closes(&store, &owned, &close("1", Evidence::Window, changes.clone())).expect("closes");
+    open_change_set(&store, &owned, &open("1", Evidence::Window)).expect("opens");
+    close_change_set(&store, &owned, &close("1", Evidence::Window, changes.clone()))
+        .expect("closes");
 
-    let rows = store.read(&ctx(), |r| r.changes(&sid(SES))).expect("reads");
+    let rows = store.read(&ctx(), |r| r.change_sets(&sid(SES))).expect("reads");
     assert_eq!(rows[0].set.changes, changes);
 }
 
@@ -224,32 +241,37 @@ fn undo(name: &str) -> NewOperation {
     }
 }
 
-fn plans(store: &Store, new: &NewOperation) -> Result<Changed, StoreError> {
+fn plan_operation(store: &Store, new: &NewOperation) -> Result<WriteOutcome, StoreError> {
     let new = new.clone();
     store.write(&ctx(), move |tx| tx.plan_operation(&sid(SES), &new)).wait()
 }
 
-fn done(store: &Store, name: &str, head: HeadMove, extent: Extent) -> Result<Changed, StoreError> {
-    let done = DoneOperation {
+fn finish_operation(
+    store: &Store,
+    name: &str,
+    head: HeadMove,
+    extent: UndoExtent,
+) -> Result<WriteOutcome, StoreError> {
+    let done = FinishedOperation {
         id: operation_id(name),
         head,
-        taken: vec![Taken { change: change_id("1"), extent }],
+        taken: vec![UndoneChangeSet { change: change_id("1"), extent }],
         report: json!({ "restored": ["a"] }),
     };
     store.write(&ctx(), move |tx| tx.finish_operation(&sid(SES), &done)).wait()
 }
 
 #[test]
-fn an_operation_waits_for_the_turn_and_for_the_operation_before_it_r45() {
+fn operation_is_busy_during_a_turn_or_another_operation() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
-    let busy = plans(&store, &undo("1"));
+    let busy = plan_operation(&store, &undo("1"));
     assert!(matches!(busy, Err(StoreError::Busy(_))), "{busy:?}");
-    ends(&store, &owned);
+    end_turn(&store, &owned);
 
-    assert_eq!(plans(&store, &undo("1")).expect("plans"), Changed::Created);
-    assert_eq!(plans(&store, &undo("1")).expect("repeats"), Changed::No);
-    let second = plans(&store, &undo("2"));
+    assert_eq!(plan_operation(&store, &undo("1")).expect("plans"), WriteOutcome::Created);
+    assert_eq!(plan_operation(&store, &undo("1")).expect("repeats"), WriteOutcome::No);
+    let second = plan_operation(&store, &undo("2"));
     assert!(matches!(second, Err(StoreError::Busy(_))), "{second:?}");
     let next = NewTurn {
         id: "trn_2".parse().expect("an id"),
@@ -258,41 +280,43 @@ fn an_operation_waits_for_the_turn_and_for_the_operation_before_it_r45() {
     };
     let turn = store.write(&owned, move |tx| tx.begin_turn(&next)).wait();
     assert!(matches!(turn, Err(StoreError::Busy(_))), "{turn:?}");
-    done(&store, "1", HeadMove::Stay, Extent::Nothing).expect("done");
-    plans(&store, &undo("2")).expect("plans");
+    finish_operation(&store, "1", HeadMove::Stay, UndoExtent::Nothing).expect("done");
+    plan_operation(&store, &undo("2")).expect("plans");
 }
 
 #[test]
-fn one_event_moves_the_head_and_says_what_is_taken_back_r19() {
+fn finishing_an_operation_moves_head_and_records_undone_extent() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
-    opens(&store, &owned, &open("1", Evidence::Named)).expect("opens");
-    closes(&store, &owned, &close("1", Evidence::Named, vec![edit("a")])).expect("closes");
-    ends(&store, &owned);
+    open_change_set(&store, &owned, &open("1", Evidence::Named)).expect("opens");
+    close_change_set(&store, &owned, &close("1", Evidence::Named, vec![edit("a")]))
+        .expect("closes");
+    end_turn(&store, &owned);
     let state = |store: &Store| {
-        let read =
-            |r: &turnstone_store::Reader<'_>| Ok((r.head(&sid(SES))?, r.taken(&change_id("1"))?));
+        let read = |r: &turnstone_store::ReadTx<'_>| {
+            Ok((r.session_head(&sid(SES))?, r.undone_extent(&change_id("1"))?))
+        };
         store.read(&ctx(), read).expect("reads")
     };
-    assert_eq!(state(&store), (None, Extent::Nothing));
+    assert_eq!(state(&store), (None, UndoExtent::Nothing));
 
-    let head = Head { message: "msg_u".parse().expect("an id"), part: None };
-    plans(&store, &undo("1")).expect("plans");
-    done(&store, "1", HeadMove::To(head.clone()), Extent::All).expect("done");
-    assert_eq!(state(&store), (Some(head.clone()), Extent::All));
-    sound(&store);
+    let head = SessionHead { message: "msg_u".parse().expect("an id"), part: None };
+    plan_operation(&store, &undo("1")).expect("plans");
+    finish_operation(&store, "1", HeadMove::To(head.clone()), UndoExtent::All).expect("done");
+    assert_eq!(state(&store), (Some(head.clone()), UndoExtent::All));
+    assert_projections_match(&store);
 
     let long = path(&"x".repeat(3000));
-    plans(&store, &undo("2")).expect("plans");
-    let some = Extent::Paths(vec![path("a"), long]);
-    done(&store, "2", HeadMove::Stay, some.clone()).expect("done");
+    plan_operation(&store, &undo("2")).expect("plans");
+    let some = UndoExtent::Paths(vec![path("a"), long]);
+    finish_operation(&store, "2", HeadMove::Stay, some.clone()).expect("done");
     assert_eq!(state(&store), (Some(head), some));
-    sound(&store);
+    assert_projections_match(&store);
 
-    plans(&store, &undo("3")).expect("plans");
-    done(&store, "3", HeadMove::Tip, Extent::Nothing).expect("done");
-    assert_eq!(state(&store), (None, Extent::Nothing));
-    sound(&store);
+    plan_operation(&store, &undo("3")).expect("plans");
+    finish_operation(&store, "3", HeadMove::Tip, UndoExtent::Nothing).expect("done");
+    assert_eq!(state(&store), (None, UndoExtent::Nothing));
+    assert_projections_match(&store);
     let operations = store.read(&ctx(), |r| r.operations(&sid(SES))).expect("reads");
     assert_eq!(operations.len(), 3);
     assert_eq!(operations[0].plan, json!({ "turns": ["trn_1"] }));
@@ -301,16 +325,16 @@ fn one_event_moves_the_head_and_says_what_is_taken_back_r19() {
 }
 
 #[test]
-fn a_session_that_stands_elsewhere_is_written_anew_and_numbered_r25() {
+fn moving_the_head_appends_a_numbered_session_event() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
-    ends(&store, &owned);
+    end_turn(&store, &owned);
     let told = |store: &Store| {
         let all = store.read(&ctx(), |r| r.sync_after(&sid(SES), -1, 1000)).expect("reads");
         all.iter().filter(|event| event.kind == EventKind::SessionUpdated).count()
     };
     let before = told(&store);
-    let head = Head { message: "msg_u".parse().expect("an id"), part: None };
+    let head = SessionHead { message: "msg_u".parse().expect("an id"), part: None };
     // The clock stands still: the session looks the same and is told all the same.
     for (name, to, count) in [
         ("1", HeadMove::Stay, 0),
@@ -318,42 +342,50 @@ fn a_session_that_stands_elsewhere_is_written_anew_and_numbered_r25() {
         ("3", HeadMove::To(head), 2),
         ("4", HeadMove::Tip, 3),
     ] {
-        plans(&store, &undo(name)).expect("plans");
-        done(&store, name, to.clone(), Extent::Nothing).expect("done");
+        plan_operation(&store, &undo(name)).expect("plans");
+        finish_operation(&store, name, to.clone(), UndoExtent::Nothing).expect("done");
         assert_eq!(told(&store), before + count, "{name}");
-        assert_eq!(done(&store, name, to, Extent::Nothing).expect("again"), Changed::No);
+        assert_eq!(
+            finish_operation(&store, name, to, UndoExtent::Nothing).expect("again"),
+            WriteOutcome::No
+        );
         assert_eq!(told(&store), before + count, "{name} repeated");
     }
-    sound(&store);
+    assert_projections_match(&store);
 }
 
 #[test]
-fn the_end_of_an_operation_is_a_place_to_go_back_to_r25() {
+fn operation_end_is_a_boundary() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
-    ends(&store, &owned);
-    plans(&store, &undo("1")).expect("plans");
-    done(&store, "1", HeadMove::Stay, Extent::Nothing).expect("done");
+    end_turn(&store, &owned);
+    plan_operation(&store, &undo("1")).expect("plans");
+    finish_operation(&store, "1", HeadMove::Stay, UndoExtent::Nothing).expect("done");
 
     let seq = store.read(&ctx(), |r| r.session_seq(&sid(SES))).expect("reads");
-    let at = store.read(&ctx(), |r| r.session_at(&sid(SES), seq)).expect("a boundary");
+    let at = store.read(&ctx(), |r| r.session_at_boundary(&sid(SES), seq)).expect("a boundary");
     assert_eq!(at.messages.len(), 1);
 }
 
 #[test]
-fn a_deleted_session_takes_its_change_sets_and_operations_along() {
+fn deleting_a_session_removes_change_sets_and_operations() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
-    opens(&store, &owned, &open("1", Evidence::Named)).expect("opens");
-    closes(&store, &owned, &close("1", Evidence::Named, vec![edit("a")])).expect("closes");
-    ends(&store, &owned);
-    plans(&store, &undo("1")).expect("plans");
-    done(&store, "1", HeadMove::Stay, Extent::All).expect("done");
+    open_change_set(&store, &owned, &open("1", Evidence::Named)).expect("opens");
+    close_change_set(&store, &owned, &close("1", Evidence::Named, vec![edit("a")]))
+        .expect("closes");
+    end_turn(&store, &owned);
+    plan_operation(&store, &undo("1")).expect("plans");
+    finish_operation(&store, "1", HeadMove::Stay, UndoExtent::All).expect("done");
 
     store.delete_session(&ctx(), &sid(SES)).expect("deletes");
-    assert!(store.purge_some(&ctx(), 100).expect("purges"));
-    assert_eq!(store.read(&ctx(), |r| r.taken(&change_id("1"))).expect("reads"), Extent::Nothing);
-    let all = store.read(&ctx(), |r| r.changes_between("store-1", Cursor(0), Cursor(i64::MAX)));
+    assert!(store.purge_deleted(&ctx(), 100).expect("purges"));
+    assert_eq!(
+        store.read(&ctx(), |r| r.undone_extent(&change_id("1"))).expect("reads"),
+        UndoExtent::Nothing
+    );
+    let all =
+        store.read(&ctx(), |r| r.change_sets_between("store-1", LogCursor(0), LogCursor(i64::MAX)));
     assert_eq!(all.expect("reads"), []);
-    sound(&store);
+    assert_projections_match(&store);
 }

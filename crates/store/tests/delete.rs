@@ -5,8 +5,8 @@ mod support;
 use serde_json::json;
 use support::*;
 use turnstone_core::event::EventKind;
-use turnstone_core::time::Cursor;
-use turnstone_store::{NewTurn, SessionFilter, ShareRecord, Store, StoreError, Takeover};
+use turnstone_core::time::LogCursor;
+use turnstone_store::{LeaseTakeover, NewTurn, SessionFilter, ShareRecord, Store, StoreError};
 
 fn child(id: &str, parent: &str) -> turnstone_core::model::Session {
     let mut child = session(id);
@@ -15,7 +15,7 @@ fn child(id: &str, parent: &str) -> turnstone_core::model::Session {
 }
 
 /// A root with two children and a grandchild, and one session beside them.
-fn family(dir: &std::path::Path) -> Store {
+fn store_with_session_tree(dir: &std::path::Path) -> Store {
     let store = with_sessions(dir, &["ses_root", "ses_other"]);
     write(&store, |tx| {
         tx.create_session(&child("ses_c1", "ses_root"))?;
@@ -31,18 +31,18 @@ fn family(dir: &std::path::Path) -> Store {
 }
 
 fn purge(store: &Store) {
-    while !store.purge_some(&ctx(), 1).expect("purges") {}
+    while !store.purge_deleted(&ctx(), 1).expect("purges") {}
 }
 
 #[test]
-fn a_session_goes_with_its_children_and_readers_learn_of_it() {
+fn deleting_a_session_deletes_children_and_writes_tombstones() {
     let dir = tempfile::tempdir().expect("temp dir");
-    let store = family(dir.path());
+    let store = store_with_session_tree(dir.path());
     let before = store.read(&ctx(), |r| r.last_cursor()).expect("cursor");
-    let commits = store.stats().expect("stats").commits();
+    let commits = store.writer_stats().expect("stats").commits();
     let deleted = store.delete_session(&ctx(), &sid("ses_root")).expect("deleted");
     assert_eq!(deleted.sessions.len(), 4);
-    assert!(store.stats().expect("stats").commits() <= commits + 3);
+    assert!(store.writer_stats().expect("stats").commits() <= commits + 3);
     for id in ["ses_root", "ses_c1", "ses_c2", "ses_g1"] {
         assert!(store.read(&ctx(), |r| r.find_session(&sid(id))).expect("reads").is_none(), "{id}");
         let again = write(&store, move |tx| tx.create_session(&session(id)));
@@ -60,9 +60,9 @@ fn a_session_goes_with_its_children_and_readers_learn_of_it() {
 }
 
 #[test]
-fn purging_leaves_the_tombstone_and_nothing_else() {
+fn purge_leaves_only_the_tombstone() {
     let dir = tempfile::tempdir().expect("temp dir");
-    let store = family(dir.path());
+    let store = store_with_session_tree(dir.path());
     store.delete_session(&ctx(), &sid("ses_root")).expect("deleted");
     purge(&store);
     for event in
@@ -90,7 +90,7 @@ fn purging_leaves_the_tombstone_and_nothing_else() {
 }
 
 #[test]
-fn deleting_a_long_session_stays_within_the_limits_and_can_be_interrupted() {
+fn deleting_a_long_session_is_bounded_and_interruptible() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let tickets: Vec<_> = (0..300)
@@ -110,11 +110,11 @@ fn deleting_a_long_session_stays_within_the_limits_and_can_be_interrupted() {
         .collect();
     tickets.into_iter().for_each(|t| t.wait().expect("written"));
     store.delete_session(&ctx(), &sid("ses_a")).expect("deleted");
-    assert!(!store.purge_some(&ctx(), 3).expect("some"), "not done yet");
+    assert!(!store.purge_deleted(&ctx(), 3).expect("some"), "not done yet");
     drop(store);
     let store = open(dir.path());
     purge(&store);
-    assert!(store.stats().expect("stats").most_rows() <= 500);
+    assert!(store.writer_stats().expect("stats").most_rows() <= 500);
     let conn = raw(dir.path());
     for (what, sql) in [
         ("events", "SELECT count(*) FROM event WHERE session IS NOT NULL"),
@@ -131,8 +131,8 @@ fn deleting_a_long_session_stays_within_the_limits_and_can_be_interrupted() {
 fn deleting_a_busy_session_aborts_its_turn_first() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let lease = store.lease(&ctx(), &sid("ses_a"), Takeover::IfDead).expect("lease");
-    let owned = ctx().leased(&lease);
+    let lease = store.acquire_lease(&ctx(), &sid("ses_a"), LeaseTakeover::IfDead).expect("lease");
+    let owned = ctx().with_lease(&lease);
     let new = NewTurn {
         id: "trn_1".parse().expect("id"),
         message: user("ses_a", "msg_u", 1),
@@ -147,7 +147,7 @@ fn deleting_a_busy_session_aborts_its_turn_first() {
 }
 
 #[test]
-fn a_large_family_goes_as_one_for_readers() {
+fn large_session_tree_disappears_at_once() {
     // W30: never an error with half of the children gone.
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_root"]);
@@ -162,14 +162,14 @@ fn a_large_family_goes_as_one_for_readers() {
     let deleted = store.delete_session(&ctx(), &sid("ses_root")).expect("deleted");
     assert_eq!(deleted.sessions.len(), 151);
     purge(&store);
-    assert!(store.stats().expect("stats").most_rows() <= 500);
+    assert!(store.writer_stats().expect("stats").most_rows() <= 500);
     let tombstones =
         log(&store).into_iter().filter(|e| e.kind == EventKind::SessionDeleted).count();
     assert_eq!(tombstones, 151);
 }
 
 #[test]
-fn an_unknown_session_is_not_deleted_and_says_so() {
+fn deleting_unknown_session_is_an_error() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let events = log(&store).len();
@@ -181,7 +181,7 @@ fn an_unknown_session_is_not_deleted_and_says_so() {
 }
 
 #[test]
-fn a_shared_session_fills_its_outbox_and_keeps_its_secret_out_of_the_log() {
+fn shared_session_fills_outbox_and_hides_its_secret() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let share = ShareRecord {
@@ -192,20 +192,22 @@ fn a_shared_session_fills_its_outbox_and_keeps_its_secret_out_of_the_log() {
     let put = share.clone();
     write(&store, move |tx| tx.put_share(&sid("ses_a"), &put)).expect("shared");
     write(&store, |tx| tx.put_message(&user("ses_a", "msg_1", 1))).expect("written");
-    let rows = store.read(&ctx(), |r| r.outbox(&sid("ses_a"), 0, 10)).expect("outbox");
+    let rows = store.read(&ctx(), |r| r.outbox_rows(&sid("ses_a"), 0, 10)).expect("outbox");
     assert_eq!(rows.len(), 2, "the share itself and the message");
     assert!(log(&store).iter().all(|e| !format!("{e:?}").contains("s3cr3t")));
-    assert_eq!(store.read(&ctx(), |r| r.share(&sid("ses_a"))).expect("share"), Some(share));
+    assert_eq!(store.read(&ctx(), |r| r.session_share(&sid("ses_a"))).expect("share"), Some(share));
     let last = rows[1].0;
     write(&store, move |tx| tx.acknowledge_outbox(&sid("ses_a"), last)).expect("acknowledged");
-    assert!(store.read(&ctx(), |r| r.outbox(&sid("ses_a"), 0, 10)).expect("outbox").is_empty());
+    assert!(
+        store.read(&ctx(), |r| r.outbox_rows(&sid("ses_a"), 0, 10)).expect("outbox").is_empty()
+    );
     write(&store, |tx| tx.remove_share(&sid("ses_a"))).expect("unshared");
-    assert_eq!(store.read(&ctx(), |r| r.share(&sid("ses_a"))).expect("share"), None);
+    assert_eq!(store.read(&ctx(), |r| r.session_share(&sid("ses_a"))).expect("share"), None);
     write(&store, |tx| tx.put_message(&user("ses_a", "msg_2", 1))).expect("written");
-    let after = store.read(&ctx(), |r| r.outbox(&sid("ses_a"), last, 10)).expect("outbox");
+    let after = store.read(&ctx(), |r| r.outbox_rows(&sid("ses_a"), last, 10)).expect("outbox");
     assert_eq!(after.len(), 0, "nothing is sent for a session that is shared no longer");
     assert_eq!(
         store.read(&ctx(), |r| r.last_cursor()).expect("cursor"),
-        Cursor(log(&store).last().expect("event").cursor.0)
+        LogCursor(log(&store).last().expect("event").cursor.0)
     );
 }

@@ -8,15 +8,15 @@ use serde_json::json;
 use support::{NOW, ctx, open, part, pid, raw, sid, text, user, with_sessions, write};
 use turnstone_core::turn::TurnEvent;
 use turnstone_store::{
-    Diagnosis, Finding, Layout, NewTurn, Options, Severity, Store, Takeover, doctor,
+    DataLayout, Diagnosis, Finding, LeaseTakeover, NewTurn, Options, Severity, Store, diagnose,
 };
 
 fn examine(dir: &Path) -> Diagnosis {
-    doctor(&Layout::new(dir), NOW)
+    diagnose(&DataLayout::new(dir), NOW)
 }
 
 /// A store with something of everything, closed.
-fn filled(dir: &Path) {
+fn fill_store(dir: &Path) {
     let store = with_sessions(dir, &["ses_a", "ses_b"]);
     write(&store, |tx| {
         tx.put_message(&user("ses_a", "msg_a", 1))?;
@@ -34,15 +34,15 @@ fn filled(dir: &Path) {
 }
 
 /// What the doctor says after `sql` was run on a sound store.
-fn after(sql: &str) -> Vec<Finding> {
+fn findings_after(sql: &str) -> Vec<Finding> {
     let dir = tempfile::tempdir().expect("temp dir");
-    filled(dir.path());
+    fill_store(dir.path());
     raw(dir.path()).execute_batch(sql).expect("damaged");
     examine(dir.path()).findings
 }
 
 #[track_caller]
-fn finds(found: &[Finding], severity: Severity, check: &str, words: &str) {
+fn assert_finding(found: &[Finding], severity: Severity, check: &str, words: &str) {
     let hit = found.iter().find(|f| f.check == check && f.what.contains(words));
     let hit = hit.unwrap_or_else(|| panic!("no {check} about {words:?} in {found:#?}"));
     assert_eq!(hit.severity, severity, "{hit:?}");
@@ -56,9 +56,9 @@ fn blob_file(dir: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_sound_store_has_no_findings_open_or_closed() {
+fn healthy_store_has_no_findings() {
     let dir = tempfile::tempdir().expect("temp dir");
-    filled(dir.path());
+    fill_store(dir.path());
     let seen = examine(dir.path());
     assert_eq!(seen.findings, []);
     assert!(seen.is_sound() && seen.events > 8, "{seen:?}");
@@ -71,7 +71,7 @@ fn a_sound_store_has_no_findings_open_or_closed() {
 }
 
 #[test]
-fn nothing_there_is_not_an_error() {
+fn missing_store_is_not_an_error() {
     let dir = tempfile::tempdir().expect("temp dir");
     let seen = examine(&dir.path().join("nowhere"));
     assert!(seen.is_sound(), "{seen:?}");
@@ -79,29 +79,34 @@ fn nothing_there_is_not_an_error() {
 }
 
 #[test]
-fn an_event_that_was_changed_is_found() {
+fn doctor_finds_changed_event() {
     let sql = "UPDATE event SET payload = replace(payload, 'ses_b', 'ses_c') WHERE session =
                  (SELECT num FROM session WHERE id = 'ses_b') AND seq = 1";
-    finds(&after(sql), Severity::Error, "events", "check sum");
-    finds(&after("UPDATE event SET time = time + 1"), Severity::Error, "events", "check sum");
-    finds(&after("DELETE FROM actor"), Severity::Error, "events", "actor");
+    assert_finding(&findings_after(sql), Severity::Error, "events", "check sum");
+    assert_finding(
+        &findings_after("UPDATE event SET time = time + 1"),
+        Severity::Error,
+        "events",
+        "check sum",
+    );
+    assert_finding(&findings_after("DELETE FROM actor"), Severity::Error, "events", "actor");
 }
 
 #[test]
-fn an_event_that_is_missing_is_found() {
+fn doctor_finds_missing_event() {
     let sql = "DELETE FROM event WHERE session = (SELECT num FROM session WHERE id = 'ses_a')
                  AND seq = 3";
-    let found = after(sql);
-    finds(&found, Severity::Error, "sequences", "does not follow");
-    finds(&found, Severity::Error, "references", "refers to an event");
+    let found = findings_after(sql);
+    assert_finding(&found, Severity::Error, "sequences", "does not follow");
+    assert_finding(&found, Severity::Error, "references", "refers to an event");
     let last = "UPDATE stream SET seq = seq + 1";
-    finds(&after(last), Severity::Error, "sequences", "stands at");
+    assert_finding(&findings_after(last), Severity::Error, "sequences", "stands at");
     let stray = "DELETE FROM stream WHERE id = 'ses_b'";
-    finds(&after(stray), Severity::Error, "sequences", "no session");
+    assert_finding(&findings_after(stray), Severity::Error, "sequences", "no session");
 }
 
 #[test]
-fn a_stub_stands_for_the_numbers_of_its_span() {
+fn doctor_accepts_stub_spans() {
     let stub = "UPDATE event SET payload = NULL, refs = NULL, sum = NULL, span = 2
                   WHERE session = (SELECT num FROM session WHERE id = 'ses_a') AND seq = 4;
                 DELETE FROM event
@@ -109,71 +114,81 @@ fn a_stub_stands_for_the_numbers_of_its_span() {
                 DELETE FROM part WHERE id IN ('prt_in', 'prt_file');
                 DELETE FROM blob_use;
                 DELETE FROM blob;";
-    let found = after(stub);
+    let found = findings_after(stub);
     assert!(found.iter().all(|f| f.check == "files"), "{found:#?}");
 }
 
 #[test]
-fn values_that_are_not_what_was_stored_are_found() {
+fn doctor_finds_damaged_blobs() {
     let changed = "UPDATE blob SET data = x'00' WHERE data IS NOT NULL";
-    finds(&after(changed), Severity::Error, "values", "does not match its hash");
-    let gone = after("DELETE FROM blob WHERE data IS NOT NULL");
-    finds(&gone, Severity::Error, "events", "missing");
-    finds(&after("DELETE FROM blob_use"), Severity::Warning, "values", "no event");
+    assert_finding(&findings_after(changed), Severity::Error, "values", "does not match its hash");
+    let gone = findings_after("DELETE FROM blob WHERE data IS NOT NULL");
+    assert_finding(&gone, Severity::Error, "events", "missing");
+    assert_finding(
+        &findings_after("DELETE FROM blob_use"),
+        Severity::Warning,
+        "values",
+        "no event",
+    );
 
     let dir = tempfile::tempdir().expect("temp dir");
-    filled(dir.path());
+    fill_store(dir.path());
     let file = blob_file(dir.path());
     let mut bytes = fs_err::read(&file).expect("read");
     bytes[17] ^= 1;
     fs_err::write(&file, bytes).expect("written");
-    finds(&examine(dir.path()).findings, Severity::Error, "values", "does not match");
+    assert_finding(&examine(dir.path()).findings, Severity::Error, "values", "does not match");
     fs_err::remove_file(&file).expect("removed");
-    finds(&examine(dir.path()).findings, Severity::Error, "values", "damaged");
+    assert_finding(&examine(dir.path()).findings, Severity::Error, "values", "damaged");
 }
 
 #[test]
-fn text_that_is_not_what_was_sealed_is_found() {
+fn doctor_finds_damaged_text() {
     let changed = "UPDATE chunk SET text = 'Streamed text', sum = NULL";
-    finds(&after(changed), Severity::Error, "texts", "sealed");
+    assert_finding(&findings_after(changed), Severity::Error, "texts", "sealed");
     let summed = "UPDATE chunk SET text = 'Streamed text'";
-    finds(&after(summed), Severity::Error, "texts", "check sum");
-    finds(&after("DELETE FROM chunk"), Severity::Error, "texts", "shorter");
+    assert_finding(&findings_after(summed), Severity::Error, "texts", "check sum");
+    assert_finding(&findings_after("DELETE FROM chunk"), Severity::Error, "texts", "shorter");
     let moved = "UPDATE chunk SET start = 1, sum = NULL";
-    finds(&after(moved), Severity::Error, "texts", "begins at");
+    assert_finding(&findings_after(moved), Severity::Error, "texts", "begins at");
 }
 
 #[test]
-fn projections_that_are_not_what_the_log_says_are_found_and_rebuilt() {
+fn doctor_finds_wrong_projections_and_rebuild_fixes_them() {
     let dir = tempfile::tempdir().expect("temp dir");
-    filled(dir.path());
+    fill_store(dir.path());
     raw(dir.path()).execute_batch("UPDATE session SET title = 'x'").expect("changed");
-    finds(&examine(dir.path()).findings, Severity::Error, "projections", "title=x");
+    assert_finding(&examine(dir.path()).findings, Severity::Error, "projections", "title=x");
     let mut store = open(dir.path());
     store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilt").0;
     assert_eq!(examine(dir.path()).findings, []);
     drop(store);
     let orphan = "PRAGMA foreign_keys = OFF; DELETE FROM message WHERE id = 'msg_a'";
-    finds(&after(orphan), Severity::Error, "references", "refers to a message");
+    assert_finding(&findings_after(orphan), Severity::Error, "references", "refers to a message");
 }
 
 #[test]
-fn what_is_unusual_is_a_note_or_a_warning() {
+fn doctor_grades_unusual_state_by_severity() {
     let slow = "INSERT INTO consumer VALUES ('hub', 1, 1, 1)";
-    finds(&after(slow), Severity::Note, "consumers", "begins anew");
+    assert_finding(&findings_after(slow), Severity::Note, "consumers", "begins anew");
     let ahead = "INSERT INTO consumer VALUES ('hub', 1000, 1, 0)";
-    finds(&after(ahead), Severity::Error, "consumers", "past the end");
+    assert_finding(&findings_after(ahead), Severity::Error, "consumers", "past the end");
     let cut = "INSERT INTO note VALUES ('rebuild', '{\"step\":\"clear\",\"table\":0}')";
-    finds(&after(cut), Severity::Warning, "projections", "rebuild");
-    finds(&after("DROP INDEX part_open"), Severity::Error, "schema", "missing");
-    finds(&after("CREATE TABLE mine (a)"), Severity::Warning, "schema", "not part");
-    finds(&after("PRAGMA user_version = 1"), Severity::Note, "version", "older");
+    assert_finding(&findings_after(cut), Severity::Warning, "projections", "rebuild");
+    assert_finding(&findings_after("DROP INDEX part_open"), Severity::Error, "schema", "missing");
+    assert_finding(
+        &findings_after("CREATE TABLE mine (a)"),
+        Severity::Warning,
+        "schema",
+        "not part",
+    );
+    assert_finding(&findings_after("PRAGMA user_version = 1"), Severity::Note, "version", "older");
 }
 
 #[test]
-fn leftovers_of_dead_processes_are_found() {
+fn doctor_finds_leftovers_of_dead_processes() {
     let dir = tempfile::tempdir().expect("temp dir");
-    filled(dir.path());
+    fill_store(dir.path());
     fs_err::write(dir.path().join("lock/owner-0000"), "1").expect("written");
     fs_err::create_dir_all(dir.path().join("blob/zz")).expect("made");
     fs_err::write(dir.path().join("blob/zz/.new-1"), "1").expect("written");
@@ -182,37 +197,37 @@ fn leftovers_of_dead_processes_are_found() {
     let bits = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     fs_err::set_permissions(dir.path().join("turnstone.db"), bits).expect("set");
     let found = examine(dir.path()).findings;
-    finds(&found, Severity::Note, "place", "owner file");
-    finds(&found, Severity::Note, "place", "not written to its end");
-    finds(&found, Severity::Note, "files", "no stored value");
-    finds(&found, Severity::Warning, "file", "failed");
-    finds(&found, Severity::Warning, "place", "others may read");
+    assert_finding(&found, Severity::Note, "place", "owner file");
+    assert_finding(&found, Severity::Note, "place", "not written to its end");
+    assert_finding(&found, Severity::Note, "files", "no stored value");
+    assert_finding(&found, Severity::Warning, "file", "failed");
+    assert_finding(&found, Severity::Warning, "place", "others may read");
     assert!(dir.path().join("lock/owner-0000").exists(), "nothing is removed");
 }
 
 #[test]
-fn a_turn_of_a_dead_process_is_found_and_ended_by_the_next_open() {
+fn dead_turn_is_reported_and_ended_by_next_open() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let lease = store.lease(&ctx(), &sid("ses_a"), Takeover::IfDead).expect("lease");
+    let lease = store.acquire_lease(&ctx(), &sid("ses_a"), LeaseTakeover::IfDead).expect("lease");
     let id: turnstone_core::id::TurnId = "trn_1".parse().expect("id");
     let new = NewTurn { id: id.clone(), message: user("ses_a", "msg_a", 1), parts: vec![] };
     store
-        .write(&ctx().leased(&lease), move |tx| {
+        .write(&ctx().with_lease(&lease), move |tx| {
             tx.begin_turn(&new)?;
-            tx.move_turn(&sid("ses_a"), &id, &TurnEvent::Started)
+            tx.transition_turn(&sid("ses_a"), &id, &TurnEvent::Started)
         })
         .wait()
         .expect("begun");
     assert_eq!(examine(dir.path()).findings, [], "it runs");
     drop(store);
-    finds(&examine(dir.path()).findings, Severity::Warning, "turns", "trn_1");
-    drop(Store::open(&Options::new(Layout::new(dir.path()), NOW)).expect("opens"));
+    assert_finding(&examine(dir.path()).findings, Severity::Warning, "turns", "trn_1");
+    drop(Store::open(&Options::new(DataLayout::new(dir.path()), NOW)).expect("opens"));
     assert_eq!(examine(dir.path()).findings, []);
 }
 
 #[test]
-fn many_findings_of_a_kind_are_counted() {
+fn excess_findings_are_counted() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     write(&store, |tx| {
@@ -222,5 +237,5 @@ fn many_findings_of_a_kind_are_counted() {
     drop(store);
     raw(dir.path()).execute_batch("UPDATE event SET time = 0").expect("damaged");
     let found = examine(dir.path()).findings;
-    finds(&found, Severity::Error, "events", "and 42 more");
+    assert_finding(&found, Severity::Error, "events", "and 42 more");
 }

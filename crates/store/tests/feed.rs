@@ -4,20 +4,20 @@ mod support;
 
 use serde_json::json;
 use support::{assistant, ctx, mid, open, part, pid, project, session, sid, text, tokens, user};
-use turnstone_core::time::Cursor;
-use turnstone_core::turn::{Outcome, TurnEvent};
+use turnstone_core::time::LogCursor;
+use turnstone_core::turn::{TurnEvent, TurnOutcome};
 use turnstone_store::{
-    EndTurn, FeedBody, FeedEvent, FeedMemo, NewTurn, Store, SyncBody, Takeover, Tx,
+    EndTurn, FeedBody, FeedCache, FeedEvent, LeaseTakeover, NewTurn, Store, SyncBody, Tx,
 };
 
-fn feed(store: &Store, after: Cursor, limit: usize, memo: &mut FeedMemo) -> Vec<FeedEvent> {
+fn feed(store: &Store, after: LogCursor, limit: usize, memo: &mut FeedCache) -> Vec<FeedEvent> {
     store.read(&ctx(), |r| r.feed_after(after, limit, memo)).expect("read").events
 }
 
-type Step = Box<dyn Fn(&Tx<'_>) -> turnstone_store::Result<()> + Send>;
+type FeedStep = Box<dyn Fn(&Tx<'_>) -> turnstone_store::Result<()> + Send>;
 
 /// What is done in each step; each is a transaction of its own.
-fn steps() -> Vec<Step> {
+fn steps() -> Vec<FeedStep> {
     let step = |id: &str, message: &str, n: i64| {
         part(
             "ses_a",
@@ -61,19 +61,19 @@ fn steps() -> Vec<Step> {
 }
 
 #[test]
-fn what_was_read_as_it_happened_is_read_again_later_in_pages_of_any_size() {
+fn feed_is_the_same_live_and_later_at_any_page_size() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path());
-    let (mut live, mut memo) = (Vec::new(), FeedMemo::default());
+    let (mut live, mut memo) = (Vec::new(), FeedCache::default());
     for step in steps() {
         store.write(&ctx(), step).wait().expect("written");
-        let after = live.last().map_or(Cursor(0), |event: &FeedEvent| event.cursor);
+        let after = live.last().map_or(LogCursor(0), |event: &FeedEvent| event.cursor);
         live.extend(feed(&store, after, 100, &mut memo));
     }
-    assert_eq!(feed(&store, Cursor(0), 100, &mut FeedMemo::default()), live);
+    assert_eq!(feed(&store, LogCursor(0), 100, &mut FeedCache::default()), live);
     for (nth, event) in live.iter().enumerate() {
         // With nothing remembered, each page has to count backwards from the end.
-        let page = feed(&store, Cursor(event.cursor.0 - 1), 1, &mut FeedMemo::default());
+        let page = feed(&store, LogCursor(event.cursor.0 - 1), 1, &mut FeedCache::default());
         assert_eq!(page, std::slice::from_ref(event), "event {nth}");
     }
     let sums: Vec<(String, i64, i64)> = live
@@ -95,17 +95,17 @@ fn what_was_read_as_it_happened_is_read_again_later_in_pages_of_any_size() {
 }
 
 #[test]
-fn a_delta_has_its_text_and_a_part_the_text_it_had() {
+fn feed_parts_have_their_text_at_that_time() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path());
     for step in steps() {
         store.write(&ctx(), step).wait().expect("written");
     }
-    let all = feed(&store, Cursor(0), 100, &mut FeedMemo::default());
+    let all = feed(&store, LogCursor(0), 100, &mut FeedCache::default());
     let deltas: Vec<&str> = all
         .iter()
         .filter_map(|event| {
-            let FeedBody::Delta { text, part, .. } = &event.body else { return None };
+            let FeedBody::PartDelta { text, part, .. } = &event.body else { return None };
             (*part == pid("prt_t")).then_some(text.as_str())
         })
         .collect();
@@ -114,29 +114,29 @@ fn a_delta_has_its_text_and_a_part_the_text_it_had() {
 }
 
 #[test]
-fn turns_and_requests_to_abort_them_are_told_in_words_of_the_model() {
+fn feed_resolves_turn_and_abort_events() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path());
     store.write(&ctx(), |tx| tx.put_project(&project("p1")).map(drop)).wait().expect("written");
     store.write(&ctx(), |tx| tx.create_session(&session("ses_a")).map(drop)).wait().expect("made");
-    let lease = store.lease(&ctx(), &sid("ses_a"), Takeover::IfDead).expect("a lease");
+    let lease = store.acquire_lease(&ctx(), &sid("ses_a"), LeaseTakeover::IfDead).expect("a lease");
     let turn: turnstone_core::id::TurnId = "trn_1".parse().expect("an id");
     let new = NewTurn { id: turn.clone(), message: user("ses_a", "msg_1", 1), parts: Vec::new() };
     let named = turn.clone();
     let begin = move |tx: &Tx<'_>| {
         tx.begin_turn(&new)?;
-        tx.move_turn(&sid("ses_a"), &named, &TurnEvent::Started)
+        tx.transition_turn(&sid("ses_a"), &named, &TurnEvent::Started)
     };
-    store.write(&ctx().leased(&lease), begin).wait().expect("begun");
-    store.write(&ctx(), |tx| tx.ask_abort(&sid("ses_a"))).wait().expect("asked");
+    store.write(&ctx().with_lease(&lease), begin).wait().expect("begun");
+    store.write(&ctx(), |tx| tx.request_abort(&sid("ses_a"))).wait().expect("asked");
     let end = EndTurn {
         session: sid("ses_a"),
         turn: turn.clone(),
-        outcome: Outcome::Aborted,
+        outcome: TurnOutcome::Aborted,
         error: None,
     };
-    store.write(&ctx().leased(&lease), move |tx| tx.end_turn(&end)).wait().expect("ended");
-    let all = feed(&store, Cursor(0), 100, &mut FeedMemo::default());
+    store.write(&ctx().with_lease(&lease), move |tx| tx.end_turn(&end)).wait().expect("ended");
+    let all = feed(&store, LogCursor(0), 100, &mut FeedCache::default());
     let ends: Vec<_> = all
         .iter()
         .filter_map(|event| {
@@ -144,12 +144,12 @@ fn turns_and_requests_to_abort_them_are_told_in_words_of_the_model() {
             Some((*event, error.as_ref().map(|it| it.data["message"].clone())))
         })
         .collect();
-    let aborted = TurnEvent::Ended { outcome: Outcome::Aborted };
+    let aborted = TurnEvent::Ended { outcome: TurnOutcome::Aborted };
     assert_eq!(ends, [(TurnEvent::Started, None), (aborted, Some(json!("Aborted")))]);
 }
 
 #[test]
-fn a_deleted_session_leaves_its_place_and_nothing_to_be_missed() {
+fn feed_of_deleted_session_keeps_its_location() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path());
     for step in steps() {
@@ -157,24 +157,24 @@ fn a_deleted_session_leaves_its_place_and_nothing_to_be_missed() {
     }
     store.delete_session(&ctx(), &sid("ses_a")).expect("deleted");
     let last = |store: &Store| {
-        feed(store, Cursor(0), 100, &mut FeedMemo::default()).pop().expect("an event")
+        feed(store, LogCursor(0), 100, &mut FeedCache::default()).pop().expect("an event")
     };
     let told = last(&store);
     assert!(
         matches!(&told.body, FeedBody::SessionDeleted(Some(then)) if then.session.title == "all are gone")
     );
-    while !store.purge_some(&ctx(), 100).expect("purged") {}
+    while !store.purge_deleted(&ctx(), 100).expect("purged") {}
     let told = last(&store);
     assert_eq!(told.body, FeedBody::SessionDeleted(None));
-    let place = told.session.and_then(|session| session.place).expect("a place");
+    let place = told.session.and_then(|session| session.location).expect("a place");
     assert_eq!((place.0.as_str(), place.1.as_str()), ("/home/ada/p", "p1"));
-    let all = feed(&store, Cursor(0), 100, &mut FeedMemo::default());
+    let all = feed(&store, LogCursor(0), 100, &mut FeedCache::default());
     let missed = all.iter().any(|it| it.body == FeedBody::Stub { is_deleted: false });
     assert!(!missed, "{all:?}");
 }
 
 #[test]
-fn r25_a_replica_has_the_numbers_of_its_origin_even_for_what_changes_nothing() {
+fn replica_keeps_origin_numbers_for_no_op_events() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path());
     store.write(&ctx(), |tx| tx.put_project(&project("p1")).map(drop)).wait().expect("written");
@@ -183,14 +183,15 @@ fn r25_a_replica_has_the_numbers_of_its_origin_even_for_what_changes_nothing() {
     let said = || SyncBody::Part(Box::new(text("ses_a", "msg_1", "prt_1", &"long ".repeat(4000))));
     let events = [image(), image(), message(), message(), said(), said(), image()];
     for (number, body) in events.into_iter().enumerate() {
-        let put = move |tx: &Tx<'_>| tx.replicate(&sid("ses_a"), number as i64, &body);
+        let put = move |tx: &Tx<'_>| tx.replicate_event(&sid("ses_a"), number as i64, &body);
         store.write(&ctx(), put).wait().expect("taken over");
     }
     let read =
-        store.read(&ctx(), |r| r.feed_sync(&sid("ses_a"), -1, 100, &mut FeedMemo::default()));
+        store.read(&ctx(), |r| r.feed_sync(&sid("ses_a"), -1, 100, &mut FeedCache::default()));
     let numbers: Vec<_> =
         read.expect("read").iter().map(|it| it.session.as_ref().and_then(|s| s.sync_seq)).collect();
     assert_eq!(numbers, (0..7).map(Some).collect::<Vec<_>>());
-    let gap = store.write(&ctx(), move |tx| tx.replicate(&sid("ses_a"), 9, &message())).wait();
+    let gap =
+        store.write(&ctx(), move |tx| tx.replicate_event(&sid("ses_a"), 9, &message())).wait();
     assert!(gap.is_err());
 }

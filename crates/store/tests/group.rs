@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 use support::*;
-use turnstone_store::{Changed, StoreError};
+use turnstone_store::{StoreError, WriteOutcome};
 
 #[test]
-fn many_acknowledgements_share_a_commit_and_each_is_durable() {
+fn concurrent_writes_share_durable_commits() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let stats = store.stats().expect("stats");
+    let stats = store.writer_stats().expect("stats");
     let (commits, mutations) = (stats.commits(), stats.mutations());
     let tickets: Vec<_> = (0..200)
         .map(|n| {
@@ -22,7 +22,7 @@ fn many_acknowledgements_share_a_commit_and_each_is_durable() {
         })
         .collect();
     for ticket in tickets {
-        assert_eq!(ticket.wait().expect("written"), Changed::Created);
+        assert_eq!(ticket.wait().expect("written"), WriteOutcome::Created);
     }
     assert_eq!(stats.mutations() - mutations, 200);
     assert!(stats.commits() - commits < 100, "{} commits", stats.commits() - commits);
@@ -32,7 +32,7 @@ fn many_acknowledgements_share_a_commit_and_each_is_durable() {
 }
 
 #[test]
-fn an_error_or_a_panic_undoes_its_own_mutation_alone() {
+fn failed_mutation_rolls_back_only_itself() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let good = store.write(&ctx(), |tx| tx.put_message(&user("ses_a", "msg_1", 1)));
@@ -57,7 +57,7 @@ fn an_error_or_a_panic_undoes_its_own_mutation_alone() {
 }
 
 #[test]
-fn a_mutation_over_the_limit_is_refused_and_a_large_one_gets_a_group_of_its_own() {
+fn oversized_mutation_is_rejected_and_large_one_commits_alone() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let messages = |from: usize, count: usize| {
@@ -83,23 +83,23 @@ fn a_mutation_over_the_limit_is_refused_and_a_large_one_gets_a_group_of_its_own(
         Ok(())
     });
     assert!(matches!(too_long, Err(StoreError::TooLarge { .. })), "{too_long:?}");
-    let stats = store.stats().expect("stats");
+    let stats = store.writer_stats().expect("stats");
     assert!(stats.most_rows() <= 500, "{}", stats.most_rows());
     assert!(stats.most_bytes() <= 4 * 1024 * 1024, "{}", stats.most_bytes());
 }
 
 #[test]
-fn a_closed_store_answers_closed_and_nothing_hangs() {
+fn closed_store_answers_closed() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let ticket = store.write(&ctx(), |tx| tx.put_message(&user("ses_a", "msg_1", 1)));
     // What was queued before the store is dropped is still written.
     drop(store);
-    assert_eq!(ticket.wait().expect("written"), Changed::Created);
+    assert_eq!(ticket.wait().expect("written"), WriteOutcome::Created);
 }
 
 #[test]
-fn absurd_costs_saturate_and_never_stop_a_session() {
+fn absurd_costs_saturate() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     write(&store, |tx| {
@@ -118,7 +118,7 @@ fn absurd_costs_saturate_and_never_stop_a_session() {
 }
 
 #[test]
-fn a_finished_step_that_becomes_something_else_is_counted_no_longer() {
+fn replaced_step_no_longer_counts_toward_usage() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     write(&store, |tx| {
@@ -129,11 +129,11 @@ fn a_finished_step_that_becomes_something_else_is_counted_no_longer() {
     })
     .expect("stored");
     let usage = store.read(&ctx(), |r| r.session_usage(&sid("ses_a"))).expect("usage");
-    assert_eq!(usage, turnstone_core::model::Usage::default());
+    assert_eq!(usage, turnstone_core::model::SessionUsage::default());
 }
 
 #[test]
-fn large_mutations_behind_each_other_are_run_once_each() {
+fn consecutive_large_mutations_run_once_each() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let (go, wait) = std::sync::mpsc::channel::<()>();
@@ -158,6 +158,6 @@ fn large_mutations_behind_each_other_are_run_once_each() {
     first.wait().expect("written");
     tickets.into_iter().for_each(|ticket| ticket.wait().expect("written"));
     assert_eq!(runs.load(Ordering::Relaxed), 6, "none spoiled the group of another");
-    let stats = store.stats().expect("stats");
+    let stats = store.writer_stats().expect("stats");
     assert!(stats.most_rows() > 300 && stats.most_rows() <= 500, "{}", stats.most_rows());
 }

@@ -8,14 +8,14 @@ use support::{
     write,
 };
 use turnstone_core::id::{MessageId, PartId, ProjectId, SessionId};
-use turnstone_core::model::{Extra, PartBody, Session};
-use turnstone_core::permission::{Action, Rule};
+use turnstone_core::model::{ExtraFields, PartBody, Session};
+use turnstone_core::permission::{PermissionRule, RuleAction};
 use turnstone_store::{
-    Actor, Context, Layout, SessionFilter, ShareRecord, Store, StoreError, doctor,
+    Actor, Context, DataLayout, SessionFilter, ShareRecord, Store, StoreError, diagnose,
 };
 
 /// Values that have broken something somewhere.
-fn nasty() -> Vec<String> {
+fn hostile_texts() -> Vec<String> {
     let mut list: Vec<String> = [
         "",
         " ",
@@ -79,7 +79,7 @@ fn nasty() -> Vec<String> {
     list
 }
 
-fn map(value: &Value) -> Extra {
+fn map(value: &Value) -> ExtraFields {
     value.as_object().cloned().expect("an object")
 }
 
@@ -96,10 +96,10 @@ fn hostile_session(n: usize, text: &str) -> Session {
 }
 
 #[test]
-fn every_text_field_comes_back_as_it_was() {
+fn hostile_text_round_trips_in_every_field() {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut store = with_sessions(dir.path(), &[]);
-    for (n, word) in nasty().into_iter().enumerate() {
+    for (n, word) in hostile_texts().into_iter().enumerate() {
         let (s, m, p) = (format!("ses_{n}"), format!("msg_{n}"), format!("prt_{n}"));
         let given = hostile_session(n, &word);
         let tool = json!({"type": "tool", "callID": word, "tool": word, "state": {
@@ -124,7 +124,10 @@ fn every_text_field_comes_back_as_it_was() {
         written.unwrap_or_else(|e| panic!("{word:.40?}: {e}"));
         let read = store.read(&ctx(), |r| {
             let parts = r.get_message(&id, &mid(&format!("msg_{n}")))?.parts;
-            Ok(((r.get_session(&id)?, parts, r.share(&id)?.expect("shared")), r.todos(&id)?))
+            Ok((
+                (r.get_session(&id)?, parts, r.session_share(&id)?.expect("shared")),
+                r.todos(&id)?,
+            ))
         });
         let ((found, parts, share), found_todos) = read.expect("reads");
         assert!(found == expected.0, "{word:.40?}");
@@ -134,7 +137,7 @@ fn every_text_field_comes_back_as_it_was() {
     store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;
     assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
     drop(store);
-    assert_eq!(doctor(&Layout::new(dir.path()), NOW).findings, []);
+    assert_eq!(diagnose(&DataLayout::new(dir.path()), NOW).findings, []);
 }
 
 fn titles(store: &Store, filter: &SessionFilter) -> Vec<String> {
@@ -145,10 +148,10 @@ fn titles(store: &Store, filter: &SessionFilter) -> Vec<String> {
 }
 
 #[test]
-fn lists_filter_literally() {
+fn list_filters_match_literally() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &[]);
-    let words = nasty();
+    let words = hostile_texts();
     for (n, word) in words.clone().into_iter().enumerate() {
         let value = hostile_session(n, &word);
         write(&store, move |tx| tx.create_session(&value)).expect("created");
@@ -177,7 +180,7 @@ fn lists_filter_literally() {
 }
 
 #[test]
-fn a_title_and_a_text_of_a_megabyte_are_kept() {
+fn megabyte_title_and_text_round_trip() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let long = format!("{}needle", "'\0%\u{e4}".repeat(200_000));
@@ -198,7 +201,7 @@ fn a_title_and_a_text_of_a_megabyte_are_kept() {
 }
 
 #[test]
-fn a_path_is_found_below_itself_and_nowhere_else() {
+fn path_filter_matches_only_its_subtree() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &[]);
     for (n, path) in ["a%b", "a%b/c", "axb/c", "a%bc", "A%B/c"].into_iter().enumerate() {
@@ -211,8 +214,8 @@ fn a_path_is_found_below_itself_and_nowhere_else() {
 }
 
 #[test]
-fn ids_and_actors_are_refused_at_the_border() {
-    for word in nasty() {
+fn invalid_ids_and_actors_are_rejected() {
+    for word in hostile_texts() {
         assert!(word.parse::<SessionId>().is_err(), "{word:.40?}");
         assert!(
             format!("ses_{word}").parse::<SessionId>().is_err() || is_body(&word),
@@ -226,7 +229,7 @@ fn ids_and_actors_are_refused_at_the_border() {
         if let Ok(actor) = named {
             let dir = tempfile::tempdir().expect("temp dir");
             let store = open(dir.path());
-            let ctx = Context::new(actor, NOW).once(word.clone());
+            let ctx = Context::new(actor, NOW).with_idempotency_key(word.clone());
             store.write_once(&ctx, |tx| tx.put_project(&project("p1"))).wait().expect("written");
             assert_eq!(support::log(&store)[0].actor, word);
         }
@@ -243,10 +246,10 @@ fn is_name(text: &str) -> bool {
 }
 
 #[test]
-fn cursors_that_are_not_ours_are_refused() {
+fn foreign_cursors_are_rejected() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let mut words = nasty();
+    let mut words = hostile_texts();
     words.extend(
         ["zz", "g", "0x10", "ffffffffffffffffff", "\u{e4}".repeat(20).as_str()].map(str::to_owned),
     );
@@ -274,28 +277,28 @@ fn cursors_that_are_not_ours_are_refused() {
 }
 
 #[test]
-fn rules_of_any_length_and_spelling_are_kept_apart() {
+fn similar_rules_stay_distinct() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &[]);
     let id: ProjectId = "p1".parse().expect("id");
-    let words = nasty();
+    let words = hostile_texts();
     for (n, word) in words.clone().into_iter().enumerate() {
         let id = id.clone();
-        let action = if n % 2 == 0 { Action::Allow } else { Action::Deny };
-        write(&store, move |tx| tx.approve(&id, &Rule::new(&word, &word, action)))
+        let action = if n % 2 == 0 { RuleAction::Allow } else { RuleAction::Deny };
+        write(&store, move |tx| tx.approve_rule(&id, &PermissionRule::new(&word, &word, action)))
             .expect("approved");
     }
-    let found = store.read(&ctx(), |r| r.approvals(&id)).expect("reads");
+    let found = store.read(&ctx(), |r| r.approved_rules(&id)).expect("reads");
     assert_eq!(found.len(), words.len());
     for (n, (rule, word)) in found.iter().zip(&words).enumerate() {
-        let action = if n % 2 == 0 { Action::Allow } else { Action::Deny };
-        assert!(*rule == Rule::new(word, word, action), "{word:.40?}");
+        let action = if n % 2 == 0 { RuleAction::Allow } else { RuleAction::Deny };
+        assert!(*rule == PermissionRule::new(word, word, action), "{word:.40?}");
     }
     let long = words.last().expect("one").clone();
-    let rule = Rule::new(&long, &long, Action::Allow);
+    let rule = PermissionRule::new(&long, &long, RuleAction::Allow);
     let id2 = id.clone();
-    write(&store, move |tx| tx.withdraw(&id2, &rule)).expect("withdrawn");
-    let left = store.read(&ctx(), |r| r.approvals(&id)).expect("reads");
+    write(&store, move |tx| tx.withdraw_rule(&id2, &rule)).expect("withdrawn");
+    let left = store.read(&ctx(), |r| r.approved_rules(&id)).expect("reads");
     assert_eq!(left.len(), words.len() - 1);
     assert!(left.iter().all(|rule| rule.pattern != long));
 }
@@ -310,7 +313,7 @@ fn nested(depth: usize) -> Value {
 }
 
 #[test]
-fn deep_values_are_kept_or_refused_but_never_stored_unreadable() {
+fn deep_values_are_stored_readable_or_rejected() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     write(&store, |tx| tx.put_message(&assistant("ses_a", "msg_a", 1))).expect("written");
@@ -347,7 +350,7 @@ fn deep_values_are_kept_or_refused_but_never_stored_unreadable() {
 }
 
 #[test]
-fn odd_numbers_are_kept_as_they_are() {
+fn unusual_numbers_round_trip() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &[]);
     let odd = [
@@ -391,7 +394,7 @@ fn odd_numbers_are_kept_as_they_are() {
 }
 
 #[test]
-fn usage_beyond_all_measure_stops_at_the_end_of_the_scale() {
+fn usage_saturates() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let most = i64::MAX;
@@ -410,7 +413,7 @@ fn usage_beyond_all_measure_stops_at_the_end_of_the_scale() {
 }
 
 #[test]
-fn unknown_parts_are_kept_whatever_they_hold() {
+fn unknown_part_types_round_trip() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let bodies = [

@@ -10,17 +10,19 @@ use std::time::Duration;
 
 use support::{NOW, ctx, open, project, raw, session, sid, with_sessions, write};
 use turnstone_core::id::ProjectId;
-use turnstone_store::{BlobHash, Layout, OpenError, Options, Severity, Store, StoreError, doctor};
-use turnstone_testkit::crash::{die_at_failpoint, run_pair};
+use turnstone_store::{
+    BlobHash, DataLayout, DatabaseOpenError, Options, Severity, Store, StoreError, diagnose,
+};
+use turnstone_testkit::crash::{run_concurrently, run_until_failpoint};
 
 const CHILD: &str = "TURNSTONE_OPEN_CHILD";
 
-fn try_open(dir: &Path) -> Result<Store, OpenError> {
-    Store::open(&Options::new(Layout::new(dir), NOW))
+fn try_open(dir: &Path) -> Result<Store, DatabaseOpenError> {
+    Store::open(&Options::new(DataLayout::new(dir), NOW))
 }
 
 /// The error of opening, which names the path and has a remedy.
-fn refused(dir: &Path) -> OpenError {
+fn refused(dir: &Path) -> DatabaseOpenError {
     let error = try_open(dir).err().expect("refused");
     assert!(error.to_string().contains(&dir.display().to_string()), "{error}");
     assert!(!error.remedy().is_empty());
@@ -66,7 +68,7 @@ fn child_opens_the_store() {
 }
 
 #[test]
-fn settings_hold_in_a_fresh_file() {
+fn new_file_has_expected_pragmas() {
     let dir = tempfile::tempdir().expect("temp dir");
     let root = dir.path().join("new/data");
     let store = try_open(&root).expect("a missing parent is made");
@@ -103,7 +105,7 @@ fn many_threads_open_a_fresh_directory_at_once() {
     });
     let store = open(path);
     assert_eq!(store.read(&ctx(), |r| r.projects()).expect("reads").len(), 8);
-    assert_eq!(doctor(&Layout::new(path), NOW).findings, []);
+    assert_eq!(diagnose(&DataLayout::new(path), NOW).findings, []);
 }
 
 #[test]
@@ -111,7 +113,8 @@ fn two_processes_open_a_fresh_directory_at_once() {
     for _ in 0..5 {
         let dir = tempfile::tempdir().expect("temp dir");
         let limit = Duration::from_secs(60);
-        let ends = run_pair(&mut child(dir.path()), &mut child(dir.path()), limit).expect("ran");
+        let ends =
+            run_concurrently(&mut child(dir.path()), &mut child(dir.path()), limit).expect("ran");
         for end in [&ends.0, &ends.1] {
             assert!(end.acknowledged.iter().any(|line| line.contains("opened")), "{end:?}");
         }
@@ -121,12 +124,12 @@ fn two_processes_open_a_fresh_directory_at_once() {
 }
 
 #[test]
-fn a_crash_during_an_upgrade_leaves_one_version_or_the_other() {
+fn crash_during_migration_leaves_a_whole_version() {
     for skip in 0..2 {
         let dir = tempfile::tempdir().expect("temp dir");
         let point = format!("store::in_migration={skip}*off->panic");
-        die_at_failpoint(&mut child(dir.path()), &point, Duration::from_secs(60)).expect("died");
-        let layout = Layout::new(dir.path());
+        run_until_failpoint(&mut child(dir.path()), &point, Duration::from_secs(60)).expect("died");
+        let layout = DataLayout::new(dir.path());
         let left = number(dir.path(), "user_version");
         assert_eq!(left, skip, "the step under way left nothing");
 
@@ -136,7 +139,7 @@ fn a_crash_during_an_upgrade_leaves_one_version_or_the_other() {
         assert!(number(dir.path(), "user_version") > left);
         let saved = fs_err::read_dir(layout.backups()).expect("lists").count();
         assert_eq!(saved as i64, skip, "a file with something in it is saved first");
-        assert_eq!(doctor(&layout, NOW).worst().filter(|s| *s > Severity::Note), None);
+        assert_eq!(diagnose(&layout, NOW).worst().filter(|s| *s > Severity::Note), None);
     }
 }
 
@@ -150,8 +153,8 @@ fn a_crash_during_a_rebuild_is_finished_by_the_next_open() {
             "INSERT OR REPLACE INTO note VALUES ('rebuild', '{\"step\":\"clear\",\"table\":0}')";
         raw(dir.path()).execute(mark, []).expect("marked");
         let point = format!("store::in_rebuild={skip}*off->panic");
-        die_at_failpoint(&mut child(dir.path()), &point, Duration::from_secs(60)).expect("died");
-        let seen = doctor(&Layout::new(dir.path()), NOW);
+        run_until_failpoint(&mut child(dir.path()), &point, Duration::from_secs(60)).expect("died");
+        let seen = diagnose(&DataLayout::new(dir.path()), NOW);
         assert!(seen.findings.iter().any(|f| f.what.contains("rebuild")), "{:?}", seen.findings);
 
         let store = open(dir.path());
@@ -162,7 +165,7 @@ fn a_crash_during_a_rebuild_is_finished_by_the_next_open() {
 }
 
 #[test]
-fn a_newer_file_is_read_and_not_written() {
+fn newer_schema_opens_read_only() {
     let dir = tempfile::tempdir().expect("temp dir");
     drop(with_sessions(dir.path(), &["ses_a"]));
     raw(dir.path()).pragma_update(None, "user_version", 99).expect("set");
@@ -170,52 +173,52 @@ fn a_newer_file_is_read_and_not_written() {
 
     let store = open(dir.path());
 
-    let reason = store.read_only().expect("read-only").to_owned();
+    let reason = store.read_only_reason().expect("read-only").to_owned();
     assert!(reason.contains("newer version") && reason.contains("99"), "{reason}");
     assert_eq!(store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads").title, "T");
     let refused = write(&store, |tx| tx.put_session(&session("ses_a"))).expect_err("refused");
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
     assert!(refused.to_string().contains("newer version"), "{refused}");
-    let lease = store.lease(&ctx(), &sid("ses_a"), turnstone_store::Takeover::Force);
+    let lease = store.acquire_lease(&ctx(), &sid("ses_a"), turnstone_store::LeaseTakeover::Force);
     assert!(matches!(lease, Err(StoreError::ReadOnly { .. })));
     drop(store);
     assert_eq!(hash(&dir.path().join("turnstone.db")), before);
-    assert_eq!(doctor(&Layout::new(dir.path()), NOW).worst(), Some(Severity::Warning));
+    assert_eq!(diagnose(&DataLayout::new(dir.path()), NOW).worst(), Some(Severity::Warning));
 }
 
 #[test]
-fn a_foreign_database_is_refused_and_stays_as_it_is() {
+fn foreign_database_is_rejected_unchanged() {
     let dir = tempfile::tempdir().expect("temp dir");
     raw(dir.path()).execute_batch("CREATE TABLE session (id TEXT)").expect("made");
     let before = hash(&dir.path().join("turnstone.db"));
     let error = refused(dir.path());
-    assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+    assert!(matches!(error, DatabaseOpenError::Foreign { .. }), "{error}");
     assert!(error.remedy().contains("import"));
     assert_eq!(hash(&dir.path().join("turnstone.db")), before);
     assert!(!dir.path().join("turnstone.db-journal").exists());
-    assert_eq!(doctor(&Layout::new(dir.path()), NOW).worst(), Some(Severity::Error));
+    assert_eq!(diagnose(&DataLayout::new(dir.path()), NOW).worst(), Some(Severity::Error));
 }
 
 #[test]
-fn what_is_no_database_is_refused_and_stays_as_it_is() {
+fn non_database_is_rejected_unchanged() {
     for content in ["not a database at all, but long enough to be one ".repeat(100), "x".to_owned()]
     {
         let dir = tempfile::tempdir().expect("temp dir");
         let file = dir.path().join("turnstone.db");
         fs_err::write(&file, &content).expect("written");
         let error = refused(dir.path());
-        assert!(matches!(error, OpenError::Corrupt { .. }), "{error:?}");
+        assert!(matches!(error, DatabaseOpenError::Corrupt { .. }), "{error:?}");
         assert!(error.remedy().contains("salvage"));
         assert_eq!(fs_err::read_to_string(&file).expect("read"), content);
-        assert_eq!(doctor(&Layout::new(dir.path()), NOW).worst(), Some(Severity::Error));
+        assert_eq!(diagnose(&DataLayout::new(dir.path()), NOW).worst(), Some(Severity::Error));
     }
 }
 
 #[test]
-fn an_empty_file_is_a_fresh_one() {
+fn empty_file_opens_as_new_store() {
     let dir = tempfile::tempdir().expect("temp dir");
     fs_err::write(dir.path().join("turnstone.db"), "").expect("written");
-    assert!(doctor(&Layout::new(dir.path()), NOW).is_sound());
+    assert!(diagnose(&DataLayout::new(dir.path()), NOW).is_sound());
     let store = open(dir.path());
     write(&store, |tx| tx.put_project(&project("p1"))).expect("written");
 }
@@ -225,8 +228,8 @@ fn a_directory_in_place_of_the_database_is_refused() {
     let dir = tempfile::tempdir().expect("temp dir");
     fs_err::create_dir(dir.path().join("turnstone.db")).expect("made");
     let error = refused(dir.path());
-    assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
-    assert_eq!(doctor(&Layout::new(dir.path()), NOW).worst(), Some(Severity::Error));
+    assert!(matches!(error, DatabaseOpenError::Foreign { .. }), "{error}");
+    assert_eq!(diagnose(&DataLayout::new(dir.path()), NOW).worst(), Some(Severity::Error));
 }
 
 #[test]
@@ -235,9 +238,9 @@ fn a_file_in_place_of_the_data_directory_is_refused() {
     let root = dir.path().join("data");
     fs_err::write(&root, "x").expect("written");
     let error = refused(&root);
-    assert!(matches!(error, OpenError::Directory { .. }), "{error}");
+    assert!(matches!(error, DatabaseOpenError::Directory { .. }), "{error}");
     let below = refused(&root.join("below"));
-    assert!(matches!(below, OpenError::Directory { .. }), "{below}");
+    assert!(matches!(below, DatabaseOpenError::Directory { .. }), "{below}");
 }
 
 /// Opens the store in `dir` as somebody who is not root: root may write everywhere.
@@ -282,11 +285,11 @@ fn give_to_nobody(path: &Path) {
     }
 }
 
-fn each_entry(dir: &Path, act: &dyn Fn(&Path)) {
+fn for_each_entry(dir: &Path, act: &dyn Fn(&Path)) {
     act(dir);
     for entry in fs_err::read_dir(dir).expect("lists") {
         let path = entry.expect("entry").path();
-        if path.is_dir() { each_entry(&path, act) } else { act(&path) }
+        if path.is_dir() { for_each_entry(&path, act) } else { act(&path) }
     }
 }
 
@@ -294,7 +297,7 @@ fn each_entry(dir: &Path, act: &dyn Fn(&Path)) {
 fn a_read_only_file_is_refused_by_name() {
     let dir = tempfile::tempdir().expect("temp dir");
     drop(with_sessions(dir.path(), &["ses_a"]));
-    each_entry(dir.path(), &give_to_nobody);
+    for_each_entry(dir.path(), &give_to_nobody);
     let file = dir.path().join("turnstone.db");
     fs_err::set_permissions(&file, std::fs::Permissions::from_mode(0o400)).expect("set");
     let before = hash(&file);
@@ -310,7 +313,7 @@ fn a_read_only_directory_is_refused_by_name() {
     drop(with_sessions(dir.path(), &["ses_a"]));
     let name = dir.path().display().to_string();
     // It belongs to somebody else, who lets others look.
-    each_entry(dir.path(), &|path| {
+    for_each_entry(dir.path(), &|path| {
         let mode = if path.is_dir() { 0o555 } else { 0o444 };
         fs_err::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("set");
     });

@@ -4,12 +4,13 @@ mod support;
 
 use serde_json::{Value, json};
 use support::{assistant, ctx, mid, pid, raw, sid, text, user, with_sessions, write};
-use turnstone_core::id::{MessageId, PartId, Ticker};
-use turnstone_core::model::{Origin, Session};
-use turnstone_core::time::{Millis, Seq};
-use turnstone_core::wire::{Mode, message_info, parse_part, part_info, session_info};
+use turnstone_core::id::{IdClock, MessageId, PartId};
+use turnstone_core::model::{ForkOrigin, Session};
+use turnstone_core::time::{EpochMillis, SessionSeq};
+use turnstone_core::wire::{ParseMode, message_info, parse_part, part_info, session_info};
 use turnstone_store::{
-    MessagePage, PartView, SessionFilter, ShownPage, ShownSession, Store, StoreError, WithParts,
+    MessagePage, MessagePageJson, MessageWithParts, PartRenderer, SessionFilter, SessionJson,
+    Store, StoreError,
 };
 
 fn pages(store: &Store, session: &str, limit: usize) -> Vec<MessagePage> {
@@ -19,7 +20,7 @@ fn pages(store: &Store, session: &str, limit: usize) -> Vec<MessagePage> {
         let page = store
             .read(&ctx(), |r| r.list_messages(&sid(session), before.as_deref(), limit))
             .expect("a page");
-        as_shown(store, session, before.as_deref(), limit, &page);
+        assert_json_page_matches(store, session, before.as_deref(), limit, &page);
         before.clone_from(&page.before);
         pages.push(page);
         if before.is_none() {
@@ -29,15 +30,22 @@ fn pages(store: &Store, session: &str, limit: usize) -> Vec<MessagePage> {
 }
 
 /// The page as text says the same as the page of values, in the same order of fields or not.
-fn as_shown(store: &Store, session: &str, before: Option<&str>, limit: usize, page: &MessagePage) {
+fn assert_json_page_matches(
+    store: &Store,
+    session: &str,
+    before: Option<&str>,
+    limit: usize,
+    page: &MessagePage,
+) {
     for plain in [true, false] {
-        let view = PartView { is_plain: &|_| plain, show: &part_info };
-        let shown = store.read(&ctx(), |r| r.show_messages(&sid(session), before, limit, view));
-        same(&shown.expect("a page"), page);
+        let view = PartRenderer { is_verbatim: &|_| plain, render: &part_info };
+        let shown =
+            store.read(&ctx(), |r| r.list_messages_json(&sid(session), before, limit, view));
+        assert_same_page(&shown.expect("a page"), page);
     }
 }
 
-fn same(shown: &ShownPage, page: &MessagePage) {
+fn assert_same_page(shown: &MessagePageJson, page: &MessagePage) {
     let values = page.items.iter().map(|item| {
         let parts: Vec<Value> = item.parts.iter().map(part_info).collect();
         json!({ "info": message_info(&item.message), "parts": parts })
@@ -47,11 +55,11 @@ fn same(shown: &ShownPage, page: &MessagePage) {
     assert_eq!(shown.before, page.before);
 }
 
-fn all(store: &Store, session: &str, limit: usize) -> Vec<WithParts> {
+fn all_messages(store: &Store, session: &str, limit: usize) -> Vec<MessageWithParts> {
     pages(store, session, limit).into_iter().rev().flat_map(|page| page.items).collect()
 }
 
-fn ids(items: &[WithParts]) -> Vec<String> {
+fn ids(items: &[MessageWithParts]) -> Vec<String> {
     items.iter().map(|item| item.message.id.to_string()).collect()
 }
 
@@ -59,23 +67,23 @@ fn ids(items: &[WithParts]) -> Vec<String> {
 const WRAP: i64 = 1_786_706_395_136;
 
 #[test]
-fn order_is_that_of_the_stream_across_the_wrap_and_a_clock_that_steps_back() {
+fn messages_keep_stream_order_across_id_wrap_and_clock_steps() {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut store = with_sessions(dir.path(), &["ses_a"]);
-    let mut ticker = Ticker::default();
+    let mut ticker = IdClock::default();
     let moments = [WRAP - 5000, WRAP - 1, WRAP, WRAP + 1, WRAP - 60_000, WRAP + 10, WRAP - 1];
     let mut expected = Vec::new();
     for (n, at) in moments.into_iter().enumerate() {
         let mut random = [7; 14];
         random[0] = n as u8;
-        let id = MessageId::mint(ticker.tick(Millis(at)), random);
+        let id = MessageId::mint(ticker.next_timestamp(EpochMillis(at)), random);
         let parts: Vec<PartId> = [at + 3, at - 3, WRAP]
             .iter()
-            .map(|at| PartId::mint(ticker.tick(Millis(*at)), random))
+            .map(|at| PartId::mint(ticker.next_timestamp(EpochMillis(*at)), random))
             .collect();
         expected.push((id.to_string(), parts.clone()));
         store
-            .write(&ctx().at(Millis(at)), move |tx| {
+            .write(&ctx().at_time(EpochMillis(at)), move |tx| {
                 tx.put_message(&user("ses_a", id.as_str(), at))?;
                 parts.iter().try_for_each(|part| {
                     tx.put_part(&text("ses_a", id.as_str(), part.as_str(), "x")).map(drop)
@@ -89,7 +97,7 @@ fn order_is_that_of_the_stream_across_the_wrap_and_a_clock_that_steps_back() {
     assert_ne!(sorted, expected, "ids and times are not in this order");
     for round in 0..2 {
         for limit in [1, 2, 3, 100] {
-            let found = all(&store, "ses_a", limit);
+            let found = all_messages(&store, "ses_a", limit);
             let found: Vec<(String, Vec<PartId>)> = found
                 .iter()
                 .map(|m| (m.message.id.to_string(), m.parts.iter().map(|p| p.id.clone()).collect()))
@@ -101,7 +109,7 @@ fn order_is_that_of_the_stream_across_the_wrap_and_a_clock_that_steps_back() {
     // Changing an old message moves nothing.
     let oldest = expected[0].0.clone();
     write(&store, move |tx| tx.put_message(&user("ses_a", &oldest, WRAP + 99))).expect("changed");
-    assert_eq!(ids(&all(&store, "ses_a", 2)).first(), Some(&expected[0].0));
+    assert_eq!(ids(&all_messages(&store, "ses_a", 2)).first(), Some(&expected[0].0));
 }
 
 fn with_messages(dir: &std::path::Path, count: i64) -> Store {
@@ -122,12 +130,12 @@ fn with_messages(dir: &std::path::Path, count: i64) -> Store {
 }
 
 #[test]
-fn pages_go_backward_without_gap_or_repeat_each_in_order() {
+fn pages_go_backward_without_gaps_or_repeats() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_messages(dir.path(), 123);
     let expected: Vec<String> = (0..123).map(|n| format!("msg_{n}")).collect();
     for limit in [1, 7, 50, 122, 123, 124, usize::MAX] {
-        assert_eq!(ids(&all(&store, "ses_a", limit)), expected, "limit {limit}");
+        assert_eq!(ids(&all_messages(&store, "ses_a", limit)), expected, "limit {limit}");
         let pages = pages(&store, "ses_a", limit);
         assert!(pages.iter().all(|page| page.items.len() <= limit));
         assert_eq!(pages.len(), 123_usize.div_ceil(limit), "no empty page, limit {limit}");
@@ -142,7 +150,7 @@ fn pages_go_backward_without_gap_or_repeat_each_in_order() {
 }
 
 #[test]
-fn a_page_as_text_says_what_the_values_say_whatever_is_stored() {
+fn json_page_equals_value_page() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let long = "\u{1F426} \"quoted\" \\ \n".repeat(4000);
@@ -156,17 +164,17 @@ fn a_page_as_text_says_what_the_values_say_whatever_is_stored() {
         for (key, value) in part.as_object().into_iter().flatten() {
             unknown[key] = value.clone();
         }
-        tx.put_part(&parse_part(unknown, Mode::Lenient).expect("a part"))?;
+        tx.put_part(&parse_part(unknown, ParseMode::Lenient).expect("a part"))?;
         tx.put_message(&assistant("ses_a", "msg_2", 2))?;
         tx.put_part(&text("ses_a", "msg_2", "prt_4", ""))?;
         tx.append_text(&sid("ses_a"), &pid("prt_4"), "streamed, ")?;
         tx.append_text(&sid("ses_a"), &pid("prt_4"), "\"twice\"").map(drop)
     })
     .expect("written");
-    let found = all(&store, "ses_a", 10);
+    let found = all_messages(&store, "ses_a", 10);
     assert_eq!(found.iter().map(|item| item.parts.len()).collect::<Vec<_>>(), [3, 1]);
-    let view = PartView { is_plain: &|_| true, show: &part_info };
-    let shown = store.read(&ctx(), |r| r.show_messages(&sid("ses_a"), None, 10, view));
+    let view = PartRenderer { is_verbatim: &|_| true, render: &part_info };
+    let shown = store.read(&ctx(), |r| r.list_messages_json(&sid("ses_a"), None, 10, view));
     let shown = shown.expect("a page");
     assert!(
         shown.json.contains("streamed, \\\"twice\\\""),
@@ -176,7 +184,7 @@ fn a_page_as_text_says_what_the_values_say_whatever_is_stored() {
 }
 
 #[test]
-fn a_page_of_nothing_and_of_nobody() {
+fn empty_page_and_unknown_session() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let empty = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 10)).expect("page");
@@ -195,10 +203,10 @@ fn other_sessions_never_leak_into_a_page() {
         tx.put_part(&text("ses_b", "msg_b2", "prt_b2", "not yours"))
     })
     .expect("written");
-    let found = all(&store, "ses_a", 2);
+    let found = all_messages(&store, "ses_a", 2);
     assert!(found.iter().all(|m| m.message.session == sid("ses_a")));
     assert!(found.iter().flat_map(|m| &m.parts).all(|p| p.session == sid("ses_a")));
-    assert_eq!(ids(&all(&store, "ses_b", 1)), ["msg_other", "msg_b2"]);
+    assert_eq!(ids(&all_messages(&store, "ses_b", 1)), ["msg_other", "msg_b2"]);
     // A cursor of another session gives this session's messages, or none.
     let page = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 2)).expect("page");
     let borrowed = store
@@ -220,7 +228,7 @@ fn equal_and_fractional_times_keep_their_order_and_value() {
         })
     })
     .expect("written");
-    let found = all(&store, "ses_a", 2);
+    let found = all_messages(&store, "ses_a", 2);
     assert_eq!(ids(&found), ["msg_9", "msg_8", "msg_7", "msg_6", "msg_5", "msg_4"]);
     let read: Vec<Value> =
         found.iter().map(|m| Value::Number(m.message.body.created().clone())).collect();
@@ -228,11 +236,11 @@ fn equal_and_fractional_times_keep_their_order_and_value() {
 }
 
 #[test]
-fn a_message_is_the_same_by_page_by_id_and_by_its_parts() {
+fn message_is_equal_by_page_id_and_parts() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_messages(dir.path(), 60);
     write(&store, |tx| tx.put_message(&assistant("ses_a", "msg_bare", 1))).expect("written");
-    let found = all(&store, "ses_a", 7);
+    let found = all_messages(&store, "ses_a", 7);
     for item in &found {
         let id = &item.message.id;
         let got = store.read(&ctx(), |r| r.get_message(&sid("ses_a"), id)).expect("reads");
@@ -250,7 +258,7 @@ fn a_message_is_the_same_by_page_by_id_and_by_its_parts() {
     let bare = found.last().expect("one");
     assert_eq!((bare.parts.len(), bare.message.body.role()), (0, "assistant"));
     assert_eq!(found[0].message.body.role(), "user");
-    assert_eq!(all(&store, "ses_a", 7), all(&store, "ses_a", usize::MAX));
+    assert_eq!(all_messages(&store, "ses_a", 7), all_messages(&store, "ses_a", usize::MAX));
 }
 
 #[test]
@@ -268,7 +276,7 @@ fn a_message_is_found_in_its_own_session_only() {
 }
 
 #[test]
-fn a_page_cursor_survives_what_is_written_meanwhile() {
+fn page_cursor_survives_concurrent_writes() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_messages(dir.path(), 20);
     let newest = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 5)).expect("page");
@@ -283,7 +291,7 @@ fn a_page_cursor_survives_what_is_written_meanwhile() {
 }
 
 #[test]
-fn a_list_of_sessions_as_text_says_what_the_values_say() {
+fn json_session_list_equals_value_list() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store =
         with_sessions(dir.path(), &["ses_plain", "ses_word", "ses_long", "ses_used", "ses_fork"]);
@@ -302,28 +310,29 @@ fn a_list_of_sessions_as_text_says_what_the_values_say() {
     });
     change("ses_fork", |session| {
         let session_id = sid("ses_plain");
-        session.origin = Some(Origin { session: session_id, message: None, seq: Seq(1) });
+        session.origin =
+            Some(ForkOrigin { session: session_id, message: None, seq: SessionSeq(1) });
     });
     write(&store, |tx| {
         tx.put_message(&assistant("ses_used", "msg_u", 1))?;
         let step = json!({ "id": "prt_u", "sessionID": "ses_used", "messageID": "msg_u",
             "type": "step-finish", "reason": "stop", "cost": 0.25,
             "tokens": { "input": 7, "output": 2, "reasoning": 0, "cache": { "read": 1, "write": 0 } } });
-        tx.put_part(&parse_part(step, Mode::Strict).expect("a part"))
+        tx.put_part(&parse_part(step, ParseMode::Strict).expect("a part"))
     })
     .expect("written");
     let filter = SessionFilter { archived: true, ..SessionFilter::default() };
     let rows = store.read(&ctx(), |r| r.list_sessions(&filter, None, 10)).expect("a page").items;
-    let shown = store.read(&ctx(), |r| r.show_sessions(&filter, 10)).expect("a list");
+    let shown = store.read(&ctx(), |r| r.list_sessions_json(&filter, 10)).expect("a list");
     let mut plain = Vec::new();
     for (row, shown) in rows.iter().zip(&shown) {
         let wanted = session_info(&row.session, row.usage);
         let found = match shown {
-            ShownSession::Plain(json) => {
+            SessionJson::Json(json) => {
                 plain.push(row.session.id.to_string());
                 serde_json::from_str(json).expect("JSON")
             }
-            ShownSession::Other(row) => session_info(&row.session, row.usage),
+            SessionJson::Row(row) => session_info(&row.session, row.usage),
         };
         assert_eq!(found, wanted);
     }
@@ -333,7 +342,7 @@ fn a_list_of_sessions_as_text_says_what_the_values_say() {
 }
 
 #[test]
-fn a_session_whose_event_is_gone_is_told_and_not_left_out() {
+fn session_with_missing_event_is_an_error() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a", "ses_b"]);
     let other = raw(dir.path());
@@ -342,6 +351,6 @@ fn a_session_whose_event_is_gone_is_told_and_not_left_out() {
     let filter = SessionFilter::default();
     let listed = store.read(&ctx(), |r| r.list_sessions(&filter, None, 10).map(drop));
     assert!(matches!(listed, Err(StoreError::Corrupt { .. })), "{listed:?}");
-    let shown = store.read(&ctx(), |r| r.show_sessions(&filter, 10).map(drop));
+    let shown = store.read(&ctx(), |r| r.list_sessions_json(&filter, 10).map(drop));
     assert!(matches!(shown, Err(StoreError::Corrupt { .. })), "{shown:?}");
 }

@@ -1,12 +1,12 @@
 //! Projections are an index of the log: thrown away and made again, they are the same.
 
-mod rebuild_history;
+mod random_commands;
 mod support;
 
 use proptest::prelude::*;
-use rebuild_history::{COMMANDS, Command, play};
+use random_commands::{COMMANDS, Command, run_commands};
 use support::{ctx, log, open, projections, raw, session, sid, text, user, with_sessions, write};
-use turnstone_core::time::Seq;
+use turnstone_core::time::SessionSeq;
 use turnstone_store::{RebuildProgress, StoreError};
 
 fn commands() -> impl Strategy<Value = Vec<Command>> {
@@ -14,7 +14,7 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
 }
 
 /// Enough to begin with, so that the random part meets something.
-fn opening() -> Vec<Command> {
+fn setup_commands() -> Vec<Command> {
     let mut list = vec![(0, 0, 3), (0, 1, 1)];
     for session in 0..3 {
         list.push((1, session, 1));
@@ -30,8 +30,8 @@ proptest! {
     fn rebuilt_projections_equal_the_originals(commands in commands()) {
         let dir = tempfile::tempdir().expect("temp dir");
         let store = open(dir.path());
-        play(&store, &opening());
-        play(&store, &commands);
+        run_commands(&store, &setup_commands());
+        run_commands(&store, &commands);
         let before = projections(dir.path());
         let events = log(&store);
         prop_assert_eq!(store.verify_projections(&ctx()).expect("verifies"), vec![]);
@@ -46,7 +46,7 @@ proptest! {
 }
 
 #[test]
-fn a_changed_projection_is_found_and_put_right() {
+fn rebuild_fixes_changed_projection() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a", "ses_b"]);
     write(&store, |tx| tx.put_message(&user("ses_a", "msg_a", 1))).expect("written");
@@ -71,7 +71,7 @@ fn a_changed_projection_is_found_and_put_right() {
 }
 
 #[test]
-fn a_deleted_session_stays_gone() {
+fn rebuild_keeps_deleted_session_deleted() {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut store = with_sessions(dir.path(), &["ses_a", "ses_b"]);
     write(&store, |tx| tx.put_message(&user("ses_a", "msg_a", 1))).expect("written");
@@ -112,7 +112,7 @@ fn a_rebuild_takes_short_transactions() {
 
     assert_eq!(done.events, 2002);
     assert!(done.commits > 2002 / 250, "{done:?}");
-    assert_eq!(steps.first(), Some(&RebuildProgress::Rehearsing));
+    assert_eq!(steps.first(), Some(&RebuildProgress::DryRun));
     assert_eq!(steps.last(), Some(&RebuildProgress::Applied(2002)));
     assert_eq!(projections(dir.path()), before);
 }
@@ -135,7 +135,7 @@ fn a_rebuild_is_refused_while_another_process_has_the_store_open() {
 }
 
 #[test]
-fn a_log_that_does_not_replay_changes_nothing() {
+fn unreplayable_log_leaves_projections_unchanged() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     raw(dir.path())
@@ -180,7 +180,7 @@ fn an_interrupted_rebuild_is_finished_by_the_next_open() {
 }
 
 #[test]
-fn whoever_opens_during_a_rebuild_waits_for_it() {
+fn open_waits_for_running_rebuild() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let before = projections(dir.path());
@@ -199,6 +199,6 @@ fn whoever_opens_during_a_rebuild_waits_for_it() {
         })
         .expect("rebuilds");
     let seen = other.expect("started").join().expect("joins");
-    assert_eq!(seen, Seq(1));
+    assert_eq!(seen, SessionSeq(1));
     assert_eq!(projections(dir.path()), before);
 }

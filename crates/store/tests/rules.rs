@@ -8,12 +8,12 @@ use support::{
     tokens, user, with_sessions, write,
 };
 use turnstone_core::event::EventKind;
-use turnstone_core::model::{Part, Request, RequestState, Session, Todo};
-use turnstone_core::permission::{Action, Rule};
-use turnstone_core::time::Seq;
+use turnstone_core::model::{Part, RequestState, Session, Todo, UserRequest};
+use turnstone_core::permission::{PermissionRule, RuleAction};
+use turnstone_core::time::SessionSeq;
 use turnstone_store::{
-    Actor, Changed, Context, Delivery, NewTurn, Recall, SessionFilter, ShareRecord, Store,
-    StoreError,
+    Actor, Context, IdempotencyRecord, NewTurn, PromptDelivery, SessionFilter, ShareRecord, Store,
+    StoreError, WriteOutcome,
 };
 
 fn kinds_after(store: &Store, from: usize) -> Vec<EventKind> {
@@ -23,7 +23,7 @@ fn kinds_after(store: &Store, from: usize) -> Vec<EventKind> {
 // --- ownership: W4, W34 -------------------------------------------------------------------------
 
 #[test]
-fn a_message_of_another_session_is_refused_and_not_overwritten() {
+fn message_id_of_another_session_is_rejected() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a", "ses_c"]);
     write(&store, |tx| tx.put_message(&user("ses_a", "msg_1", 1))).expect("written");
@@ -32,7 +32,7 @@ fn a_message_of_another_session_is_refused_and_not_overwritten() {
         write(&store, |tx| tx.put_message(&user("ses_c", "msg_1", 2)).map(drop)),
         write(&store, |tx| {
             let parts = [text("ses_c", "msg_1", "prt_1", "x")];
-            tx.admit(&user("ses_c", "msg_1", 2), &parts, Delivery::Queue).map(drop)
+            tx.admit_prompt(&user("ses_c", "msg_1", 2), &parts, PromptDelivery::Queue).map(drop)
         }),
         write(&store, |tx| {
             let (id, message) = ("trn_1".parse().expect("id"), user("ses_c", "msg_1", 2));
@@ -52,7 +52,7 @@ fn a_message_of_another_session_is_refused_and_not_overwritten() {
 }
 
 #[test]
-fn a_part_cannot_join_or_leave_another_sessions_message() {
+fn part_cannot_move_between_messages() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a", "ses_c"]);
     write(&store, |tx| {
@@ -90,18 +90,18 @@ fn a_part_cannot_join_or_leave_another_sessions_message() {
 }
 
 #[test]
-fn a_request_and_a_turn_keep_their_session() {
+fn requests_and_turns_stay_in_their_session() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a", "ses_c"]);
-    let ask = |session: &str| -> Request {
+    let ask = |session: &str| -> UserRequest {
         let body = json!({"kind": "permission", "permission": "bash", "patterns": ["ls"]});
         let value = json!({"id": "per_1", "sessionID": session, "body": body,
             "state": {"is": "pending"}});
         serde_json::from_value(value).expect("request")
     };
     let (mine, yours) = (ask("ses_a"), ask("ses_c"));
-    write(&store, move |tx| tx.ask(&mine)).expect("asked");
-    let refused = write(&store, move |tx| tx.ask(&yours)).expect_err("refused");
+    write(&store, move |tx| tx.add_request(&mine)).expect("asked");
+    let refused = write(&store, move |tx| tx.add_request(&yours)).expect_err("refused");
     assert!(matches!(refused, StoreError::Conflict { .. }), "{refused:?}");
     let turn = |session: &str, message: &str| NewTurn {
         id: "trn_1".parse().expect("id"),
@@ -119,14 +119,14 @@ fn a_request_and_a_turn_keep_their_session() {
 type Write = Box<dyn Fn(&turnstone_store::Tx<'_>) -> turnstone_store::Result<()> + Send>;
 
 fn every_write() -> Vec<(&'static str, Write)> {
-    let rule = Rule::new("bash", "ls", Action::Allow);
+    let rule = PermissionRule::new("bash", "ls", RuleAction::Allow);
     let share = ShareRecord { id: "x".into(), secret: "s".into(), url: "u".into() };
     let todos: Vec<Todo> =
         serde_json::from_value(json!([{"content": "c", "status": "pending", "priority": "low"}]))
             .expect("todos");
     let diff = serde_json::from_value(json!({"file": "f", "additions": 1, "deletions": 0}));
     let diff = vec![diff.expect("diff")];
-    let ask: Request = serde_json::from_value(json!({"id": "per_1", "sessionID": "ses_a",
+    let ask: UserRequest = serde_json::from_value(json!({"id": "per_1", "sessionID": "ses_a",
         "body": {"kind": "permission", "permission": "bash", "patterns": ["ls"]},
         "state": {"is": "pending"}}))
     .expect("request");
@@ -151,7 +151,7 @@ fn every_write() -> Vec<(&'static str, Write)> {
             "prompt",
             Box::new(|tx| {
                 let parts = [text("ses_a", "msg_p", "prt_p", "go")];
-                tx.admit(&user("ses_a", "msg_p", 1), &parts, Delivery::Queue).map(drop)
+                tx.admit_prompt(&user("ses_a", "msg_p", 1), &parts, PromptDelivery::Queue).map(drop)
             }),
         ),
         ("no delta", Box::new(|tx| tx.append_text(&sid("ses_a"), &pid("prt_1"), "").map(drop))),
@@ -159,9 +159,9 @@ fn every_write() -> Vec<(&'static str, Write)> {
     list.push(("todos", Box::new(move |tx| tx.set_todos(&sid("ses_a"), &todos).map(drop))));
     list.push(("diff", Box::new(move |tx| tx.put_diff(&sid("ses_a"), &diff).map(drop))));
     list.push(("share", Box::new(move |tx| tx.put_share(&sid("ses_a"), &share).map(drop))));
-    list.push(("approve", Box::new(move |tx| tx.approve(&project_id, &rule).map(drop))));
-    list.push(("ask", Box::new(move |tx| tx.ask(&ask).map(drop))));
-    list.push(("reply", Box::new(move |tx| tx.resolve(&id, &reply).map(drop))));
+    list.push(("approve", Box::new(move |tx| tx.approve_rule(&project_id, &rule).map(drop))));
+    list.push(("ask", Box::new(move |tx| tx.add_request(&ask).map(drop))));
+    list.push(("reply", Box::new(move |tx| tx.resolve_request(&id, &reply).map(drop))));
     list
 }
 
@@ -194,8 +194,8 @@ fn a_session_created_twice_is_the_same_or_a_conflict() {
     };
     let (first, same, other) = (long('a'), long('a'), long('b'));
     let put = |value: Session| write(&store, move |tx| tx.create_session(&value));
-    assert_eq!(put(first).expect("created"), Changed::Created);
-    assert_eq!(put(same).expect("repeated"), Changed::No);
+    assert_eq!(put(first).expect("created"), WriteOutcome::Created);
+    assert_eq!(put(same).expect("repeated"), WriteOutcome::No);
     let refused = put(other).expect_err("differs in a long string alone");
     assert!(matches!(refused, StoreError::Conflict { .. }), "{refused:?}");
     // A late repeat of the first call, after the session has moved on.
@@ -206,13 +206,13 @@ fn a_session_created_twice_is_the_same_or_a_conflict() {
         })
     })
     .expect("renamed");
-    assert_eq!(put(session("ses_a")).expect("repeated"), Changed::No);
+    assert_eq!(put(session("ses_a")).expect("repeated"), WriteOutcome::No);
     let now = store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads");
     assert_eq!(now.title, "renamed");
 }
 
 #[test]
-fn the_first_result_of_a_key_is_the_result() {
+fn idempotency_key_returns_first_result() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let once = |store: &Store, ctx: &Context, title: &'static str| {
@@ -225,7 +225,7 @@ fn the_first_result_of_a_key_is_the_result() {
         });
         run.wait().expect("answered")
     };
-    let key = ctx().once("k1");
+    let key = ctx().with_idempotency_key("k1");
     assert_eq!(once(&store, &key, "first"), "first");
     let events = log(&store).len();
     assert_eq!(once(&store, &key, "second"), "first");
@@ -234,18 +234,18 @@ fn the_first_result_of_a_key_is_the_result() {
     let store = open(dir.path());
     assert_eq!(once(&store, &key, "third"), "first", "after reopening too");
     assert_eq!(log(&store).len(), events);
-    let bob = Context::new(Actor::new("bob").expect("actor"), NOW).once("k1");
+    let bob = Context::new(Actor::new("bob").expect("actor"), NOW).with_idempotency_key("k1");
     assert_eq!(once(&store, &bob, "fourth"), "fourth", "keys belong to their actor");
     // An error is not remembered.
-    let key = ctx().once("k2");
-    let fail = store.write_once(&key, |tx| tx.get_nothing());
+    let key = ctx().with_idempotency_key("k2");
+    let fail = store.write_once(&key, |tx| tx.remove_missing_message());
     assert!(fail.wait().is_err());
     assert_eq!(once(&store, &key, "fifth"), "fifth");
 }
 
 /// R43: a call of several transactions is known by its first event, and its answer is kept.
 #[test]
-fn a_call_leaves_a_mark_with_its_first_event_and_its_first_answer_counts() {
+fn idempotency_record_has_first_event_and_first_answer() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let rename = |store: &Store, ctx: &Context, title: &'static str| {
@@ -258,35 +258,43 @@ fn a_call_leaves_a_mark_with_its_first_event_and_its_first_answer_counts() {
         });
         run.wait().expect("written").expect("an event").cursor
     };
-    let key = ctx().once("k1");
-    assert_eq!(store.recall(&key).expect("reads"), Recall::default());
-    let refused = store.write(&key, |tx| tx.get_nothing()).wait();
+    let key = ctx().with_idempotency_key("k1");
+    assert_eq!(store.find_idempotency_record(&key).expect("reads"), IdempotencyRecord::default());
+    let refused = store.write(&key, |tx| tx.remove_missing_message()).wait();
     assert!(refused.is_err());
-    assert_eq!(store.recall(&key).expect("reads").began, None, "nothing was begun");
+    assert_eq!(
+        store.find_idempotency_record(&key).expect("reads").first_event,
+        None,
+        "nothing was begun"
+    );
     let first = rename(&store, &key, "first");
     rename(&store, &key, "second");
-    let begun = Recall { began: Some(first), answer: None };
-    assert_eq!(store.recall(&key).expect("reads"), begun, "its first event, not its last");
+    let begun = IdempotencyRecord { first_event: Some(first), answer: None };
+    assert_eq!(
+        store.find_idempotency_record(&key).expect("reads"),
+        begun,
+        "its first event, not its last"
+    );
     drop(store);
     let store = open(dir.path());
-    assert_eq!(store.recall(&key).expect("reads"), begun, "after reopening too");
-    store.keep_answer(&key, "one".to_owned()).expect("kept");
-    store.keep_answer(&key, "two".to_owned()).expect("kept");
-    assert_eq!(store.recall(&key).expect("reads").answer.as_deref(), Some("one"));
-    let bob = Context::new(Actor::new("bob").expect("actor"), NOW).once("k1");
-    assert_eq!(store.recall(&bob).expect("reads"), Recall::default());
+    assert_eq!(store.find_idempotency_record(&key).expect("reads"), begun, "after reopening too");
+    store.store_answer(&key, "one".to_owned()).expect("kept");
+    store.store_answer(&key, "two".to_owned()).expect("kept");
+    assert_eq!(store.find_idempotency_record(&key).expect("reads").answer.as_deref(), Some("one"));
+    let bob = Context::new(Actor::new("bob").expect("actor"), NOW).with_idempotency_key("k1");
+    assert_eq!(store.find_idempotency_record(&bob).expect("reads"), IdempotencyRecord::default());
     // Upkeep on the way is not what the key is for.
-    let other = ctx().once("k2");
-    rename(&store, &other.aside(), "third");
-    assert_eq!(store.recall(&other).expect("reads"), Recall::default());
+    let other = ctx().with_idempotency_key("k2");
+    rename(&store, &other.without_preconditions(), "third");
+    assert_eq!(store.find_idempotency_record(&other).expect("reads"), IdempotencyRecord::default());
 }
 
-trait Nothing {
-    fn get_nothing(&self) -> turnstone_store::Result<String>;
+trait MissingMessage {
+    fn remove_missing_message(&self) -> turnstone_store::Result<String>;
 }
 
-impl Nothing for turnstone_store::Tx<'_> {
-    fn get_nothing(&self) -> turnstone_store::Result<String> {
+impl MissingMessage for turnstone_store::Tx<'_> {
+    fn remove_missing_message(&self) -> turnstone_store::Result<String> {
         self.remove_message(&sid("ses_a"), &mid("msg_none")).map(|()| String::new())
     }
 }
@@ -365,7 +373,7 @@ fn clearing_an_optional_field_clears_it() {
 }
 
 #[test]
-fn unsharing_and_emptying_really_do() {
+fn unshare_and_clear_take_effect() {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut store = with_sessions(dir.path(), &["ses_a"]);
     let share = ShareRecord { id: "x".into(), secret: "s".into(), url: "u".into() };
@@ -380,7 +388,8 @@ fn unsharing_and_emptying_really_do() {
     })
     .expect("written");
     for round in 0..2 {
-        let read = store.read(&ctx(), |r| Ok((r.share(&sid("ses_a"))?, r.todos(&sid("ses_a"))?)));
+        let read =
+            store.read(&ctx(), |r| Ok((r.session_share(&sid("ses_a"))?, r.todos(&sid("ses_a"))?)));
         assert_eq!(read.expect("reads"), (None, vec![]), "round {round}");
         store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;
     }
@@ -393,7 +402,7 @@ fn unsharing_and_emptying_really_do() {
 // --- lost updates: W12; expected_seq: R43 -------------------------------------------------------
 
 #[test]
-fn twenty_five_updates_at_once_are_all_counted() {
+fn concurrent_updates_are_not_lost() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let other = open(dir.path());
@@ -417,11 +426,14 @@ fn twenty_five_updates_at_once_are_all_counted() {
     let found = store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads");
     let map = found.metadata.expect("metadata");
     assert_eq!((map["n"].clone(), map.len()), (json!(25), 26));
-    assert_eq!(store.read(&ctx(), |r| r.session_seq(&sid("ses_a"))).expect("reads"), Seq(26));
+    assert_eq!(
+        store.read(&ctx(), |r| r.session_seq(&sid("ses_a"))).expect("reads"),
+        SessionSeq(26)
+    );
 }
 
 #[test]
-fn a_title_and_a_count_do_not_undo_each_other() {
+fn concurrent_field_updates_do_not_overwrite_each_other() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let stale = store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads");
@@ -437,12 +449,12 @@ fn a_title_and_a_count_do_not_undo_each_other() {
 }
 
 #[test]
-fn a_stale_expectation_gets_the_present_number_and_writes_nothing() {
+fn stale_expected_seq_returns_current_seq_and_writes_nothing() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     write(&store, |tx| tx.put_message(&user("ses_a", "msg_1", 1))).expect("written");
     let (before, rows) = (log(&store), projections(dir.path()));
-    let late = ctx().expecting(Seq(1));
+    let late = ctx().with_expected_seq(SessionSeq(1));
     let refused = store
         .write(&late, |tx| {
             tx.put_message(&user("ses_a", "msg_2", 2))?;
@@ -451,10 +463,10 @@ fn a_stale_expectation_gets_the_present_number_and_writes_nothing() {
         .wait()
         .expect_err("refused");
     let StoreError::Stale { session, expected, current } = &refused else { panic!("{refused:?}") };
-    assert_eq!((session.as_str(), *expected, *current), ("ses_a", Seq(1), Seq(2)));
+    assert_eq!((session.as_str(), *expected, *current), ("ses_a", SessionSeq(1), SessionSeq(2)));
     assert_eq!((log(&store), projections(dir.path())), (before, rows));
     store
-        .write(&ctx().expecting(Seq(2)), |tx| {
+        .write(&ctx().with_expected_seq(SessionSeq(2)), |tx| {
             tx.put_message(&user("ses_a", "msg_2", 2))?;
             tx.put_message(&user("ses_a", "msg_3", 3))
         })
@@ -467,7 +479,7 @@ fn a_stale_expectation_gets_the_present_number_and_writes_nothing() {
                 let store = &store;
                 scope.spawn(move || {
                     let m = format!("msg_race_{n}");
-                    let ctx = ctx().expecting(Seq(4));
+                    let ctx = ctx().with_expected_seq(SessionSeq(4));
                     store
                         .write(&ctx, move |tx| tx.put_message(&user("ses_a", &m, 9)))
                         .wait()
@@ -500,7 +512,7 @@ fn todo_share_permission_and_diff_are_events() {
     let todos: Vec<Todo> = serde_json::from_value(todo.clone()).expect("todos");
     let diff = vec![serde_json::from_value(json!({"additions": 1, "deletions": 0})).expect("diff")];
     let share = ShareRecord { id: "x".into(), secret: "s3cret".into(), url: "u".into() };
-    let rule = Rule::new("bash", "*", Action::Ask);
+    let rule = PermissionRule::new("bash", "*", RuleAction::Ask);
     write(&store, move |tx| {
         tx.set_todos(&sid("ses_a"), &todos)?;
         tx.put_share(&sid("ses_a"), &share)?;
@@ -509,8 +521,8 @@ fn todo_share_permission_and_diff_are_events() {
             Ok(())
         })?;
         tx.put_diff(&sid("ses_a"), &diff)?;
-        tx.approve(&"p1".parse().expect("id"), &rule)?;
-        tx.withdraw(&"p1".parse().expect("id"), &rule)?;
+        tx.approve_rule(&"p1".parse().expect("id"), &rule)?;
+        tx.withdraw_rule(&"p1".parse().expect("id"), &rule)?;
         tx.remove_share(&sid("ses_a"))
     })
     .expect("written");
@@ -531,7 +543,7 @@ fn todo_share_permission_and_diff_are_events() {
 }
 
 #[test]
-fn usage_is_counted_and_taken_back() {
+fn usage_follows_added_and_removed_steps() {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut store = with_sessions(dir.path(), &["ses_a"]);
     let usage = |store: &Store| {
@@ -565,7 +577,7 @@ fn usage_is_counted_and_taken_back() {
 }
 
 #[test]
-fn every_write_says_who_did_it_and_by_which_program_r43() {
+fn every_event_records_actor_and_client() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let by = |client: Option<&str>| {
@@ -582,12 +594,12 @@ fn every_write_says_who_did_it_and_by_which_program_r43() {
     let wanted = clients.map(|client| ("grace".to_owned(), client.map(str::to_owned)));
     assert_eq!(said, wanted);
     // A key is the user's, whichever program repeats it; and a user is found by any program.
-    let key = by(Some("cli")).once("k");
+    let key = by(Some("cli")).with_idempotency_key("k");
     let first = store.write_once(&key, |tx| tx.put_message(&user("ses_a", "msg_k", 9)));
-    assert_eq!(first.wait().expect("written"), Changed::Created);
-    let again = by(None).once("k");
+    assert_eq!(first.wait().expect("written"), WriteOutcome::Created);
+    let again = by(None).with_idempotency_key("k");
     let again = store.write_once(&again, |tx| tx.put_message(&user("ses_a", "msg_l", 9)));
-    assert_eq!(again.wait().expect("the first result"), Changed::Created);
+    assert_eq!(again.wait().expect("the first result"), WriteOutcome::Created);
     let filter = |actor: &str| SessionFilter { actor: Some(actor.to_owned()), ..<_>::default() };
     let made = by(Some("http x"));
     let mut session = store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("there");

@@ -1,6 +1,6 @@
 //! A damaged store: the doctor sees it, and what is salvaged is what was stored.
 
-mod rebuild_history;
+mod random_commands;
 mod support;
 
 use std::collections::BTreeMap;
@@ -9,30 +9,30 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use support::{NOW, ctx, log, open, part, project, session, sid, text, user, write};
 use turnstone_core::event::EventKind;
-use turnstone_core::time::Seq;
+use turnstone_core::time::SessionSeq;
 use turnstone_store::{
-    BlobHash, Budget, Layout, LogEvent, Options, Salvaged, Severity, ShareRecord, Store,
-    StoreError, Upkeep, WithParts, doctor, salvage,
+    BlobHash, DataLayout, LogEvent, MaintenanceBudget, MaintenanceLimits, MessageWithParts,
+    Options, SalvageReport, Severity, ShareRecord, Store, StoreError, diagnose, salvage,
 };
-use turnstone_testkit::fixture::Rng;
+use turnstone_testkit::fixture::SeededRng;
 
 const PAGE: u64 = 4096;
 
 /// What a session was before the damage.
 #[derive(PartialEq, Debug)]
-struct Whole {
+struct SessionContent {
     events: Vec<LogEvent>,
-    messages: Vec<WithParts>,
+    messages: Vec<MessageWithParts>,
 }
 
 /// A store with a history of every kind, closed, in a directory of its own.
-struct Original {
+struct OriginalStore {
     dir: tempfile::TempDir,
-    sessions: BTreeMap<String, Whole>,
+    sessions: BTreeMap<String, SessionContent>,
 }
 
 /// Of a stub only its place is proved.
-fn plain(mut event: LogEvent) -> LogEvent {
+fn normalize_stub(mut event: LogEvent) -> LogEvent {
     if event.is_stub() {
         event = LogEvent {
             kind: EventKind::TodoUpdated,
@@ -48,15 +48,15 @@ fn plain(mut event: LogEvent) -> LogEvent {
     event
 }
 
-fn whole(store: &Store, id: &str) -> Whole {
+fn load_session_content(store: &Store, id: &str) -> SessionContent {
     store
         .read(&ctx(), |r| {
-            Ok(Whole {
+            Ok(SessionContent {
                 events: r
-                    .stream_after(&sid(id), Seq(0), 1_000_000)?
+                    .stream_after(&sid(id), SessionSeq(0), 1_000_000)?
                     .events
                     .into_iter()
-                    .map(plain)
+                    .map(normalize_stub)
                     .collect(),
                 messages: r.list_messages(&sid(id), None, 1_000_000)?.items,
             })
@@ -65,13 +65,13 @@ fn whole(store: &Store, id: &str) -> Whole {
 }
 
 fn fill(store: &Store, seed: u64) {
-    let mut rng = Rng::new(seed);
+    let mut rng = SeededRng::new(seed);
     let mut commands = vec![(0, 0, 3), (0, 1, 1), (1, 0, 1), (1, 1, 1), (1, 2, 1)];
     commands.extend((0..250).map(|_| {
-        let code = rng.below(u64::from(rebuild_history::COMMANDS)) as u8;
+        let code = rng.below(u64::from(random_commands::COMMANDS)) as u8;
         (code, rng.below(10_000) as u16, rng.below(10_000) as u16)
     }));
-    rebuild_history::play(store, &commands);
+    random_commands::run_commands(store, &commands);
     for n in 0..8 {
         let s: &'static str = ["ses_plain_a", "ses_plain_b"][n % 2];
         write(store, move |tx| {
@@ -109,25 +109,26 @@ fn fill(store: &Store, seed: u64) {
 }
 
 /// Deletes a session and makes the log short.
-fn thin(store: &Store) {
+fn delete_and_compact(store: &Store) {
     store.delete_session(&ctx(), &sid("ses_gone")).expect("deleted");
-    let limits = Upkeep { grace_ms: 0, ..Upkeep::default() };
-    store.maintain_with(&ctx(), Budget::unlimited(), &limits).expect("compacted");
+    let limits = MaintenanceLimits { grace_ms: 0, ..MaintenanceLimits::default() };
+    store.maintain_with(&ctx(), MaintenanceBudget::unlimited(), &limits).expect("compacted");
 }
 
-fn original(seed: u64) -> Original {
+fn create_original(seed: u64) -> OriginalStore {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = open(dir.path());
     write(&store, |tx| tx.put_project(&project("p1"))).expect("project");
     fill(&store, seed);
-    thin(&store);
+    delete_and_compact(&store);
     drop(store);
     // Recovery has ended what ran, so that opening a copy changes nothing.
     let store = open(dir.path());
     let ids = ["ses_0", "ses_1", "ses_2", "ses_plain_a", "ses_plain_b"];
-    let sessions = ids.iter().map(|id| ((*id).to_owned(), whole(&store, id))).collect();
+    let sessions =
+        ids.iter().map(|id| ((*id).to_owned(), load_session_content(&store, id))).collect();
     drop(store);
-    Original { dir, sessions }
+    OriginalStore { dir, sessions }
 }
 
 /// A copy of a data directory.
@@ -145,7 +146,7 @@ fn copy_dir(from: &Path, to: &Path) {
 }
 
 /// The content of the database files, by hash; reading leaves an empty log, which says nothing.
-fn content(path: &Path) -> BTreeMap<PathBuf, String> {
+fn database_hashes(path: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     for name in ["turnstone.db", "turnstone.db-wal"] {
         let bytes = fs_err::read(path.join(name)).unwrap_or_default();
@@ -163,18 +164,18 @@ fn last_cursor(dir: &Path) -> i64 {
 }
 
 /// Salvages the damaged store in `dir` and checks that nothing wrong came out of it.
-fn check(original: &Original, dir: &Path, what: &str) -> Option<Salvaged> {
-    let before = content(dir);
-    let seen = doctor(&Layout::new(dir), NOW);
+fn check_salvage(original: &OriginalStore, dir: &Path, what: &str) -> Option<SalvageReport> {
+    let before = database_hashes(dir);
+    let seen = diagnose(&DataLayout::new(dir), NOW);
     let target = tempfile::tempdir().expect("temp dir");
-    let salvaged = salvage(&Layout::new(dir), target.path(), NOW);
-    assert_eq!(content(dir), before, "{what}: the damaged store was changed");
+    let salvaged = salvage(&DataLayout::new(dir), target.path(), NOW);
+    assert_eq!(database_hashes(dir), before, "{what}: the damaged store was changed");
     let done = match salvaged {
         Ok(done) => done,
         Err(StoreError::Corrupt { .. }) if !seen.is_sound() => return None,
         Err(error) => panic!("{what}: {error}"),
     };
-    assert_eq!(content(&done.kept), before, "{what}: the copy differs");
+    assert_eq!(database_hashes(&done.kept), before, "{what}: the copy differs");
     assert!(done.remaining.is_empty(), "{what}: {:#?}", done.remaining);
     let end = last_cursor(target.path());
     let store = open(target.path());
@@ -182,7 +183,7 @@ fn check(original: &Original, dir: &Path, what: &str) -> Option<Salvaged> {
     let names_kept =
         done.tables.iter().all(|t| t.table != "actor" || t.damaged + t.unreadable == 0);
     for id in &done.complete {
-        let mut found = whole(&store, id);
+        let mut found = load_session_content(&store, id);
         let expected = &original.sessions[id.as_str()];
         if !names_kept {
             found
@@ -195,7 +196,7 @@ fn check(original: &Original, dir: &Path, what: &str) -> Option<Salvaged> {
     }
     for id in done.damaged.iter().map(|d| &d.id) {
         // A turn whose end is lost was ended anew by opening the store.
-        let events = whole(&store, id).events;
+        let events = load_session_content(&store, id).events;
         for event in events.iter().filter(|event| !event.is_stub() && event.cursor.0 <= end) {
             let expected = &original.sessions[id.as_str()].events;
             let same = expected.iter().find(|e| e.cursor == event.cursor).expect("an event of it");
@@ -212,8 +213,8 @@ fn check(original: &Original, dir: &Path, what: &str) -> Option<Salvaged> {
 }
 
 /// Opening and reading a damaged store may fail; it may not panic.
-fn poke(dir: &Path) {
-    let Ok(store) = Store::open(&Options::new(Layout::new(dir), NOW)) else {
+fn open_and_read(dir: &Path) {
+    let Ok(store) = Store::open(&Options::new(DataLayout::new(dir), NOW)) else {
         return;
     };
     for id in ["ses_0", "ses_plain_a"] {
@@ -224,61 +225,65 @@ fn poke(dir: &Path) {
 }
 
 /// Damages copies of a store many times over.
-fn rounds(original: &Original, count: u64, damage: impl Fn(&mut Rng, &mut Vec<u8>) -> String) {
+fn damage_rounds(
+    original: &OriginalStore,
+    count: u64,
+    damage: impl Fn(&mut SeededRng, &mut Vec<u8>) -> String,
+) {
     let mut taken = 0;
     for round in 0..count {
-        let mut rng = Rng::new(round);
+        let mut rng = SeededRng::new(round);
         let copy = tempfile::tempdir().expect("temp dir");
         copy_dir(original.dir.path(), copy.path());
         let file = copy.path().join("turnstone.db");
         let mut bytes = fs_err::read(&file).expect("read");
         let what = format!("round {round}: {}", damage(&mut rng, &mut bytes));
         fs_err::write(&file, bytes).expect("written");
-        taken += u64::from(check(original, copy.path(), &what).is_some());
-        poke(copy.path());
+        taken += u64::from(check_salvage(original, copy.path(), &what).is_some());
+        open_and_read(copy.path());
     }
     assert!(taken * 2 > count, "something is salvaged most of the time: {taken} of {count}");
 }
 
-fn random_page(rng: &mut Rng, bytes: &[u8]) -> u64 {
+fn random_page(rng: &mut SeededRng, bytes: &[u8]) -> u64 {
     rng.below(bytes.len() as u64 / PAGE)
 }
 
 #[test]
-fn a_sound_store_is_salvaged_completely() {
-    let original = original(1);
-    let seen = doctor(&Layout::new(original.dir.path()), NOW);
+fn healthy_store_is_salvaged_completely() {
+    let original = create_original(1);
+    let seen = diagnose(&DataLayout::new(original.dir.path()), NOW);
     assert_eq!(seen.findings, [], "{:#?}", seen.findings);
-    let done = check(&original, original.dir.path(), "sound").expect("salvaged");
+    let done = check_salvage(&original, original.dir.path(), "sound").expect("salvaged");
     assert_eq!(done.complete.len(), 5);
     assert!((done.damaged.is_empty(), done.lost.is_empty()) == (true, true), "{done:?}");
     let lost = done.tables.iter().map(|t| t.damaged + t.unreadable).sum::<u64>();
     assert_eq!(lost, 0, "{:?}", done.tables);
     let again = tempfile::tempdir().expect("temp dir");
-    let done = salvage(&Layout::new(original.dir.path()), again.path(), NOW).expect("salvaged");
+    let done = salvage(&DataLayout::new(original.dir.path()), again.path(), NOW).expect("salvaged");
     let store = open(&done.data);
-    let share = store.read(&ctx(), |r| r.share(&sid("ses_plain_a"))).expect("reads");
+    let share = store.read(&ctx(), |r| r.session_share(&sid("ses_plain_a"))).expect("reads");
     assert_eq!(share.map(|s| s.secret).as_deref(), Some("s3cret"));
 }
 
 #[test]
-fn flipped_bytes_are_never_passed_on() {
-    let original = original(2);
-    rounds(&original, 60, |rng, bytes| {
+fn flipped_bytes_are_not_salvaged() {
+    let original = create_original(2);
+    damage_rounds(&original, 60, |rng, bytes| {
         let page = random_page(rng, bytes);
-        let flips = rng.within(1..=6);
+        let flips = rng.in_range(1..=6);
         for _ in 0..flips {
             let at = (page * PAGE + rng.below(PAGE)) as usize;
-            bytes[at] ^= rng.within(1..=255) as u8;
+            bytes[at] ^= rng.in_range(1..=255) as u8;
         }
         format!("{flips} bytes of page {}", page + 1)
     });
 }
 
 #[test]
-fn pages_that_are_lost_are_read_around() {
-    let original = original(3);
-    rounds(&original, 30, |rng, bytes| {
+fn lost_pages_are_read_around() {
+    let original = create_original(3);
+    damage_rounds(&original, 30, |rng, bytes| {
         let page = random_page(rng, bytes);
         let at = (page * PAGE) as usize;
         let garbage = rng.below(2) == 1;
@@ -290,42 +295,42 @@ fn pages_that_are_lost_are_read_around() {
 }
 
 #[test]
-fn a_file_that_was_cut_off_gives_what_is_left() {
-    let original = original(4);
-    rounds(&original, 15, |rng, bytes| {
-        let len = rng.within(bytes.len() as u64 / 3..=bytes.len() as u64 - 1);
+fn truncated_file_yields_the_rest() {
+    let original = create_original(4);
+    damage_rounds(&original, 15, |rng, bytes| {
+        let len = rng.in_range(bytes.len() as u64 / 3..=bytes.len() as u64 - 1);
         bytes.truncate(len as usize);
         format!("cut at {len}")
     });
 }
 
 #[test]
-fn a_garbage_header_or_first_page_costs_nothing() {
-    let original = original(5);
+fn garbage_first_page_loses_nothing() {
+    let original = create_original(5);
     for (what, len) in [("header", 100), ("first page", PAGE as usize)] {
         let copy = tempfile::tempdir().expect("temp dir");
         copy_dir(original.dir.path(), copy.path());
         let file = copy.path().join("turnstone.db");
         let mut bytes = fs_err::read(&file).expect("read");
-        let mut rng = Rng::new(len as u64);
+        let mut rng = SeededRng::new(len as u64);
         bytes[..len].iter_mut().for_each(|byte| *byte = rng.below(256) as u8);
         fs_err::write(&file, bytes).expect("written");
-        let seen = doctor(&Layout::new(copy.path()), NOW);
+        let seen = diagnose(&DataLayout::new(copy.path()), NOW);
         assert_eq!(seen.worst(), Some(Severity::Error), "{what}");
-        let done = check(&original, copy.path(), what).expect("salvaged");
+        let done = check_salvage(&original, copy.path(), what).expect("salvaged");
         assert_eq!(done.complete.len(), 5, "{what}: {done:?}");
     }
 }
 
 #[test]
-fn a_damaged_write_ahead_log_gives_an_earlier_moment() {
+fn damaged_wal_yields_earlier_state() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = open(dir.path());
     write(&store, |tx| tx.put_project(&project("p1"))).expect("project");
     fill(&store, 6);
     let events = log(&store);
     for round in 0..12_u64 {
-        let mut rng = Rng::new(round);
+        let mut rng = SeededRng::new(round);
         let copy = tempfile::tempdir().expect("temp dir");
         copy_dir(dir.path(), copy.path());
         let wal = copy.path().join("turnstone.db-wal");
@@ -340,7 +345,7 @@ fn a_damaged_write_ahead_log_gives_an_earlier_moment() {
         fs_err::write(&wal, bytes).expect("written");
         // The copied owner file is nobody's.
         let target = tempfile::tempdir().expect("temp dir");
-        let done = match salvage(&Layout::new(copy.path()), target.path(), NOW) {
+        let done = match salvage(&DataLayout::new(copy.path()), target.path(), NOW) {
             Ok(done) => done,
             Err(StoreError::Corrupt { .. }) => continue,
             Err(error) => panic!("round {round}: {error}"),
@@ -353,23 +358,23 @@ fn a_damaged_write_ahead_log_gives_an_earlier_moment() {
             let shorter = event.delta.is_some() && event.kind == same.kind;
             assert!(event == same || shorter, "round {round}: {event:?} {same:?}");
         }
-        poke(copy.path());
+        open_and_read(copy.path());
     }
 }
 
 #[test]
-fn salvage_refuses_what_it_must() {
+fn salvage_rejects_used_store_full_target_and_missing_source() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = open(dir.path());
     let target = tempfile::tempdir().expect("temp dir");
-    let used = salvage(&Layout::new(dir.path()), target.path(), NOW);
+    let used = salvage(&DataLayout::new(dir.path()), target.path(), NOW);
     assert!(matches!(used, Err(StoreError::InUse { .. })), "{used:?}");
     drop(store);
     fs_err::write(target.path().join("mine"), "x").expect("written");
-    let full = salvage(&Layout::new(dir.path()), target.path(), NOW);
+    let full = salvage(&DataLayout::new(dir.path()), target.path(), NOW);
     assert!(matches!(full, Err(StoreError::Invalid(_))), "{full:?}");
     let none = tempfile::tempdir().expect("temp dir");
-    let missing = salvage(&Layout::new(none.path()), &none.path().join("new"), NOW);
+    let missing = salvage(&DataLayout::new(none.path()), &none.path().join("new"), NOW);
     assert!(matches!(missing, Err(StoreError::NotFound { .. })), "{missing:?}");
 }
 
@@ -380,6 +385,6 @@ fn a_foreign_database_is_not_salvaged() {
         .execute_batch("CREATE TABLE event (a); INSERT INTO event VALUES (1), (2)")
         .expect("made");
     let target = tempfile::tempdir().expect("temp dir");
-    let done = salvage(&Layout::new(dir.path()), target.path(), NOW);
+    let done = salvage(&DataLayout::new(dir.path()), target.path(), NOW);
     assert!(matches!(done, Err(StoreError::Corrupt { .. })), "{done:?}");
 }

@@ -8,22 +8,22 @@ mod query;
 use serde_json::json;
 use turnstone_store::SearchQuery;
 
-use crate::case::{Case, names, open, put_part, sid, tool};
+use crate::case::{SearchTestStore, names, open, put_part, sid, tool};
 
 #[test]
-fn a_query_sees_what_was_written_just_before() {
-    let case = Case::new();
+fn query_sees_writes_made_just_before() {
+    let case = SearchTestStore::new();
     assert_eq!(case.found("zebra"), Vec::<String>::new());
-    case.say(1, "a zebra crossed");
+    case.add_text(1, "a zebra crossed");
     assert_eq!(case.found("zebra"), ["prt_1"]);
-    case.say(2, "another Zebra");
+    case.add_text(2, "another Zebra");
     assert_eq!(case.found("zebra"), ["prt_1", "prt_2"]);
 }
 
 #[test]
-fn a_query_sees_what_another_instance_wrote() {
-    let case = Case::new();
-    case.say(1, "a zebra");
+fn query_sees_writes_of_another_instance() {
+    let case = SearchTestStore::new();
+    case.add_text(1, "a zebra");
     let other = open(case.dir.path());
     assert_eq!(case.found("zebra"), ["prt_1"]);
     let text = json!({"type": "text", "text": "zebra again"});
@@ -34,9 +34,9 @@ fn a_query_sees_what_another_instance_wrote() {
 }
 
 #[test]
-fn changes_removals_and_renames_are_followed() {
-    let case = Case::new();
-    case.say(1, "old words");
+fn index_follows_changes_removals_and_renames() {
+    let case = SearchTestStore::new();
+    case.add_text(1, "old words");
     case.part("ses_a", "msg_1", "prt_x", json!({"type": "text", "text": "old too"}));
     assert_eq!(case.found("old"), ["prt_1", "prt_x"]);
     case.part("ses_a", "msg_1", "prt_1", json!({"type": "text", "text": "new words"}));
@@ -62,13 +62,13 @@ fn changes_removals_and_renames_are_followed() {
     };
     case.store.write(&case.ctx, run).wait().expect("removed");
     assert_eq!(case.found("words"), Vec::<String>::new());
-    assert_eq!(case.store.search_size(&case.ctx).expect("size").documents, 1);
+    assert_eq!(case.store.search_index_size(&case.ctx).expect("size").documents, 1);
 }
 
 #[test]
 fn a_message_with_many_parts_is_removed_in_small_transactions() {
-    let case = Case::new();
-    case.say(1, "gone");
+    let case = SearchTestStore::new();
+    case.add_text(1, "gone");
     for n in 2..400 {
         case.part("ses_a", "msg_1", &format!("prt_{n}"), json!({"type": "text", "text": "gone"}));
     }
@@ -81,13 +81,13 @@ fn a_message_with_many_parts_is_removed_in_small_transactions() {
     };
     case.store.write(&case.ctx, run).wait().expect("removed");
     assert_eq!(case.found("gone"), Vec::<String>::new());
-    assert_eq!(case.store.search_size(&case.ctx).expect("size").documents, 1);
-    assert!(case.store.stats().expect("stats").most_rows() <= 500);
+    assert_eq!(case.store.search_index_size(&case.ctx).expect("size").documents, 1);
+    assert!(case.store.writer_stats().expect("stats").most_rows() <= 500);
 }
 
 #[test]
-fn open_parts_are_not_found_until_they_are_sealed() {
-    let case = Case::new();
+fn open_parts_are_found_once_finished() {
+    let case = SearchTestStore::new();
     case.message(&case.ctx, "ses_a", "msg_1", 1);
     let open = json!({"type": "text", "text": "walrus", "time": {"start": 1}});
     case.part("ses_a", "msg_1", "prt_1", open);
@@ -108,8 +108,8 @@ fn open_parts_are_not_found_until_they_are_sealed() {
 }
 
 #[test]
-fn transactions_stay_small_whatever_is_indexed() {
-    let case = Case::new();
+fn indexing_transactions_stay_small() {
+    let case = SearchTestStore::new();
     case.message(&case.ctx, "ses_a", "msg_1", 1);
     // Distinct short words and identifiers cost the index the most.
     let word = |n: u32| {
@@ -131,33 +131,33 @@ fn transactions_stay_small_whatever_is_indexed() {
         case.part("ses_a", "msg_1", &format!("prt_c{n}"), json!({"type": "text", "text": text}));
     }
     assert_eq!(case.found("first"), ["ses_a"]);
-    let stats = case.store.stats().expect("stats");
+    let stats = case.store.writer_stats().expect("stats");
     println!("most rows {}, most bytes {}", stats.most_rows(), stats.most_bytes());
     assert!(stats.most_rows() <= 500, "{}", stats.most_rows());
     assert!(stats.most_bytes() <= 4 << 20, "{}", stats.most_bytes());
-    assert_eq!(case.store.search_size(&case.ctx).expect("size").documents, 313);
+    assert_eq!(case.store.search_index_size(&case.ctx).expect("size").documents, 313);
 }
 
 #[test]
-fn indexing_goes_on_where_a_crash_stopped_it() {
-    let mut case = Case::new();
+fn indexing_resumes_after_crash() {
+    let mut case = SearchTestStore::new();
     for n in 1..=200 {
-        case.say(n, "some text that fills a batch now and then, and the word gnu");
+        case.add_text(n, "some text that fills a batch now and then, and the word gnu");
     }
-    let some = case.store.index_some(&case.ctx, 1).expect("indexes");
+    let some = case.store.index_batches(&case.ctx, 1).expect("indexes");
     assert!(some.behind > 0);
     drop(case.store);
     case.store = open(case.dir.path());
-    let more = case.store.index_some(&case.ctx, 1).expect("indexes");
+    let more = case.store.index_batches(&case.ctx, 1).expect("indexes");
     assert!(more.behind < some.behind);
     let page = case.search(&SearchQuery { limit: 200, ..SearchQuery::new("gnu") });
     assert_eq!(page.hits.len(), 200);
-    assert_eq!(case.store.index_some(&case.ctx, 1).expect("indexes").behind, 0);
+    assert_eq!(case.store.index_batches(&case.ctx, 1).expect("indexes").behind, 0);
 }
 
 #[test]
 fn streaming_alone_writes_nothing_to_the_index() {
-    let case = Case::new();
+    let case = SearchTestStore::new();
     case.message(&case.ctx, "ses_a", "msg_1", 1);
     case.part("ses_a", "msg_1", "prt_1", json!({"type": "text", "text": "", "time": {"start": 1}}));
     assert_eq!(case.found("first"), ["ses_a"]);
@@ -165,28 +165,28 @@ fn streaming_alone_writes_nothing_to_the_index() {
         tx.append_text(&sid("ses_a"), &"prt_1".parse().expect("id"), "delta ")
     };
     case.store.write(&case.ctx, run).wait().expect("appended");
-    let before = case.store.stats().expect("stats").commits();
+    let before = case.store.writer_stats().expect("stats").commits();
     assert_eq!(case.found("first"), ["ses_a"]);
-    assert_eq!(case.store.stats().expect("stats").commits(), before);
+    assert_eq!(case.store.writer_stats().expect("stats").commits(), before);
 }
 
 #[test]
-fn a_rebuilt_index_finds_the_same() {
-    let case = Case::new();
+fn reindex_finds_the_same_hits() {
+    let case = SearchTestStore::new();
     for n in 1..=150 {
-        case.say(n, &format!("emu number{n} in a flock of emus"));
+        case.add_text(n, &format!("emu number{n} in a flock of emus"));
     }
     let before = case.search(&SearchQuery { limit: 200, ..SearchQuery::new("emu") });
     assert_eq!(case.store.reindex(&case.ctx).expect("rebuilt").behind, 0);
     let after = case.search(&SearchQuery { limit: 200, ..SearchQuery::new("emu") });
     assert_eq!(names(&after.hits), names(&before.hits));
     assert_eq!(case.found("number77"), ["prt_77"]);
-    assert!(case.store.stats().expect("stats").most_rows() <= 500);
+    assert!(case.store.writer_stats().expect("stats").most_rows() <= 500);
 }
 
 #[test]
-fn writers_and_searchers_of_two_instances_get_along() {
-    let case = Case::new();
+fn two_instances_write_and_search_concurrently() {
+    let case = SearchTestStore::new();
     case.message(&case.ctx, "ses_a", "msg_1", 1);
     let other = open(case.dir.path());
     std::thread::scope(|scope| {
@@ -211,6 +211,6 @@ fn writers_and_searchers_of_two_instances_get_along() {
     });
     let query = SearchQuery { limit: 200, ..SearchQuery::new("yak") };
     assert_eq!(case.search(&query).hits.len(), 120);
-    assert!(case.store.stats().expect("stats").most_rows() <= 500);
-    assert!(other.stats().expect("stats").most_rows() <= 500);
+    assert!(case.store.writer_stats().expect("stats").most_rows() <= 500);
+    assert!(other.writer_stats().expect("stats").most_rows() <= 500);
 }

@@ -5,37 +5,39 @@ use std::collections::VecDeque;
 use serde_json::json;
 use turnstone_core::id::{PartId, SessionId};
 use turnstone_core::model::{Message, Part, PartBody, Project, Session};
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 use turnstone_store::{
-    Actor, Budget, Context, Layout, Options, Sizes, Store, StoreError, Ticket, Upkeep,
+    Actor, Context, DataLayout, DatabaseSizes, MaintenanceBudget, MaintenanceLimits, Options,
+    PendingWrite, Store, StoreError,
 };
 
 /// The text of the rule, in pieces as models send them.
 const TEXT: usize = 10_000_000;
 const DELTA: usize = 20;
 /// Deltas on their way to the disk at once.
-const FLIGHT: usize = 64;
+const MAX_IN_FLIGHT: usize = 64;
 
-struct Case {
+struct SizeTestStore {
     store: Store,
     ctx: Context,
     session: SessionId,
     part: PartId,
 }
 
-fn made<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
+fn from_json<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
     serde_json::from_value(value).expect("a value of the model")
 }
 
-impl Case {
+impl SizeTestStore {
     fn new(dir: &std::path::Path) -> Self {
-        let store = Store::open(&Options::new(Layout::new(dir), Millis(1))).expect("opens");
-        let ctx = Context::new(Actor::new("ada").expect("actor"), Millis(1000));
-        let session: Session = made(json!({"id": "ses_1", "slug": "s", "projectID": "p1",
+        let store =
+            Store::open(&Options::new(DataLayout::new(dir), EpochMillis(1))).expect("opens");
+        let ctx = Context::new(Actor::new("ada").expect("actor"), EpochMillis(1000));
+        let session: Session = from_json(json!({"id": "ses_1", "slug": "s", "projectID": "p1",
             "directory": "/p", "title": "t", "version": "1", "time": {"created": 1, "updated": 1}}));
         let project: Project =
-            made(json!({"id": "p1", "worktree": "/p", "time": {"created": 1, "updated": 1}}));
-        let body = made(json!({"role": "user", "time": {"created": 1}, "agent": "build",
+            from_json(json!({"id": "p1", "worktree": "/p", "time": {"created": 1, "updated": 1}}));
+        let body = from_json(json!({"role": "user", "time": {"created": 1}, "agent": "build",
             "model": {"providerID": "p", "modelID": "m"}}));
         let (id, part): (SessionId, PartId) =
             ("ses_1".parse().expect("id"), "prt_1".parse().expect("id"));
@@ -54,7 +56,7 @@ impl Case {
 
     fn text(&self, text: String, ended: bool) -> Part {
         let time = if ended { json!({"start": 1, "end": 2}) } else { json!({"start": 1}) };
-        let mut body: PartBody = made(json!({"type": "text", "text": "", "time": time}));
+        let mut body: PartBody = from_json(json!({"type": "text", "text": "", "time": time}));
         if let PartBody::Text(body) = &mut body {
             body.text = text;
         }
@@ -62,7 +64,7 @@ impl Case {
         Part { id, session, message: "msg_1".parse().expect("id"), body }
     }
 
-    fn append(&self, delta: String) -> Ticket<()> {
+    fn append(&self, delta: String) -> PendingWrite<()> {
         let (session, part) = (self.session.clone(), self.part.clone());
         self.store.write(&self.ctx, move |tx| {
             tx.append_text(&session, &part, &delta)?;
@@ -97,8 +99,8 @@ impl Case {
         (text, peak.max(self.files()))
     }
 
-    fn sizes(&self) -> Sizes {
-        self.store.sizes(&self.ctx, 3).expect("sizes")
+    fn sizes(&self) -> DatabaseSizes {
+        self.store.measure_sizes(&self.ctx, 3).expect("sizes")
     }
 }
 
@@ -106,20 +108,27 @@ impl Case {
 fn ten_megabytes_of_deltas_take_little_more_than_the_text() {
     // In memory where there is a place for it: sizes do not depend on the disk, patience does.
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("temp dir");
-    let case = Case::new(dir.path());
-    let (text, peak) = case.stream(FLIGHT, TEXT / DELTA);
-    let (events, commits) =
-        (case.sizes().kinds, case.store.stats().map_or(0, turnstone_store::WriterStats::commits));
+    let case = SizeTestStore::new(dir.path());
+    let (text, peak) = case.stream(MAX_IN_FLIGHT, TEXT / DELTA);
+    let (events, commits) = (
+        case.sizes().kinds,
+        case.store.writer_stats().map_or(0, turnstone_store::WriterStats::commits),
+    );
     let end = case.text(text.clone(), true);
     case.store.write(&case.ctx, move |tx| tx.put_part(&end)).wait().expect("sealed");
-    let upkeep = Upkeep { grace_ms: 0, ..Upkeep::default() };
-    let done = case.store.maintain_with(&case.ctx, Budget::unlimited(), &upkeep).expect("done");
+    let upkeep = MaintenanceLimits { grace_ms: 0, ..MaintenanceLimits::default() };
+    let done =
+        case.store.maintain_with(&case.ctx, MaintenanceBudget::unlimited(), &upkeep).expect("done");
     let (after, sizes) = (case.files(), case.sizes());
 
-    println!("{commits} commits; peak {:.2}, after {:.3} of the text", of(peak), of(after));
+    println!(
+        "{commits} commits; peak {:.2}, after {:.3} of the text",
+        text_ratio(peak),
+        text_ratio(after)
+    );
     println!("{events:?}\n{done:?}\n{sizes:#?}");
-    assert!(of(peak) <= 2.5, "{peak} bytes at the peak");
-    assert!(of(after - sizes.search) <= 1.3, "{after} bytes afterwards");
+    assert!(text_ratio(peak) <= 2.5, "{peak} bytes at the peak");
+    assert!(text_ratio(after - sizes.search) <= 1.3, "{after} bytes afterwards");
     let part = case.store.read(&case.ctx, |r| r.get_part(&case.session, &case.part));
     assert!(matches!(part.expect("part").body, PartBody::Text(body) if body.text == text));
     let parts = [sizes.log, sizes.text, sizes.blobs, sizes.projections, sizes.search, sizes.other];
@@ -128,6 +137,6 @@ fn ten_megabytes_of_deltas_take_little_more_than_the_text() {
     assert!(inside <= sizes.database && sizes.database - inside < 64 * 4096, "{sizes:?}");
 }
 
-fn of(bytes: u64) -> f64 {
+fn text_ratio(bytes: u64) -> f64 {
     bytes as f64 / TEXT as f64
 }

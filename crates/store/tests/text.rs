@@ -7,7 +7,7 @@ use serde_json::json;
 use support::*;
 use turnstone_core::event::EventKind;
 use turnstone_core::model::PartBody;
-use turnstone_store::{Changed, Store, StoreError};
+use turnstone_store::{Store, StoreError, WriteOutcome};
 
 fn streaming(dir: &std::path::Path) -> Store {
     let store = with_sessions(dir, &["ses_a"]);
@@ -32,7 +32,7 @@ fn sealed(text: &str) -> turnstone_core::model::Part {
     )
 }
 
-fn say(store: &Store, delta: &'static str) {
+fn append_delta(store: &Store, delta: &'static str) {
     write(store, move |tx| tx.append_text(&sid("ses_a"), &pid("prt_t"), delta)).expect("appended");
 }
 
@@ -47,7 +47,7 @@ fn deltas_are_durable_when_acknowledged_and_read_back_in_order() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = streaming(dir.path());
     for delta in ["Grüße", " an ", "", "alle 🦀"] {
-        say(&store, delta);
+        append_delta(&store, delta);
     }
     drop(store);
     let store = open(dir.path());
@@ -61,7 +61,7 @@ fn deltas_are_durable_when_acknowledged_and_read_back_in_order() {
 }
 
 #[test]
-fn deltas_of_one_group_become_one_event() {
+fn deltas_in_one_group_merge_into_one_event() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = streaming(dir.path());
     let events = log(&store).len();
@@ -79,14 +79,14 @@ fn deltas_of_one_group_become_one_event() {
 }
 
 #[test]
-fn sealing_keeps_the_text_where_it_is() {
+fn finishing_a_part_keeps_streamed_text_in_place() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = streaming(dir.path());
-    say(&store, "the whole answer  ");
+    append_delta(&store, "the whole answer  ");
     // OpenCode trims the end when the text ends.
     assert_eq!(
         write(&store, |tx| tx.put_part(&sealed("the whole answer"))).expect("sealed"),
-        Changed::Updated
+        WriteOutcome::Updated
     );
     assert_eq!(stored_text(&store), "the whole answer");
     let last = log(&store).pop().and_then(|e| e.payload).expect("payload");
@@ -94,7 +94,7 @@ fn sealing_keeps_the_text_where_it_is() {
     assert_eq!(last["data"]["text"], "", "the text is not stored again");
     assert_eq!(
         write(&store, |tx| tx.put_part(&sealed("the whole answer"))).expect("again"),
-        Changed::No
+        WriteOutcome::No
     );
     // What was streamed stays as it was, so text that was cut back is not gone on with.
     let on = write(&store, |tx| tx.append_text(&sid("ses_a"), &pid("prt_t"), ", and more"));
@@ -108,16 +108,16 @@ fn sealing_keeps_the_text_where_it_is() {
 }
 
 #[test]
-fn text_a_part_was_created_with_is_where_deltas_go_on() {
+fn deltas_append_to_initial_text() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = streaming(dir.path());
     write(&store, |tx| tx.put_part(&open_text("already here"))).expect("put");
-    say(&store, " and on");
+    append_delta(&store, " and on");
     assert_eq!(stored_text(&store), "already here and on");
 }
 
 #[test]
-fn only_texts_can_be_appended_to() {
+fn append_rejects_parts_without_text() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = streaming(dir.path());
     write(&store, |tx| {
@@ -131,7 +131,7 @@ fn only_texts_can_be_appended_to() {
 }
 
 #[test]
-fn long_text_crosses_many_rows_without_splitting_characters() {
+fn long_text_chunks_never_split_characters() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = streaming(dir.path());
     let mut all = String::new();
@@ -170,7 +170,7 @@ fn tool(id: &str, status: &str, output: &str) -> turnstone_core::model::Part {
 }
 
 #[test]
-fn a_large_value_is_stored_once_however_often_it_is_written() {
+fn equal_large_values_are_stored_once() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = streaming(dir.path());
     let output = "line\n".repeat(10_000);
@@ -190,7 +190,7 @@ fn a_large_value_is_stored_once_however_often_it_is_written() {
 }
 
 #[test]
-fn a_value_over_the_limit_is_a_file_and_its_damage_is_said() {
+fn oversized_value_is_a_file_and_damage_is_reported() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = streaming(dir.path());
     let image = "A".repeat(700_000);
@@ -210,15 +210,15 @@ fn a_value_over_the_limit_is_a_file_and_its_damage_is_said() {
     fs::remove_file(&files[0]).expect("removed");
     assert!(matches!(read(), Err(StoreError::Corrupt { .. })));
     // The rest of the message is not affected.
-    say(&store, "still here");
+    append_delta(&store, "still here");
     assert_eq!(stored_text(&store), "still here");
 }
 
 #[test]
-fn a_part_event_says_what_was_written_at_that_time() {
+fn part_event_has_its_text_at_that_time() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = streaming(dir.path());
-    say(&store, "one");
+    append_delta(&store, "one");
     write(&store, |tx| tx.put_part(&sealed("one"))).expect("sealed");
     let kinds: Vec<_> = log(&store).iter().map(|e| e.kind).collect();
     assert_eq!(

@@ -6,10 +6,13 @@ use serde_json::json;
 use support::*;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{SessionId, TurnId};
-use turnstone_core::model::{MessageBody, PartBody, Request, RequestState, Status, ToolState};
-use turnstone_core::turn::{Outcome, TurnEvent, TurnState};
+use turnstone_core::model::{
+    MessageBody, PartBody, RequestState, SessionStatus, ToolState, UserRequest,
+};
+use turnstone_core::turn::{TurnEvent, TurnOutcome, TurnState};
 use turnstone_store::{
-    Changed, Context, Delivery, EndTurn, Ended, NewTurn, Store, StoreError, Takeover,
+    Context, EndTurn, LeaseTakeover, NewTurn, PromptDelivery, Store, StoreError, TurnEndOutcome,
+    WriteOutcome,
 };
 
 const SES: &str = "ses_a";
@@ -21,8 +24,8 @@ fn turn_id(text: &str) -> TurnId {
 /// A store with a session, its lease, and an open turn in the given state.
 fn in_turn(dir: &std::path::Path) -> (Store, Context) {
     let store = with_sessions(dir, &[SES]);
-    let lease = store.lease(&ctx(), &sid(SES), Takeover::IfDead).expect("lease");
-    let owned = ctx().leased(&lease);
+    let lease = store.acquire_lease(&ctx(), &sid(SES), LeaseTakeover::IfDead).expect("lease");
+    let owned = ctx().with_lease(&lease);
     let new = NewTurn {
         id: turn_id("trn_1"),
         message: user(SES, "msg_u", 1),
@@ -34,18 +37,22 @@ fn in_turn(dir: &std::path::Path) -> (Store, Context) {
 }
 
 fn step(store: &Store, ctx: &Context, event: TurnEvent) -> Result<TurnState, StoreError> {
-    store.write(ctx, move |tx| tx.move_turn(&sid(SES), &turn_id("trn_1"), &event)).wait()
+    store.write(ctx, move |tx| tx.transition_turn(&sid(SES), &turn_id("trn_1"), &event)).wait()
 }
 
-fn end(outcome: Outcome) -> EndTurn {
+fn end(outcome: TurnOutcome) -> EndTurn {
     EndTurn { session: sid(SES), turn: turn_id("trn_1"), outcome, error: None }
 }
 
-fn finish(store: &Store, ctx: &Context, outcome: Outcome) -> Result<Ended, StoreError> {
+fn finish(
+    store: &Store,
+    ctx: &Context,
+    outcome: TurnOutcome,
+) -> Result<TurnEndOutcome, StoreError> {
     store.write(ctx, move |tx| tx.end_turn(&end(outcome))).wait()
 }
 
-fn ask(id: &str) -> Request {
+fn ask(id: &str) -> UserRequest {
     serde_json::from_value(json!({
         "id": id, "sessionID": SES, "state": {"is": "pending"},
         "body": {"kind": "permission", "permission": "bash", "patterns": ["rm *"], "always": [],
@@ -69,7 +76,7 @@ fn running_tool(id: &str) -> turnstone_core::model::Part {
 }
 
 #[test]
-fn ending_a_turn_closes_its_tools_texts_and_messages_in_one_transaction() {
+fn ending_a_turn_closes_tools_texts_and_messages_atomically() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
     store
@@ -83,14 +90,14 @@ fn ending_a_turn_closes_its_tools_texts_and_messages_in_one_transaction() {
             ))?;
             tx.append_text(&sid(SES), &pid("prt_t"), "so far")?;
             tx.put_part(&running_tool("prt_x"))?;
-            tx.ask(&ask("per_1"))
+            tx.add_request(&ask("per_1"))
         })
         .wait()
         .expect("written");
-    let commits = store.stats().expect("stats").commits();
-    let ended = finish(&store, &owned, Outcome::Aborted).expect("ends");
-    assert!(matches!(ended, Ended::Now(_)));
-    assert_eq!(store.stats().expect("stats").commits(), commits + 1);
+    let commits = store.writer_stats().expect("stats").commits();
+    let ended = finish(&store, &owned, TurnOutcome::Aborted).expect("ends");
+    assert!(matches!(ended, TurnEndOutcome::Now(_)));
+    assert_eq!(store.writer_stats().expect("stats").commits(), commits + 1);
     let message = store.read(&ctx(), |r| r.get_message(&sid(SES), &mid("msg_a"))).expect("message");
     let MessageBody::Assistant(body) = &message.message.body else { panic!("an assistant") };
     assert!(body.time.completed.is_some() && body.error.is_some());
@@ -107,22 +114,28 @@ fn ending_a_turn_closes_its_tools_texts_and_messages_in_one_transaction() {
         store.read(&ctx(), |r| r.request_state("per_1")).expect("state"),
         RequestState::Withdrawn
     );
-    assert_eq!(store.read(&ctx(), |r| r.status(&sid(SES))).expect("status"), Status::Idle);
+    assert_eq!(
+        store.read(&ctx(), |r| r.session_status(&sid(SES))).expect("status"),
+        SessionStatus::Idle
+    );
 }
 
 #[test]
-fn finalizing_a_turn_twice_is_a_no_op_and_differently_is_refused() {
+fn ending_twice_is_a_no_op_and_differently_is_rejected() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
-    assert!(matches!(finish(&store, &owned, Outcome::Completed), Ok(Ended::Now(_))));
+    assert!(matches!(finish(&store, &owned, TurnOutcome::Completed), Ok(TurnEndOutcome::Now(_))));
     let events = log(&store).len();
-    assert_eq!(finish(&store, &owned, Outcome::Completed).expect("again"), Ended::Already);
-    assert!(matches!(finish(&store, &owned, Outcome::Failed), Err(StoreError::Transition(_))));
+    assert_eq!(
+        finish(&store, &owned, TurnOutcome::Completed).expect("again"),
+        TurnEndOutcome::Already
+    );
+    assert!(matches!(finish(&store, &owned, TurnOutcome::Failed), Err(StoreError::Transition(_))));
     assert_eq!(log(&store).len(), events);
 }
 
 #[test]
-fn a_turn_is_begun_once_and_a_second_one_waits_its_turn() {
+fn second_turn_is_busy_while_first_is_open() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
     let again = NewTurn {
@@ -141,7 +154,7 @@ fn a_turn_is_begun_once_and_a_second_one_waits_its_turn() {
 }
 
 #[test]
-fn while_a_turn_is_open_only_the_holder_of_the_lease_writes_its_rows() {
+fn only_lease_holder_writes_during_a_turn() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
     let foreign = write(&store, |tx| tx.put_message(&assistant(SES, "msg_b", 2)));
@@ -159,17 +172,17 @@ fn while_a_turn_is_open_only_the_holder_of_the_lease_writes_its_rows() {
     .expect("renamed");
     // A takeover fences the former holder.
     let second = open(dir.path());
-    let taken = second.lease(&ctx(), &sid(SES), Takeover::Force).expect("taken");
+    let taken = second.acquire_lease(&ctx(), &sid(SES), LeaseTakeover::Force).expect("taken");
     let late = store.write(&owned, |tx| tx.put_message(&assistant(SES, "msg_c", 2))).wait();
     assert!(matches!(late, Err(StoreError::Fenced(_))));
     second
-        .write(&ctx().leased(&taken), |tx| tx.put_message(&assistant(SES, "msg_d", 2)))
+        .write(&ctx().with_lease(&taken), |tx| tx.put_message(&assistant(SES, "msg_d", 2)))
         .wait()
         .expect("the new holder writes");
 }
 
 #[test]
-fn a_waiting_turn_outlives_its_owner_and_its_request_can_be_answered_by_the_next() {
+fn waiting_turn_survives_its_owner_and_can_be_answered() {
     let dir = tempfile::tempdir().expect("temp dir");
     {
         let (store, owned) = in_turn(dir.path());
@@ -177,7 +190,7 @@ fn a_waiting_turn_outlives_its_owner_and_its_request_can_be_answered_by_the_next
             .write(&owned, |tx| {
                 tx.put_message(&assistant(SES, "msg_a", 2))?;
                 tx.put_part(&running_tool("prt_x"))?;
-                tx.ask(&ask("per_1"))
+                tx.add_request(&ask("per_1"))
             })
             .wait()
             .expect("asked");
@@ -185,25 +198,25 @@ fn a_waiting_turn_outlives_its_owner_and_its_request_can_be_answered_by_the_next
     }
     // R28: without an owner it stays waiting, with its request to be delivered again.
     let store = open(dir.path());
-    assert!(store.recovered().interrupted.is_empty());
+    assert!(store.turn_recovery().interrupted.is_empty());
     let pending = store.read(&ctx(), |r| r.pending_requests(None)).expect("requests");
     assert_eq!(pending, [ask("per_1")]);
     let id = ask("per_1").id;
     let answered = id.clone();
     assert_eq!(
-        write(&store, move |tx| tx.resolve(&answered, &allow_once())).expect("answered"),
-        Changed::Updated
+        write(&store, move |tx| tx.resolve_request(&answered, &allow_once())).expect("answered"),
+        WriteOutcome::Updated
     );
     let repeated = id.clone();
     assert_eq!(
-        write(&store, move |tx| tx.resolve(&repeated, &allow_once())).expect("again"),
-        Changed::No
+        write(&store, move |tx| tx.resolve_request(&repeated, &allow_once())).expect("again"),
+        WriteOutcome::No
     );
-    let changed = write(&store, move |tx| tx.resolve(&id, &RequestState::Withdrawn));
+    let changed = write(&store, move |tx| tx.resolve_request(&id, &RequestState::Withdrawn));
     assert!(matches!(changed, Err(StoreError::Conflict { .. })), "the first answer counts");
     // The next runner that leases the session resumes it, exactly once.
-    let lease = store.lease(&ctx(), &sid(SES), Takeover::IfDead).expect("lease");
-    let owned = ctx().leased(&lease);
+    let lease = store.acquire_lease(&ctx(), &sid(SES), LeaseTakeover::IfDead).expect("lease");
+    let owned = ctx().with_lease(&lease);
     assert_eq!(step(&store, &owned, TurnEvent::Answered).expect("resumes"), TurnState::Running);
     let events = log(&store).len();
     step(&store, &owned, TurnEvent::Answered).expect("a repeat");
@@ -211,22 +224,23 @@ fn a_waiting_turn_outlives_its_owner_and_its_request_can_be_answered_by_the_next
 }
 
 #[test]
-fn an_answer_must_fit_its_question() {
+fn answer_must_match_request_kind() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &[SES]);
-    write(&store, |tx| tx.ask(&ask("per_1"))).expect("asked");
+    write(&store, |tx| tx.add_request(&ask("per_1"))).expect("asked");
     let id = ask("per_1").id;
-    let wrong =
-        write(&store, move |tx| tx.resolve(&id, &RequestState::Answered { answers: vec![] }));
+    let wrong = write(&store, move |tx| {
+        tx.resolve_request(&id, &RequestState::Answered { answers: vec![] })
+    });
     assert!(matches!(wrong, Err(StoreError::Invalid(_))));
-    let nobody: Request = ask("per_2");
-    let missing = write(&store, move |tx| tx.resolve(&nobody.id, &allow_once()));
+    let nobody: UserRequest = ask("per_2");
+    let missing = write(&store, move |tx| tx.resolve_request(&nobody.id, &allow_once()));
     assert!(matches!(missing, Err(StoreError::NotFound { .. })));
     let mut other = ask("per_1");
     if let turnstone_core::model::RequestBody::Permission(body) = &mut other.body {
         body.permission = "edit".to_owned();
     }
-    let taken = write(&store, move |tx| tx.ask(&other));
+    let taken = write(&store, move |tx| tx.add_request(&other));
     assert!(matches!(taken, Err(StoreError::Conflict { .. })));
 }
 
@@ -237,33 +251,41 @@ fn prompts_during_a_run_are_admitted_once_and_promoted_once() {
     let (store, owned) = in_turn(dir.path());
     let admit = |id: &'static str, words: &'static str, delivery| {
         write(&store, move |tx| {
-            tx.admit(&user(SES, id, 3), &[text(SES, id, &format!("prt_{id}"), words)], delivery)
+            tx.admit_prompt(
+                &user(SES, id, 3),
+                &[text(SES, id, &format!("prt_{id}"), words)],
+                delivery,
+            )
         })
     };
-    let first = admit("msg_1", "first", Delivery::Queue).expect("admitted");
-    admit("msg_2", "steer it", Delivery::Steer).expect("admitted");
-    admit("msg_3", "third", Delivery::Queue).expect("admitted");
-    assert_eq!(admit("msg_1", "first", Delivery::Queue).expect("a repeat"), first);
+    let first = admit("msg_1", "first", PromptDelivery::Queue).expect("admitted");
+    admit("msg_2", "steer it", PromptDelivery::Steer).expect("admitted");
+    admit("msg_3", "third", PromptDelivery::Queue).expect("admitted");
+    assert_eq!(admit("msg_1", "first", PromptDelivery::Queue).expect("a repeat"), first);
     assert!(matches!(
-        admit("msg_1", "other words", Delivery::Queue),
+        admit("msg_1", "other words", PromptDelivery::Queue),
         Err(StoreError::Conflict { .. })
     ));
-    assert!(matches!(admit("msg_1", "first", Delivery::Steer), Err(StoreError::Conflict { .. })));
+    assert!(matches!(
+        admit("msg_1", "first", PromptDelivery::Steer),
+        Err(StoreError::Conflict { .. })
+    ));
     assert!(
-        matches!(admit("msg_u", "do it", Delivery::Steer), Err(StoreError::Conflict { .. })),
+        matches!(admit("msg_u", "do it", PromptDelivery::Steer), Err(StoreError::Conflict { .. })),
         "used by a turn"
     );
-    let waiting = store.read(&ctx(), |r| r.inbox(&sid(SES))).expect("inbox");
+    let waiting = store.read(&ctx(), |r| r.waiting_prompts(&sid(SES))).expect("inbox");
     assert_eq!(
         waiting.iter().map(|a| a.message.as_str()).collect::<Vec<_>>(),
         ["msg_1", "msg_2", "msg_3"]
     );
     // A steer admitted after the cutoff waits for the next call.
     let cutoff = first.admitted;
-    let none =
-        store.write(&owned, move |tx| tx.promote(&sid(SES), Delivery::Steer, Some(cutoff))).wait();
+    let none = store
+        .write(&owned, move |tx| tx.promote_prompt(&sid(SES), PromptDelivery::Steer, Some(cutoff)))
+        .wait();
     assert_eq!(none.expect("nothing yet"), None);
-    finish(&store, &owned, Outcome::Aborted).expect("abort keeps the inbox");
+    finish(&store, &owned, TurnOutcome::Aborted).expect("abort keeps the inbox");
     let other = open(dir.path());
     let mut taken: Vec<String> = std::thread::scope(|scope| {
         let runners: Vec<_> = [&store, &other, &store, &other]
@@ -271,7 +293,9 @@ fn prompts_during_a_run_are_admitted_once_and_promoted_once() {
             .map(|store| {
                 scope.spawn(move || {
                     store
-                        .write(&ctx(), |tx| tx.promote(&sid(SES), Delivery::Queue, None))
+                        .write(&ctx(), |tx| {
+                            tx.promote_prompt(&sid(SES), PromptDelivery::Queue, None)
+                        })
                         .wait()
                         .expect("promotes")
                 })
@@ -291,10 +315,10 @@ fn prompts_during_a_run_are_admitted_once_and_promoted_once() {
 }
 
 #[test]
-fn a_retry_is_shown_until_the_turn_moves_on() {
+fn retry_status_lasts_until_next_transition() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
-    let retry: Status = serde_json::from_value(
+    let retry: SessionStatus = serde_json::from_value(
         json!({"type": "retry", "attempt": 2, "message": "overloaded", "next": 9}),
     )
     .expect("status");
@@ -303,14 +327,17 @@ fn a_retry_is_shown_until_the_turn_moves_on() {
         .write(&owned, move |tx| tx.set_retry(&sid(SES), &turn_id("trn_1"), &retry))
         .wait()
         .expect("set");
-    assert_eq!(store.read(&ctx(), |r| r.status(&sid(SES))).expect("status"), shown);
+    assert_eq!(store.read(&ctx(), |r| r.session_status(&sid(SES))).expect("status"), shown);
     step(&store, &owned, TurnEvent::Asked).expect("waits");
-    assert_eq!(store.read(&ctx(), |r| r.status(&sid(SES))).expect("status"), Status::Busy);
+    assert_eq!(
+        store.read(&ctx(), |r| r.session_status(&sid(SES))).expect("status"),
+        SessionStatus::Busy
+    );
     assert!(store.verify_projections(&ctx()).expect("verifies").is_empty());
 }
 
 #[test]
-fn a_turn_begins_with_agent_and_model_before_anything_runs() {
+fn begin_turn_stores_agent_and_model() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, _) = in_turn(dir.path());
     let accepted =

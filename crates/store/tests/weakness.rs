@@ -8,8 +8,8 @@ use serde_json::json;
 use support::*;
 use turnstone_core::event::EventKind;
 use turnstone_core::model::SCHEMA_VERSION;
-use turnstone_core::time::{Cursor, Seq};
-use turnstone_store::{Budget, StoreError, SyncBody, Upkeep};
+use turnstone_core::time::{LogCursor, SessionSeq};
+use turnstone_store::{MaintenanceBudget, MaintenanceLimits, StoreError, SyncBody};
 
 fn shell(output: &str) -> turnstone_core::model::Part {
     let state = json!({"status": "running", "input": {"command": "make"},
@@ -19,7 +19,7 @@ fn shell(output: &str) -> turnstone_core::model::Part {
 }
 
 #[test]
-fn w22_a_part_rewritten_a_hundred_times_does_not_grow_the_log_a_hundredfold() {
+fn rewriting_a_part_does_not_multiply_the_log() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     write(&store, |tx| tx.put_message(&assistant("ses_a", "msg_a", 1))).expect("message");
@@ -30,10 +30,10 @@ fn w22_a_part_rewritten_a_hundred_times_does_not_grow_the_log_a_hundredfold() {
         let part = shell(&output);
         write(&store, move |tx| tx.put_part(&part)).expect("written");
     }
-    let later = ctx().at(NOW.plus(3_600_000));
-    let upkeep = Upkeep { grace_ms: 0, lag_ms: 0, ..Upkeep::default() };
-    store.maintain_with(&later, Budget::unlimited(), &upkeep).expect("maintained");
-    let sizes = store.sizes(&later, 0).expect("sizes");
+    let later = ctx().at_time(NOW.plus(3_600_000));
+    let upkeep = MaintenanceLimits { grace_ms: 0, lag_ms: 0, ..MaintenanceLimits::default() };
+    store.maintain_with(&later, MaintenanceBudget::unlimited(), &upkeep).expect("maintained");
+    let sizes = store.measure_sizes(&later, 0).expect("sizes");
     let stored = sizes.log + sizes.blobs + sizes.text;
     assert!(stored < 4 * output.len() as u64, "{stored} bytes for {} of output", output.len());
     let read = store.read(&ctx(), |r| r.get_part(&sid("ses_a"), &pid("prt_sh"))).expect("part");
@@ -41,7 +41,7 @@ fn w22_a_part_rewritten_a_hundred_times_does_not_grow_the_log_a_hundredfold() {
 }
 
 #[test]
-fn w23_a_reader_that_failed_on_an_event_reads_it_again_and_goes_on() {
+fn failed_reader_can_read_the_event_again() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     for n in 0..20 {
@@ -64,7 +64,7 @@ fn w23_a_reader_that_failed_on_an_event_reads_it_again_and_goes_on() {
 }
 
 #[test]
-fn w24_every_event_says_by_which_version_its_payload_was_written() {
+fn every_event_has_a_payload_version() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     assert!(log(&store).iter().all(|event| event.version == SCHEMA_VERSION));
@@ -80,7 +80,7 @@ fn w24_every_event_says_by_which_version_its_payload_was_written() {
 }
 
 #[test]
-fn w24_a_user_message_that_is_not_valid_is_refused_not_stored() {
+fn invalid_user_message_is_rejected() {
     let wrong = json!({"role": "user", "time": {}, "agent": "build"});
     assert!(serde_json::from_value::<turnstone_core::model::MessageBody>(wrong).is_err());
     let dir = tempfile::tempdir().expect("temp dir");
@@ -91,10 +91,10 @@ fn w24_a_user_message_that_is_not_valid_is_refused_not_stored() {
 }
 
 #[test]
-fn w25_a_reader_that_was_not_listening_finds_every_change_in_the_log() {
+fn late_reader_finds_every_change_in_the_log() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let mut tail = store.tail(&ctx(), Cursor(0));
+    let mut tail = store.tail_log(&ctx(), LogCursor(0));
     let first = tail.next(100, std::time::Duration::ZERO).expect("history");
     drop(store);
     // Written by a process that ended right after its commit, when nobody could be told.
@@ -102,13 +102,13 @@ fn w25_a_reader_that_was_not_listening_finds_every_change_in_the_log() {
     write(&other, |tx| tx.put_message(&user("ses_a", "msg_1", 1))).expect("written");
     drop(other);
     let store = open(dir.path());
-    let mut tail = store.tail(&ctx(), first.next);
+    let mut tail = store.tail_log(&ctx(), first.next);
     let missed = tail.next(100, std::time::Duration::ZERO).expect("missed").events;
     assert_eq!(missed.iter().map(|e| e.kind).collect::<Vec<_>>(), [EventKind::MessageUpdated]);
 }
 
 #[test]
-fn a_session_is_created_before_it_is_updated_and_numbered_from_zero_for_replicas() {
+fn sync_numbers_start_at_zero_with_session_created() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let rename = |s: &mut turnstone_core::model::Session| {
@@ -122,12 +122,13 @@ fn a_session_is_created_before_it_is_updated_and_numbered_from_zero_for_replicas
     let SyncBody::Session(created) = &numbered[0].body else { panic!("a session") };
     assert_eq!(**created, session("ses_a"), "the event says what the call returned");
     // The session's own numbers count every event, and a reader may start anywhere.
-    let page = store.read(&ctx(), |r| r.stream_after(&sid("ses_a"), Seq(1), 10)).expect("page");
+    let page =
+        store.read(&ctx(), |r| r.stream_after(&sid("ses_a"), SessionSeq(1), 10)).expect("page");
     assert_eq!(page.events.len(), 1);
 }
 
 #[test]
-fn a_finished_step_arrives_unchanged_in_its_event() {
+fn step_finish_event_is_unchanged() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let body = json!({"type": "step-finish", "reason": "stop", "cost": 0.30000000000000004,
@@ -144,7 +145,7 @@ fn a_finished_step_arrives_unchanged_in_its_event() {
 }
 
 #[test]
-fn metadata_left_out_is_absent_and_metadata_given_is_kept() {
+fn absent_metadata_stays_absent() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let read = |id| store.read(&ctx(), |r| r.get_session(&sid(id))).expect("session");

@@ -1,7 +1,7 @@
 //! Sudden death: starts a program, reads the lines by which it acknowledges, and kills it.
 //!
 //! SIGKILL keeps what the kernel already has, so this tests the order of work, not the disk; for
-//! that see `powerloss`. Owns the processes it starts: none of them outlives its [`Victim`].
+//! that see `powerloss`. Owns the processes it starts: none of them outlives its [`KillableProgram`].
 
 use std::{
     io::{self, BufRead, BufReader},
@@ -14,11 +14,11 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::{fixture::Rng, trace};
+use crate::{fixture::SeededRng, strace_run};
 
-const POLL: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Time for the pipes to run dry once the program is dead.
-const DRAIN: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a crash could not be staged.
 #[derive(Debug, thiserror::Error)]
@@ -36,31 +36,31 @@ pub enum CrashError {
     },
     /// The program should have died by SIGKILL or SIGABRT and did not.
     #[error("the program was to die and {:?} instead; it said: {}", .0.death, .0.stderr)]
-    Survived(Box<Outcome>),
+    Survived(Box<ProgramOutcome>),
     /// A process that was killed left children that hold its output open.
     #[error("a child of the killed program still holds its output open")]
-    OutputHeld,
+    OutputStillOpen,
 }
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Death {
+pub enum ExitCause {
     /// By itself, with this code.
     Exited(i32),
     /// By this signal.
     Signalled(i32),
 }
 
-impl Death {
+impl ExitCause {
     /// Whether the program had no chance to clean up: SIGKILL or SIGABRT.
     #[must_use]
-    pub fn is_sudden(self) -> bool {
+    pub fn is_kill_or_abort(self) -> bool {
         let sudden = [Signal::KILL.as_raw(), Signal::ABORT.as_raw()];
         matches!(self, Self::Signalled(signal) if sudden.contains(&signal))
     }
 }
 
-impl From<ExitStatus> for Death {
+impl From<ExitStatus> for ExitCause {
     fn from(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Exited(code),
@@ -71,31 +71,31 @@ impl From<ExitStatus> for Death {
 
 /// What is known of a program after its end.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ProgramOutcome {
     /// Every complete line it printed; a last line without its line feed was not acknowledged.
     pub acknowledged: Vec<String>,
     /// What it wrote to its standard error.
     pub stderr: String,
     /// How it ended.
-    pub death: Death,
+    pub death: ExitCause,
 }
 
 /// When to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trigger {
+pub enum KillTrigger {
     /// As soon as so many lines have been read.
     Lines(usize),
     /// After so much time.
     After(Duration),
 }
 
-impl Trigger {
+impl KillTrigger {
     /// Draws a trigger: lines or time, evenly, each up to its limit.
-    pub fn draw(rng: &mut Rng, lines: usize, time: Duration) -> Self {
+    pub fn random(rng: &mut SeededRng, lines: usize, time: Duration) -> Self {
         if rng.below(2) == 0 {
-            Self::Lines(rng.within(0..=lines as u64) as usize)
+            Self::Lines(rng.in_range(0..=lines as u64) as usize)
         } else {
-            Self::After(Duration::from_micros(rng.within(0..=time.as_micros() as u64)))
+            Self::After(Duration::from_micros(rng.in_range(0..=time.as_micros() as u64)))
         }
     }
 }
@@ -104,7 +104,7 @@ impl Trigger {
 ///
 /// Leads a process group of its own; dropping it kills the group.
 #[derive(Debug)]
-pub struct Victim {
+pub struct KillableProgram {
     child: Child,
     incoming: Receiver<String>,
     acknowledged: Vec<String>,
@@ -112,7 +112,7 @@ pub struct Victim {
     ended: Option<ExitStatus>,
 }
 
-impl Victim {
+impl KillableProgram {
     /// Starts `command` with its outputs piped to this process.
     ///
     /// # Errors
@@ -125,13 +125,13 @@ impl Victim {
         if let Some(stdout) = child.stdout.take() {
             thread::spawn(move || forward_lines(stdout, &sender));
         }
-        let stderr = Some(trace::drain(child.stderr.take()));
+        let stderr = Some(strace_run::spawn_pipe_reader(child.stderr.take()));
         Ok(Self { child, incoming, acknowledged: Vec::new(), stderr, ended: None })
     }
 
     /// The process.
     #[must_use]
-    pub fn id(&self) -> u32 {
+    pub fn process_id(&self) -> u32 {
         self.child.id()
     }
 
@@ -158,7 +158,7 @@ impl Victim {
             match self.incoming.recv_timeout(left) {
                 Ok(line) => self.acknowledged.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => return Err(self.timeout(limit)),
+                Err(RecvTimeoutError::Timeout) => return Err(self.timeout_error(limit)),
             }
         }
         Ok(&self.acknowledged)
@@ -172,7 +172,7 @@ impl Victim {
     pub fn suspend(&self) -> Result<(), CrashError> {
         self.signal(Signal::STOP)?;
         while !self.is_suspended()? {
-            thread::sleep(POLL);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -190,12 +190,12 @@ impl Victim {
     ///
     /// # Errors
     ///
-    /// [`CrashError::OutputHeld`] if children of the program keep its output open.
-    pub fn kill(mut self) -> Result<Outcome, CrashError> {
+    /// [`CrashError::OutputStillOpen`] if children of the program keep its output open.
+    pub fn kill(mut self) -> Result<ProgramOutcome, CrashError> {
         if self.child.try_wait()?.is_none() {
             self.child.kill()?;
         }
-        self.finish()
+        self.collect_outcome()
     }
 
     /// Kills the program and all its children that stayed in its process group.
@@ -203,28 +203,32 @@ impl Victim {
     /// # Errors
     ///
     /// The process cannot be signalled.
-    pub fn kill_group(mut self) -> Result<Outcome, CrashError> {
+    pub fn kill_group(mut self) -> Result<ProgramOutcome, CrashError> {
         if self.child.try_wait()?.is_none() {
             kill_process_group(Pid::from_child(&self.child), Signal::KILL)
                 .map_err(io::Error::from)?;
         }
-        self.finish()
+        self.collect_outcome()
     }
 
     /// Kills the program when `trigger` says so, or earlier if `limit` has passed.
     ///
-    /// A program that ends before is no error: look at [`Outcome::death`].
+    /// A program that ends before is no error: look at [`ProgramOutcome::death`].
     ///
     /// # Errors
     ///
-    /// As [`Victim::kill`].
-    pub fn kill_on(mut self, trigger: Trigger, limit: Duration) -> Result<Outcome, CrashError> {
+    /// As [`KillableProgram::kill`].
+    pub fn kill_on(
+        mut self,
+        trigger: KillTrigger,
+        limit: Duration,
+    ) -> Result<ProgramOutcome, CrashError> {
         match trigger {
-            Trigger::Lines(count) => match self.wait_for_lines(count, limit) {
+            KillTrigger::Lines(count) => match self.wait_for_lines(count, limit) {
                 Ok(_) | Err(CrashError::Timeout { .. }) => {}
                 Err(error) => return Err(error),
             },
-            Trigger::After(time) => thread::sleep(time.min(limit)),
+            KillTrigger::After(time) => thread::sleep(time.min(limit)),
         }
         self.kill()
     }
@@ -234,18 +238,18 @@ impl Victim {
     /// # Errors
     ///
     /// [`CrashError::Timeout`]; the program has been killed.
-    pub fn wait(mut self, limit: Duration) -> Result<Outcome, CrashError> {
+    pub fn wait(mut self, limit: Duration) -> Result<ProgramOutcome, CrashError> {
         let started = Instant::now();
         while self.child.try_wait()?.is_none() {
             if started.elapsed() > limit {
-                return Err(self.timeout(limit));
+                return Err(self.timeout_error(limit));
             }
-            thread::sleep(POLL);
+            thread::sleep(POLL_INTERVAL);
         }
-        self.finish()
+        self.collect_outcome()
     }
 
-    fn timeout(&self, limit: Duration) -> CrashError {
+    fn timeout_error(&self, limit: Duration) -> CrashError {
         CrashError::Timeout { limit, lines: self.acknowledged.len() }
     }
 
@@ -255,7 +259,7 @@ impl Victim {
     }
 
     fn is_suspended(&self) -> Result<bool, CrashError> {
-        for task in fs_err::read_dir(format!("/proc/{}/task", self.id()))? {
+        for task in fs_err::read_dir(format!("/proc/{}/task", self.process_id()))? {
             let stat = fs_err::read_to_string(task?.path().join("stat"))?;
             // The state follows the name, which is in parentheses and may hold any character.
             let state =
@@ -267,22 +271,22 @@ impl Victim {
         Ok(true)
     }
 
-    fn finish(mut self) -> Result<Outcome, CrashError> {
+    fn collect_outcome(mut self) -> Result<ProgramOutcome, CrashError> {
         let status = self.child.wait()?;
         self.ended = Some(status);
         let started = Instant::now();
         loop {
-            match self.incoming.recv_timeout(DRAIN.saturating_sub(started.elapsed())) {
+            match self.incoming.recv_timeout(DRAIN_TIMEOUT.saturating_sub(started.elapsed())) {
                 Ok(line) => self.acknowledged.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => return Err(CrashError::OutputHeld),
+                Err(RecvTimeoutError::Timeout) => return Err(CrashError::OutputStillOpen),
             }
         }
         let stderr = match self.stderr.take() {
-            Some(reader) => trace::collect(reader)?,
+            Some(reader) => strace_run::join_pipe_reader(reader)?,
             None => Vec::new(),
         };
-        Ok(Outcome {
+        Ok(ProgramOutcome {
             acknowledged: std::mem::take(&mut self.acknowledged),
             stderr: String::from_utf8_lossy(&stderr).into_owned(),
             death: status.into(),
@@ -290,7 +294,7 @@ impl Victim {
     }
 }
 
-impl Drop for Victim {
+impl Drop for KillableProgram {
     fn drop(&mut self) {
         if self.ended.is_none() {
             // Nothing is left to tell of a failure here; the process may be gone already.
@@ -324,13 +328,13 @@ fn forward_lines(stdout: ChildStdout, sender: &mpsc::Sender<String>) {
 /// # Errors
 ///
 /// [`CrashError::Survived`] if it ended in any other way, [`CrashError::Timeout`] if it did not end.
-pub fn die_at_failpoint(
+pub fn run_until_failpoint(
     command: &mut Command,
     failpoints: &str,
     limit: Duration,
-) -> Result<Outcome, CrashError> {
-    let outcome = Victim::start(command.env("FAILPOINTS", failpoints))?.wait(limit)?;
-    if outcome.death.is_sudden() {
+) -> Result<ProgramOutcome, CrashError> {
+    let outcome = KillableProgram::start(command.env("FAILPOINTS", failpoints))?.wait(limit)?;
+    if outcome.death.is_kill_or_abort() {
         Ok(outcome)
     } else {
         Err(CrashError::Survived(Box::new(outcome)))
@@ -342,14 +346,14 @@ pub fn die_at_failpoint(
 /// # Errors
 ///
 /// One of them cannot be started or does not end within `limit`; both have been killed.
-pub fn run_pair(
+pub fn run_concurrently(
     first: &mut Command,
     second: &mut Command,
     limit: Duration,
-) -> Result<(Outcome, Outcome), CrashError> {
+) -> Result<(ProgramOutcome, ProgramOutcome), CrashError> {
     let started = Instant::now();
-    let first = Victim::start(first)?;
-    let second = Victim::start(second)?;
+    let first = KillableProgram::start(first)?;
+    let second = KillableProgram::start(second)?;
     let first = first.wait(limit)?;
     let second = second.wait(limit.saturating_sub(started.elapsed()))?;
     Ok((first, second))

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::trace::{self, TraceError, complete_lines};
+use crate::strace_run::{self, TraceError, complete_lines};
 
 /// A system call, or a family of calls that do the same thing, that a fault can hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub enum Syscall {
 
 impl Syscall {
     /// The names strace knows it by; `?` excuses those an architecture lacks.
-    fn names(self) -> &'static str {
+    fn strace_names(self) -> &'static str {
         match self {
             Self::Close => "close",
             Self::CopyFileRange => "copy_file_range",
@@ -86,7 +86,7 @@ pub enum Errno {
 }
 
 impl Errno {
-    fn name(self) -> &'static str {
+    fn strace_name(self) -> &'static str {
         match self {
             Self::Eacces => "EACCES",
             Self::Edquot => "EDQUOT",
@@ -103,13 +103,13 @@ impl Errno {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Answer {
+enum InjectedResult {
     Error(Errno),
     Value(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
-enum When {
+enum CallSelection {
     Always,
     Only(u16),
     From(u16),
@@ -121,15 +121,19 @@ enum When {
 #[derive(Clone, Debug)]
 pub struct Fault {
     calls: Vec<Syscall>,
-    answer: Answer,
-    when: When,
+    answer: InjectedResult,
+    when: CallSelection,
 }
 
 impl Fault {
     /// A fault of `call`.
     #[must_use]
     pub fn new(call: Syscall) -> Self {
-        Self { calls: vec![call], answer: Answer::Error(Errno::Eio), when: When::Always }
+        Self {
+            calls: vec![call],
+            answer: InjectedResult::Error(Errno::Eio),
+            when: CallSelection::Always,
+        }
     }
 
     /// Hits `call` too; it is counted on its own.
@@ -142,46 +146,46 @@ impl Fault {
     /// The calls fail with `error`.
     #[must_use]
     pub fn error(mut self, error: Errno) -> Self {
-        self.answer = Answer::Error(error);
+        self.answer = InjectedResult::Error(error);
         self
     }
 
     /// The calls pretend to succeed and return `value`, without having happened.
     #[must_use]
     pub fn returns(mut self, value: u32) -> Self {
-        self.answer = Answer::Value(value);
+        self.answer = InjectedResult::Value(value);
         self
     }
 
     /// Only the `nth` call of each thread is hit, counted from 1.
     #[must_use]
     pub fn when(mut self, nth: u16) -> Self {
-        self.when = When::Only(nth.max(1));
+        self.when = CallSelection::Only(nth.max(1));
         self
     }
 
     /// The `nth` call of each thread and all after it are hit, counted from 1.
     #[must_use]
     pub fn when_from(mut self, nth: u16) -> Self {
-        self.when = When::From(nth.max(1));
+        self.when = CallSelection::From(nth.max(1));
         self
     }
 
-    fn names(&self) -> String {
-        self.calls.iter().map(|call| call.names()).collect::<Vec<_>>().join(",")
+    fn strace_names(&self) -> String {
+        self.calls.iter().map(|call| call.strace_names()).collect::<Vec<_>>().join(",")
     }
 
-    fn expression(&self) -> String {
+    fn strace_expression(&self) -> String {
         let answer = match self.answer {
-            Answer::Error(error) => format!("error={}", error.name()),
-            Answer::Value(value) => format!("retval={value}"),
+            InjectedResult::Error(error) => format!("error={}", error.strace_name()),
+            InjectedResult::Value(value) => format!("retval={value}"),
         };
         let when = match self.when {
-            When::Always => String::new(),
-            When::Only(nth) => format!(":when={nth}"),
-            When::From(nth) => format!(":when={nth}+"),
+            CallSelection::Always => String::new(),
+            CallSelection::Only(nth) => format!(":when={nth}"),
+            CallSelection::From(nth) => format!(":when={nth}+"),
         };
-        format!("inject={}:{answer}{when}", self.names())
+        format!("inject={}:{answer}{when}", self.strace_names())
     }
 }
 
@@ -232,8 +236,8 @@ impl FaultPlan {
     }
 
     /// The injections as strace options.
-    pub(crate) fn injections(&self) -> impl Iterator<Item = OsString> {
-        self.faults.iter().flat_map(|fault| ["-e".into(), fault.expression().into()])
+    pub(crate) fn strace_options(&self) -> impl Iterator<Item = OsString> {
+        self.faults.iter().flat_map(|fault| ["-e".into(), fault.strace_expression().into()])
     }
 
     /// Runs `command` to its end under these faults.
@@ -245,27 +249,27 @@ impl FaultPlan {
     ///
     /// strace cannot be used, or the program does not end in time.
     pub fn run(&self, command: &Command) -> Result<FaultRun, FaultError> {
-        let names = self.faults.iter().map(Fault::names).collect::<Vec<_>>().join(",");
+        let names = self.faults.iter().map(Fault::strace_names).collect::<Vec<_>>().join(",");
         let mut options: Vec<OsString> =
             ["-qqq", "-s", "0", "-e", "signal=none", "-e"].map(Into::into).into();
         options.push(format!("trace={names}").into());
-        options.extend(self.injections());
+        options.extend(self.strace_options());
         if let Some(path) = &self.path {
             options.extend(["-P".into(), path.clone().into_os_string()]);
-            let real = without_links(path)?;
+            let real = resolve_parent(path)?;
             if real != *path {
                 options.extend(["-P".into(), real.into_os_string()]);
             }
         }
-        let traced = trace::run(command, &options, self.limit)?;
-        let injections = traced.log()?.lines().filter_map(injection).collect();
-        let trace::Traced { stdout, stderr, status, .. } = traced;
+        let traced = strace_run::run_traced(command, &options, self.limit)?;
+        let injections = traced.read_log()?.lines().filter_map(parse_injection).collect();
+        let strace_run::TracedRun { stdout, stderr, status, .. } = traced;
         Ok(FaultRun { stdout, stderr, status, injections })
     }
 }
 
 /// Resolves the directory of a file that may not exist.
-fn without_links(path: &Path) -> io::Result<PathBuf> {
+fn resolve_parent(path: &Path) -> io::Result<PathBuf> {
     match (path.parent().filter(|dir| !dir.as_os_str().is_empty()), path.file_name()) {
         (Some(dir), Some(name)) => Ok(fs_err::canonicalize(dir)?.join(name)),
         (None, _) | (_, None) => fs_err::canonicalize(path),
@@ -318,7 +322,7 @@ pub struct FaultRun {
 impl FaultRun {
     /// How many calls were hit.
     #[must_use]
-    pub fn fired(&self) -> usize {
+    pub fn injection_count(&self) -> usize {
         self.injections.len()
     }
 
@@ -327,7 +331,7 @@ impl FaultRun {
     /// # Errors
     ///
     /// [`FaultError::NeverFired`].
-    pub fn must_fire(self) -> Result<Self, FaultError> {
+    pub fn require_fired(self) -> Result<Self, FaultError> {
         if self.injections.is_empty() {
             let stderr = String::from_utf8_lossy(&self.stderr).into_owned();
             return Err(FaultError::NeverFired { status: self.status, stderr });
@@ -342,7 +346,7 @@ impl FaultRun {
     }
 }
 
-fn injection(line: &str) -> Option<Injection> {
+fn parse_injection(line: &str) -> Option<Injection> {
     if !line.ends_with("(INJECTED)") {
         return None;
     }
@@ -360,22 +364,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_reads_as_a_strace_expression() {
+    fn fault_is_formatted_as_strace_expression() {
         let fault = Fault::new(Syscall::Fsync).and(Syscall::Write).error(Errno::Enospc);
-        assert_eq!(fault.expression(), "inject=fsync,write:error=ENOSPC");
-        assert_eq!(fault.clone().when(3).expression(), "inject=fsync,write:error=ENOSPC:when=3");
+        assert_eq!(fault.strace_expression(), "inject=fsync,write:error=ENOSPC");
         assert_eq!(
-            fault.returns(0).when_from(2).expression(),
+            fault.clone().when(3).strace_expression(),
+            "inject=fsync,write:error=ENOSPC:when=3"
+        );
+        assert_eq!(
+            fault.returns(0).when_from(2).strace_expression(),
             "inject=fsync,write:retval=0:when=2+"
         );
     }
 
     #[test]
-    fn an_injection_is_read_from_whole_and_from_resumed_lines() {
-        let whole = injection("12  fsync(3)   = -1 EIO (Input/output error) (INJECTED)").unwrap();
+    fn injections_are_parsed_from_whole_and_resumed_lines() {
+        let whole =
+            parse_injection("12  fsync(3)   = -1 EIO (Input/output error) (INJECTED)").unwrap();
         assert_eq!((whole.thread, whole.call.as_str()), (12, "fsync"));
-        let resumed = injection("7 <... fdatasync resumed>) = 0 (INJECTED)").unwrap();
+        let resumed = parse_injection("7 <... fdatasync resumed>) = 0 (INJECTED)").unwrap();
         assert_eq!((resumed.thread, resumed.call.as_str()), (7, "fdatasync"));
-        assert_eq!(injection("12  fsync(3)  = -1 EIO (Input/output error)"), None);
+        assert_eq!(parse_injection("12  fsync(3)  = -1 EIO (Input/output error)"), None);
     }
 }

@@ -16,11 +16,11 @@ use tempfile::TempDir;
 
 /// A clock in milliseconds that moves only when told to; clones share the time.
 #[derive(Clone, Debug)]
-pub struct FixedClock {
+pub struct ManualClock {
     now: Arc<AtomicI64>,
 }
 
-impl FixedClock {
+impl ManualClock {
     /// 2026-01-01 00:00:00 UTC, where a clock starts by default.
     pub const START: i64 = 1_767_225_600_000;
 
@@ -52,7 +52,7 @@ impl FixedClock {
     }
 }
 
-impl Default for FixedClock {
+impl Default for ManualClock {
     fn default() -> Self {
         Self::at(Self::START)
     }
@@ -60,11 +60,11 @@ impl Default for FixedClock {
 
 /// The random part of ids, counted instead of drawn; clones share the count.
 #[derive(Clone, Debug, Default)]
-pub struct CountedIds {
+pub struct SequentialIds {
     next: Arc<AtomicU64>,
 }
 
-impl CountedIds {
+impl SequentialIds {
     /// Length of the random part, in characters and in bytes.
     pub const LEN: usize = 14;
 
@@ -97,11 +97,11 @@ impl CountedIds {
 
 /// A small seeded generator (splitmix64): the same seed gives the same numbers on every machine.
 #[derive(Clone, Debug)]
-pub struct Rng {
+pub struct SeededRng {
     state: u64,
 }
 
-impl Rng {
+impl SeededRng {
     /// Starts a sequence.
     #[must_use]
     pub fn new(seed: u64) -> Self {
@@ -120,7 +120,7 @@ impl Rng {
     }
 
     /// A number of `range`, both ends included; the start if the range is empty.
-    pub fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
+    pub fn in_range(&mut self, range: RangeInclusive<u64>) -> u64 {
         let width = range.end().saturating_sub(*range.start());
         if width == u64::MAX {
             return self.next_u64();
@@ -143,7 +143,7 @@ impl Rng {
 }
 
 /// A number below `bound` that depends on nothing but `key`.
-pub(crate) fn keyed(key: [u64; 3], bound: u64) -> u64 {
+pub(crate) fn keyed_number(key: [u64; 3], bound: u64) -> u64 {
     let hash = key.iter().fold(0, |hash, part| mix(hash ^ mix(part.wrapping_add(0x9e37_79b9))));
     scale(hash, bound)
 }
@@ -160,12 +160,12 @@ fn scale(value: u64, bound: u64) -> u64 {
 
 /// An empty data directory (0700), removed with all it holds when dropped.
 #[derive(Debug)]
-pub struct TempData {
+pub struct TempDataDir {
     dir: TempDir,
     path: PathBuf,
 }
 
-impl TempData {
+impl TempDataDir {
     /// Makes the directory below the system's temporary directory.
     ///
     /// # Errors
@@ -220,15 +220,15 @@ mod tests {
 
     #[test]
     fn the_generator_is_splitmix64() {
-        let mut rng = Rng::new(1_234_567);
+        let mut rng = SeededRng::new(1_234_567);
         assert_eq!(rng.next_u64(), 6_457_827_717_110_365_317);
         assert_eq!(rng.next_u64(), 3_203_168_211_198_807_973);
     }
 
     #[test]
     fn numbers_stay_within_their_range_and_reach_both_ends() {
-        let mut rng = Rng::new(7);
-        let drawn: Vec<u64> = (0..200).map(|_| rng.within(3..=5)).collect();
+        let mut rng = SeededRng::new(7);
+        let drawn: Vec<u64> = (0..200).map(|_| rng.in_range(3..=5)).collect();
         assert!(drawn.iter().all(|n| (3..=5).contains(n)));
         assert!(drawn.contains(&3) && drawn.contains(&5));
         assert_eq!(rng.below(0), 0);
@@ -237,23 +237,23 @@ mod tests {
 
     #[test]
     fn clones_of_a_clock_share_the_time() {
-        let clock = FixedClock::default();
+        let clock = ManualClock::default();
         let other = clock.clone();
-        assert_eq!(clock.tick(), FixedClock::START + 1);
+        assert_eq!(clock.tick(), ManualClock::START + 1);
         other.advance(-11);
-        assert_eq!(clock.now(), FixedClock::START - 10);
+        assert_eq!(clock.now(), ManualClock::START - 10);
     }
 
     #[test]
     fn ids_are_counted_across_clones() {
-        let ids = CountedIds::new();
+        let ids = SequentialIds::new();
         assert_eq!(ids.clone().next_text(), "00000000000001");
         assert_eq!(ids.next_bytes(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
     }
 
     #[test]
     fn a_data_directory_is_private_and_removes_itself() {
-        let data = TempData::new().unwrap();
+        let data = TempDataDir::new().unwrap();
         let path = data.path().to_owned();
         fs_err::write(data.join("file"), "x").unwrap();
         assert_eq!(fs_err::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);

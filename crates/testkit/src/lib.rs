@@ -3,15 +3,15 @@
 //! Works on any program that prints a line for each thing it acknowledges. Depends on no crate of
 //! ours, so that each of them can use it in its tests; nothing that ships may depend on it.
 
-pub mod campaign;
 pub mod crash;
 pub mod fault;
 pub mod fixture;
 pub mod npm;
 pub mod powerloss;
-pub mod require;
-pub mod terminal;
-mod trace;
+pub mod pseudo_terminal;
+pub mod required_tools;
+mod strace_run;
+pub mod test_rounds;
 pub mod tripwire;
 
-pub use trace::TraceError;
+pub use strace_run::TraceError;

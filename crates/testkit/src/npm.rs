@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::require::{self, RequireError};
+use crate::required_tools::{self, RequireError};
 
 /// Why packages are not there.
 #[derive(Debug, thiserror::Error)]
@@ -29,10 +29,10 @@ pub enum NpmError {
 ///
 /// See [`NpmError`].
 pub fn install(recipe: &Path, target: &Path) -> Result<PathBuf, NpmError> {
-    let npm = require::program("npm")?;
+    let npm = required_tools::find_program("npm")?;
     let lock = fs_err::read(recipe.join("package-lock.json"))?;
     let name = recipe.file_name().unwrap_or_default().to_string_lossy();
-    let dir = target.join(format!("npm-{name}-{:016x}", print(&lock)));
+    let dir = target.join(format!("npm-{name}-{:016x}", fnv1a_hash(&lock)));
     fs_err::create_dir_all(&dir)?;
     let guard = fs_err::File::create(dir.join("lock"))?;
     guard.file().lock()?;
@@ -53,7 +53,7 @@ pub fn install(recipe: &Path, target: &Path) -> Result<PathBuf, NpmError> {
 }
 
 /// A number that differs when the bytes do (FNV-1a); enough to name a folder.
-fn print(bytes: &[u8]) -> u64 {
+fn fnv1a_hash(bytes: &[u8]) -> u64 {
     let step =
         |print: u64, byte: &u8| (print ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

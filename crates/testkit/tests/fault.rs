@@ -4,79 +4,80 @@ use std::{error::Error, process::Command};
 
 use turnstone_testkit::{
     fault::{Errno, Fault, FaultError, FaultPlan, Syscall},
-    fixture::TempData,
+    fixture::TempDataDir,
 };
 
 type TestResult = Result<(), Box<dyn Error>>;
 
-fn probe(data: &TempData, steps: &[&str]) -> Command {
+fn probe_command(data: &TempDataDir, steps: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_testkit-probe"));
     command.arg(data.path()).args(steps);
     command
 }
 
 #[test]
-fn the_third_fsync_fails_and_the_program_sees_it() -> TestResult {
-    let data = TempData::new()?;
+fn injected_fsync_error_reaches_the_program() -> TestResult {
+    let data = TempDataDir::new()?;
     let fault = Fault::new(Syscall::Fsync).error(Errno::Eio).when(3);
     let steps = ["fsync:a", "ack:1", "fsync:a", "ack:2", "fsync:a", "ack:3"];
-    let run = FaultPlan::new(fault).run(&probe(&data, &steps))?.must_fire()?;
+    let run = FaultPlan::new(fault).run(&probe_command(&data, &steps))?.require_fired()?;
     assert_eq!(run.acknowledged(), ["1", "2"]);
     assert_eq!(run.status.code(), Some(1));
-    assert_eq!((run.fired(), run.injections[0].call.as_str()), (1, "fsync"));
+    assert_eq!((run.injection_count(), run.injections[0].call.as_str()), (1, "fsync"));
     let stderr = String::from_utf8(run.stderr)?;
     assert!(stderr.contains("Input/output error") || stderr.contains("os error 5"), "{stderr}");
     Ok(())
 }
 
 #[test]
-fn a_full_disk_hits_every_write_from_the_second_on() -> TestResult {
-    let data = TempData::new()?;
+fn enospc_hits_every_write_from_the_nth_on() -> TestResult {
+    let data = TempDataDir::new()?;
     let fault = Fault::new(Syscall::Pwrite).error(Errno::Enospc).when_from(2);
     let plan = FaultPlan::new(fault);
-    let run = plan.run(&probe(&data, &["write:a:0:one", "write:a:3:two"]))?.must_fire()?;
+    let run =
+        plan.run(&probe_command(&data, &["write:a:0:one", "write:a:3:two"]))?.require_fired()?;
     assert_eq!(run.status.code(), Some(1));
     assert_eq!(fs_err::read_to_string(data.join("a"))?, "one");
     Ok(())
 }
 
 #[test]
-fn a_fault_on_one_path_spares_the_others() -> TestResult {
-    let data = TempData::new()?;
+fn fault_can_be_limited_to_one_path() -> TestResult {
+    let data = TempDataDir::new()?;
     let plan = FaultPlan::new(Fault::new(Syscall::Pwrite)).only_on(data.join("b"));
     let steps = ["write:a:0:one", "ack:a", "write:b:0:two", "ack:b"];
-    let run = plan.run(&probe(&data, &steps))?.must_fire()?;
+    let run = plan.run(&probe_command(&data, &steps))?.require_fired()?;
     assert_eq!(run.acknowledged(), ["a"]);
-    assert_eq!(run.fired(), 1);
+    assert_eq!(run.injection_count(), 1);
     Ok(())
 }
 
 #[test]
-fn a_fault_that_never_fires_is_an_error() -> TestResult {
-    let data = TempData::new()?;
+fn fault_that_never_fires_is_an_error() -> TestResult {
+    let data = TempDataDir::new()?;
     let plan = FaultPlan::new(Fault::new(Syscall::Fsync).when(9));
-    let run = plan.run(&probe(&data, &["fsync:a", "ack:1"]))?;
-    assert_eq!((run.fired(), run.acknowledged()), (0, vec!["1".to_owned()]));
-    assert!(matches!(run.must_fire(), Err(FaultError::NeverFired { .. })));
+    let run = plan.run(&probe_command(&data, &["fsync:a", "ack:1"]))?;
+    assert_eq!((run.injection_count(), run.acknowledged()), (0, vec!["1".to_owned()]));
+    assert!(matches!(run.require_fired(), Err(FaultError::NeverFired { .. })));
     Ok(())
 }
 
 #[test]
-fn a_stubbed_fsync_pretends_to_succeed() -> TestResult {
-    let data = TempData::new()?;
+fn stubbed_fsync_reports_success() -> TestResult {
+    let data = TempDataDir::new()?;
     let steps = ["fsync:a", "fdatasync:a", "syncdir:.", "ack:1"];
-    let run = FaultPlan::stub_fsync().run(&probe(&data, &steps))?.must_fire()?;
-    assert_eq!((run.fired(), run.acknowledged()), (3, vec!["1".to_owned()]));
+    let run = FaultPlan::stub_fsync().run(&probe_command(&data, &steps))?.require_fired()?;
+    assert_eq!((run.injection_count(), run.acknowledged()), (3, vec!["1".to_owned()]));
     assert!(run.status.success());
     Ok(())
 }
 
 #[test]
-fn faults_in_threads_are_counted() -> TestResult {
-    let data = TempData::new()?;
+fn faults_are_counted_per_thread() -> TestResult {
+    let data = TempDataDir::new()?;
     let plan = FaultPlan::new(Fault::new(Syscall::Fdatasync).error(Errno::Eio).when(5));
-    let run = plan.run(&probe(&data, &["threads:3:10"]))?.must_fire()?;
-    assert_eq!(run.fired(), 3, "strace counts per thread");
+    let run = plan.run(&probe_command(&data, &["threads:3:10"]))?.require_fired()?;
+    assert_eq!(run.injection_count(), 3, "strace counts per thread");
     assert_eq!(run.acknowledged().len(), 12);
     Ok(())
 }

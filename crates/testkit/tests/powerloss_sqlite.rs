@@ -5,28 +5,28 @@ use std::{error::Error, path::Path, process::Command};
 use rusqlite::Connection;
 use turnstone_testkit::{
     fault::FaultPlan,
-    fixture::TempData,
-    powerloss::{Policy, Recorder, Recording},
+    fixture::TempDataDir,
+    powerloss::{PowerCutPolicy, Recorder, Recording},
 };
 
 type TestResult = Result<(), Box<dyn Error>>;
 
-fn probe(data: &TempData, rows: usize, synchronous: &str) -> Command {
+fn probe_command(data: &TempDataDir, rows: usize, synchronous: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_testkit-probe"));
     command.arg(data.path()).arg(format!("sqlite:db:{rows}:{synchronous}"));
     command
 }
 
 fn record(rows: usize, synchronous: &str) -> Result<Recording, Box<dyn Error>> {
-    let data = TempData::new()?;
-    let recording = Recorder::new(data.path()).record(&probe(&data, rows, synchronous))?;
+    let data = TempDataDir::new()?;
+    let recording = Recorder::new(data.path()).record(&probe_command(&data, rows, synchronous))?;
     assert!(recording.status().success(), "{}", recording.stderr());
     assert_eq!(recording.acknowledged(&recording.end()).len(), rows);
     Ok(recording)
 }
 
 /// An intact database with at least every acknowledged row.
-fn intact_and_complete(image: &Path, acknowledged: &[String]) -> Result<(), Box<dyn Error>> {
+fn check_database(image: &Path, acknowledged: &[String]) -> Result<(), Box<dyn Error>> {
     if image.join("db-shm").exists() {
         return Err("the shared memory file is part of the image".into());
     }
@@ -49,55 +49,67 @@ fn intact_and_complete(image: &Path, acknowledged: &[String]) -> Result<(), Box<
 }
 
 #[test]
-fn sqlite_in_wal_and_full_keeps_every_acknowledged_row_at_every_point() -> TestResult {
+fn sqlite_wal_full_keeps_acknowledged_rows_at_every_cut() -> TestResult {
     let recording = record(60, "FULL")?;
-    let points = recording.points();
+    let points = recording.cut_points();
     assert!(points.len() > 120);
-    for policy in [Policy::STRICT, Policy::torn(1), Policy::torn(2), Policy::STRICT.ordered()] {
-        let losses = recording.losses(&points, policy, intact_and_complete)?;
+    for policy in [
+        PowerCutPolicy::STRICT,
+        PowerCutPolicy::torn(1),
+        PowerCutPolicy::torn(2),
+        PowerCutPolicy::STRICT.ordered(),
+    ] {
+        let losses = recording.find_losses(&points, policy, check_database)?;
         assert!(losses.is_empty(), "{}", losses[0]);
     }
     Ok(())
 }
 
 #[test]
-fn sqlite_that_was_closed_and_opened_again_keeps_every_acknowledged_row() -> TestResult {
-    let data = TempData::new()?;
-    let mut command = probe(&data, 15, "FULL");
+fn reopened_sqlite_keeps_acknowledged_rows() -> TestResult {
+    let data = TempDataDir::new()?;
+    let mut command = probe_command(&data, 15, "FULL");
     command.arg("sqlite:db:15:FULL");
     let recording = Recorder::new(data.path()).record(&command)?;
     assert_eq!(recording.acknowledged(&recording.end()).len(), 30);
-    for policy in [Policy::STRICT, Policy::torn(3), Policy::torn(4), Policy::torn(5).ordered()] {
-        let losses = recording.losses(&recording.points(), policy, intact_and_complete)?;
+    for policy in [
+        PowerCutPolicy::STRICT,
+        PowerCutPolicy::torn(3),
+        PowerCutPolicy::torn(4),
+        PowerCutPolicy::torn(5).ordered(),
+    ] {
+        let losses = recording.find_losses(&recording.cut_points(), policy, check_database)?;
         assert!(losses.is_empty(), "{}", losses[0]);
     }
     Ok(())
 }
 
 #[test]
-fn sqlite_with_every_sync_ignored_is_found_to_lose_rows() -> TestResult {
+fn ignoring_syncs_is_detected_as_row_loss() -> TestResult {
     let recording = record(20, "FULL")?;
-    let policy = Policy::STRICT.ignoring_fsync();
-    let losses = recording.losses(&recording.points(), policy, intact_and_complete)?;
+    let policy = PowerCutPolicy::STRICT.ignoring_fsync();
+    let losses = recording.find_losses(&recording.cut_points(), policy, check_database)?;
     assert!(!losses.is_empty());
     Ok(())
 }
 
 #[test]
-fn sqlite_with_fsync_stubbed_out_is_found_to_lose_rows() -> TestResult {
-    let data = TempData::new()?;
+fn stubbed_fsync_is_detected_as_row_loss() -> TestResult {
+    let data = TempDataDir::new()?;
     let recorder = Recorder::new(data.path()).faults(FaultPlan::stub_fsync());
-    let recording = recorder.record(&probe(&data, 20, "FULL"))?;
+    let recording = recorder.record(&probe_command(&data, 20, "FULL"))?;
     assert_eq!(recording.acknowledged(&recording.end()).len(), 20);
-    let losses = recording.losses(&recording.points(), Policy::STRICT, intact_and_complete)?;
+    let losses =
+        recording.find_losses(&recording.cut_points(), PowerCutPolicy::STRICT, check_database)?;
     assert!(!losses.is_empty());
     Ok(())
 }
 
 #[test]
-fn sqlite_with_synchronous_normal_is_found_to_lose_rows() -> TestResult {
+fn synchronous_normal_is_detected_as_row_loss() -> TestResult {
     let recording = record(20, "NORMAL")?;
-    let losses = recording.losses(&recording.points(), Policy::STRICT, intact_and_complete)?;
+    let losses =
+        recording.find_losses(&recording.cut_points(), PowerCutPolicy::STRICT, check_database)?;
     assert!(!losses.is_empty());
     Ok(())
 }
@@ -105,10 +117,10 @@ fn sqlite_with_synchronous_normal_is_found_to_lose_rows() -> TestResult {
 #[test]
 fn a_thousand_commits_survive_two_hundred_power_cuts() -> TestResult {
     let recording = record(1000, "FULL")?;
-    for (policy, seed) in [(Policy::STRICT, 1), (Policy::torn(7), 2)] {
-        let points = recording.sample(100, seed);
+    for (policy, seed) in [(PowerCutPolicy::STRICT, 1), (PowerCutPolicy::torn(7), 2)] {
+        let points = recording.sample_points(100, seed);
         assert_eq!(points.len(), 100);
-        let losses = recording.losses(&points, policy, intact_and_complete)?;
+        let losses = recording.find_losses(&points, policy, check_database)?;
         assert!(losses.is_empty(), "{}", losses[0]);
     }
     Ok(())

@@ -4,11 +4,11 @@
 //! program here is the load generator wherever it can be; between npm and npm, and from npm to ours, the
 //! client is npm's own and so runs on Node. It does the same calls in the same loops.
 
-mod bytes;
-mod memory;
-mod ours;
-mod pairs;
-mod peer;
+mod call_bytes;
+mod client_server_pairs;
+mod endpoint_process;
+mod rust_endpoint;
+mod session_memory;
 
-pub(crate) use ours::serve;
-pub(crate) use pairs::run;
+pub(crate) use client_server_pairs::run;
+pub(crate) use rust_endpoint::serve;

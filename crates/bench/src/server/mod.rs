@@ -3,9 +3,9 @@
 //! Both run in a home of their own over the same small project; ours writes with full durability. Every
 //! figure is taken by this program over loopback, one connection kept open, as a client does.
 
-mod http;
-mod measure;
-mod program;
-mod stream;
+mod event_stream;
+mod http_client;
+mod server_benchmark;
+mod server_under_test;
 
-pub(crate) use measure::run;
+pub(crate) use server_benchmark::run;

@@ -3,22 +3,22 @@
 //! Ours is a library call in a warm keeper with guard, fsync and verify on. Both sides work on the
 //! same generated worktree, in turns; who goes first changes with every round.
 
-mod case;
-mod cli;
-mod first;
-mod memory;
-mod ours;
-mod peer;
-mod process;
-mod row;
+mod benchmark_case;
+mod cli_capture;
+mod first_capture;
+mod generated_tree;
+mod git_process;
+mod opencode_git;
+mod operation_timings;
+mod own_store;
+mod peak_memory;
 mod run;
-mod steady;
-mod tree;
+mod steady_state;
 mod undo;
 
-pub(crate) use case::{Case, time_peer, timed};
-pub(crate) use memory::measure as measure_memory;
-pub(crate) use peer::Peer;
-pub(crate) use row::{GOAL_FILES, Goal, Row, short};
-pub(crate) use run::{load, refuse_cheating, run, sync_ms};
-pub(crate) use tree::Tree;
+pub(crate) use benchmark_case::{BenchmarkCase, measure_millis, time_peer};
+pub(crate) use generated_tree::GeneratedTree;
+pub(crate) use opencode_git::OpenCodeGit;
+pub(crate) use operation_timings::{GOAL_FILES, OperationTimings, PerformanceGoal, format_millis};
+pub(crate) use peak_memory::run_child_workload as measure_memory;
+pub(crate) use run::{machine_load, measure_sync_millis, require_valid_setup, run};

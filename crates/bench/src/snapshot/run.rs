@@ -5,23 +5,23 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::case::{Case, disk_usage, timed};
-use super::first::{self, Stored};
-use super::ours::Ours;
-use super::row::{GOAL_FILES, Row};
-use super::steady::Sides;
-use super::tree::Tree;
-use super::{cli, memory};
+use super::benchmark_case::{BenchmarkCase, disk_usage, measure_millis};
+use super::first_capture::{self, StoredBytes};
+use super::generated_tree::GeneratedTree;
+use super::operation_timings::{GOAL_FILES, OperationTimings};
+use super::own_store::OwnStore;
+use super::steady_state::BenchmarkSides;
+use super::{cli_capture, peak_memory};
 use crate::Fallible;
-use crate::table::median;
+use crate::measurement::median;
 
 /// How much memory ours may take at 100,000 files.
-const MEMORY_MIB: u64 = 286;
+const MAX_MEMORY_MIB: u64 = 286;
 
 /// What one size gave.
-struct Outcome {
+struct SizeResult {
     files: usize,
-    rows: Vec<Row>,
+    rows: Vec<OperationTimings>,
     memory: u64,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn run(words: &[String]) -> Fallible {
     let limit = Duration::from_secs(number("--limit")?.unwrap_or(120));
     let rounds = if quick { 3 } else { 5 };
     let temp = tempfile::tempdir()?;
-    refuse_cheating(temp.path())?;
+    require_valid_setup(temp.path())?;
     println!(
         "ours: library calls in a warm keeper; guard, fsync and verify on; {rounds} rounds, medians"
     );
@@ -54,21 +54,21 @@ pub(crate) fn run(words: &[String]) -> Fallible {
         limit.as_secs()
     );
     println!("diff, revert and unrevert of ours use the watched store");
-    println!("load of the machine at the start: {}", load()?);
+    println!("load of the machine at the start: {}", machine_load()?);
     let mut outcomes = Vec::new();
     for files in sizes {
         let dir = temp.path().join(files.to_string());
         fs_err::create_dir(&dir)?;
-        let case = Case { files, rounds, limit, dir };
-        outcomes.push(measure(&case)?);
+        let case = BenchmarkCase { files, rounds, limit, dir };
+        outcomes.push(measure_size(&case)?);
         fs_err::remove_dir_all(&case.dir)?;
     }
-    summarize(&outcomes);
+    print_goals(&outcomes);
     Ok(())
 }
 
 /// Figures of a build or a place in which durable costs nothing are no figures (R36).
-pub(crate) fn refuse_cheating(temp: &Path) -> Fallible {
+pub(crate) fn require_valid_setup(temp: &Path) -> Fallible {
     if cfg!(debug_assertions) {
         return Err("figures of a debug build mean nothing: run with --release".into());
     }
@@ -87,7 +87,7 @@ pub(crate) fn refuse_cheating(temp: &Path) -> Fallible {
 }
 
 /// What waiting for this disk costs just now: a new file of 2 KiB, written and synced.
-pub(crate) fn sync_ms(dir: &Path) -> Fallible<f64> {
+pub(crate) fn measure_sync_millis(dir: &Path) -> Fallible<f64> {
     let path = dir.join("synced");
     let mut times = Vec::new();
     for _ in 0..20 {
@@ -96,100 +96,103 @@ pub(crate) fn sync_ms(dir: &Path) -> Fallible<f64> {
             file.write_all(&[b'x'; 2048])?;
             Ok(file.sync_all()?)
         };
-        times.push(timed(write)?.0);
+        times.push(measure_millis(write)?.0);
         fs_err::remove_file(&path)?;
     }
     Ok(median(times))
 }
 
-pub(crate) fn load() -> Fallible<String> {
+pub(crate) fn machine_load() -> Fallible<String> {
     let text = fs_err::read_to_string("/proc/loadavg")?;
     let cores = std::thread::available_parallelism()?;
     Ok(format!("{} on {cores} cores", text.split(' ').take(3).collect::<Vec<_>>().join(" ")))
 }
 
-fn measure(case: &Case) -> Fallible<Outcome> {
+fn measure_size(case: &BenchmarkCase) -> Fallible<SizeResult> {
     let begun = Instant::now();
-    let fresh = Tree::generate(&case.dir.join("fresh"), case.files)?;
+    let fresh = GeneratedTree::generate(&case.dir.join("fresh"), case.files)?;
     fresh.init()?;
-    case.settle();
-    let (row, never) = first::capture(case, &fresh, false)?;
+    case.wait_until_not_racy();
+    let (row, never) = first_capture::measure_first_capture(case, &fresh, false)?;
     let mut rows = Vec::new();
-    let mut add = |more: Vec<Row>| {
+    let mut add = |more: Vec<OperationTimings>| {
         // Whoever waits sees how far it is, and has something if it is stopped.
-        more.iter().for_each(|row| eprintln!("{}", row.line(case.files)));
+        more.iter().for_each(|row| eprintln!("{}", row.table_row(case.files)));
         rows.extend(more);
     };
     add(vec![row]);
-    add(vec![first::named(case, &fresh)?]);
-    let memory = memory::peak(&fresh, &case.dir.join("memory-store"))?;
+    add(vec![first_capture::measure_named_captures(case, &fresh)?]);
+    let memory = peak_memory::measure_peak_mib(&fresh, &case.dir.join("memory-store"))?;
     fs_err::remove_dir_all(case.dir.join("memory-store"))?;
     fs_err::remove_dir_all(&fresh.path)?;
-    let tree = Tree::generate(&case.dir.join("tree"), case.files)?;
+    let tree = GeneratedTree::generate(&case.dir.join("tree"), case.files)?;
     tree.init()?;
-    case.settle();
+    case.wait_until_not_racy();
     tree.commit()?;
-    case.settle();
-    let (row, committed) = first::capture(case, &tree, true)?;
+    case.wait_until_not_racy();
+    let (row, committed) = first_capture::measure_first_capture(case, &tree, true)?;
     add(vec![row]);
-    let command = cli::track(&tree.path, &case.dir.join("data"), case.rounds)?;
-    let sides = Sides {
+    let command = cli_capture::measure_cli_track(&tree.path, &case.dir.join("data"), case.rounds)?;
+    let sides = BenchmarkSides {
         case,
         tree: &tree,
-        walking: Ours::open(&case.dir.join("walking"), &tree.path)?,
-        watching: Ours::open_watching(&case.dir.join("watching"), &tree.path)?,
-        peer: case.peer("shadow", &tree.path),
+        walking: OwnStore::open(&case.dir.join("walking"), &tree.path)?,
+        watching: OwnStore::open_watching(&case.dir.join("watching"), &tree.path)?,
+        peer: case.open_peer("shadow", &tree.path),
     };
-    sides.follow()?;
-    add(sides.nothing()?);
-    add(sides.changed(1)?);
-    add(vec![sides.diff()?]);
-    add(vec![sides.revert()?]);
+    sides.capture_unmeasured()?;
+    add(sides.measure_unchanged()?);
+    add(sides.measure_changed(1)?);
+    add(vec![sides.measure_diff()?]);
+    add(vec![sides.measure_revert()?]);
     if case.files >= 10_000 {
-        add(sides.changed(10_000)?);
+        add(sides.measure_changed(10_000)?);
     }
-    add(sides.unrevert()?);
-    let after = Stored {
-        what: "all operations, committed checkout",
+    add(sides.measure_unrevert()?);
+    let after = StoredBytes {
+        operation: "all operations, committed checkout",
         ours: disk_usage(&case.dir.join("watching"))?,
         peer: Some(disk_usage(&case.dir.join("shadow"))?),
     };
-    print(case.files, &rows, &[never, committed, after], memory);
+    print_tables(case.files, &rows, &[never, committed, after], memory);
     println!("{command}");
-    println!("took {} s; load {}", begun.elapsed().as_secs(), load()?);
-    println!("writing and syncing a file of 2 KiB takes {:.1} ms", sync_ms(&case.dir)?);
-    Ok(Outcome { files: case.files, rows, memory })
+    println!("took {} s; load {}", begun.elapsed().as_secs(), machine_load()?);
+    println!("writing and syncing a file of 2 KiB takes {:.1} ms", measure_sync_millis(&case.dir)?);
+    Ok(SizeResult { files: case.files, rows, memory })
 }
 
-fn print(files: usize, rows: &[Row], stored: &[Stored], memory: u64) {
+fn print_tables(files: usize, rows: &[OperationTimings], stored: &[StoredBytes], memory: u64) {
     println!("\n## {files} files\n");
     println!(
         "| operation | ours ms | peer ms | ratio | goal | reached | peer's processes | rounds |"
     );
     println!("|---|---|---|---|---|---|---|---|");
-    rows.iter().for_each(|row| println!("{}", row.line(files)));
+    rows.iter().for_each(|row| println!("{}", row.table_row(files)));
     println!("\n| bytes on disk after | ours KiB | peer KiB |\n|---|---|---|");
-    for Stored { what, ours, peer } in stored {
+    for StoredBytes { operation: what, ours, peer } in stored {
         let peer = peer.map_or_else(|| "–".to_owned(), |peer| (peer / 1024).to_string());
         println!("| {what} | {} | {peer} |", ours / 1024);
     }
-    println!("\npeak memory of ours, a process of its own: {memory} MiB (goal ≤ {MEMORY_MIB} MiB)");
+    println!(
+        "\npeak memory of ours, a process of its own: {memory} MiB (goal ≤ {MAX_MEMORY_MIB} MiB)"
+    );
 }
 
 /// Says what was not reached at the size the goals are meant for, and how the watcher scales.
-fn summarize(outcomes: &[Outcome]) {
+fn print_goals(outcomes: &[SizeResult]) {
     println!("\n## Goals\n");
     let find = |files: usize| outcomes.iter().find(|outcome| outcome.files == files);
     if let (Some(small), Some(large)) = (find(10_000), find(GOAL_FILES)) {
-        for row in large.rows.iter().filter(|row| row.what.ends_with("watcher")) {
-            let Some(other) = small.rows.iter().find(|other| other.what == row.what) else {
+        for row in large.rows.iter().filter(|row| row.operation.ends_with("watcher")) {
+            let Some(other) = small.rows.iter().find(|other| other.operation == row.operation)
+            else {
                 continue;
             };
             let growth = row.ours_ms() / other.ours_ms();
             // 10,000 of 10,000 files is another thing than 10,000 of 100,000.
             println!(
                 "{}: 100,000 files take {growth:.2}× the time of 10,000 (goal ≤ 2×)",
-                row.what
+                row.operation
             );
         }
     }
@@ -197,15 +200,15 @@ fn summarize(outcomes: &[Outcome]) {
         println!("the goals are meant for {GOAL_FILES} files, which were not measured");
         return;
     };
-    let missed: Vec<&Row> =
+    let missed: Vec<&OperationTimings> =
         large.rows.iter().filter(|row| row.is_reached() == Some(false)).collect();
     for row in &missed {
-        println!("missed: {}: {}, goal {}", row.what, row.ratio(), row.goal());
+        println!("missed: {}: {}, goal {}", row.operation, row.ratio_text(), row.goal_text());
     }
-    if large.memory > MEMORY_MIB {
-        println!("missed: peak memory: {} MiB, goal ≤ {MEMORY_MIB} MiB", large.memory);
+    if large.memory > MAX_MEMORY_MIB {
+        println!("missed: peak memory: {} MiB, goal ≤ {MAX_MEMORY_MIB} MiB", large.memory);
     }
-    if missed.is_empty() && large.memory <= MEMORY_MIB {
+    if missed.is_empty() && large.memory <= MAX_MEMORY_MIB {
         println!("all goals reached");
     }
 }

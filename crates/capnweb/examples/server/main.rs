@@ -11,8 +11,8 @@ mod stats;
 use std::io::Write as _;
 
 use axum::serve::ListenerExt as _;
-use capnweb::net::{Server, ServerOptions, router};
-use capnweb::wire::Profile;
+use capnweb::net::{RpcServer, ServerOptions, router};
+use capnweb::wire::PeerVersion;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,13 +20,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let port: u16 = args.next().map_or(Ok(8787), |port| port.parse())?;
     let mut options = ServerOptions::default();
     if args.next().as_deref() == Some("0.4") {
-        options.session.profile = Profile::V0_4;
+        options.session.profile = PeerVersion::V0_4;
     }
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     writeln!(std::io::stdout(), "http://{}/", listener.local_addr()?)?;
-    let server = Server::new(service::main_object, options.clone());
+    let server = RpcServer::new(service::main_object, options.clone());
     let tested = router("/", server.clone()).merge(stats::router(server));
-    let raw = router("/raw", Server::new(raw::main_object, options));
+    let raw = router("/raw", RpcServer::new(raw::main_object, options));
     // Answers are small and wanted at once.
     let listener = listener.tap_io(|stream| {
         stream.set_nodelay(true).ok();

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, LazyLock};
 
-use capnweb::app::{Interface, Method, Object};
-use capnweb::error::{Failure, RpcError};
+use capnweb::app::{BoundObject, Interface, Method};
+use capnweb::error::{CallFailure, RpcError};
 use capnweb::json::Json;
 use capnweb::session::{Readable, Stub};
-use capnweb::value::{Http, Value};
-use capnweb::wire::{BigInt, Bytes};
+use capnweb::value::{HttpParts, Value};
+use capnweb::wire::{BigInt, TypedBytes};
 
 /// A service without a memory.
 pub(crate) struct Raw;
@@ -23,7 +23,7 @@ static CHILD: LazyLock<Arc<Interface<Child>>> = LazyLock::new(|| {
 });
 
 /// Makes the main object of one session.
-pub(crate) fn main_object() -> Object<Raw> {
+pub(crate) fn main_object() -> BoundObject<Raw> {
     RAW.bind(Raw)
 }
 
@@ -31,13 +31,13 @@ fn text(text: &str) -> Value {
     Value::String(text.to_owned())
 }
 
-fn with_props() -> Failure {
+fn with_props() -> CallFailure {
     let cause = Value::Error(Box::new(RpcError::new("RangeError", "the cause")));
-    let error = RpcError::new("Error", "with props").with("code", Value::Number(42.0));
-    error.with("detail", text("extra")).with("cause", cause).into()
+    let error = RpcError::new("Error", "with props").with_prop("code", Value::Number(42.0));
+    error.with_prop("detail", text("extra")).with_prop("cause", cause).into()
 }
 
-async fn collect(mut readable: Readable) -> Result<String, Failure> {
+async fn collect(mut readable: Readable) -> Result<String, CallFailure> {
     let mut all = String::new();
     while let Some(chunk) = readable.read().await {
         all.push_str(chunk?.as_str().unwrap_or_default());
@@ -83,7 +83,9 @@ fn types(interface: Interface<Raw>) -> Interface<Raw> {
         .method(Method::<(), BigInt>::new("bigNumber"), |_, ()| {
             Ok(BigInt::from(123_456_789_012_345_678_901_234_567_890))
         })
-        .method(Method::<(), Bytes>::new("getBytes"), |_, ()| Ok(Bytes::from(vec![0xde, 0xad])))
+        .method(Method::<(), TypedBytes>::new("getBytes"), |_, ()| {
+            Ok(TypedBytes::from(vec![0xde, 0xad]))
+        })
         .method(Method::<(), Vec<f64>>::new("getSpecialFloats"), |_, ()| {
             Ok(vec![f64::INFINITY, f64::NEG_INFINITY, f64::NAN])
         })
@@ -93,7 +95,7 @@ fn types(interface: Interface<Raw>) -> Interface<Raw> {
         .method(Method::<(), Value>::new("getEmptyHeaders"), |_, ()| Ok(Value::Headers(Vec::new())))
         .method(Method::<(), Value>::new("getRequest"), |_, ()| {
             let field = |key: &str, value: &str| (key.to_owned(), Json::String(value.to_owned()));
-            let http = Http {
+            let http = HttpParts {
                 headers: Vec::new(),
                 body: Some(text("hello")),
                 fields: vec![field("method", "POST"), field("duplex", "half")],

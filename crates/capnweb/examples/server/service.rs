@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use capnweb::app::{Interface, Method, Object, Property};
-use capnweb::error::{Failure, RpcError};
+use capnweb::app::{BoundObject, Interface, Method, Property};
+use capnweb::error::{CallFailure, RpcError};
 use capnweb::session::{Readable, Stub, Writable, stream};
 use capnweb::value::Value;
-use capnweb::wire::Bytes;
+use capnweb::wire::TypedBytes;
 
 /// Adds to a counter and returns its value.
 pub(crate) const INCREMENT: Method<(Option<f64>,), f64> = Method::new("increment");
@@ -73,7 +73,7 @@ pub(crate) struct Service {
 }
 
 /// Makes the main object of one session.
-pub(crate) fn main_object() -> Object<Service> {
+pub(crate) fn main_object() -> BoundObject<Service> {
     MAIN.bind(Service::default())
 }
 
@@ -109,7 +109,9 @@ fn values(interface: Interface<Service>) -> Interface<Service> {
         .method(Method::<(), Value>::new("returnNull"), |_, ()| Ok(Value::Null))
         .method(Method::<(), Value>::new("returnUndefined"), |_, ()| Ok(Value::Undefined))
         .method(Method::<(f64,), f64>::new("returnNumber"), |_, (a,)| Ok(a))
-        .method(Method::<(), Bytes>::new("getBytes"), |_, ()| Ok(Bytes::from(vec![1, 2, 3])))
+        .method(Method::<(), TypedBytes>::new("getBytes"), |_, ()| {
+            Ok(TypedBytes::from(vec![1, 2, 3]))
+        })
         .method(Method::<(), Value>::new("getInvalidDate"), |_, ()| Ok(Value::Date(None)))
         .method(Method::<(Value,), Value>::new("echoBlob"), |_, (blob,)| {
             if matches!(blob, Value::Blob(..)) {
@@ -184,9 +186,11 @@ fn failures(interface: Interface<Service>) -> Interface<Service> {
             let details = Value::object([("a", numbers([1.0]))]);
             let error = RpcError::new("RangeError", "bad range");
             let code = Value::String("E_RANGE".to_owned());
-            Err(error.with("code", code).with("details", details).into())
+            Err(error.with_prop("code", code).with_prop("details", details).into())
         })
-        .method(Method::<(), ()>::new("leak"), |_, ()| Err(Failure::internal("password=hunter2")))
+        .method(Method::<(), ()>::new("leak"), |_, ()| {
+            Err(CallFailure::internal("password=hunter2"))
+        })
 }
 
 fn streams(interface: Interface<Service>) -> Interface<Service> {
@@ -206,7 +210,8 @@ fn streams(interface: Interface<Service>) -> Interface<Service> {
         })
         .method(READABLE, |_, ()| {
             let (writable, readable) = stream();
-            let chunks = [Value::String("a".to_owned()), Value::Bytes(Bytes::from(vec![1, 2, 3]))];
+            let chunks =
+                [Value::String("a".to_owned()), Value::Bytes(TypedBytes::from(vec![1, 2, 3]))];
             for chunk in chunks {
                 writable.write_now(chunk)?;
             }

@@ -2,10 +2,10 @@
 
 use axum::Router;
 use axum::routing::get;
-use capnweb::net::Server;
+use capnweb::net::RpcServer;
 
 /// Serves the figures of a service as JSON.
-pub(crate) fn router(server: Server) -> Router {
+pub(crate) fn router(server: RpcServer) -> Router {
     let body = move || {
         let stats = server.stats();
         let (sessions, exports, imports) = (stats.sessions, stats.exports, stats.imports);

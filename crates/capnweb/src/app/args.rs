@@ -1,7 +1,7 @@
 //! Arguments as tuples.
 
-use super::convert::{FromValue, IntoValue};
-use super::typed::Typed;
+use super::typed_call::TypedPromise;
+use super::value_conversion::{FromValue, IntoValue};
 use crate::error::RpcError;
 use crate::value::Value;
 
@@ -16,25 +16,25 @@ pub trait FromArgs: Sized {
 }
 
 /// Something that can be passed where a `T` is declared: a `T`, or the promise of one.
-pub trait Fits<T> {
+pub trait ArgumentFor<T> {
     /// Makes a value of it.
-    fn into_fitting(self) -> Value;
+    fn into_argument(self) -> Value;
 }
 
-impl<T: IntoValue> Fits<T> for T {
-    fn into_fitting(self) -> Value {
+impl<T: IntoValue> ArgumentFor<T> for T {
+    fn into_argument(self) -> Value {
         self.into_value()
     }
 }
 
-impl<T> Fits<T> for Typed<T> {
-    fn into_fitting(self) -> Value {
+impl<T> ArgumentFor<T> for TypedPromise<T> {
+    fn into_argument(self) -> Value {
         Value::Promise(self.into_promise())
     }
 }
 
-impl Fits<String> for &str {
-    fn into_fitting(self) -> Value {
+impl ArgumentFor<String> for &str {
+    fn into_argument(self) -> Value {
         self.into_value()
     }
 }
@@ -55,21 +55,21 @@ macro_rules! tuples {
                     return Err(RpcError::type_error(message));
                 }
                 let mut args = args.into_iter().enumerate();
-                $(let $name = next(&mut args)?;)*
+                $(let $name = next_arg(&mut args)?;)*
                 Ok(($($name,)*))
             }
         }
 
-        impl<$($type,)* $($given: Fits<$type>),*> IntoArgs<($($type,)*)> for ($($given,)*) {
+        impl<$($type,)* $($given: ArgumentFor<$type>),*> IntoArgs<($($type,)*)> for ($($given,)*) {
             fn into_args(self) -> Vec<Value> {
                 let ($($name,)*) = self;
-                vec![$($name.into_fitting()),*]
+                vec![$($name.into_argument()),*]
             }
         }
     )*};
 }
 
-fn next<T: FromValue>(args: &mut impl Iterator<Item = (usize, Value)>) -> Result<T, RpcError> {
+fn next_arg<T: FromValue>(args: &mut impl Iterator<Item = (usize, Value)>) -> Result<T, RpcError> {
     let (place, value) = args.next().unwrap_or((usize::MAX, Value::Undefined));
     T::from_value(value).map_err(|mismatch| {
         let which = if place == usize::MAX {

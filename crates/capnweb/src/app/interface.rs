@@ -5,19 +5,19 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::args::FromArgs;
-use super::convert::IntoValue;
-use super::typed::{Method, Property};
-use crate::error::Failure;
-use crate::session::{Member, MemberKind, Reply, Stub, Target};
+use super::typed_call::{Method, Property};
+use super::value_conversion::IntoValue;
+use crate::error::CallFailure;
+use crate::session::{CallReply, Member, MemberKind, RpcTarget, Stub};
 use crate::value::Value;
 
-type Handler<S> = Box<dyn Fn(Arc<S>, Vec<Value>) -> Reply + Send + Sync>;
-type Dispose<S> = Box<dyn Fn(&S) + Send + Sync>;
+type MethodHandler<S> = Box<dyn Fn(Arc<S>, Vec<Value>) -> CallReply + Send + Sync>;
+type DisposeHandler<S> = Box<dyn Fn(&S) + Send + Sync>;
 
 /// What objects of one kind can do. Made once, bound to as many states as there are objects.
 pub struct Interface<S> {
-    members: BTreeMap<&'static str, (MemberKind, Handler<S>)>,
-    dispose: Option<Dispose<S>>,
+    members: BTreeMap<&'static str, (MemberKind, MethodHandler<S>)>,
+    dispose: Option<DisposeHandler<S>>,
 }
 
 impl<S> Default for Interface<S> {
@@ -37,11 +37,11 @@ impl<S: Send + Sync + 'static> Interface<S> {
     pub fn method<A: FromArgs, R: IntoValue>(
         mut self,
         method: Method<A, R>,
-        body: impl Fn(&Arc<S>, A) -> Result<R, Failure> + Send + Sync + 'static,
+        body: impl Fn(&Arc<S>, A) -> Result<R, CallFailure> + Send + Sync + 'static,
     ) -> Self {
-        let handler: Handler<S> = Box::new(move |state, args| {
-            let result = A::from_args(args).map_err(Failure::Domain);
-            Reply::Now(result.and_then(|args| body(&state, args)).map(R::into_value))
+        let handler: MethodHandler<S> = Box::new(move |state, args| {
+            let result = A::from_args(args).map_err(CallFailure::Domain);
+            CallReply::Ready(result.and_then(|args| body(&state, args)).map(R::into_value))
         });
         self.members.insert(method.name, (MemberKind::Method, handler));
         self
@@ -55,14 +55,14 @@ impl<S: Send + Sync + 'static> Interface<S> {
         body: impl Fn(Arc<S>, A) -> F + Send + Sync + 'static,
     ) -> Self
     where
-        F: Future<Output = Result<R, Failure>> + Send + 'static,
+        F: Future<Output = Result<R, CallFailure>> + Send + 'static,
     {
-        let handler: Handler<S> = Box::new(move |state, args| match A::from_args(args) {
+        let handler: MethodHandler<S> = Box::new(move |state, args| match A::from_args(args) {
             Ok(args) => {
                 let future = body(state, args);
-                Reply::Later(Box::pin(async move { future.await.map(R::into_value) }))
+                CallReply::Pending(Box::pin(async move { future.await.map(R::into_value) }))
             }
-            Err(error) => Reply::Now(Err(Failure::Domain(error))),
+            Err(error) => CallReply::Ready(Err(CallFailure::Domain(error))),
         });
         self.members.insert(method.name, (MemberKind::Method, handler));
         self
@@ -73,10 +73,10 @@ impl<S: Send + Sync + 'static> Interface<S> {
     pub fn property<T: IntoValue>(
         mut self,
         property: Property<T>,
-        body: impl Fn(&S) -> Result<T, Failure> + Send + Sync + 'static,
+        body: impl Fn(&S) -> Result<T, CallFailure> + Send + Sync + 'static,
     ) -> Self {
-        let handler: Handler<S> =
-            Box::new(move |state, _| Reply::Now(body(&state).map(T::into_value)));
+        let handler: MethodHandler<S> =
+            Box::new(move |state, _| CallReply::Ready(body(&state).map(T::into_value)));
         self.members.insert(property.name, (MemberKind::Getter, handler));
         self
     }
@@ -89,37 +89,37 @@ impl<S: Send + Sync + 'static> Interface<S> {
     }
 
     /// Makes an object of a state.
-    pub fn bind(self: &Arc<Self>, state: S) -> Object<S> {
+    pub fn bind(self: &Arc<Self>, state: S) -> BoundObject<S> {
         let interface = Arc::clone(self);
         let state = Arc::new(state);
-        Object { interface, state }
+        BoundObject { interface, state }
     }
 }
 
 /// One object: an interface bound to a state.
-pub struct Object<S> {
+pub struct BoundObject<S> {
     interface: Arc<Interface<S>>,
     state: Arc<S>,
 }
 
-impl<S: Send + Sync + 'static> Target for Object<S> {
+impl<S: Send + Sync + 'static> RpcTarget for BoundObject<S> {
     fn member(&self, name: &str) -> Option<MemberKind> {
         self.interface.members.get(name).map(|(kind, _)| *kind)
     }
 
-    fn invoke(self: Arc<Self>, member: Member, args: Vec<Value>) -> Reply {
+    fn invoke(self: Arc<Self>, member: Member, args: Vec<Value>) -> CallReply {
         let name = match &member {
             Member::Method(name) | Member::Getter(name) => name,
             Member::Itself => "",
         };
         match self.interface.members.get(name) {
             Some((_, handler)) => handler(Arc::clone(&self.state), args),
-            None => Reply::Now(Err(Failure::internal("a member vanished"))),
+            None => CallReply::Ready(Err(CallFailure::internal("a member vanished"))),
         }
     }
 }
 
-impl<S> Drop for Object<S> {
+impl<S> Drop for BoundObject<S> {
     fn drop(&mut self) {
         if let Some(dispose) = &self.interface.dispose {
             dispose(&self.state);
@@ -132,21 +132,21 @@ pub fn function<A, R, F>(body: impl Fn(A) -> F + Send + Sync + 'static) -> Stub
 where
     A: FromArgs + 'static,
     R: IntoValue + 'static,
-    F: Future<Output = Result<R, Failure>> + Send + 'static,
+    F: Future<Output = Result<R, CallFailure>> + Send + 'static,
 {
     let call = move |args| match A::from_args(args) {
         Ok(args) => {
             let future = body(args);
-            Reply::Later(Box::pin(async move { future.await.map(R::into_value) }))
+            CallReply::Pending(Box::pin(async move { future.await.map(R::into_value) }))
         }
-        Err(error) => Reply::Now(Err(Failure::Domain(error))),
+        Err(error) => CallReply::Ready(Err(CallFailure::Domain(error))),
     };
-    Stub::new(Function(call))
+    Stub::new(FunctionTarget(call))
 }
 
-struct Function<C>(C);
+struct FunctionTarget<C>(C);
 
-impl<C: Fn(Vec<Value>) -> Reply + Send + Sync + 'static> Target for Function<C> {
+impl<C: Fn(Vec<Value>) -> CallReply + Send + Sync + 'static> RpcTarget for FunctionTarget<C> {
     fn member(&self, _name: &str) -> Option<MemberKind> {
         None
     }
@@ -155,7 +155,7 @@ impl<C: Fn(Vec<Value>) -> Reply + Send + Sync + 'static> Target for Function<C> 
         true
     }
 
-    fn invoke(self: Arc<Self>, _member: Member, args: Vec<Value>) -> Reply {
+    fn invoke(self: Arc<Self>, _member: Member, args: Vec<Value>) -> CallReply {
         (self.0)(args)
     }
 }

@@ -4,11 +4,11 @@
 //! it, a stub calls it. Names stand nowhere else.
 
 mod args;
-mod convert;
 mod interface;
-mod typed;
+mod typed_call;
+mod value_conversion;
 
-pub use args::{Fits, FromArgs, IntoArgs};
-pub use convert::{FromValue, IntoValue, Mismatch};
-pub use interface::{Interface, Object, function};
-pub use typed::{Method, Property, Typed, TypedFuture};
+pub use args::{ArgumentFor, FromArgs, IntoArgs};
+pub use interface::{BoundObject, Interface, function};
+pub use typed_call::{Method, Property, TypedPromise, TypedPromiseFuture};
+pub use value_conversion::{FromValue, IntoValue, TypeMismatch};

@@ -5,15 +5,15 @@
 //! wins at the place of the first, a lone surrogate is no reason to end a session, and nesting is
 //! limited before it is followed.
 
-mod raw;
-mod read;
-mod value;
-mod write;
+mod json_reader;
+mod json_value;
+mod json_writer;
+mod raw_json;
 
-pub(crate) use raw::Raw;
-pub(crate) use read::read_raw;
-pub use read::{JsonError, read};
-pub use value::Json;
-pub(crate) use value::{MAX_SAFE_INTEGER, integer};
-pub(crate) use write::write_integer;
-pub use write::{write_number, write_string};
+pub(crate) use json_reader::parse_raw_json;
+pub use json_reader::{JsonError, parse_json};
+pub use json_value::Json;
+pub(crate) use json_value::{MAX_SAFE_INTEGER, as_safe_integer};
+pub(crate) use json_writer::write_integer;
+pub use json_writer::{write_number, write_string};
+pub(crate) use raw_json::RawJson;

@@ -14,12 +14,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite;
 
-use super::frame;
-use super::metered::Metered;
-use super::socket::{Care, carry};
+use super::metered_stream::MeteredStream;
+use super::ws_connection::{ConnectionOptions, run_connection};
+use super::ws_frame;
 use crate::error::RpcError;
-use crate::run::Runner;
-use crate::session::{Options, Stub, Target};
+use crate::run::SessionRunner;
+use crate::session::{Options, RpcTarget, Stub};
 
 /// Why a server could not be reached.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ pub enum ConnectError {
     Status(hyper::StatusCode),
 }
 
-const PING: Duration = Duration::from_secs(30);
+const PING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Opens a WebSocket session and returns the main object of the server.
 ///
@@ -61,10 +61,10 @@ const PING: Duration = Duration::from_secs(30);
 /// [`ConnectError::Tls`] for `wss` addresses; see [`connect_over`].
 pub async fn connect(
     url: &str,
-    main: Option<Arc<dyn Target>>,
+    main: Option<Arc<dyn RpcTarget>>,
     options: Options,
 ) -> Result<Stub, ConnectError> {
-    let stream = open(url, "ws").await?;
+    let stream = open_tcp(url, "ws").await?;
     connect_over(stream, url, main, options).await
 }
 
@@ -79,21 +79,26 @@ pub async fn connect(
 pub async fn connect_over<S>(
     stream: S,
     url: &str,
-    main: Option<Arc<dyn Target>>,
+    main: Option<Arc<dyn RpcTarget>>,
     options: Options,
 ) -> Result<Stub, ConnectError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limits = &options.limits;
-    let config = frame::config(&limits.wire);
-    let stream = Metered::new(stream);
+    let config = ws_frame::ws_config(&limits.wire);
+    let stream = MeteredStream::new(stream);
     let connected = tokio_tungstenite::client_async_with_config(url, stream, Some(config)).await;
     let (socket, _) = connected.map_err(Box::new)?;
-    let care = Care { ping: PING, age: limits.age, on_incident: None, watch: None };
-    let mut runner = Runner::new(main, options);
+    let care = ConnectionOptions {
+        ping: PING_INTERVAL,
+        age: limits.age,
+        on_incident: None,
+        observer: None,
+    };
+    let mut runner = SessionRunner::new(main, options);
     let stub = runner.main();
-    tokio::spawn(carry(socket, runner, care));
+    tokio::spawn(run_connection(socket, runner, care));
     Ok(stub)
 }
 
@@ -101,19 +106,19 @@ where
 ///
 /// Only what is pulled before [`send`](Batch::send) is answered; pull a promise with
 /// [`into_future`](std::future::IntoFuture::into_future) and await that future afterwards.
-pub struct Batch {
-    runner: Runner,
-    most_bytes: usize,
+pub struct RpcBatch {
+    runner: SessionRunner,
+    max_response_bytes: usize,
     main: Stub,
 }
 
-impl Batch {
+impl RpcBatch {
     /// Begins a batch.
     pub fn new(options: Options) -> Self {
         let most_bytes = options.limits.batch_bytes;
-        let mut runner = Runner::new(None, options);
+        let mut runner = SessionRunner::new(None, options);
         let main = runner.main();
-        Self { runner, most_bytes, main }
+        Self { runner, max_response_bytes: most_bytes, main }
     }
 
     /// Returns the main object of the server.
@@ -122,7 +127,7 @@ impl Batch {
     }
 
     /// Returns the messages so far, for a transport of your own; see [`finish`](Self::finish).
-    pub async fn take_request(&mut self) -> String {
+    pub async fn build_request(&mut self) -> String {
         let collected = poll_fn(|context| {
             self.runner.poll(context);
             Poll::Ready(())
@@ -133,12 +138,12 @@ impl Batch {
     }
 
     /// Takes the answer; what it does not settle fails.
-    pub fn finish(mut self, response: &str) {
+    pub fn apply_response(mut self, response: &str) {
         let lines = response.split('\n').map(str::trim);
         for line in lines.filter(|line| !line.is_empty()) {
             self.runner.receive(line);
         }
-        let ended = RpcError::coded("batch", "Batch RPC request ended.");
+        let ended = RpcError::with_code("batch", "Batch RPC request ended.");
         self.runner.session().close(&ended);
     }
 
@@ -148,9 +153,9 @@ impl Batch {
     ///
     /// [`ConnectError`]; every call of the batch fails with the same words.
     pub async fn send(self, url: &str) -> Result<(), ConnectError> {
-        match open(url, "http").await {
+        match open_tcp(url, "http").await {
             Ok(stream) => self.send_over(stream, url).await,
-            Err(error) => self.fail(error),
+            Err(error) => self.fail_all(error),
         }
     }
 
@@ -165,17 +170,17 @@ impl Batch {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let body = self.take_request().await;
-        match post(stream, url, body, self.most_bytes).await {
+        let body = self.build_request().await;
+        match post_batch(stream, url, body, self.max_response_bytes).await {
             Ok(response) => {
-                self.finish(&response);
+                self.apply_response(&response);
                 Ok(())
             }
-            Err(error) => self.fail(error),
+            Err(error) => self.fail_all(error),
         }
     }
 
-    fn fail(mut self, error: ConnectError) -> Result<(), ConnectError> {
+    fn fail_all(mut self, error: ConnectError) -> Result<(), ConnectError> {
         let told = RpcError::new("Error", error.to_string());
         self.runner.session().close(&told);
         Err(error)
@@ -183,7 +188,7 @@ impl Batch {
 }
 
 /// Reads an address whose scheme is `plain`; one that asks for TLS is refused.
-fn read_address(url: &str, plain: &str) -> Result<Uri, ConnectError> {
+fn parse_address(url: &str, plain: &str) -> Result<Uri, ConnectError> {
     let address = || ConnectError::Address(url.to_owned());
     let uri: Uri = url.parse().map_err(|_| address())?;
     match uri.scheme_str() {
@@ -194,8 +199,8 @@ fn read_address(url: &str, plain: &str) -> Result<Uri, ConnectError> {
 }
 
 /// Opens a stream to an address whose scheme is `plain`.
-async fn open(url: &str, plain: &str) -> Result<TcpStream, ConnectError> {
-    let uri = read_address(url, plain)?;
+async fn open_tcp(url: &str, plain: &str) -> Result<TcpStream, ConnectError> {
+    let uri = parse_address(url, plain)?;
     let host = uri.host().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let stream = TcpStream::connect((host, uri.port_u16().unwrap_or(80))).await?;
@@ -204,7 +209,7 @@ async fn open(url: &str, plain: &str) -> Result<TcpStream, ConnectError> {
     Ok(stream)
 }
 
-async fn post<S>(
+async fn post_batch<S>(
     stream: S,
     url: &str,
     body: String,

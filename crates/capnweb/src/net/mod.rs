@@ -2,17 +2,17 @@
 
 #[cfg(feature = "client")]
 mod client;
-mod frame;
-mod metered;
+mod metered_stream;
 #[cfg(feature = "server")]
 mod server;
-mod socket;
 #[cfg(feature = "server")]
-mod stats;
+mod server_stats;
+mod ws_connection;
+mod ws_frame;
 
 #[cfg(feature = "client")]
-pub use client::{Batch, ConnectError, connect, connect_over};
+pub use client::{ConnectError, RpcBatch, connect, connect_over};
 #[cfg(feature = "server")]
-pub use server::{Server, ServerOptions, router, serve_batch};
+pub use server::{RpcServer, ServerOptions, router, serve_batch};
 #[cfg(feature = "server")]
-pub use stats::ServerStats;
+pub use server_stats::ServerStats;

@@ -17,13 +17,13 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use super::frame;
-use super::metered::Metered;
-use super::socket::{Care, OnIncident, carry};
-use super::stats::{ServerStats, Share, Totals};
+use super::metered_stream::MeteredStream;
+use super::server_stats::{ServerStats, SessionStatsShare, StatsTotals};
+use super::ws_connection::{ConnectionOptions, IncidentHandler, run_connection};
+use super::ws_frame;
 use crate::error::RpcError;
-use crate::run::{Incident, Runner};
-use crate::session::{Account, Charge, ENTRY_BYTES, Options, Target};
+use crate::run::{Incident, SessionRunner};
+use crate::session::{MemoryAccount, MemoryCharge, Options, RpcTarget, TABLE_ENTRY_BYTES};
 
 /// How sessions are served.
 #[derive(Clone)]
@@ -52,28 +52,28 @@ impl Default for ServerOptions {
 
 /// A service: every session gets a main object of its own.
 #[derive(Clone)]
-pub struct Server {
-    main: Arc<dyn Fn() -> Arc<dyn Target> + Send + Sync>,
+pub struct RpcServer {
+    main: Arc<dyn Fn() -> Arc<dyn RpcTarget> + Send + Sync>,
     options: ServerOptions,
-    on_incident: Option<OnIncident>,
+    on_incident: Option<IncidentHandler>,
     sessions: Arc<AtomicU64>,
-    totals: Totals,
-    unpulled: Account,
+    totals: StatsTotals,
+    unpulled_account: MemoryAccount,
 }
 
-impl Server {
+impl RpcServer {
     /// Makes a service of what makes main objects.
-    pub fn new<T: Target>(
+    pub fn new<T: RpcTarget>(
         main: impl Fn() -> T + Send + Sync + 'static,
         options: ServerOptions,
     ) -> Self {
         Self {
-            unpulled: Account::new(options.unpulled_bytes),
+            unpulled_account: MemoryAccount::new(options.unpulled_bytes),
             main: Arc::new(move || Arc::new(main())),
             options,
             on_incident: None,
             sessions: Arc::default(),
-            totals: Totals::default(),
+            totals: StatsTotals::default(),
         }
     }
 
@@ -90,14 +90,14 @@ impl Server {
     }
 
     /// Starts a session whose incidents are numbered apart from all others of this service.
-    fn runner(&self) -> Runner {
+    fn new_runner(&self) -> SessionRunner {
         let number = self.sessions.fetch_add(1, Ordering::Relaxed) + 1;
         let mut options = self.options.session.clone();
         options.incident_prefix = format!("{}{number}-", options.incident_prefix);
-        Runner::new(Some((self.main)()), options)
+        SessionRunner::new(Some((self.main)()), options)
     }
 
-    fn report(&self, runner: &mut Runner) {
+    fn report_incidents(&self, runner: &mut SessionRunner) {
         for incident in runner.take_incidents() {
             if let Some(on_incident) = &self.on_incident {
                 on_incident(incident);
@@ -107,11 +107,11 @@ impl Server {
 }
 
 /// Serves batches and WebSockets on `path`; other methods are answered with 405.
-pub fn router(path: &str, server: Server) -> Router {
-    Router::new().route(path, post(batch).get(socket)).with_state(server)
+pub fn router(path: &str, server: RpcServer) -> Router {
+    Router::new().route(path, post(serve_batch_request).get(serve_socket)).with_state(server)
 }
 
-async fn socket(State(server): State<Server>, mut request: Request) -> Response {
+async fn serve_socket(State(server): State<RpcServer>, mut request: Request) -> Response {
     let Ok(response) = create_response_with_body(&request, Body::empty) else {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     };
@@ -122,23 +122,23 @@ async fn socket(State(server): State<Server>, mut request: Request) -> Response 
             return;
         };
         let limits = &server.options.session.limits;
-        let stream = Metered::new(TokioIo::new(stream));
-        let config = Some(frame::config(&limits.wire));
+        let stream = MeteredStream::new(TokioIo::new(stream));
+        let config = Some(ws_frame::ws_config(&limits.wire));
         let socket = WebSocketStream::from_raw_socket(stream, Role::Server, config).await;
-        let mut share = Share::new(&server.totals);
-        let care = Care {
+        let mut share = SessionStatsShare::new(&server.totals);
+        let care = ConnectionOptions {
             ping: server.options.ping,
             age: limits.age,
             on_incident: server.on_incident.clone(),
-            watch: Some(Box::new(move |session| share.update(session))),
+            observer: Some(Box::new(move |session| share.update(session))),
         };
-        let runner = server.runner();
-        carry(socket, runner, care).await;
+        let runner = server.new_runner();
+        run_connection(socket, runner, care).await;
     });
     response
 }
 
-async fn batch(State(server): State<Server>, body: Body) -> Response {
+async fn serve_batch_request(State(server): State<RpcServer>, body: Body) -> Response {
     let Ok(body) = to_bytes(body, server.options.session.limits.batch_bytes).await else {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };
@@ -151,23 +151,23 @@ async fn batch(State(server): State<Server>, body: Body) -> Response {
 /// Serves one batch: the messages in, the messages out.
 ///
 /// A wrong message does not fail the request: the answer ends with an abort that says why.
-pub async fn serve_batch(server: &Server, text: &str) -> String {
-    let mut runner = server.runner();
-    let mut share = Share::new(&server.totals);
-    feed(&mut runner, text, server.options.session.limits.batch_messages);
+pub async fn serve_batch(server: &RpcServer, text: &str) -> String {
+    let mut runner = server.new_runner();
+    let mut share = SessionStatsShare::new(&server.totals);
+    feed_lines(&mut runner, text, server.options.session.limits.batch_messages);
     runner.session().end_input();
     let settled = poll_fn(|context| {
         runner.poll(context);
         share.update(runner.session());
-        let done = runner.closed().is_some() || runner.session().pending_pulls() == 0;
+        let done = runner.close_reason().is_some() || runner.session().pending_pulls() == 0;
         if done { Poll::Ready(()) } else { Poll::Pending }
     });
     let deadline = server.options.batch_deadline;
     if tokio::time::timeout(deadline, settled).await.is_err() {
-        let late = RpcError::coded("deadline", "the batch took too long");
+        let late = RpcError::with_code("deadline", "the batch took too long");
         runner.session().reject_pulls(&late);
     }
-    server.report(&mut runner);
+    server.report_incidents(&mut runner);
     let mut answer = String::with_capacity(runner.session().outgoing_bytes());
     while let Some(text) = runner.poll_text() {
         if !answer.is_empty() {
@@ -176,24 +176,24 @@ pub async fn serve_batch(server: &Server, text: &str) -> String {
         answer.push_str(&text);
     }
     // What each takes at least, besides what is counted.
-    let bytes = runner.session().held_bytes() + 16 * ENTRY_BYTES;
-    if runner.is_busy()
-        && let Ok(charge) = server.unpulled.charge(bytes)
+    let bytes = runner.session().held_bytes() + 16 * TABLE_ENTRY_BYTES;
+    if runner.has_running_calls()
+        && let Ok(charge) = server.unpulled_account.charge(bytes)
     {
-        tokio::spawn(finish(server.clone(), runner, (share, charge)));
+        tokio::spawn(finish_unpulled_calls(server.clone(), runner, (share, charge)));
     }
     answer
 }
 
 /// Feeds the lines of a batch; blank ones are nothing.
-fn feed(runner: &mut Runner, text: &str, most: usize) {
+fn feed_lines(runner: &mut SessionRunner, text: &str, most: usize) {
     let lines = text.split('\n').map(str::trim).filter(|line| !line.is_empty());
     for (count, line) in lines.enumerate() {
         if count == most {
-            let error = RpcError::coded("limit", "too many messages in a batch");
+            let error = RpcError::with_code("limit", "too many messages in a batch");
             runner.session().abort(&error);
         }
-        if runner.closed().is_some() {
+        if runner.close_reason().is_some() {
             return;
         }
         runner.receive(line);
@@ -201,12 +201,16 @@ fn feed(runner: &mut Runner, text: &str, most: usize) {
 }
 
 /// Lets calls end that nobody waits for.
-async fn finish(server: Server, mut runner: Runner, (mut share, _charge): (Share, Charge)) {
+async fn finish_unpulled_calls(
+    server: RpcServer,
+    mut runner: SessionRunner,
+    (mut share, _charge): (SessionStatsShare, MemoryCharge),
+) {
     let idle = poll_fn(|context| {
         runner.poll(context);
         share.update(runner.session());
-        if runner.is_busy() { Poll::Pending } else { Poll::Ready(()) }
+        if runner.has_running_calls() { Poll::Pending } else { Poll::Ready(()) }
     });
     tokio::time::timeout(server.options.batch_deadline, idle).await.ok();
-    server.report(&mut runner);
+    server.report_incidents(&mut runner);
 }

@@ -1,8 +1,8 @@
 //! Running a session: its calls are started in order and polled until they are done.
 //!
-//! Uses no runtime: whoever carries the text polls the [`Runner`] from a task of any.
+//! Uses no runtime: whoever carries the text polls the [`SessionRunner`] from a task of any.
 
-mod runner;
-mod tasks;
+mod call_tasks;
+mod session_runner;
 
-pub use runner::{Incident, Runner};
+pub use session_runner::{Incident, SessionRunner};

@@ -1,24 +1,24 @@
 //! Messages that wait to be sent, counted in bytes.
 //!
 //! The session never waits: what does not fit fails, and the owner reads nothing from a peer while
-//! [`Session::is_congested`].
+//! [`RpcSession::is_congested`].
 
 use std::collections::VecDeque;
 
-use super::event::Event;
-use super::mailbox::Command;
-use super::pipe::Pipe;
-use super::turn::{Session, limit};
+use super::command_queue::QueuedCommand;
+use super::rpc_session::{RpcSession, limit_error};
+use super::session_event::SessionEvent;
+use super::stream_pipe::StreamPipe;
 use crate::error::RpcError;
-use crate::wire::{EncodeError, Message};
+use crate::wire::{EncodeError, WireMessage};
 
 /// Bytes that a session keeps for printing its messages.
-const MOST_SCRATCH: usize = 512;
+const MAX_KEPT_SCRATCH: usize = 512;
 
 /// What a queued message costs besides its text.
-const QUEUED_BYTES: usize = size_of::<QueuedText>();
+const QUEUED_BYTES: usize = size_of::<QueuedMessage>();
 
-struct QueuedText {
+struct QueuedMessage {
     text: String,
     /// The peer caused it: as long as it takes none of them, nothing more is read from it.
     is_answer: bool,
@@ -26,8 +26,8 @@ struct QueuedText {
 
 /// What goes to the owner.
 #[derive(Default)]
-pub(super) struct Out {
-    texts: VecDeque<QueuedText>,
+pub(super) struct OutgoingQueue {
+    texts: VecDeque<QueuedMessage>,
     /// Bytes of all texts, and of those that the peer caused.
     bytes: usize,
     answer_bytes: usize,
@@ -36,32 +36,32 @@ pub(super) struct Out {
     /// Where messages are printed before their length is known.
     scratch: String,
     /// Streams that wait until less is queued.
-    stalled: Vec<Pipe>,
-    pub(super) events: VecDeque<Event>,
+    stalled: Vec<StreamPipe>,
+    pub(super) events: VecDeque<SessionEvent>,
     pub(super) incidents: u64,
 }
 
-impl Out {
+impl OutgoingQueue {
     /// Takes the streams that wait: the session is over.
-    pub(super) fn take_stalled(&mut self) -> Vec<Pipe> {
+    pub(super) fn take_stalled(&mut self) -> Vec<StreamPipe> {
         std::mem::take(&mut self.stalled)
     }
 }
 
-impl Session {
+impl RpcSession {
     /// Returns the next message for the peer.
     pub fn poll_text(&mut self) -> Option<String> {
-        let was_full = self.is_full();
-        let queued = self.out.texts.pop_front();
+        let was_full = self.is_outgoing_full();
+        let queued = self.outgoing.texts.pop_front();
         if let Some(queued) = &queued {
             let bytes = queued.text.len() + QUEUED_BYTES;
-            self.out.bytes -= bytes;
-            self.out.answer_bytes -= if queued.is_answer { bytes } else { 0 };
+            self.outgoing.bytes -= bytes;
+            self.outgoing.answer_bytes -= if queued.is_answer { bytes } else { 0 };
         }
-        self.out.urgent &= !self.out.texts.is_empty();
-        if was_full && !self.is_full() {
-            for pipe in std::mem::take(&mut self.out.stalled) {
-                self.mailbox.push(Command::Pump(pipe));
+        self.outgoing.urgent &= !self.outgoing.texts.is_empty();
+        if was_full && !self.is_outgoing_full() {
+            for pipe in std::mem::take(&mut self.outgoing.stalled) {
+                self.mailbox.push(QueuedCommand::Pump(pipe));
             }
         }
         queued.map(|queued| queued.text)
@@ -70,37 +70,37 @@ impl Session {
     /// Tells whether one of the messages does more than give things back.
     ///
     /// Nobody waits for those that do not: they can travel with whatever is said next.
-    pub fn is_urgent(&self) -> bool {
-        self.out.urgent
+    pub fn has_urgent_message(&self) -> bool {
+        self.outgoing.urgent
     }
 
     /// Tells whether there is no message for the peer.
-    pub fn is_silent(&self) -> bool {
-        self.out.texts.is_empty()
+    pub fn is_outgoing_empty(&self) -> bool {
+        self.outgoing.texts.is_empty()
     }
 
     /// Returns the bytes of the messages that wait to be sent.
     pub fn outgoing_bytes(&self) -> usize {
-        self.out.bytes
+        self.outgoing.bytes
     }
 
     /// Tells whether the peer takes its answers too slowly: read nothing more from it until it does.
     ///
     /// Calls of our own do not count: two peers that call each other must not stop reading for them.
     pub fn is_congested(&self) -> bool {
-        self.out.answer_bytes >= self.options.limits.pause_bytes
+        self.outgoing.answer_bytes >= self.options.limits.pause_bytes
     }
 
     /// Tells whether streams have to wait.
-    fn is_full(&self) -> bool {
-        self.out.bytes >= self.options.limits.pause_bytes
+    fn is_outgoing_full(&self) -> bool {
+        self.outgoing.bytes >= self.options.limits.pause_bytes
     }
 
     /// Tells whether that stream has to wait until messages were sent; it is pumped again then.
-    pub(super) fn is_stalled(&mut self, pipe: &Pipe) -> bool {
-        let full = self.is_full();
-        if full && !self.out.stalled.iter().any(|stalled| stalled.is(pipe)) {
-            self.out.stalled.push(pipe.clone());
+    pub(super) fn stall_if_full(&mut self, pipe: &StreamPipe) -> bool {
+        let full = self.is_outgoing_full();
+        if full && !self.outgoing.stalled.iter().any(|stalled| stalled.is_same(pipe)) {
+            self.outgoing.stalled.push(pipe.clone());
         }
         full
     }
@@ -110,18 +110,18 @@ impl Session {
     /// # Errors
     ///
     /// A value that the peer would not understand, or that is longer than what may still be queued.
-    pub(super) fn send(&mut self, message: &Message) -> Result<usize, RpcError> {
-        if self.running.closed.is_some() {
+    pub(super) fn queue_message(&mut self, message: &WireMessage) -> Result<usize, RpcError> {
+        if self.activity.closed.is_some() {
             return Ok(0);
         }
         let (is_answer, has_limit) = match message {
-            Message::Resolve(..) | Message::Reject(..) => (true, true),
-            Message::Push(_) | Message::Stream(_) => (false, true),
+            WireMessage::Resolve(..) | WireMessage::Reject(..) => (true, true),
+            WireMessage::Push(_) | WireMessage::Stream(_) => (false, true),
             // Short, and the session would be wrong without them.
-            Message::Release(..) | Message::Abort(_) => (true, false),
-            Message::Pull(_) | Message::Pipe => (false, false),
+            WireMessage::Release(..) | WireMessage::Abort(_) => (true, false),
+            WireMessage::Pull(_) | WireMessage::Pipe => (false, false),
         };
-        let out = &mut self.out;
+        let out = &mut self.outgoing;
         let limits = &self.options.limits;
         let room = limits.outgoing_bytes.saturating_sub(out.bytes + QUEUED_BYTES);
         let most = if has_limit { room } else { usize::MAX };
@@ -130,7 +130,7 @@ impl Session {
         if let Err(error) = encoded {
             out.scratch = String::new();
             return Err(match error {
-                EncodeError::TooLong => limit("too many bytes wait to be sent to the peer"),
+                EncodeError::TooLong => limit_error("too many bytes wait to be sent to the peer"),
                 EncodeError::UnknownToPeer(_) | EncodeError::TooDeep => {
                     RpcError::type_error(error.to_string())
                 }
@@ -138,12 +138,12 @@ impl Session {
         }
         let bytes = out.scratch.len();
         // Short texts are copied at their size; a long one takes the buffer with it.
-        let short = out.scratch.capacity() <= MOST_SCRATCH;
+        let short = out.scratch.capacity() <= MAX_KEPT_SCRATCH;
         let text = if short { out.scratch.clone() } else { std::mem::take(&mut out.scratch) };
-        out.urgent |= !matches!(message, Message::Release(..));
+        out.urgent |= !matches!(message, WireMessage::Release(..));
         out.bytes += bytes + QUEUED_BYTES;
         out.answer_bytes += if is_answer { bytes + QUEUED_BYTES } else { 0 };
-        out.texts.push_back(QueuedText { text, is_answer });
+        out.texts.push_back(QueuedMessage { text, is_answer });
         Ok(bytes)
     }
 }

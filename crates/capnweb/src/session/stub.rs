@@ -6,47 +6,47 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::cell::Cell;
-use super::hook::{Hook, Target};
-use super::mailbox::{Command, Mailbox};
-use super::record;
-use super::slot::{self, Answered};
-use super::work::{Access, Mapper, Op, Waiter, gone};
+use super::command_queue::{CommandQueue, QueuedCommand};
+use super::map_recording;
+use super::object_ref::{ObjectRef, RpcTarget};
+use super::oneshot::{self, OneshotReceiver};
+use super::promise_cell::PromiseCell;
+use super::work_queue::{AccessOp, MapFunction, PendingAccess, PromiseWaiter, disconnected_error};
 use crate::error::RpcError;
 use crate::value::Value;
-use crate::wire::Key;
+use crate::wire::PathKey;
 
 /// An object or function of either side. A clone is the same; the last one dropped gives it back.
 #[derive(Clone)]
 pub struct Stub {
-    pub(crate) hook: Hook,
-    pub(crate) home: Option<Arc<Mailbox>>,
+    pub(crate) reference: ObjectRef,
+    pub(crate) home: Option<Arc<CommandQueue>>,
     /// Present in the main stub of a session: dropping it ends the session.
     pub(crate) main: Option<Arc<MainGuard>>,
 }
 
 /// Ends the session when dropped.
-pub(crate) struct MainGuard(pub(crate) Arc<Mailbox>);
+pub(crate) struct MainGuard(pub(crate) Arc<CommandQueue>);
 
 impl Drop for MainGuard {
     fn drop(&mut self) {
-        self.0.push(Command::Shutdown);
+        self.0.push(QueuedCommand::Shutdown);
     }
 }
 
 impl Stub {
     /// Makes a stub of an object of ours, to be passed to a peer.
-    pub fn new(target: impl Target) -> Self {
+    pub fn new(target: impl RpcTarget) -> Self {
         Self::shared(Arc::new(target))
     }
 
     /// Makes a stub of a shared object of ours.
-    pub fn shared(target: Arc<dyn Target>) -> Self {
-        Self::of(Hook::Target(target), None)
+    pub fn shared(target: Arc<dyn RpcTarget>) -> Self {
+        Self::from_ref(ObjectRef::Target(target), None)
     }
 
-    pub(crate) fn of(hook: Hook, home: Option<&Arc<Mailbox>>) -> Self {
-        Self { hook, home: home.cloned(), main: None }
+    pub(crate) fn from_ref(hook: ObjectRef, home: Option<&Arc<CommandQueue>>) -> Self {
+        Self { reference: hook, home: home.cloned(), main: None }
     }
 
     /// Calls a method; the empty path calls the stub itself. Starts at once, awaited or not.
@@ -54,18 +54,18 @@ impl Stub {
     /// A stub made by [`Stub::new`] belongs to no session and cannot be called before it has
     /// travelled: its calls fail.
     pub fn call_path(&self, path: &[&str], args: Vec<Value>) -> Promise {
-        start(&self.hook, self.home.as_ref(), path, Op::Call(args))
+        start_access(&self.reference, self.home.as_ref(), path, AccessOp::Call(args))
     }
 
     /// Reads a property.
     pub fn get_path(&self, path: &[&str]) -> Promise {
-        start(&self.hook, self.home.as_ref(), path, Op::Get)
+        start_access(&self.reference, self.home.as_ref(), path, AccessOp::Get)
     }
 }
 
 impl fmt::Debug for Stub {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Stub({:?})", self.hook)
+        write!(out, "Stub({:?})", self.reference)
     }
 }
 
@@ -74,25 +74,25 @@ impl fmt::Debug for Stub {
 /// Await it for the value. Dropped unawaited, the call still happens and its result is not sent.
 #[derive(Clone)]
 pub struct Promise {
-    pub(crate) cell: Cell,
-    pub(crate) home: Option<Arc<Mailbox>>,
+    pub(crate) cell: PromiseCell,
+    pub(crate) home: Option<Arc<CommandQueue>>,
 }
 
 impl Promise {
-    pub(crate) fn of(cell: Cell, home: &Arc<Mailbox>) -> Self {
+    pub(crate) fn from_cell(cell: PromiseCell, home: &Arc<CommandQueue>) -> Self {
         Self { cell, home: Some(Arc::clone(home)) }
     }
 
     /// Calls a method of what this will be, without waiting for it.
     pub fn call_path(&self, path: &[&str], args: Vec<Value>) -> Promise {
-        let hook = Hook::Cell(self.cell.clone());
-        start(&hook, self.home.as_ref(), path, Op::Call(args))
+        let hook = ObjectRef::Promise(self.cell.clone());
+        start_access(&hook, self.home.as_ref(), path, AccessOp::Call(args))
     }
 
     /// Reads a property of what this will be, without waiting for it.
     pub fn get_path(&self, path: &[&str]) -> Promise {
-        let hook = Hook::Cell(self.cell.clone());
-        start(&hook, self.home.as_ref(), path, Op::Get)
+        let hook = ObjectRef::Promise(self.cell.clone());
+        start_access(&hook, self.home.as_ref(), path, AccessOp::Get)
     }
 
     /// Applies a function to every element of what this will be, where that is.
@@ -103,43 +103,51 @@ impl Promise {
     /// placeholder and the promises of its calls. What is no array is passed to it whole; `null` and
     /// `undefined` stay what they are.
     pub fn map(&self, body: impl FnOnce(Promise) -> Value) -> Promise {
-        let mapping = match record::record(body) {
+        let mapping = match map_recording::record_map(body) {
             Ok(mapping) => mapping,
             Err(error) => {
-                return Promise { cell: Cell::done(Err(error)), home: self.home.clone() };
+                return Promise {
+                    cell: PromiseCell::already_settled(Err(error)),
+                    home: self.home.clone(),
+                };
             }
         };
         let captures = mapping.captures.into_iter().map(|stub| match (&stub.home, &self.home) {
-            (Some(home), Some(own)) if home.is(own) => stub.hook,
-            (None, _) => stub.hook,
-            (Some(_), _) => Hook::Foreign(Box::new(stub)),
+            (Some(home), Some(own)) if home.is_same(own) => stub.reference,
+            (None, _) => stub.reference,
+            (Some(_), _) => ObjectRef::Foreign(Box::new(stub)),
         });
-        let budget = super::map::Budget::unlimited();
-        let mapper = Mapper::new(captures.collect(), mapping.instructions, budget);
-        let hook = Hook::Cell(self.cell.clone());
-        start(&hook, self.home.as_ref(), &[], Op::Map(Box::new(mapper)))
+        let budget = super::remote_map::MapBudget::unlimited();
+        let mapper = MapFunction::new(captures.collect(), mapping.instructions, budget);
+        let hook = ObjectRef::Promise(self.cell.clone());
+        start_access(&hook, self.home.as_ref(), &[], AccessOp::Map(Box::new(mapper)))
     }
 
     /// Treats what this will be as a stub, to be passed on as one.
     pub fn into_stub(self) -> Stub {
-        Stub::of(Hook::Cell(self.cell), self.home.as_ref())
+        Stub::from_ref(ObjectRef::Promise(self.cell), self.home.as_ref())
     }
 }
 
-fn start(hook: &Hook, home: Option<&Arc<Mailbox>>, path: &[&str], op: Op) -> Promise {
-    let op = match record::intercept(hook, home, path, op) {
+fn start_access(
+    hook: &ObjectRef,
+    home: Option<&Arc<CommandQueue>>,
+    path: &[&str],
+    op: AccessOp,
+) -> Promise {
+    let op = match map_recording::record_access(hook, home, path, op) {
         Ok(recorded) => return recorded,
         Err(op) => op,
     };
-    let result = Cell::pending();
+    let result = PromiseCell::pending();
     let promise = Promise { cell: result.clone(), home: home.cloned() };
     let Some(mailbox) = home else {
         let message = "the stub belongs to no session yet";
-        promise.cell.clear(&RpcError::coded("disconnected", message));
+        promise.cell.clear(&RpcError::with_code("disconnected", message));
         return promise;
     };
-    let path = path.iter().map(|part| Key::Name((*part).into()));
-    mailbox.push(Command::Access(Box::new(Access {
+    let path = path.iter().map(|part| PathKey::Name((*part).into()));
+    mailbox.push(QueuedCommand::Access(Box::new(PendingAccess {
         hook: hook.clone(),
         path: path.collect(),
         start: 0,
@@ -156,7 +164,7 @@ fn start(hook: &Hook, home: Option<&Arc<Mailbox>>, path: &[&str], op: Op) -> Pro
 /// Waits for a promise that was pulled.
 #[must_use = "nothing is waited for until it is awaited"]
 pub struct PromiseFuture {
-    answered: Answered,
+    answered: OneshotReceiver,
     /// Held until it settles: given back, the peer would not answer.
     promise: Option<Promise>,
 }
@@ -178,13 +186,14 @@ impl IntoFuture for Promise {
     type IntoFuture = PromiseFuture;
 
     fn into_future(self) -> PromiseFuture {
-        let (answer, answered) = slot::answer();
+        let (answer, answered) = oneshot::oneshot();
         // The wait begins here, so that a promise can be awaited later than it is pulled.
         match &self.home {
             Some(mailbox) => {
-                mailbox.push(Command::Wait(self.cell.clone(), Waiter::Answer(answer)));
+                mailbox
+                    .push(QueuedCommand::Wait(self.cell.clone(), PromiseWaiter::Receiver(answer)));
             }
-            None => answer.give(self.cell.settled().unwrap_or_else(|| Err(gone()))),
+            None => answer.send(self.cell.outcome().unwrap_or_else(|| Err(disconnected_error()))),
         }
         PromiseFuture { answered, promise: Some(self) }
     }

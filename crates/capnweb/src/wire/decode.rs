@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::{Bytes, BytesKind, ErrorExpr, Expr, HttpInit, Key, Message, RefExpr, RemapExpr};
-use super::{WireLimits, binary};
-use crate::json::{self, JsonError, Raw};
+use super::{
+    BytesKind, ErrorExpr, Expr, HttpInit, PathKey, RefExpr, RemapExpr, TypedBytes, WireMessage,
+};
+use super::{WireLimits, typed_bytes};
+use crate::json::{self, JsonError, RawJson};
 
 /// Why a message was refused. The session that received it is over.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +37,7 @@ pub enum DecodeError {
 /// How much of a refused text is repeated to the peer.
 const QUOTED_CHARS: usize = 96;
 
-fn quote(json: &Raw<'_>) -> String {
+fn quote_json(json: &RawJson<'_>) -> String {
     let text = json.to_json().to_string();
     match text.char_indices().nth(QUOTED_CHARS) {
         Some((place, _)) => format!("{}…", &text[..place]),
@@ -43,91 +45,92 @@ fn quote(json: &Raw<'_>) -> String {
     }
 }
 
-fn form(json: &Raw<'_>) -> DecodeError {
-    DecodeError::Form(quote(json))
+fn form_error(json: &RawJson<'_>) -> DecodeError {
+    DecodeError::Form(quote_json(json))
 }
 
-pub(super) fn message(text: &str, limits: &WireLimits) -> Result<Message, DecodeError> {
+pub(super) fn decode_message(text: &str, limits: &WireLimits) -> Result<WireMessage, DecodeError> {
     if text.len() > limits.message_bytes {
         return Err(DecodeError::TooLong(limits.message_bytes));
     }
     // One value within another takes at most two brackets.
-    let json = json::read_raw(text, 2 * limits.depth + 4, limits.values)?;
-    let reader = Reader { limits };
+    let json = json::parse_raw_json(text, 2 * limits.depth + 4, limits.values)?;
+    let reader = MessageReader { limits };
     match reader.message(&json) {
         Ok(Some(message)) => Ok(message),
-        Ok(None) => Err(DecodeError::Message(quote(&json))),
+        Ok(None) => Err(DecodeError::Message(quote_json(&json))),
         Err(error) => Err(error),
     }
 }
 
-struct Reader<'a> {
+struct MessageReader<'a> {
     limits: &'a WireLimits,
 }
 
-type Field<'a> = (Cow<'a, str>, Raw<'a>);
-type Read = Result<Option<Expr>, DecodeError>;
+type MessageField<'a> = (Cow<'a, str>, RawJson<'a>);
+type DecodedExpr = Result<Option<Expr>, DecodeError>;
 
-impl Reader<'_> {
-    fn message(&self, json: &Raw<'_>) -> Result<Option<Message>, DecodeError> {
-        let Raw::Array(items) = json else {
+impl MessageReader<'_> {
+    fn message(&self, json: &RawJson<'_>) -> Result<Option<WireMessage>, DecodeError> {
+        let RawJson::Array(items) = json else {
             return Ok(None);
         };
-        let id = || items.get(1).and_then(Raw::as_integer);
+        let id = || items.get(1).and_then(RawJson::as_integer);
         let expr = |place: usize| items.get(place).map(|item| self.expr(item, 0)).transpose();
-        Ok(match items.first().and_then(Raw::as_str) {
-            Some("push") => expr(1)?.map(Message::Push),
-            Some("stream") => expr(1)?.map(Message::Stream),
-            Some("pipe") => Some(Message::Pipe),
-            Some("pull") => id().map(Message::Pull),
-            Some("resolve") => id().zip(expr(2)?).map(|(id, e)| Message::Resolve(id, e)),
-            Some("reject") => id().zip(expr(2)?).map(|(id, e)| Message::Reject(id, e)),
+        Ok(match items.first().and_then(RawJson::as_str) {
+            Some("push") => expr(1)?.map(WireMessage::Push),
+            Some("stream") => expr(1)?.map(WireMessage::Stream),
+            Some("pipe") => Some(WireMessage::Pipe),
+            Some("pull") => id().map(WireMessage::Pull),
+            Some("resolve") => id().zip(expr(2)?).map(|(id, e)| WireMessage::Resolve(id, e)),
+            Some("reject") => id().zip(expr(2)?).map(|(id, e)| WireMessage::Reject(id, e)),
             Some("release") => {
-                let count = items.get(2).and_then(Raw::as_integer);
+                let count = items.get(2).and_then(RawJson::as_integer);
                 let count = count.and_then(|count| u64::try_from(count).ok());
                 let count = count.filter(|count| *count > 0);
-                id().zip(count).map(|(id, n)| Message::Release(id, n))
+                id().zip(count).map(|(id, n)| WireMessage::Release(id, n))
             }
-            Some("abort") => Some(Message::Abort(expr(1)?.unwrap_or(Expr::Undefined))),
+            Some("abort") => Some(WireMessage::Abort(expr(1)?.unwrap_or(Expr::Undefined))),
             _ => None,
         })
     }
 
-    fn expr(&self, json: &Raw<'_>, depth: usize) -> Result<Expr, DecodeError> {
+    fn expr(&self, json: &RawJson<'_>, depth: usize) -> Result<Expr, DecodeError> {
         if depth >= self.limits.depth {
             return Err(DecodeError::TooDeep(self.limits.depth));
         }
         Ok(match json {
-            Raw::Null => Expr::Null,
-            Raw::Bool(value) => Expr::Bool(*value),
-            Raw::Number(number) => Expr::Number(*number),
-            Raw::String(text) => Expr::String(text.to_string()),
-            Raw::Object(fields) => Expr::Object(self.fields(fields, depth + 1)?),
-            Raw::Array(items) => match items.as_slice() {
-                [Raw::Array(inner)] => Expr::Array(self.list(inner, depth + 1)?),
-                items => self.form(items, depth)?.ok_or_else(|| form(json))?,
+            RawJson::Null => Expr::Null,
+            RawJson::Bool(value) => Expr::Bool(*value),
+            RawJson::Number(number) => Expr::Number(*number),
+            RawJson::String(text) => Expr::String(text.to_string()),
+            RawJson::Object(fields) => Expr::Object(self.fields(fields, depth + 1)?),
+            RawJson::Array(items) => match items.as_slice() {
+                [RawJson::Array(inner)] => Expr::Array(self.list(inner, depth + 1)?),
+                items => self.tagged_expr(items, depth)?.ok_or_else(|| form_error(json))?,
             },
         })
     }
 
-    fn list(&self, items: &[Raw<'_>], depth: usize) -> Result<Vec<Expr>, DecodeError> {
+    fn list(&self, items: &[RawJson<'_>], depth: usize) -> Result<Vec<Expr>, DecodeError> {
         items.iter().map(|item| self.expr(item, depth)).collect()
     }
 
     fn fields(
         &self,
-        fields: &[Field<'_>],
+        fields: &[MessageField<'_>],
         depth: usize,
     ) -> Result<Vec<(String, Expr)>, DecodeError> {
-        let read = |(key, value): &Field<'_>| Ok((key.to_string(), self.expr(value, depth)?));
+        let read =
+            |(key, value): &MessageField<'_>| Ok((key.to_string(), self.expr(value, depth)?));
         fields.iter().map(read).collect()
     }
 
     /// Reads a tagged array; `None` if it is no form of the protocol.
-    fn form(&self, items: &[Raw<'_>], depth: usize) -> Read {
-        let tag = items.first().and_then(Raw::as_str);
-        let text = || items.get(1).and_then(Raw::as_str);
-        let negative = || items.get(1).and_then(Raw::as_integer).filter(|id| *id < 0);
+    fn tagged_expr(&self, items: &[RawJson<'_>], depth: usize) -> DecodedExpr {
+        let tag = items.first().and_then(RawJson::as_str);
+        let text = || items.get(1).and_then(RawJson::as_str);
+        let negative = || items.get(1).and_then(RawJson::as_integer).filter(|id| *id < 0);
         match tag {
             Some("undefined") => Ok((items.len() == 1).then_some(Expr::Undefined)),
             Some("inf") => Ok(Some(Expr::Number(f64::INFINITY))),
@@ -135,14 +138,16 @@ impl Reader<'_> {
             Some("nan") => Ok(Some(Expr::Number(f64::NAN))),
             Some("bigint") => self.bigint(text()),
             Some("date") => Ok(match items.get(1) {
-                Some(Raw::Null) => Some(Expr::Date(None)),
-                Some(Raw::Number(time)) => Some(Expr::Date(Some(*time).filter(|t| t.is_finite()))),
+                Some(RawJson::Null) => Some(Expr::Date(None)),
+                Some(RawJson::Number(time)) => {
+                    Some(Expr::Date(Some(*time).filter(|t| t.is_finite())))
+                }
                 _ => None,
             }),
             Some("bytes") => Ok(bytes(items)),
             Some("error") => self.error(items, depth),
             Some("url") if items.len() == 2 => Ok(text().map(|href| Expr::Url(href.to_owned()))),
-            Some("headers") if items.len() == 2 => Ok(pairs(&items[1]).map(Expr::Headers)),
+            Some("headers") if items.len() == 2 => Ok(header_pairs(&items[1]).map(Expr::Headers)),
             Some("request") => self.request(items, depth),
             Some("response") => self.response(items, depth),
             Some("blob") => Ok(blob(items)),
@@ -157,7 +162,7 @@ impl Reader<'_> {
         }
     }
 
-    fn bigint(&self, text: Option<&str>) -> Read {
+    fn bigint(&self, text: Option<&str>) -> DecodedExpr {
         let limit = self.limits.bigint_digits;
         if text.is_some_and(|text| text.len() > limit) {
             return Err(DecodeError::TooManyDigits(limit));
@@ -165,25 +170,25 @@ impl Reader<'_> {
         Ok(text.and_then(|text| text.parse().ok()).map(Expr::BigInt))
     }
 
-    fn error(&self, items: &[Raw<'_>], depth: usize) -> Read {
-        let [_, Raw::String(name), Raw::String(message), rest @ ..] = items else {
+    fn error(&self, items: &[RawJson<'_>], depth: usize) -> DecodedExpr {
+        let [_, RawJson::String(name), RawJson::String(message), rest @ ..] = items else {
             return Ok(None);
         };
         let props = match rest.get(1) {
             None => Vec::new(),
-            Some(Raw::Object(fields)) => self.fields(fields, depth + 1)?,
+            Some(RawJson::Object(fields)) => self.fields(fields, depth + 1)?,
             Some(_) => return Ok(None),
         };
         Ok(Some(Expr::Error(Box::new(ErrorExpr {
             name: name.to_string(),
             message: message.to_string(),
-            stack: rest.first().and_then(Raw::as_str).map(str::to_owned),
+            stack: rest.first().and_then(RawJson::as_str).map(str::to_owned),
             props,
         }))))
     }
 
-    fn request(&self, items: &[Raw<'_>], depth: usize) -> Read {
-        let [_, Raw::String(url), Raw::Object(fields)] = items else {
+    fn request(&self, items: &[RawJson<'_>], depth: usize) -> DecodedExpr {
+        let [_, RawJson::String(url), RawJson::Object(fields)] = items else {
             return Ok(None);
         };
         let Some(mut init) = http_init(fields) else {
@@ -195,8 +200,8 @@ impl Reader<'_> {
         Ok(Some(Expr::Request(url.to_string(), Box::new(init))))
     }
 
-    fn response(&self, items: &[Raw<'_>], depth: usize) -> Read {
-        let [_, body, Raw::Object(fields)] = items else {
+    fn response(&self, items: &[RawJson<'_>], depth: usize) -> DecodedExpr {
+        let [_, body, RawJson::Object(fields)] = items else {
             return Ok(None);
         };
         let Some(mut init) = http_init(fields) else {
@@ -206,7 +211,7 @@ impl Reader<'_> {
         Ok(Some(Expr::Response(Box::new(init))))
     }
 
-    fn body(&self, json: &Raw<'_>, of: &'static str, depth: usize) -> Read {
+    fn body(&self, json: &RawJson<'_>, of: &'static str, depth: usize) -> DecodedExpr {
         let body = self.expr(json, depth + 1)?;
         if matches!(body, Expr::Null) {
             return Ok(None);
@@ -220,16 +225,16 @@ impl Reader<'_> {
 
     fn reference(
         &self,
-        items: &[Raw<'_>],
+        items: &[RawJson<'_>],
         depth: usize,
     ) -> Result<Option<Box<RefExpr>>, DecodeError> {
-        let Some(id) = items.get(1).and_then(Raw::as_integer) else {
+        let Some(id) = items.get(1).and_then(RawJson::as_integer) else {
             return Ok(None);
         };
         let (keys, args) = match items {
             [_, _] => (None, None),
-            [_, _, Raw::Array(keys)] => (Some(keys), None),
-            [_, _, Raw::Array(keys), Raw::Array(args)] => (Some(keys), Some(args)),
+            [_, _, RawJson::Array(keys)] => (Some(keys), None),
+            [_, _, RawJson::Array(keys), RawJson::Array(args)] => (Some(keys), Some(args)),
             _ => return Ok(None),
         };
         let path = match keys.map(|keys| path(keys)) {
@@ -241,8 +246,9 @@ impl Reader<'_> {
         Ok(Some(Box::new(RefExpr { id, path, args })))
     }
 
-    fn remap(&self, items: &[Raw<'_>], depth: usize) -> Read {
-        let [_, id, Raw::Array(keys), Raw::Array(captures), Raw::Array(instructions)] = items
+    fn remap(&self, items: &[RawJson<'_>], depth: usize) -> DecodedExpr {
+        let [_, id, RawJson::Array(keys), RawJson::Array(captures), RawJson::Array(instructions)] =
+            items
         else {
             return Ok(None);
         };
@@ -258,8 +264,8 @@ impl Reader<'_> {
     }
 }
 
-fn capture(json: &Raw<'_>) -> Option<Expr> {
-    let Raw::Array(items) = json else {
+fn capture(json: &RawJson<'_>) -> Option<Expr> {
+    let RawJson::Array(items) = json else {
         return None;
     };
     let [tag, id] = items.as_slice() else {
@@ -273,50 +279,56 @@ fn capture(json: &Raw<'_>) -> Option<Expr> {
     }
 }
 
-fn path(keys: &[Raw<'_>]) -> Option<Vec<Key>> {
-    let key = |json: &Raw<'_>| match json {
-        Raw::String(name) => Some(Key::Name(name.as_ref().into())),
-        Raw::Number(number) if number.is_finite() => Some(Key::Index(*number)),
-        Raw::Null | Raw::Bool(_) | Raw::Number(_) | Raw::Array(_) | Raw::Object(_) => None,
+fn path(keys: &[RawJson<'_>]) -> Option<Vec<PathKey>> {
+    let key = |json: &RawJson<'_>| match json {
+        RawJson::String(name) => Some(PathKey::Name(name.as_ref().into())),
+        RawJson::Number(number) if number.is_finite() => Some(PathKey::Index(*number)),
+        RawJson::Null
+        | RawJson::Bool(_)
+        | RawJson::Number(_)
+        | RawJson::Array(_)
+        | RawJson::Object(_) => None,
     };
     keys.iter().map(key).collect()
 }
 
-fn positive(json: Option<&Raw<'_>>) -> Option<i64> {
-    json.and_then(Raw::as_integer).filter(|id| *id > 0)
+fn positive(json: Option<&RawJson<'_>>) -> Option<i64> {
+    json.and_then(RawJson::as_integer).filter(|id| *id > 0)
 }
 
-fn bytes(items: &[Raw<'_>]) -> Option<Expr> {
-    let data = binary::from_base64(items.get(1)?.as_str()?)?;
+fn bytes(items: &[RawJson<'_>]) -> Option<Expr> {
+    let data = typed_bytes::from_base64(items.get(1)?.as_str()?)?;
     let kind = match items.get(2) {
         None => BytesKind::Uint8Array,
         Some(name) => BytesKind::find(name.as_str()?)?,
     };
     let whole = data.len().is_multiple_of(kind.element_bytes());
-    whole.then_some(Expr::Bytes(Bytes { data, kind }))
+    whole.then_some(Expr::Bytes(TypedBytes { data, kind }))
 }
 
-fn blob(items: &[Raw<'_>]) -> Option<Expr> {
-    let [_, Raw::String(kind), Raw::Array(content)] = items else {
+fn blob(items: &[RawJson<'_>]) -> Option<Expr> {
+    let [_, RawJson::String(kind), RawJson::Array(content)] = items else {
         return None;
     };
-    let [Raw::String(tag), id, ..] = content.as_slice() else {
+    let [RawJson::String(tag), id, ..] = content.as_slice() else {
         return None;
     };
     let id = positive(Some(id)).filter(|_| tag == "readable")?;
     Some(Expr::Blob(kind.to_string(), id))
 }
 
-fn pairs(json: &Raw<'_>) -> Option<Vec<(String, String)>> {
-    let Raw::Array(items) = json else {
+fn header_pairs(json: &RawJson<'_>) -> Option<Vec<(String, String)>> {
+    let RawJson::Array(items) = json else {
         return None;
     };
-    let pair = |item: &Raw<'_>| {
-        let Raw::Array(pair) = item else {
+    let pair = |item: &RawJson<'_>| {
+        let RawJson::Array(pair) = item else {
             return None;
         };
         match pair.as_slice() {
-            [Raw::String(name), Raw::String(value)] => Some((name.to_string(), value.to_string())),
+            [RawJson::String(name), RawJson::String(value)] => {
+                Some((name.to_string(), value.to_string()))
+            }
             _ => None,
         }
     };
@@ -324,13 +336,13 @@ fn pairs(json: &Raw<'_>) -> Option<Vec<(String, String)>> {
 }
 
 /// Reads everything but the body; signals and sockets cannot be sent.
-fn http_init(fields: &[Field<'_>]) -> Option<HttpInit> {
+fn http_init(fields: &[MessageField<'_>]) -> Option<HttpInit> {
     let mut init = HttpInit::default();
     for (key, value) in fields {
         match key.as_ref() {
             "body" => {}
-            "headers" => init.headers = pairs(value)?,
-            "signal" | "webSocket" if *value != Raw::Null => return None,
+            "headers" => init.headers = header_pairs(value)?,
+            "signal" | "webSocket" if *value != RawJson::Null => return None,
             _ => init.fields.push((key.to_string(), value.to_json())),
         }
     }

@@ -1,7 +1,9 @@
 //! Printing messages, for a peer of a profile.
 
-use super::{Bytes, BytesKind, ErrorExpr, Expr, HttpInit, Key, Message, Profile, RefExpr};
-use super::{RemapExpr, WireLimits, binary};
+use super::{
+    BytesKind, ErrorExpr, Expr, HttpInit, PathKey, PeerVersion, RefExpr, TypedBytes, WireMessage,
+};
+use super::{RemapExpr, WireLimits, typed_bytes};
 use crate::json::{Json, write_integer, write_number, write_string};
 
 /// Why a message cannot be sent.
@@ -18,11 +20,11 @@ pub enum EncodeError {
     TooLong,
 }
 
-type Written = Result<(), EncodeError>;
+type EncodeResult = Result<(), EncodeError>;
 
-pub(super) struct Writer<'a> {
+pub(super) struct MessageWriter<'a> {
     out: &'a mut String,
-    profile: Profile,
+    profile: PeerVersion,
     max_depth: usize,
     max_bytes: usize,
 }
@@ -30,10 +32,10 @@ pub(super) struct Writer<'a> {
 /// Fields that npm prints before headers and body.
 const FIRST_FIELDS: [&str; 3] = ["method", "status", "statusText"];
 
-impl<'a> Writer<'a> {
+impl<'a> MessageWriter<'a> {
     /// Prints to `out` at most `max_bytes`; what is longer is an error soon after.
     pub(super) fn new(
-        profile: Profile,
+        profile: PeerVersion,
         limits: &WireLimits,
         max_bytes: usize,
         out: &'a mut String,
@@ -42,36 +44,36 @@ impl<'a> Writer<'a> {
         Self { out, profile, max_depth, max_bytes }
     }
 
-    pub(super) fn message(&mut self, message: &Message) -> Written {
-        self.print(message)?;
-        self.fits(0)
+    pub(super) fn message(&mut self, message: &WireMessage) -> EncodeResult {
+        self.write_message(message)?;
+        self.check_room(0)
     }
 
     /// Fails if there is no room for that many bytes.
-    fn fits(&self, bytes: usize) -> Written {
+    fn check_room(&self, bytes: usize) -> EncodeResult {
         if self.out.len().saturating_add(bytes) > self.max_bytes {
             return Err(EncodeError::TooLong);
         }
         Ok(())
     }
 
-    fn print(&mut self, message: &Message) -> Written {
+    fn write_message(&mut self, message: &WireMessage) -> EncodeResult {
         match message {
-            Message::Push(expr) => self.tagged("[\"push\",", expr),
-            Message::Stream(expr) => {
-                self.recent("streams")?;
+            WireMessage::Push(expr) => self.tagged("[\"push\",", expr),
+            WireMessage::Stream(expr) => {
+                self.require_current("streams")?;
                 self.tagged("[\"stream\",", expr)
             }
-            Message::Pipe => {
-                self.recent("streams")?;
+            WireMessage::Pipe => {
+                self.require_current("streams")?;
                 self.out.push_str("[\"pipe\"]");
                 Ok(())
             }
-            Message::Pull(id) => {
+            WireMessage::Pull(id) => {
                 self.tag_id("pull", *id);
                 Ok(())
             }
-            Message::Release(id, count) => {
+            WireMessage::Release(id, count) => {
                 self.out.push_str("[\"release\",");
                 write_integer(*id, self.out);
                 self.out.push(',');
@@ -79,28 +81,28 @@ impl<'a> Writer<'a> {
                 self.out.push(']');
                 Ok(())
             }
-            Message::Resolve(id, expr) => self.settled("[\"resolve\",", *id, expr),
-            Message::Reject(id, expr) => self.settled("[\"reject\",", *id, expr),
-            Message::Abort(expr) => self.tagged("[\"abort\",", expr),
+            WireMessage::Resolve(id, expr) => self.tagged_with_id("[\"resolve\",", *id, expr),
+            WireMessage::Reject(id, expr) => self.tagged_with_id("[\"reject\",", *id, expr),
+            WireMessage::Abort(expr) => self.tagged("[\"abort\",", expr),
         }
     }
 
-    fn tagged(&mut self, open: &str, expr: &Expr) -> Written {
+    fn tagged(&mut self, open: &str, expr: &Expr) -> EncodeResult {
         self.out.push_str(open);
         self.expr(expr, 0)?;
         self.out.push(']');
         Ok(())
     }
 
-    fn settled(&mut self, open: &str, id: i64, expr: &Expr) -> Written {
+    fn tagged_with_id(&mut self, open: &str, id: i64, expr: &Expr) -> EncodeResult {
         self.out.push_str(open);
         write_integer(id, self.out);
         self.tagged(",", expr)
     }
 
     /// Refuses a form that an older peer does not know.
-    fn recent(&self, what: &'static str) -> Written {
-        if self.profile == Profile::V0_4 {
+    fn require_current(&self, what: &'static str) -> EncodeResult {
+        if self.profile == PeerVersion::V0_4 {
             return Err(EncodeError::UnknownToPeer(what));
         }
         Ok(())
@@ -121,18 +123,18 @@ impl<'a> Writer<'a> {
         write_string(text, self.out);
     }
 
-    fn expr(&mut self, expr: &Expr, depth: usize) -> Written {
+    fn expr(&mut self, expr: &Expr, depth: usize) -> EncodeResult {
         if depth >= self.max_depth {
             return Err(EncodeError::TooDeep);
         }
-        self.fits(0)?;
+        self.check_room(0)?;
         match expr {
             Expr::Undefined => self.out.push_str("[\"undefined\"]"),
             Expr::Null => self.out.push_str("null"),
             Expr::Bool(value) => self.out.push_str(if *value { "true" } else { "false" }),
             Expr::Number(number) => self.number(*number),
             Expr::String(text) => {
-                self.fits(text.len())?;
+                self.check_room(text.len())?;
                 write_string(text, self.out);
             }
             Expr::Array(items) => {
@@ -147,7 +149,7 @@ impl<'a> Writer<'a> {
             }
             Expr::Date(time) => self.date(*time)?,
             Expr::Bytes(bytes) => {
-                self.fits(bytes.data.len())?;
+                self.check_room(bytes.data.len())?;
                 self.bytes(bytes);
             }
             Expr::Error(error) => self.error(error, depth)?,
@@ -157,24 +159,24 @@ impl<'a> Writer<'a> {
             Expr::Export(id) => self.tag_id("export", *id),
             Expr::Promise(id) => self.tag_id("promise", *id),
             Expr::Url(href) => {
-                self.recent("URLs")?;
+                self.require_current("URLs")?;
                 self.tag_text("url", href);
                 self.out.push(']');
             }
             Expr::Headers(_) | Expr::Request(..) | Expr::Response(_) => self.fetch(expr, depth)?,
             Expr::Blob(kind, pipe) => {
-                self.recent("blobs")?;
+                self.require_current("blobs")?;
                 self.tag_text("blob", kind);
                 self.out.push(',');
                 self.tag_id("readable", *pipe);
                 self.out.push(']');
             }
             Expr::Writable(id) => {
-                self.recent("streams")?;
+                self.require_current("streams")?;
                 self.tag_id("writable", *id);
             }
             Expr::Readable(id) => {
-                self.recent("streams")?;
+                self.require_current("streams")?;
                 self.tag_id("readable", *id);
             }
         }
@@ -182,8 +184,8 @@ impl<'a> Writer<'a> {
     }
 
     /// Prints the types of `fetch`.
-    fn fetch(&mut self, expr: &Expr, depth: usize) -> Written {
-        self.recent("fetch types")?;
+    fn fetch(&mut self, expr: &Expr, depth: usize) -> EncodeResult {
+        self.require_current("fetch types")?;
         if let Expr::Headers(pairs) = expr {
             self.out.push_str("[\"headers\",");
             self.pairs(pairs);
@@ -215,7 +217,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn date(&mut self, time: Option<f64>) -> Written {
+    fn date(&mut self, time: Option<f64>) -> EncodeResult {
         match time.filter(|time| time.is_finite()) {
             Some(time) => {
                 self.out.push_str("[\"date\",");
@@ -223,19 +225,19 @@ impl<'a> Writer<'a> {
                 self.out.push(']');
             }
             None => {
-                self.recent("invalid dates")?;
+                self.require_current("invalid dates")?;
                 self.out.push_str("[\"date\",null]");
             }
         }
         Ok(())
     }
 
-    fn bytes(&mut self, bytes: &Bytes) {
+    fn bytes(&mut self, bytes: &TypedBytes) {
         self.out.push_str("[\"bytes\",\"");
-        binary::write_base64(&bytes.data, self.out);
+        typed_bytes::write_base64(&bytes.data, self.out);
         self.out.push('"');
         // 0.4 ignores the mark and makes a Uint8Array of everything.
-        if bytes.kind != BytesKind::Uint8Array && self.profile == Profile::Current {
+        if bytes.kind != BytesKind::Uint8Array && self.profile == PeerVersion::Current {
             self.out.push_str(",\"");
             self.out.push_str(bytes.kind.name());
             self.out.push('"');
@@ -243,7 +245,7 @@ impl<'a> Writer<'a> {
         self.out.push(']');
     }
 
-    fn error(&mut self, error: &ErrorExpr, depth: usize) -> Written {
+    fn error(&mut self, error: &ErrorExpr, depth: usize) -> EncodeResult {
         self.tag_text("error", &error.name);
         self.out.push(',');
         write_string(&error.message, self.out);
@@ -261,7 +263,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn object(&mut self, fields: &[(String, Expr)], depth: usize) -> Written {
+    fn object(&mut self, fields: &[(String, Expr)], depth: usize) -> EncodeResult {
         self.out.push('{');
         for (index, (key, value)) in fields.iter().enumerate() {
             self.comma(index);
@@ -280,7 +282,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Prints expressions between one pair of brackets.
-    fn list(&mut self, items: &[Expr], depth: usize) -> Written {
+    fn list(&mut self, items: &[Expr], depth: usize) -> EncodeResult {
         self.out.push('[');
         for (index, item) in items.iter().enumerate() {
             self.comma(index);
@@ -290,19 +292,19 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn path(&mut self, path: &[Key]) {
+    fn path(&mut self, path: &[PathKey]) {
         self.out.push('[');
         for (index, key) in path.iter().enumerate() {
             self.comma(index);
             match key {
-                Key::Name(name) => write_string(name, self.out),
-                Key::Index(number) => write_number(*number, self.out),
+                PathKey::Name(name) => write_string(name, self.out),
+                PathKey::Index(number) => write_number(*number, self.out),
             }
         }
         self.out.push(']');
     }
 
-    fn reference(&mut self, tag: &str, reference: &RefExpr, depth: usize) -> Written {
+    fn reference(&mut self, tag: &str, reference: &RefExpr, depth: usize) -> EncodeResult {
         self.out.push_str("[\"");
         self.out.push_str(tag);
         self.out.push_str("\",");
@@ -319,7 +321,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn remap(&mut self, remap: &RemapExpr, depth: usize) -> Written {
+    fn remap(&mut self, remap: &RemapExpr, depth: usize) -> EncodeResult {
         self.out.push_str("[\"remap\",");
         write_integer(remap.id, self.out);
         self.out.push(',');
@@ -345,7 +347,7 @@ impl<'a> Writer<'a> {
         self.out.push(']');
     }
 
-    fn init(&mut self, init: &HttpInit, body: Option<&Expr>, depth: usize) -> Written {
+    fn init(&mut self, init: &HttpInit, body: Option<&Expr>, depth: usize) -> EncodeResult {
         self.out.push('{');
         let mut count = 0;
         let is_first = |key: &str| FIRST_FIELDS.contains(&key);

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{BigInt, Bytes};
+use super::{BigInt, TypedBytes};
 use crate::json::Json;
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Key {
+pub enum PathKey {
     /// The name of a property or method.
     Name(Arc<str>),
     /// A number; only a non-negative integer reaches an element of an array.
@@ -36,7 +36,7 @@ pub enum Expr {
     /// `["date", ms]`; without a time it is JavaScript's invalid date.
     Date(Option<f64>),
     /// `["bytes", base64]` and `["bytes", base64, type]`
-    Bytes(Bytes),
+    Bytes(TypedBytes),
     /// `["error", name, message, stack?, props?]`
     Error(Box<ErrorExpr>),
     /// `["url", href]`
@@ -95,7 +95,7 @@ pub struct RefExpr {
     /// The export.
     pub id: i64,
     /// The way from the export to the property; npm tells an empty one from none.
-    pub path: Option<Vec<Key>>,
+    pub path: Option<Vec<PathKey>>,
     /// The arguments, if it is called; then the path is there too.
     pub args: Option<Vec<Expr>>,
 }
@@ -106,7 +106,7 @@ pub struct RemapExpr {
     /// The export that holds the input.
     pub id: i64,
     /// The way from the export to the input.
-    pub path: Vec<Key>,
+    pub path: Vec<PathKey>,
     /// What the function uses from outside: [`Expr::Import`] without a path, or [`Expr::Export`].
     pub captures: Vec<Expr>,
     /// The function: 0 is the element, k the result of instruction k, −k capture k.

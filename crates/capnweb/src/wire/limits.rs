@@ -27,7 +27,7 @@ impl Default for WireLimits {
 
 /// Which forms the peer knows. The protocol has no negotiation, so the application decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
+pub enum PeerVersion {
     /// npm `capnweb` 0.12: everything.
     #[default]
     Current,

@@ -1,11 +1,11 @@
 //! Messages: one JSON array each.
 
-use super::encode::Writer;
-use super::{DecodeError, EncodeError, Expr, Profile, WireLimits, decode};
+use super::encode::MessageWriter;
+use super::{DecodeError, EncodeError, Expr, PeerVersion, WireLimits, decode};
 
 /// One message of a session. Ids are those of the sender.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Message {
+pub enum WireMessage {
     /// `["push", expr]`: evaluate; the result is the sender's next positive id.
     Push(Expr),
     /// `["pull", id]`: send how that export settles.
@@ -24,14 +24,14 @@ pub enum Message {
     Abort(Expr),
 }
 
-impl Message {
+impl WireMessage {
     /// Reads one message.
     ///
     /// # Errors
     ///
     /// [`DecodeError`]; the session that gets one is over.
     pub fn decode(text: &str, limits: &WireLimits) -> Result<Self, DecodeError> {
-        decode::message(text, limits)
+        decode::decode_message(text, limits)
     }
 
     /// Prints the message as npm prints it.
@@ -39,7 +39,7 @@ impl Message {
     /// # Errors
     ///
     /// [`EncodeError`] if the peer of that profile would not understand it or refuse it.
-    pub fn encode(&self, profile: Profile, limits: &WireLimits) -> Result<String, EncodeError> {
+    pub fn encode(&self, profile: PeerVersion, limits: &WireLimits) -> Result<String, EncodeError> {
         let mut text = String::with_capacity(64);
         self.encode_into(profile, limits, usize::MAX, &mut text)?;
         Ok(text)
@@ -48,12 +48,12 @@ impl Message {
     /// Prints the message, of at most `most` bytes, in place of what `text` holds.
     pub(crate) fn encode_into(
         &self,
-        profile: Profile,
+        profile: PeerVersion,
         limits: &WireLimits,
         most: usize,
         text: &mut String,
     ) -> Result<(), EncodeError> {
         text.clear();
-        Writer::new(profile, limits, most, text).message(self)
+        MessageWriter::new(profile, limits, most, text).message(self)
     }
 }

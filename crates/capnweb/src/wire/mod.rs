@@ -4,18 +4,18 @@
 //! What decodes encodes again to a text that decodes to the same. Nothing here knows what an
 //! expression refers to: that is the session's business.
 
-mod binary;
+mod bigint;
 mod decode;
 mod encode;
 mod expr;
 mod limits;
 mod message;
-mod number;
+mod typed_bytes;
 
-pub use binary::{Bytes, BytesKind};
+pub use bigint::{BigInt, BigIntError};
 pub use decode::DecodeError;
 pub use encode::EncodeError;
-pub use expr::{ErrorExpr, Expr, HttpInit, Key, RefExpr, RemapExpr};
-pub use limits::{Profile, WireLimits};
-pub use message::Message;
-pub use number::{BigInt, NotABigInt};
+pub use expr::{ErrorExpr, Expr, HttpInit, PathKey, RefExpr, RemapExpr};
+pub use limits::{PeerVersion, WireLimits};
+pub use message::WireMessage;
+pub use typed_bytes::{BytesKind, TypedBytes};

@@ -4,12 +4,12 @@ use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use capnweb::app::{Method, Property, function};
-use capnweb::net::{Batch, connect};
+use capnweb::net::{RpcBatch, connect};
 use capnweb::session::{Options, Stub, stream};
 use capnweb::value::Value;
-use capnweb::wire::Profile;
+use capnweb::wire::PeerVersion;
 
-use crate::node::{NpmServer, TestResult};
+use crate::npm_package::{NpmServer, TestResult};
 use crate::service::{CONSUME, DISPOSED, ECHO, FAIL_WITH_PROPS, GREET, IDS, INCREMENT};
 use crate::service::{MAKE_COUNTER, READABLE, USER, VALUE, WITH_CALLBACK, WRITE_TO};
 
@@ -17,12 +17,12 @@ const NAME: Property<String> = Property::new("name");
 const NAME_OF: Method<(f64,), String> = Method::new("name");
 const INCREMENT_COUNTER: Method<(Stub, Option<f64>), f64> = Method::new("incrementCounter");
 
-fn options(profile: Profile) -> Options {
+fn options(profile: PeerVersion) -> Options {
     Options { profile, ..Options::default() }
 }
 
-async fn batch(server: &NpmServer, profile: Profile) -> TestResult {
-    let batch = Batch::new(options(profile));
+async fn batch(server: &NpmServer, profile: PeerVersion) -> TestResult {
+    let batch = RpcBatch::new(options(profile));
     let main = batch.main();
     let greeting = main.call(GREET, (main.call(USER, ()).get(NAME),)).into_future();
     let count = main.call(MAKE_COUNTER, (4.0,)).call(INCREMENT, (Some(2.0),)).into_future();
@@ -56,7 +56,7 @@ async fn objects(main: &Stub) -> TestResult {
 
 async fn values(main: &Stub) -> TestResult {
     let values = main.call(Method::<(), Vec<Value>>::new("values"), ()).await?;
-    let kinds: Vec<_> = values.iter().map(Value::kind).collect();
+    let kinds: Vec<_> = values.iter().map(Value::kind_name).collect();
     let expected = [
         "undefined",
         "null",
@@ -111,7 +111,7 @@ async fn streams(main: &Stub) -> TestResult {
     Ok(())
 }
 
-async fn accounting(main: &Stub) -> TestResult {
+async fn check_dispose_count(main: &Stub) -> TestResult {
     let before = main.call(DISPOSED, ()).await?;
     for round in 0..10_000_u32 {
         let counter = main.call(MAKE_COUNTER, (f64::from(round),));
@@ -130,38 +130,38 @@ async fn hang_up(main: &Stub) -> TestResult {
     Ok(())
 }
 
-async fn calls(version: &str, profile: Profile) -> TestResult {
+async fn calls(version: &str, profile: PeerVersion) -> TestResult {
     let server = NpmServer::start(version)?;
     batch(&server, profile).await?;
     let main = connect(&server.socket_url(), None, options(profile)).await?;
     objects(&main).await?;
     values(&main).await?;
     map(&main).await?;
-    if profile == Profile::Current {
+    if profile == PeerVersion::Current {
         streams(&main).await?;
         let blob = Value::Blob("text/plain".to_owned(), b"hello".to_vec());
         let text = main.call(Method::<(Value,), String>::new("blobText"), (blob,)).await?;
         assert_eq!(text, "text/plain hello");
     }
-    accounting(&main).await?;
+    check_dispose_count(&main).await?;
     hang_up(&main).await
 }
 
-async fn within_a_minute(version: &str, profile: Profile) -> TestResult {
+async fn within_a_minute(version: &str, profile: PeerVersion) -> TestResult {
     tokio::time::timeout(Duration::from_secs(60), calls(version, profile)).await?
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_of_0_12_is_called() -> TestResult {
-    within_a_minute("0.12", Profile::Current).await
+async fn client_calls_npm_0_12_server() -> TestResult {
+    within_a_minute("0.12", PeerVersion::Current).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_of_0_8_is_called() -> TestResult {
-    within_a_minute("0.8", Profile::Current).await
+async fn client_calls_npm_0_8_server() -> TestResult {
+    within_a_minute("0.8", PeerVersion::Current).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_of_0_4_is_called_with_its_profile() -> TestResult {
-    within_a_minute("0.4", Profile::V0_4).await
+async fn client_calls_npm_0_4_server() -> TestResult {
+    within_a_minute("0.4", PeerVersion::V0_4).await
 }

@@ -4,11 +4,11 @@
 //! use a network.
 
 mod client;
-mod close;
-mod golden;
-mod node;
+mod golden_vectors;
+mod npm_package;
 mod server;
 #[path = "../../examples/server/service.rs"]
 mod service;
+mod session_close;
 #[path = "../../examples/server/stats.rs"]
 mod stats;

@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use capnweb::net::{Server, ServerOptions, ServerStats, router};
-use capnweb::wire::Profile;
+use capnweb::net::{RpcServer, ServerOptions, ServerStats, router};
+use capnweb::wire::PeerVersion;
 
-use crate::node::{TestResult, script};
+use crate::npm_package::{TestResult, script};
 use crate::{service, stats};
 
-pub(crate) async fn serve(profile: Profile) -> TestResult<(String, Server)> {
+pub(crate) async fn serve(profile: PeerVersion) -> TestResult<(String, RpcServer)> {
     let mut options = ServerOptions::default();
     options.session.profile = profile;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
     let url = format!("http://{}/", listener.local_addr()?);
-    let server = Server::new(service::main_object, options);
+    let server = RpcServer::new(service::main_object, options);
     let routes = router("/", server.clone()).merge(stats::router(server.clone()));
     tokio::spawn(axum::serve(listener, routes).into_future());
     Ok((url, server))
 }
 
-async fn called_by(version: &'static str, profile: Profile) -> TestResult {
+async fn run_npm_client(version: &'static str, profile: PeerVersion) -> TestResult {
     let (url, server) = serve(profile).await?;
     let ran = tokio::task::spawn_blocking(move || {
         script("client.mjs", version, &url).map_err(|error| error.to_string())
@@ -37,16 +37,16 @@ async fn called_by(version: &'static str, profile: Profile) -> TestResult {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_of_0_12_is_served() -> TestResult {
-    called_by("0.12", Profile::Current).await
+async fn server_serves_npm_0_12_client() -> TestResult {
+    run_npm_client("0.12", PeerVersion::Current).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_of_0_8_is_served() -> TestResult {
-    called_by("0.8", Profile::Current).await
+async fn server_serves_npm_0_8_client() -> TestResult {
+    run_npm_client("0.8", PeerVersion::Current).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_of_0_4_is_served_with_its_profile() -> TestResult {
-    called_by("0.4", Profile::V0_4).await
+async fn server_serves_npm_0_4_client() -> TestResult {
+    run_npm_client("0.4", PeerVersion::V0_4).await
 }

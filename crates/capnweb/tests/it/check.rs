@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use capnweb::run::Runner;
-use capnweb::session::{Options, Target};
-use capnweb::wire::{Message, Profile, WireLimits};
+use capnweb::run::SessionRunner;
+use capnweb::session::{Options, RpcTarget};
+use capnweb::wire::{PeerVersion, WireLimits, WireMessage};
 
 use crate::service;
 
@@ -14,14 +14,14 @@ use crate::service;
 /// Tells whether it was one.
 pub(crate) fn message(text: &str) -> bool {
     let limits = WireLimits { message_bytes: 1 << 20, ..WireLimits::default() };
-    let Ok(message) = Message::decode(text, &limits) else {
+    let Ok(message) = WireMessage::decode(text, &limits) else {
         return false;
     };
-    let print = |message: &Message| message.encode(Profile::Current, &limits);
+    let print = |message: &WireMessage| message.encode(PeerVersion::Current, &limits);
     let printed = print(&message).expect("what was read can be printed");
     // A byte of input makes a few of output at most: `\u0001` for a control character.
     assert!(printed.len() <= 8 * text.len() + 64, "{text} became {printed}");
-    let again = Message::decode(&printed, &limits).expect(&printed);
+    let again = WireMessage::decode(&printed, &limits).expect(&printed);
     assert_eq!(print(&again).as_deref(), Ok(printed.as_str()), "{text}");
     true
 }
@@ -35,8 +35,8 @@ pub(crate) fn session<S: AsRef<str>>(lines: impl IntoIterator<Item = S>) -> usiz
     options.limits.imports = 200;
     options.limits.pending_pulls = 100;
     options.limits.streams = 20;
-    let main: Arc<dyn Target> = Arc::new(service::main_object());
-    let mut runner = Runner::new(Some(main), options);
+    let main: Arc<dyn RpcTarget> = Arc::new(service::main_object());
+    let mut runner = SessionRunner::new(Some(main), options);
     for method in ["echo", "makeCounter", "twice", "never", "ids"] {
         say(&mut runner, &format!("[\"push\",[\"pipeline\",0,[\"{method}\"],[5]]]"));
     }
@@ -49,19 +49,19 @@ pub(crate) fn session<S: AsRef<str>>(lines: impl IntoIterator<Item = S>) -> usiz
         taken += 1;
         let (exports, imports) = runner.session().table_sizes();
         assert!(exports <= 400 && imports <= 400, "{exports} exports, {imports} imports");
-        if runner.closed().is_some() {
+        if runner.close_reason().is_some() {
             assert_eq!((exports, imports), (0, 0), "after {}", line.as_ref());
-            assert!(!runner.is_busy(), "calls go on after {}", line.as_ref());
+            assert!(!runner.has_running_calls(), "calls go on after {}", line.as_ref());
             break;
         }
     }
     taken
 }
 
-fn say(runner: &mut Runner, line: &str) {
+fn say(runner: &mut SessionRunner, line: &str) {
     runner.receive(line);
     runner.poll(&Context::from_waker(Waker::noop()));
     while let Some(text) = runner.poll_text() {
-        assert!(Message::decode(&text, &WireLimits::default()).is_ok(), "we said {text}");
+        assert!(WireMessage::decode(&text, &WireLimits::default()).is_ok(), "we said {text}");
     }
 }

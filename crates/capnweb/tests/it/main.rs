@@ -1,16 +1,16 @@
 //! Sessions against recorded transcripts, hostile peers, and each other.
 
-mod bounded;
 mod check;
-mod hostile;
-mod map;
-mod mutant;
-mod noise;
-mod pair;
-mod peer;
-mod refused;
+mod client_server;
+mod fixture;
+mod hostile_peer;
+mod http_batch;
+mod memory_limits;
+mod mutated_input;
+mod npm_transcript;
+mod random_messages;
+mod remote_map;
 #[path = "../../examples/server/service.rs"]
 mod service;
-mod socket;
-mod transcript;
-mod web;
+mod websocket;
+mod websocket_limits;

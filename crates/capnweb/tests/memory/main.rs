@@ -2,8 +2,8 @@
 //!
 //! Every test starts a server in a process of its own and reads the process's high-water mark.
 
-mod attack;
-mod process;
+mod memory_attacks;
+mod server_process;
 #[path = "../../examples/server/service.rs"]
 mod service;
-mod slow;
+mod slow_peer;

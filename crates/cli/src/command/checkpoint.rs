@@ -2,21 +2,21 @@
 
 use serde_json::json;
 use turnstone_core::model::Session;
-use turnstone_engine::{Checkpoint, Engine};
+use turnstone_engine::{Engine, SessionCheckpoint};
 use turnstone_store::Context;
 
-use crate::app::App;
-use crate::choice;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
-use crate::moment;
-use crate::reference::Prefix;
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::number_format;
+use crate::session_lookup;
 use crate::text;
-use crate::ui::{Column, Grid, NAME, Ui, paint};
+use crate::time_format;
+use crate::ui::{ColumnKind, ID_STYLE, TextTable, Ui, apply_style};
 
 /// The longest name of a point.
-const LONGEST: usize = 200;
+const MAX_NAME_LENGTH: usize = 200;
 
 /// Give the point a session stands at a name, to jump to later
 ///
@@ -36,7 +36,7 @@ pub(crate) struct CheckpointArgs {
 
     /// Session ID or unique prefix [default: the newest session of this directory]
     #[arg(long, value_name = "ID")]
-    session: Option<Prefix>,
+    session: Option<IdPrefix>,
 }
 
 /// What to do with names.
@@ -47,7 +47,7 @@ pub(crate) enum CheckpointCommand {
     List {
         /// Session ID or unique prefix [default: the newest session of this directory]
         #[arg(long, value_name = "ID")]
-        session: Option<Prefix>,
+        session: Option<IdPrefix>,
     },
     /// Remove a checkpoint; the session and its files do not change
     ///
@@ -61,7 +61,7 @@ pub(crate) enum CheckpointCommand {
 
         /// Session ID or unique prefix [default: the newest session of this directory]
         #[arg(long, value_name = "ID")]
-        session: Option<Prefix>,
+        session: Option<IdPrefix>,
     },
 }
 
@@ -70,80 +70,94 @@ pub(crate) enum CheckpointCommand {
 /// # Errors
 ///
 /// The session is busy, or nothing is called that.
-pub(crate) fn run(ui: &mut Ui, app: &App, args: &CheckpointArgs) -> Result<Exit, CliError> {
-    let (engine, ctx) = (app.engine()?, app.context());
+pub(crate) fn run(
+    ui: &mut Ui,
+    app: &CliApp,
+    args: &CheckpointArgs,
+) -> Result<ProgramExit, CliError> {
+    let (engine, ctx) = (app.open_engine()?, app.context());
     let wanted = match &args.command {
         None => args.session.as_ref(),
         Some(CheckpointCommand::List { session } | CheckpointCommand::Remove { session, .. }) => {
             session.as_ref()
         }
     };
-    let session = choice::session(app, &engine, &ctx, wanted)?;
+    let session = session_lookup::resolve_session_or_newest(app, &engine, &ctx, wanted)?;
     match (&args.command, &args.name) {
-        (None, Some(name)) => make(ui, &engine, &ctx, &session, name),
+        (None, Some(name)) => create(ui, &engine, &ctx, &session, name),
         (Some(CheckpointCommand::Remove { name, .. }), _) => {
             let gone = engine.remove_checkpoint(&ctx, &session.id, name)?;
             if ui.wants_json() {
-                ui.json(&json!(gone.iter().map(value).collect::<Vec<_>>()))?;
+                ui.print_json(&json!(gone.iter().map(checkpoint_json).collect::<Vec<_>>()))?;
             }
-            let count = figure::counted(gone.len(), "checkpoint");
-            ui.note(&format!("gave up the name of {count}"));
-            Ok(Exit::Ok)
+            let count = number_format::format_counted(gone.len(), "checkpoint");
+            ui.print_note(&format!("gave up the name of {count}"));
+            Ok(ProgramExit::Ok)
         }
         (None | Some(CheckpointCommand::List { .. }), _) => list(ui, app, &engine, &ctx, &session),
     }
 }
 
-fn make(
+fn create(
     ui: &mut Ui,
     engine: &Engine,
     ctx: &Context,
     session: &Session,
     name: &str,
-) -> Result<Exit, CliError> {
-    let plain = text::clean_line(name.trim());
-    if plain.is_empty() || plain.chars().count() > LONGEST || plain != name.trim() {
+) -> Result<ProgramExit, CliError> {
+    let plain = text::sanitize_line(name.trim());
+    if plain.is_empty() || plain.chars().count() > MAX_NAME_LENGTH || plain != name.trim() {
         return Err(CliError::Refused {
             what: "a name has up to 200 printable characters".to_owned(),
             hint: None,
         });
     }
-    let operation = engine.checkpoint(ctx, &session.id, &plain)?;
+    let operation = engine.create_checkpoint(ctx, &session.id, &plain)?;
     if ui.wants_json() {
-        ui.json(&json!({ "session": session.id, "name": plain, "operation": operation }))?;
+        ui.print_json(&json!({ "session": session.id, "name": plain, "operation": operation }))?;
     }
-    ui.note(&format!("this point of {} is called {plain} now", paint(NAME, &session.id)));
-    ui.hint(&format!("`turnstone jump '{plain}'` comes back to it"));
-    Ok(Exit::Ok)
+    ui.print_note(&format!(
+        "this point of {} is called {plain} now",
+        apply_style(ID_STYLE, &session.id)
+    ));
+    ui.print_hint(&format!("`turnstone jump '{plain}'` comes back to it"));
+    Ok(ProgramExit::Ok)
 }
 
 fn list(
     ui: &mut Ui,
-    app: &App,
+    app: &CliApp,
     engine: &Engine,
     ctx: &Context,
     session: &Session,
-) -> Result<Exit, CliError> {
-    let found = engine.checkpoints(ctx, &session.id)?;
+) -> Result<ProgramExit, CliError> {
+    let found = engine.list_checkpoints(ctx, &session.id)?;
     if ui.wants_json() {
-        ui.json(&json!(found.iter().map(value).collect::<Vec<_>>()))?;
-        return Ok(Exit::Ok);
+        ui.print_json(&json!(found.iter().map(checkpoint_json).collect::<Vec<_>>()))?;
+        return Ok(ProgramExit::Ok);
     }
     if found.is_empty() {
-        ui.note(&format!("no point of {} has a name", paint(NAME, &session.id)));
-        return Ok(Exit::Ok);
+        ui.print_note(&format!("no point of {} has a name", apply_style(ID_STYLE, &session.id)));
+        return Ok(ProgramExit::Ok);
     }
-    let mut grid =
-        Grid::new(&[("NAME", Column::Text), ("WHEN", Column::Text), ("OPERATION", Column::Text)]);
+    let mut grid = TextTable::new(&[
+        ("NAME", ColumnKind::Text),
+        ("WHEN", ColumnKind::Text),
+        ("OPERATION", ColumnKind::Text),
+    ]);
     for checkpoint in &found {
-        let when = moment::near(checkpoint.time.0, app.now());
-        grid.row(&[text::clean_line(&checkpoint.name), when, checkpoint.operation.to_string()]);
+        let when = time_format::format_local_time(checkpoint.time.0, app.now());
+        grid.add_row(&[
+            text::sanitize_line(&checkpoint.name),
+            when,
+            checkpoint.operation.to_string(),
+        ]);
     }
-    ui.table(&grid)?;
-    Ok(Exit::Ok)
+    ui.print_table(&grid)?;
+    Ok(ProgramExit::Ok)
 }
 
-fn value(checkpoint: &Checkpoint) -> serde_json::Value {
-    let Checkpoint { operation, name, time } = checkpoint;
+fn checkpoint_json(checkpoint: &SessionCheckpoint) -> serde_json::Value {
+    let SessionCheckpoint { operation, name, time } = checkpoint;
     json!({ "name": name, "operation": operation, "time": time.0 })
 }

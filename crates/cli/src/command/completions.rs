@@ -5,7 +5,7 @@ use clap_complete::Shell;
 
 use crate::args::Cli;
 use crate::error::CliError;
-use crate::exit::Exit;
+use crate::exit_code::ProgramExit;
 use crate::ui::Ui;
 
 /// Print completions for a shell
@@ -23,9 +23,9 @@ pub(crate) struct CompletionsArgs {
 /// # Errors
 ///
 /// [`CliError::Output`].
-pub(crate) fn run(ui: &mut Ui, args: &CompletionsArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ui: &mut Ui, args: &CompletionsArgs) -> Result<ProgramExit, CliError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "turnstone", &mut script);
-    ui.raw(&script)?;
-    Ok(Exit::Ok)
+    ui.print_bytes(&script)?;
+    Ok(ProgramExit::Ok)
 }

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
-use turnstone_store::{Budget, Context, Sizes, Store};
+use turnstone_store::{Context, DatabaseSizes, MaintenanceBudget, Store};
 
-use crate::app::App;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
-use crate::moment;
-use crate::ui::{Column, Grid, Ui};
+use crate::exit_code::ProgramExit;
+use crate::number_format;
+use crate::time_format;
+use crate::ui::{ColumnKind, TextTable, Ui};
 
 /// Commands about the database.
 #[derive(Debug, Subcommand)]
@@ -55,35 +55,35 @@ pub(crate) struct BackupArgs {
 /// # Errors
 ///
 /// What the command answers.
-pub(crate) fn run(ui: &mut Ui, app: &App, command: &DbCommand) -> Result<Exit, CliError> {
+pub(crate) fn run(ui: &mut Ui, app: &CliApp, command: &DbCommand) -> Result<ProgramExit, CliError> {
     match command {
-        DbCommand::Path => path(ui, app),
-        DbCommand::Size(args) => size(ui, app, args),
+        DbCommand::Path => print_path(ui, app),
+        DbCommand::Size(args) => print_sizes(ui, app, args),
         DbCommand::Backup(args) => backup(ui, app, args),
         DbCommand::Compact => compact(ui, app),
     }
 }
 
-fn path(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
+fn print_path(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
     let file = app.layout().database();
     if ui.wants_json() {
-        ui.json(&json!({ "path": file }))?;
+        ui.print_json(&json!({ "path": file }))?;
     } else {
-        ui.raw(file.as_os_str().as_bytes())?;
-        ui.line("")?;
+        ui.print_bytes(file.as_os_str().as_bytes())?;
+        ui.print_line("")?;
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }
 
-fn size(ui: &mut Ui, app: &App, args: &SizeArgs) -> Result<Exit, CliError> {
-    let (store, ctx) = (app.open()?, app.context());
-    let sizes = store.sizes(&ctx, args.sessions)?;
+fn print_sizes(ui: &mut Ui, app: &CliApp, args: &SizeArgs) -> Result<ProgramExit, CliError> {
+    let (store, ctx) = (app.open_store()?, app.context());
+    let sizes = store.measure_sizes(&ctx, args.sessions)?;
     if ui.wants_json() {
-        ui.json(&sizes_json(&sizes))?;
-        return Ok(Exit::Ok);
+        ui.print_json(&sizes_json(&sizes))?;
+        return Ok(ProgramExit::Ok);
     }
     let total = sizes.database + sizes.wal + sizes.blob_files + sizes.backups;
-    let mut grid = Grid::new(&[("", Column::Text), ("", Column::Figure)]);
+    let mut grid = TextTable::new(&[("", ColumnKind::Text), ("", ColumnKind::Number)]);
     for (name, bytes) in [
         ("database", sizes.database),
         ("  event log", sizes.log),
@@ -98,38 +98,50 @@ fn size(ui: &mut Ui, app: &App, args: &SizeArgs) -> Result<Exit, CliError> {
         ("backups (backup/)", sizes.backups),
         ("total", total),
     ] {
-        grid.row(&[name.to_owned(), figure::size(bytes)]);
+        grid.add_row(&[name.to_owned(), number_format::format_size(bytes)]);
     }
-    ui.table(&grid)?;
-    largest(ui, &store, &ctx, &sizes)?;
+    ui.print_table(&grid)?;
+    print_largest_sessions(ui, &store, &ctx, &sizes)?;
     for consumer in sizes.consumers.iter().filter(|consumer| consumer.bytes > 0) {
-        let left = figure::size(consumer.bytes);
-        ui.aside(&format!("{} has {left} of the log yet to read", consumer.name));
+        let left = number_format::format_size(consumer.bytes);
+        ui.print_dim_note(&format!("{} has {left} of the log yet to read", consumer.name));
     }
     if sizes.free > sizes.database / 4 {
-        ui.hint("`turnstone db compact` gives the free pages back");
+        ui.print_hint("`turnstone db compact` gives the free pages back");
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }
 
-fn largest(ui: &mut Ui, store: &Store, ctx: &Context, sizes: &Sizes) -> Result<(), CliError> {
+fn print_largest_sessions(
+    ui: &mut Ui,
+    store: &Store,
+    ctx: &Context,
+    sizes: &DatabaseSizes,
+) -> Result<(), CliError> {
     if sizes.sessions.is_empty() {
         return Ok(());
     }
-    let columns =
-        [("LARGEST SESSIONS", Column::Text), ("ABOUT", Column::Figure), ("TITLE", Column::Cut)];
-    let mut grid = Grid::new(&columns);
+    let columns = [
+        ("LARGEST SESSIONS", ColumnKind::Text),
+        ("ABOUT", ColumnKind::Number),
+        ("TITLE", ColumnKind::Truncated),
+    ];
+    let mut grid = TextTable::new(&columns);
     for session in &sizes.sessions {
         let found = store.read(ctx, |r| r.find_session(&session.session))?;
         let title = found.map_or_else(|| "(deleted)".to_owned(), |session| session.title);
-        grid.row(&[session.session.to_string(), figure::size(session.bytes), title]);
+        grid.add_row(&[
+            session.session.to_string(),
+            number_format::format_size(session.bytes),
+            title,
+        ]);
     }
-    ui.line("")?;
-    ui.table(&grid)
+    ui.print_line("")?;
+    ui.print_table(&grid)
 }
 
-fn sizes_json(sizes: &Sizes) -> Value {
-    let kind = |kind: &turnstone_store::KindSize| {
+fn sizes_json(sizes: &DatabaseSizes) -> Value {
+    let kind = |kind: &turnstone_store::EventKindSize| {
         json!({
             "kind": kind.kind.name(),
             "rows": kind.rows,
@@ -138,7 +150,7 @@ fn sizes_json(sizes: &Sizes) -> Value {
         })
     };
     let session = |session: &turnstone_store::SessionSize| json!({ "id": session.session, "bytes": session.bytes });
-    let consumer = |consumer: &turnstone_store::ConsumerSize| json!({ "name": consumer.name, "bytes": consumer.bytes, "resync": consumer.resync });
+    let consumer = |consumer: &turnstone_store::ConsumerBacklog| json!({ "name": consumer.name, "bytes": consumer.bytes, "resync": consumer.resync });
     json!({
         "database": sizes.database,
         "wal": sizes.wal,
@@ -157,13 +169,13 @@ fn sizes_json(sizes: &Sizes) -> Value {
     })
 }
 
-fn backup(ui: &mut Ui, app: &App, args: &BackupArgs) -> Result<Exit, CliError> {
-    let (store, ctx) = (app.open()?, app.context());
-    let usual = || app.layout().backups().join(moment::stamp(app.now()));
+fn backup(ui: &mut Ui, app: &CliApp, args: &BackupArgs) -> Result<ProgramExit, CliError> {
+    let (store, ctx) = (app.open_store()?, app.context());
+    let usual = || app.layout().backups().join(time_format::format_file_timestamp(app.now()));
     let target = args.target.clone().unwrap_or_else(usual);
     let done = store.backup(&ctx, &target)?;
     if ui.wants_json() {
-        ui.json(&json!({
+        ui.print_json(&json!({
             "path": done.path,
             "bytes": done.bytes,
             "events": done.events,
@@ -172,34 +184,34 @@ fn backup(ui: &mut Ui, app: &App, args: &BackupArgs) -> Result<Exit, CliError> {
             "missing": done.missing,
         }))?;
     } else {
-        ui.raw(done.path.as_os_str().as_bytes())?;
-        ui.line("")?;
-        let size = figure::size(done.bytes + done.value_bytes);
-        ui.note(&format!(
+        ui.print_bytes(done.path.as_os_str().as_bytes())?;
+        ui.print_line("")?;
+        let size = number_format::format_size(done.bytes + done.value_bytes);
+        ui.print_note(&format!(
             "copied {} events, {size}; the copy is sound",
-            figure::count(done.events)
+            number_format::format_count(done.events)
         ));
     }
     if done.missing.is_empty() {
-        return Ok(Exit::Ok);
+        return Ok(ProgramExit::Ok);
     }
-    let missing = figure::counted(done.missing.len(), "large value");
+    let missing = number_format::format_counted(done.missing.len(), "large value");
     Err(CliError::Refused {
         what: format!("{missing} could not be copied: missing or damaged in the store itself"),
         hint: Some("run `turnstone doctor`".to_owned()),
     })
 }
 
-fn compact(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
-    let (store, ctx) = (app.open()?, app.context());
-    let before = store.sizes(&ctx, 0)?;
-    while !store.purge_some(&ctx, 64)? {}
-    let done = store.maintain(&ctx, Budget::unlimited())?;
-    let after = store.sizes(&ctx, 0)?;
-    let all = |sizes: &Sizes| sizes.database + sizes.wal + sizes.blob_files;
+fn compact(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
+    let (store, ctx) = (app.open_store()?, app.context());
+    let before = store.measure_sizes(&ctx, 0)?;
+    while !store.purge_deleted(&ctx, 64)? {}
+    let done = store.maintain(&ctx, MaintenanceBudget::unlimited())?;
+    let after = store.measure_sizes(&ctx, 0)?;
+    let all = |sizes: &DatabaseSizes| sizes.database + sizes.wal + sizes.blob_files;
     let (before, after) = (all(&before), all(&after));
     if ui.wants_json() {
-        ui.json(&json!({
+        ui.print_json(&json!({
             "before": before,
             "after": after,
             "compacted": done.compacted,
@@ -207,11 +219,15 @@ fn compact(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
             "removedFiles": done.removed_files,
             "finished": done.finished,
         }))?;
-        return Ok(Exit::Ok);
+        return Ok(ProgramExit::Ok);
     }
-    ui.note(&format!("{} before, {} now", figure::size(before), figure::size(after)));
+    ui.print_note(&format!(
+        "{} before, {} now",
+        number_format::format_size(before),
+        number_format::format_size(after)
+    ));
     if !done.finished {
-        ui.aside("not everything was done: others use the database, try again later");
+        ui.print_dim_note("not everything was done: others use the database, try again later");
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }

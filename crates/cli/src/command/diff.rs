@@ -1,19 +1,22 @@
 //! `turnstone diff`
 
 use serde_json::{Value, json};
-use turnstone_core::model::{FileDiff, Session};
-use turnstone_engine::{Compared, Differences, Engine, Form};
+use turnstone_core::model::{Session, SessionFileDiff};
+use turnstone_engine::{DiffFormat, DiffTarget, Engine, SessionDiff};
 use turnstone_store::Context;
 
-use crate::app::App;
-use crate::choice;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
-use crate::point;
-use crate::reference::Prefix;
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::number_format;
+use crate::point_lookup;
+use crate::session_lookup;
 use crate::text;
-use crate::ui::{BAD, Column, DIM, GOOD, Grid, HEAD, Ui, WARN, paint};
+use crate::ui::{
+    ColumnKind, DIM_STYLE, ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, TextTable, Ui, WARNING_STYLE,
+    apply_style,
+};
 
 /// Show what a session changed, or a turn, an answer, or what lies between two points
 ///
@@ -28,11 +31,11 @@ use crate::ui::{BAD, Column, DIM, GOOD, Grid, HEAD, Ui, WARN, paint};
 pub(crate) struct DiffArgs {
     /// The session [default: the newest of this directory]
     #[arg(value_name = "ID")]
-    session: Option<Prefix>,
+    session: Option<IdPrefix>,
 
     /// What this turn changed, taken back or not
     #[arg(long, value_name = "TURN", conflicts_with_all = ["message", "from", "to"])]
-    turn: Option<Prefix>,
+    turn: Option<IdPrefix>,
 
     /// What the turn of this prompt changed, or the calls of this answer
     #[arg(long, value_name = "MESSAGE", conflicts_with_all = ["from", "to"])]
@@ -60,51 +63,55 @@ pub(crate) struct DiffArgs {
 /// # Errors
 ///
 /// There is no such session, turn, message or point; or a capture cannot be read.
-pub(crate) fn run(ui: &mut Ui, app: &App, args: &DiffArgs) -> Result<Exit, CliError> {
-    let (engine, ctx) = (app.engine()?, app.context());
-    choice::settle(ui, &engine, &ctx);
-    let (session, what) = meant(app, &engine, &ctx, args)?;
-    let diff = engine.diff(&ctx, &session.id, &what, Form::Git(args.context))?;
+pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &DiffArgs) -> Result<ProgramExit, CliError> {
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    session_lookup::recover_and_report(ui, &engine, &ctx);
+    let (session, what) = resolve_comparison(app, &engine, &ctx, args)?;
+    let diff = engine.diff(&ctx, &session.id, &what, DiffFormat::Git(args.context))?;
     if ui.wants_json() {
-        ui.json(&value(&session, &diff))?;
+        ui.print_json(&diff_json(&session, &diff))?;
     } else if args.stat {
         print_stat(ui, &diff)?;
     } else {
         print_patches(ui, &diff)?;
     }
-    tell(ui, &diff);
-    Ok(Exit::Ok)
+    print_summary(ui, &diff);
+    Ok(ProgramExit::Ok)
 }
 
 /// The session, and what of it is compared.
-fn meant(
-    app: &App,
+fn resolve_comparison(
+    app: &CliApp,
     engine: &Engine,
     ctx: &Context,
     args: &DiffArgs,
-) -> Result<(Session, Compared), CliError> {
+) -> Result<(Session, DiffTarget), CliError> {
     if let (None, Some(prefix)) = (&args.session, &args.turn) {
-        let (id, turn) = choice::turn(app, engine, ctx, None, prefix)?;
-        return Ok((engine.store().read(ctx, |r| r.get_session(&id))?, Compared::Turn(turn)));
+        let (id, turn) = session_lookup::resolve_turn(app, engine, ctx, None, prefix)?;
+        return Ok((engine.store().read(ctx, |r| r.get_session(&id))?, DiffTarget::Turn(turn)));
     }
-    let session = choice::session(app, engine, ctx, args.session.as_ref())?;
+    let session =
+        session_lookup::resolve_session_or_newest(app, engine, ctx, args.session.as_ref())?;
     let find = |typed: &Option<String>| {
-        typed.as_ref().map(|typed| point::find(engine, ctx, &session, typed)).transpose()
+        typed
+            .as_ref()
+            .map(|typed| point_lookup::resolve_point(engine, ctx, &session, typed))
+            .transpose()
     };
     let what = match (&args.turn, &args.message, &args.from, &args.to) {
-        (Some(prefix), ..) => {
-            Compared::Turn(choice::turn(app, engine, ctx, Some(&session), prefix)?.1)
-        }
+        (Some(prefix), ..) => DiffTarget::Turn(
+            session_lookup::resolve_turn(app, engine, ctx, Some(&session), prefix)?.1,
+        ),
         (None, Some(message), ..) => {
-            Compared::Message(point::find_message(engine, ctx, &session, message)?)
+            DiffTarget::Message(point_lookup::resolve_message(engine, ctx, &session, message)?)
         }
-        (None, None, None, None) => Compared::Session,
-        (None, None, from, to) => Compared::Points(find(from)?, find(to)?),
+        (None, None, None, None) => DiffTarget::Session,
+        (None, None, from, to) => DiffTarget::Points(find(from)?, find(to)?),
     };
     Ok((session, what))
 }
 
-fn value(session: &Session, diff: &Differences) -> Value {
+fn diff_json(session: &Session, diff: &SessionDiff) -> Value {
     let not_covered: Vec<Value> = diff
         .not_covered
         .iter()
@@ -118,10 +125,14 @@ fn value(session: &Session, diff: &Differences) -> Value {
     })
 }
 
-fn print_stat(ui: &mut Ui, diff: &Differences) -> Result<(), CliError> {
-    let columns =
-        [("", Column::Text), ("", Column::Figure), ("", Column::Figure), ("", Column::Text)];
-    let mut grid = Grid::new(&columns);
+fn print_stat(ui: &mut Ui, diff: &SessionDiff) -> Result<(), CliError> {
+    let columns = [
+        ("", ColumnKind::Text),
+        ("", ColumnKind::Number),
+        ("", ColumnKind::Number),
+        ("", ColumnKind::Text),
+    ];
+    let mut grid = TextTable::new(&columns);
     for file in &diff.files {
         let (plus, minus) = match file.patch.as_deref() {
             Some("") => ("binary".to_owned(), String::new()),
@@ -129,61 +140,63 @@ fn print_stat(ui: &mut Ui, diff: &Differences) -> Result<(), CliError> {
             None => ("large".to_owned(), String::new()),
         };
         let status = file.status.clone().unwrap_or_default();
-        grid.row(&[status, plus, minus, name(file)]);
+        grid.add_row(&[status, plus, minus, display_path(file)]);
     }
-    ui.table(&grid)
+    ui.print_table(&grid)
 }
 
 /// Patches in colours for people, and as they are for programs.
-fn print_patches(ui: &mut Ui, diff: &Differences) -> Result<(), CliError> {
+fn print_patches(ui: &mut Ui, diff: &SessionDiff) -> Result<(), CliError> {
     for file in &diff.files {
         match file.patch.as_deref() {
-            Some("") => ui.note(&format!("{}: binary", name(file))),
-            None => ui.note(&format!("{}: too large to show", name(file))),
+            Some("") => ui.print_note(&format!("{}: binary", display_path(file))),
+            None => ui.print_note(&format!("{}: too large to show", display_path(file))),
             Some(patch) if ui.has_colour() => {
                 for line in patch.split_terminator('\n') {
-                    ui.line(&coloured(line))?;
+                    ui.print_line(&colour_patch_line(line))?;
                 }
             }
-            Some(patch) => ui.raw(patch.as_bytes())?,
+            Some(patch) => ui.print_bytes(patch.as_bytes())?,
         }
     }
     Ok(())
 }
 
-fn coloured(line: &str) -> String {
+fn colour_patch_line(line: &str) -> String {
     let style = match line.as_bytes() {
-        [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] | [b'd', b'i', b'f', b'f', ..] => HEAD,
-        [b'+', ..] => GOOD,
-        [b'-', ..] => BAD,
-        [b'@', ..] => WARN,
+        [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] | [b'd', b'i', b'f', b'f', ..] => {
+            HEADING_STYLE
+        }
+        [b'+', ..] => SUCCESS_STYLE,
+        [b'-', ..] => ERROR_STYLE,
+        [b'@', ..] => WARNING_STYLE,
         [b' ', ..] => return line.to_owned(),
-        _ => DIM,
+        _ => DIM_STYLE,
     };
-    paint(style, line)
+    apply_style(style, line)
 }
 
 /// The sum, and what nothing can be said of.
-fn tell(ui: &mut Ui, diff: &Differences) {
+fn print_summary(ui: &mut Ui, diff: &SessionDiff) {
     let summary = diff.summary();
     let count = |number: &serde_json::Number| {
         usize::try_from(number.as_u64().unwrap_or(0)).unwrap_or(usize::MAX)
     };
     match diff.files.is_empty() {
-        true => ui.note("no differences"),
+        true => ui.print_note("no differences"),
         false => {
-            let files = figure::counted(diff.files.len(), "file");
-            let plus = figure::counted(count(&summary.additions), "line");
-            let minus = figure::counted(count(&summary.deletions), "line");
-            ui.note(&format!("{files} changed, {plus} added, {minus} removed"));
+            let files = number_format::format_counted(diff.files.len(), "file");
+            let plus = number_format::format_counted(count(&summary.additions), "line");
+            let minus = number_format::format_counted(count(&summary.deletions), "line");
+            ui.print_note(&format!("{files} changed, {plus} added, {minus} removed"));
         }
     }
     for (_, path, why) in &diff.not_covered {
-        let path = text::clean_line(&path.to_string());
-        ui.note(&format!("not covered: {path} ({})", text::clean_line(why)));
+        let path = text::sanitize_line(&path.to_string());
+        ui.print_note(&format!("not covered: {path} ({})", text::sanitize_line(why)));
     }
 }
 
-fn name(file: &FileDiff) -> String {
-    text::clean_line(file.file.as_deref().unwrap_or_default())
+fn display_path(file: &SessionFileDiff) -> String {
+    text::sanitize_line(file.file.as_deref().unwrap_or_default())
 }

@@ -4,14 +4,17 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use turnstone_process::git_version;
-use turnstone_store::{Diagnosis, Finding, RebuildProgress, Salvaged, Severity};
+use turnstone_store::{Diagnosis, Finding, RebuildProgress, SalvageReport, Severity};
 
-use crate::app::App;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
+use crate::exit_code::ProgramExit;
+use crate::number_format;
 use crate::text;
-use crate::ui::{BAD, Column, DIM, GOOD, Grid, HEAD, Ui, WARN, paint};
+use crate::ui::{
+    ColumnKind, DIM_STYLE, ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, TextTable, Ui, WARNING_STYLE,
+    apply_style,
+};
 
 /// Check the data directory and the database
 ///
@@ -30,14 +33,14 @@ pub(crate) struct DoctorArgs {
 }
 
 /// Columns of a finding that are shown.
-const LONGEST: usize = 200;
+const MAX_FINDING_WIDTH: usize = 200;
 
 /// Examines, rebuilds or salvages.
 ///
 /// # Errors
 ///
 /// What the store answers.
-pub(crate) fn run(ui: &mut Ui, app: &App, args: &DoctorArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &DoctorArgs) -> Result<ProgramExit, CliError> {
     match &args.salvage {
         Some(target) => salvage(ui, app, target),
         None if args.rebuild => rebuild(ui, app),
@@ -45,17 +48,17 @@ pub(crate) fn run(ui: &mut Ui, app: &App, args: &DoctorArgs) -> Result<Exit, Cli
     }
 }
 
-fn examine(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
-    let seen = turnstone_store::doctor(app.layout(), app.now());
+fn examine(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
+    let seen = turnstone_store::diagnose(app.layout(), app.now());
     if ui.wants_json() {
-        ui.json(&json(app, &seen))?;
+        ui.print_json(&diagnosis_json(app, &seen))?;
     } else {
-        print(ui, app, &seen)?;
+        print_diagnosis(ui, app, &seen)?;
     }
-    Ok(if seen.is_sound() { Exit::Ok } else { Exit::Refused })
+    Ok(if seen.is_sound() { ProgramExit::Ok } else { ProgramExit::Refused })
 }
 
-fn json(app: &App, seen: &Diagnosis) -> Value {
+fn diagnosis_json(app: &CliApp, seen: &Diagnosis) -> Value {
     let finding = |finding: &Finding| {
         json!({
             "severity": finding.severity.as_str(),
@@ -81,28 +84,31 @@ fn json(app: &App, seen: &Diagnosis) -> Value {
     })
 }
 
-fn print(ui: &mut Ui, app: &App, seen: &Diagnosis) -> Result<(), CliError> {
-    ui.line(&paint(HEAD, text::clean_line(&app.layout().root().to_string_lossy())))?;
-    let mut grid = Grid::new(&[("", Column::Text), ("", Column::Figure)]);
+fn print_diagnosis(ui: &mut Ui, app: &CliApp, seen: &Diagnosis) -> Result<(), CliError> {
+    ui.print_line(&apply_style(
+        HEADING_STYLE,
+        text::sanitize_line(&app.layout().root().to_string_lossy()),
+    ))?;
+    let mut grid = TextTable::new(&[("", ColumnKind::Text), ("", ColumnKind::Number)]);
     for (name, bytes) in &seen.sizes {
-        grid.row(&[format!("  {name}"), figure::size(*bytes)]);
+        grid.add_row(&[format!("  {name}"), number_format::format_size(*bytes)]);
     }
-    ui.table(&grid)?;
+    ui.print_table(&grid)?;
     if let Some(version) = seen.version {
-        let events = figure::count(i64::try_from(seen.events).unwrap_or(i64::MAX));
-        ui.line(&paint(DIM, format!("  schema {version}, {events} events")))?;
+        let events = number_format::format_count(i64::try_from(seen.events).unwrap_or(i64::MAX));
+        ui.print_line(&apply_style(DIM_STYLE, format!("  schema {version}, {events} events")))?;
     }
     print_git(ui, app)?;
-    ui.line("")?;
+    ui.print_line("")?;
     for check in &seen.checks {
         let found: Vec<&Finding> = seen.findings.iter().filter(|f| f.check == *check).collect();
-        tell(ui, check, &found)?;
+        print_check(ui, check, &found)?;
     }
     for finding in seen.findings.iter().filter(|f| !seen.checks.contains(&f.check)) {
-        tell(ui, finding.check, &[finding])?;
+        print_check(ui, finding.check, &[finding])?;
     }
-    ui.line("")?;
-    ui.line(match seen.worst() {
+    ui.print_line("")?;
+    ui.print_line(match seen.worst() {
         Some(Severity::Error) => "something is damaged or missing",
         Some(Severity::Warning) => "nothing is lost, but not everything is as it should be",
         Some(Severity::Note) | None => "all is well",
@@ -110,54 +116,62 @@ fn print(ui: &mut Ui, app: &App, seen: &Diagnosis) -> Result<(), CliError> {
 }
 
 /// Prints the version of git. Without a usable one the data is sound; worktrees and `/vcs` need it.
-fn print_git(ui: &mut Ui, app: &App) -> Result<(), CliError> {
+fn print_git(ui: &mut Ui, app: &CliApp) -> Result<(), CliError> {
     match git_version(&app.git_environment()) {
-        Ok(version) => ui.line(&paint(DIM, format!("  git  {}", text::clean_line(&version)))),
+        Ok(version) => ui.print_line(&apply_style(
+            DIM_STYLE,
+            format!("  git  {}", text::sanitize_line(&version)),
+        )),
         Err(error) => {
-            let what = text::cut(&text::clean_line(&error.to_string()), LONGEST);
-            ui.line(&format!("  {} {what}", mark(Some(Severity::Warning))))?;
-            let hint = error.hint().map(|hint| format!("    {} {hint}", paint(GOOD, "hint:")));
-            hint.map_or(Ok(()), |hint| ui.line(&hint))
+            let what = text::truncate_to_width(
+                &text::sanitize_line(&error.to_string()),
+                MAX_FINDING_WIDTH,
+            );
+            ui.print_line(&format!("  {} {what}", severity_mark(Some(Severity::Warning))))?;
+            let hint = error
+                .hint()
+                .map(|hint| format!("    {} {hint}", apply_style(SUCCESS_STYLE, "hint:")));
+            hint.map_or(Ok(()), |hint| ui.print_line(&hint))
         }
     }
 }
 
-fn mark(worst: Option<Severity>) -> String {
+fn severity_mark(worst: Option<Severity>) -> String {
     match worst {
-        None | Some(Severity::Note) => paint(GOOD, "✓"),
-        Some(Severity::Warning) => paint(WARN, "!"),
-        Some(Severity::Error) => paint(BAD, "✗"),
+        None | Some(Severity::Note) => apply_style(SUCCESS_STYLE, "✓"),
+        Some(Severity::Warning) => apply_style(WARNING_STYLE, "!"),
+        Some(Severity::Error) => apply_style(ERROR_STYLE, "✗"),
     }
 }
 
 /// Prints a check with what it found, and once each what helps.
-fn tell(ui: &mut Ui, check: &str, found: &[&Finding]) -> Result<(), CliError> {
+fn print_check(ui: &mut Ui, check: &str, found: &[&Finding]) -> Result<(), CliError> {
     let worst = found.iter().map(|finding| finding.severity).max();
-    ui.line(&format!("{} {check}", mark(worst)))?;
+    ui.print_line(&format!("{} {check}", severity_mark(worst)))?;
     let mut remedies: Vec<&str> = Vec::new();
     for finding in found {
         // SQLite can go on for pages; --json has all of it.
-        let what = text::cut(&text::clean_line(&finding.what), LONGEST);
+        let what = text::truncate_to_width(&text::sanitize_line(&finding.what), MAX_FINDING_WIDTH);
         let place = match finding.place.as_str() {
             place if place == check => String::new(),
-            place => format!("{}: ", text::clean_line(place)),
+            place => format!("{}: ", text::sanitize_line(place)),
         };
-        ui.line(&format!("    {}: {place}{what}", finding.severity.as_str()))?;
+        ui.print_line(&format!("    {}: {place}{what}", finding.severity.as_str()))?;
         if finding.severity > Severity::Note && !remedies.contains(&finding.remedy) {
             remedies.push(finding.remedy);
         }
     }
-    remedies
-        .iter()
-        .try_for_each(|remedy| ui.line(&format!("    {} {remedy}", paint(GOOD, "hint:"))))
+    remedies.iter().try_for_each(|remedy| {
+        ui.print_line(&format!("    {} {remedy}", apply_style(SUCCESS_STYLE, "hint:")))
+    })
 }
 
-fn rebuild(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
-    let (store, ctx) = (app.open()?, app.context());
-    let bar = ui.bar("{spinner} {msg}");
+fn rebuild(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
+    let (store, ctx) = (app.open_store()?, app.context());
+    let bar = ui.progress_bar("{spinner} {msg}");
     let done = store.rebuild(&ctx, &mut |progress| {
         bar.set_message(match progress {
-            RebuildProgress::Rehearsing => "trying it on a copy".to_owned(),
+            RebuildProgress::DryRun => "trying it on a copy".to_owned(),
             RebuildProgress::Clearing => "emptying the old tables".to_owned(),
             RebuildProgress::Applied(events) => format!("{events} events applied"),
         });
@@ -165,51 +179,65 @@ fn rebuild(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
     bar.finish_and_clear();
     let (_, done) = done?;
     if ui.wants_json() {
-        ui.json(&json!({ "events": done.events, "commits": done.commits }))?;
+        ui.print_json(&json!({ "events": done.events, "commits": done.commits }))?;
     } else {
-        let events = figure::counted(usize::try_from(done.events).unwrap_or(usize::MAX), "event");
-        ui.note(&format!("the tables were made anew from {events}"));
+        let events = number_format::format_counted(
+            usize::try_from(done.events).unwrap_or(usize::MAX),
+            "event",
+        );
+        ui.print_note(&format!("the tables were made anew from {events}"));
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }
 
-fn salvage(ui: &mut Ui, app: &App, target: &Path) -> Result<Exit, CliError> {
+fn salvage(ui: &mut Ui, app: &CliApp, target: &Path) -> Result<ProgramExit, CliError> {
     let done = turnstone_store::salvage(app.layout(), target, app.now())?;
     if ui.wants_json() {
-        ui.json(&salvage_json(&done))?;
-        return Ok(Exit::Ok);
+        ui.print_json(&salvage_json(&done))?;
+        return Ok(ProgramExit::Ok);
     }
-    let mut grid = Grid::new(&[
-        ("TABLE", Column::Text),
-        ("READ", Column::Figure),
-        ("DAMAGED", Column::Figure),
-        ("UNREADABLE", Column::Figure),
+    let mut grid = TextTable::new(&[
+        ("TABLE", ColumnKind::Text),
+        ("READ", ColumnKind::Number),
+        ("DAMAGED", ColumnKind::Number),
+        ("UNREADABLE", ColumnKind::Number),
     ]);
-    let count = |n: u64| figure::count(i64::try_from(n).unwrap_or(i64::MAX));
+    let count = |n: u64| number_format::format_count(i64::try_from(n).unwrap_or(i64::MAX));
     for tally in &done.tables {
         let figures = [count(tally.read), count(tally.damaged), count(tally.unreadable)];
         let [read, damaged, unreadable] = figures;
-        grid.row(&[tally.table.to_owned(), read, damaged, unreadable]);
+        grid.add_row(&[tally.table.to_owned(), read, damaged, unreadable]);
     }
-    ui.table(&grid)?;
-    ui.line("")?;
-    ui.line(&format!("{} complete", figure::counted(done.complete.len(), "session")))?;
+    ui.print_table(&grid)?;
+    ui.print_line("")?;
+    ui.print_line(&format!(
+        "{} complete",
+        number_format::format_counted(done.complete.len(), "session")
+    ))?;
     for session in &done.damaged {
         let events = usize::try_from(session.events).unwrap_or(usize::MAX);
-        let missing = figure::counted(events, "event");
-        ui.line(&format!("{} {}: {missing} missing", paint(WARN, "damaged"), session.id))?;
+        let missing = number_format::format_counted(events, "event");
+        ui.print_line(&format!(
+            "{} {}: {missing} missing",
+            apply_style(WARNING_STYLE, "damaged"),
+            session.id
+        ))?;
     }
     for id in &done.lost {
-        ui.line(&format!("{} {}", paint(BAD, "lost"), text::clean_line(id)))?;
+        ui.print_line(&format!(
+            "{} {}",
+            apply_style(ERROR_STYLE, "lost"),
+            text::sanitize_line(id)
+        ))?;
     }
-    ui.note(&format!("the damaged files are kept in {}", done.kept.display()));
-    ui.hint(&format!("use the new data directory with `--data {}`", done.data.display()));
-    Ok(Exit::Ok)
+    ui.print_note(&format!("the damaged files are kept in {}", done.kept.display()));
+    ui.print_hint(&format!("use the new data directory with `--data {}`", done.data.display()));
+    Ok(ProgramExit::Ok)
 }
 
-fn salvage_json(done: &Salvaged) -> Value {
+fn salvage_json(done: &SalvageReport) -> Value {
     let damaged = |session: &turnstone_store::DamagedSession| json!({ "id": session.id, "events": session.events, "openEnd": session.open_end });
-    let table = |tally: &turnstone_store::Tally| {
+    let table = |tally: &turnstone_store::TableSalvageCounts| {
         json!({
             "table": tally.table,
             "read": tally.read,

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use fs_err::os::unix::fs::OpenOptionsExt;
 
-use crate::app::App;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::reference::Prefix;
-use crate::ui::{NAME, Ui, paint};
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::ui::{ID_STYLE, Ui, apply_style};
 
 /// Write a session as OpenCode's export does
 ///
@@ -21,7 +21,7 @@ use crate::ui::{NAME, Ui, paint};
 pub(crate) struct ExportArgs {
     /// The session: its id, or a beginning no other id has
     #[arg(value_name = "ID")]
-    session: Prefix,
+    session: IdPrefix,
 
     /// Replace texts, paths, inputs and outputs by placeholders
     #[arg(long)]
@@ -37,20 +37,20 @@ pub(crate) struct ExportArgs {
 /// # Errors
 ///
 /// [`CliError::Export`], or [`CliError::File`] if the file cannot be written.
-pub(crate) fn run(ui: &mut Ui, app: &App, args: &ExportArgs) -> Result<Exit, CliError> {
-    let (store, ctx) = (app.open()?, app.context());
-    let id = args.session.session(&store, &ctx)?;
-    let document = turnstone_exchange::export(&store, &ctx, &id, args.sanitize)?;
+pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ExportArgs) -> Result<ProgramExit, CliError> {
+    let (store, ctx) = (app.open_store()?, app.context());
+    let id = args.session.resolve_session(&store, &ctx)?;
+    let document = turnstone_exchange::export_session(&store, &ctx, &id, args.sanitize)?;
     let Some(path) = &args.output else {
-        ui.json(&document)?;
-        return Ok(Exit::Ok);
+        ui.print_json(&document)?;
+        return Ok(ProgramExit::Ok);
     };
     let mut text = serde_json::to_vec_pretty(&document)?;
     text.push(b'\n');
     write_private(path, &text)
         .map_err(|source| CliError::File { what: "cannot write the export".to_owned(), source })?;
-    ui.note(&format!("wrote {} to {}", paint(NAME, &id), path.display()));
-    Ok(Exit::Ok)
+    ui.print_note(&format!("wrote {} to {}", apply_style(ID_STYLE, &id), path.display()));
+    Ok(ProgramExit::Ok)
 }
 
 /// Writes a file that only its owner may read, also where one was that others may.

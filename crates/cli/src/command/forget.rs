@@ -1,18 +1,18 @@
 //! `turnstone forget`
 
 use serde_json::json;
-use turnstone_engine::{ForgetPlan, Forgotten};
+use turnstone_engine::{ForgetPlan, ForgetReport};
 
-use crate::app::App;
-use crate::choice;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
+use crate::exit_code::ProgramExit;
+use crate::number_format;
+use crate::session_lookup;
 use crate::text;
-use crate::ui::{NAME, Ui, paint};
+use crate::ui::{ID_STYLE, Ui, apply_style};
 
 /// Versions of files that are listed.
-const SHOWN: usize = 20;
+const MAX_LISTED_VERSIONS: usize = 20;
 
 /// Remove what was kept of files, for good
 ///
@@ -43,74 +43,78 @@ pub(crate) struct ForgetArgs {
 /// # Errors
 ///
 /// It is not allowed, nobody said yes, or a store refused.
-pub(crate) fn run(ui: &mut Ui, app: &App, args: &ForgetArgs) -> Result<Exit, CliError> {
-    let (engine, ctx) = (app.engine()?, app.context());
-    choice::settle(ui, &engine, &ctx);
+pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ForgetArgs) -> Result<ProgramExit, CliError> {
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    session_lookup::recover_and_report(ui, &engine, &ctx);
     let plan = engine.plan_forget(&ctx, app.directory()?, &args.patterns)?;
     if args.dry_run {
-        return print(ui, &plan, None).map(|()| Exit::Ok);
+        return print_plan(ui, &plan, None).map(|()| ProgramExit::Ok);
     }
     if plan.is_empty() {
-        ui.note("nothing of that is kept");
-        return print(ui, &plan, None).map(|()| Exit::Ok);
+        ui.print_note("nothing of that is kept");
+        return print_plan(ui, &plan, None).map(|()| ProgramExit::Ok);
     }
-    engine.require_forget(&ctx, &plan)?;
+    engine.require_forget_permission(&ctx, &plan)?;
     if !args.yes {
-        lines(&plan).iter().for_each(|line| ui.note(line));
+        plan_lines(&plan).iter().for_each(|line| ui.print_note(line));
         if !ui.confirm("Forget it for good?")? {
             return Err(CliError::NotConfirmed);
         }
     }
-    let done =
-        ui.busy("writing captures and ledger anew", || engine.apply_forget(&app.context(), &plan))?;
+    let done = ui.with_spinner("writing captures and ledger anew", || {
+        engine.apply_forget(&app.context(), &plan)
+    })?;
     if ui.wants_json() {
-        print(ui, &plan, Some(&done))?;
+        print_plan(ui, &plan, Some(&done))?;
     }
-    ui.note(&format!(
+    ui.print_note(&format!(
         "forgot {} in {}",
-        figure::counted(plan.captured.versions.len(), "version"),
-        figure::counted(done.captures, "capture"),
+        number_format::format_counted(plan.captured.versions.len(), "version"),
+        number_format::format_counted(done.captures, "capture"),
     ));
     for backup in &plan.backups {
-        let name = text::clean_line(&backup.to_string_lossy());
-        ui.note(&format!("note: {name} is a copy of the ledger and was not touched"));
+        let name = text::sanitize_line(&backup.to_string_lossy());
+        ui.print_note(&format!("note: {name} is a copy of the ledger and was not touched"));
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }
 
-fn print(ui: &mut Ui, plan: &ForgetPlan, done: Option<&Forgotten>) -> Result<(), CliError> {
+fn print_plan(ui: &mut Ui, plan: &ForgetPlan, done: Option<&ForgetReport>) -> Result<(), CliError> {
     if ui.wants_json() {
         let mut all = serde_json::to_value(plan)?;
         all["bytes"] = plan.bytes().into();
         all["done"] = json!(done);
-        return ui.json(&all);
+        return ui.print_json(&all);
     }
-    lines(plan).iter().try_for_each(|line| ui.line(line))
+    plan_lines(plan).iter().try_for_each(|line| ui.print_line(line))
 }
 
-fn lines(plan: &ForgetPlan) -> Vec<String> {
+fn plan_lines(plan: &ForgetPlan) -> Vec<String> {
     let mut lines = Vec::new();
-    for version in plan.captured.versions.iter().take(SHOWN) {
-        let path = text::clean_line(&version.path.to_string());
-        lines.push(format!("{path}  {}", figure::size(version.size)));
+    for version in plan.captured.versions.iter().take(MAX_LISTED_VERSIONS) {
+        let path = text::sanitize_line(&version.path.to_string());
+        lines.push(format!("{path}  {}", number_format::format_size(version.size)));
     }
-    if plan.captured.versions.len() > SHOWN {
-        let more = figure::counted(plan.captured.versions.len() - SHOWN, "more version");
+    if plan.captured.versions.len() > MAX_LISTED_VERSIONS {
+        let more = number_format::format_counted(
+            plan.captured.versions.len() - MAX_LISTED_VERSIONS,
+            "more version",
+        );
         lines.push(format!("… {more} (--json lists all)"));
     }
     for touched in &plan.sessions {
-        let turns = figure::counted(touched.turns.len(), "turn");
-        lines.push(format!("{}  {turns}", paint(NAME, &touched.session)));
+        let turns = number_format::format_counted(touched.turns.len(), "turn");
+        lines.push(format!("{}  {turns}", apply_style(ID_STYLE, &touched.session)));
     }
     lines.push(format!(
         "{} of {} in {}; {}, {} and {} of the ledger, {}",
-        figure::size(plan.bytes()),
-        figure::counted(plan.captured.versions.len(), "version"),
-        figure::counted(plan.captured.captures, "capture"),
-        figure::counted(plan.ledger.events, "event"),
-        figure::counted(plan.ledger.texts, "text"),
-        figure::counted(plan.ledger.values, "long value"),
-        figure::counted(plan.outputs.len(), "spilled output"),
+        number_format::format_size(plan.bytes()),
+        number_format::format_counted(plan.captured.versions.len(), "version"),
+        number_format::format_counted(plan.captured.captures, "capture"),
+        number_format::format_counted(plan.ledger.events, "event"),
+        number_format::format_counted(plan.ledger.texts, "text"),
+        number_format::format_counted(plan.ledger.values, "long value"),
+        number_format::format_counted(plan.outputs.len(), "spilled output"),
     ));
     lines
 }

@@ -4,19 +4,19 @@ use serde_json::{Value, json};
 use turnstone_core::id::MessageId;
 use turnstone_core::model::Session;
 use turnstone_core::wire;
-use turnstone_engine::{Engine, ForkedWorktree, NewWorktree};
+use turnstone_engine::{Engine, ForkedWorktree, WorktreeRequest};
 use turnstone_store::Context;
 
-use crate::app::App;
-use crate::choice;
-use crate::command::worktree::refused;
+use crate::app::CliApp;
+use crate::command::worktree::worktree_error;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
-use crate::point;
-use crate::reference::Prefix;
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::number_format;
+use crate::point_lookup;
+use crate::session_lookup;
 use crate::text;
-use crate::ui::{NAME, Ui, paint};
+use crate::ui::{ID_STYLE, Ui, apply_style};
 
 /// Copy a session, up to a message or as far as it stands, into one of its own
 ///
@@ -30,7 +30,7 @@ use crate::ui::{NAME, Ui, paint};
 pub(crate) struct ForkArgs {
     /// The session [default: the newest of this directory]
     #[arg(value_name = "ID")]
-    session: Option<Prefix>,
+    session: Option<IdPrefix>,
 
     /// Copy what is before this message; a turn stands for its prompt
     #[arg(long, value_name = "MESSAGE")]
@@ -47,76 +47,81 @@ pub(crate) struct ForkArgs {
 /// # Errors
 ///
 /// There is no such message; or no worktree can be made, or no capture holds the files of it.
-pub(crate) fn run(ui: &mut Ui, app: &App, args: &ForkArgs) -> Result<Exit, CliError> {
-    let (engine, ctx) = (app.engine()?, app.context());
-    choice::settle(ui, &engine, &ctx);
-    let session = choice::session(app, &engine, &ctx, args.session.as_ref())?;
-    let at = args.at.as_ref().map(|typed| point::find_message(&engine, &ctx, &session, typed));
+pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ForkArgs) -> Result<ProgramExit, CliError> {
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    session_lookup::recover_and_report(ui, &engine, &ctx);
+    let session =
+        session_lookup::resolve_session_or_newest(app, &engine, &ctx, args.session.as_ref())?;
+    let at =
+        args.at.as_ref().map(|typed| point_lookup::resolve_message(&engine, &ctx, &session, typed));
     let at = at.transpose()?;
     match &args.worktree {
-        None => in_place(ui, &engine, &ctx, &session, at.as_ref()),
-        Some(name) => apart(ui, &engine, &ctx, &session, at.as_ref(), name),
+        None => fork_in_place(ui, &engine, &ctx, &session, at.as_ref()),
+        Some(name) => fork_into_worktree(ui, &engine, &ctx, &session, at.as_ref(), name),
     }
 }
 
-fn in_place(
+fn fork_in_place(
     ui: &mut Ui,
     engine: &Engine,
     ctx: &Context,
     session: &Session,
     at: Option<&MessageId>,
-) -> Result<Exit, CliError> {
-    let copy = engine.fork(ctx, &session.id, at)?;
+) -> Result<ProgramExit, CliError> {
+    let copy = engine.fork_session(ctx, &session.id, at)?;
     if ui.wants_json() {
-        ui.json(&json!({ "session": info(engine, ctx, &copy)?, "origin": copy.origin }))?;
-        return Ok(Exit::Ok);
+        ui.print_json(
+            &json!({ "session": session_json(engine, ctx, &copy)?, "origin": copy.origin }),
+        )?;
+        return Ok(ProgramExit::Ok);
     }
-    ui.line(copy.id.as_str())?;
-    tell(ui, session, &copy);
-    Ok(Exit::Ok)
+    ui.print_line(copy.id.as_str())?;
+    print_fork(ui, session, &copy);
+    Ok(ProgramExit::Ok)
 }
 
-fn apart(
+fn fork_into_worktree(
     ui: &mut Ui,
     engine: &Engine,
     ctx: &Context,
     session: &Session,
     at: Option<&MessageId>,
     name: &str,
-) -> Result<Exit, CliError> {
+) -> Result<ProgramExit, CliError> {
     let name = Some(name.to_owned()).filter(|name| !name.is_empty());
-    let new = NewWorktree { name, ..NewWorktree::default() };
-    let forked = ui.busy("copying the files of that point", || {
+    let new = WorktreeRequest { name, ..WorktreeRequest::default() };
+    let forked = ui.with_spinner("copying the files of that point", || {
         engine.fork_into_worktree(ctx, &session.id, at, &new)
     });
-    let ForkedWorktree { session: copy, worktree, report } = forked.map_err(refused)?;
+    let ForkedWorktree { session: copy, worktree, report } = forked.map_err(worktree_error)?;
     if ui.wants_json() {
-        ui.json(&json!({
-            "session": info(engine, ctx, &copy)?, "origin": copy.origin, "worktree": worktree,
+        ui.print_json(&json!({
+            "session": session_json(engine, ctx, &copy)?, "origin": copy.origin, "worktree": worktree,
             "restored": report.restored, "removed": report.removed,
             "not_covered": report.not_covered,
         }))?;
-        return Ok(Exit::Ok);
+        return Ok(ProgramExit::Ok);
     }
-    ui.line(copy.id.as_str())?;
-    tell(ui, session, &copy);
-    let directory = text::clean_line(&copy.directory);
-    let differ = figure::counted(report.restored.len() + report.removed.len(), "file");
-    ui.note(&format!("its files are in {directory}; {differ} unlike the commit there"));
+    ui.print_line(copy.id.as_str())?;
+    print_fork(ui, session, &copy);
+    let directory = text::sanitize_line(&copy.directory);
+    let differ =
+        number_format::format_counted(report.restored.len() + report.removed.len(), "file");
+    ui.print_note(&format!("its files are in {directory}; {differ} unlike the commit there"));
     if !report.not_covered.is_empty() {
-        let count = figure::counted(report.not_covered.len(), "path");
-        ui.note(&format!("{count} not covered (ignored or too large): they are not there"));
+        let count = number_format::format_counted(report.not_covered.len(), "path");
+        ui.print_note(&format!("{count} not covered (ignored or too large): they are not there"));
     }
-    ui.hint(&format!("`cd {directory}`, and go on there"));
-    Ok(Exit::Ok)
+    ui.print_hint(&format!("`cd {directory}`, and go on there"));
+    Ok(ProgramExit::Ok)
 }
 
-fn info(engine: &Engine, ctx: &Context, copy: &Session) -> Result<Value, CliError> {
-    let read = |r: &turnstone_store::Reader<'_>| r.session_usage(&copy.id);
+fn session_json(engine: &Engine, ctx: &Context, copy: &Session) -> Result<Value, CliError> {
+    let read = |r: &turnstone_store::ReadTx<'_>| r.session_usage(&copy.id);
     Ok(wire::session_info(copy, engine.store().read(ctx, read)?))
 }
 
-fn tell(ui: &mut Ui, from: &Session, copy: &Session) {
-    let title = text::clean_line(&copy.title);
-    ui.note(&format!("forked {} as {title}", paint(NAME, &from.id)));
+fn print_fork(ui: &mut Ui, from: &Session, copy: &Session) {
+    let title = text::sanitize_line(&copy.title);
+    ui.print_note(&format!("forked {} as {title}", apply_style(ID_STYLE, &from.id)));
 }

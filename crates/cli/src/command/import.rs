@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use turnstone_exchange::{
-    CarriedRule, CarriedRules, Import, ImportError, Kind, Options, Progress, Report, Skipped,
+    ImportError, ImportProgress, ImportReport, ImportedRule, ImportedRules, Options, PlannedImport,
+    RecordKind, SkippedRecord,
 };
 
-use super::permission::by_a_person;
-use crate::app::App;
+use super::permission::require_person;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
+use crate::exit_code::ProgramExit;
+use crate::number_format;
 use crate::text;
-use crate::ui::{Column, DIM, Grid, Ui, WARN, paint};
+use crate::ui::{ColumnKind, DIM_STYLE, TextTable, Ui, WARNING_STYLE, apply_style};
 
 /// Take over sessions of OpenCode
 ///
@@ -43,7 +44,7 @@ pub(crate) struct ImportArgs {
 }
 
 /// Reasons that are listed for one kind unless all are asked for.
-const SHOWN: usize = 5;
+const MAX_LISTED_REASONS: usize = 5;
 /// What is said of rules that a plain import stores.
 const NOT_IN_EFFECT: &str = "not in effect; import again with --trust to activate them";
 
@@ -52,19 +53,19 @@ const NOT_IN_EFFECT: &str = "not in effect; import again with --trust to activat
 /// # Errors
 ///
 /// [`CliError::Source`] and [`CliError::Import`]; [`CliError::Refused`] if a tool wants to trust.
-pub(crate) fn run(ui: &mut Ui, app: &App, args: &ImportArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ImportArgs) -> Result<ProgramExit, CliError> {
     if args.trust {
-        by_a_person(app)?;
+        require_person(app)?;
     }
-    let plan = Import::plan(&args.source, &Options::default())?;
-    let plan = if args.trust { plan.trusting() } else { plan };
-    let (store, ctx) = (app.open()?, app.context());
+    let plan = PlannedImport::open(&args.source, &Options::default())?;
+    let plan = if args.trust { plan.with_trust() } else { plan };
+    let (store, ctx) = (app.open_store()?, app.context());
     if !ui.wants_json() {
-        ui.note(&format!("importing {}", text::clean_line(&plan.describe())));
+        ui.print_note(&format!("importing {}", text::sanitize_line(&plan.describe())));
     }
-    let bar = ui.bar("{bar:30} {pos}/{len} {msg} ({eta})");
-    let mut counts: BTreeMap<Kind, (u64, u64)> = BTreeMap::new();
-    let done = plan.run(&store, &ctx, &mut |progress: Progress| {
+    let bar = ui.progress_bar("{bar:30} {pos}/{len} {msg} ({eta})");
+    let mut counts: BTreeMap<RecordKind, (u64, u64)> = BTreeMap::new();
+    let done = plan.run(&store, &ctx, &mut |progress: ImportProgress| {
         counts.insert(progress.kind, (progress.done, progress.total));
         bar.set_length(counts.values().map(|count| count.1).sum());
         bar.set_position(counts.values().map(|count| count.0).sum());
@@ -73,72 +74,85 @@ pub(crate) fn run(ui: &mut Ui, app: &App, args: &ImportArgs) -> Result<Exit, Cli
     bar.finish_and_clear();
     match done {
         Ok(report) => {
-            print(ui, &report, args.full)?;
-            Ok(Exit::Ok)
+            print_report(ui, &report, args.full)?;
+            Ok(ProgramExit::Ok)
         }
         Err(ImportError::Store { source, report }) => {
-            print(ui, &report, args.full)?;
+            print_report(ui, &report, args.full)?;
             Err(CliError::Import(source))
         }
         Err(ImportError::Source(error)) => Err(error.into()),
     }
 }
 
-fn print(ui: &mut Ui, report: &Report, full: bool) -> Result<(), CliError> {
+fn print_report(ui: &mut Ui, report: &ImportReport, full: bool) -> Result<(), CliError> {
     if ui.wants_json() {
-        return ui.json(&serde_json::to_value(report)?);
+        return ui.print_json(&serde_json::to_value(report)?);
     }
-    let mut grid = Grid::new(&[
-        ("KIND", Column::Text),
-        ("FOUND", Column::Figure),
-        ("IMPORTED", Column::Figure),
-        ("UNCHANGED", Column::Figure),
-        ("ORPHANED", Column::Figure),
-        ("REJECTED", Column::Figure),
+    let mut grid = TextTable::new(&[
+        ("KIND", ColumnKind::Text),
+        ("FOUND", ColumnKind::Number),
+        ("IMPORTED", ColumnKind::Number),
+        ("UNCHANGED", ColumnKind::Number),
+        ("ORPHANED", ColumnKind::Number),
+        ("REJECTED", ColumnKind::Number),
     ]);
     for (kind, tally) in &report.kinds {
-        grid.row(&[
+        grid.add_row(&[
             kind.name().to_owned(),
-            figure::count(tally.found),
-            figure::count(tally.imported),
-            figure::count(tally.unchanged),
-            figure::count(tally.orphaned),
-            figure::count(tally.rejected_count),
+            number_format::format_count(tally.found),
+            number_format::format_count(tally.imported),
+            number_format::format_count(tally.unchanged),
+            number_format::format_count(tally.orphaned),
+            number_format::format_count(tally.rejected_count),
         ]);
     }
     if report.kinds.is_empty() {
-        ui.note("nothing to import was found");
+        ui.print_note("nothing to import was found");
     } else {
-        ui.table(&grid)?;
+        ui.print_table(&grid)?;
     }
     for (kind, tally) in &report.kinds {
-        tell(ui, *kind, "rejected", (&tally.rejected, tally.rejected_count), full);
-        tell(ui, *kind, "orphaned", (&tally.orphans, tally.orphaned), full);
+        print_skipped(ui, *kind, "rejected", (&tally.rejected, tally.rejected_count), full);
+        print_skipped(ui, *kind, "orphaned", (&tally.orphans, tally.orphaned), full);
     }
     print_rules(ui, &report.untrusted, NOT_IN_EFFECT, full);
     print_rules(ui, &report.trusted, "now in effect", full);
     for note in &report.notes {
-        ui.note(&format!("{} {}", paint(WARN, "note:"), text::clean_line(note)));
+        ui.print_note(&format!(
+            "{} {}",
+            apply_style(WARNING_STYLE, "note:"),
+            text::sanitize_line(note)
+        ));
     }
     Ok(())
 }
 
 /// Says what was not imported, and why.
-fn tell(ui: &mut Ui, kind: Kind, what: &str, (skipped, count): (&[Skipped], u64), full: bool) {
-    let shown = if full { skipped.len() } else { skipped.len().min(SHOWN) };
-    for Skipped { id, reason } in skipped.iter().take(shown) {
-        let (id, reason) = (text::clean_line(id), text::clean_line(reason));
-        ui.note(&format!("{} {kind} {id}: {reason}", paint(WARN, format!("{what}:"))));
+fn print_skipped(
+    ui: &mut Ui,
+    kind: RecordKind,
+    what: &str,
+    (skipped, count): (&[SkippedRecord], u64),
+    full: bool,
+) {
+    let shown = if full { skipped.len() } else { skipped.len().min(MAX_LISTED_REASONS) };
+    for SkippedRecord { id, reason } in skipped.iter().take(shown) {
+        let (id, reason) = (text::sanitize_line(id), text::sanitize_line(reason));
+        ui.print_note(&format!(
+            "{} {kind} {id}: {reason}",
+            apply_style(WARNING_STYLE, format!("{what}:"))
+        ));
     }
-    print_rest(ui, count, (shown, skipped.len()), what);
+    print_remaining_count(ui, count, (shown, skipped.len()), what);
 }
 
 /// Says what the source carries about permissions, and what became of it.
-fn print_rules(ui: &mut Ui, carried: &CarriedRules, outcome: &str, full: bool) {
+fn print_rules(ui: &mut Ui, carried: &ImportedRules, outcome: &str, full: bool) {
     if carried.is_empty() {
         return;
     }
-    let CarriedRules { rules, approvals, commands, listed } = carried;
+    let ImportedRules { rules, approvals, commands, listed } = carried;
     let counts =
         [(*rules, "permission rule"), (*approvals, "approval"), (*commands, "start command")];
     let counts: Vec<String> = counts
@@ -146,20 +160,24 @@ fn print_rules(ui: &mut Ui, carried: &CarriedRules, outcome: &str, full: bool) {
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }))
         .collect();
-    ui.note(&format!("{} {} {outcome}", paint(WARN, "note:"), counts.join(" and ")));
-    let shown = if full { listed.len() } else { listed.len().min(SHOWN) };
+    ui.print_note(&format!(
+        "{} {} {outcome}",
+        apply_style(WARNING_STYLE, "note:"),
+        counts.join(" and ")
+    ));
+    let shown = if full { listed.len() } else { listed.len().min(MAX_LISTED_REASONS) };
     for rule in listed.iter().take(shown) {
-        let CarriedRule { of, permission, pattern, action } = rule;
-        ui.note(&text::clean_line(&format!("  {of}: {permission} {pattern:?} {action}")));
+        let ImportedRule { of, permission, pattern, action } = rule;
+        ui.print_note(&text::sanitize_line(&format!("  {of}: {permission} {pattern:?} {action}")));
     }
-    print_rest(ui, rules + approvals + commands, (shown, listed.len()), "rules");
+    print_remaining_count(ui, rules + approvals + commands, (shown, listed.len()), "rules");
 }
 
 /// Says how many more there are than were shown; `listed` is how many the report names.
-fn print_rest(ui: &mut Ui, count: u64, (shown, listed): (usize, usize), what: &str) {
+fn print_remaining_count(ui: &mut Ui, count: u64, (shown, listed): (usize, usize), what: &str) {
     let more = count.saturating_sub(shown as u64);
     if more > 0 {
         let hint = if shown < listed { " (--full lists them)" } else { "" };
-        ui.note(&paint(DIM, format!("{more} more {what}{hint}")));
+        ui.print_note(&apply_style(DIM_STYLE, format!("{more} more {what}{hint}")));
     }
 }

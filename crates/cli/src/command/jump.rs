@@ -1,16 +1,16 @@
 //! `turnstone jump`
 
 use turnstone_core::operation::HeadMove;
-use turnstone_engine::{Engine, Scope, UndoOptions, UndoPlan};
+use turnstone_engine::{Engine, UndoOptions, UndoPlan, UndoScope};
 use turnstone_store::Context;
 
-use crate::app::App;
-use crate::choice;
-use crate::command::undo::{Hints, Shown, print_operation};
+use crate::app::CliApp;
+use crate::command::undo::{ConflictHints, UndoResult, print_operation};
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::point;
-use crate::reference::Prefix;
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::point_lookup;
+use crate::session_lookup;
 use crate::text;
 use crate::ui::Ui;
 
@@ -42,7 +42,7 @@ pub(crate) struct JumpArgs {
 
     /// The session [default: the newest of this directory]
     #[arg(long, value_name = "ID")]
-    session: Option<Prefix>,
+    session: Option<IdPrefix>,
 }
 
 /// Goes there.
@@ -50,28 +50,29 @@ pub(crate) struct JumpArgs {
 /// # Errors
 ///
 /// There is no such point, the session is busy, or a fact could not be obtained.
-pub(crate) fn run(ui: &mut Ui, app: &App, args: &JumpArgs) -> Result<Exit, CliError> {
-    let (engine, ctx) = (app.engine()?, app.context());
-    choice::settle(ui, &engine, &ctx);
-    let session = choice::session(app, &engine, &ctx, args.session.as_ref())?;
-    let point = point::find(&engine, &ctx, &session, &args.point)?;
+pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &JumpArgs) -> Result<ProgramExit, CliError> {
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    session_lookup::recover_and_report(ui, &engine, &ctx);
+    let session =
+        session_lookup::resolve_session_or_newest(app, &engine, &ctx, args.session.as_ref())?;
+    let point = point_lookup::resolve_point(&engine, &ctx, &session, &args.point)?;
     let scope = match (args.files, args.conversation) {
-        (true, _) => Scope::Files,
-        (false, true) => Scope::Conversation,
-        (false, false) => Scope::Both,
+        (true, _) => UndoScope::Files,
+        (false, true) => UndoScope::Conversation,
+        (false, false) => UndoScope::Both,
     };
     let options = UndoOptions { scope, ..UndoOptions::default() };
     let plan = engine.plan_jump(&ctx, &session.id, &point, &options)?;
     let newest = newest_turn(&engine, &ctx, &plan)?;
     let shown = match args.dry_run {
-        true => Shown::foreseen(&plan),
-        false => Shown::done(&plan, engine.apply(&app.context(), &plan)?),
+        true => UndoResult::predicted(&plan),
+        false => UndoResult::applied(&plan, engine.apply_plan(&app.context(), &plan)?),
     };
-    let hints = Hints::gather(&engine, &ctx, &plan)?;
+    let hints = ConflictHints::collect(&engine, &ctx, &plan)?;
     let exit = print_operation(ui, &shown, &hints)?;
-    tell_head(ui, &plan, args.dry_run);
+    print_head_position(ui, &plan, args.dry_run);
     if let Some(turn) = newest.filter(|_| !args.dry_run) {
-        ui.hint(&format!("`turnstone jump {turn}` goes to the end of the newest turn"));
+        ui.print_hint(&format!("`turnstone jump {turn}` goes to the end of the newest turn"));
     }
     Ok(exit)
 }
@@ -89,17 +90,17 @@ fn newest_turn(
 }
 
 /// Says where the conversation stands.
-fn tell_head(ui: &mut Ui, plan: &UndoPlan, dry_run: bool) {
+fn print_head_position(ui: &mut Ui, plan: &UndoPlan, dry_run: bool) {
     let verb = if dry_run { "would stand" } else { "stands" };
     match &plan.head {
         HeadMove::Stay => {}
-        HeadMove::Tip => ui.note(&format!("the conversation {verb} at its end")),
+        HeadMove::Tip => ui.print_note(&format!("the conversation {verb} at its end")),
         HeadMove::To(head) => {
-            let message = text::clean_line(head.message.as_str());
-            ui.note(&format!("the conversation {verb} before {message}"));
+            let message = text::sanitize_line(head.message.as_str());
+            ui.print_note(&format!("the conversation {verb} before {message}"));
         }
     }
     if plan.switch.is_some() {
-        ui.note(&format!("it {verb} on the line that a later prompt had left behind"));
+        ui.print_note(&format!("it {verb} on the line that a later prompt had left behind"));
     }
 }

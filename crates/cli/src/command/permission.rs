@@ -1,21 +1,24 @@
 //! `turnstone permission`: what tools may do, why, and what is taken back.
 
 use serde_json::json;
-use turnstone_core::model::{PermissionAsk, PermissionReply, Request, RequestBody, RequestId};
-use turnstone_core::permission::{Action, Caller, Explanation, Gate, Role, Rule, pass_gate};
+use turnstone_core::model::{PermissionAsk, PermissionReply, RequestBody, RequestId, UserRequest};
+use turnstone_core::permission::{
+    CallerRole, GateCaller, GatedOperation, PermissionRule, RuleAction, RuleExplanation,
+    decide_gate,
+};
 use turnstone_core::redact::redact_text;
-use turnstone_engine::{PermissionError, Rules};
-use turnstone_store::Changed;
+use turnstone_engine::{EffectiveRules, PermissionError};
+use turnstone_store::WriteOutcome;
 
-use super::todo::chosen;
-use crate::app::App;
+use super::todo::find_session_or_newest;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::place::Place;
-use crate::reference::Prefix;
-use crate::scope;
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::project_flag;
+use crate::project_location::ProjectLocation;
 use crate::text;
-use crate::ui::{Column, Grid, Ui};
+use crate::ui::{ColumnKind, TextTable, Ui};
 
 /// What tools may do.
 #[derive(Debug, clap::Subcommand)]
@@ -25,7 +28,7 @@ pub(crate) enum PermissionCommand {
     List {
         /// Project ID or unique prefix [default: the project of this directory]
         #[arg(long, value_name = "ID")]
-        project: Option<Prefix>,
+        project: Option<IdPrefix>,
     },
     /// Revoke a permanent approval
     #[command(after_help = "Example:\n  turnstone permission revoke bash \"git *\"")]
@@ -36,7 +39,7 @@ pub(crate) enum PermissionCommand {
         pattern: String,
         /// Project ID or unique prefix [default: the project of this directory]
         #[arg(long, value_name = "ID")]
-        project: Option<Prefix>,
+        project: Option<IdPrefix>,
     },
     /// Show whether an action is allowed, and which rule decides
     ///
@@ -53,7 +56,7 @@ pub(crate) enum PermissionCommand {
         pattern: String,
         /// Session ID or unique prefix [default: the newest session of this directory]
         #[arg(long, value_name = "ID")]
-        session: Option<Prefix>,
+        session: Option<IdPrefix>,
     },
     /// List the requests that wait for an answer
     #[command(after_help = "Example:\n  turnstone permission pending")]
@@ -66,10 +69,10 @@ pub(crate) enum PermissionCommand {
     Reply {
         /// Request ID or unique prefix
         #[arg(value_name = "ID")]
-        request: Prefix,
+        request: IdPrefix,
         /// Answer to give
         #[arg(value_enum)]
-        answer: Answer,
+        answer: PermissionAnswer,
         /// Reason, shown to the requesting session
         #[arg(long, value_name = "TEXT")]
         message: Option<String>,
@@ -83,10 +86,10 @@ pub(crate) enum PermissionCommand {
         pattern: String,
         /// Action: allow, deny or ask
         #[arg(value_parser = action)]
-        action: Action,
+        action: RuleAction,
         /// Project ID or unique prefix [default: the project of this directory]
         #[arg(long, value_name = "ID")]
-        project: Option<Prefix>,
+        project: Option<IdPrefix>,
     },
     /// Remove a stored permission rule from a project
     #[command(after_help = "Example:\n  turnstone permission unset bash \"rm *\"")]
@@ -97,20 +100,20 @@ pub(crate) enum PermissionCommand {
         pattern: String,
         /// Project ID or unique prefix [default: the project of this directory]
         #[arg(long, value_name = "ID")]
-        project: Option<Prefix>,
+        project: Option<IdPrefix>,
     },
 }
 
 /// An answer to a request.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(crate) enum Answer {
+pub(crate) enum PermissionAnswer {
     Once,
     Always,
     Reject,
 }
 
-fn action(word: &str) -> Result<Action, String> {
-    Action::parse(word).ok_or_else(|| "use allow, deny or ask".to_owned())
+fn action(word: &str) -> Result<RuleAction, String> {
+    RuleAction::parse(word).ok_or_else(|| "use allow, deny or ask".to_owned())
 }
 
 /// Lists, explains or takes back.
@@ -118,7 +121,11 @@ fn action(word: &str) -> Result<Action, String> {
 /// # Errors
 ///
 /// [`CliError::Refused`] if there is no such approval.
-pub(crate) fn run(ui: &mut Ui, app: &App, command: &PermissionCommand) -> Result<Exit, CliError> {
+pub(crate) fn run(
+    ui: &mut Ui,
+    app: &CliApp,
+    command: &PermissionCommand,
+) -> Result<ProgramExit, CliError> {
     match command {
         PermissionCommand::List { project } => list(ui, app, project.as_ref()),
         PermissionCommand::Revoke { permission, pattern, project } => {
@@ -132,130 +139,138 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &PermissionCommand) -> Result
             reply(ui, app, request, *answer, message.as_deref())
         }
         PermissionCommand::Set { permission, pattern, action, project } => {
-            set(ui, app, &Rule::new(permission, pattern, *action), project.as_ref())
+            set(ui, app, &PermissionRule::new(permission, pattern, *action), project.as_ref())
         }
-        PermissionCommand::Unset { permission, pattern, project } => {
-            unset(ui, app, &Rule::new(permission, pattern, Action::Ask), project.as_ref())
-        }
+        PermissionCommand::Unset { permission, pattern, project } => unset(
+            ui,
+            app,
+            &PermissionRule::new(permission, pattern, RuleAction::Ask),
+            project.as_ref(),
+        ),
     }
 }
 
-fn list(ui: &mut Ui, app: &App, project: Option<&Prefix>) -> Result<Exit, CliError> {
-    let (store, ctx) = (app.open()?, app.context());
-    let project = scope::project(app, &store, &ctx, project)?;
+fn list(ui: &mut Ui, app: &CliApp, project: Option<&IdPrefix>) -> Result<ProgramExit, CliError> {
+    let (store, ctx) = (app.open_store()?, app.context());
+    let project = project_flag::resolve_project_or_current(app, &store, &ctx, project)?;
     let (rules, here) =
-        store.read(&ctx, |r| Ok((r.approvals(&project)?, r.find_project(&project)?)))?;
+        store.read(&ctx, |r| Ok((r.approved_rules(&project)?, r.find_project(&project)?)))?;
     if ui.wants_json() {
-        ui.json(&json!(rules))?;
+        ui.print_json(&json!(rules))?;
     } else if rules.is_empty() {
-        ui.note("this project has no permanent approvals");
+        ui.print_note("this project has no permanent approvals");
     } else {
-        let mut grid = Grid::new(&[
-            ("PERMISSION", Column::Text),
-            ("ACTION", Column::Text),
-            ("PATTERN", Column::Cut),
+        let mut grid = TextTable::new(&[
+            ("PERMISSION", ColumnKind::Text),
+            ("ACTION", ColumnKind::Text),
+            ("PATTERN", ColumnKind::Truncated),
         ]);
         for rule in &rules {
             let action = rule.action.as_str().to_owned();
-            grid.row(&[rule.permission.clone(), action, rule.pattern.clone()]);
+            grid.add_row(&[rule.permission.clone(), action, rule.pattern.clone()]);
         }
-        ui.table(&grid)?;
+        ui.print_table(&grid)?;
     }
     let imported = here.map_or(0, |it| it.imported_approvals.len() + it.imported_permission.len());
     if imported > 0 && !ui.wants_json() {
-        ui.note(&format!(
+        ui.print_note(&format!(
             "{imported} imported rules are not in effect; `turnstone import --trust SOURCE` activates them"
         ));
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }
 
 fn revoke(
     ui: &mut Ui,
-    app: &App,
+    app: &CliApp,
     (permission, pattern): (&str, &str),
-    project: Option<&Prefix>,
-) -> Result<Exit, CliError> {
-    by_a_person(app)?;
-    let (store, ctx) = (app.open()?, app.context());
-    let project = scope::project(app, &store, &ctx, project)?;
-    let rule = Rule::new(permission, pattern, Action::Allow);
-    let taken = store.write(&ctx, move |tx| tx.withdraw(&project, &rule)).wait()?;
-    if taken == Changed::No {
+    project: Option<&IdPrefix>,
+) -> Result<ProgramExit, CliError> {
+    require_person(app)?;
+    let (store, ctx) = (app.open_store()?, app.context());
+    let project = project_flag::resolve_project_or_current(app, &store, &ctx, project)?;
+    let rule = PermissionRule::new(permission, pattern, RuleAction::Allow);
+    let taken = store.write(&ctx, move |tx| tx.withdraw_rule(&project, &rule)).wait()?;
+    if taken == WriteOutcome::No {
         return Err(CliError::Refused {
             what: format!("{permission} {pattern:?} has no permanent approval in this project"),
             hint: Some("`turnstone permission list` shows the approvals".to_owned()),
         });
     }
-    let words = text::clean_line(&format!("{permission} {pattern:?}"));
+    let words = text::sanitize_line(&format!("{permission} {pattern:?}"));
     if ui.wants_json() {
-        ui.json(&json!({ "permission": permission, "pattern": pattern, "revoked": true }))?;
+        ui.print_json(&json!({ "permission": permission, "pattern": pattern, "revoked": true }))?;
     } else {
-        ui.note(&format!("revoked the approval of {words}; the other rules apply again"));
+        ui.print_note(&format!("revoked the approval of {words}; the other rules apply again"));
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }
 
 fn explain(
     ui: &mut Ui,
-    app: &App,
+    app: &CliApp,
     (permission, pattern): (&str, &str),
-    session: Option<&Prefix>,
-) -> Result<Exit, CliError> {
-    let (engine, ctx) = (app.engine()?, app.context());
-    let session = chosen(app, engine.store(), &ctx, session)?;
+    session: Option<&IdPrefix>,
+) -> Result<ProgramExit, CliError> {
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    let session = find_session_or_newest(app, engine.store(), &ctx, session)?;
     let rules = match &session {
-        Some(id) => engine.rules_of(&ctx, id)?,
+        Some(id) => engine.effective_rules(&ctx, id)?,
         None => {
             let (directory, projects) =
                 (app.directory()?, engine.store().read(&ctx, |r| r.projects())?);
-            let root = Place::find(&projects, directory).root;
-            Rules::from(engine.rules_in(directory, &[root])?)
+            let root = ProjectLocation::find(&projects, directory).root;
+            EffectiveRules::from(engine.read_base_rules_in(directory, &[root])?)
         }
     };
-    if let Some(gate) = Gate::parse(permission) {
+    if let Some(gate) = GatedOperation::parse(permission) {
         return explain_gate(ui, &rules, gate, pattern);
     }
     let told = without_secrets(rules.explain(permission, pattern));
     let each = rules.explain_each(permission, pattern);
-    let each: Vec<Explanation> = each.into_iter().map(without_secrets).collect();
+    let each: Vec<RuleExplanation> = each.into_iter().map(without_secrets).collect();
     if ui.wants_json() {
         let mut value = json!(told);
         value["layers"] = json!(each);
-        ui.json(&value)?;
-        return Ok(Exit::Ok);
+        ui.print_json(&value)?;
+        return Ok(ProgramExit::Ok);
     }
-    ui.line(&words(&told))?;
+    ui.print_line(&explanation_line(&told))?;
     for other in each.iter().rev().filter(|other| **other != told) {
-        ui.line(&format!("  over {}", words(other)))?;
+        ui.print_line(&format!("  over {}", explanation_line(other)))?;
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }
 
 /// Who may pass a gate unasked.
-fn explain_gate(ui: &mut Ui, rules: &Rules, gate: Gate, pattern: &str) -> Result<Exit, CliError> {
-    let told = |caller| without_secrets(pass_gate(gate, pattern, caller, &rules.layers()));
-    let (you, tool) = (told(Caller::Person), told(Caller::Model));
+fn explain_gate(
+    ui: &mut Ui,
+    rules: &EffectiveRules,
+    gate: GatedOperation,
+    pattern: &str,
+) -> Result<ProgramExit, CliError> {
+    let told = |caller| without_secrets(decide_gate(gate, pattern, caller, &rules.layers()));
+    let (you, tool) = (told(GateCaller::Person), told(GateCaller::Model));
     if ui.wants_json() {
         let mut value = json!(you);
         value["tool"] = json!(tool);
-        ui.json(&value)?;
-        return Ok(Exit::Ok);
+        ui.print_json(&value)?;
+        return Ok(ProgramExit::Ok);
     }
-    ui.line(&words(&you))?;
-    ui.line(&format!("  for a tool {}", words(&tool)))?;
-    Ok(Exit::Ok)
+    ui.print_line(&explanation_line(&you))?;
+    ui.print_line(&format!("  for a tool {}", explanation_line(&tool)))?;
+    Ok(ProgramExit::Ok)
 }
 
 /// Patterns come from configuration files, and people write tokens into them.
-fn without_secrets(mut told: Explanation) -> Explanation {
+fn without_secrets(mut told: RuleExplanation) -> RuleExplanation {
     if let Some(rule) = &mut told.rule {
         rule.pattern = redact_text(&rule.pattern);
     }
     told
 }
 
-fn words(told: &Explanation) -> String {
+fn explanation_line(told: &RuleExplanation) -> String {
     let line = match (&told.rule, told.source) {
         (Some(rule), Some(source)) => format!(
             "{}: {} {:?}, rule {} of: {}{}",
@@ -268,35 +283,36 @@ fn words(told: &Explanation) -> String {
         ),
         _ => format!("{}: no rule matches", told.action.as_str()),
     };
-    text::clean_line(&line)
+    text::sanitize_line(&line)
 }
 
-fn pending(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
-    let (store, ctx) = (app.open()?, app.context());
+fn pending(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
+    let (store, ctx) = (app.open_store()?, app.context());
     let waiting = store.read(&ctx, |r| r.pending_requests(None))?;
-    let waiting: Vec<(Request, PermissionAsk)> = waiting.into_iter().filter_map(asks).collect();
+    let waiting: Vec<(UserRequest, PermissionAsk)> =
+        waiting.into_iter().filter_map(permission_request).collect();
     if ui.wants_json() {
-        ui.json(&json!(waiting.iter().map(|(request, _)| request).collect::<Vec<_>>()))?;
+        ui.print_json(&json!(waiting.iter().map(|(request, _)| request).collect::<Vec<_>>()))?;
     } else if waiting.is_empty() {
-        ui.note("no requests are pending");
+        ui.print_note("no requests are pending");
     } else {
-        let mut grid = Grid::new(&[
-            ("ID", Column::Text),
-            ("SESSION", Column::Text),
-            ("PERMISSION", Column::Text),
-            ("PATTERN", Column::Cut),
+        let mut grid = TextTable::new(&[
+            ("ID", ColumnKind::Text),
+            ("SESSION", ColumnKind::Text),
+            ("PERMISSION", ColumnKind::Text),
+            ("PATTERN", ColumnKind::Truncated),
         ]);
         for (request, ask) in waiting {
             let (id, session) = (request.id.to_string(), request.session.to_string());
-            grid.row(&[id, session, ask.permission, ask.patterns.join(", ")]);
+            grid.add_row(&[id, session, ask.permission, ask.patterns.join(", ")]);
         }
-        ui.table(&grid)?;
+        ui.print_table(&grid)?;
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }
 
 /// A request for a permission.
-fn asks(request: Request) -> Option<(Request, PermissionAsk)> {
+fn permission_request(request: UserRequest) -> Option<(UserRequest, PermissionAsk)> {
     match &request.body {
         RequestBody::Permission(ask) => {
             let ask = ask.clone();
@@ -308,14 +324,14 @@ fn asks(request: Request) -> Option<(Request, PermissionAsk)> {
 
 fn reply(
     ui: &mut Ui,
-    app: &App,
-    typed: &Prefix,
-    answer: Answer,
+    app: &CliApp,
+    typed: &IdPrefix,
+    answer: PermissionAnswer,
     message: Option<&str>,
-) -> Result<Exit, CliError> {
-    by_a_person(app)?;
-    let (engine, ctx) = (app.engine()?, app.context());
-    let waiting = engine.pending_requests(&ctx, None)?.into_iter().filter_map(asks);
+) -> Result<ProgramExit, CliError> {
+    require_person(app)?;
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    let waiting = engine.pending_requests(&ctx, None)?.into_iter().filter_map(permission_request);
     let found: Vec<_> =
         waiting.filter(|(request, _)| request.id.as_str().starts_with(typed.as_str())).collect();
     let refused = |what: String| CliError::Refused {
@@ -330,11 +346,11 @@ fn reply(
         return Err(refused(format!("{} is no request for a permission", request.id)));
     };
     let answer = match answer {
-        Answer::Once => PermissionReply::Once,
-        Answer::Always => PermissionReply::Always,
-        Answer::Reject => PermissionReply::Reject,
+        PermissionAnswer::Once => PermissionReply::Once,
+        PermissionAnswer::Always => PermissionReply::Always,
+        PermissionAnswer::Reject => PermissionReply::Reject,
     };
-    let base = engine.base_rules(&ctx, &request.session)?;
+    let base = engine.read_base_rules(&ctx, &request.session)?;
     let done =
         engine.reply_permission(&ctx, id, answer, message, &base).map_err(|error| match error {
             PermissionError::Engine(error) => error.into(),
@@ -342,31 +358,41 @@ fn reply(
         })?;
     if ui.wants_json() {
         let resolved: Vec<String> = done.resolved.iter().map(ToString::to_string).collect();
-        ui.json(&json!({ "granted": done.granted, "resolved": resolved }))?;
+        ui.print_json(&json!({ "granted": done.granted, "resolved": resolved }))?;
     } else {
-        ui.note(&format!("answered {id}"));
+        ui.print_note(&format!("answered {id}"));
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }
 
-fn set(ui: &mut Ui, app: &App, rule: &Rule, project: Option<&Prefix>) -> Result<Exit, CliError> {
-    by_a_person(app)?;
-    let (engine, ctx) = (app.engine()?, app.context());
-    let project = scope::project(app, engine.store(), &ctx, project)?;
+fn set(
+    ui: &mut Ui,
+    app: &CliApp,
+    rule: &PermissionRule,
+    project: Option<&IdPrefix>,
+) -> Result<ProgramExit, CliError> {
+    require_person(app)?;
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    let project = project_flag::resolve_project_or_current(app, engine.store(), &ctx, project)?;
     engine.set_rule(&ctx, &project, rule)?;
     if ui.wants_json() {
-        ui.json(&json!(rule))?;
+        ui.print_json(&json!(rule))?;
     } else {
         let line = format!("{} {:?}: {}", rule.permission, rule.pattern, rule.action.as_str());
-        ui.note(&text::clean_line(&line));
+        ui.print_note(&text::sanitize_line(&line));
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }
 
-fn unset(ui: &mut Ui, app: &App, rule: &Rule, project: Option<&Prefix>) -> Result<Exit, CliError> {
-    by_a_person(app)?;
-    let (engine, ctx) = (app.engine()?, app.context());
-    let project = scope::project(app, engine.store(), &ctx, project)?;
+fn unset(
+    ui: &mut Ui,
+    app: &CliApp,
+    rule: &PermissionRule,
+    project: Option<&IdPrefix>,
+) -> Result<ProgramExit, CliError> {
+    require_person(app)?;
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    let project = project_flag::resolve_project_or_current(app, engine.store(), &ctx, project)?;
     let words = format!("{} {:?}", rule.permission, rule.pattern);
     if !engine.unset_rule(&ctx, &project, rule)? {
         return Err(CliError::Refused {
@@ -377,20 +403,20 @@ fn unset(ui: &mut Ui, app: &App, rule: &Rule, project: Option<&Prefix>) -> Resul
         });
     }
     if ui.wants_json() {
-        ui.json(
+        ui.print_json(
             &json!({ "permission": rule.permission, "pattern": rule.pattern, "removed": true }),
         )?;
     } else {
-        ui.note(&text::clean_line(&format!("removed the rule for {words}")));
+        ui.print_note(&text::sanitize_line(&format!("removed the rule for {words}")));
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }
 
 /// Rules and answers are given by people: a tool could open its own gate with them (R37).
-pub(crate) fn by_a_person(app: &App) -> Result<(), CliError> {
+pub(crate) fn require_person(app: &CliApp) -> Result<(), CliError> {
     match app.role() {
-        Role::Person => Ok(()),
-        Role::Tool | Role::Runner | Role::Named => Err(CliError::Refused {
+        CallerRole::Person => Ok(()),
+        CallerRole::Tool | CallerRole::Runner | CallerRole::Named => Err(CliError::Refused {
             what: "only a person can do this, not a command that an agent runs".to_owned(),
             hint: Some("run it in your own terminal".to_owned()),
         }),

@@ -4,28 +4,28 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use turnstone_core::model::Project;
-use turnstone_engine::{Engine, ProjectRemoval};
+use turnstone_engine::{Engine, ProjectRemovalPlan};
 
-use crate::app::App;
+use crate::app::CliApp;
 use crate::command::worktree;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
-use crate::reference::Prefix;
-use crate::ui::{Column, Grid, Ui};
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::number_format;
+use crate::ui::{ColumnKind, TextTable, Ui};
 
 /// What to do with projects.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ProjectCommand {
-    List(ListArgs),
+    List(ProjectListArgs),
     Relink(RelinkArgs),
-    Remove(RemoveArgs),
+    Remove(ProjectRemoveArgs),
 }
 
 /// List the projects, and where they are
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone project list")]
-pub(crate) struct ListArgs {}
+pub(crate) struct ProjectListArgs {}
 
 /// Say that a directory belongs to a project
 ///
@@ -36,7 +36,7 @@ pub(crate) struct ListArgs {}
 pub(crate) struct RelinkArgs {
     /// The project: its id, or a beginning no other id has
     #[arg(value_name = "ID")]
-    project: Prefix,
+    project: IdPrefix,
 
     /// The directory; without it, the current one
     #[arg(value_name = "DIR")]
@@ -48,10 +48,10 @@ pub(crate) struct RelinkArgs {
 /// The project's own directories are never touched. This cannot be undone.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone project remove 4b825dc6 --dry-run")]
-pub(crate) struct RemoveArgs {
+pub(crate) struct ProjectRemoveArgs {
     /// The project: its id, or a beginning no other id has
     #[arg(value_name = "ID")]
-    project: Prefix,
+    project: IdPrefix,
 
     /// Print what would go, and stop
     #[arg(long)]
@@ -71,7 +71,11 @@ pub(crate) struct RemoveArgs {
 /// # Errors
 ///
 /// What it answers.
-pub(crate) fn run(ui: &mut Ui, app: &App, command: &ProjectCommand) -> Result<Exit, CliError> {
+pub(crate) fn run(
+    ui: &mut Ui,
+    app: &CliApp,
+    command: &ProjectCommand,
+) -> Result<ProgramExit, CliError> {
     match command {
         ProjectCommand::List(_) => list(ui, app),
         ProjectCommand::Relink(args) => relink(ui, app, args),
@@ -79,17 +83,17 @@ pub(crate) fn run(ui: &mut Ui, app: &App, command: &ProjectCommand) -> Result<Ex
     }
 }
 
-fn list(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
-    let listed = app.engine()?.list_projects(&app.context())?;
+fn list(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
+    let listed = app.open_engine()?.list_projects(&app.context())?;
     if ui.wants_json() {
-        ui.json(&serde_json::to_value(&listed)?)?;
-        return Ok(Exit::Ok);
+        ui.print_json(&serde_json::to_value(&listed)?)?;
+        return Ok(ProgramExit::Ok);
     }
-    let mut grid = Grid::new(&[
-        ("ID", Column::Text),
-        ("SESSIONS", Column::Figure),
-        ("DIRECTORY", Column::Cut),
-        ("", Column::Text),
+    let mut grid = TextTable::new(&[
+        ("ID", ColumnKind::Text),
+        ("SESSIONS", ColumnKind::Number),
+        ("DIRECTORY", ColumnKind::Truncated),
+        ("", ColumnKind::Text),
     ]);
     for it in &listed {
         let Project { id, worktree, sandboxes, .. } = &it.project;
@@ -98,73 +102,80 @@ fn list(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
             (true, 0) => String::new(),
             (true, more) => format!("+ {more} more"),
         };
-        grid.row(&[id.to_string(), it.sessions.to_string(), worktree.clone(), note]);
+        grid.add_row(&[id.to_string(), it.sessions.to_string(), worktree.clone(), note]);
     }
-    ui.table(&grid)?;
+    ui.print_table(&grid)?;
     if listed.iter().any(|it| !it.exists) {
-        ui.hint("`turnstone project relink ID DIR` tells where a project went");
+        ui.print_hint("`turnstone project relink ID DIR` tells where a project went");
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }
 
 /// The project that was named.
-fn find(app: &App, engine: &Engine, prefix: &Prefix) -> Result<Project, CliError> {
+fn resolve_project(app: &CliApp, engine: &Engine, prefix: &IdPrefix) -> Result<Project, CliError> {
     let listed = engine.list_projects(&app.context())?;
     let projects: Vec<Project> = listed.into_iter().map(|it| it.project).collect();
-    prefix.project(&projects).cloned()
+    prefix.resolve_project(&projects).cloned()
 }
 
-fn relink(ui: &mut Ui, app: &App, args: &RelinkArgs) -> Result<Exit, CliError> {
-    let engine = app.engine()?;
-    let project = find(app, &engine, &args.project)?;
+fn relink(ui: &mut Ui, app: &CliApp, args: &RelinkArgs) -> Result<ProgramExit, CliError> {
+    let engine = app.open_engine()?;
+    let project = resolve_project(app, &engine, &args.project)?;
     let directory = match &args.directory {
         Some(given) => app.directory()?.join(given),
         None => app.directory()?.to_owned(),
     };
     let done = engine.relink_project(&app.context(), &project.id, &directory)?;
     if ui.wants_json() {
-        ui.json(&serde_json::to_value(&done)?)?;
+        ui.print_json(&serde_json::to_value(&done)?)?;
     }
     if let Some(from) = &done.moved_from {
-        ui.note(&format!("{} has moved from {from} to {}", project.id, done.project.worktree));
+        ui.print_note(&format!(
+            "{} has moved from {from} to {}",
+            project.id, done.project.worktree
+        ));
     }
     if let Some(from) = &done.taken_from {
-        ui.note(&format!("it belonged to project {from} before"));
+        ui.print_note(&format!("it belonged to project {from} before"));
     }
-    ui.note(&format!("{} moved along", figure::counted(done.sessions.len(), "session")));
-    Ok(Exit::Ok)
+    ui.print_note(&format!(
+        "{} moved along",
+        number_format::format_counted(done.sessions.len(), "session")
+    ));
+    Ok(ProgramExit::Ok)
 }
 
-fn remove(ui: &mut Ui, app: &App, args: &RemoveArgs) -> Result<Exit, CliError> {
-    let engine = app.engine()?;
+fn remove(ui: &mut Ui, app: &CliApp, args: &ProjectRemoveArgs) -> Result<ProgramExit, CliError> {
+    let engine = app.open_engine()?;
     let ctx = app.context();
-    let project = find(app, &engine, &args.project)?;
-    let plan = engine.plan_project_removal(&ctx, &project.id).map_err(worktree::refused)?;
+    let project = resolve_project(app, &engine, &args.project)?;
+    let plan = engine.plan_project_removal(&ctx, &project.id).map_err(worktree::worktree_error)?;
     if args.dry_run {
-        return print(ui, &plan).map(|()| Exit::Ok);
+        return print_plan(ui, &plan).map(|()| ProgramExit::Ok);
     }
     if !args.yes {
-        for line in lines(&plan) {
-            ui.note(&line);
+        for line in plan_lines(&plan) {
+            ui.print_note(&line);
         }
         if !ui.confirm(&format!("Remove project {} for good?", project.id))? {
             return Err(CliError::NotConfirmed);
         }
     }
-    let done = engine.remove_project(&ctx, &project.id, args.force).map_err(worktree::refused)?;
+    let done =
+        engine.remove_project(&ctx, &project.id, args.force).map_err(worktree::worktree_error)?;
     // The rows go now; if this is cut off, the next upkeep finishes it.
-    while !engine.store().purge_some(&ctx, 64)? {}
+    while !engine.store().purge_deleted(&ctx, 64)? {}
     if ui.wants_json() {
-        print(ui, &done.removal)?;
+        print_plan(ui, &done.removal)?;
     }
     for (store, who) in &done.kept {
-        ui.note(&format!("snapshot store {store} stays: it is in use ({who})"));
+        ui.print_note(&format!("snapshot store {store} stays: it is in use ({who})"));
     }
-    ui.note(&format!("removed project {}", project.id));
-    Ok(Exit::Ok)
+    ui.print_note(&format!("removed project {}", project.id));
+    Ok(ProgramExit::Ok)
 }
 
-fn print(ui: &mut Ui, plan: &ProjectRemoval) -> Result<(), CliError> {
+fn print_plan(ui: &mut Ui, plan: &ProjectRemovalPlan) -> Result<(), CliError> {
     if ui.wants_json() {
         let worktrees: Vec<Value> = plan
             .worktrees
@@ -173,22 +184,22 @@ fn print(ui: &mut Ui, plan: &ProjectRemoval) -> Result<(), CliError> {
             .collect();
         let stores: Vec<Value> =
             plan.stores.iter().map(|(id, bytes)| json!({ "id": id, "bytes": bytes })).collect();
-        return ui.json(&json!({
+        return ui.print_json(&json!({
             "project": plan.project, "sessions": plan.sessions, "stores": stores,
             "worktrees": worktrees,
         }));
     }
-    lines(plan).iter().try_for_each(|line| ui.line(line))
+    plan_lines(plan).iter().try_for_each(|line| ui.print_line(line))
 }
 
-fn lines(plan: &ProjectRemoval) -> Vec<String> {
+fn plan_lines(plan: &ProjectRemovalPlan) -> Vec<String> {
     let mut lines: Vec<String> =
         plan.sessions.iter().map(|session| format!("session   {session}")).collect();
     for (store, bytes) in &plan.stores {
-        lines.push(format!("store     {store}  ({})", figure::size(*bytes)));
+        lines.push(format!("store     {store}  ({})", number_format::format_size(*bytes)));
     }
     for (directory, work) in &plan.worktrees {
-        let note = if work.is_nothing() { String::new() } else { format!("  ({work})") };
+        let note = if work.is_empty() { String::new() } else { format!("  ({work})") };
         lines.push(format!("worktree  {}{note}", directory.display()));
     }
     lines

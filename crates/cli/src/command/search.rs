@@ -4,14 +4,14 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 use turnstone_store::{SearchHit, SearchKind, SearchPage, SearchQuery, Snippet};
 
-use crate::app::App;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::moment;
-use crate::reference::Prefix;
-use crate::scope;
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::project_flag;
 use crate::text;
-use crate::ui::{DIM, FOUND, HEAD, NAME, Ui, paint};
+use crate::time_format;
+use crate::ui::{DIM_STYLE, HEADING_STYLE, ID_STYLE, MATCH_STYLE, Ui, apply_style};
 
 /// Search titles, messages, reasoning, tools and changed paths
 ///
@@ -27,11 +27,11 @@ pub(crate) struct SearchArgs {
 
     /// Only in the project you are in, or in the one with this id
     #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
-    project: Option<Option<Prefix>>,
+    project: Option<Option<IdPrefix>>,
 
     /// Only in this session
     #[arg(long, value_name = "ID")]
-    session: Option<Prefix>,
+    session: Option<IdPrefix>,
 
     /// Only in this kind of text; may be repeated
     #[arg(long, short, value_name = "KIND", value_parser = kinds())]
@@ -61,29 +61,30 @@ fn kinds() -> impl TypedValueParser<Value = SearchKind> {
 /// # Errors
 ///
 /// What the store answers.
-pub(crate) fn run(ui: &mut Ui, app: &App, args: &SearchArgs) -> Result<Exit, CliError> {
-    let (store, ctx) = (app.open()?, app.context());
+pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &SearchArgs) -> Result<ProgramExit, CliError> {
+    let (store, ctx) = (app.open_store()?, app.context());
     let mut query = SearchQuery::new(args.words.join(" "));
     if let Some(wanted) = &args.project {
-        query.filter.project = Some(scope::project(app, &store, &ctx, wanted.as_ref())?);
+        query.filter.project =
+            Some(project_flag::resolve_project_or_current(app, &store, &ctx, wanted.as_ref())?);
     }
     query.filter.session =
-        args.session.as_ref().map(|prefix| prefix.session(&store, &ctx)).transpose()?;
+        args.session.as_ref().map(|prefix| prefix.resolve_session(&store, &ctx)).transpose()?;
     query.filter.kinds.clone_from(&args.kind);
     query.filter.archived = args.archived;
     query.cursor.clone_from(&args.cursor);
     query.limit = args.limit as usize;
     let page = store.search(&ctx, &query)?;
     if ui.wants_json() {
-        ui.json(&Value::Array(page.hits.iter().map(json).collect()))?;
+        ui.print_json(&Value::Array(page.hits.iter().map(hit_json).collect()))?;
     } else {
-        print(ui, app, &page)?;
+        print_hits(ui, app, &page)?;
     }
-    tell_rest(ui, args, &page);
-    Ok(Exit::Ok)
+    print_remaining(ui, args, &page);
+    Ok(ProgramExit::Ok)
 }
 
-fn json(hit: &SearchHit) -> Value {
+fn hit_json(hit: &SearchHit) -> Value {
     let matches: Vec<[usize; 2]> =
         hit.snippet.matches.iter().map(|range| [range.start, range.end]).collect();
     json!({
@@ -100,34 +101,43 @@ fn json(hit: &SearchHit) -> Value {
 }
 
 /// Prints the hits, those of one session under its title.
-fn print(ui: &mut Ui, app: &App, page: &SearchPage) -> Result<(), CliError> {
+fn print_hits(ui: &mut Ui, app: &CliApp, page: &SearchPage) -> Result<(), CliError> {
     let mut last = None;
     for hit in &page.hits {
         if last != Some(&hit.session) {
             if last.is_some() {
-                ui.line("")?;
+                ui.print_line("")?;
             }
-            let title = paint(HEAD, text::clean_line(&hit.title));
-            ui.line(&format!("{}  {title}", paint(NAME, &hit.session)))?;
+            let title = apply_style(HEADING_STYLE, text::sanitize_line(&hit.title));
+            ui.print_line(&format!("{}  {title}", apply_style(ID_STYLE, &hit.session)))?;
             last = Some(&hit.session);
         }
         if hit.kind == SearchKind::Title {
             continue;
         }
-        let label = format!("{} · {}", hit.kind.name(), moment::near(hit.time.0, app.now()));
-        let room = ui.width().map(|width| width.saturating_sub(text::width(&label) + 4).max(30));
-        ui.line(&format!("  {}  {}", paint(DIM, &label), marked(&hit.snippet, room)))?;
+        let label = format!(
+            "{} · {}",
+            hit.kind.name(),
+            time_format::format_local_time(hit.time.0, app.now())
+        );
+        let room =
+            ui.width().map(|width| width.saturating_sub(text::display_width(&label) + 4).max(30));
+        ui.print_line(&format!(
+            "  {}  {}",
+            apply_style(DIM_STYLE, &label),
+            highlight_matches(&hit.snippet, room)
+        ))?;
     }
     Ok(())
 }
 
 /// The snippet with its matches marked, cut so that the first match stays in sight.
-fn marked(snippet: &Snippet, room: Option<usize>) -> String {
+fn highlight_matches(snippet: &Snippet, room: Option<usize>) -> String {
     let text = &snippet.text;
     let first = snippet.matches.first().map_or(0, |range| range.start);
     let room = room.unwrap_or(usize::MAX);
     let (mut start, mut lead) = (0, "");
-    if text::width(text) > room {
+    if text::display_width(text) > room {
         // A third of the room for what comes before.
         let early = text[..first].char_indices().rev().nth(room / 3).map(|(at, _)| at);
         if let Some(at) = early {
@@ -140,10 +150,10 @@ fn marked(snippet: &Snippet, room: Option<usize>) -> String {
     let ends = snippet.matches.iter().filter(|range| range.start >= start);
     let pieces = ends.flat_map(|range| [(range.start, false), (range.end, true)]);
     for (end, is_match) in pieces.chain([(text.len(), false)]) {
-        let piece = text::cut(&text::clean_line(&text[at..end]), left);
-        let cut_short = text::width(&text[at..end]) > left;
-        left = left.saturating_sub(text::width(&piece));
-        line.push_str(&if is_match { paint(FOUND, piece) } else { piece });
+        let piece = text::truncate_to_width(&text::sanitize_line(&text[at..end]), left);
+        let cut_short = text::display_width(&text[at..end]) > left;
+        left = left.saturating_sub(text::display_width(&piece));
+        line.push_str(&if is_match { apply_style(MATCH_STYLE, piece) } else { piece });
         if cut_short {
             break;
         }
@@ -153,18 +163,18 @@ fn marked(snippet: &Snippet, room: Option<usize>) -> String {
 }
 
 /// Says what is not on the page, and how to see it.
-fn tell_rest(ui: &mut Ui, args: &SearchArgs, page: &SearchPage) {
+fn print_remaining(ui: &mut Ui, args: &SearchArgs, page: &SearchPage) {
     if page.hits.is_empty() {
-        let words = text::clean_line(&args.words.join(" "));
-        ui.note(&format!("nothing found for {words}"));
+        let words = text::sanitize_line(&args.words.join(" "));
+        ui.print_note(&format!("nothing found for {words}"));
     }
     if page.capped {
-        ui.aside("there are very many matches: only the newest were ranked, add a word");
+        ui.print_dim_note("there are very many matches: only the newest were ranked, add a word");
     }
     if page.behind > 0 {
-        ui.aside(&format!("the newest {} events are not indexed yet", page.behind));
+        ui.print_dim_note(&format!("the newest {} events are not indexed yet", page.behind));
     }
     if let Some(cursor) = &page.next {
-        ui.hint(&format!("there is more: repeat with `--cursor {cursor}`"));
+        ui.print_hint(&format!("there is more: repeat with `--cursor {cursor}`"));
     }
 }

@@ -5,19 +5,19 @@ use std::path::Path;
 use serde_json::{Value, json};
 use turnstone_core::id::TurnId;
 use turnstone_core::model::{Project, Session};
-use turnstone_core::operation::Head;
+use turnstone_core::operation::SessionHead;
 use turnstone_engine::Engine;
-use turnstone_snapshot::VaultError;
+use turnstone_snapshot::SnapshotError;
 use turnstone_store::Context;
 
-use crate::app::App;
-use crate::choice;
-use crate::command::snapshot::look;
+use crate::app::CliApp;
+use crate::command::snapshot::open_existing_store;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::place::Place;
+use crate::exit_code::ProgramExit;
+use crate::project_location::ProjectLocation;
+use crate::session_lookup;
 use crate::text;
-use crate::ui::{GOOD, HEAD, NAME, Ui, WARN, paint};
+use crate::ui::{HEADING_STYLE, ID_STYLE, SUCCESS_STYLE, Ui, WARNING_STYLE, apply_style};
 
 /// Say where you are: project, session, what runs, whether undo works
 #[derive(Debug, clap::Args)]
@@ -25,24 +25,24 @@ use crate::ui::{GOOD, HEAD, NAME, Ui, WARN, paint};
 pub(crate) struct StatusArgs {}
 
 /// What there is to say.
-struct Standing {
+struct StatusReport {
     directory: String,
     project: Option<Project>,
-    cover: Covered,
+    undo: UndoAvailability,
     session: Option<Session>,
     running: Option<TurnId>,
-    head: Option<Head>,
+    head: Option<SessionHead>,
     /// Sessions with a command in this root right now.
-    at_work: Vec<String>,
+    running_sessions: Vec<String>,
 }
 
 /// Whether files are captured here.
-struct Covered {
+struct UndoAvailability {
     root: String,
     /// Why not, if they are not.
     refused: Option<String>,
     /// Who keeps the store, if somebody does.
-    keeper: Option<String>,
+    store_owner: Option<String>,
     /// The store's name.
     store: Option<String>,
 }
@@ -52,70 +52,81 @@ struct Covered {
 /// # Errors
 ///
 /// The ledger cannot be read.
-pub(crate) fn run(ui: &mut Ui, app: &App, _: &StatusArgs) -> Result<Exit, CliError> {
-    let (engine, ctx) = (app.engine()?, app.context());
-    choice::settle(ui, &engine, &ctx);
-    let standing = gather(app, &engine, &ctx)?;
+pub(crate) fn run(ui: &mut Ui, app: &CliApp, _: &StatusArgs) -> Result<ProgramExit, CliError> {
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    session_lookup::recover_and_report(ui, &engine, &ctx);
+    let standing = collect_status(app, &engine, &ctx)?;
     if ui.wants_json() {
-        ui.json(&value(&standing))?;
+        ui.print_json(&status_json(&standing))?;
     } else {
-        print(ui, &standing)?;
+        print_status(ui, &standing)?;
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }
 
-fn gather(app: &App, engine: &Engine, ctx: &Context) -> Result<Standing, CliError> {
+fn collect_status(app: &CliApp, engine: &Engine, ctx: &Context) -> Result<StatusReport, CliError> {
     let directory = app.directory()?;
-    let cover = cover(app, directory);
-    let session = choice::newest(app, engine, ctx)?;
+    let cover = check_undo_availability(app, directory);
+    let session = session_lookup::find_newest_session(app, engine, ctx)?;
     let store = cover.store.clone();
     Ok(engine.store().read(ctx, |r| {
         let projects = r.projects()?;
-        let here = Place::find(&projects, directory).project;
+        let here = ProjectLocation::find(&projects, directory).project;
         let (mut running, mut head, mut at_work) = (None, None, Vec::new());
         if let Some(session) = &session {
             let turns = r.turns(&session.id)?;
             running = turns.into_iter().find(|turn| turn.state.is_open()).map(|turn| turn.id);
-            head = r.head(&session.id)?;
+            head = r.session_head(&session.id)?;
         }
         if let Some(store) = &store {
-            let open = r.open_changes(Some(store))?;
+            let open = r.open_change_sets(Some(store))?;
             at_work.extend(open.into_iter().map(|row| row.set.session.to_string()));
         }
         at_work.dedup();
-        Ok(Standing {
+        Ok(StatusReport {
             directory: directory.to_string_lossy().into_owned(),
             project: projects.into_iter().find(|project| Some(&project.id) == here.as_ref()),
-            cover,
+            undo: cover,
             session: session.clone(),
             running,
             head,
-            at_work,
+            running_sessions: at_work,
         })
     })?)
 }
 
 /// Looks without making a store.
-fn cover(app: &App, directory: &Path) -> Covered {
+fn check_undo_availability(app: &CliApp, directory: &Path) -> UndoAvailability {
     let here = || directory.to_string_lossy().into_owned();
-    match look(app, directory) {
-        Ok(vault) => Covered {
-            root: vault.place().root.to_string_lossy().into_owned(),
+    match open_existing_store(app, directory) {
+        Ok(vault) => UndoAvailability {
+            root: vault.location().root.to_string_lossy().into_owned(),
             refused: None,
-            keeper: (!vault.is_keeper()).then(|| vault.keeper_words()),
-            store: Some(vault.place().id.to_string()),
+            store_owner: (!vault.is_owner()).then(|| vault.owner_description()),
+            store: Some(vault.location().id.to_string()),
         },
-        Err(CliError::Snapshot(VaultError::Untracked(_))) => {
-            Covered { root: here(), refused: None, keeper: None, store: None }
+        Err(CliError::Snapshot(SnapshotError::Untracked(_))) => {
+            UndoAvailability { root: here(), refused: None, store_owner: None, store: None }
         }
-        Err(error) => {
-            Covered { root: here(), refused: Some(error.to_string()), keeper: None, store: None }
-        }
+        Err(error) => UndoAvailability {
+            root: here(),
+            refused: Some(error.to_string()),
+            store_owner: None,
+            store: None,
+        },
     }
 }
 
-fn value(standing: &Standing) -> Value {
-    let Standing { directory, project, cover, session, running, head, at_work } = standing;
+fn status_json(standing: &StatusReport) -> Value {
+    let StatusReport {
+        directory,
+        project,
+        undo: cover,
+        session,
+        running,
+        head,
+        running_sessions: at_work,
+    } = standing;
     json!({
         "directory": directory,
         "project": project.as_ref().map(|project| json!({
@@ -125,7 +136,7 @@ fn value(standing: &Standing) -> Value {
         "covered": cover.refused.is_none(),
         "refused": cover.refused,
         "captured": cover.store.is_some(),
-        "keeper": cover.keeper,
+        "keeper": cover.store_owner,
         "session": session.as_ref().map(|session| json!({
             "id": session.id, "title": session.title, "running": running, "head": head,
             "summary": session.summary, "origin": session.origin,
@@ -134,27 +145,29 @@ fn value(standing: &Standing) -> Value {
     })
 }
 
-fn print(ui: &mut Ui, standing: &Standing) -> Result<(), CliError> {
+fn print_status(ui: &mut Ui, standing: &StatusReport) -> Result<(), CliError> {
     let mut row = |name: &str, words: String| {
-        ui.line(&format!("{}  {words}", paint(HEAD, format!("{name:<8}"))))
+        ui.print_line(&format!("{}  {words}", apply_style(HEADING_STYLE, format!("{name:<8}"))))
     };
     let project = match &standing.project {
         Some(project) => {
-            let name = project.name.as_deref().map(text::clean_line);
-            format!("{}  {}", paint(NAME, &project.id), name.unwrap_or_default())
+            let name = project.name.as_deref().map(text::sanitize_line);
+            format!("{}  {}", apply_style(ID_STYLE, &project.id), name.unwrap_or_default())
         }
         None => "none yet; the first `turnstone exec` here makes it".to_owned(),
     };
     row("project", project.trim_end().to_owned())?;
-    row("root", text::clean_line(&standing.cover.root))?;
-    let undo = match (&standing.cover.refused, &standing.cover.store) {
-        (Some(why), _) => paint(WARN, format!("no undo here: {}", text::clean_line(why))),
+    row("root", text::sanitize_line(&standing.undo.root))?;
+    let undo = match (&standing.undo.refused, &standing.undo.store) {
+        (Some(why), _) => {
+            apply_style(WARNING_STYLE, format!("no undo here: {}", text::sanitize_line(why)))
+        }
         (None, None) => "works; nothing is captured yet".to_owned(),
-        (None, Some(_)) => paint(GOOD, "works"),
+        (None, Some(_)) => apply_style(SUCCESS_STYLE, "works"),
     };
     row("undo", undo)?;
-    let journal = match &standing.cover.keeper {
-        Some(keeper) => format!("with whoever keeps the store: {}", text::clean_line(keeper)),
+    let journal = match &standing.undo.store_owner {
+        Some(keeper) => format!("with whoever keeps the store: {}", text::sanitize_line(keeper)),
         None => {
             "off: captures look at every file (`turnstone snapshot watch` keeps one)".to_owned()
         }
@@ -163,15 +176,15 @@ fn print(ui: &mut Ui, standing: &Standing) -> Result<(), CliError> {
     let Some(session) = &standing.session else {
         return row("session", "none yet".to_owned());
     };
-    let title = text::clean_line(&session.title);
-    row("session", format!("{}  {title}", paint(NAME, &session.id)))?;
+    let title = text::sanitize_line(&session.title);
+    row("session", format!("{}  {title}", apply_style(ID_STYLE, &session.id)))?;
     if let Some(summary) = &session.summary {
         let figures =
             format!("+{} -{} in {} files", summary.additions, summary.deletions, summary.files);
         row("changed", figures)?;
     }
     let turn = match &standing.running {
-        Some(turn) => paint(WARN, format!("running {turn}")),
+        Some(turn) => apply_style(WARNING_STYLE, format!("running {turn}")),
         None => "none is running".to_owned(),
     };
     row("turn", turn)?;
@@ -180,7 +193,7 @@ fn print(ui: &mut Ui, standing: &Standing) -> Result<(), CliError> {
         None => "at the end".to_owned(),
     };
     row("head", head)?;
-    for session in &standing.at_work {
+    for session in &standing.running_sessions {
         row("at work", format!("{session} has a command running in these files"))?;
     }
     Ok(())

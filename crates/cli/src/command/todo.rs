@@ -2,19 +2,19 @@
 
 use serde_json::json;
 use turnstone_core::id::SessionId;
-use turnstone_core::model::{Extra, Todo};
+use turnstone_core::model::{ExtraFields, Todo};
 use turnstone_store::{Context, SessionFilter, Store};
 
-use crate::app::App;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::place::Place;
-use crate::reference::Prefix;
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::project_location::ProjectLocation;
 use crate::text;
-use crate::ui::{Column, Grid, NAME, Ui, paint};
+use crate::ui::{ColumnKind, ID_STYLE, TextTable, Ui, apply_style};
 
 /// Sessions looked at together.
-const PAGE: usize = 100;
+const SESSION_PAGE_SIZE: usize = 100;
 
 /// Show or change the to-do list of a session
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ pub(crate) struct TodoArgs {
 
     /// Session ID or unique prefix [default: the newest session of this directory]
     #[arg(long, value_name = "ID", global = true)]
-    session: Option<Prefix>,
+    session: Option<IdPrefix>,
 }
 
 /// What to do with the list.
@@ -58,53 +58,55 @@ pub(crate) enum TodoCommand {
 /// # Errors
 ///
 /// [`CliError::Refused`] for a number that is not on the list.
-pub(crate) fn run(ui: &mut Ui, app: &App, args: &TodoArgs) -> Result<Exit, CliError> {
-    let (store, ctx) = (app.open()?, app.context());
-    let id = match chosen(app, &store, &ctx, args.session.as_ref())? {
+pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &TodoArgs) -> Result<ProgramExit, CliError> {
+    let (store, ctx) = (app.open_store()?, app.context());
+    let id = match find_session_or_newest(app, &store, &ctx, args.session.as_ref())? {
         Some(id) => id,
-        None => return Err(no_session()),
+        None => return Err(no_session_error()),
     };
     let (todos, seq) = store.read(&ctx, |r| Ok((r.todos(&id)?, r.session_seq(&id)?)))?;
     let wanted = match &args.command {
         None | Some(TodoCommand::List) => None,
-        Some(TodoCommand::Set { text }) => Some(replaced(&todos, text)),
-        Some(TodoCommand::Done { number }) => Some(ticked(todos.clone(), number)?),
+        Some(TodoCommand::Set { text }) => Some(replace_entries(&todos, text)),
+        Some(TodoCommand::Done { number }) => Some(complete_entries(todos.clone(), number)?),
     };
     let todos = match wanted {
         None => todos,
         Some(wanted) => {
             let (name, written) = (id.clone(), wanted.clone());
             // Somebody who changed the list meanwhile is not written over.
-            let write = store.write(&ctx.expecting(seq), move |tx| tx.set_todos(&name, &written));
+            let write =
+                store.write(&ctx.with_expected_seq(seq), move |tx| tx.set_todos(&name, &written));
             write.wait()?;
             wanted
         }
     };
-    print(ui, &id, &todos)?;
-    Ok(Exit::Ok)
+    print_todos(ui, &id, &todos)?;
+    Ok(ProgramExit::Ok)
 }
 
 /// The session of the flag, or the newest one of this directory.
 ///
 /// # Errors
 ///
-/// What [`Prefix::session`] answers.
-pub(super) fn chosen(
-    app: &App,
+/// What [`IdPrefix::resolve_session`] answers.
+pub(super) fn find_session_or_newest(
+    app: &CliApp,
     store: &Store,
     ctx: &Context,
-    wanted: Option<&Prefix>,
+    wanted: Option<&IdPrefix>,
 ) -> Result<Option<SessionId>, CliError> {
     if let Some(prefix) = wanted {
-        return prefix.session(store, ctx).map(Some);
+        return prefix.resolve_session(store, ctx).map(Some);
     }
     let projects = store.read(ctx, |r| r.projects())?;
-    let place = Place::find(&projects, app.directory()?);
+    let place = ProjectLocation::find(&projects, app.directory()?);
     let filter = SessionFilter { roots: true, ..SessionFilter::default() };
     let mut cursor: Option<String> = None;
     loop {
-        let page = store.read(ctx, |r| r.list_sessions(&filter, cursor.as_deref(), PAGE))?;
-        let here = page.items.iter().find(|row| place.holds(&row.session));
+        let page =
+            store.read(ctx, |r| r.list_sessions(&filter, cursor.as_deref(), SESSION_PAGE_SIZE))?;
+        let here = page.items.iter().find(|row| place.contains_session(&row.session));
         match (here, page.next) {
             (Some(row), _) => return Ok(Some(row.session.id.clone())),
             (None, Some(next)) => cursor = Some(next),
@@ -113,7 +115,7 @@ pub(super) fn chosen(
     }
 }
 
-pub(super) fn no_session() -> CliError {
+pub(super) fn no_session_error() -> CliError {
     CliError::Refused {
         what: "there is no session in this directory".to_owned(),
         hint: Some("turnstone session list --all".to_owned()),
@@ -121,20 +123,20 @@ pub(super) fn no_session() -> CliError {
 }
 
 /// The new list; an entry of the same words keeps its state.
-fn replaced(before: &[Todo], texts: &[String]) -> Vec<Todo> {
+fn replace_entries(before: &[Todo], texts: &[String]) -> Vec<Todo> {
     let entry = |text: &String| {
         let known = before.iter().find(|todo| todo.content == *text).cloned();
         known.unwrap_or_else(|| Todo {
             content: text.clone(),
             status: "pending".to_owned(),
             priority: "medium".to_owned(),
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         })
     };
     texts.iter().map(entry).collect()
 }
 
-fn ticked(mut todos: Vec<Todo>, numbers: &[u32]) -> Result<Vec<Todo>, CliError> {
+fn complete_entries(mut todos: Vec<Todo>, numbers: &[u32]) -> Result<Vec<Todo>, CliError> {
     for number in numbers {
         let at = usize::try_from(*number).ok().and_then(|number| number.checked_sub(1));
         let Some(todo) = at.and_then(|at| todos.get_mut(at)) else {
@@ -148,25 +150,25 @@ fn ticked(mut todos: Vec<Todo>, numbers: &[u32]) -> Result<Vec<Todo>, CliError> 
     Ok(todos)
 }
 
-fn print(ui: &mut Ui, id: &SessionId, todos: &[Todo]) -> Result<(), CliError> {
+fn print_todos(ui: &mut Ui, id: &SessionId, todos: &[Todo]) -> Result<(), CliError> {
     if ui.wants_json() {
-        return ui.json(&json!(todos));
+        return ui.print_json(&json!(todos));
     }
     if todos.is_empty() {
-        ui.note(&format!("nothing to do in {}", paint(NAME, id)));
+        ui.print_note(&format!("nothing to do in {}", apply_style(ID_STYLE, id)));
         return Ok(());
     }
-    let mut grid = Grid::new(&[
-        ("", Column::Figure),
-        ("STATUS", Column::Text),
-        ("PRIORITY", Column::Text),
-        ("WHAT", Column::Cut),
+    let mut grid = TextTable::new(&[
+        ("", ColumnKind::Number),
+        ("STATUS", ColumnKind::Text),
+        ("PRIORITY", ColumnKind::Text),
+        ("WHAT", ColumnKind::Truncated),
     ]);
     for (index, todo) in todos.iter().enumerate() {
         let number = (index + 1).to_string();
-        let words = [&todo.status, &todo.priority, &todo.content].map(|it| text::clean_line(it));
+        let words = [&todo.status, &todo.priority, &todo.content].map(|it| text::sanitize_line(it));
         let [status, priority, what] = words;
-        grid.row(&[number, status, priority, what]);
+        grid.add_row(&[number, status, priority, what]);
     }
-    ui.table(&grid)
+    ui.print_table(&grid)
 }

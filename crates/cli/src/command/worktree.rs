@@ -3,31 +3,31 @@
 use std::path::PathBuf;
 
 use turnstone_core::id::ProjectId;
-use turnstone_engine::{Engine, NewWorktree, WorktreeError, WorktreePlan};
+use turnstone_engine::{Engine, WorktreeError, WorktreePlan, WorktreeRequest};
 
-use crate::app::App;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
+use crate::exit_code::ProgramExit;
 use crate::text;
-use crate::ui::{Column, Grid, Ui};
+use crate::ui::{ColumnKind, TextTable, Ui};
 
 /// What to do with worktrees.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum WorktreeCommand {
-    Create(CreateArgs),
-    List(ListArgs),
+    Create(WorktreeCreateArgs),
+    List(WorktreeListArgs),
     /// Put a worktree back to the default branch; ignored files stay
     ///
     /// Only worktrees turnstone made. Refused where work would go that exists nowhere else; with
     /// --force a snapshot is taken first.
     #[command(after_help = "Example:\n  turnstone worktree reset try-the-other-parser")]
-    Reset(ChosenArgs),
+    Reset(WorktreeTargetArgs),
     /// Remove a worktree, and the branch that was made for it
     ///
     /// Only worktrees turnstone made, and never a branch of yours. Refused where work would go that
     /// exists nowhere else; with --force a snapshot is taken first.
     #[command(after_help = "Example:\n  turnstone worktree remove try-the-other-parser")]
-    Remove(ChosenArgs),
+    Remove(WorktreeTargetArgs),
 }
 
 /// Make a worktree of this project, with a branch of its own
@@ -36,7 +36,7 @@ pub(crate) enum WorktreeCommand {
 /// apart from everywhere else.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone worktree create \"try the other parser\"")]
-pub(crate) struct CreateArgs {
+pub(crate) struct WorktreeCreateArgs {
     /// What to call it; without a name, two words are drawn
     #[arg(value_name = "NAME")]
     name: Option<String>,
@@ -53,11 +53,11 @@ pub(crate) struct CreateArgs {
 /// List the worktrees of this project
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone worktree list")]
-pub(crate) struct ListArgs {}
+pub(crate) struct WorktreeListArgs {}
 
 /// Which worktree, and how sure somebody is.
 #[derive(Debug, clap::Args)]
-pub(crate) struct ChosenArgs {
+pub(crate) struct WorktreeTargetArgs {
     /// Its name or its directory
     #[arg(value_name = "NAME")]
     worktree: PathBuf,
@@ -73,7 +73,7 @@ pub(crate) struct ChosenArgs {
 
 /// What is done to a worktree.
 #[derive(Clone, Copy)]
-enum Deed {
+enum WorktreeChange {
     Reset,
     Remove,
 }
@@ -83,22 +83,30 @@ enum Deed {
 /// # Errors
 ///
 /// What it answers.
-pub(crate) fn run(ui: &mut Ui, app: &App, command: &WorktreeCommand) -> Result<Exit, CliError> {
-    let engine = app.engine()?;
+pub(crate) fn run(
+    ui: &mut Ui,
+    app: &CliApp,
+    command: &WorktreeCommand,
+) -> Result<ProgramExit, CliError> {
+    let engine = app.open_engine()?;
     let project = engine.open_project(&app.context(), app.directory()?)?.project.id;
     match command {
         WorktreeCommand::Create(args) => create(ui, app, &engine, &project, args),
         WorktreeCommand::List(_) => list(ui, app, &engine, &project),
-        WorktreeCommand::Reset(args) => change(ui, app, &engine, &project, args, Deed::Reset),
-        WorktreeCommand::Remove(args) => change(ui, app, &engine, &project, args, Deed::Remove),
+        WorktreeCommand::Reset(args) => {
+            reset_or_remove(ui, app, &engine, &project, args, WorktreeChange::Reset)
+        }
+        WorktreeCommand::Remove(args) => {
+            reset_or_remove(ui, app, &engine, &project, args, WorktreeChange::Remove)
+        }
     }
 }
 
 /// A refusal in words for people.
-pub(crate) fn refused(error: WorktreeError) -> CliError {
+pub(crate) fn worktree_error(error: WorktreeError) -> CliError {
     let what = error.to_string();
     let hint = match error {
-        WorktreeError::OnlyHere { .. } => "commit and push it, or use --force",
+        WorktreeError::UnsavedWork { .. } => "commit and push it, or use --force",
         WorktreeError::NotOurs(_) | WorktreeError::Primary(_) => {
             "`turnstone worktree list` shows those turnstone made"
         }
@@ -126,34 +134,39 @@ pub(crate) fn refused(error: WorktreeError) -> CliError {
 
 fn create(
     ui: &mut Ui,
-    app: &App,
+    app: &CliApp,
     engine: &Engine,
     project: &ProjectId,
-    args: &CreateArgs,
-) -> Result<Exit, CliError> {
-    let CreateArgs { name, from, detach } = args.clone();
-    let new = NewWorktree { name, detached: detach, from };
-    let made = engine.create_worktree(&app.context(), project, &new).map_err(refused)?;
+    args: &WorktreeCreateArgs,
+) -> Result<ProgramExit, CliError> {
+    let WorktreeCreateArgs { name, from, detach } = args.clone();
+    let new = WorktreeRequest { name, detached: detach, from };
+    let made = engine.create_worktree(&app.context(), project, &new).map_err(worktree_error)?;
     match ui.wants_json() {
-        true => ui.json(&serde_json::to_value(&made)?)?,
-        false => ui.line(&made.directory.display().to_string())?,
+        true => ui.print_json(&serde_json::to_value(&made)?)?,
+        false => ui.print_line(&made.directory.display().to_string())?,
     }
     let branch = made.branch.map(|branch| format!(" on branch {branch}")).unwrap_or_default();
-    ui.note(&format!("made worktree {}{branch}", made.name));
-    Ok(Exit::Ok)
+    ui.print_note(&format!("made worktree {}{branch}", made.name));
+    Ok(ProgramExit::Ok)
 }
 
-fn list(ui: &mut Ui, app: &App, engine: &Engine, project: &ProjectId) -> Result<Exit, CliError> {
-    let listed = engine.list_worktrees(&app.context(), project).map_err(refused)?;
+fn list(
+    ui: &mut Ui,
+    app: &CliApp,
+    engine: &Engine,
+    project: &ProjectId,
+) -> Result<ProgramExit, CliError> {
+    let listed = engine.list_worktrees(&app.context(), project).map_err(worktree_error)?;
     if ui.wants_json() {
-        ui.json(&serde_json::to_value(&listed)?)?;
-        return Ok(Exit::Ok);
+        ui.print_json(&serde_json::to_value(&listed)?)?;
+        return Ok(ProgramExit::Ok);
     }
-    let mut grid = Grid::new(&[
-        ("NAME", Column::Text),
-        ("BRANCH", Column::Text),
-        ("DIRECTORY", Column::Cut),
-        ("", Column::Text),
+    let mut grid = TextTable::new(&[
+        ("NAME", ColumnKind::Text),
+        ("BRANCH", ColumnKind::Text),
+        ("DIRECTORY", ColumnKind::Truncated),
+        ("", ColumnKind::Text),
     ]);
     for it in listed {
         let note = match (it.ready, it.made) {
@@ -162,38 +175,40 @@ fn list(ui: &mut Ui, app: &App, engine: &Engine, project: &ProjectId) -> Result<
             (true, true) => "",
         };
         let directory = it.directory.display().to_string();
-        grid.row(&[it.name, it.branch.unwrap_or_default(), directory, note.to_owned()]);
+        grid.add_row(&[it.name, it.branch.unwrap_or_default(), directory, note.to_owned()]);
     }
-    ui.table(&grid)?;
-    Ok(Exit::Ok)
+    ui.print_table(&grid)?;
+    Ok(ProgramExit::Ok)
 }
 
 /// Resets or removes; both refuse what would be lost, and keep it in any case.
-fn change(
+fn reset_or_remove(
     ui: &mut Ui,
-    app: &App,
+    app: &CliApp,
     engine: &Engine,
     project: &ProjectId,
-    args: &ChosenArgs,
-    deed: Deed,
-) -> Result<Exit, CliError> {
-    let ChosenArgs { worktree, force, dry_run } = args;
+    args: &WorktreeTargetArgs,
+    deed: WorktreeChange,
+) -> Result<ProgramExit, CliError> {
+    let WorktreeTargetArgs { worktree, force, dry_run } = args;
     let ctx = app.context();
     if *dry_run {
         let plan = match deed {
-            Deed::Reset => engine.plan_worktree_reset(&ctx, project, worktree),
-            Deed::Remove => engine.plan_worktree_removal(&ctx, project, worktree),
+            WorktreeChange::Reset => engine.plan_worktree_reset(&ctx, project, worktree),
+            WorktreeChange::Remove => engine.plan_worktree_removal(&ctx, project, worktree),
         };
-        return show(ui, &plan.map_err(refused)?, *force);
+        return print_plan(ui, &plan.map_err(worktree_error)?, *force);
     }
     let (value, capture, words) = match deed {
-        Deed::Reset => {
-            let done = engine.reset_worktree(&ctx, project, worktree, *force).map_err(refused)?;
+        WorktreeChange::Reset => {
+            let done =
+                engine.reset_worktree(&ctx, project, worktree, *force).map_err(worktree_error)?;
             let words = vec![format!("{} stands at {}", done.directory.display(), done.commit)];
             (serde_json::to_value(&done)?, done.capture, words)
         }
-        Deed::Remove => {
-            let done = engine.remove_worktree(&ctx, project, worktree, *force).map_err(refused)?;
+        WorktreeChange::Remove => {
+            let done =
+                engine.remove_worktree(&ctx, project, worktree, *force).map_err(worktree_error)?;
             let mut words = vec![format!("removed {}", done.directory.display())];
             if let Some((branch, commit)) = &done.branch {
                 words.push(format!("its branch {branch} is gone too; it was at {commit}"));
@@ -202,18 +217,18 @@ fn change(
         }
     };
     if ui.wants_json() {
-        ui.json(&value)?;
+        ui.print_json(&value)?;
     }
-    words.iter().for_each(|words| ui.note(words));
+    words.iter().for_each(|words| ui.print_note(words));
     if let Some(capture) = capture {
-        ui.note(&format!("its files before are snapshot {capture}"));
+        ui.print_note(&format!("its files before are snapshot {capture}"));
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }
 
 /// Prints what would happen; the exit code is that of the refusal where there would be one.
-fn show(ui: &mut Ui, plan: &WorktreePlan, force: bool) -> Result<Exit, CliError> {
-    let line = |words: &str, what: &str| format!("{words:<9} {}", text::clean_line(what));
+fn print_plan(ui: &mut Ui, plan: &WorktreePlan, force: bool) -> Result<ProgramExit, CliError> {
+    let line = |words: &str, what: &str| format!("{words:<9} {}", text::sanitize_line(what));
     let directory = plan.directory.display().to_string();
     let mut lines = Vec::new();
     match &plan.commit {
@@ -226,18 +241,18 @@ fn show(ui: &mut Ui, plan: &WorktreePlan, force: bool) -> Result<Exit, CliError>
     lines.extend(plan.lost.changes.iter().map(|path| line("only here", path)));
     lines.extend(plan.lost.commits.iter().map(|commit| line("only here", commit)));
     match ui.wants_json() {
-        true => ui.json(&serde_json::to_value(plan)?)?,
-        false => lines.iter().try_for_each(|line| ui.line(line))?,
+        true => ui.print_json(&serde_json::to_value(plan)?)?,
+        false => lines.iter().try_for_each(|line| ui.print_line(line))?,
     }
-    if plan.lost.is_nothing() {
-        return Ok(Exit::Ok);
+    if plan.lost.is_empty() {
+        return Ok(ProgramExit::Ok);
     }
-    ui.note(&format!("it holds {}; a snapshot is taken first", plan.lost));
+    ui.print_note(&format!("it holds {}; a snapshot is taken first", plan.lost));
     match force {
-        true => Ok(Exit::Ok),
+        true => Ok(ProgramExit::Ok),
         false => {
-            ui.hint("without --force it would be refused");
-            Ok(Exit::Refused)
+            ui.print_hint("without --force it would be refused");
+            Ok(ProgramExit::Refused)
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Makes lines out of values of the model. Reads nothing and prints nothing.
 
-mod call;
-mod page;
-mod part;
+mod message_part;
+mod tool_call;
+mod transcript_lines;
 
-pub(crate) use page::{Detail, Transcript};
+pub(crate) use transcript_lines::{Transcript, TranscriptDetail};

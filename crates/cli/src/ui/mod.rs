@@ -2,12 +2,15 @@
 //!
 //! Owns both streams, their colours and the width to lay text out for. Nobody else writes to them.
 
-mod screen;
-mod stream;
+mod console;
+mod output_stream;
 mod style;
 mod table;
 
-pub(crate) use screen::{Ui, last_words, show_usage};
-pub(crate) use stream::LogWriter;
-pub(crate) use style::{BAD, DIM, FOUND, GOOD, HEAD, NAME, WARN, adopt, paint};
-pub(crate) use table::{Column, Grid};
+pub(crate) use console::{Ui, print_panic_message, show_usage};
+pub(crate) use output_stream::LogWriter;
+pub(crate) use style::{
+    DIM_STYLE, ERROR_STYLE, HEADING_STYLE, ID_STYLE, MATCH_STYLE, SUCCESS_STYLE, WARNING_STYLE,
+    apply_style, restore_style_marks,
+};
+pub(crate) use table::{ColumnKind, TextTable};

@@ -10,34 +10,35 @@ use std::sync::LazyLock;
 use anstyle::{AnsiColor, Style};
 
 /// Headings.
-pub(crate) const HEAD: Style = Style::new().bold();
+pub(crate) const HEADING_STYLE: Style = Style::new().bold();
 /// Names of things a person may type again.
-pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
+pub(crate) const ID_STYLE: Style = AnsiColor::Cyan.on_default();
 /// What was looked for.
-pub(crate) const FOUND: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const MATCH_STYLE: Style = AnsiColor::Yellow.on_default().bold();
 /// What can be skipped.
-pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const DIM_STYLE: Style = Style::new().dimmed();
 /// What went well.
-pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const SUCCESS_STYLE: Style = AnsiColor::Green.on_default();
 /// What deserves a look.
-pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
+pub(crate) const WARNING_STYLE: Style = AnsiColor::Yellow.on_default();
 /// What went wrong.
-pub(crate) const BAD: Style = AnsiColor::Red.on_default();
+pub(crate) const ERROR_STYLE: Style = AnsiColor::Red.on_default();
 
 /// Every style, in the order of the letters of their marks.
-const STYLES: [Style; 7] = [HEAD, NAME, FOUND, DIM, GOOD, WARN, BAD];
+const STYLES: [Style; 7] =
+    [HEADING_STYLE, ID_STYLE, MATCH_STYLE, DIM_STYLE, SUCCESS_STYLE, WARNING_STYLE, ERROR_STYLE];
 /// The letter of the mark that ends a style.
-const END: char = 'z';
+const END_LETTER: char = 'z';
 
 /// What every mark of this process begins with.
-static MARK: LazyLock<String> = LazyLock::new(|| {
+static MARK_PREFIX: LazyLock<String> = LazyLock::new(|| {
     let random = || RandomState::new().build_hasher().finish();
     format!("\u{fdd0}{:016x}{:016x}", random(), random())
 });
 
 /// A piece of styled text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Span<'a> {
+pub(super) enum StyledSpan<'a> {
     /// Text without a style of its own.
     Data(&'a str),
     /// A style begins.
@@ -47,43 +48,43 @@ pub(super) enum Span<'a> {
 }
 
 /// Text in a style.
-pub(crate) fn paint(style: Style, text: impl Display) -> String {
-    match letters().find(|(known, _)| *known == style) {
-        Some((_, letter)) => format!("{mark}{letter}{text}{mark}{END}", mark = *MARK),
+pub(crate) fn apply_style(style: Style, text: impl Display) -> String {
+    match style_letters().find(|(known, _)| *known == style) {
+        Some((_, letter)) => format!("{mark}{letter}{text}{mark}{END_LETTER}", mark = *MARK_PREFIX),
         None => text.to_string(),
     }
 }
 
 /// The output of this very program with its styles as marks; other escape sequences stay data.
-pub(crate) fn adopt(output: &str) -> String {
+pub(crate) fn restore_style_marks(output: &str) -> String {
     let reset = format!("{}", anstyle::Reset.render());
-    let mut text = output.replace(&reset, &format!("{}{END}", *MARK));
+    let mut text = output.replace(&reset, &format!("{}{END_LETTER}", *MARK_PREFIX));
     // A style of several sequences comes before those it begins with.
     let mut styles: Vec<(String, char)> =
-        letters().map(|(style, letter)| (format!("{}", style.render()), letter)).collect();
+        style_letters().map(|(style, letter)| (format!("{}", style.render()), letter)).collect();
     styles.sort_by_key(|(sequence, _)| std::cmp::Reverse(sequence.len()));
     for (sequence, letter) in styles {
-        text = text.replace(&sequence, &format!("{}{letter}", *MARK));
+        text = text.replace(&sequence, &format!("{}{letter}", *MARK_PREFIX));
     }
     text
 }
 
-fn letters() -> impl Iterator<Item = (Style, char)> {
-    STYLES.into_iter().zip('a'..END)
+fn style_letters() -> impl Iterator<Item = (Style, char)> {
+    STYLES.into_iter().zip('a'..END_LETTER)
 }
 
 /// The pieces of a styled text.
-pub(super) fn spans(text: &str) -> Vec<Span<'_>> {
-    let mut pieces = text.split(MARK.as_str());
-    let mut spans = vec![Span::Data(pieces.next().unwrap_or_default())];
+pub(super) fn split_spans(text: &str) -> Vec<StyledSpan<'_>> {
+    let mut pieces = text.split(MARK_PREFIX.as_str());
+    let mut spans = vec![StyledSpan::Data(pieces.next().unwrap_or_default())];
     for piece in pieces {
         let mut rest = piece.chars();
         let letter = rest.next();
-        let style = letters().find(|(_, known)| Some(*known) == letter);
-        spans.push(style.map_or(Span::Reset, |(style, _)| Span::Style(style)));
-        spans.push(Span::Data(rest.as_str()));
+        let style = style_letters().find(|(_, known)| Some(*known) == letter);
+        spans.push(style.map_or(StyledSpan::Reset, |(style, _)| StyledSpan::Style(style)));
+        spans.push(StyledSpan::Data(rest.as_str()));
     }
-    spans.retain(|span| *span != Span::Data(""));
+    spans.retain(|span| *span != StyledSpan::Data(""));
     spans
 }
 
@@ -93,31 +94,33 @@ mod tests {
 
     #[test]
     fn styled_text_splits_into_data_and_styles() {
-        let text = format!("a {}c\u{1b}[1m", paint(BAD, "b"));
+        let text = format!("a {}c\u{1b}[1m", apply_style(ERROR_STYLE, "b"));
         let expected = [
-            Span::Data("a "),
-            Span::Style(BAD),
-            Span::Data("b"),
-            Span::Reset,
-            Span::Data("c\u{1b}[1m"),
+            StyledSpan::Data("a "),
+            StyledSpan::Style(ERROR_STYLE),
+            StyledSpan::Data("b"),
+            StyledSpan::Reset,
+            StyledSpan::Data("c\u{1b}[1m"),
         ];
-        assert_eq!(spans(&text), expected);
+        assert_eq!(split_spans(&text), expected);
         assert!(!text.replace("\u{1b}[1m", "").contains('\u{1b}'), "marks hold no escape");
     }
 
     #[test]
-    fn only_the_styles_of_this_program_are_adopted() {
-        let output = format!("{FOUND}x{FOUND:#} {HEAD}y{HEAD:#} \u{1b}]0;z\u{7}\u{1b}[5m");
+    fn only_known_styles_are_converted_to_marks() {
+        let output = format!(
+            "{MATCH_STYLE}x{MATCH_STYLE:#} {HEADING_STYLE}y{HEADING_STYLE:#} \u{1b}]0;z\u{7}\u{1b}[5m"
+        );
         let expected = [
-            Span::Style(FOUND),
-            Span::Data("x"),
-            Span::Reset,
-            Span::Data(" "),
-            Span::Style(HEAD),
-            Span::Data("y"),
-            Span::Reset,
-            Span::Data(" \u{1b}]0;z\u{7}\u{1b}[5m"),
+            StyledSpan::Style(MATCH_STYLE),
+            StyledSpan::Data("x"),
+            StyledSpan::Reset,
+            StyledSpan::Data(" "),
+            StyledSpan::Style(HEADING_STYLE),
+            StyledSpan::Data("y"),
+            StyledSpan::Reset,
+            StyledSpan::Data(" \u{1b}]0;z\u{7}\u{1b}[5m"),
         ];
-        assert_eq!(spans(&adopt(&output)), expected);
+        assert_eq!(split_spans(&restore_style_marks(&output)), expected);
     }
 }

@@ -2,61 +2,61 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableStyle};
 
-use super::style::{HEAD, paint};
+use super::style::{HEADING_STYLE, apply_style};
 use crate::text;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Column {
+pub(crate) enum ColumnKind {
     /// Text, always shown whole.
     Text,
     /// Text that is cut where the terminal is too narrow.
-    Cut,
+    Truncated,
     /// Figures, set to the right.
-    Figure,
+    Number,
 }
 
 /// The least a column is cut to.
-const LEAST: usize = 12;
+const MIN_TRUNCATED_WIDTH: usize = 12;
 /// Columns between two columns.
-const GAP: usize = 2;
+const COLUMN_GAP: usize = 2;
 
 /// Rows of text under headings.
-pub(crate) struct Grid {
-    columns: Vec<Column>,
-    heads: Vec<&'static str>,
+pub(crate) struct TextTable {
+    columns: Vec<ColumnKind>,
+    headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
-impl Grid {
+impl TextTable {
     /// A table with these columns; headings may be empty.
-    pub(crate) fn new(columns: &[(&'static str, Column)]) -> Self {
+    pub(crate) fn new(columns: &[(&'static str, ColumnKind)]) -> Self {
         Self {
             columns: columns.iter().map(|column| column.1).collect(),
-            heads: columns.iter().map(|column| column.0).collect(),
+            headings: columns.iter().map(|column| column.0).collect(),
             rows: Vec::new(),
         }
     }
 
     /// Adds a row; every text is made harmless.
-    pub(crate) fn row<const N: usize>(&mut self, cells: &[String; N]) {
-        self.rows.push(cells.iter().map(|cell| text::clean_line(cell)).collect());
+    pub(crate) fn add_row<const N: usize>(&mut self, cells: &[String; N]) {
+        self.rows.push(cells.iter().map(|cell| text::sanitize_line(cell)).collect());
     }
 
     /// The lines of the table, not wider than `width` as far as its fixed columns allow.
     pub(super) fn render(&self, width: Option<usize>) -> Vec<String> {
         let mut rows = self.rows.clone();
         if let Some(width) = width {
-            self.fit(&mut rows, width);
+            self.truncate_to_fit(&mut rows, width);
         }
         let mut table = Table::new();
         table.load_style(TableStyle::new());
         table.set_content_arrangement(ContentArrangement::Disabled);
         // The stream decides about styles.
         table.force_no_tty();
-        let has_head = self.heads.iter().any(|head| !head.is_empty());
+        let has_head = self.headings.iter().any(|head| !head.is_empty());
         if has_head {
-            table.set_header(self.heads.clone());
+            table.set_header(self.headings.clone());
         }
         for row in rows {
             table.add_row(row);
@@ -66,31 +66,34 @@ impl Grid {
                 continue;
             };
             let last = index + 1 == self.columns.len();
-            column.set_padding((0, if last { 0 } else { GAP as u16 }));
-            if *kind == Column::Figure {
+            column.set_padding((0, if last { 0 } else { COLUMN_GAP as u16 }));
+            if *kind == ColumnKind::Number {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
         let mut lines: Vec<String> = table.trim_fmt().lines().map(str::to_owned).collect();
         if let Some(head) = lines.first_mut().filter(|_| has_head) {
-            *head = paint(HEAD, &*head);
+            *head = apply_style(HEADING_STYLE, &*head);
         }
         lines
     }
 
     /// Cuts the columns that may be cut, the widest first, until the table fits.
-    fn fit(&self, rows: &mut [Vec<String>], width: usize) {
-        let mut widths: Vec<usize> = self.heads.iter().map(|head| text::width(head)).collect();
+    fn truncate_to_fit(&self, rows: &mut [Vec<String>], width: usize) {
+        let mut widths: Vec<usize> =
+            self.headings.iter().map(|head| text::display_width(head)).collect();
         for row in rows.iter() {
             for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(text::width(cell));
+                *width = (*width).max(text::display_width(cell));
             }
         }
-        let gaps = GAP * widths.len().saturating_sub(1);
+        let gaps = COLUMN_GAP * widths.len().saturating_sub(1);
         let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
         while excess > 0 {
-            let open =
-                |index: &usize| self.columns[*index] == Column::Cut && widths[*index] > LEAST;
+            let open = |index: &usize| {
+                self.columns[*index] == ColumnKind::Truncated
+                    && widths[*index] > MIN_TRUNCATED_WIDTH
+            };
             let widest = (0..widths.len()).filter(open).max_by_key(|index| widths[*index]);
             let Some(index) = widest else { break };
             widths[index] -= 1;
@@ -98,8 +101,8 @@ impl Grid {
         }
         for row in rows {
             for (index, cell) in row.iter_mut().enumerate() {
-                if self.columns[index] == Column::Cut {
-                    *cell = text::cut(cell, widths[index]);
+                if self.columns[index] == ColumnKind::Truncated {
+                    *cell = text::truncate_to_width(cell, widths[index]);
                 }
             }
         }
@@ -110,31 +113,34 @@ impl Grid {
 mod tests {
     use super::*;
 
-    fn grid() -> Grid {
-        let mut grid =
-            Grid::new(&[("ID", Column::Text), ("SIZE", Column::Figure), ("TITLE", Column::Cut)]);
-        grid.row(&["ses_one".into(), "1".into(), "A title that goes on and on".into()]);
-        grid.row(&["ses_b".into(), "12,345".into(), "B\u{1b}[1m".into()]);
+    fn grid() -> TextTable {
+        let mut grid = TextTable::new(&[
+            ("ID", ColumnKind::Text),
+            ("SIZE", ColumnKind::Number),
+            ("TITLE", ColumnKind::Truncated),
+        ]);
+        grid.add_row(&["ses_one".into(), "1".into(), "A title that goes on and on".into()]);
+        grid.add_row(&["ses_b".into(), "12,345".into(), "B\u{1b}[1m".into()]);
         grid
     }
 
     #[test]
-    fn a_table_fits_the_width_and_is_whole_without_one() {
+    fn table_is_truncated_to_the_terminal_width_only() {
         assert_eq!(
             grid().render(None),
             [
-                &*paint(HEAD, "ID         SIZE  TITLE"),
+                &*apply_style(HEADING_STYLE, "ID         SIZE  TITLE"),
                 "ses_one       1  A title that goes on and on",
                 "ses_b    12,345  B␛[1m",
             ]
         );
         let narrow = grid().render(Some(34));
         assert_eq!(narrow[1], "ses_one       1  A title that goe…");
-        assert!(narrow.iter().skip(1).all(|line| text::width(line) <= 34), "{narrow:?}");
+        assert!(narrow.iter().skip(1).all(|line| text::display_width(line) <= 34), "{narrow:?}");
     }
 
     #[test]
-    fn a_table_that_cannot_fit_keeps_its_fixed_columns() {
+    fn too_narrow_table_keeps_fixed_columns() {
         let tiny = grid().render(Some(5));
         assert_eq!(tiny[1], "ses_one       1  A title tha…");
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::case::{Case, Ran};
+use crate::fixture::{CliFixture, ProgramOutput};
 
 /// What stands before a command of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,16 +90,16 @@ const ROWS: &[(&str, Check, &[&str])] = &[
 const ELSEWHERE: [&str; 7] =
     ["forget", "jump", "undo", "redo", "snapshot undo", "worktree remove", "worktree reset"];
 
-fn run_in_turn(case: &Case, args: &[&str]) -> Ran {
-    case.ran(case.command("p", args).env("TURNSTONE_SESSION", "ses_aaa1"))
+fn run_in_turn(case: &CliFixture, args: &[&str]) -> ProgramOutput {
+    case.run_command(case.command("p", args).env("TURNSTONE_SESSION", "ses_aaa1"))
 }
 
 #[test]
 fn every_command_is_listed_with_its_check() {
-    let case = Case::empty();
+    let case = CliFixture::empty();
     assert_eq!(case.run(&["man", "pages"]).code, 0);
     let mut pages = BTreeSet::new();
-    for entry in fs_err::read_dir(case.place("p/pages")).expect("listed") {
+    for entry in fs_err::read_dir(case.path("p/pages")).expect("listed") {
         let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
         let name = name.trim_end_matches(".1").trim_start_matches("turnstone").to_owned();
         pages.insert(name.trim_start_matches('-').to_owned());
@@ -116,13 +116,13 @@ fn every_command_is_listed_with_its_check() {
 
 #[test]
 fn a_tool_meets_the_check_that_is_listed_for_a_command() {
-    let case = Case::filled();
-    fs_err::write(case.place("p/a.txt"), "one\n").expect("written");
-    let tracked = case.json(&["snapshot", "track"]);
-    fs_err::write(case.place("p/a.txt"), "two\n").expect("written");
-    fs_err::write(case.place("p/x.json"), json!({}).to_string()).expect("written");
+    let case = CliFixture::with_sessions();
+    fs_err::write(case.path("p/a.txt"), "one\n").expect("written");
+    let tracked = case.run_json(&["snapshot", "track"]);
+    fs_err::write(case.path("p/a.txt"), "two\n").expect("written");
+    fs_err::write(case.path("p/x.json"), json!({}).to_string()).expect("written");
     assert_eq!(case.run(&["checkpoint", "noon"]).code, 0);
-    let projects = case.json(&["project", "list"]);
+    let projects = case.run_json(&["project", "list"]);
     let project = projects[0]["project"]["id"].as_str().expect("an id");
     let tree = tracked["tree"].as_str().expect("a tree");
     for (name, check, args) in ROWS {
@@ -144,5 +144,5 @@ fn a_tool_meets_the_check_that_is_listed_for_a_command() {
             assert!(ran.err.contains("only a person"), "{words:?}: {ran:?}");
         }
     }
-    assert_eq!(fs_err::read_to_string(case.place("p/a.txt")).expect("read"), "two\n");
+    assert_eq!(fs_err::read_to_string(case.path("p/a.txt")).expect("read"), "two\n");
 }

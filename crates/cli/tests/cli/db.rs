@@ -1,10 +1,10 @@
 //! `turnstone db`: where the file is, what takes the space, and giving it back.
 
-use crate::case::{Case, session_rows};
+use crate::fixture::{CliFixture, list_all_sessions};
 
 #[test]
-fn the_size_says_what_takes_the_space() {
-    let case = Case::filled();
+fn db_size_breaks_down_disk_usage() {
+    let case = CliFixture::with_sessions();
     let ran = case.run(&["db", "size"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     for name in ["database", "event log", "text", "search index", "free pages", "backups", "total"]
@@ -12,7 +12,7 @@ fn the_size_says_what_takes_the_space() {
         assert!(ran.out.lines().any(|line| line.trim().starts_with(name)), "{name}: {}", ran.out);
     }
     assert!(ran.out.contains("LARGEST SESSIONS"), "{}", ran.out);
-    let sizes = case.json(&["db", "size", "--sessions", "1"]);
+    let sizes = case.run_json(&["db", "size", "--sessions", "1"]);
     let bytes = |name: &str| sizes[name].as_u64().expect("a size");
     assert!(bytes("database") > 0 && bytes("log") > 0);
     assert_eq!(sizes["sessions"][0]["id"], "ses_aaa1", "the one with messages is the largest");
@@ -21,21 +21,21 @@ fn the_size_says_what_takes_the_space() {
 }
 
 #[test]
-fn compaction_leaves_the_sessions_as_they_are() {
-    let case = Case::filled();
+fn db_compact_keeps_sessions_unchanged() {
+    let case = CliFixture::with_sessions();
     assert_eq!(case.run(&["session", "delete", "abc", "--yes"]).code, 0);
-    let before = session_rows(&case);
+    let before = list_all_sessions(&case);
     let ran = case.run(&["db", "compact"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, ""), "{ran:?}");
     assert!(ran.err.contains(" before, ") && ran.err.ends_with(" now\n"), "{}", ran.err);
-    assert_eq!(session_rows(&case), before);
-    assert_eq!(case.json(&["db", "compact"])["finished"], true);
+    assert_eq!(list_all_sessions(&case), before);
+    assert_eq!(case.run_json(&["db", "compact"])["finished"], true);
     assert_eq!(case.run(&["doctor"]).code, 0);
 }
 
 #[test]
-fn a_backup_can_be_used_in_place_of_the_original() {
-    let case = Case::filled();
+fn backup_works_as_data_directory() {
+    let case = CliFixture::with_sessions();
     let ran = case.run(&["db", "backup", "../copy"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "../copy\n"), "{ran:?}");
     assert!(
@@ -49,7 +49,7 @@ fn a_backup_can_be_used_in_place_of_the_original() {
     let taken = case.run(&["db", "backup", "../copy"]);
     assert_eq!((taken.code, taken.out.as_str()), (1, ""));
     assert_eq!(taken.err, "error: ../copy exists already\n");
-    let usual = case.json(&["db", "backup"]);
+    let usual = case.run_json(&["db", "backup"]);
     assert!(usual["path"].as_str().is_some_and(|path| path.contains("/data/backup/2")), "{usual}");
     assert_eq!(usual["missing"], serde_json::json!([]));
 }

@@ -4,10 +4,10 @@ use std::io::{Seek, SeekFrom, Write};
 
 use insta::assert_snapshot;
 
-use crate::case::{Case, session_rows};
+use crate::fixture::{CliFixture, list_all_sessions};
 
 /// The figures change with every page; the words do not.
-fn without_figures(text: &str) -> String {
+fn mask_numbers(text: &str) -> String {
     let digits = |c: char| if c.is_ascii_digit() { '#' } else { c };
     let text: String = text.chars().map(digits).collect();
     text.lines()
@@ -17,11 +17,11 @@ fn without_figures(text: &str) -> String {
 }
 
 #[test]
-fn sound_data_is_called_sound() {
-    let case = Case::filled();
+fn doctor_reports_sound_data() {
+    let case = CliFixture::with_sessions();
     let ran = case.run(&["doctor"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    assert_snapshot!(without_figures(&ran.out), @r"
+    assert_snapshot!(mask_numbers(&ran.out), @r"
     ~/data
       backup/
       blob/
@@ -48,7 +48,7 @@ fn sound_data_is_called_sound() {
 
     all is well
     ");
-    let seen = case.json(&["doctor"]);
+    let seen = case.run_json(&["doctor"]);
     assert!(seen["git"]["hint"].is_string(), "{}", seen["git"]);
     assert_eq!((&seen["sound"], &seen["findings"]), (&true.into(), &serde_json::json!([])));
     assert!(
@@ -59,18 +59,18 @@ fn sound_data_is_called_sound() {
 }
 
 #[test]
-fn a_place_without_data_is_not_ill_and_stays_empty() {
-    let case = Case::empty();
+fn doctor_accepts_missing_database_and_creates_none() {
+    let case = CliFixture::empty();
     let ran = case.run(&["doctor"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.contains("there is no database yet"), "{}", ran.out);
-    assert!(!case.data().join("turnstone.db").exists());
+    assert!(!case.data_dir().join("turnstone.db").exists());
 }
 
 #[test]
-fn damaged_data_is_named_and_can_be_salvaged() {
-    let case = Case::filled();
-    let file = case.data().join("turnstone.db");
+fn damaged_database_is_reported_and_salvaged() {
+    let case = CliFixture::with_sessions();
+    let file = case.data_dir().join("turnstone.db");
     assert_eq!(case.run(&["session", "list"]).code, 0);
     let mut damaged = fs_err::OpenOptions::new().write(true).open(&file).expect("opens");
     let middle = damaged.metadata().expect("size").len() / 2;
@@ -95,19 +95,19 @@ fn damaged_data_is_named_and_can_be_salvaged() {
 }
 
 #[test]
-fn a_rebuild_gives_the_same_sessions() {
-    let case = Case::filled();
-    let before = session_rows(&case);
+fn rebuild_keeps_sessions_unchanged() {
+    let case = CliFixture::with_sessions();
+    let before = list_all_sessions(&case);
     let ran = case.run(&["doctor", "--rebuild"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
     assert!(ran.err.starts_with("the tables were made anew from "), "{}", ran.err);
-    assert_eq!(session_rows(&case), before);
+    assert_eq!(list_all_sessions(&case), before);
 }
 
 #[test]
-fn a_store_in_use_is_not_rebuilt_and_ends_with_4() {
-    let case = Case::filled();
-    let open = case.store();
+fn rebuild_of_open_store_exits_with_4() {
+    let case = CliFixture::with_sessions();
+    let open = case.open_store();
     let ran = case.run(&["doctor", "--rebuild"]);
     assert_eq!((ran.code, ran.out.as_str()), (4, ""));
     assert!(ran.err.contains("is open in another process"), "{}", ran.err);

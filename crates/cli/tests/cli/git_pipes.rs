@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use fs_err::os::unix::fs::OpenOptionsExt;
 
-use crate::case::Case;
-use crate::serve_end::{await_gone, await_number, end_of, open, signal};
-use crate::serve_start::{Started, start};
+use crate::fixture::CliFixture;
+use crate::serve_process::{ServeProcess, start_serve};
+use crate::serve_shutdown::{
+    await_pid, await_process_exit, open_request, send_signals, wait_for_exit,
+};
 
 /// Opens a pipe for writing without waiting for a reader (Linux).
 const O_NONBLOCK: i32 = 0o4000;
@@ -47,8 +49,8 @@ fn shell(directory: &Path, script: &str) {
     assert!(done.expect("runs").success(), "{script}");
 }
 
-fn repository(case: &Case, name: &str) -> PathBuf {
-    let path = case.place(name);
+fn repository(case: &CliFixture, name: &str) -> PathBuf {
+    let path = case.path(name);
     fs_err::create_dir_all(path.join("deep")).expect("made");
     let identity = "-c user.name=a -c user.email=a@b";
     let make = "git init -q -b main; echo one > file; git add file";
@@ -57,7 +59,7 @@ fn repository(case: &Case, name: &str) -> PathBuf {
 }
 
 /// A repository in which git waits for a writer; the pipe is returned.
-fn waiting_repository(case: &Case, name: &str) -> (PathBuf, PathBuf) {
+fn waiting_repository(case: &CliFixture, name: &str) -> (PathBuf, PathBuf) {
     let path = repository(case, name);
     shell(&path, "mkfifo deep/.gitignore");
     (path.clone(), path.join("deep/.gitignore"))
@@ -68,21 +70,21 @@ fn ask(repository: &Path, route: &str) -> String {
     format!("GET {route}?directory={directory} HTTP/1.0\r\nhost: localhost\r\n\r\n")
 }
 
-fn answer(started: &Started, head: &str) -> String {
+fn answer(started: &ServeProcess, head: &str) -> String {
     let mut text = Vec::new();
-    open(started, head).read_to_end(&mut text).expect("an answer within 60 s");
+    open_request(started, head).read_to_end(&mut text).expect("an answer within 60 s");
     String::from_utf8_lossy(&text).into_owned()
 }
 
-fn serve(case: &Case) -> Started {
-    fs_err::create_dir_all(case.place("tmp")).expect("made");
-    start(case, &["serve", "--port", "0", "--json"], |command| {
-        command.env("TMPDIR", case.place("tmp")).stderr(Stdio::null());
+fn serve(case: &CliFixture) -> ServeProcess {
+    fs_err::create_dir_all(case.path("tmp")).expect("made");
+    start_serve(case, &["serve", "--port", "0", "--json"], |command| {
+        command.env("TMPDIR", case.path("tmp")).stderr(Stdio::null());
     })
 }
 
-fn assert_no_folder_is_left(case: &Case) {
-    let entries = fs_err::read_dir(case.place("tmp")).expect("listed");
+fn assert_no_folder_is_left(case: &CliFixture) {
+    let entries = fs_err::read_dir(case.path("tmp")).expect("listed");
     let names = entries.map(|entry| entry.expect("listed").file_name());
     let left: Vec<_> =
         names.filter(|name| name.to_string_lossy().starts_with("turnstone-git-")).collect();
@@ -118,7 +120,7 @@ impl Feeder {
 
 #[test]
 fn odd_files_in_place_of_those_git_reads_block_nothing() {
-    let case = Case::empty();
+    let case = CliFixture::empty();
     let started = serve(&case);
     for put in ["mkfifo", "ln -s /dev/zero"] {
         for (number, name) in FILES.iter().enumerate() {
@@ -144,18 +146,18 @@ fn odd_files_in_place_of_those_git_reads_block_nothing() {
             assert!(ran.status.success() || said.contains(name), "{put} {name}: {said}");
         }
     }
-    let health = answer(&started, &ask(&case.place("p"), "/global/health"));
+    let health = answer(&started, &ask(&case.path("p"), "/global/health"));
     assert!(health.starts_with("HTTP/1.0 200"), "{health}");
 }
 
 #[test]
 fn many_requests_that_wait_for_git_leave_room_for_others() {
-    let case = Case::empty();
+    let case = CliFixture::empty();
     let honest = repository(&case, "honest");
     let (hostile, pipe) = waiting_repository(&case, "hostile");
     let started = serve(&case);
     let request = ask(&hostile, "/vcs/status");
-    let waiting: Vec<TcpStream> = (0..600).map(|_| open(&started, &request)).collect();
+    let waiting: Vec<TcpStream> = (0..600).map(|_| open_request(&started, &request)).collect();
     let feeder = Feeder::open(&pipe);
 
     let health = answer(&started, &ask(&honest, "/global/health"));
@@ -168,10 +170,10 @@ fn many_requests_that_wait_for_git_leave_room_for_others() {
 
 #[test]
 fn a_client_that_leaves_ends_its_git() {
-    let case = Case::empty();
+    let case = CliFixture::empty();
     let (hostile, pipe) = waiting_repository(&case, "hostile");
     let started = serve(&case);
-    let client = open(&started, &ask(&hostile, "/vcs/diff/raw"));
+    let client = open_request(&started, &ask(&hostile, "/vcs/diff/raw"));
     let feeder = Feeder::open(&pipe);
     drop(client);
     feeder.await_end();
@@ -180,13 +182,13 @@ fn a_client_that_leaves_ends_its_git() {
 #[test]
 fn the_end_of_the_server_ends_its_git_and_removes_its_folders() {
     for signals in [&["TERM"][..], &["TERM", "INT"]] {
-        let case = Case::empty();
+        let case = CliFixture::empty();
         let (hostile, pipe) = waiting_repository(&case, "hostile");
         let mut started = serve(&case);
-        let client = open(&started, &ask(&hostile, "/vcs/status"));
+        let client = open_request(&started, &ask(&hostile, "/vcs/status"));
         let feeder = Feeder::open(&pipe);
-        signal(&started.child, signals);
-        end_of(&mut started.child);
+        send_signals(&started.child, signals);
+        wait_for_exit(&mut started.child);
         feeder.await_end();
         assert_no_folder_is_left(&case);
         drop(client);
@@ -195,11 +197,11 @@ fn the_end_of_the_server_ends_its_git_and_removes_its_folders() {
 
 #[test]
 fn folders_of_a_killed_server_are_removed_by_the_next_one() {
-    let case = Case::empty();
+    let case = CliFixture::empty();
     let (hostile, pipe) = waiting_repository(&case, "hostile");
     let honest = repository(&case, "honest");
     let mut started = serve(&case);
-    let client = open(&started, &ask(&hostile, "/vcs/status"));
+    let client = open_request(&started, &ask(&hostile, "/vcs/status"));
     let feeder = Feeder::open(&pipe);
     started.child.kill().expect("killed");
     started.child.wait().expect("reaped");
@@ -216,9 +218,9 @@ fn folders_of_a_killed_server_are_removed_by_the_next_one() {
 #[expect(clippy::disallowed_methods, reason = "assert_cmd cannot leave a program running")]
 fn a_signal_that_ends_a_command_ends_its_git() {
     for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
-        let case = Case::empty();
+        let case = CliFixture::empty();
         let path = repository(&case, "repository");
-        let (bin, tmp, file) = (case.place("bin"), case.place("tmp"), case.place("number"));
+        let (bin, tmp, file) = (case.path("bin"), case.path("tmp"), case.path("number"));
         fs_err::create_dir_all(&bin).expect("made");
         fs_err::create_dir_all(&tmp).expect("made");
         let file_text = file.display();
@@ -232,28 +234,28 @@ fn a_signal_that_ends_a_command_ends_its_git() {
         let mut child = Command::new(env!("CARGO_BIN_EXE_turnstone"))
             .env_clear()
             .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
-            .env("HOME", case.place("home"))
+            .env("HOME", case.path("home"))
             .env("TMPDIR", &tmp)
-            .env("TURNSTONE_DATA", case.data())
+            .env("TURNSTONE_DATA", case.data_dir())
             .current_dir(&path)
             .args(["exec", "--", "true"])
             .stdin(Stdio::null())
             .spawn()
             .expect("starts");
-        let git = await_number(&file);
-        signal(&child, &[name]);
-        assert_eq!(end_of(&mut child).signal(), Some(number), "{name}");
-        await_gone(git);
+        let git = await_pid(&file);
+        send_signals(&child, &[name]);
+        assert_eq!(wait_for_exit(&mut child).signal(), Some(number), "{name}");
+        await_process_exit(git);
         assert_no_folder_is_left(&case);
     }
 }
 
 #[test]
 fn links_in_the_temporary_folder_are_not_followed() {
-    let case = Case::empty();
+    let case = CliFixture::empty();
     let honest = repository(&case, "honest");
-    fs_err::create_dir_all(case.place("tmp")).expect("made");
-    symlink(&honest, case.place("tmp/turnstone-git-link")).expect("linked");
+    fs_err::create_dir_all(case.path("tmp")).expect("made");
+    symlink(&honest, case.path("tmp/turnstone-git-link")).expect("linked");
     let started = serve(&case);
     let shown = answer(&started, &ask(&honest, "/vcs/status"));
     assert!(shown.starts_with("HTTP/1.0 200"), "{shown}");

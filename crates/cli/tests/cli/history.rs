@@ -4,235 +4,252 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::case::{Case, Ran, read};
-use crate::exec::{log, run, run_in, shell, start};
+use crate::exec::{exec_shell, read_log, run_program, run_program_in, start_program};
+use crate::fixture::{CliFixture, ProgramOutput, read_file};
 
-fn write(case: &Case, name: &str, text: &str) {
-    fs_err::write(case.place("p").join(name), text).expect("written");
+fn write_file(case: &CliFixture, name: &str, text: &str) {
+    fs_err::write(case.path("p").join(name), text).expect("written");
 }
 
-fn has(dir: &Path, name: &str) -> Option<String> {
+fn read_if_exists(dir: &Path, name: &str) -> Option<String> {
     fs_err::read_to_string(dir.join(name)).ok()
 }
 
-fn json(ran: &Ran) -> Value {
+fn parse_json(ran: &ProgramOutput) -> Value {
     assert_eq!(ran.code, 0, "{ran:?}");
     serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
 
 /// A session of three commands, each of which writes `f`; its id and those of its turns.
-fn three(case: &Case) -> (String, Vec<String>) {
-    write(case, "f", "0\n");
-    shell(case, "echo 1 >> f");
-    let session = log(case)["session"].as_str().expect("a session").to_owned();
+fn run_three_turns(case: &CliFixture) -> (String, Vec<String>) {
+    write_file(case, "f", "0\n");
+    exec_shell(case, "echo 1 >> f");
+    let session = read_log(case)["session"].as_str().expect("a session").to_owned();
     for script in ["echo 2 >> f; echo g > g", "echo 3 >> f"] {
-        let ran = run(case, &["exec", "--session", &session, "--", "sh", "-c", script]);
+        let ran = run_program(case, &["exec", "--session", &session, "--", "sh", "-c", script]);
         assert_eq!(ran.code, 0, "{ran:?}");
     }
-    let entries = log(case)["entries"].as_array().expect("entries").clone();
+    let entries = read_log(case)["entries"].as_array().expect("entries").clone();
     let turns = entries.iter().map(|it| it["id"].as_str().expect("an id").to_owned()).collect();
     (session, turns)
 }
 
 #[test]
-fn a_jump_goes_to_any_point_and_back_and_says_what_it_would_do() {
-    let case = Case::empty();
-    let (_, turns) = three(&case);
-    let dir = case.place("p");
-    let ran = run(&case, &["jump", &turns[0], "--dry-run"]);
+fn jump_moves_to_any_point_and_dry_run_previews() {
+    let case = CliFixture::empty();
+    let (_, turns) = run_three_turns(&case);
+    let dir = case.path("p");
+    let ran = run_program(&case, &["jump", &turns[0], "--dry-run"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(ran.out, "restore    f  (window)\nremove     g  (window)\n");
     assert!(ran.err.contains("nothing was changed"), "{}", ran.err);
-    assert_eq!(has(&dir, "f").as_deref(), Some("0\n1\n2\n3\n"));
+    assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\n3\n"));
 
-    let ran = run(&case, &["jump", &turns[0]]);
+    let ran = run_program(&case, &["jump", &turns[0]]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.err.contains("the conversation stands before msg_"), "{}", ran.err);
-    assert_eq!((has(&dir, "f").as_deref(), has(&dir, "g")), (Some("0\n1\n"), None));
-    let ran = run(&case, &["jump", &format!("before:{}", turns[2])]);
-    assert_eq!((ran.code, has(&dir, "f").as_deref()), (0, Some("0\n1\n2\n")), "{ran:?}");
+    assert_eq!(
+        (read_if_exists(&dir, "f").as_deref(), read_if_exists(&dir, "g")),
+        (Some("0\n1\n"), None)
+    );
+    let ran = run_program(&case, &["jump", &format!("before:{}", turns[2])]);
+    assert_eq!((ran.code, read_if_exists(&dir, "f").as_deref()), (0, Some("0\n1\n2\n")), "{ran:?}");
     // The command that was named brings it all back.
     let (_, command) = ran.err.split_once("`turnstone ").expect("a hint");
     let words: Vec<&str> = command.split('`').next().expect("quoted").split(' ').collect();
-    let ran = run(&case, &words);
+    let ran = run_program(&case, &words);
     assert!(ran.err.contains("the conversation stands at its end"), "{ran:?}");
-    assert_eq!(has(&dir, "f").as_deref(), Some("0\n1\n2\n3\n"));
+    assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\n3\n"));
 
     // Only files: the conversation stays.
-    let ran = run(&case, &["jump", &turns[1], "--files", "--json"]);
-    let report = json(&ran);
+    let ran = run_program(&case, &["jump", &turns[1], "--files", "--json"]);
+    let report = parse_json(&ran);
     assert_eq!((&report["kind"], &report["dry_run"]), (&"jump".into(), &false.into()));
-    assert_eq!(has(&dir, "f").as_deref(), Some("0\n1\n2\n"));
-    assert!(run(&case, &["status"]).out.contains("head      at the end"));
-    let ran = run(&case, &["jump", "nowhere"]);
+    assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\n"));
+    assert!(run_program(&case, &["status"]).out.contains("head      at the end"));
+    let ran = run_program(&case, &["jump", "nowhere"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.err.contains("error: nothing in this session is called nowhere\nhint: "));
 }
 
 #[test]
-fn a_jump_leaves_what_a_person_changed_and_tells_it() {
-    let case = Case::empty();
-    let (_, turns) = three(&case);
-    write(&case, "f", "0\n1\nzwei\n3\n");
-    let ran = run(&case, &["jump", &turns[0]]);
+fn jump_keeps_human_edits_and_reports_conflict() {
+    let case = CliFixture::empty();
+    let (_, turns) = run_three_turns(&case);
+    write_file(&case, "f", "0\n1\nzwei\n3\n");
+    let ran = run_program(&case, &["jump", &turns[0]]);
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(ran.out.contains("conflict   f"), "{}", ran.out);
-    assert_eq!(has(&case.place("p"), "f").as_deref(), Some("0\n1\nzwei\n3\n"));
+    assert_eq!(read_if_exists(&case.path("p"), "f").as_deref(), Some("0\n1\nzwei\n3\n"));
 }
 
 #[test]
-fn a_line_left_behind_is_reached_by_a_jump_r19() {
-    let case = Case::empty();
-    let (session, turns) = three(&case);
-    assert_eq!(run(&case, &["undo"]).code, 0);
+fn jump_reaches_an_abandoned_branch() {
+    let case = CliFixture::empty();
+    let (session, turns) = run_three_turns(&case);
+    assert_eq!(run_program(&case, &["undo"]).code, 0);
     let other = ["exec", "--session", &session, "--", "sh", "-c", "echo other >> f"];
-    assert_eq!(run(&case, &other).code, 0);
-    let dir = case.place("p");
-    assert_eq!(has(&dir, "f").as_deref(), Some("0\n1\n2\nother\n"));
+    assert_eq!(run_program(&case, &other).code, 0);
+    let dir = case.path("p");
+    assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\nother\n"));
 
-    let ran = run(&case, &["jump", &turns[2]]);
+    let ran = run_program(&case, &["jump", &turns[2]]);
 
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.err.contains("on the line that a later prompt had left behind"), "{}", ran.err);
-    assert_eq!(has(&dir, "f").as_deref(), Some("0\n1\n2\n3\n"));
-    let all = run(&case, &["log", "--all"]);
+    assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\n3\n"));
+    let all = run_program(&case, &["log", "--all"]);
     assert!(all.out.contains("  jump") && all.out.contains("  branch"), "{}", all.out);
 }
 
 #[test]
-fn a_point_gets_a_name_is_listed_found_and_given_up() {
-    let case = Case::empty();
-    three(&case);
-    let dir = case.place("p");
-    let ran = run(&case, &["checkpoint", "before the rewrite"]);
+fn checkpoint_is_created_listed_used_and_removed() {
+    let case = CliFixture::empty();
+    run_three_turns(&case);
+    let dir = case.path("p");
+    let ran = run_program(&case, &["checkpoint", "before the rewrite"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     shell_in_session(&case, "echo 4 >> f");
-    let listed = json(&run(&case, &["checkpoint", "list", "--json"]));
+    let listed = parse_json(&run_program(&case, &["checkpoint", "list", "--json"]));
     assert_eq!(listed[0]["name"], "before the rewrite");
-    assert!(run(&case, &["checkpoint"]).out.contains("before the rewrite"));
-    assert!(run(&case, &["log"]).out.contains("checkpoint  before the rewrite"));
+    assert!(run_program(&case, &["checkpoint"]).out.contains("before the rewrite"));
+    assert!(run_program(&case, &["log"]).out.contains("checkpoint  before the rewrite"));
 
-    let ran = run(&case, &["diff", "--from", "before the rewrite", "--stat"]);
+    let ran = run_program(&case, &["diff", "--from", "before the rewrite", "--stat"]);
     assert!(ran.out.contains("modified") && ran.out.contains("+1"), "{ran:?}");
-    assert_eq!(run(&case, &["jump", "before the rewrite"]).code, 0);
-    assert_eq!(has(&dir, "f").as_deref(), Some("0\n1\n2\n3\n"));
+    assert_eq!(run_program(&case, &["jump", "before the rewrite"]).code, 0);
+    assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\n3\n"));
 
-    assert_eq!(run(&case, &["checkpoint", "remove", "before the rewrite"]).code, 0);
-    assert_eq!(json(&run(&case, &["checkpoint", "list", "--json"])), Value::Array(Vec::new()));
-    assert_eq!(run(&case, &["jump", "before the rewrite"]).code, 1);
-    assert_eq!(run(&case, &["checkpoint", "remove", "before the rewrite"]).code, 1);
-    assert_eq!(run(&case, &["checkpoint", " "]).code, 1);
+    assert_eq!(run_program(&case, &["checkpoint", "remove", "before the rewrite"]).code, 0);
+    assert_eq!(
+        parse_json(&run_program(&case, &["checkpoint", "list", "--json"])),
+        Value::Array(Vec::new())
+    );
+    assert_eq!(run_program(&case, &["jump", "before the rewrite"]).code, 1);
+    assert_eq!(run_program(&case, &["checkpoint", "remove", "before the rewrite"]).code, 1);
+    assert_eq!(run_program(&case, &["checkpoint", " "]).code, 1);
 }
 
-fn shell_in_session(case: &Case, script: &str) {
-    let session = log(case)["session"].as_str().expect("a session").to_owned();
-    let ran = run(case, &["exec", "--session", &session, "--", "sh", "-c", script]);
+fn shell_in_session(case: &CliFixture, script: &str) {
+    let session = read_log(case)["session"].as_str().expect("a session").to_owned();
+    let ran = run_program(case, &["exec", "--session", &session, "--", "sh", "-c", script]);
     assert_eq!(ran.code, 0, "{ran:?}");
 }
 
 #[test]
-fn a_diff_shows_the_session_a_turn_or_what_is_between_and_nothing_of_a_person() {
-    let case = Case::empty();
-    let (session, turns) = three(&case);
-    write(&case, "mine", "a person's\n");
-    let ran = run(&case, &["diff"]);
+fn diff_shows_only_changes_of_session_turn_or_range() {
+    let case = CliFixture::empty();
+    let (session, turns) = run_three_turns(&case);
+    write_file(&case, "mine", "a person's\n");
+    let ran = run_program(&case, &["diff"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.starts_with("diff --git a/f b/f\n"), "{}", ran.out);
     assert!(ran.out.contains("\n 0\n+1\n+2\n+3\n") && !ran.out.contains("mine"), "{}", ran.out);
     assert_eq!(ran.err, "2 files changed, 4 lines added, 0 lines removed\n");
-    let ran = run(&case, &["diff", "--turn", &turns[1], "--stat"]);
+    let ran = run_program(&case, &["diff", "--turn", &turns[1], "--stat"]);
     assert_eq!(ran.out, "modified  +1  -0  f\nadded     +1  -0  g\n", "{ran:?}");
-    let shown =
-        json(&run(&case, &["diff", &session, "--from", &turns[2], "--to", &turns[0], "--json"]));
+    let shown = parse_json(&run_program(
+        &case,
+        &["diff", &session, "--from", &turns[2], "--to", &turns[0], "--json"],
+    ));
     assert_eq!(shown["summary"]["deletions"], 3, "the other way round: {shown}");
     assert_eq!(shown["files"][1]["status"], "deleted");
-    let coloured = run(&case, &["diff", "--color", "always"]);
+    let coloured = run_program(&case, &["diff", "--color", "always"]);
     assert!(coloured.out.contains("\u{1b}[32m+1\u{1b}[0m"), "{:?}", coloured.out);
 
     // The row of the session says the same.
-    let listed = json(&run(&case, &["session", "list", "--json"]));
+    let listed = parse_json(&run_program(&case, &["session", "list", "--json"]));
     assert_eq!(listed[0]["summary"]["additions"], 4, "{listed}");
-    assert_eq!(run(&case, &["undo"]).code, 0);
-    let listed = json(&run(&case, &["session", "list", "--json"]));
+    assert_eq!(run_program(&case, &["undo"]).code, 0);
+    let listed = parse_json(&run_program(&case, &["session", "list", "--json"]));
     assert_eq!(listed[0]["summary"]["additions"], 3, "{listed}");
-    assert_eq!(run(&case, &["diff", "--turn", "zzz"]).code, 1);
-    assert_eq!(run(&case, &["diff", "--message", "zzz"]).code, 1);
-    assert_eq!(run(&case, &["diff", "--turn", "a", "--from", "b"]).code, 2);
+    assert_eq!(run_program(&case, &["diff", "--turn", "zzz"]).code, 1);
+    assert_eq!(run_program(&case, &["diff", "--message", "zzz"]).code, 1);
+    assert_eq!(run_program(&case, &["diff", "--turn", "a", "--from", "b"]).code, 2);
 }
 
 #[test]
-fn a_fork_is_a_session_of_its_own_and_both_say_where_it_comes_from_r40() {
-    let case = Case::empty();
-    let (session, turns) = three(&case);
-    let ran = run(&case, &["fork", "--at", &turns[1]]);
+fn fork_is_independent_and_origin_is_shown_on_both_sides() {
+    let case = CliFixture::empty();
+    let (session, turns) = run_three_turns(&case);
+    let ran = run_program(&case, &["fork", "--at", &turns[1]]);
     assert_eq!(ran.code, 0, "{ran:?}");
     let copy = ran.out.trim().to_owned();
-    let shown = json(&run(&case, &["log", &copy, "--json"]));
+    let shown = parse_json(&run_program(&case, &["log", &copy, "--json"]));
     assert_eq!(shown["origin"]["sessionID"], Value::from(session.clone()));
     assert_eq!(shown["entries"].as_array().map(Vec::len), Some(1), "{shown}");
-    assert!(run(&case, &["log", &copy]).out.contains(&format!("forked from {session}, before")));
-    assert!(run(&case, &["log", &session]).out.contains(&format!("fork {copy}")));
-    assert_eq!(run(&case, &["fork", "--at", "nothing"]).code, 1);
-    let ran = run(&case, &["fork", &session, "--worktree"]);
+    assert!(
+        run_program(&case, &["log", &copy]).out.contains(&format!("forked from {session}, before"))
+    );
+    assert!(run_program(&case, &["log", &session]).out.contains(&format!("fork {copy}")));
+    assert_eq!(run_program(&case, &["fork", "--at", "nothing"]).code, 1);
+    let ran = run_program(&case, &["fork", &session, "--worktree"]);
     assert_eq!(ran.code, 1, "no repository: {ran:?}");
     assert!(ran.err.contains("is not a git repository\nhint: worktrees need git"), "{}", ran.err);
 }
 
 /// A worktree as its directory is told.
-fn place(case: &Case, told: &str) -> PathBuf {
-    case.place(told.strip_prefix("~/").expect("below the data"))
+fn worktree_path(case: &CliFixture, told: &str) -> PathBuf {
+    case.path(told.strip_prefix("~/").expect("below the data"))
 }
 
 #[test]
-fn a_fork_into_a_worktree_has_the_files_of_the_point_and_undo_stays_there_r12() {
-    let case = Case::empty();
+fn fork_into_worktree_has_files_of_the_point_and_own_undo() {
+    let case = CliFixture::empty();
     let git = "git init -q -b main . && git -c user.name=a -c user.email=a@b commit -q \
                --allow-empty -m one";
-    shell(&case, git);
-    let (session, turns) = three(&case);
-    let ran = run(&case, &["fork", "--at", &turns[2], "--worktree=other-way", "--json"]);
-    let made = json(&ran);
+    exec_shell(&case, git);
+    let (session, turns) = run_three_turns(&case);
+    let ran = run_program(&case, &["fork", "--at", &turns[2], "--worktree=other-way", "--json"]);
+    let made = parse_json(&ran);
     assert_eq!(made["worktree"]["branch"], "opencode/other-way");
-    let dir = place(&case, made["worktree"]["directory"].as_str().expect("a directory"));
-    assert_eq!(has(&dir, "f").as_deref(), Some("0\n1\n2\n"), "{made}");
-    assert_eq!(has(&dir, "g").as_deref(), Some("g\n"), "never committed");
+    let dir = worktree_path(&case, made["worktree"]["directory"].as_str().expect("a directory"));
+    assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\n"), "{made}");
+    assert_eq!(read_if_exists(&dir, "g").as_deref(), Some("g\n"), "never committed");
 
-    let inside = dir.strip_prefix(case.place("")).expect("below").to_string_lossy().into_owned();
-    let ran = run_in(&case, &inside, &["undo"]);
+    let inside = dir.strip_prefix(case.path("")).expect("below").to_string_lossy().into_owned();
+    let ran = run_program_in(&case, &inside, &["undo"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert_eq!((has(&dir, "f").as_deref(), has(&dir, "g")), (Some("0\n1\n"), None));
-    assert_eq!(read(&case.place("p/f")), "0\n1\n2\n3\n", "the original's files stay");
-    assert_eq!(run(&case, &["session", "delete", &session, "--yes"]).code, 0);
-    assert_eq!(run_in(&case, &inside, &["redo"]).code, 0);
-    assert_eq!(has(&dir, "f").as_deref(), Some("0\n1\n2\n"));
+    assert_eq!(
+        (read_if_exists(&dir, "f").as_deref(), read_if_exists(&dir, "g")),
+        (Some("0\n1\n"), None)
+    );
+    assert_eq!(read_file(&case.path("p/f")), "0\n1\n2\n3\n", "the original's files stay");
+    assert_eq!(run_program(&case, &["session", "delete", &session, "--yes"]).code, 0);
+    assert_eq!(run_program_in(&case, &inside, &["redo"]).code, 0);
+    assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\n"));
 }
 
 #[test]
-fn a_command_runs_in_a_worktree_of_its_own() {
-    let case = Case::empty();
+fn exec_runs_in_its_own_worktree() {
+    let case = CliFixture::empty();
     let git = "git init -q -b main . && echo f > f && git add f && \
                git -c user.name=a -c user.email=a@b commit -q -m one";
-    shell(&case, git);
-    let ran = run(&case, &["exec", "--worktree=apart", "--", "sh", "-c", "pwd; echo x > new"]);
+    exec_shell(&case, git);
+    let ran =
+        run_program(&case, &["exec", "--worktree=apart", "--", "sh", "-c", "pwd; echo x > new"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let dir = place(&case, ran.out.trim());
+    let dir = worktree_path(&case, ran.out.trim());
     assert!(ran.err.contains("in worktree apart"), "{}", ran.err);
-    assert_eq!((has(&dir, "new").as_deref(), has(&case.place("p"), "new")), (Some("x\n"), None));
+    assert_eq!(
+        (read_if_exists(&dir, "new").as_deref(), read_if_exists(&case.path("p"), "new")),
+        (Some("x\n"), None)
+    );
     // The same name is the same worktree; undo works there.
-    let ran = run(&case, &["exec", "--worktree=apart", "--", "cat", "new"]);
+    let ran = run_program(&case, &["exec", "--worktree=apart", "--", "cat", "new"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "x\n"), "{ran:?}");
-    let inside = dir.strip_prefix(case.place("")).expect("below").to_string_lossy().into_owned();
-    let listed = json(&run_in(&case, &inside, &["session", "list", "--json"]));
+    let inside = dir.strip_prefix(case.path("")).expect("below").to_string_lossy().into_owned();
+    let listed = parse_json(&run_program_in(&case, &inside, &["session", "list", "--json"]));
     let first = listed.as_array().expect("a list").iter().find(|it| it["title"] != "cat new");
     let first = first.expect("the first command")["id"].as_str().expect("an id").to_owned();
-    assert_eq!(run_in(&case, &inside, &["undo", "--session", &first]).code, 0);
-    assert_eq!(has(&dir, "new"), None);
+    assert_eq!(run_program_in(&case, &inside, &["undo", "--session", &first]).code, 0);
+    assert_eq!(read_if_exists(&dir, "new"), None);
 }
 
 /// Sessions somebody sees, and worktrees by whether they are ready.
-fn standing(case: &Case) -> (usize, Vec<(String, bool)>) {
-    let sessions = json(&run(case, &["session", "list", "--all", "--json"]));
-    let listed = json(&run(case, &["worktree", "list", "--json"]));
+fn sessions_and_worktrees(case: &CliFixture) -> (usize, Vec<(String, bool)>) {
+    let sessions = parse_json(&run_program(case, &["session", "list", "--all", "--json"]));
+    let listed = parse_json(&run_program(case, &["worktree", "list", "--json"]));
     let row = |it: &Value| {
         (it["name"].as_str().expect("a name").to_owned(), it["ready"] == Value::Bool(true))
     };
@@ -241,64 +258,64 @@ fn standing(case: &Case) -> (usize, Vec<(String, bool)>) {
 }
 
 #[test]
-fn a_fork_that_is_killed_at_any_moment_leaves_nothing_half_r12() {
-    let case = Case::empty();
+fn killed_fork_leaves_no_partial_session() {
+    let case = CliFixture::empty();
     let git = "git init -q -b main . && git -c user.name=a -c user.email=a@b commit -q \
                --allow-empty -m one";
-    shell(&case, git);
-    let (session, _) = three(&case);
-    let (mut seen, mut whole) = (standing(&case).0, 0);
+    exec_shell(&case, git);
+    let (session, _) = run_three_turns(&case);
+    let (mut seen, mut whole) = (sessions_and_worktrees(&case).0, 0);
     for round in 0..8 {
-        let mut child = start(&case, &["fork", &session, "--worktree"]);
+        let mut child = start_program(&case, &["fork", &session, "--worktree"]);
         std::thread::sleep(std::time::Duration::from_millis(45 * round));
         child.kill().expect("killed, or over");
         child.wait().expect("reaped");
-        let (sessions, worktrees) = standing(&case);
+        let (sessions, worktrees) = sessions_and_worktrees(&case);
         assert!(sessions <= seen + 1, "round {round}: at most the copy is new");
         if sessions > seen {
             whole += 1;
-            let listed = json(&run(&case, &["session", "list", "--all", "--json"]));
+            let listed = parse_json(&run_program(&case, &["session", "list", "--all", "--json"]));
             let directory = listed[0]["directory"].as_str().expect("a directory").to_owned();
-            let dir = place(&case, &directory);
-            assert_eq!(has(&dir, "f").as_deref(), Some("0\n1\n2\n3\n"), "round {round}");
+            let dir = worktree_path(&case, &directory);
+            assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\n3\n"), "round {round}");
         }
         seen = sessions;
         for (name, ready) in worktrees {
             if !ready {
-                let ran = run(&case, &["worktree", "remove", &name, "--force"]);
+                let ran = run_program(&case, &["worktree", "remove", &name, "--force"]);
                 assert_eq!(ran.code, 0, "round {round}: {ran:?}");
             }
         }
     }
-    let ran = run(&case, &["fork", &session, "--worktree"]);
+    let ran = run_program(&case, &["fork", &session, "--worktree"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert_eq!(standing(&case).0, seen + 1, "{whole} went through before");
-    assert_eq!(run(&case, &["doctor"]).code, 0);
+    assert_eq!(sessions_and_worktrees(&case).0, seen + 1, "{whole} went through before");
+    assert_eq!(run_program(&case, &["doctor"]).code, 0);
 }
 
 #[test]
-fn what_a_worktree_command_would_do_is_printed_and_nothing_is_done() {
-    let case = Case::empty();
+fn worktree_dry_run_prints_plan_and_changes_nothing() {
+    let case = CliFixture::empty();
     let git = "git init -q -b main . && git -c user.name=a -c user.email=a@b commit -q \
                --allow-empty -m one";
-    shell(&case, git);
-    assert_eq!(run(&case, &["worktree", "create", "tried"]).code, 0);
-    let ran = run(&case, &["worktree", "remove", "tried", "--dry-run"]);
+    exec_shell(&case, git);
+    assert_eq!(run_program(&case, &["worktree", "create", "tried"]).code, 0);
+    let ran = run_program(&case, &["worktree", "remove", "tried", "--dry-run"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.starts_with("remove "), "{}", ran.out);
     assert!(ran.out.contains("branch    opencode/tried"), "{}", ran.out);
-    let listed = json(&run(&case, &["worktree", "list", "--json"]));
+    let listed = parse_json(&run_program(&case, &["worktree", "list", "--json"]));
     let dir = listed[0]["directory"].as_str().expect("a directory").to_owned();
-    let dir = place(&case, &dir);
+    let dir = worktree_path(&case, &dir);
     fs_err::write(dir.join("only"), "x").expect("written");
 
     for deed in ["remove", "reset"] {
-        let ran = run(&case, &["worktree", deed, "tried", "--dry-run", "--json"]);
+        let ran = run_program(&case, &["worktree", deed, "tried", "--dry-run", "--json"]);
         assert_eq!(ran.code, 1, "without --force it would be refused: {ran:?}");
         let told: Value = serde_json::from_str(&ran.out).expect("JSON");
         assert_eq!(told["lost"]["changes"][0], "only");
-        let ran = run(&case, &["worktree", deed, "tried", "--dry-run", "--force"]);
+        let ran = run_program(&case, &["worktree", deed, "tried", "--dry-run", "--force"]);
         assert_eq!(ran.code, 0, "{ran:?}");
     }
-    assert_eq!(has(&dir, "only").as_deref(), Some("x"));
+    assert_eq!(read_if_exists(&dir, "only").as_deref(), Some("x"));
 }

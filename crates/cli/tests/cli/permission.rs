@@ -1,39 +1,42 @@
 //! `turnstone permission`: what was approved, which rule decides, and what is taken back.
 
-use turnstone_core::permission::{Action, Rule};
+use turnstone_core::permission::{PermissionRule, RuleAction};
 
-use crate::case::Case;
+use crate::fixture::CliFixture;
 
-fn approve(case: &Case) {
+fn approve_git_commands(case: &CliFixture) {
     let project = "tide".parse().expect("an id");
-    let rule = Rule::new("bash", "git *", Action::Allow);
-    let store = case.store();
-    store.write(&Case::ctx(), move |tx| tx.approve(&project, &rule)).wait().expect("approved");
+    let rule = PermissionRule::new("bash", "git *", RuleAction::Allow);
+    let store = case.open_store();
+    store
+        .write(&CliFixture::context(), move |tx| tx.approve_rule(&project, &rule))
+        .wait()
+        .expect("approved");
 }
 
 #[test]
-fn approvals_are_listed_and_taken_back() {
-    let case = Case::filled();
+fn approvals_are_listed_and_revoked() {
+    let case = CliFixture::with_sessions();
     let none = case.run(&["permission", "list"]);
     assert_eq!((none.code, none.out.as_str()), (0, ""));
-    approve(&case);
+    approve_git_commands(&case);
     let list = case.run(&["permission", "list"]);
     assert!(list.out.contains("bash") && list.out.contains("git *"), "{}", list.out);
-    assert_eq!(case.json(&["permission", "list", "--project", "quay"]), serde_json::json!([]));
+    assert_eq!(case.run_json(&["permission", "list", "--project", "quay"]), serde_json::json!([]));
 
     let taken = case.run(&["permission", "revoke", "bash", "git *"]);
     assert_eq!(taken.code, 0, "{taken:?}");
-    assert_eq!(case.json(&["permission", "list"]), serde_json::json!([]));
+    assert_eq!(case.run_json(&["permission", "list"]), serde_json::json!([]));
     let again = case.run(&["permission", "revoke", "bash", "git *"]);
     assert_eq!(again.code, 1);
     assert!(again.err.contains("has no permanent approval"), "{}", again.err);
 }
 
 #[test]
-fn explain_names_the_rule_and_its_source_r38() {
-    let case = Case::filled();
+fn explain_names_the_rule_and_its_source() {
+    let case = CliFixture::with_sessions();
     let explain = |permission: &str, pattern: &str| {
-        case.json(&["permission", "explain", permission, pattern])
+        case.run_json(&["permission", "explain", permission, pattern])
     };
     let told = explain("read", "prod.env");
     assert_eq!((&told["action"], &told["source"]), (&"ask".into(), &"builtin".into()));
@@ -41,7 +44,7 @@ fn explain_names_the_rule_and_its_source_r38() {
     let words = case.run(&["permission", "explain", "read", "prod.env"]);
     assert!(words.out.starts_with("ask: read \"*.env\", rule"), "{}", words.out);
     assert!(words.out.trim_end().ends_with("built-in defaults"), "{}", words.out);
-    approve(&case);
+    approve_git_commands(&case);
     let told = explain("bash", "git log");
     assert_eq!((&told["action"], &told["source"]), (&"allow".into(), &"approval".into()));
     // Where there is no session, the rules that need none still count.
@@ -50,11 +53,11 @@ fn explain_names_the_rule_and_its_source_r38() {
 }
 
 #[test]
-fn explain_lists_what_each_source_says_the_project_s_own_files_among_them_r38() {
-    let case = Case::filled();
+fn explain_lists_rules_of_every_source() {
+    let case = CliFixture::with_sessions();
     let config = r#"{ /* OpenCode's */ "permission": { "bash": { "rm *": "deny" }, }, }"#;
-    fs_err::write(case.place("p/opencode.json"), config).expect("written");
-    let told = case.json(&["permission", "explain", "bash", "rm x"]);
+    fs_err::write(case.path("p/opencode.json"), config).expect("written");
+    let told = case.run_json(&["permission", "explain", "bash", "rm x"]);
     assert_eq!((&told["action"], &told["source"]), (&"deny".into(), &"project".into()));
     assert_eq!(case.run(&["permission", "set", "bash", "rm *", "allow"]).code, 0);
     let words = case.run(&["permission", "explain", "bash", "rm x"]);
@@ -67,12 +70,12 @@ fn explain_lists_what_each_source_says_the_project_s_own_files_among_them_r38() 
             "  over allow: * \"*\", rule 1 of: built-in defaults",
         ]
     );
-    let told = case.json(&["permission", "explain", "bash", "rm x"]);
+    let told = case.run_json(&["permission", "explain", "bash", "rm x"]);
     let sources = told["layers"].as_array().expect("a list").iter();
     let sources: Vec<_> = sources.map(|it| it["source"].clone()).collect();
     assert_eq!(sources, ["builtin", "project", "stored"]);
 
-    fs_err::write(case.place("p/opencode.json"), "{").expect("written");
+    fs_err::write(case.path("p/opencode.json"), "{").expect("written");
     let broken = case.run(&["permission", "explain", "bash", "rm x"]);
     assert_eq!(broken.code, 1, "{broken:?}");
     assert!(
@@ -83,11 +86,11 @@ fn explain_lists_what_each_source_says_the_project_s_own_files_among_them_r38() 
 
 #[test]
 fn explain_and_errors_hide_secrets_of_the_configuration() {
-    let case = Case::filled();
-    let write = |config: &str| fs_err::write(case.place("p/turnstone.json"), config);
+    let case = CliFixture::with_sessions();
+    let write = |config: &str| fs_err::write(case.path("p/turnstone.json"), config);
     write(r#"{ "permission": { "bash": { "curl -u ada:hunter2 *": "deny" } } }"#).expect("written");
     let explain = ["permission", "explain", "bash", "curl -u ada:hunter2 x"];
-    let told = case.json(&explain);
+    let told = case.run_json(&explain);
     assert_eq!((&told["action"], &told["source"]), (&"deny".into(), &"project".into()));
     assert_eq!(told["rule"]["pattern"], "curl -u [redacted] *");
     assert!(!told.to_string().contains("hunter2"), "{told}");

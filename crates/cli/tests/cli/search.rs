@@ -2,11 +2,11 @@
 
 use insta::assert_snapshot;
 
-use crate::case::Case;
+use crate::fixture::CliFixture;
 
 #[test]
-fn hits_stand_under_the_session_they_are_in() {
-    let case = Case::filled();
+fn search_hits_are_grouped_by_session() {
+    let case = CliFixture::with_sessions();
     let ran = case.run(&["search", "summer"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert_snapshot!(ran.out, @r"
@@ -23,23 +23,24 @@ fn hits_stand_under_the_session_they_are_in() {
 }
 
 #[test]
-fn hits_are_there_in_json() {
-    let case = Case::filled();
-    let hits = case.json(&["search", "grep", "-k", "tool"]);
+fn search_hits_are_available_as_json() {
+    let case = CliFixture::with_sessions();
+    let hits = case.run_json(&["search", "grep", "-k", "tool"]);
     assert_eq!(hits.as_array().map(Vec::len), Some(1));
     let hit = &hits[0];
     assert_eq!((&hit["sessionID"], &hit["messageID"]), (&"ses_aaa1".into(), &"msg_2".into()));
     assert_eq!((&hit["kind"], &hit["title"]), (&"tool".into(), &"Fix the tide table".into()));
     let at = |index: usize| hit["matches"][0][index].as_u64().expect("offset") as usize;
     assert_eq!(&hit["snippet"].as_str().expect("text")[at(0)..at(1)], "grep");
-    assert_eq!(case.json(&["search", "grep", "-k", "title"]).as_array().map(Vec::len), Some(0));
+    assert_eq!(case.run_json(&["search", "grep", "-k", "title"]).as_array().map(Vec::len), Some(0));
 }
 
 #[test]
-fn a_search_can_be_narrowed() {
-    let case = Case::filled();
-    let hits =
-        |args: &[&str]| case.json(&[&["search", "tide*"], args].concat()).as_array().map(Vec::len);
+fn search_filters_by_session_project_and_limit() {
+    let case = CliFixture::with_sessions();
+    let hits = |args: &[&str]| {
+        case.run_json(&[&["search", "tide*"], args].concat()).as_array().map(Vec::len)
+    };
     let all = hits(&[]);
     assert_eq!(
         hits(&["--session", "aaa"]).map(|n| n + 1),
@@ -56,8 +57,8 @@ fn a_search_can_be_narrowed() {
 }
 
 #[test]
-fn a_page_of_hits_ends_with_the_cursor_of_the_following_one() {
-    let case = Case::filled();
+fn search_page_prints_cursor_of_the_next() {
+    let case = CliFixture::with_sessions();
     let first = case.run(&["search", "tide*", "-n", "2"]);
     let cursor = first.err.split("--cursor ").nth(1).map(|rest| rest.trim_end_matches("`\n"));
     let rest = case.run(&["search", "tide*", "--cursor", cursor.expect("a cursor")]);
@@ -67,8 +68,8 @@ fn a_page_of_hits_ends_with_the_cursor_of_the_following_one() {
 }
 
 #[test]
-fn a_search_without_a_hit_says_so() {
-    let case = Case::filled();
+fn search_without_hits_says_so() {
+    let case = CliFixture::with_sessions();
     let ran = case.run(&["search", "lighthouse", "\u{1b}[1mkeeper"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
     assert_eq!(ran.err, "nothing found for lighthouse ␛[1mkeeper\n");
@@ -79,10 +80,10 @@ fn a_search_without_a_hit_says_so() {
 }
 
 #[test]
-fn a_long_hit_is_cut_around_its_match() {
-    let case = Case::filled();
+fn long_search_hit_is_truncated_around_the_match() {
+    let case = CliFixture::with_sessions();
     let mut command = case.command("p", &["search", "matter", "--color", "always"]);
-    let ran = case.ran(command.env("TURNSTONE_WIDTH", "72"));
+    let ran = case.run_command(command.env("TURNSTONE_WIDTH", "72"));
     assert_snapshot!(ran.out.replace('\u{1b}', "␛"), @r"
     ␛[36mses_aaa1␛[0m  ␛[1mFix the tide table␛[0m
       ␛[2mtext · 2024-05-01 10:00␛[0m  …ds what was the ␛[1m␛[33mmatter␛[0m with it.

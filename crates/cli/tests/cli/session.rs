@@ -2,11 +2,11 @@
 
 use insta::assert_snapshot;
 
-use crate::case::{Case, HOSTILE, session_rows};
+use crate::fixture::{CliFixture, HOSTILE_TITLE, list_all_sessions};
 
 #[test]
-fn the_list_shows_this_checkout_and_counts_the_rest() {
-    let case = Case::filled();
+fn session_list_shows_checkout_and_counts_others() {
+    let case = CliFixture::with_sessions();
     let ran = case.run(&["session", "list"]);
     assert_eq!(ran.code, 0);
     assert_snapshot!(ran.out, @r"
@@ -32,26 +32,26 @@ fn the_list_shows_this_checkout_and_counts_the_rest() {
 }
 
 #[test]
-fn a_directory_without_sessions_says_so() {
-    let case = Case::filled();
+fn session_list_of_empty_directory_says_so() {
+    let case = CliFixture::with_sessions();
     let ran = case.run_in("nowhere", &["session", "list"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
     assert_snapshot!(ran.err, @r"
     no sessions in ~/nowhere
     + 4 elsewhere (--all)
     ");
-    let empty = Case::empty().run(&["session", "list", "--json"]);
+    let empty = CliFixture::empty().run(&["session", "list", "--json"]);
     assert_eq!((empty.code, empty.out.as_str()), (0, "[]\n"));
 }
 
 #[test]
-fn the_whole_list_fits_a_narrow_terminal() {
-    let case = Case::filled();
+fn session_list_is_truncated_to_narrow_terminal() {
+    let case = CliFixture::with_sessions();
     let all = ["session", "list", "--all", "--children"];
     let whole = case.run(&all);
     assert!(whole.out.contains("could ever show whole"), "{}", whole.out);
     let mut command = case.command("p", &all);
-    let narrow = case.ran(command.env("TURNSTONE_WIDTH", "72"));
+    let narrow = case.run_command(command.env("TURNSTONE_WIDTH", "72"));
     assert!(narrow.out.contains('…'), "{}", narrow.out);
     assert!(!narrow.out.contains("could ever show whole"), "{}", narrow.out);
     // The titles are cut, the ids never are.
@@ -59,22 +59,22 @@ fn the_whole_list_fits_a_narrow_terminal() {
 }
 
 #[test]
-fn a_list_is_an_array_of_sessions_in_json() {
-    let case = Case::filled();
-    let list = case.json(&["session", "list", "--all"]);
+fn session_list_json_is_an_array() {
+    let case = CliFixture::with_sessions();
+    let list = case.run_json(&["session", "list", "--all"]);
     let ids: Vec<&str> =
         list.as_array().expect("array").iter().filter_map(|s| s["id"].as_str()).collect();
     assert_eq!(ids, ["ses_aaa1", "ses_abc3", "ses_two4", "ses_far5"]);
     let first = &list[0];
     assert_eq!(first["title"], "Fix the tide table");
     assert_eq!(first["projectID"], "tide");
-    assert_eq!(first["time"]["updated"], crate::case::START + 40 * 60_000);
+    assert_eq!(first["time"]["updated"], crate::fixture::START_MILLIS + 40 * 60_000);
     assert_eq!(first["tokens"]["cache"]["read"], 7000);
 }
 
 #[test]
-fn a_page_ends_with_the_cursor_of_the_following_one() {
-    let case = Case::filled();
+fn session_list_page_prints_cursor_of_the_next() {
+    let case = CliFixture::with_sessions();
     let mut seen = Vec::new();
     let mut cursor: Option<String> = None;
     for _ in 0..9 {
@@ -97,8 +97,8 @@ fn a_page_ends_with_the_cursor_of_the_following_one() {
 }
 
 #[test]
-fn titles_are_searched_as_plain_text() {
-    let case = Case::filled();
+fn title_search_treats_wildcards_as_text() {
+    let case = CliFixture::with_sessions();
     let found = case.run(&["session", "list", "--all", "--children", "--search", "tide"]);
     assert_eq!(found.out.matches("ses_").count(), 2);
     let wild = case.run(&["session", "list", "--all", "--search", "%"]);
@@ -108,10 +108,10 @@ fn titles_are_searched_as_plain_text() {
 }
 
 #[test]
-fn a_transcript_is_readable() {
-    let case = Case::filled();
+fn session_show_prints_transcript() {
+    let case = CliFixture::with_sessions();
     let mut command = case.command("p", &["session", "show", "ses_aaa1"]);
-    let ran = case.ran(command.env("TURNSTONE_WIDTH", "70"));
+    let ran = case.run_command(command.env("TURNSTONE_WIDTH", "70"));
     assert_snapshot!(ran.out, @r"
     Fix the tide table
     ses_aaa1 · updated 2024-05-01 10:40 · ~/p
@@ -154,8 +154,8 @@ fn a_transcript_is_readable() {
 }
 
 #[test]
-fn a_transcript_in_full_leaves_nothing_out() {
-    let case = Case::filled();
+fn full_transcript_shows_everything() {
+    let case = CliFixture::with_sessions();
     let ran = case.run(&["session", "show", "aaa1", "--full"]);
     for words in ["  five\n", "7: tide\n", "step begins at 4b825dc6"] {
         assert!(ran.out.contains(words), "{words}: {}", ran.out);
@@ -167,9 +167,9 @@ fn a_transcript_in_full_leaves_nothing_out() {
 }
 
 #[test]
-fn a_transcript_in_json_has_the_shape_of_an_export() {
-    let case = Case::filled();
-    let shown = case.json(&["session", "show", "aaa1"]);
+fn transcript_json_has_export_shape() {
+    let case = CliFixture::with_sessions();
+    let shown = case.run_json(&["session", "show", "aaa1"]);
     assert_eq!(shown["info"]["id"], "ses_aaa1");
     assert_eq!(
         shown["messages"][1]["parts"][2]["state"]["input"]["command"],
@@ -179,8 +179,8 @@ fn a_transcript_in_json_has_the_shape_of_an_export() {
 }
 
 #[test]
-fn ids_are_found_by_a_unique_beginning() {
-    let case = Case::filled();
+fn ids_resolve_by_unique_prefix() {
+    let case = CliFixture::with_sessions();
     for typed in ["ses_aaa1", "ses_aaa", "aaa1", "aaa"] {
         assert_eq!(case.run(&["session", "show", typed]).code, 0, "{typed}");
     }
@@ -203,40 +203,40 @@ fn ids_are_found_by_a_unique_beginning() {
 }
 
 #[test]
-fn a_session_is_renamed() {
-    let case = Case::filled();
+fn rename_sets_the_title() {
+    let case = CliFixture::with_sessions();
     let ran = case.run(&["session", "rename", "abc", "Short"]);
     assert_eq!(
         (ran.code, ran.out.as_str(), ran.err.as_str()),
         (0, "", "ses_abc3 is now called Short\n")
     );
-    assert_eq!(case.json(&["session", "show", "abc"])["info"]["title"], "Short");
-    assert_eq!(case.json(&["session", "rename", "abc", "Shorter"])["title"], "Shorter");
+    assert_eq!(case.run_json(&["session", "show", "abc"])["info"]["title"], "Short");
+    assert_eq!(case.run_json(&["session", "rename", "abc", "Shorter"])["title"], "Shorter");
     let empty = case.run(&["session", "rename", "abc", " "]);
     assert_eq!((empty.code, empty.err.as_str()), (1, "error: a title needs a letter\n"));
 }
 
 #[test]
-fn archived_sessions_are_listed_on_request_and_come_back() {
-    let case = Case::filled();
+fn archived_sessions_are_hidden_until_unarchived() {
+    let case = CliFixture::with_sessions();
     let ran = case.run(&["session", "archive", "aaa", "abc"]);
     assert_eq!(ran.err, "ses_aaa1 is now archived\nses_abc3 is now archived\n");
     assert_eq!(case.run(&["session", "archive", "aaa"]).err, "ses_aaa1 is already archived\n");
     assert_eq!(case.run(&["session", "list"]).out, "");
     let listed = case.run(&["session", "list", "--archived"]);
     assert!(listed.out.contains("Fix the tide table (archived)"), "{}", listed.out);
-    let back = case.json(&["session", "unarchive", "aaa"]);
+    let back = case.run_json(&["session", "unarchive", "aaa"]);
     assert_eq!((&back[0]["id"], back[0]["time"].get("archived")), (&"ses_aaa1".into(), None));
     // One unknown id and nothing is touched.
-    let before = session_rows(&case);
+    let before = list_all_sessions(&case);
     assert_eq!(case.run(&["session", "archive", "aaa", "zzz"]).code, 1);
-    assert_eq!(session_rows(&case), before);
+    assert_eq!(list_all_sessions(&case), before);
 }
 
 #[test]
-fn a_dry_run_of_a_deletion_prints_the_tree_and_changes_nothing() {
-    let case = Case::filled();
-    let before = session_rows(&case);
+fn delete_dry_run_prints_tree_and_changes_nothing() {
+    let case = CliFixture::with_sessions();
+    let before = list_all_sessions(&case);
     let ran = case.run(&["session", "delete", "aaa", "far", "--dry-run"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert_snapshot!(ran.out, @r"
@@ -245,15 +245,15 @@ fn a_dry_run_of_a_deletion_prints_the_tree_and_changes_nothing() {
     ses_far5  ␛]0;owned␇␛[31mred␛[2J<U+202E>end  (0 messages, 0 parts)
     3 sessions, 3 messages, 9 parts would go
     ");
-    let plan = case.json(&["session", "delete", "aaa", "--dry-run"]);
+    let plan = case.run_json(&["session", "delete", "aaa", "--dry-run"]);
     assert_eq!((&plan[1]["parentID"], &plan[0]["parts"]), (&"ses_aaa1".into(), &9.into()));
-    assert_eq!(session_rows(&case), before);
+    assert_eq!(list_all_sessions(&case), before);
 }
 
 #[test]
-fn a_deletion_needs_a_yes() {
-    let case = Case::filled();
-    let before = session_rows(&case);
+fn delete_requires_confirmation() {
+    let case = CliFixture::with_sessions();
+    let before = list_all_sessions(&case);
     let refused = case.run(&["session", "delete", "aaa"]);
     assert_eq!(refused.code, 1);
     assert_snapshot!(refused.err, @r"
@@ -263,10 +263,10 @@ fn a_deletion_needs_a_yes() {
     error: not deleting anything without a yes
     hint: `--dry-run` shows what would go, `--yes` deletes it
     ");
-    assert_eq!(session_rows(&case), before);
+    assert_eq!(list_all_sessions(&case), before);
     let done = case.run(&["session", "delete", "aaa", "aab", "--yes"]);
     assert_eq!((done.code, done.err.as_str()), (0, "deleted 2 sessions\n"));
-    let left: Vec<String> = session_rows(&case)
+    let left: Vec<String> = list_all_sessions(&case)
         .as_array()
         .expect("array")
         .iter()
@@ -277,14 +277,14 @@ fn a_deletion_needs_a_yes() {
 }
 
 #[test]
-fn a_hostile_title_never_reaches_the_terminal() {
-    let case = Case::filled();
+fn hostile_title_is_escaped() {
+    let case = CliFixture::with_sessions();
     for args in [
         vec!["session", "list", "--all", "--color", "always"],
         vec!["session", "show", "far"],
         vec!["session", "delete", "far", "--dry-run"],
         vec!["session", "delete", "far"],
-        vec!["session", "rename", "far", HOSTILE],
+        vec!["session", "rename", "far", HOSTILE_TITLE],
     ] {
         let ran = case.run(&args);
         for text in [&ran.out, &ran.err] {
@@ -295,7 +295,7 @@ fn a_hostile_title_never_reaches_the_terminal() {
             assert!(!text.contains(['\u{7}', '\u{202e}']), "{args:?}: {text:?}");
         }
     }
-    assert_eq!(case.json(&["session", "show", "far"])["info"]["title"], HOSTILE);
+    assert_eq!(case.run_json(&["session", "show", "far"])["info"]["title"], HOSTILE_TITLE);
     let json = case.run(&["session", "show", "far", "--json"]);
     assert!(!json.out.contains('\u{1b}') && json.out.contains("\\u001b"), "{}", json.out);
 }

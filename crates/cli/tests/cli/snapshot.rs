@@ -7,23 +7,23 @@ use std::process::{Child, Command, Stdio};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::case::{Case, Ran, read};
+use crate::fixture::{CliFixture, ProgramOutput, read_file};
 
-fn write(case: &Case, path: &str, text: &str) {
-    let path = case.place(path);
+fn write_file(case: &CliFixture, path: &str, text: &str) {
+    let path = case.path(path);
     fs_err::create_dir_all(path.parent().expect("parent")).expect("folder");
     fs_err::write(path, text).expect("written");
 }
 
 /// Captures `p` and returns the tree.
-fn track(case: &Case) -> String {
-    let tree = case.json(&["snapshot", "track"])["tree"].as_str().expect("a tree").to_owned();
+fn capture_tree(case: &CliFixture) -> String {
+    let tree = case.run_json(&["snapshot", "track"])["tree"].as_str().expect("a tree").to_owned();
     assert_eq!(tree.len(), 40);
     tree
 }
 
 /// What was said, without ids, times and durations.
-fn plain(text: &str) -> String {
+fn mask_ids_and_times(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
         let words = line.split(' ').map(|word| {
@@ -43,36 +43,36 @@ fn plain(text: &str) -> String {
 }
 
 /// Without how long it took.
-fn undated(text: &str) -> String {
+fn strip_durations(text: &str) -> String {
     let cut = |line: &str| match line.rfind(" (") {
         Some(at) if line.ends_with("s)") => line[..at].to_owned(),
         _ => line.to_owned(),
     };
-    plain(&text.lines().map(cut).collect::<Vec<_>>().join("\n"))
+    mask_ids_and_times(&text.lines().map(cut).collect::<Vec<_>>().join("\n"))
 }
 
 /// A program beside ours.
 #[expect(clippy::disallowed_methods, reason = "programs that tests need, and the one under test")]
-fn program(name: impl AsRef<OsStr>) -> Command {
+fn other_program(name: impl AsRef<OsStr>) -> Command {
     Command::new(name)
 }
 
-fn git(case: &Case, place: &str, args: &[&str]) {
-    let mut git = program("git");
+fn run_git(case: &CliFixture, place: &str, args: &[&str]) {
+    let mut git = other_program("git");
     git.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
-    let output = git.current_dir(case.place(place)).args(args).output().expect("git starts");
+    let output = git.current_dir(case.path(place)).args(args).output().expect("git starts");
     assert!(output.status.success(), "{output:?}");
 }
 
 #[test]
-fn a_capture_is_told_in_a_line_and_in_json() {
-    let case = Case::empty();
-    write(&case, "p/a.txt", "one\n");
-    write(&case, "p/node_modules/x", "generated\n");
+fn capture_prints_summary_line_and_json() {
+    let case = CliFixture::empty();
+    write_file(&case, "p/a.txt", "one\n");
+    write_file(&case, "p/node_modules/x", "generated\n");
 
     let ran = case.run(&["snapshot", "track"]);
     assert_eq!((ran.code, ran.out.trim().len()), (0, 40), "{ran:?}");
-    assert_snapshot!(undated(&ran.err), @r"
+    assert_snapshot!(strip_durations(&ran.err), @r"
     1 file, 1 changed
     skipped 1 generated
     ");
@@ -80,32 +80,32 @@ fn a_capture_is_told_in_a_line_and_in_json() {
     assert_eq!(again.out, ran.out);
     assert!(again.err.starts_with("1 file, nothing new since today "), "{}", again.err);
 
-    write(&case, "p/b.txt", "two\n");
-    let value = case.json(&["snapshot", "track"]);
+    write_file(&case, "p/b.txt", "two\n");
+    let value = case.run_json(&["snapshot", "track"]);
     assert_eq!(
         (&value["files"], &value["changed"], &value["mode"]),
         (&json!(2), &json!(1), &json!("walk"))
     );
     assert_eq!(value["skipped"], json!([{ "path": "node_modules", "reason": "generated" }]));
     assert!(value["elapsed_ms"].is_number());
-    assert!(case.data().join("store/registry.json").exists());
+    assert!(case.data_dir().join("store/registry.json").exists());
 }
 
 #[test]
 fn captures_are_listed_shown_and_compared() {
-    let case = Case::empty();
-    write(&case, "p/a.txt", "one\n");
-    let first = track(&case);
-    write(&case, "p/a.txt", "two\n");
-    write(&case, "p/bin", "\0\0");
-    let second = track(&case);
+    let case = CliFixture::empty();
+    write_file(&case, "p/a.txt", "one\n");
+    let first = capture_tree(&case);
+    write_file(&case, "p/a.txt", "two\n");
+    write_file(&case, "p/bin", "\0\0");
+    let second = capture_tree(&case);
 
-    let listed = case.json(&["snapshot", "list"]);
+    let listed = case.run_json(&["snapshot", "list"]);
     let trees: Vec<&Value> =
         listed.as_array().expect("list").iter().map(|it| &it["tree"]).collect();
     assert_eq!(trees, [&json!(second), &json!(first)]);
     let ran = case.run(&["snapshot", "list"]);
-    assert_snapshot!(plain(&ran.out.replace(&second[..12], &"0".repeat(12)).replace(&first[..12], &"1".repeat(12))), @r"
+    assert_snapshot!(mask_ids_and_times(&ran.out.replace(&second[..12], &"0".repeat(12)).replace(&first[..12], &"1".repeat(12))), @r"
     TREE          MADE         FILES  MODE
     ID  today TIME      2  walk
     ID  today TIME      1  walk
@@ -124,7 +124,7 @@ fn captures_are_listed_shown_and_compared() {
     added     binary      bin
     ");
     assert_eq!(ran.err, "2 files changed, 1 line added, 1 line removed\n");
-    let value = case.json(&["snapshot", "diff", &first]);
+    let value = case.run_json(&["snapshot", "diff", &first]);
     assert_eq!(
         (&value["files"][1]["binary"], &value["files"][0]["status"]),
         (&json!(true), &json!("modified"))
@@ -133,13 +133,13 @@ fn captures_are_listed_shown_and_compared() {
 }
 
 #[test]
-fn a_restore_is_planned_done_taken_back_and_that_is_taken_back() {
-    let case = Case::empty();
-    write(&case, "p/a.txt", "one\n");
-    write(&case, "p/src/kept.txt", "kept\n");
-    let first = track(&case);
-    write(&case, "p/a.txt", "two\n");
-    write(&case, "p/new.txt", "new\n");
+fn restore_can_be_previewed_undone_and_redone() {
+    let case = CliFixture::empty();
+    write_file(&case, "p/a.txt", "one\n");
+    write_file(&case, "p/src/kept.txt", "kept\n");
+    let first = capture_tree(&case);
+    write_file(&case, "p/a.txt", "two\n");
+    write_file(&case, "p/new.txt", "new\n");
 
     let ran = case.run(&["snapshot", "restore", &first[..7], "--dry-run"]);
     assert_eq!(ran.code, 0);
@@ -148,60 +148,60 @@ fn a_restore_is_planned_done_taken_back_and_that_is_taken_back() {
     remove    new.txt
     ");
     assert_eq!(ran.err, "1 to restore, 1 to remove; nothing was changed\n");
-    assert_eq!(read(&case.place("p/a.txt")), "two\n");
+    assert_eq!(read_file(&case.path("p/a.txt")), "two\n");
 
     let ran = case.run(&["snapshot", "restore", &first[..7]]);
     assert_eq!(ran.err, "1 restored, 1 removed\nhint: `turnstone snapshot undo` takes it back\n");
-    assert_eq!(read(&case.place("p/a.txt")), "one\n");
-    assert!(!case.place("p/new.txt").exists());
+    assert_eq!(read_file(&case.path("p/a.txt")), "one\n");
+    assert!(!case.path("p/new.txt").exists());
 
-    let value = case.json(&["snapshot", "undo", "--dry-run"]);
+    let value = case.run_json(&["snapshot", "undo", "--dry-run"]);
     assert_eq!(
         (&value["restored"], &value["dry_run"]),
         (&json!(["a.txt", "new.txt"]), &json!(true))
     );
-    let value = case.json(&["snapshot", "undo"]);
+    let value = case.run_json(&["snapshot", "undo"]);
     assert_eq!(value["restored"], json!(["a.txt", "new.txt"]));
     assert!(value["guard"].is_string() && value["operation"].is_string());
-    assert_eq!(read(&case.place("p/new.txt")), "new\n");
+    assert_eq!(read_file(&case.path("p/new.txt")), "new\n");
 
     let ran = case.run(&["snapshot", "undo"]);
-    assert_snapshot!(plain(&ran.err), @r"
+    assert_snapshot!(mask_ids_and_times(&ran.err), @r"
     taking back: undo ID (today TIME)
     1 restored, 1 removed
     hint: `turnstone snapshot undo` takes it back
     ");
-    assert_eq!(read(&case.place("p/a.txt")), "one\n");
+    assert_eq!(read_file(&case.path("p/a.txt")), "one\n");
     let ran = case.run(&["snapshot", "undo", "--list"]);
     assert_eq!(ran.out.lines().count(), 4, "{}", ran.out);
 }
 
 #[test]
-fn a_file_that_was_changed_since_is_left_alone_and_the_exit_code_says_so() {
-    let case = Case::empty();
-    write(&case, "p/a.txt", "one\n");
-    let first = track(&case);
-    write(&case, "p/a.txt", "two\n");
+fn undo_of_restore_keeps_later_edit_and_exits_with_4() {
+    let case = CliFixture::empty();
+    write_file(&case, "p/a.txt", "one\n");
+    let first = capture_tree(&case);
+    write_file(&case, "p/a.txt", "two\n");
     assert_eq!(case.run(&["snapshot", "restore", &first]).code, 0);
-    write(&case, "p/a.txt", "human\n");
+    write_file(&case, "p/a.txt", "human\n");
 
     let ran = case.run(&["snapshot", "undo"]);
 
     assert_eq!(ran.code, 4, "{ran:?}");
     assert_eq!(ran.out, "conflict  a.txt  (the same lines were changed since)\n");
     assert!(ran.err.ends_with("1 left alone\n"), "{}", ran.err);
-    assert_eq!(read(&case.place("p/a.txt")), "human\n");
+    assert_eq!(read_file(&case.path("p/a.txt")), "human\n");
 }
 
 #[test]
-fn a_command_below_the_root_is_about_what_lies_below() {
-    let case = Case::empty();
-    git(&case, "p", &["init", "-q"]);
-    write(&case, "p/a.txt", "one\n");
-    write(&case, "p/src/b.txt", "one\n");
-    let first = track(&case);
-    write(&case, "p/a.txt", "two\n");
-    write(&case, "p/src/b.txt", "two\n");
+fn commands_in_subdirectory_are_limited_to_it() {
+    let case = CliFixture::empty();
+    run_git(&case, "p", &["init", "-q"]);
+    write_file(&case, "p/a.txt", "one\n");
+    write_file(&case, "p/src/b.txt", "one\n");
+    let first = capture_tree(&case);
+    write_file(&case, "p/a.txt", "two\n");
+    write_file(&case, "p/src/b.txt", "two\n");
 
     let ran = case.run_in("p/src", &["snapshot", "diff", &first, "--stat"]);
     assert_eq!(ran.out, "modified  +1  -1  src/b.txt\n");
@@ -217,22 +217,22 @@ fn a_command_below_the_root_is_about_what_lies_below() {
 }
 
 #[test]
-fn added_files_can_be_kept() {
-    let case = Case::empty();
-    write(&case, "p/a.txt", "one\n");
-    let first = track(&case);
-    write(&case, "p/new.txt", "new\n");
+fn restore_can_keep_added_files() {
+    let case = CliFixture::empty();
+    write_file(&case, "p/a.txt", "one\n");
+    let first = capture_tree(&case);
+    write_file(&case, "p/new.txt", "new\n");
 
     let ran = case.run(&["snapshot", "restore", &first, "--keep-added"]);
 
     assert_eq!(ran.err, "nothing to do: the files are as they should be\n");
-    assert!(case.place("p/new.txt").exists());
+    assert!(case.path("p/new.txt").exists());
 }
 
 #[test]
-fn what_is_wrong_is_told_with_the_command_that_helps() {
-    let case = Case::empty();
-    let said = |ran: Ran| (ran.code, plain(&ran.err));
+fn snapshot_errors_have_hints() {
+    let case = CliFixture::empty();
+    let said = |ran: ProgramOutput| (ran.code, mask_ids_and_times(&ran.err));
     assert_eq!(
         said(case.run(&["snapshot", "list"])),
         (
@@ -242,9 +242,9 @@ fn what_is_wrong_is_told_with_the_command_that_helps() {
                 .to_owned()
         )
     );
-    assert!(!case.data().exists(), "looking makes nothing");
-    write(&case, "p/a.txt", "one\n");
-    track(&case);
+    assert!(!case.data_dir().exists(), "looking makes nothing");
+    write_file(&case, "p/a.txt", "one\n");
+    capture_tree(&case);
     assert_eq!(
         said(case.run(&["snapshot", "show", "beef"])),
         (
@@ -260,24 +260,24 @@ fn what_is_wrong_is_told_with_the_command_that_helps() {
          hint: `turnstone snapshot restore TREE` restores; `turnstone snapshot list` names the trees\n"
     );
     let mut home = case.command("q", &["snapshot", "track"]);
-    let ran = case.ran(home.env("HOME", case.place("q")));
+    let ran = case.run_command(home.env("HOME", case.path("q")));
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("~/q is too large to be captured unasked"), "{}", ran.err);
     assert!(ran.err.contains("hint: change to a project in it, or insist: "), "{}", ran.err);
     let mut home = case.command("q", &["snapshot", "track", "."]);
-    assert_eq!(case.ran(home.env("HOME", case.place("q"))).code, 1, "a dot is no name");
+    assert_eq!(case.run_command(home.env("HOME", case.path("q"))).code, 1, "a dot is no name");
     let mut home = case.command("q", &["snapshot", "track", "../q"]);
-    assert_eq!(case.ran(home.env("HOME", case.place("q"))).code, 0);
+    assert_eq!(case.run_command(home.env("HOME", case.path("q"))).code, 0);
     let mut home = case.command("p", &["snapshot", "track", "--insist"]);
-    assert_eq!(case.ran(home.env("HOME", case.place("p"))).code, 0);
+    assert_eq!(case.run_command(home.env("HOME", case.path("p"))).code, 0);
 }
 
 #[test]
-fn a_moved_directory_keeps_its_captures_and_is_told() {
-    let case = Case::empty();
-    write(&case, "q/a.txt", "one\n");
+fn moved_directory_keeps_its_captures() {
+    let case = CliFixture::empty();
+    write_file(&case, "q/a.txt", "one\n");
     let tree = case.run_in("q", &["snapshot", "track"]).out;
-    fs_err::rename(case.place("q"), case.place("moved")).expect("moved");
+    fs_err::rename(case.path("q"), case.path("moved")).expect("moved");
 
     let ran = case.run_in("moved", &["snapshot", "list", "--json"]);
 
@@ -286,20 +286,20 @@ fn a_moved_directory_keeps_its_captures_and_is_told() {
 }
 
 #[test]
-fn space_upkeep_and_soundness_are_told() {
-    let case = Case::empty();
-    write(&case, "p/a.txt", "one\n");
-    track(&case);
+fn du_verify_gc_and_git_dir_report() {
+    let case = CliFixture::empty();
+    write_file(&case, "p/a.txt", "one\n");
+    capture_tree(&case);
 
     let ran = case.run(&["snapshot", "du"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     for words in ["~/p: ", "KEPT BY", "LARGEST PATHS", "DIRECTORY", "total"] {
         assert!(ran.out.contains(words), "{words}: {}", ran.out);
     }
-    assert!(case.json(&["snapshot", "du"])["total"].as_u64().expect("bytes") > 0);
+    assert!(case.run_json(&["snapshot", "du"])["total"].as_u64().expect("bytes") > 0);
     let ran = case.run(&["snapshot", "verify"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, "1 capture, 6 objects: all sound\n"));
-    let value = case.json(&["snapshot", "gc", "--dry-run"]);
+    let value = case.run_json(&["snapshot", "gc", "--dry-run"]);
     assert_eq!((&value["dropped_groups"], &value["dry_run"]), (&json!([]), &json!(true)));
     assert_eq!(case.run(&["snapshot", "gc"]).code, 0);
     let ran = case.run(&["snapshot", "git-dir"]);
@@ -309,27 +309,27 @@ fn space_upkeep_and_soundness_are_told() {
 }
 
 #[test]
-fn settings_come_from_the_configuration_and_typing_errors_are_told() {
-    let case = Case::empty();
-    write(&case, "p/large", &"x".repeat(2_000));
-    write(&case, "config.json", r#"{ "snapshot": { "max_file_size": "1 KB" } }"#);
+fn config_sets_limits_and_rejects_typos() {
+    let case = CliFixture::empty();
+    write_file(&case, "p/large", &"x".repeat(2_000));
+    write_file(&case, "config.json", r#"{ "snapshot": { "max_file_size": "1 KB" } }"#);
     let mut command = case.command("p", &["snapshot", "track", "--json"]);
-    let ran = case.ran(command.env("TURNSTONE_CONFIG", case.place("config.json")));
+    let ran = case.run_command(command.env("TURNSTONE_CONFIG", case.path("config.json")));
     let value: Value = serde_json::from_str(&ran.out).expect("JSON");
     assert_eq!(value["skipped"], json!([{ "path": "large", "reason": "too_large" }]));
 
-    write(&case, "config.json", r#"{ "snapshot": { "max_file_sice": 1 } }"#);
+    write_file(&case, "config.json", r#"{ "snapshot": { "max_file_sice": 1 } }"#);
     let mut command = case.command("p", &["snapshot", "track"]);
-    let ran = case.ran(command.env("TURNSTONE_CONFIG", case.place("config.json")));
+    let ran = case.run_command(command.env("TURNSTONE_CONFIG", case.path("config.json")));
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("unknown field `max_file_sice`"), "{}", ran.err);
 }
 
 /// Starts `snapshot watch` and waits until it is ready.
-fn watch(case: &Case) -> Child {
-    let mut command = program(assert_cmd::cargo::cargo_bin("turnstone"));
-    command.env_clear().env("HOME", case.place("home")).env("TURNSTONE_DATA", case.data());
-    command.current_dir(case.place("p")).args(["snapshot", "watch"]);
+fn start_watch(case: &CliFixture) -> Child {
+    let mut command = other_program(assert_cmd::cargo::cargo_bin("turnstone"));
+    command.env_clear().env("HOME", case.path("home")).env("TURNSTONE_DATA", case.data_dir());
+    command.current_dir(case.path("p")).args(["snapshot", "watch"]);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
     let mut line = String::new();
     let out = child.stdout.as_mut().expect("output");
@@ -339,15 +339,15 @@ fn watch(case: &Case) -> Child {
 }
 
 #[test]
-fn commands_beside_a_watch_are_served_by_it_and_go_on_without_it_r11() {
-    let case = Case::empty();
-    write(&case, "p/a.txt", "one\n");
-    let mut child = watch(&case);
+fn watch_serves_other_commands_and_may_die() {
+    let case = CliFixture::empty();
+    write_file(&case, "p/a.txt", "one\n");
+    let mut child = start_watch(&case);
 
-    let value = case.json(&["snapshot", "track"]);
+    let value = case.run_json(&["snapshot", "track"]);
     assert_eq!(value["mode"], "journal", "only what changed is looked at: {value}");
     let first = value["tree"].as_str().expect("a tree").to_owned();
-    write(&case, "p/a.txt", "two\n");
+    write_file(&case, "p/a.txt", "two\n");
     assert_eq!(case.run(&["snapshot", "restore", &first]).out, "restored  a.txt\n");
     let second = case.command("p", &["snapshot", "watch"]).output().expect("it runs");
     assert_eq!(second.status.code(), Some(4));
@@ -357,14 +357,14 @@ fn commands_beside_a_watch_are_served_by_it_and_go_on_without_it_r11() {
         "{said}"
     );
 
-    let mut kill = program("kill");
+    let mut kill = other_program("kill");
     assert!(kill.args(["-TERM", &child.id().to_string()]).status().expect("kill").success());
     assert!(child.wait().expect("it ends").success());
-    assert_eq!(case.json(&["snapshot", "undo"])["restored"], json!(["a.txt"]));
+    assert_eq!(case.run_json(&["snapshot", "undo"])["restored"], json!(["a.txt"]));
 
-    let mut child = watch(&case);
+    let mut child = start_watch(&case);
     child.kill().expect("killed");
     child.wait().expect("it is dead");
-    assert_eq!(read(&case.place("p/a.txt")), "two\n");
+    assert_eq!(read_file(&case.path("p/a.txt")), "two\n");
     assert_eq!(case.run(&["snapshot", "track"]).code, 0, "nothing of the dead is in the way");
 }

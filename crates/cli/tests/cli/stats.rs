@@ -2,11 +2,11 @@
 
 use insta::assert_snapshot;
 
-use crate::case::Case;
+use crate::fixture::CliFixture;
 
 #[test]
-fn everything_is_counted() {
-    let case = Case::filled();
+fn stats_counts_sessions_tokens_models_and_tools() {
+    let case = CliFixture::with_sessions();
     let ran = case.run(&["stats"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert_snapshot!(ran.out, @r"
@@ -35,9 +35,9 @@ fn everything_is_counted() {
 }
 
 #[test]
-fn the_figures_are_there_in_json() {
-    let case = Case::filled();
-    let stats = case.json(&["stats"]);
+fn stats_are_available_as_json() {
+    let case = CliFixture::with_sessions();
+    let stats = case.run_json(&["stats"]);
     assert_eq!((&stats["sessions"], &stats["messages"]), (&5.into(), &3.into()));
     assert_eq!(stats["cost"], 0.0123);
     assert_eq!(stats["tokens"]["cache"]["read"], 7000);
@@ -53,15 +53,15 @@ fn the_figures_are_there_in_json() {
 }
 
 #[test]
-fn a_project_and_some_days_can_be_singled_out() {
-    let case = Case::filled();
-    let sessions = |args: &[&str]| case.json(&[&["stats"], args].concat())["sessions"].clone();
+fn stats_filter_by_project_and_days() {
+    let case = CliFixture::with_sessions();
+    let sessions = |args: &[&str]| case.run_json(&[&["stats"], args].concat())["sessions"].clone();
     assert_eq!(sessions(&["--project"]), 4);
     assert_eq!(sessions(&["--project", "quay"]), 1);
     assert_eq!(sessions(&["--project", "ti"]), 4);
     assert_eq!(sessions(&["--days", "0"]), 0, "all of it is of 2024");
     assert_eq!(sessions(&["--days", "36500"]), 5);
-    let limited = case.json(&["stats", "--tools", "1", "--models", "0"]);
+    let limited = case.run_json(&["stats", "--tools", "1", "--models", "0"]);
     assert_eq!(limited["tools"].as_array().map(Vec::len), Some(1));
     assert_eq!(limited["models"].as_array().map(Vec::len), Some(0));
     let outside = case.run_in("nowhere", &["stats", "--project"]);

@@ -1,10 +1,10 @@
 //! `turnstone todo`: the list of the newest session here, or of any other.
 
-use crate::case::Case;
+use crate::fixture::CliFixture;
 
 #[test]
-fn a_list_is_set_ticked_off_and_shown() {
-    let case = Case::filled();
+fn todo_list_is_set_completed_and_shown() {
+    let case = CliFixture::with_sessions();
     let set = case.run(&["todo", "set", "read the chart", "fix the sum"]);
     assert_eq!(set.code, 0, "{set:?}");
     let done = case.run(&["todo", "done", "2"]);
@@ -17,22 +17,22 @@ fn a_list_is_set_ticked_off_and_shown() {
     assert_eq!(lines[2], ["2", "completed", "medium", "fix", "the", "sum"]);
     // What was on the list keeps its state; it is the session's own list, of no other.
     case.run(&["todo", "set", "fix the sum", "tell them"]);
-    let todos = case.json(&["todo", "--session", "ses_aaa1"]);
+    let todos = case.run_json(&["todo", "--session", "ses_aaa1"]);
     assert_eq!(
         (&todos[0]["status"], &todos[1]["status"]),
         (&"completed".into(), &"pending".into())
     );
-    assert_eq!(case.json(&["todo", "list", "--session", "ses_two4"]), serde_json::json!([]));
+    assert_eq!(case.run_json(&["todo", "list", "--session", "ses_two4"]), serde_json::json!([]));
 }
 
 #[test]
-fn a_number_that_is_not_there_and_a_place_without_sessions_are_refused() {
-    let case = Case::filled();
+fn todo_refuses_unknown_number_and_missing_session() {
+    let case = CliFixture::with_sessions();
     case.run(&["todo", "set", "one"]);
     let done = case.run(&["todo", "done", "1", "7"]);
     assert_eq!(done.code, 1);
     assert!(done.err.contains("no entry 7"), "{}", done.err);
-    assert_eq!(case.json(&["todo"])[0]["status"], "pending", "nothing is ticked off");
+    assert_eq!(case.run_json(&["todo"])[0]["status"], "pending", "nothing is ticked off");
     let nowhere = case.run_in("nowhere", &["todo"]);
     assert_eq!(nowhere.code, 1);
     assert!(nowhere.err.contains("no session in this directory"), "{}", nowhere.err);

@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use turnstone_testkit::{npm, require};
+use turnstone_testkit::{npm, required_tools};
 
 type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 /// The scripts with the packages they need, and the real program.
-struct Clients {
+struct InteropClients {
     scripts: PathBuf,
     opencode: PathBuf,
     out: tempfile::TempDir,
 }
 
-impl Clients {
+impl InteropClients {
     fn install() -> TestResult<Self> {
         let interop = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop");
         let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -32,13 +32,13 @@ impl Clients {
     }
 
     /// Runs a script to its end; what it says of a failure is the failure.
-    fn run(&self, script: &str, words: &[&str]) -> TestResult<Value> {
-        self.run_under(&require::program("node")?, script, words)
+    fn run_script(&self, script: &str, words: &[&str]) -> TestResult<Value> {
+        self.run_script_with(&required_tools::find_program("node")?, script, words)
     }
 
     /// The same under another runtime than Node.js.
     #[expect(clippy::disallowed_methods, reason = "tests drive the real clients themselves")]
-    fn run_under(&self, runtime: &Path, script: &str, words: &[&str]) -> TestResult<Value> {
+    fn run_script_with(&self, runtime: &Path, script: &str, words: &[&str]) -> TestResult<Value> {
         let mut command = Command::new(runtime);
         let output = command.arg(script).args(words).current_dir(&self.scripts).output()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -49,7 +49,7 @@ impl Clients {
     }
 
     /// Bun as npm brings it for this machine; its package needs no script to be installed.
-    fn bun(&self) -> TestResult<PathBuf> {
+    fn find_bun(&self) -> TestResult<PathBuf> {
         for entry in fs_err::read_dir(self.scripts.join("node_modules/@oven"))? {
             let program = entry?.path().join("bin/bun");
             if program.is_file() {
@@ -59,21 +59,22 @@ impl Clients {
         Err("npm has no Bun for this machine".into())
     }
 
-    fn out(&self) -> String {
+    fn output_dir(&self) -> String {
         self.out.path().to_string_lossy().into_owned()
     }
 }
 
-fn turnstone() -> &'static str {
+fn turnstone_program() -> &'static str {
     env!("CARGO_BIN_EXE_turnstone")
 }
 
 #[test]
-fn the_sdk_gets_the_answers_and_events_that_opencode_gives() -> TestResult {
-    let clients = Clients::install()?;
+fn sdk_gets_the_same_answers_and_events_as_from_opencode() -> TestResult {
+    let clients = InteropClients::install()?;
     let opencode = clients.opencode.to_string_lossy().into_owned();
 
-    let report = clients.run("compare.mjs", &[turnstone(), &opencode, &clients.out()])?;
+    let report = clients
+        .run_script("compare.mjs", &[turnstone_program(), &opencode, &clients.output_dir()])?;
 
     assert_eq!(report["unexpected"], Value::Array(Vec::new()), "{report:#}");
     assert!(report["same"].as_u64() >= Some(100), "{report:#}");
@@ -82,10 +83,14 @@ fn the_sdk_gets_the_answers_and_events_that_opencode_gives() -> TestResult {
 
 #[test]
 fn the_sdk_works_the_same_under_node_and_bun() -> TestResult {
-    let clients = Clients::install()?;
+    let clients = InteropClients::install()?;
 
-    let node = clients.run("sdk.mjs", &[turnstone(), &clients.out()])?;
-    let bun = clients.run_under(&clients.bun()?, "sdk.mjs", &[turnstone(), &clients.out()])?;
+    let node = clients.run_script("sdk.mjs", &[turnstone_program(), &clients.output_dir()])?;
+    let bun = clients.run_script_with(
+        &clients.find_bun()?,
+        "sdk.mjs",
+        &[turnstone_program(), &clients.output_dir()],
+    )?;
 
     assert_eq!((&node["runtime"], &bun["runtime"]), (&"node".into(), &"bun".into()));
     assert_eq!(node["answers"], bun["answers"]);
@@ -100,12 +105,13 @@ fn the_sdk_works_the_same_under_node_and_bun() -> TestResult {
 /// Every way in which a web page can send a request, from another port of the machine and from another name, on a
 /// server without a password and on one whose password the browser knows.
 #[test]
-fn foreign_pages_in_chromium_reach_nothing_and_allowed_pages_work() -> TestResult {
-    let clients = Clients::install()?;
-    let chromium = require::program("chromium")?;
+fn foreign_web_pages_are_blocked_and_allowed_origins_work() -> TestResult {
+    let clients = InteropClients::install()?;
+    let chromium = required_tools::find_program("chromium")?;
     let chromium = chromium.to_string_lossy().into_owned();
 
-    let report = clients.run("pages.mjs", &[turnstone(), &chromium, &clients.out()])?;
+    let report = clients
+        .run_script("pages.mjs", &[turnstone_program(), &chromium, &clients.output_dir()])?;
 
     let none = Value::Array(Vec::new());
     assert_eq!(report["foreign"], none, "answered with another status than 403: {report:#}");
@@ -121,23 +127,25 @@ fn foreign_pages_in_chromium_reach_nothing_and_allowed_pages_work() -> TestResul
 }
 
 #[test]
-fn the_real_terminal_client_works_and_goes_on_after_a_crash() -> TestResult {
-    let clients = Clients::install()?;
-    require::program("tmux")?;
+fn opencode_tui_works_and_survives_a_server_crash() -> TestResult {
+    let clients = InteropClients::install()?;
+    required_tools::find_program("tmux")?;
     let opencode = clients.opencode.to_string_lossy().into_owned();
 
-    let report = clients.run("tui.mjs", &[turnstone(), &opencode, &clients.out()])?;
+    let report =
+        clients.run_script("tui.mjs", &[turnstone_program(), &opencode, &clients.output_dir()])?;
 
     assert_eq!(report["done"].as_array().map(Vec::len), Some(12), "{report:#}");
     Ok(())
 }
 
 #[test]
-fn the_real_program_runs_prompts_on_our_server_as_on_its_own() -> TestResult {
-    let clients = Clients::install()?;
+fn opencode_run_prints_the_same_on_both_servers() -> TestResult {
+    let clients = InteropClients::install()?;
     let opencode = clients.opencode.to_string_lossy().into_owned();
 
-    let report = clients.run("run.mjs", &[turnstone(), &opencode, &clients.out()])?;
+    let report =
+        clients.run_script("run.mjs", &[turnstone_program(), &opencode, &clients.output_dir()])?;
 
     assert_eq!(report["unexpected"], Value::Array(Vec::new()), "{report:#}");
     assert_eq!(report["same"].as_array().map(Vec::len), Some(12), "{report:#}");
@@ -146,11 +154,11 @@ fn the_real_program_runs_prompts_on_our_server_as_on_its_own() -> TestResult {
 
 /// R22, R25: fifty clients, three kills; the seed is printed by a failure.
 #[test]
-fn nothing_acknowledged_is_lost_and_no_stream_misses_anything_when_the_server_is_killed()
--> TestResult {
-    let clients = Clients::install()?;
+fn kill_loses_no_acknowledged_write_and_no_stream_event() -> TestResult {
+    let clients = InteropClients::install()?;
 
-    let report = clients.run("crash.mjs", &[turnstone(), &clients.out(), "3"])?;
+    let report =
+        clients.run_script("crash.mjs", &[turnstone_program(), &clients.output_dir(), "3"])?;
 
     assert!(report["looked"].as_u64() >= Some(100), "{report:#}");
     Ok(())

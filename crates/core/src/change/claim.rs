@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Evidence;
 use crate::id::ChangeId;
-use crate::path::RelPath;
+use crate::rel_path::RelPath;
 
 /// What one change set says it changed, and when it looked.
 #[derive(Clone, Debug)]
-pub struct Claim {
+pub struct ChangeClaim {
     /// The change set.
     pub change: ChangeId,
     /// The window it was opened in.
@@ -21,7 +21,7 @@ pub struct Claim {
     pub paths: BTreeSet<RelPath>,
 }
 
-impl Claim {
+impl ChangeClaim {
     fn overlaps(&self, other: &Self) -> bool {
         self.span.0 < other.span.1 && other.span.0 < self.span.1
     }
@@ -35,12 +35,12 @@ impl Claim {
 #[must_use]
 pub fn find_contended(
     undone: &BTreeSet<ChangeId>,
-    claims: &[Claim],
+    claims: &[ChangeClaim],
 ) -> BTreeMap<RelPath, BTreeSet<ChangeId>> {
     let mut contended = BTreeMap::new();
     for claim in claims.iter().filter(|claim| undone.contains(&claim.change)) {
         for path in &claim.paths {
-            let claimants = claimants(claim, path, claims);
+            let claimants = find_claimants(claim, path, claims);
             if !claimants.is_subset(undone) {
                 let all: &mut BTreeSet<ChangeId> = contended.entry(path.clone()).or_default();
                 all.extend(claimants);
@@ -53,38 +53,42 @@ pub fn find_contended(
 /// The paths of a change set that may be its own: without those that a named write or a window
 /// inside it surely made (R3).
 #[must_use]
-pub fn own_paths(change: &ChangeId, claims: &[Claim]) -> BTreeSet<RelPath> {
+pub fn find_own_paths(change: &ChangeId, claims: &[ChangeClaim]) -> BTreeSet<RelPath> {
     let Some(claim) = claims.iter().find(|claim| claim.change == *change) else {
         return BTreeSet::new();
     };
-    let is_own = |path: &&RelPath| claimants(claim, path, claims).contains(change);
+    let is_own = |path: &&RelPath| find_claimants(claim, path, claims).contains(change);
     claim.paths.iter().filter(is_own).cloned().collect()
 }
 
 /// Everybody who may have made this change of `path`, the claim's own change set among them.
-fn claimants(claim: &Claim, path: &RelPath, claims: &[Claim]) -> BTreeSet<ChangeId> {
+fn find_claimants(
+    claim: &ChangeClaim,
+    path: &RelPath,
+    claims: &[ChangeClaim],
+) -> BTreeSet<ChangeId> {
     let own = BTreeSet::from([claim.change.clone()]);
     if claim.evidence == Evidence::Named {
         return own;
     }
-    let rivals: Vec<&Claim> = claims
+    let rivals: Vec<&ChangeClaim> = claims
         .iter()
         .filter(|other| other.change != claim.change && other.overlaps(claim))
         .filter(|other| other.paths.contains(path))
         .collect();
-    let is_theirs = |other: &&Claim| {
-        other.evidence == Evidence::Named || is_inside(other, &claim.change, claims)
+    let is_theirs = |other: &&ChangeClaim| {
+        other.evidence == Evidence::Named || is_nested_in(other, &claim.change, claims)
     };
     // Somebody who surely made it took it out of this window's claim.
     if let Some(maker) = rivals.iter().find(|other| is_theirs(other)) {
         return BTreeSet::from([maker.change.clone()]);
     }
-    let outside = rivals.iter().filter(|other| !is_inside(claim, &other.change, claims));
+    let outside = rivals.iter().filter(|other| !is_nested_in(claim, &other.change, claims));
     own.into_iter().chain(outside.map(|other| other.change.clone())).collect()
 }
 
 /// Tells whether a window was opened, directly or not, inside `outer`.
-fn is_inside(claim: &Claim, outer: &ChangeId, claims: &[Claim]) -> bool {
+fn is_nested_in(claim: &ChangeClaim, outer: &ChangeId, claims: &[ChangeClaim]) -> bool {
     let mut at = claim.outer.as_ref();
     // As many steps as there are claims: a hostile record might claim to be inside itself.
     for _ in 0..=claims.len() {
@@ -114,12 +118,12 @@ mod tests {
         text.parse().expect("a path")
     }
 
-    fn claim(name: &str, evidence: Evidence, span: (i64, i64), paths: &[&str]) -> Claim {
+    fn claim(name: &str, evidence: Evidence, span: (i64, i64), paths: &[&str]) -> ChangeClaim {
         let paths = paths.iter().map(|text| path(text)).collect();
-        Claim { change: id(name), outer: None, evidence, span, paths }
+        ChangeClaim { change: id(name), outer: None, evidence, span, paths }
     }
 
-    fn contended(undone: &[&str], claims: &[Claim]) -> Vec<(String, Vec<String>)> {
+    fn contended(undone: &[&str], claims: &[ChangeClaim]) -> Vec<(String, Vec<String>)> {
         let undone = undone.iter().map(|name| id(name)).collect();
         let shown = |(path, ids): (RelPath, BTreeSet<ChangeId>)| {
             (path.to_string(), ids.iter().map(ToString::to_string).collect())
@@ -128,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn two_windows_that_overlap_cannot_be_told_apart_r3() {
+    fn overlapping_windows_contend() {
         let claims = [
             claim("a", Evidence::Window, (1, 10), &["x", "only-a"]),
             claim("b", Evidence::Window, (5, 12), &["x"]),
@@ -140,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_one_after_the_other_are_told_apart_r3() {
+    fn sequential_windows_do_not_contend() {
         let claims = [
             claim("a", Evidence::Window, (1, 5), &["x"]),
             claim("b", Evidence::Recovered, (5, 9), &["x"]),
@@ -149,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_write_is_taken_out_of_every_window_r3() {
+    fn named_write_is_removed_from_windows() {
         let claims = [
             claim("shell", Evidence::Window, (1, 10), &["x", "y"]),
             claim("edit", Evidence::Named, (4, 5), &["x"]),
@@ -160,22 +164,24 @@ mod tests {
     }
 
     #[test]
-    fn what_a_window_only_saw_is_not_its_own_r3() {
+    fn window_does_not_own_named_writes_it_saw() {
         let claims = [
             claim("shell", Evidence::Window, (1, 10), &["x", "y"]),
             claim("edit", Evidence::Named, (4, 5), &["x"]),
         ];
-        let own = own_paths(&id("shell"), &claims);
+        let own = find_own_paths(&id("shell"), &claims);
         assert_eq!(own.iter().map(ToString::to_string).collect::<Vec<_>>(), ["y"]);
-        assert_eq!(own_paths(&id("edit"), &claims).len(), 1);
-        assert!(own_paths(&id("none"), &claims).is_empty());
+        assert_eq!(find_own_paths(&id("edit"), &claims).len(), 1);
+        assert!(find_own_paths(&id("none"), &claims).is_empty());
     }
 
     #[test]
-    fn an_inner_window_wins_over_its_outer_r3() {
-        let inner =
-            Claim { outer: Some(id("outer")), ..claim("inner", Evidence::Window, (3, 6), &["x"]) };
-        let deepest = Claim {
+    fn inner_window_wins_over_outer() {
+        let inner = ChangeClaim {
+            outer: Some(id("outer")),
+            ..claim("inner", Evidence::Window, (3, 6), &["x"])
+        };
+        let deepest = ChangeClaim {
             outer: Some(id("inner")),
             ..claim("deepest", Evidence::Window, (4, 5), &["x"])
         };
@@ -187,8 +193,8 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_claim_to_be_inside_each_other_end_the_search() {
-        let around = |name: &str, outer: &str| Claim {
+    fn cyclic_windows_terminate() {
+        let around = |name: &str, outer: &str| ChangeClaim {
             outer: Some(id(outer)),
             ..claim(name, Evidence::Window, (1, 9), &["x"])
         };

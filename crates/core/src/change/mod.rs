@@ -3,10 +3,12 @@
 //! Owns the words and the decisions of R1 to R5: images, evidence, links of a range, contention.
 //! Reads no file and merges no bytes.
 
+mod change_set;
 mod claim;
-mod link;
-mod set;
+mod three_way;
 
-pub use claim::{Claim, find_contended, own_paths};
-pub use link::{Direction, Link, links};
-pub use set::{ChangeSet, Evidence, FileChange, FileImage, FileMode, GitMove, GitPoint, Root};
+pub use change_set::{
+    ChangeRoot, ChangeSet, Evidence, FileChange, FileImage, FileMode, GitMove, GitPosition,
+};
+pub use claim::{ChangeClaim, find_contended, find_own_paths};
+pub use three_way::{StepDirection, ThreeWayStep, three_way_steps};

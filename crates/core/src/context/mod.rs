@@ -4,25 +4,30 @@
 //! tool outputs that are pruned. Writes no summary and calls no model: it only says which messages
 //! and parts are meant. Messages come in stream order, never ordered by id.
 
-mod filter;
-mod limit;
-mod model;
-mod order;
+mod compaction_filter;
+mod compaction_tail;
+mod continuation;
+mod loop_detection;
+mod model_messages;
+mod prompt_order;
 mod prune;
-mod repeat;
-mod resume;
-mod tail;
+mod token_limits;
 mod transcript;
 
-pub use filter::{CompletedCompaction, Entry, completed_compactions, filter_compacted, summary_of};
-pub use limit::{Limits, Settings, estimate, is_overflow, token_count, usable};
-pub use model::{
-    AssistantContent, CLEARED, CUT_OFF, ModelFile, ModelMessage, ModelTarget, ToolOutput,
-    ToolResult, UserContent, model_size, to_model_messages,
+pub use compaction_filter::{
+    CompletedCompaction, ContextMessage, completed_compactions, filter_compacted,
+    summarized_request,
 };
-pub use order::{TakenUp, place_prompts};
-pub use prune::{mark_compacted, select_prune};
-pub use repeat::find_repeat;
-pub use resume::{ask_again, go_on};
-pub use tail::{Tail, recent_budget, replay_point, select_tail};
-pub use transcript::transcript;
+pub use compaction_tail::{ContextTail, find_replay_point, select_tail, tail_budget};
+pub use continuation::{continuation_part, replay_prompt_parts};
+pub use loop_detection::find_tool_loop;
+pub use model_messages::{
+    AssistantContent, CLEARED_OUTPUT, INTERRUPTED_RESULT, ModelFile, ModelMessage, ModelTarget,
+    ToolOutput, ToolResult, UserContent, estimate_model_tokens, to_model_messages,
+};
+pub use prompt_order::{PromotedPrompt, place_promoted_prompts};
+pub use prune::{mark_compacted, select_outputs_to_prune};
+pub use token_limits::{
+    CompactionSettings, ModelLimits, estimate_tokens, is_overflow, token_count, usable_tokens,
+};
+pub use transcript::render_transcript;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
-use super::{Extra, Failure, FileDiff};
+use super::{ExtraFields, MessageFailure, SessionFileDiff};
 use crate::id::{MessageId, SessionId};
 
 /// One message of a session.
@@ -23,9 +23,9 @@ pub struct Message {
 #[expect(clippy::large_enum_variant, reason = "half of all messages are of this kind")]
 pub enum MessageBody {
     /// Written by a person, or on their behalf.
-    User(User),
+    User(UserMessage),
     /// Written by a model.
-    Assistant(Box<Assistant>),
+    Assistant(Box<AssistantMessage>),
 }
 
 impl MessageBody {
@@ -50,7 +50,7 @@ impl MessageBody {
 
 /// A message of a person.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct User {
+pub struct UserMessage {
     /// When it was written; may be fractional.
     pub time: UserTime,
     /// The wanted form of the answer.
@@ -71,7 +71,7 @@ pub struct User {
     pub tools: Option<serde_json::Map<String, Value>>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// The moment of a user message.
@@ -81,7 +81,7 @@ pub struct UserTime {
     pub created: Number,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// What a turn came to, kept with the message that began it.
@@ -95,10 +95,10 @@ pub struct UserSummary {
     pub body: Option<String>,
     /// What the turn changed.
     #[serde(default)]
-    pub diffs: Vec<FileDiff>,
+    pub diffs: Vec<SessionFileDiff>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// The model of a message.
@@ -115,17 +115,17 @@ pub struct ModelRef {
     pub variant: Option<String>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A message of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Assistant {
+pub struct AssistantMessage {
     /// When it began and ended.
     pub time: AssistantTime,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Failure>,
+    pub error: Option<MessageFailure>,
     /// The user message it answers.
     #[serde(rename = "parentID")]
     pub parent: MessageId,
@@ -148,7 +148,7 @@ pub struct Assistant {
     /// The cost of all steps.
     pub cost: Number,
     /// The tokens of the last step.
-    pub tokens: Tokens,
+    pub tokens: TokenCounts,
     /// A structured answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
@@ -160,7 +160,7 @@ pub struct Assistant {
     pub finish: Option<String>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// The moments of an assistant message.
@@ -173,7 +173,7 @@ pub struct AssistantTime {
     pub completed: Option<Number>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Where an agent worked.
@@ -185,12 +185,12 @@ pub struct MessagePath {
     pub root: String,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Token counts of one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Tokens {
+pub struct TokenCounts {
     /// All of them, where the provider said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<Number>,
@@ -201,13 +201,13 @@ pub struct Tokens {
     /// Of reasoning.
     pub reasoning: Number,
     /// Cached.
-    pub cache: CacheTokens,
+    pub cache: CacheTokenCounts,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Default for Tokens {
+impl Default for TokenCounts {
     fn default() -> Self {
         let zero = || Number::from(0);
         Self {
@@ -215,20 +215,20 @@ impl Default for Tokens {
             input: zero(),
             output: zero(),
             reasoning: zero(),
-            cache: CacheTokens { read: zero(), write: zero(), extra: Extra::new() },
-            extra: Extra::new(),
+            cache: CacheTokenCounts { read: zero(), write: zero(), extra: ExtraFields::new() },
+            extra: ExtraFields::new(),
         }
     }
 }
 
 /// Cached token counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CacheTokens {
+pub struct CacheTokenCounts {
     /// Read from the cache.
     pub read: Number,
     /// Written to the cache.
     pub write: Number,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }

@@ -5,32 +5,35 @@
 //! are kept beside the body, not in it. Unknown fields are carried in `extra` and survive.
 
 mod extra;
-mod failure;
 mod message;
+mod message_failure;
 mod part;
 mod project;
-mod request;
 mod session;
 mod status;
+mod user_request;
 
-pub use extra::{Extra, SCHEMA_VERSION};
-pub use failure::{Failure, FailureKind};
+pub use extra::{ExtraFields, SCHEMA_VERSION};
 pub use message::{
-    Assistant, AssistantTime, CacheTokens, Message, MessageBody, MessagePath, ModelRef, Tokens,
-    User, UserSummary, UserTime,
+    AssistantMessage, AssistantTime, CacheTokenCounts, Message, MessageBody, MessagePath, ModelRef,
+    TokenCounts, UserMessage, UserSummary, UserTime,
 };
+pub use message_failure::{MessageFailure, MessageFailureKind};
 pub use part::{
-    AgentPart, Compaction, FilePart, OpaquePart, Part, PartBody, Patch, Reasoning, Retry,
-    SnapshotPart, Span, StepFinish, StepStart, Subtask, Text, Tool, ToolState, ToolTime,
+    AgentPart, CompactionPart, FilePart, OpaquePart, Part, PartBody, PartTime, PatchPart,
+    ReasoningPart, RetryPart, SnapshotPart, StepFinishPart, StepStartPart, SubtaskPart, TextPart,
+    ToolPart, ToolState, ToolTime,
 };
 pub use project::{
-    Alias, AliasKind, MadeWorktree, Project, ProjectTime, WorktreeNews, WorktreeOutcome,
-};
-pub use request::{
-    PermissionAsk, PermissionReply, Question, QuestionAsk, QuestionOption, Request, RequestBody,
-    RequestId, RequestState, ToolCall,
+    CreatedWorktree, Project, ProjectAlias, ProjectAliasKind, ProjectTime, WorktreeEvent,
+    WorktreeOutcome,
 };
 pub use session::{
-    FileDiff, Origin, Revert, Session, SessionModel, SessionTime, Share, Summary, Usage, UsageBase,
+    ChangeSummary, ForkOrigin, ImportedUsage, RevertState, Session, SessionFileDiff, SessionModel,
+    SessionShare, SessionTime, SessionUsage,
 };
-pub use status::{Status, Todo};
+pub use status::{SessionStatus, Todo};
+pub use user_request::{
+    PermissionAsk, PermissionReply, Question, QuestionAsk, QuestionOption, RequestBody, RequestId,
+    RequestState, ToolCallRef, UserRequest,
+};

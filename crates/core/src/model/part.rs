@@ -4,7 +4,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Number, Value};
 
-use super::{Extra, Failure, Tokens};
+use super::{ExtraFields, MessageFailure, TokenCounts};
 use crate::id::{MessageId, PartId, SessionId};
 
 /// One part of a message.
@@ -25,30 +25,30 @@ pub struct Part {
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum PartBody {
     /// Text of a person or a model.
-    Text(Text),
+    Text(TextPart),
     /// A model's reasoning.
-    Reasoning(Reasoning),
+    Reasoning(ReasoningPart),
     /// An attached file.
     File(FilePart),
     /// A mention of an agent.
     Agent(AgentPart),
     /// A tool call.
-    Tool(Box<Tool>),
+    Tool(Box<ToolPart>),
     /// A model call begins.
-    StepStart(StepStart),
+    StepStart(StepStartPart),
     /// A model call ended.
-    StepFinish(StepFinish),
+    StepFinish(StepFinishPart),
     /// A tree of the worktree; only in old stores.
     Snapshot(SnapshotPart),
     /// What a step changed.
-    Patch(Patch),
+    Patch(PatchPart),
     /// Work handed to a subagent.
-    Subtask(Subtask),
+    Subtask(SubtaskPart),
     /// A failed attempt; only in old stores.
-    Retry(Retry),
+    Retry(RetryPart),
     /// A request to compact the context.
-    Compaction(Compaction),
-    /// A kind this version does not know; it comes from imports only, see [`PartBody::lenient`].
+    Compaction(CompactionPart),
+    /// A kind this version does not know; it comes from imports only, see [`PartBody::parse_lenient`].
     #[serde(untagged)]
     Opaque(OpaquePart),
 }
@@ -56,17 +56,17 @@ pub enum PartBody {
 /// A part of an unknown kind, kept as it came.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct OpaquePart(pub Extra);
+pub struct OpaquePart(pub ExtraFields);
 
 /// Written by hand because a derived one that knows an untagged variant forgets what was wrong.
 impl<'de> Deserialize<'de> for PartBody {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::typed(Extra::deserialize(deserializer)?).map_err(D::Error::custom)
+        Self::parse_typed(ExtraFields::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
-fn body<T: DeserializeOwned>(
-    fields: Extra,
+fn parse_body<T: DeserializeOwned>(
+    fields: ExtraFields,
     kind: impl FnOnce(T) -> PartBody,
 ) -> Result<PartBody, serde_json::Error> {
     serde_json::from_value(Value::Object(fields)).map(kind)
@@ -74,24 +74,24 @@ fn body<T: DeserializeOwned>(
 
 impl PartBody {
     /// Reads the fields by the type they name; says which type they do not fit.
-    fn typed(mut fields: Extra) -> Result<Self, serde_json::Error> {
+    fn parse_typed(mut fields: ExtraFields) -> Result<Self, serde_json::Error> {
         let custom = <serde_json::Error as serde::de::Error>::custom::<String>;
         let Some(Value::String(name)) = fields.shift_remove("type") else {
             return Err(custom("a part needs a `type`".to_owned()));
         };
         let body = match name.as_str() {
-            "text" => body(fields, Self::Text),
-            "reasoning" => body(fields, Self::Reasoning),
-            "file" => body(fields, Self::File),
-            "agent" => body(fields, Self::Agent),
-            "tool" => body(fields, Self::Tool),
-            "step-start" => body(fields, Self::StepStart),
-            "step-finish" => body(fields, Self::StepFinish),
-            "snapshot" => body(fields, Self::Snapshot),
-            "patch" => body(fields, Self::Patch),
-            "subtask" => body(fields, Self::Subtask),
-            "retry" => body(fields, Self::Retry),
-            "compaction" => body(fields, Self::Compaction),
+            "text" => parse_body(fields, Self::Text),
+            "reasoning" => parse_body(fields, Self::Reasoning),
+            "file" => parse_body(fields, Self::File),
+            "agent" => parse_body(fields, Self::Agent),
+            "tool" => parse_body(fields, Self::Tool),
+            "step-start" => parse_body(fields, Self::StepStart),
+            "step-finish" => parse_body(fields, Self::StepFinish),
+            "snapshot" => parse_body(fields, Self::Snapshot),
+            "patch" => parse_body(fields, Self::Patch),
+            "subtask" => parse_body(fields, Self::Subtask),
+            "retry" => parse_body(fields, Self::Retry),
+            "compaction" => parse_body(fields, Self::Compaction),
             _ => return Err(custom(format!("unknown part type {name:?}"))),
         };
         body.map_err(|error| custom(format!("{name} part: {error}")))
@@ -102,11 +102,11 @@ impl PartBody {
     /// # Errors
     ///
     /// A known type whose fields are wrong, or a value without a `type`.
-    pub fn lenient(value: Value) -> Result<Self, serde_json::Error> {
+    pub fn parse_lenient(value: Value) -> Result<Self, serde_json::Error> {
         let known = value.get("type").and_then(Value::as_str).map(is_known_type);
         match (known, value) {
             (Some(false), Value::Object(map)) => Ok(Self::Opaque(OpaquePart(map))),
-            (_, Value::Object(map)) => Self::typed(map),
+            (_, Value::Object(map)) => Self::parse_typed(map),
             (_, value) => serde_json::from_value(value),
         }
     }
@@ -152,7 +152,7 @@ fn is_known_type(name: &str) -> bool {
 
 /// Text of a person or a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Text {
+pub struct TextPart {
     /// The text.
     pub text: String,
     /// Written by the program on somebody's behalf.
@@ -163,33 +163,33 @@ pub struct Text {
     pub ignored: Option<bool>,
     /// When it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time: Option<Span>,
+    pub time: Option<PartTime>,
     /// What the provider added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A model's reasoning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reasoning {
+pub struct ReasoningPart {
     /// The text.
     pub text: String,
     /// What the provider added, such as signatures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
     /// When it was written.
-    pub time: Span,
+    pub time: PartTime,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A stretch of time, open until it ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Span {
+pub struct PartTime {
     /// Its beginning.
     pub start: Number,
     /// Its end.
@@ -197,7 +197,7 @@ pub struct Span {
     pub end: Option<Number>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// An attached file.
@@ -215,7 +215,7 @@ pub struct FilePart {
     pub source: Option<Value>,
     /// Fields this version does not know; for an attachment also its ids.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A mention of an agent.
@@ -228,12 +228,12 @@ pub struct AgentPart {
     pub source: Option<Value>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Tool {
+pub struct ToolPart {
     /// The provider's name of the call.
     #[serde(rename = "callID")]
     pub call: String,
@@ -246,10 +246,10 @@ pub struct Tool {
     pub metadata: Option<Value>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Tool {
+impl ToolPart {
     /// The input of the call, as far as it is known.
     #[must_use]
     pub const fn input(&self) -> &Value {
@@ -275,7 +275,7 @@ pub enum ToolState {
         raw: String,
         /// Fields this version does not know.
         #[serde(flatten)]
-        extra: Extra,
+        extra: ExtraFields,
     },
     /// The tool runs.
     Running {
@@ -291,7 +291,7 @@ pub enum ToolState {
         time: ToolTime,
         /// Fields this version does not know.
         #[serde(flatten)]
-        extra: Extra,
+        extra: ExtraFields,
     },
     /// The tool ended well.
     Completed {
@@ -310,7 +310,7 @@ pub enum ToolState {
         attachments: Option<Vec<Value>>,
         /// Fields this version does not know.
         #[serde(flatten)]
-        extra: Extra,
+        extra: ExtraFields,
     },
     /// The tool failed or was cut off.
     Error {
@@ -325,7 +325,7 @@ pub enum ToolState {
         time: ToolTime,
         /// Fields this version does not know.
         #[serde(flatten)]
-        extra: Extra,
+        extra: ExtraFields,
     },
 }
 
@@ -342,23 +342,23 @@ pub struct ToolTime {
     pub compacted: Option<Number>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A model call begins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StepStart {
+pub struct StepStartPart {
     /// The tree of the worktree at that moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A model call ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StepFinish {
+pub struct StepFinishPart {
     /// Why the model stopped.
     pub reason: String,
     /// The tree of the worktree at that moment.
@@ -367,10 +367,10 @@ pub struct StepFinish {
     /// The cost of the step.
     pub cost: Number,
     /// The tokens of the step.
-    pub tokens: Tokens,
+    pub tokens: TokenCounts,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A tree of the worktree; only in old stores.
@@ -380,24 +380,24 @@ pub struct SnapshotPart {
     pub snapshot: String,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// What a step changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Patch {
+pub struct PatchPart {
     /// The tree before the step.
     pub hash: String,
     /// The changed files, absolute.
     pub files: Vec<String>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Work handed to a subagent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Subtask {
+pub struct SubtaskPart {
     /// What it is told.
     pub prompt: String,
     /// What people read.
@@ -412,26 +412,26 @@ pub struct Subtask {
     pub command: Option<String>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A failed attempt; only in old stores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Retry {
+pub struct RetryPart {
     /// Which attempt.
     pub attempt: Number,
     /// What went wrong.
-    pub error: Failure,
+    pub error: MessageFailure,
     /// When.
     pub time: Value,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A request to compact the context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Compaction {
+pub struct CompactionPart {
     /// Asked for by the program, not by a person.
     pub auto: bool,
     /// The context had overflowed.
@@ -442,5 +442,5 @@ pub struct Compaction {
     pub tail_start: Option<MessageId>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }

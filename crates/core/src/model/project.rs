@@ -5,9 +5,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
-use super::Extra;
+use super::ExtraFields;
 use crate::id::ProjectId;
-use crate::permission::Rule;
+use crate::permission::PermissionRule;
 
 /// A place of work: one repository or directory with its sandboxes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,13 +30,13 @@ pub struct Project {
     pub commands: Option<Value>,
     /// What tools may do in it: rules people stored with it (R38).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub permission: Option<Vec<Rule>>,
+    pub permission: Option<Vec<PermissionRule>>,
     /// Rules an import brought: evaluated by nothing until a person trusts them.
     #[serde(rename = "importedPermission", default, skip_serializing_if = "Vec::is_empty")]
-    pub imported_permission: Vec<Rule>,
+    pub imported_permission: Vec<PermissionRule>,
     /// Approvals an import brought: evaluated by nothing until a person trusts them.
     #[serde(rename = "importedApprovals", default, skip_serializing_if = "Vec::is_empty")]
-    pub imported_approvals: Vec<Rule>,
+    pub imported_approvals: Vec<PermissionRule>,
     /// When things happened.
     pub time: ProjectTime,
     /// Further directories.
@@ -44,16 +44,16 @@ pub struct Project {
     pub sandboxes: Vec<String>,
     /// The facts by which the project is found again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub aliases: Vec<Alias>,
+    pub aliases: Vec<ProjectAlias>,
     /// The worktrees Turnstone made for it: the only directories it ever removes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub worktrees: Vec<MadeWorktree>,
+    pub worktrees: Vec<CreatedWorktree>,
     /// When somebody removed it; its id is never used again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<Number>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 impl Project {
@@ -61,7 +61,7 @@ impl Project {
     /// of the file system as its primary directory; that is no boundary, and not listed.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         let made = self.worktrees.iter().map(|worktree| &worktree.directory);
-        let places = self.aliases.iter().filter(|alias| alias.kind == AliasKind::Directory);
+        let places = self.aliases.iter().filter(|alias| alias.kind == ProjectAliasKind::Directory);
         std::iter::once(&self.worktree)
             .chain(&self.sandboxes)
             .chain(made)
@@ -73,7 +73,7 @@ impl Project {
 
 /// A worktree that Turnstone made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MadeWorktree {
+pub struct CreatedWorktree {
     /// Its name among those of the project.
     pub name: String,
     /// Where it is, as a real path.
@@ -88,7 +88,7 @@ pub struct MadeWorktree {
 
 /// What clients are told of a worktree that was made, or could not be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorktreeNews {
+pub struct WorktreeEvent {
     /// The directory it is about.
     pub directory: String,
     /// What became of it.
@@ -127,14 +127,14 @@ pub struct ProjectTime {
     pub initialized: Option<Number>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// One fact by which a project may be found again; it only names candidates (R31).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Alias {
+pub struct ProjectAlias {
     /// What kind of fact.
-    pub kind: AliasKind,
+    pub kind: ProjectAliasKind,
     /// The fact.
     pub value: String,
 }
@@ -142,7 +142,7 @@ pub struct Alias {
 /// The kinds of facts a project is found by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum AliasKind {
+pub enum ProjectAliasKind {
     /// The first commit; never that of a shallow clone.
     RootCommit,
     /// The remote called origin, as `host/path`.
@@ -153,7 +153,7 @@ pub enum AliasKind {
     Directory,
 }
 
-impl AliasKind {
+impl ProjectAliasKind {
     /// The word the database uses.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
-use super::{Extra, Tokens};
+use super::{ExtraFields, TokenCounts};
 use crate::id::{MessageId, PartId, ProjectId, SessionId, WorkspaceId};
-use crate::permission::Rule;
+use crate::permission::PermissionRule;
 
-/// One session. Its usage is derived from its parts and therefore not a field, see [`Usage`].
+/// One session. Its usage is derived from its parts and therefore not a field, see [`SessionUsage`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Session {
     /// Names the session.
@@ -30,13 +30,13 @@ pub struct Session {
     pub parent: Option<SessionId>,
     /// Where a fork was taken (R40).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin: Option<Origin>,
+    pub origin: Option<ForkOrigin>,
     /// Line counts of what the session changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub summary: Option<Summary>,
+    pub summary: Option<ChangeSummary>,
     /// The public link, while shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub share: Option<Share>,
+    pub share: Option<SessionShare>,
     /// The title people see.
     pub title: String,
     /// The agent of the newest prompt.
@@ -49,24 +49,24 @@ pub struct Session {
     pub version: String,
     /// Free data of the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Extra>,
+    pub metadata: Option<ExtraFields>,
     /// When things happened.
     pub time: SessionTime,
     /// Rules of this session, appended to the agent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub permission: Option<Vec<Rule>>,
+    pub permission: Option<Vec<PermissionRule>>,
     /// Rules an import brought: kept for an export, evaluated by nothing until a person trusts them.
     #[serde(rename = "importedPermission", default, skip_serializing_if = "Vec::is_empty")]
-    pub imported_permission: Vec<Rule>,
+    pub imported_permission: Vec<PermissionRule>,
     /// Where the conversation stands, while reverted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub revert: Option<Revert>,
-    /// Usage a foreign store had counted, see [`UsageBase`].
+    pub revert: Option<RevertState>,
+    /// Usage a foreign store had counted, see [`ImportedUsage`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage_base: Option<UsageBase>,
+    pub usage_base: Option<ImportedUsage>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// The moments of a session.
@@ -84,12 +84,12 @@ pub struct SessionTime {
     pub archived: Option<Number>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Where a fork was taken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Origin {
+pub struct ForkOrigin {
     /// The session it was copied from.
     #[serde(rename = "sessionID")]
     pub session: SessionId,
@@ -97,12 +97,12 @@ pub struct Origin {
     #[serde(rename = "messageID", default, skip_serializing_if = "Option::is_none")]
     pub message: Option<MessageId>,
     /// The sequence number of the original at that moment.
-    pub seq: crate::time::Seq,
+    pub seq: crate::time::SessionSeq,
 }
 
 /// Line counts and, in older stores, the diffs themselves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct ChangeSummary {
     /// Lines added.
     pub additions: Number,
     /// Lines removed.
@@ -111,15 +111,15 @@ pub struct Summary {
     pub files: Number,
     /// The changes, where the store kept them here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub diffs: Option<Vec<FileDiff>>,
+    pub diffs: Option<Vec<SessionFileDiff>>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// The change of one file; lenient, because old stores left fields out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FileDiff {
+pub struct SessionFileDiff {
     /// The file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -135,17 +135,17 @@ pub struct FileDiff {
     pub status: Option<String>,
     /// `before` and `after` of 1.2.10, and fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// The public side of a share; its secret is kept apart and never leaves the store's owner.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Share {
+pub struct SessionShare {
     /// The link.
     pub url: String,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// The model a session prefers. The key is `id` here and `modelID` in messages, as in OpenCode.
@@ -161,7 +161,7 @@ pub struct SessionModel {
     pub variant: Option<String>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 impl SessionModel {
@@ -176,7 +176,7 @@ impl SessionModel {
 
 /// Where a reverted conversation stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Revert {
+pub struct RevertState {
     /// The first message that is taken back.
     #[serde(rename = "messageID")]
     pub message: MessageId,
@@ -191,14 +191,14 @@ pub struct Revert {
     pub diff: Option<String>,
     /// Fields this version does not know.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Cost and tokens of a session, counted from its step-finish parts.
 ///
 /// Kept in whole numbers (cost in 10⁻¹² of the currency) so that sums are exact in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct SessionUsage {
     /// Cost in 10⁻¹² units.
     pub cost: i64,
     /// Tokens sent.
@@ -215,17 +215,17 @@ pub struct Usage {
 
 const COST_UNIT: f64 = 1e12;
 
-impl Usage {
+impl SessionUsage {
     /// Counts what one step reported.
     #[must_use]
-    pub fn of_step(cost: &Number, tokens: &Tokens) -> Self {
+    pub fn from_step(cost: &Number, tokens: &TokenCounts) -> Self {
         Self {
-            cost: within((cost.as_f64().unwrap_or(0.0) * COST_UNIT).round() as i64),
-            input: whole(&tokens.input),
-            output: whole(&tokens.output),
-            reasoning: whole(&tokens.reasoning),
-            cache_read: whole(&tokens.cache.read),
-            cache_write: whole(&tokens.cache.write),
+            cost: clamp_step_value((cost.as_f64().unwrap_or(0.0) * COST_UNIT).round() as i64),
+            input: to_step_value(&tokens.input),
+            output: to_step_value(&tokens.output),
+            reasoning: to_step_value(&tokens.reasoning),
+            cache_read: to_step_value(&tokens.cache.read),
+            cache_write: to_step_value(&tokens.cache.write),
         }
     }
 
@@ -255,7 +255,7 @@ impl Usage {
     /// The cost as OpenCode writes it.
     #[must_use]
     pub fn cost_number(self) -> Number {
-        number(self.cost as f64 / COST_UNIT)
+        json_number(self.cost as f64 / COST_UNIT)
     }
 }
 
@@ -263,31 +263,31 @@ impl Usage {
 ///
 /// While the parts still add up to `counted`, the foreign figures are shown exactly as they were.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct UsageBase {
+pub struct ImportedUsage {
     /// The imported cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Number>,
     /// The imported tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<Tokens>,
+    pub tokens: Option<TokenCounts>,
     /// The sum over the imported step-finish parts.
-    pub counted: Usage,
+    pub counted: SessionUsage,
 }
 
-fn whole(n: &Number) -> i64 {
-    within(n.as_i64().unwrap_or_else(|| n.as_f64().unwrap_or(0.0).round() as i64))
+fn to_step_value(n: &Number) -> i64 {
+    clamp_step_value(n.as_i64().unwrap_or_else(|| n.as_f64().unwrap_or(0.0).round() as i64))
 }
 
 /// One step counts for at most this much, so that no honest number of steps overflows a sum.
-const MOST: i64 = 1_000_000_000_000_000;
+const MAX_STEP_VALUE: i64 = 1_000_000_000_000_000;
 
-fn within(n: i64) -> i64 {
-    n.clamp(-MOST, MOST)
+fn clamp_step_value(n: i64) -> i64 {
+    n.clamp(-MAX_STEP_VALUE, MAX_STEP_VALUE)
 }
 
 /// The JSON number of `value`: whole where it is whole, as JavaScript writes it.
 #[must_use]
-pub(crate) fn number(value: f64) -> Number {
+pub(crate) fn json_number(value: f64) -> Number {
     if value.fract() == 0.0 && value.abs() < 9e15 {
         return Number::from(value as i64);
     }

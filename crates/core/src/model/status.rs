@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
-use super::Extra;
+use super::ExtraFields;
 
 /// One line of a session's to-do list; the words are free text, as in OpenCode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,13 +16,13 @@ pub struct Todo {
     pub priority: String,
     /// Fields this version does not know, such as the `id` of older stores.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// What a session is doing, derived from its turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub enum Status {
+pub enum SessionStatus {
     /// Nothing runs.
     Idle,
     /// A turn runs or waits.

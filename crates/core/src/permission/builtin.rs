@@ -1,10 +1,10 @@
 //! The rules that hold before anybody configured anything.
 
-use super::{Action, Rule};
+use super::{PermissionRule, RuleAction};
 
 /// The directories the built-in rules speak of; absolute, without a slash at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Directories {
+pub struct RuleDirectories {
     /// Where long tool outputs are put.
     pub tool_output: String,
     /// The program's own directory for temporary files.
@@ -87,32 +87,32 @@ impl BuiltinAgent {
 /// files with secrets are asked about before they are read, and questions and changes of plan mode
 /// are left to the agents that have them.
 #[must_use]
-pub fn defaults(directories: &Directories) -> Vec<Rule> {
+pub fn default_rules(directories: &RuleDirectories) -> Vec<PermissionRule> {
     let own = [&directories.tool_output, &directories.tmp];
     let free = own.into_iter().chain(&directories.skills).chain(&directories.references);
     let mut rules = vec![
-        Rule::new("*", "*", Action::Allow),
-        Rule::new("doom_loop", "*", Action::Ask),
-        Rule::new("external_directory", "*", Action::Ask),
+        PermissionRule::new("*", "*", RuleAction::Allow),
+        PermissionRule::new("doom_loop", "*", RuleAction::Ask),
+        PermissionRule::new("external_directory", "*", RuleAction::Ask),
     ];
-    rules.extend(free.filter(|dir| !dir.is_empty()).map(|dir| outside(dir)));
+    rules.extend(free.filter(|dir| !dir.is_empty()).map(|dir| allow_external_directory(dir)));
     rules.extend([
-        Rule::new("question", "*", Action::Deny),
-        Rule::new("plan_enter", "*", Action::Deny),
-        Rule::new("plan_exit", "*", Action::Deny),
-        Rule::new("read", "*", Action::Allow),
-        Rule::new("read", "*.env", Action::Ask),
-        Rule::new("read", "*.env.*", Action::Ask),
-        Rule::new("read", "*.env.example", Action::Allow),
+        PermissionRule::new("question", "*", RuleAction::Deny),
+        PermissionRule::new("plan_enter", "*", RuleAction::Deny),
+        PermissionRule::new("plan_exit", "*", RuleAction::Deny),
+        PermissionRule::new("read", "*", RuleAction::Allow),
+        PermissionRule::new("read", "*.env", RuleAction::Ask),
+        PermissionRule::new("read", "*.env.*", RuleAction::Ask),
+        PermissionRule::new("read", "*.env.example", RuleAction::Allow),
     ]);
     rules
 }
 
 /// The rules an agent adds to the defaults.
 #[must_use]
-pub fn agent_rules(agent: BuiltinAgent, directories: &Directories) -> Vec<Rule> {
-    let allow = |permission: &str| Rule::new(permission, "*", Action::Allow);
-    let deny = |permission: &str| Rule::new(permission, "*", Action::Deny);
+pub fn agent_rules(agent: BuiltinAgent, directories: &RuleDirectories) -> Vec<PermissionRule> {
+    let allow = |permission: &str| PermissionRule::new(permission, "*", RuleAction::Allow);
+    let deny = |permission: &str| PermissionRule::new(permission, "*", RuleAction::Deny);
     match agent {
         BuiltinAgent::Build => vec![allow("question"), allow("plan_enter")],
         BuiltinAgent::Plan => plan_rules(directories),
@@ -126,38 +126,42 @@ pub fn agent_rules(agent: BuiltinAgent, directories: &Directories) -> Vec<Rule> 
 }
 
 /// Plans may be written, nothing else; a plans directory outside the worktree may be entered.
-fn plan_rules(directories: &Directories) -> Vec<Rule> {
+fn plan_rules(directories: &RuleDirectories) -> Vec<PermissionRule> {
     let mut rules = vec![
-        Rule::new("question", "*", Action::Allow),
-        Rule::new("plan_exit", "*", Action::Allow),
-        Rule::new("task", "general", Action::Deny),
+        PermissionRule::new("question", "*", RuleAction::Allow),
+        PermissionRule::new("plan_exit", "*", RuleAction::Allow),
+        PermissionRule::new("task", "general", RuleAction::Deny),
     ];
     let plans = || directories.plans.iter().filter(|dir| !dir.is_empty());
-    rules.extend(plans().filter(|dir| dir.starts_with('/')).map(|dir| outside(dir)));
-    rules.push(Rule::new("edit", "*", Action::Deny));
-    rules.push(Rule::new("edit", ".opencode/plans/*.md", Action::Allow));
-    rules.extend(plans().map(|dir| Rule::new("edit", &format!("{dir}/*.md"), Action::Allow)));
+    rules.extend(
+        plans().filter(|dir| dir.starts_with('/')).map(|dir| allow_external_directory(dir)),
+    );
+    rules.push(PermissionRule::new("edit", "*", RuleAction::Deny));
+    rules.push(PermissionRule::new("edit", ".opencode/plans/*.md", RuleAction::Allow));
+    rules.extend(
+        plans().map(|dir| PermissionRule::new("edit", &format!("{dir}/*.md"), RuleAction::Allow)),
+    );
     rules
 }
 
 /// The rule that comes after an agent's configuration: long outputs can always be read again.
 #[must_use]
-pub fn tool_output_rules(directories: &Directories) -> Vec<Rule> {
+pub fn tool_output_rules(directories: &RuleDirectories) -> Vec<PermissionRule> {
     let dir = Some(&directories.tool_output).filter(|dir| !dir.is_empty());
-    dir.map(|dir| outside(dir)).into_iter().collect()
+    dir.map(|dir| allow_external_directory(dir)).into_iter().collect()
 }
 
-fn outside(directory: &str) -> Rule {
-    Rule::new("external_directory", &format!("{directory}/*"), Action::Allow)
+fn allow_external_directory(directory: &str) -> PermissionRule {
+    PermissionRule::new("external_directory", &format!("{directory}/*"), RuleAction::Allow)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::permission::{Layer, Source, disabled, explain};
+    use crate::permission::{RuleLayer, RuleSource, explain_decision, list_hidden_tools};
 
-    fn directories() -> Directories {
-        Directories {
+    fn directories() -> RuleDirectories {
+        RuleDirectories {
             tool_output: "/data/tool-output".into(),
             tmp: "/tmp/turnstone".into(),
             skills: vec!["/home/user/.skills/a".into()],
@@ -166,79 +170,82 @@ mod tests {
         }
     }
 
-    fn layers<'a>(base: &'a [Rule], own: &'a [Rule]) -> [Layer<'a>; 2] {
+    fn layers<'a>(base: &'a [PermissionRule], own: &'a [PermissionRule]) -> [RuleLayer<'a>; 2] {
         [
-            Layer { source: Source::Builtin, rules: base },
-            Layer { source: Source::Agent, rules: own },
+            RuleLayer { source: RuleSource::Builtin, rules: base },
+            RuleLayer { source: RuleSource::Agent, rules: own },
         ]
     }
 
-    fn verdict(agent: BuiltinAgent, permission: &str, pattern: &str) -> Action {
-        let (base, own) = (defaults(&directories()), agent_rules(agent, &directories()));
-        explain(permission, pattern, &layers(&base, &own)).action
+    fn verdict(agent: BuiltinAgent, permission: &str, pattern: &str) -> RuleAction {
+        let (base, own) = (default_rules(&directories()), agent_rules(agent, &directories()));
+        explain_decision(permission, pattern, &layers(&base, &own)).action
     }
 
     #[test]
-    fn section_9_3_everything_is_allowed_but_what_is_named() {
+    fn defaults_allow_all_but_named_permissions() {
         let build = BuiltinAgent::Build;
-        assert_eq!(verdict(build, "bash", "rm -rf /"), Action::Allow);
-        assert_eq!(verdict(build, "doom_loop", "bash"), Action::Ask);
-        assert_eq!(verdict(build, "external_directory", "/etc/*"), Action::Ask);
-        assert_eq!(verdict(build, "question", "*"), Action::Allow);
-        assert_eq!(verdict(build, "plan_exit", "*"), Action::Deny);
+        assert_eq!(verdict(build, "bash", "rm -rf /"), RuleAction::Allow);
+        assert_eq!(verdict(build, "doom_loop", "bash"), RuleAction::Ask);
+        assert_eq!(verdict(build, "external_directory", "/etc/*"), RuleAction::Ask);
+        assert_eq!(verdict(build, "question", "*"), RuleAction::Allow);
+        assert_eq!(verdict(build, "plan_exit", "*"), RuleAction::Deny);
     }
 
     #[test]
-    fn section_9_3_own_directories_are_not_asked_about() {
+    fn own_directories_are_allowed() {
         for inside in [
             "/data/tool-output/tool_1",
             "/tmp/turnstone/x",
             "/home/user/.skills/a/run.sh",
             "/srv/reference/book",
         ] {
-            assert_eq!(verdict(BuiltinAgent::Build, "external_directory", inside), Action::Allow);
+            assert_eq!(
+                verdict(BuiltinAgent::Build, "external_directory", inside),
+                RuleAction::Allow
+            );
         }
     }
 
     #[test]
-    fn section_9_3_files_with_secrets_are_asked_about() {
+    fn reading_env_files_asks() {
         for (file, expected) in [
-            ("src/main.rs", Action::Allow),
-            (".env", Action::Ask),
-            ("deploy/prod.env", Action::Ask),
-            (".env.local", Action::Ask),
-            (".env.example", Action::Allow),
-            ("environment.rs", Action::Allow),
+            ("src/main.rs", RuleAction::Allow),
+            (".env", RuleAction::Ask),
+            ("deploy/prod.env", RuleAction::Ask),
+            (".env.local", RuleAction::Ask),
+            (".env.example", RuleAction::Allow),
+            ("environment.rs", RuleAction::Allow),
         ] {
             assert_eq!(verdict(BuiltinAgent::Build, "read", file), expected, "{file}");
         }
     }
 
     #[test]
-    fn section_9_3_plan_edits_plans_only() {
+    fn plan_agent_edits_plans_only() {
         for (file, expected) in [
-            ("src/main.rs", Action::Deny),
-            (".opencode/plans/1-a.md", Action::Allow),
-            (".opencode/plans/1-a.sh", Action::Deny),
-            ("/data/plans/2-b.md", Action::Allow),
-            ("../../data/plans/2-b.md", Action::Allow),
+            ("src/main.rs", RuleAction::Deny),
+            (".opencode/plans/1-a.md", RuleAction::Allow),
+            (".opencode/plans/1-a.sh", RuleAction::Deny),
+            ("/data/plans/2-b.md", RuleAction::Allow),
+            ("../../data/plans/2-b.md", RuleAction::Allow),
         ] {
             assert_eq!(verdict(BuiltinAgent::Plan, "edit", file), expected, "{file}");
         }
-        assert_eq!(verdict(BuiltinAgent::Plan, "task", "general"), Action::Deny);
-        assert_eq!(verdict(BuiltinAgent::Plan, "task", "explore"), Action::Allow);
+        assert_eq!(verdict(BuiltinAgent::Plan, "task", "general"), RuleAction::Deny);
+        assert_eq!(verdict(BuiltinAgent::Plan, "task", "explore"), RuleAction::Allow);
         assert_eq!(
             verdict(BuiltinAgent::Plan, "external_directory", "/data/plans/x"),
-            Action::Allow
+            RuleAction::Allow
         );
     }
 
     #[test]
-    fn section_9_3_explore_looks_and_hidden_agents_do_nothing() {
+    fn explore_reads_and_hidden_agents_have_no_tools() {
         let shown = |agent| {
             let tools = ["read", "grep", "edit", "write", "task", "todowrite"];
-            let (base, own) = (defaults(&directories()), agent_rules(agent, &directories()));
-            let hidden = disabled(&tools, &layers(&base, &own));
+            let (base, own) = (default_rules(&directories()), agent_rules(agent, &directories()));
+            let hidden = list_hidden_tools(&tools, &layers(&base, &own));
             tools.into_iter().filter(|tool| !hidden.contains(tool)).collect::<Vec<_>>()
         };
         assert_eq!(shown(BuiltinAgent::Explore), ["read", "grep"]);
@@ -251,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn section_9_1_a_tool_output_can_be_read_whatever_was_configured() {
-        let configured = [Rule::new("external_directory", "*", Action::Deny)];
+    fn tool_outputs_stay_readable() {
+        let configured = [PermissionRule::new("external_directory", "*", RuleAction::Deny)];
         let after = tool_output_rules(&directories());
         let layers = layers(&configured, &after);
-        let read = explain("external_directory", "/data/tool-output/x", &layers);
-        assert_eq!(read.action, Action::Allow);
-        assert_eq!(tool_output_rules(&Directories::default()), []);
+        let read = explain_decision("external_directory", "/data/tool-output/x", &layers);
+        assert_eq!(read.action, RuleAction::Allow);
+        assert_eq!(tool_output_rules(&RuleDirectories::default()), []);
     }
 }

@@ -1,15 +1,15 @@
 //! Which rule decides: one function over all sources, and its explanation.
 //!
 //! The user's own configuration is evaluated first, and its denial is final. Otherwise the last match
-//! over all sources decides, in the order of [`Source`].
+//! over all sources decides, in the order of [`RuleSource`].
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Rule, matches};
+use super::{PermissionRule, RuleAction, matches_wildcard};
 
 /// What the rules say about a whole request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PermissionVerdict {
     /// Every pattern is allowed.
     Allowed,
     /// None is denied, but not every one is allowed.
@@ -17,15 +17,15 @@ pub enum Verdict {
     /// At least one pattern is denied.
     Denied {
         /// The rules about this permission, in order: what a model is told.
-        rules: Vec<Rule>,
+        rules: Vec<PermissionRule>,
     },
 }
 
 /// Where rules come from; a later source overrides an earlier one, except that a denial of
-/// [`Source::User`] is final.
+/// [`RuleSource::User`] is final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum RuleSource {
     /// The built-in defaults.
     Builtin,
     /// The agent.
@@ -44,7 +44,7 @@ pub enum Source {
     Approval,
 }
 
-impl Source {
+impl RuleSource {
     /// Every source, the weakest first.
     pub const ALL: [Self; 8] = [
         Self::Builtin,
@@ -75,24 +75,24 @@ impl Source {
 
 /// The rules of one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layer<'a> {
+pub struct RuleLayer<'a> {
     /// Where they come from.
-    pub source: Source,
+    pub source: RuleSource,
     /// The rules, in written order.
-    pub rules: &'a [Rule],
+    pub rules: &'a [PermissionRule],
 }
 
 /// A decision with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Explanation {
+pub struct RuleExplanation {
     /// What follows.
-    pub action: Action,
+    pub action: RuleAction,
     /// The rule that decided; none when nothing matched and a person is asked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rule: Option<Rule>,
+    pub rule: Option<PermissionRule>,
     /// Where that rule comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<Source>,
+    pub source: Option<RuleSource>,
     /// Its place among the rules of its source, counted from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
@@ -101,14 +101,14 @@ pub struct Explanation {
     pub is_final: bool,
 }
 
-impl Explanation {
-    fn of(layer: &Layer<'_>, index: usize, rule: &Rule) -> Self {
+impl RuleExplanation {
+    fn from_rule(layer: &RuleLayer<'_>, index: usize, rule: &PermissionRule) -> Self {
         Self {
             action: rule.action,
             rule: Some(rule.clone()),
             source: Some(layer.source),
             index: Some(index),
-            is_final: layer.source == Source::User && rule.action == Action::Deny,
+            is_final: layer.source == RuleSource::User && rule.action == RuleAction::Deny,
         }
     }
 }
@@ -117,29 +117,38 @@ impl Explanation {
 ///
 /// Without a rule a person is asked.
 pub(super) fn find_deciding_rule(
-    layers: &[Layer<'_>],
-    applies: impl Fn(&Rule) -> bool,
-) -> Explanation {
-    let layers = ordered(layers);
-    let last_match = |layer: &Layer<'_>| {
+    layers: &[RuleLayer<'_>],
+    applies: impl Fn(&PermissionRule) -> bool,
+) -> RuleExplanation {
+    let layers = sort_layers(layers);
+    let last_match = |layer: &RuleLayer<'_>| {
         let (index, rule) = layer.rules.iter().enumerate().rfind(|(_, rule)| applies(rule))?;
-        Some(Explanation::of(layer, index, rule))
+        Some(RuleExplanation::from_rule(layer, index, rule))
     };
-    let is_user = |layer: &&Layer<'_>| layer.source == Source::User;
+    let is_user = |layer: &&RuleLayer<'_>| layer.source == RuleSource::User;
     let by_user = layers.iter().rev().filter(is_user).find_map(last_match);
     if let Some(denied) = by_user.filter(|found| found.is_final) {
         return denied;
     }
-    let nothing =
-        Explanation { action: Action::Ask, rule: None, source: None, index: None, is_final: false };
+    let nothing = RuleExplanation {
+        action: RuleAction::Ask,
+        rule: None,
+        source: None,
+        index: None,
+        is_final: false,
+    };
     layers.iter().rev().find_map(last_match).unwrap_or(nothing)
 }
 
 /// Decides one pattern and names the rule and its source; the layers may come in any order.
 #[must_use]
-pub fn explain(permission: &str, pattern: &str, layers: &[Layer<'_>]) -> Explanation {
+pub fn explain_decision(
+    permission: &str,
+    pattern: &str,
+    layers: &[RuleLayer<'_>],
+) -> RuleExplanation {
     find_deciding_rule(layers, |rule| {
-        matches(permission, &rule.permission) && matches(pattern, &rule.pattern)
+        matches_wildcard(permission, &rule.permission) && matches_wildcard(pattern, &rule.pattern)
     })
 }
 
@@ -148,42 +157,46 @@ pub fn explain(permission: &str, pattern: &str, layers: &[Layer<'_>]) -> Explana
 /// A request without patterns is judged as one for anything (`*`), so that it cannot pass rules it
 /// does not name; OpenCode lets it pass.
 #[must_use]
-pub fn decide(permission: &str, patterns: &[String], layers: &[Layer<'_>]) -> Verdict {
+pub fn decide_request(
+    permission: &str,
+    patterns: &[String],
+    layers: &[RuleLayer<'_>],
+) -> PermissionVerdict {
     let anything = ["*".to_owned()];
     let patterns = if patterns.is_empty() { &anything } else { patterns };
-    let mut verdict = Verdict::Allowed;
+    let mut verdict = PermissionVerdict::Allowed;
     for pattern in patterns {
-        match explain(permission, pattern, layers).action {
-            Action::Allow => {}
-            Action::Ask => verdict = Verdict::Ask,
-            Action::Deny => {
-                return Verdict::Denied { rules: relevant(permission, layers) };
+        match explain_decision(permission, pattern, layers).action {
+            RuleAction::Allow => {}
+            RuleAction::Ask => verdict = PermissionVerdict::Ask,
+            RuleAction::Deny => {
+                return PermissionVerdict::Denied { rules: rules_about(permission, layers) };
             }
         }
     }
     verdict
 }
 
-fn relevant(permission: &str, layers: &[Layer<'_>]) -> Vec<Rule> {
-    let layers = ordered(layers);
+fn rules_about(permission: &str, layers: &[RuleLayer<'_>]) -> Vec<PermissionRule> {
+    let layers = sort_layers(layers);
     let rules = layers.iter().flat_map(|layer| layer.rules.iter());
-    rules.filter(|rule| matches(permission, &rule.permission)).cloned().collect()
+    rules.filter(|rule| matches_wildcard(permission, &rule.permission)).cloned().collect()
 }
 
 /// The tools a model is not even shown: the last rule about them denies everything, of the user's own
 /// or of all.
 #[must_use]
-pub fn disabled<'t>(tools: &[&'t str], layers: &[Layer<'_>]) -> Vec<&'t str> {
-    let layers = ordered(layers);
-    let denies_all = |permission: &str, only: Option<Source>| {
+pub fn list_hidden_tools<'t>(tools: &[&'t str], layers: &[RuleLayer<'_>]) -> Vec<&'t str> {
+    let layers = sort_layers(layers);
+    let denies_all = |permission: &str, only: Option<RuleSource>| {
         let layers = layers.iter().rev().filter(|it| only.is_none_or(|only| it.source == only));
         let mut rules = layers.flat_map(|layer| layer.rules.iter().rev());
-        let last = rules.find(|rule| matches(permission, &rule.permission));
-        last.is_some_and(|rule| rule.pattern == "*" && rule.action == Action::Deny)
+        let last = rules.find(|rule| matches_wildcard(permission, &rule.permission));
+        last.is_some_and(|rule| rule.pattern == "*" && rule.action == RuleAction::Deny)
     };
     let hidden = |tool: &str| {
         let permission = permission_of(tool);
-        denies_all(permission, Some(Source::User)) || denies_all(permission, None)
+        denies_all(permission, Some(RuleSource::User)) || denies_all(permission, None)
     };
     tools.iter().copied().filter(|tool| hidden(tool)).collect()
 }
@@ -197,9 +210,9 @@ fn permission_of(tool: &str) -> &str {
     }
 }
 
-/// Brings layers into the order of [`Source`]; layers of one source keep theirs.
+/// Brings layers into the order of [`RuleSource`]; layers of one source keep theirs.
 #[must_use]
-pub fn ordered<'a>(layers: &[Layer<'a>]) -> Vec<Layer<'a>> {
+pub fn sort_layers<'a>(layers: &[RuleLayer<'a>]) -> Vec<RuleLayer<'a>> {
     let mut layers = layers.to_vec();
     layers.sort_by_key(|layer| layer.source);
     layers
@@ -208,9 +221,14 @@ pub fn ordered<'a>(layers: &[Layer<'a>]) -> Vec<Layer<'a>> {
 /// What each layer alone says of a pattern: its own last match, weakest source first. The last of
 /// them decides, unless one of them is final.
 #[must_use]
-pub fn explain_layers(permission: &str, pattern: &str, layers: &[Layer<'_>]) -> Vec<Explanation> {
-    let alone = |layer: &Layer<'_>| explain(permission, pattern, std::slice::from_ref(layer));
-    ordered(layers).iter().map(alone).filter(|told| told.rule.is_some()).collect()
+pub fn explain_each_layer(
+    permission: &str,
+    pattern: &str,
+    layers: &[RuleLayer<'_>],
+) -> Vec<RuleExplanation> {
+    let alone =
+        |layer: &RuleLayer<'_>| explain_decision(permission, pattern, std::slice::from_ref(layer));
+    sort_layers(layers).iter().map(alone).filter(|told| told.rule.is_some()).collect()
 }
 
 /// The rules a child session takes over from its parent's: what the parent may not do either.
@@ -218,8 +236,9 @@ pub fn explain_layers(permission: &str, pattern: &str, layers: &[Layer<'_>]) -> 
 /// Rules about directories outside the worktree are inherited whatever they say, as in OpenCode:
 /// without them a child would ask again for what its parent was granted.
 #[must_use]
-pub fn inherited(parent: &[Rule]) -> Vec<Rule> {
-    let keep =
-        |rule: &&Rule| rule.action == Action::Deny || rule.permission == "external_directory";
+pub fn inherited_rules(parent: &[PermissionRule]) -> Vec<PermissionRule> {
+    let keep = |rule: &&PermissionRule| {
+        rule.action == RuleAction::Deny || rule.permission == "external_directory"
+    };
     parent.iter().filter(keep).cloned().collect()
 }

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::decision::find_deciding_rule;
-use super::{Action, Explanation, Layer, Rule, Source, matches};
+use super::{PermissionRule, RuleAction, RuleExplanation, RuleLayer, RuleSource, matches_wildcard};
 
 /// An operation that passes the rules before it changes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Gate {
+pub enum GatedOperation {
     /// Restore, revert, undo, redo and jump; the pattern is a path.
     Revert,
     /// Remove or reset a worktree; the pattern is a path.
@@ -23,7 +23,7 @@ pub enum Gate {
     Checkpoint,
 }
 
-impl Gate {
+impl GatedOperation {
     /// Every gate.
     pub const ALL: [Self; 6] =
         [Self::Revert, Self::Worktree, Self::Start, Self::Delete, Self::Forget, Self::Checkpoint];
@@ -50,8 +50,10 @@ impl Gate {
     /// True if `rule` counts at this gate: rules about everything (`*`) do not open it, but they do
     /// close it. A denial of `revert` closes `forget` as well, which it covered before `forget` had
     /// a name of its own.
-    fn is_concerned(self, rule: &Rule) -> bool {
-        let closes = |name: &str| rule.action == Action::Deny && matches(name, &rule.permission);
+    fn is_rule_relevant(self, rule: &PermissionRule) -> bool {
+        let closes = |name: &str| {
+            rule.action == RuleAction::Deny && matches_wildcard(name, &rule.permission)
+        };
         rule.permission == self.as_str()
             || closes(self.as_str())
             || (self == Self::Forget && closes(Self::Revert.as_str()))
@@ -61,7 +63,7 @@ impl Gate {
 /// In which role a request is made; the caller's surroundings decide it, not the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum CallerRole {
     /// A person: at the command line, or at a client of the server that has no token and no name.
     Person,
     /// A program that runs models and identified itself by the token the server gave it.
@@ -76,7 +78,7 @@ pub enum Role {
 /// On whose behalf an operation is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Caller {
+pub enum GateCaller {
     /// A person.
     Person,
     /// The client that works with this session.
@@ -87,15 +89,15 @@ pub enum Caller {
     Other,
 }
 
-impl Caller {
+impl GateCaller {
     /// Who asks, given their role and whether they created the session.
     #[must_use]
-    pub const fn of(role: Role, is_owner: bool) -> Self {
+    pub const fn from_role(role: CallerRole, is_owner: bool) -> Self {
         match role {
-            Role::Person => Self::Person,
-            Role::Runner | Role::Tool => Self::Model,
-            Role::Named if is_owner => Self::Client,
-            Role::Named => Self::Other,
+            CallerRole::Person => Self::Person,
+            CallerRole::Runner | CallerRole::Tool => Self::Model,
+            CallerRole::Named if is_owner => Self::Client,
+            CallerRole::Named => Self::Other,
         }
     }
 }
@@ -106,77 +108,84 @@ impl Caller {
 /// names the permission says otherwise. Rules about everything (`*`) do not open a gate: whoever
 /// allowed all tools has not allowed them to undo work. They do close it.
 #[must_use]
-pub fn pass_gate(gate: Gate, pattern: &str, caller: Caller, layers: &[Layer<'_>]) -> Explanation {
+pub fn decide_gate(
+    gate: GatedOperation,
+    pattern: &str,
+    caller: GateCaller,
+    layers: &[RuleLayer<'_>],
+) -> RuleExplanation {
     let default = match caller {
-        Caller::Person | Caller::Client => Action::Allow,
-        Caller::Model | Caller::Other => Action::Ask,
+        GateCaller::Person | GateCaller::Client => RuleAction::Allow,
+        GateCaller::Model | GateCaller::Other => RuleAction::Ask,
     };
-    let default = [Rule::new(gate.as_str(), "*", default)];
-    let mut counted = vec![Layer { source: Source::Builtin, rules: &default }];
-    counted.extend(layers.iter().filter(|layer| layer.source != Source::Builtin));
-    find_deciding_rule(&counted, |rule| gate.is_concerned(rule) && matches(pattern, &rule.pattern))
+    let default = [PermissionRule::new(gate.as_str(), "*", default)];
+    let mut counted = vec![RuleLayer { source: RuleSource::Builtin, rules: &default }];
+    counted.extend(layers.iter().filter(|layer| layer.source != RuleSource::Builtin));
+    find_deciding_rule(&counted, |rule| {
+        gate.is_rule_relevant(rule) && matches_wildcard(pattern, &rule.pattern)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn action(caller: Caller, rules: &[Rule]) -> Action {
-        let builtin = [Rule::new("*", "*", Action::Allow)];
+    fn action(caller: GateCaller, rules: &[PermissionRule]) -> RuleAction {
+        let builtin = [PermissionRule::new("*", "*", RuleAction::Allow)];
         let layers = [
-            Layer { source: Source::Builtin, rules: &builtin },
-            Layer { source: Source::User, rules },
+            RuleLayer { source: RuleSource::Builtin, rules: &builtin },
+            RuleLayer { source: RuleSource::User, rules },
         ];
-        pass_gate(Gate::Revert, "src/main.rs", caller, &layers).action
+        decide_gate(GatedOperation::Revert, "src/main.rs", caller, &layers).action
     }
 
     #[test]
-    fn a_person_and_the_own_client_may_others_are_asked_about_r37() {
-        for caller in [Caller::Person, Caller::Client] {
-            assert_eq!(action(caller, &[]), Action::Allow);
+    fn gate_allows_people_and_own_client_asks_others() {
+        for caller in [GateCaller::Person, GateCaller::Client] {
+            assert_eq!(action(caller, &[]), RuleAction::Allow);
         }
-        for caller in [Caller::Model, Caller::Other] {
-            assert_eq!(action(caller, &[]), Action::Ask);
+        for caller in [GateCaller::Model, GateCaller::Other] {
+            assert_eq!(action(caller, &[]), RuleAction::Ask);
         }
     }
 
     #[test]
-    fn only_a_person_and_the_creator_of_a_session_pass_unasked() {
+    fn caller_follows_from_role_and_ownership() {
         for (role, is_owner, caller) in [
-            (Role::Tool, true, Caller::Model),
-            (Role::Runner, true, Caller::Model),
-            (Role::Person, false, Caller::Person),
-            (Role::Named, true, Caller::Client),
-            (Role::Named, false, Caller::Other),
+            (CallerRole::Tool, true, GateCaller::Model),
+            (CallerRole::Runner, true, GateCaller::Model),
+            (CallerRole::Person, false, GateCaller::Person),
+            (CallerRole::Named, true, GateCaller::Client),
+            (CallerRole::Named, false, GateCaller::Other),
         ] {
-            assert_eq!(Caller::of(role, is_owner), caller, "{role:?} {is_owner}");
+            assert_eq!(GateCaller::from_role(role, is_owner), caller, "{role:?} {is_owner}");
         }
     }
 
     #[test]
-    fn denial_of_revert_closes_forget_too() {
-        let rules = [Rule::new("revert", "*", Action::Deny)];
-        let layers = [Layer { source: Source::Project, rules: &rules }];
-        let action = |gate| pass_gate(gate, "a", Caller::Person, &layers).action;
-        assert_eq!(action(Gate::Forget), Action::Deny);
-        assert_eq!(action(Gate::Delete), Action::Allow);
-        let rules = [Rule::new("revert", "*", Action::Allow)];
-        let layers = [Layer { source: Source::Project, rules: &rules }];
-        let tool = pass_gate(Gate::Forget, "a", Caller::Model, &layers).action;
-        assert_eq!(tool, Action::Ask, "permission to undo is no permission to forget");
+    fn denied_revert_also_denies_forget() {
+        let rules = [PermissionRule::new("revert", "*", RuleAction::Deny)];
+        let layers = [RuleLayer { source: RuleSource::Project, rules: &rules }];
+        let action = |gate| decide_gate(gate, "a", GateCaller::Person, &layers).action;
+        assert_eq!(action(GatedOperation::Forget), RuleAction::Deny);
+        assert_eq!(action(GatedOperation::Delete), RuleAction::Allow);
+        let rules = [PermissionRule::new("revert", "*", RuleAction::Allow)];
+        let layers = [RuleLayer { source: RuleSource::Project, rules: &rules }];
+        let tool = decide_gate(GatedOperation::Forget, "a", GateCaller::Model, &layers).action;
+        assert_eq!(tool, RuleAction::Ask, "permission to undo is no permission to forget");
     }
 
     #[test]
-    fn only_a_rule_that_names_the_gate_opens_it_and_any_denial_closes_it_r37() {
-        let all = Rule::new("*", "*", Action::Allow);
-        assert_eq!(action(Caller::Model, std::slice::from_ref(&all)), Action::Ask);
-        let named = Rule::new("revert", "src/*", Action::Allow);
-        assert_eq!(action(Caller::Model, std::slice::from_ref(&named)), Action::Allow);
-        let elsewhere = Rule::new("revert", "docs/*", Action::Allow);
-        assert_eq!(action(Caller::Model, &[elsewhere]), Action::Ask);
-        let none = Rule::new("*", "*", Action::Deny);
-        assert_eq!(action(Caller::Person, &[named, none]), Action::Deny);
-        let ask = Rule::new("revert", "*", Action::Ask);
-        assert_eq!(action(Caller::Person, &[ask]), Action::Ask);
+    fn wildcard_allow_opens_no_gate_but_wildcard_deny_closes_it() {
+        let all = PermissionRule::new("*", "*", RuleAction::Allow);
+        assert_eq!(action(GateCaller::Model, std::slice::from_ref(&all)), RuleAction::Ask);
+        let named = PermissionRule::new("revert", "src/*", RuleAction::Allow);
+        assert_eq!(action(GateCaller::Model, std::slice::from_ref(&named)), RuleAction::Allow);
+        let elsewhere = PermissionRule::new("revert", "docs/*", RuleAction::Allow);
+        assert_eq!(action(GateCaller::Model, &[elsewhere]), RuleAction::Ask);
+        let none = PermissionRule::new("*", "*", RuleAction::Deny);
+        assert_eq!(action(GateCaller::Person, &[named, none]), RuleAction::Deny);
+        let ask = PermissionRule::new("revert", "*", RuleAction::Ask);
+        assert_eq!(action(GateCaller::Person, &[ask]), RuleAction::Ask);
     }
 }

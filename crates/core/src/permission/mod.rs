@@ -4,22 +4,22 @@
 //! Asks nobody and stores nothing: pending requests and rules come in, decisions go out.
 
 mod builtin;
-mod config;
 mod decision;
-mod file;
 mod gate;
-mod reply;
+mod reply_effects;
 mod rule;
+mod rule_config;
+mod rule_file;
 mod wildcard;
 
-pub use builtin::{BuiltinAgent, Directories, agent_rules, defaults, tool_output_rules};
-pub use config::{ConfigError, from_config};
+pub use builtin::{BuiltinAgent, RuleDirectories, agent_rules, default_rules, tool_output_rules};
 pub use decision::{
-    Explanation, Layer, Source, Verdict, decide, disabled, explain, explain_layers, inherited,
-    ordered,
+    PermissionVerdict, RuleExplanation, RuleLayer, RuleSource, decide_request, explain_decision,
+    explain_each_layer, inherited_rules, list_hidden_tools, sort_layers,
 };
-pub use file::from_file;
-pub use gate::{Caller, Gate, Role, pass_gate};
-pub use reply::{Effects, ReplyError, Resolved, reply};
-pub use rule::{Action, Rule};
-pub use wildcard::matches;
+pub use gate::{CallerRole, GateCaller, GatedOperation, decide_gate};
+pub use reply_effects::{ReplyEffects, ReplyError, ResolvedRequest, resolve_reply};
+pub use rule::{PermissionRule, RuleAction};
+pub use rule_config::{RuleConfigError, parse_rule_config};
+pub use rule_file::parse_rule_file;
+pub use wildcard::matches_wildcard;

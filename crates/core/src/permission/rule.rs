@@ -2,26 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::Extra;
+use crate::model::ExtraFields;
 
 /// One rule; in a list, the last that matches wins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rule {
+pub struct PermissionRule {
     /// Which permission, with wildcards.
     pub permission: String,
     /// What for, with wildcards.
     pub pattern: String,
     /// What follows.
-    pub action: Action,
+    pub action: RuleAction,
     /// Fields this version does not know; they decide nothing.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// What a rule decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Action {
+pub enum RuleAction {
     /// Go ahead.
     Allow,
     /// Never.
@@ -30,16 +30,16 @@ pub enum Action {
     Ask,
 }
 
-impl Rule {
+impl PermissionRule {
     /// A rule of these words.
     #[must_use]
-    pub fn new(permission: &str, pattern: &str, action: Action) -> Self {
+    pub fn new(permission: &str, pattern: &str, action: RuleAction) -> Self {
         let (permission, pattern) = (permission.to_owned(), pattern.to_owned());
-        Self { permission, pattern, action, extra: Extra::new() }
+        Self { permission, pattern, action, extra: ExtraFields::new() }
     }
 }
 
-impl Action {
+impl RuleAction {
     /// The word configuration and wire use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

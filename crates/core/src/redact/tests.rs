@@ -160,7 +160,7 @@ fn prose_hides_values() {
 }
 
 #[test]
-fn no_secret_is_shown_and_nothing_else_is_changed() {
+fn secrets_are_redacted_and_the_rest_is_unchanged() {
     let mut value = json!({
         "provider": { "p": { "options": { "apiKey": "S-1", "baseURL": "https://u:S@host/v1",
             "subscriptionKey": "S2", "headers": { "X-Any": "S" }, "maxTokens": 5, "max_tokens": 7 } } },

@@ -2,24 +2,24 @@
 
 use serde_json::{Value, json};
 
-use super::content::{message_export, parse_message, parse_part, part_info};
-use super::figures::usage_of;
+use super::message::{message_export, parse_message, parse_part, part_info};
+use super::parsing::{self, ParseMode, ShapeError};
 use super::session::{parse_session, session_export};
-use super::shape::{self, Mode, ShapeError};
-use crate::model::{Message, Part, Session, Usage};
+use super::usage::part_usage;
+use crate::model::{Message, Part, Session, SessionUsage};
 
 /// One session with everything that was said in it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Document {
+pub struct ExportDocument {
     /// The session.
     pub session: Session,
     /// Its messages, in order.
-    pub messages: Vec<Entry>,
+    pub messages: Vec<DocumentMessage>,
 }
 
 /// One message with its parts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct DocumentMessage {
     /// The message.
     pub message: Message,
     /// Its parts, in order.
@@ -28,7 +28,7 @@ pub struct Entry {
 
 /// Returns the document in OpenCode's export shape; `usage` is the sum over the step-finish parts.
 #[must_use]
-pub fn document(document: &Document, usage: Usage) -> Value {
+pub fn export_document(document: &ExportDocument, usage: SessionUsage) -> Value {
     let messages: Vec<Value> = document
         .messages
         .iter()
@@ -46,27 +46,31 @@ pub fn document(document: &Document, usage: Usage) -> Value {
 ///
 /// The first session, message or part that does not fit; a message of another session or a part of
 /// another message.
-pub fn parse_document(value: Value, mode: Mode) -> Result<Document, ShapeError> {
+pub fn parse_document(value: Value, mode: ParseMode) -> Result<ExportDocument, ShapeError> {
     const WHAT: &str = "session export";
-    let mut map = shape::object(WHAT, value)?;
+    let mut map = parsing::expect_object(WHAT, value)?;
     let info = map.remove("info").ok_or_else(|| ShapeError::new(WHAT, "no info"))?;
-    let list: Vec<Value> = shape::take(WHAT, &mut map, "messages")?;
+    let list: Vec<Value> = parsing::take_field(WHAT, &mut map, "messages")?;
     let mut session = parse_session(info)?;
     let messages = list
         .into_iter()
-        .map(|value| entry(value, mode, &session))
+        .map(|value| parse_document_message(value, mode, &session))
         .collect::<Result<Vec<_>, _>>()?;
     if let Some(base) = &mut session.usage_base {
-        base.counted = counted(&messages);
+        base.counted = sum_usage(&messages);
     }
-    Ok(Document { session, messages })
+    Ok(ExportDocument { session, messages })
 }
 
-fn entry(value: Value, mode: Mode, session: &Session) -> Result<Entry, ShapeError> {
+fn parse_document_message(
+    value: Value,
+    mode: ParseMode,
+    session: &Session,
+) -> Result<DocumentMessage, ShapeError> {
     const WHAT: &str = "message with parts";
-    let mut map = shape::object(WHAT, value)?;
+    let mut map = parsing::expect_object(WHAT, value)?;
     let info = map.remove("info").ok_or_else(|| ShapeError::new(WHAT, "no info"))?;
-    let list: Vec<Value> = shape::take(WHAT, &mut map, "parts")?;
+    let list: Vec<Value> = parsing::take_field(WHAT, &mut map, "parts")?;
     let message = parse_message(info)?;
     if message.session != session.id {
         return Err(ShapeError::new(WHAT, format!("{} is of another session", message.id)));
@@ -79,12 +83,12 @@ fn entry(value: Value, mode: Mode, session: &Session) -> Result<Entry, ShapeErro
         }
         parts.push(part);
     }
-    Ok(Entry { message, parts })
+    Ok(DocumentMessage { message, parts })
 }
 
-fn counted(messages: &[Entry]) -> Usage {
+fn sum_usage(messages: &[DocumentMessage]) -> SessionUsage {
     let parts = messages.iter().flat_map(|entry| &entry.parts);
-    parts.fold(Usage::default(), |sum, part| sum.plus(usage_of(&part.body)))
+    parts.fold(SessionUsage::default(), |sum, part| sum.plus(part_usage(&part.body)))
 }
 
 #[cfg(test)]
@@ -117,48 +121,47 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_written_as_it_was_read() -> Result<(), ShapeError> {
-        let read = parse_document(sample(), Mode::Strict)?;
-        let usage = counted(&read.messages);
-        assert_eq!(document(&read, usage), sample());
+    fn document_round_trips() -> Result<(), ShapeError> {
+        let read = parse_document(sample(), ParseMode::Strict)?;
+        let usage = sum_usage(&read.messages);
+        assert_eq!(export_document(&read, usage), sample());
         Ok(())
     }
 
     #[test]
-    fn imported_figures_are_shown_exactly_until_the_parts_add_up_to_something_else()
-    -> Result<(), ShapeError> {
-        let read = parse_document(sample(), Mode::Strict)?;
-        let usage = counted(&read.messages);
-        let shown = document(&read, usage.plus(usage));
+    fn imported_usage_is_exact_until_parts_change() -> Result<(), ShapeError> {
+        let read = parse_document(sample(), ParseMode::Strict)?;
+        let usage = sum_usage(&read.messages);
+        let shown = export_document(&read, usage.plus(usage));
         assert_eq!(shown["info"]["cost"], json!(0.50714));
         assert_eq!(shown["info"]["tokens"]["input"], json!(20));
         Ok(())
     }
 
     #[test]
-    fn an_unknown_part_is_refused_from_clients_and_kept_from_imports() -> Result<(), ShapeError> {
+    fn unknown_part_is_rejected_strict_and_kept_lenient() -> Result<(), ShapeError> {
         let mut value = sample();
         value["messages"][0]["parts"][0]["type"] = json!("hologram");
-        assert!(parse_document(value.clone(), Mode::Strict).is_err());
-        let read = parse_document(value.clone(), Mode::Lenient)?;
-        assert_eq!(document(&read, counted(&read.messages)), value);
+        assert!(parse_document(value.clone(), ParseMode::Strict).is_err());
+        let read = parse_document(value.clone(), ParseMode::Lenient)?;
+        assert_eq!(export_document(&read, sum_usage(&read.messages)), value);
         Ok(())
     }
 
     #[test]
-    fn what_belongs_to_another_session_or_message_is_refused() {
+    fn foreign_session_or_message_ids_are_rejected() {
         for pointer in ["/messages/0/info/sessionID", "/messages/0/parts/0/sessionID"] {
             let mut value = sample();
             if let Some(id) = value.pointer_mut(pointer) {
                 *id = json!("ses_other");
             }
-            assert!(parse_document(value, Mode::Lenient).is_err(), "{pointer}");
+            assert!(parse_document(value, ParseMode::Lenient).is_err(), "{pointer}");
         }
     }
 
     #[test]
-    fn the_variant_of_old_user_messages_is_found_at_the_top() -> Result<(), ShapeError> {
-        let read = parse_document(sample(), Mode::Strict)?;
+    fn old_user_variant_is_read_from_top_level() -> Result<(), ShapeError> {
+        let read = parse_document(sample(), ParseMode::Strict)?;
         let crate::model::MessageBody::User(user) = &read.messages[0].message.body else {
             return Err(ShapeError::new("test", "no user message"));
         };

@@ -2,8 +2,8 @@
 
 use serde_json::{Number, Value};
 
-use super::shape::ShapeError;
-use crate::model::Extra;
+use super::parsing::ShapeError;
+use crate::model::ExtraFields;
 
 /// The fields of `time` that hold a moment.
 const MOMENTS: [&str; 5] = ["start", "end", "created", "completed", "compacted"];
@@ -29,7 +29,7 @@ impl Precision {
 /// Refuses a message or part with a moment that no answer may hold.
 pub(super) fn check_moments(
     what: &'static str,
-    map: &Extra,
+    map: &ExtraFields,
     precision: Precision,
 ) -> Result<(), ShapeError> {
     let of_state = map.get("state").and_then(|state| state.get("time"));
@@ -50,7 +50,7 @@ pub(super) fn check_moments(
 
 /// Makes every moment of a foreign message or part one that an answer may hold: negative ones become zero,
 /// fractions of whole ones are cut off. True if there was one.
-pub fn repair_moments(map: &mut Extra, precision: Precision) -> bool {
+pub fn repair_moments(map: &mut ExtraFields, precision: Precision) -> bool {
     let mut repaired = false;
     let mut repair = |time: Option<&mut Value>| {
         let Some(time) = time.and_then(Value::as_object_mut) else { return };
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    fn object(value: &Value) -> Extra {
+    fn object(value: &Value) -> ExtraFields {
         value.as_object().expect("an object").clone()
     }
 

@@ -2,54 +2,54 @@
 
 use turnstone_core::change::Evidence;
 use turnstone_core::id::{MessageId, SessionId};
-use turnstone_core::model::{Failure, FailureKind, Message, Part, Session};
-use turnstone_core::time::Millis;
-use turnstone_core::turn::Outcome;
-use turnstone_process::GroupId;
+use turnstone_core::model::{Message, MessageFailure, MessageFailureKind, Part, Session};
+use turnstone_core::time::EpochMillis;
+use turnstone_core::turn::TurnOutcome;
+use turnstone_process::ProcessGroupId;
 use turnstone_store::{Context, StoreError};
 
-use super::manner::{Manner, Shell};
-use super::rows;
-use crate::call::Call;
+use super::command_messages;
+use super::command_origin::{CommandOrigin, ShellCommandOrigin};
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::root::Cover;
+use crate::session_coverage::SnapshotAccess;
+use crate::tracked_call::TrackedCall;
 use crate::turn::{Prompt, Turn};
 
 /// From so many files on a walk costs more than the watches.
-const LARGE: usize = 20_000;
+const WATCH_THRESHOLD_FILES: usize = 20_000;
 
 /// A command that runs as a turn.
-pub struct Execution {
+pub struct CommandExecution {
     /// The turn.
     pub turn: Turn,
     /// The window around it.
-    pub call: Call,
+    pub call: TrackedCall,
     /// Whoever else changes files there unseen: what both change cannot be told apart (R3).
-    pub beside: Vec<Beside>,
-    pub(super) manner: Manner,
-    pub(super) began: Millis,
+    pub concurrent: Vec<ConcurrentCommand>,
+    pub(super) origin: CommandOrigin,
+    pub(super) began: EpochMillis,
     pub(super) answer: Message,
     pub(super) part: Part,
 }
 
-impl Execution {
+impl CommandExecution {
     /// The message that holds the tool call.
     #[must_use]
-    pub fn answer(&self) -> &MessageId {
+    pub fn answer_id(&self) -> &MessageId {
         &self.answer.id
     }
 
     /// The name of the tool call, for a file beside the ledger.
     #[must_use]
-    pub fn name(&self) -> &str {
+    pub fn call_id(&self) -> &str {
         self.part.id.as_str()
     }
 }
 
 /// A command that runs in the same root at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Beside {
+pub struct ConcurrentCommand {
     /// Its session.
     pub session: SessionId,
     /// What people call that session.
@@ -63,23 +63,28 @@ impl Engine {
     ///
     /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs, or the capture
     /// failed: then the turn has ended and the command must not run.
-    pub fn begin_exec(&self, ctx: &Context, session: &Session, line: &str) -> Result<Execution> {
-        self.begin_as(ctx, session, Manner::Exec, line)
+    pub fn begin_exec(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        line: &str,
+    ) -> Result<CommandExecution> {
+        self.begin_command(ctx, session, CommandOrigin::Exec, line)
     }
 
     /// The same for a command that a person runs in a conversation with a model.
     ///
     /// # Errors
     ///
-    /// As [`Engine::begin_exec`], and [`turnstone_store::StoreError::Conflict`] if the id of its
+    /// As [`Engine::begin_exec`], and [`turnstone_store::StoreError::RestoreConflict`] if the id of its
     /// message is taken.
     pub fn begin_shell(
         &self,
         ctx: &Context,
         session: &Session,
-        shell: Shell,
+        shell: ShellCommandOrigin,
         line: &str,
-    ) -> Result<Execution> {
+    ) -> Result<CommandExecution> {
         if let Some(id) = &shell.message {
             let known = id.clone();
             // In the ledger's own words: it is the only one who knows all sessions.
@@ -89,56 +94,67 @@ impl Engine {
                 return Err(StoreError::Conflict { kind: "message", id }.into());
             }
         }
-        self.begin_as(ctx, session, Manner::Shell(Box::new(shell)), line)
+        self.begin_command(ctx, session, CommandOrigin::Shell(Box::new(shell)), line)
     }
 
-    fn begin_as(
+    fn begin_command(
         &self,
         ctx: &Context,
         session: &Session,
-        manner: Manner,
+        manner: CommandOrigin,
         line: &str,
-    ) -> Result<Execution> {
-        let prompt = self.exec_prompt(ctx, session, &manner, line)?;
+    ) -> Result<CommandExecution> {
+        let prompt = self.command_prompt(ctx, session, &manner, line)?;
         let asked = prompt.message.id.clone();
         let turn = self.begin_turn(ctx, prompt)?;
-        let opened = self.open_exec(ctx, &turn, session, (&asked, manner), line);
+        let opened = self.open_command(ctx, &turn, session, (&asked, manner), line);
         if let Err(error) = &opened {
-            let failure = Failure::new(FailureKind::UnknownError, &error.to_string());
-            self.end_turn(ctx, &turn, Outcome::Failed, Some(failure))?;
+            let failure = MessageFailure::new(MessageFailureKind::UnknownError, &error.to_string());
+            self.end_turn(ctx, &turn, TurnOutcome::Failed, Some(failure))?;
         }
         opened
     }
 
-    fn exec_prompt(
+    fn command_prompt(
         &self,
         ctx: &Context,
         session: &Session,
-        manner: &Manner,
+        manner: &CommandOrigin,
         line: &str,
     ) -> Result<Prompt> {
         let id = match manner.message() {
             Some(id) => id.clone(),
             None => self.new_message_id(ctx, &session.id)?,
         };
-        let message = rows::prompt(id, &session.id, manner, ctx.now)?;
-        let text = rows::text(self.mint.part(ctx.now)?, &message, manner, line);
+        let message = command_messages::prompt_message(id, &session.id, manner, ctx.now)?;
+        let text = command_messages::prompt_text_part(
+            self.id_generator.new_part_id(ctx.now)?,
+            &message,
+            manner,
+            line,
+        );
         Ok(Prompt { message, parts: vec![text] })
     }
 
-    fn open_exec(
+    fn open_command(
         &self,
         ctx: &Context,
         turn: &Turn,
         session: &Session,
-        (asked, manner): (&MessageId, Manner),
+        (asked, manner): (&MessageId, CommandOrigin),
         line: &str,
-    ) -> Result<Execution> {
+    ) -> Result<CommandExecution> {
         // What the caller relied on held when the turn began (R43).
-        let ctx = &ctx.settled();
+        let ctx = &ctx.without_expected_seq();
         let id = self.new_message_id(ctx, &session.id)?;
-        let answer = rows::answer(id, session, (asked, &manner), ctx.now)?;
-        let part = rows::call(self.mint.part(ctx.now)?, &answer, &manner, line, ctx.now);
+        let answer = command_messages::answer_message(id, session, (asked, &manner), ctx.now)?;
+        let part = command_messages::running_call_part(
+            self.id_generator.new_part_id(ctx.now)?,
+            &answer,
+            &manner,
+            line,
+            ctx.now,
+        );
         let (put, with, name, now) = (answer.clone(), part.clone(), session.id.clone(), ctx.now);
         let write = move |tx: &turnstone_store::Tx<'_>| {
             tx.put_message(&put)?;
@@ -151,32 +167,44 @@ impl Engine {
         };
         self.store.write(&turn.context(ctx), write).wait()?;
         self.watch_if_large(ctx, session)?;
-        let call = self.open_window(ctx, turn, Some(&part.id))?;
-        let beside = self.windows_beside(ctx, &call)?;
-        Ok(Execution { turn: turn.clone(), call, beside, manner, began: ctx.now, answer, part })
+        let call = self.open_window_call(ctx, turn, Some(&part.id))?;
+        let beside = self.find_concurrent_commands(ctx, &call)?;
+        Ok(CommandExecution {
+            turn: turn.clone(),
+            call,
+            concurrent: beside,
+            origin: manner,
+            began: ctx.now,
+            answer,
+            part,
+        })
     }
 
     /// Starts the journal where a second walk would be dear: then what the command changed is named
     /// by the kernel. Small directories are walked: the kernel's watches are scarce, and a command
     /// may run for hours.
     fn watch_if_large(&self, ctx: &Context, session: &Session) -> Result<()> {
-        if let Cover::Vault(vault) = self.cover(session, ctx.now)?
-            && vault.known_files() >= LARGE
+        if let SnapshotAccess::Available(vault) = self.snapshot_access(session, ctx.now)?
+            && vault.known_file_count() >= WATCH_THRESHOLD_FILES
         {
             // Where there can be none, captures walk as before.
-            let _journal = vault.watch();
+            let _journal = vault.start_journal();
         }
         Ok(())
     }
 
     /// The other windows on the root of a call.
-    fn windows_beside(&self, ctx: &Context, call: &Call) -> Result<Vec<Beside>> {
-        let Some(vault) = &call.vault else {
+    fn find_concurrent_commands(
+        &self,
+        ctx: &Context,
+        call: &TrackedCall,
+    ) -> Result<Vec<ConcurrentCommand>> {
+        let Some(vault) = &call.snapshots else {
             return Ok(Vec::new());
         };
-        let store = vault.place().id.to_string();
+        let store = vault.location().id.to_string();
         let found = self.store.read(ctx, |r| {
-            let open = r.open_changes(Some(&store))?;
+            let open = r.open_change_sets(Some(&store))?;
             let outer = open.iter().find(|row| row.set.id == call.id);
             let outer = outer.and_then(|row| row.set.outer.clone());
             let mut found = Vec::new();
@@ -186,7 +214,7 @@ impl Engine {
                 if is_other && set.evidence != Evidence::Named {
                     let title = r.find_session(&set.session)?.map(|session| session.title);
                     let title = title.unwrap_or_default();
-                    found.push(Beside { session: set.session, title });
+                    found.push(ConcurrentCommand { session: set.session, title });
                 }
             }
             Ok(found)
@@ -199,13 +227,13 @@ impl Engine {
     /// # Errors
     ///
     /// The ledger refused: then the command must not run.
-    pub fn note_group(
+    pub fn record_process_group(
         &self,
         ctx: &Context,
-        execution: &mut Execution,
-        group: &GroupId,
+        execution: &mut CommandExecution,
+        group: &ProcessGroupId,
     ) -> Result<()> {
-        rows::set_group(&mut execution.part, group);
+        command_messages::set_group(&mut execution.part, group);
         let part = execution.part.clone();
         let context = execution.turn.context(ctx);
         self.store.write(&context, move |tx| tx.put_part(&part)).wait()?;
@@ -216,13 +244,13 @@ impl Engine {
     /// # Errors
     ///
     /// [`turnstone_store::StoreError::Fenced`] if the turn is not this process's any more.
-    pub fn note_output(
+    pub fn record_partial_output(
         &self,
         ctx: &Context,
-        execution: &mut Execution,
+        execution: &mut CommandExecution,
         output: &str,
     ) -> Result<()> {
-        rows::set_output(&mut execution.part, output);
+        command_messages::set_output(&mut execution.part, output);
         let part = execution.part.clone();
         let context = execution.turn.context(ctx);
         self.store.write(&context, move |tx| tx.put_part(&part)).wait()?;

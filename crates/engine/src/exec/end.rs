@@ -1,23 +1,23 @@
 //! Ending: what changed is compared first, then call, message and turn are closed.
 
 use serde_json::json;
-use turnstone_core::model::{Failure, FailureKind};
-use turnstone_core::turn::Outcome;
-use turnstone_process::{Exit, Kept};
+use turnstone_core::model::{MessageFailure, MessageFailureKind};
+use turnstone_core::turn::TurnOutcome;
+use turnstone_process::{CommandExit, RecordedOutput};
 use turnstone_store::Context;
 
-use super::begin::Execution;
-use super::manner::Manner;
-use super::rows;
-use crate::call::Closed;
+use super::begin::CommandExecution;
+use super::command_messages;
+use super::command_origin::CommandOrigin;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::tracked_call::ClosedCall;
 
 /// What clients of OpenCode find behind the output of a command that was aborted.
 const ABORTED: &str = "\n\n<metadata>\nUser aborted the command\n</metadata>";
 
 /// A command that ran for longer, in milliseconds, is not taken at the journal's word.
-const SHORT: i64 = 10_000;
+const JOURNAL_TRUST_MILLIS: i64 = 10_000;
 
 /// How a command came to its end.
 #[derive(Debug)]
@@ -25,9 +25,9 @@ pub enum CommandEnd {
     /// It ran and ended.
     Exited {
         /// How.
-        exit: Exit,
+        exit: CommandExit,
         /// What it wrote; a box, as it is large.
-        kept: Box<Kept>,
+        kept: Box<RecordedOutput>,
         /// True if somebody asked for the turn to be aborted.
         aborted: bool,
     },
@@ -46,15 +46,18 @@ impl Engine {
     pub fn end_exec(
         &self,
         ctx: &Context,
-        execution: Execution,
+        execution: CommandExecution,
         end: &CommandEnd,
-    ) -> Result<Option<Closed>> {
-        let ctx = &ctx.settled();
-        let Execution { turn, call, manner, began, mut answer, mut part, .. } = execution;
+    ) -> Result<Option<ClosedCall>> {
+        let ctx = &ctx.without_expected_seq();
+        let CommandExecution { turn, call, origin: manner, began, mut answer, mut part, .. } =
+            execution;
         // Who waited so long does not notice a walk: the journal is compared with one first (R8),
         // and if it missed something the capture walks.
-        if let Some(vault) = call.vault.as_ref().filter(|_| ctx.now.since(began) > SHORT) {
-            vault.audit(ctx.now).map_err(crate::EngineError::from)?;
+        if let Some(vault) =
+            call.snapshots.as_ref().filter(|_| ctx.now.since(began) > JOURNAL_TRUST_MILLIS)
+        {
+            vault.audit_journal(ctx.now).map_err(crate::EngineError::from)?;
         }
         // Whatever still runs writes on: recovery waits for it before it closes the window.
         let closed = match end {
@@ -65,22 +68,23 @@ impl Engine {
         };
         let (outcome, failure) = match end {
             CommandEnd::Exited { exit, kept, aborted } => {
-                let (output, facts) = said(&manner, *exit, kept, *aborted);
-                rows::complete(&mut part, output, &facts, ctx.now);
-                rows::finish(&mut answer, &manner, ctx.now);
+                let (output, facts) = render_result(&manner, *exit, kept, *aborted);
+                command_messages::complete_call(&mut part, output, &facts, ctx.now);
+                command_messages::complete_answer(&mut answer, &manner, ctx.now);
                 let write = move |tx: &turnstone_store::Tx<'_>| {
                     tx.put_part(&part)?;
                     tx.put_message(&answer)
                 };
                 self.store.write(&turn.context(ctx), write).wait()?;
                 match exit {
-                    Exit::Code(_) if !aborted => (Outcome::Completed, None),
-                    Exit::Code(_) | Exit::Signal(_) => (Outcome::Aborted, None),
+                    CommandExit::Code(_) if !aborted => (TurnOutcome::Completed, None),
+                    CommandExit::Code(_) | CommandExit::Signal(_) => (TurnOutcome::Aborted, None),
                 }
             }
-            CommandEnd::NotStarted(why) | CommandEnd::Lost(why) => {
-                (Outcome::Failed, Some(Failure::new(FailureKind::UnknownError, why)))
-            }
+            CommandEnd::NotStarted(why) | CommandEnd::Lost(why) => (
+                TurnOutcome::Failed,
+                Some(MessageFailure::new(MessageFailureKind::UnknownError, why)),
+            ),
         };
         self.end_turn(ctx, &turn, outcome, failure)?;
         Ok(closed)
@@ -88,9 +92,14 @@ impl Engine {
 }
 
 /// What a command said, and what is known of it.
-fn said(manner: &Manner, exit: Exit, kept: &Kept, aborted: bool) -> (String, serde_json::Value) {
-    let (mut output, mut facts) = (output(kept), facts(exit, kept));
-    if matches!(manner, Manner::Shell(_)) {
+fn render_result(
+    manner: &CommandOrigin,
+    exit: CommandExit,
+    kept: &RecordedOutput,
+    aborted: bool,
+) -> (String, serde_json::Value) {
+    let (mut output, mut facts) = (format_output(kept), output_metadata(exit, kept));
+    if matches!(manner, CommandOrigin::Shell(_)) {
         if aborted {
             output.push_str(ABORTED);
         }
@@ -100,7 +109,7 @@ fn said(manner: &Manner, exit: Exit, kept: &Kept, aborted: bool) -> (String, ser
 }
 
 /// What is shown of the output: its beginning, its end, and how much is missing in between.
-fn output(kept: &Kept) -> String {
+fn format_output(kept: &RecordedOutput) -> String {
     let text = kept.text();
     match text.omitted {
         0 => text.head,
@@ -108,13 +117,13 @@ fn output(kept: &Kept) -> String {
     }
 }
 
-fn facts(exit: Exit, kept: &Kept) -> serde_json::Value {
+fn output_metadata(exit: CommandExit, kept: &RecordedOutput) -> serde_json::Value {
     let mut facts = json!({
         "exit": exit.code(),
         "truncated": kept.spilled + kept.lost > 0,
         "bytes": kept.total(),
     });
-    if let Exit::Signal(signal) = exit {
+    if let CommandExit::Signal(signal) = exit {
         facts["signal"] = json!(signal);
     }
     if let Some(path) = &kept.spill {

@@ -5,14 +5,14 @@
 
 mod abort;
 mod begin;
+mod command_messages;
+mod command_origin;
 mod end;
-mod group;
-mod manner;
-mod ran;
-mod rows;
+mod execution_result;
+mod orphaned_group;
 
-pub use abort::Abort;
-pub use begin::{Beside, Execution};
+pub use abort::AbortOutcome;
+pub use begin::{CommandExecution, ConcurrentCommand};
+pub use command_origin::ShellCommandOrigin;
 pub use end::CommandEnd;
-pub use manner::Shell;
-pub use ran::Ran;
+pub use execution_result::ExecutionResult;

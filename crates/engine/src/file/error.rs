@@ -3,10 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use turnstone_snapshot::VaultError;
+use turnstone_snapshot::SnapshotError;
 use turnstone_store::StoreError;
 
-use super::sight::Stamp;
+use super::read::FileStamp;
 use crate::error::EngineError;
 
 /// Why a file was not read or written. The file is as it was.
@@ -24,9 +24,9 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
         /// What the session saw, and when.
-        read: Box<Stamp>,
+        read: Box<FileStamp>,
         /// What is there now.
-        now: Box<Stamp>,
+        now: Box<FileStamp>,
     },
     /// The path leads out of the root: it is not ours to write.
     #[error("{path} is outside of the project")]
@@ -59,8 +59,8 @@ impl From<StoreError> for FileError {
     }
 }
 
-impl From<VaultError> for FileError {
-    fn from(error: VaultError) -> Self {
+impl From<SnapshotError> for FileError {
+    fn from(error: SnapshotError) -> Self {
         Self::Engine(error.into())
     }
 }

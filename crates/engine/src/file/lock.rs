@@ -14,9 +14,9 @@ use super::error::FileError;
 use crate::engine::Engine;
 
 /// How long one look is away from the next, while somebody else writes.
-const PAUSE: Duration = Duration::from_millis(4);
+const RETRY_INTERVAL: Duration = Duration::from_millis(4);
 /// So many looks; then the caller is told.
-const LOOKS: u32 = 7_500;
+const MAX_LOCK_ATTEMPTS: u32 = 7_500;
 
 /// The right to write some files, until it is dropped.
 #[derive(Debug)]
@@ -47,37 +47,38 @@ impl Engine {
         let folder = self.settings.data.join("lock").join("file");
         fs_err::create_dir_all(&folder)?;
         let names: BTreeMap<PathBuf, &PathBuf> =
-            files.iter().map(|file| (folder.join(name_of(file)), file)).collect();
+            files.iter().map(|file| (folder.join(lock_name(file)), file)).collect();
         let mut lock = FileLock { held: BTreeMap::new() };
         for (name, file) in names {
-            let held = wait(&name)?.ok_or_else(|| FileError::Locked { path: file.clone() })?;
+            let held =
+                acquire_lock(&name)?.ok_or_else(|| FileError::Locked { path: file.clone() })?;
             lock.held.insert(name, held);
         }
         Ok(lock)
     }
 }
 
-fn name_of(file: &Path) -> String {
+fn lock_name(file: &Path) -> String {
     BlobHash::of(file.as_os_str().as_bytes()).hex()
 }
 
 /// Takes one lock; nothing if somebody else holds it for too long.
-fn wait(name: &Path) -> io::Result<Option<fs_err::File>> {
-    for _ in 0..LOOKS {
+fn acquire_lock(name: &Path) -> io::Result<Option<fs_err::File>> {
+    for _ in 0..MAX_LOCK_ATTEMPTS {
         let mut options = fs_err::OpenOptions::new();
         let file = options.create(true).truncate(false).write(true).open(name)?;
         match file.file().try_lock() {
-            Ok(()) if is_at(&file, name)? => return Ok(Some(file)),
+            Ok(()) if is_same_file(&file, name)? => return Ok(Some(file)),
             // The holder before took the name away: this is the lock of a name nobody finds.
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(RETRY_INTERVAL),
             Err(TryLockError::Error(error)) => return Err(error),
         }
     }
     Ok(None)
 }
 
-fn is_at(file: &fs_err::File, name: &Path) -> io::Result<bool> {
+fn is_same_file(file: &fs_err::File, name: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;
     match fs_err::metadata(name) {
         Ok(there) => Ok((there.dev(), there.ino()) == (ours.dev(), ours.ino())),

@@ -3,12 +3,12 @@
 
 mod error;
 mod lock;
-mod memory;
-mod sight;
+mod read;
+mod read_stamps;
 mod write;
 
 pub use error::FileError;
 pub use lock::FileLock;
-pub(crate) use memory::Sights;
-pub use sight::{ReadFile, Stamp};
-pub use write::{Expected, WriteFile, WrittenFiles};
+pub use read::{FileReadResult, FileStamp};
+pub(crate) use read_stamps::ReadStamps;
+pub use write::{FileWriteReport, FileWriteRequest, WritePrecondition};

@@ -6,84 +6,91 @@ use std::path::Path;
 use fail::fail_point;
 use serde::Serialize;
 use turnstone_core::operation::OperationKind;
-use turnstone_core::permission::Gate;
-use turnstone_snapshot::{ListedStore, Registry, Tombstones, Vault, VaultError};
-use turnstone_store::{Context, Redacted, StoreError};
+use turnstone_core::permission::GatedOperation;
+use turnstone_snapshot::{ListedStore, SnapshotError, SnapshotHandle, StoreRegistry, Tombstones};
+use turnstone_store::{Context, RedactionReport, StoreError};
 
-use super::plan::{ForgetPlan, lines};
+use super::plan::{ForgetPlan, collect_lines};
 use crate::engine::Engine;
 use crate::error::Result;
 
 /// What was forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Forgotten {
+pub struct ForgetReport {
     /// Captures that were written anew.
     pub captures: usize,
     /// What was starred out in the ledger.
-    pub ledger: Redacted,
+    pub ledger: RedactionReport,
     /// Spilled outputs in which something was.
     pub outputs: usize,
 }
 
 impl Engine {
-    /// Forgets what a plan names. After a crash, [`Engine::recover`] goes on.
+    /// Forgets what a plan names. After a crash, [`Engine::recover_all`] goes on.
     ///
     /// # Errors
     ///
-    /// [`crate::EngineError::Refused`] or [`crate::EngineError::Asked`] at the gate, and nothing has
+    /// [`crate::EngineError::ConversionError`] or [`crate::EngineError::PermissionOutcome`] at the gate, and nothing has
     /// changed; or a store or the ledger refused: what is left is done by recovery, or by asking again.
-    pub fn apply_forget(&self, ctx: &Context, plan: &ForgetPlan) -> Result<Forgotten> {
-        self.require_forget(ctx, plan)?;
-        let vault = self.vault_of(&plan.root, ctx.now)?;
+    pub fn apply_forget(&self, ctx: &Context, plan: &ForgetPlan) -> Result<ForgetReport> {
+        self.require_forget_permission(ctx, plan)?;
+        let vault = self.handle_of_root(&plan.root, ctx.now)?;
         vault.begin_forget(&plan.patterns, ctx.now)?;
         fail_point!("engine::forget_written", |_| Err(std::io::Error::other("failpoint").into()));
         for touched in &plan.sessions {
-            let (session, id) = (touched.session.clone(), self.mint.operation(ctx.now)?);
+            let (session, id) =
+                (touched.session.clone(), self.id_generator.new_operation_id(ctx.now)?);
             let what = serde_json::json!({ "turns": touched.turns, "patterns": plan.patterns });
             let kind = OperationKind::Forget;
-            let write =
-                move |tx: &turnstone_store::Tx<'_>| tx.note_aside(&session, &id, kind, &what);
+            let write = move |tx: &turnstone_store::Tx<'_>| {
+                tx.record_finished_operation(&session, &id, kind, &what)
+            };
             match self.store.write(ctx, write).wait() {
                 Ok(()) | Err(StoreError::NoSession(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        self.carry_forget_out(ctx, &vault, &plan.patterns)
+        self.execute_forget(ctx, &vault, &plan.patterns)
     }
 
     /// Lets a plan pass the gate: the rules of every session it concerns, or else of the directory.
     ///
     /// # Errors
     ///
-    /// As [`Engine::require`].
-    pub fn require_forget(&self, ctx: &Context, plan: &ForgetPlan) -> Result<()> {
+    /// As [`Engine::require_permission`].
+    pub fn require_forget_permission(&self, ctx: &Context, plan: &ForgetPlan) -> Result<()> {
         // The pattern as it was given, and every path it names: a wildcard opens nothing.
         let named = plan.patterns.iter().chain(&plan.paths);
         let named: Vec<String> = named.cloned().collect::<BTreeSet<_>>().into_iter().collect();
         for touched in &plan.sessions {
-            self.require(ctx, &touched.session, Gate::Forget, &named)?;
+            self.require_permission(ctx, &touched.session, GatedOperation::Forget, &named)?;
         }
         if plan.sessions.is_empty() {
-            self.require_at(ctx, Path::new(&plan.root.path), Gate::Forget, &named)?;
+            self.require_permission_at(
+                ctx,
+                Path::new(&plan.root.path),
+                GatedOperation::Forget,
+                &named,
+            )?;
         }
         Ok(())
     }
 
     /// What is left to be done once it is written down; safe to be repeated.
-    fn carry_forget_out(
+    fn execute_forget(
         &self,
         ctx: &Context,
-        vault: &Vault,
+        vault: &SnapshotHandle,
         patterns: &[String],
-    ) -> Result<Forgotten> {
-        let words = lines(vault, &vault.list_forgettable(patterns)?)?;
-        let mut done = Forgotten::default();
-        for path in self.outputs_with(&words)? {
+    ) -> Result<ForgetReport> {
+        let words = collect_lines(vault, &vault.list_forgettable(patterns)?)?;
+        let mut done = ForgetReport::default();
+        for path in self.find_outputs_containing(&words)? {
             let mut text = String::from_utf8_lossy(&fs_err::read(&path)?).into_owned();
             for word in &words {
                 text = text.replace(word, &"*".repeat(word.len()));
             }
-            overwrite(&path, &text)?;
+            replace_file(&path, &text)?;
             done.outputs += 1;
         }
         done.ledger = self.store.redact(ctx, &words, false)?;
@@ -93,7 +100,7 @@ impl Engine {
     }
 
     /// Goes on with what was to be forgotten when a process died.
-    pub(crate) fn finish_forgets(&self, ctx: &Context) -> Result<()> {
+    pub(crate) fn finish_interrupted_forgets(&self, ctx: &Context) -> Result<()> {
         let stores = match fs_err::read_dir(self.settings.data.join("store")) {
             Ok(stores) => stores,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -108,12 +115,14 @@ impl Engine {
             if pending.is_empty() {
                 continue;
             }
-            let listed = Registry::new(&self.settings.data).list().map_err(VaultError::from)?;
+            let listed = StoreRegistry::new(&self.settings.data)
+                .list_stores()
+                .map_err(SnapshotError::from)?;
             let is_it = |it: &ListedStore| store.file_name() == it.id.as_str() && it.root_exists;
             // Of a directory that is away, whoever opens it next goes on.
             if let Some(root) = listed.into_iter().find(is_it).and_then(|it| it.root) {
-                let vault = self.vault(&root.path, ctx.now)?;
-                self.carry_forget_out(ctx, &vault, &pending)?;
+                let vault = self.open_snapshot_handle(&root.path, ctx.now)?;
+                self.execute_forget(ctx, &vault, &pending)?;
             }
         }
         Ok(())
@@ -121,7 +130,7 @@ impl Engine {
 }
 
 /// Puts other bytes into a file, whole or not at all.
-fn overwrite(path: &Path, text: &str) -> std::io::Result<()> {
+fn replace_file(path: &Path, text: &str) -> std::io::Result<()> {
     let aside = path.with_extension("tmp");
     fs_err::write(&aside, text)?;
     fs_err::rename(aside, path)

@@ -7,5 +7,5 @@
 mod apply;
 mod plan;
 
-pub use apply::Forgotten;
-pub use plan::{ForgetPlan, Touched};
+pub use apply::ForgetReport;
+pub use plan::{AffectedSession, ForgetPlan};

@@ -4,25 +4,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use turnstone_core::change::{FileImage, Root};
+use turnstone_core::change::{ChangeRoot, FileImage};
 use turnstone_core::id::{SessionId, TurnId};
-use turnstone_core::time::Cursor;
-use turnstone_snapshot::{Forgettable, Oid, Tombstones, Vault, names_path};
-use turnstone_store::{Context, Redacted};
+use turnstone_core::time::LogCursor;
+use turnstone_snapshot::{
+    ForgettableVersions, Oid, SnapshotHandle, Tombstones, patterns_match_path,
+};
+use turnstone_store::{Context, RedactionReport};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::root::root_of;
-use crate::undo::Held;
+use crate::session_coverage::change_root_of;
+use crate::undo::SelectedChangeSet;
 
 /// Shorter lines say too little to be anybody's secret, and stand everywhere.
-const SHORTEST: usize = 8;
+const MIN_LINE_BYTES: usize = 8;
 /// Why nothing is known of a path.
-const REASON: &str = "forgotten";
+const FORGOTTEN_REASON: &str = "forgotten";
 
 /// A session that changed such a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Touched {
+pub struct AffectedSession {
     /// The session.
     pub session: SessionId,
     /// Its turns that did.
@@ -33,17 +35,17 @@ pub struct Touched {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ForgetPlan {
     /// Where.
-    pub root: Root,
+    pub root: ChangeRoot,
     /// Which paths, as an ignore file would name them.
     pub patterns: Vec<String>,
     /// The paths they name, as captures and turns know them.
     pub paths: BTreeSet<String>,
     /// Sessions whose turns changed such paths.
-    pub sessions: Vec<Touched>,
+    pub sessions: Vec<AffectedSession>,
     /// What the captures hold of them.
-    pub captured: Forgettable,
+    pub captured: ForgettableVersions,
     /// Events, texts and values of the ledger that hold a line of them.
-    pub ledger: Redacted,
+    pub ledger: RedactionReport,
     /// Spilled outputs that do.
     pub outputs: Vec<PathBuf>,
     /// Copies of the ledger, which are not touched.
@@ -77,39 +79,41 @@ impl Engine {
         patterns: &[String],
     ) -> Result<ForgetPlan> {
         patterns.iter().try_for_each(|pattern| check_pattern(pattern))?;
-        let vault = self.vault(directory, ctx.now)?;
+        let vault = self.open_snapshot_handle(directory, ctx.now)?;
         let captured = vault.list_forgettable(patterns)?;
-        let words = lines(&vault, &captured)?;
+        let words = collect_lines(&vault, &captured)?;
         let mut paths: BTreeSet<String> =
             captured.versions.iter().map(|version| version.path.to_string()).collect();
         Ok(ForgetPlan {
-            root: root_of(&vault),
+            root: change_root_of(&vault),
             patterns: patterns.to_vec(),
-            sessions: self.touched(ctx, &vault, patterns, &mut paths)?,
+            sessions: self.find_affected_sessions(ctx, &vault, patterns, &mut paths)?,
             paths,
             ledger: self.store.redact(ctx, &words, true)?,
-            outputs: self.outputs_with(&words)?,
-            backups: files(&self.settings.data.join("backup"))?,
+            outputs: self.find_outputs_containing(&words)?,
+            backups: list_files(&self.settings.data.join("backup"))?,
             captured,
         })
     }
 
     /// The sessions whose turns changed such paths, which are added to `found_paths`.
-    fn touched(
+    fn find_affected_sessions(
         &self,
         ctx: &Context,
-        vault: &Vault,
+        vault: &SnapshotHandle,
         patterns: &[String],
         found_paths: &mut BTreeSet<String>,
-    ) -> Result<Vec<Touched>> {
-        let store = vault.place().id.to_string();
-        let all = (Cursor(0), Cursor(i64::MAX));
-        let rows = self.store.read(ctx, |r| r.changes_between(&store, all.0, all.1))?;
+    ) -> Result<Vec<AffectedSession>> {
+        let store = vault.location().id.to_string();
+        let all = (LogCursor(0), LogCursor(i64::MAX));
+        let rows = self.store.read(ctx, |r| r.change_sets_between(&store, all.0, all.1))?;
         let mut found: BTreeMap<SessionId, Vec<TurnId>> = BTreeMap::new();
         for row in rows {
             let paths = row.set.changes.iter().map(|change| &change.path).chain(&row.named);
-            let named: Vec<String> =
-                paths.filter(|path| names_path(patterns, path)).map(ToString::to_string).collect();
+            let named: Vec<String> = paths
+                .filter(|path| patterns_match_path(patterns, path))
+                .map(ToString::to_string)
+                .collect();
             let is_touched = !named.is_empty();
             found_paths.extend(named);
             if is_touched {
@@ -119,13 +123,13 @@ impl Engine {
                 }
             }
         }
-        Ok(found.into_iter().map(|(session, turns)| Touched { session, turns }).collect())
+        Ok(found.into_iter().map(|(session, turns)| AffectedSession { session, turns }).collect())
     }
 
     /// The spilled outputs that hold one of these words.
-    pub(super) fn outputs_with(&self, words: &BTreeSet<String>) -> Result<Vec<PathBuf>> {
+    pub(super) fn find_outputs_containing(&self, words: &BTreeSet<String>) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
-        for path in files(&self.settings.data.join("output"))? {
+        for path in list_files(&self.settings.data.join("output"))? {
             let bytes = fs_err::read(&path)?;
             let text = String::from_utf8_lossy(&bytes);
             if words.iter().any(|word| text.contains(word.as_str())) {
@@ -136,7 +140,7 @@ impl Engine {
     }
 
     /// Sides of changes whose bytes were forgotten are not covered: never an empty file.
-    pub(crate) fn veil_forgotten(&self, changes: &mut [Held]) -> Result<()> {
+    pub(crate) fn mask_forgotten(&self, changes: &mut [SelectedChangeSet]) -> Result<()> {
         let mut known: BTreeMap<String, Tombstones> = BTreeMap::new();
         for held in changes {
             let set = &mut held.row.set;
@@ -156,7 +160,7 @@ impl Engine {
                     FileImage::Absent | FileImage::Uncovered { .. } => false,
                 };
                 let (before, after) = (is_gone(&change.before), is_gone(&change.after));
-                let veil = || FileImage::Uncovered { reason: REASON.to_owned() };
+                let veil = || FileImage::Uncovered { reason: FORGOTTEN_REASON.to_owned() };
                 if before {
                     change.before = veil();
                 }
@@ -170,11 +174,14 @@ impl Engine {
 }
 
 /// The lines of all versions that are texts.
-pub(super) fn lines(vault: &Vault, captured: &Forgettable) -> Result<BTreeSet<String>> {
+pub(super) fn collect_lines(
+    vault: &SnapshotHandle,
+    captured: &ForgettableVersions,
+) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for version in &captured.versions {
         let Ok(text) = String::from_utf8(vault.read_blob(&version.blob)?) else { continue };
-        let lines = text.lines().map(str::trim).filter(|line| line.len() >= SHORTEST);
+        let lines = text.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE_BYTES);
         found.extend(lines.map(str::to_owned));
     }
     Ok(found)
@@ -196,7 +203,7 @@ fn check_pattern(pattern: &str) -> Result<()> {
     Err(EngineError::BadPattern { pattern: pattern.to_owned(), reason })
 }
 
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+fn list_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = match fs_err::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -2,43 +2,38 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use turnstone_core::fork::{Copied, ForkPlan, Names, NewFork, fork_session, plan_fork, rename_in};
+use turnstone_core::fork::{
+    CopiedMessage, ForkPlan, NewFork, RenamedMessages, fork_session, plan_fork, rename_references,
+};
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
-use turnstone_core::model::{Message, Origin, PartBody, Session, Tokens, Usage, UsageBase};
-use turnstone_core::name;
-use turnstone_core::operation::Head;
-use turnstone_core::turn::{Outcome, TurnEvent, TurnState};
-use turnstone_core::wire::usage_of;
+use turnstone_core::model::{
+    ForkOrigin, ImportedUsage, PartBody, Session, SessionUsage, TokenCounts,
+};
+use turnstone_core::operation::SessionHead;
+use turnstone_core::session_naming;
+use turnstone_core::turn::{TurnOutcome, TurnState};
+use turnstone_core::wire::part_usage;
 use turnstone_store::{
-    CloseChange, Context, CopyChange, EndTurn, NewPart, NewTurn, OpenChange, Store, StoreError,
-    Takeover, Ticket, TurnRow, Tx,
+    CloseChangeSet, Context, CopyChangeSet, EndTurn, LeaseTakeover, NewChangeSet, NewPart, NewTurn,
+    StoreError, TurnRow, Tx,
 };
 
+use super::copy_batch::{CopyBatchWriter, CopyRow, MAX_BATCH_BYTES, MAX_BATCH_ROWS, estimate_part};
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::line::Line;
-use crate::undo::Held;
-
-/// About how many rows are written in one transaction, and how many bytes (R23).
-const AT_ONCE: usize = 200;
-const BYTES: usize = 1 << 20;
-
-/// Texts from about this length on are rows of their own.
-const LONG: usize = 2048;
-
-/// Transactions on their way at a time.
-const AHEAD: usize = 8;
+use crate::timeline::Timeline;
+use crate::undo::SelectedChangeSet;
 
 /// Where a session that is not wholly copied says which process copies it.
-const COPYING: &str = "turnstone.copying";
+const COPYING_KEY: &str = "turnstone.copying";
 
 /// True for a copy that is not whole.
-pub(crate) fn is_half(session: &Session) -> bool {
-    session.extra.contains_key(COPYING)
+pub(crate) fn is_incomplete_copy(session: &Session) -> bool {
+    session.extra.contains_key(COPYING_KEY)
 }
 
 /// A session that is being copied.
-pub(super) struct Copy {
+pub(super) struct SessionCopy {
     pub(super) session: Session,
     plan: ForkPlan<String>,
     /// Which part became which.
@@ -46,16 +41,16 @@ pub(super) struct Copy {
     /// The turns, by the message in the copy that begins each.
     turns: HashMap<MessageId, (TurnRow, TurnId)>,
     /// Change sets of the turns that are copied; `wanted` is how much of each is taken back there.
-    pub(super) changes: Vec<Held>,
+    pub(super) changes: Vec<SelectedChangeSet>,
     /// True if its change sets are about files of its own.
-    pub(super) is_apart: bool,
+    pub(super) has_own_files: bool,
     /// Turns of the original of which a capture is gone: the copy cannot take them back either.
-    pub(super) lost: BTreeSet<TurnId>,
+    pub(super) expired_turns: BTreeSet<TurnId>,
 }
 
-impl Copy {
+impl SessionCopy {
     /// What a turn of the original is called in the copy.
-    pub(super) fn turn_of(&self, turn: &TurnId) -> Option<TurnId> {
+    pub(super) fn copied_turn(&self, turn: &TurnId) -> Option<TurnId> {
         let mut all = self.turns.values();
         all.find(|(original, _)| original.id == *turn).map(|(_, copied)| copied.clone())
     }
@@ -71,7 +66,7 @@ impl Engine {
     ///
     /// [`crate::EngineError::Fork`] if the session has no such message. The original is never
     /// touched; a copy that was cut off is never shown, and recovery removes it.
-    pub fn fork(
+    pub fn fork_session(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -79,14 +74,18 @@ impl Engine {
     ) -> Result<Session> {
         let mut copy = self.plan_copy(ctx, session, at)?;
         // The original is only read; whether it stands where the caller thinks was seen in that read.
-        let ctx = &ctx.settled();
-        self.pin(ctx, &mut copy)?;
-        self.write_session(ctx, &copy)
+        let ctx = &ctx.without_expected_seq();
+        self.pin_copy_captures(ctx, &mut copy)?;
+        self.write_copy_or_delete(ctx, &copy)
     }
 
     /// Writes a copy whose captures are where they belong: all of it, or nothing.
-    pub(super) fn write_session(&self, ctx: &Context, copy: &Copy) -> Result<Session> {
-        let written = self.write_rows(ctx, copy);
+    pub(super) fn write_copy_or_delete(
+        &self,
+        ctx: &Context,
+        copy: &SessionCopy,
+    ) -> Result<Session> {
+        let written = self.write_copy_session(ctx, copy);
         if written.is_err() {
             // What cannot be removed now is removed by recovery; nobody sees it until then.
             drop(self.store.delete_session(ctx, &copy.session.id));
@@ -94,29 +93,29 @@ impl Engine {
         written
     }
 
-    fn write_rows(&self, ctx: &Context, copy: &Copy) -> Result<Session> {
+    fn write_copy_session(&self, ctx: &Context, copy: &SessionCopy) -> Result<Session> {
         let (origin, whole) = (copy.session.origin.clone(), copy.session.clone());
         let mut made = whole.clone();
         made.origin = None;
-        made.extra.insert(COPYING.to_owned(), self.store.owner_id()?.as_str().into());
+        made.extra.insert(COPYING_KEY.to_owned(), self.store.owner_id()?.as_str().into());
         made.time.archived = Some(made.time.created.clone());
         self.store.write(ctx, move |tx| tx.create_session(&made)).wait()?;
         fail::fail_point!("engine::fork_begun", |_| {
             Err(std::io::Error::other("failpoint").into())
         });
-        let lease = self.store.lease(ctx, &whole.id, Takeover::IfDead)?;
-        self.write_copy(&ctx.clone().leased(&lease), copy)?;
-        self.carry_expiry(ctx, copy)?;
-        self.store.release(ctx, &lease)?;
-        if copy.is_apart {
-            self.note_taken(ctx, copy)?;
+        let lease = self.store.acquire_lease(ctx, &whole.id, LeaseTakeover::IfDead)?;
+        self.write_copy_rows(&ctx.clone().with_lease(&lease), copy)?;
+        self.copy_expiry(ctx, copy)?;
+        self.store.release_lease(ctx, &lease)?;
+        if copy.has_own_files {
+            self.record_undone_extents(ctx, copy)?;
         }
         let id = whole.id;
         let finish = move |tx: &Tx<'_>| {
             let origin = origin.clone();
             tx.update_session(&id, |session| {
                 session.origin = origin;
-                session.extra.remove(COPYING);
+                session.extra.remove(COPYING_KEY);
                 session.time.archived = None;
                 Ok(())
             })
@@ -125,24 +124,25 @@ impl Engine {
     }
 
     /// What could not be taken back in the original, or has lost a capture, cannot be in the copy.
-    fn carry_expiry(&self, ctx: &Context, copy: &Copy) -> Result<()> {
+    fn copy_expiry(&self, ctx: &Context, copy: &SessionCopy) -> Result<()> {
         let Some(origin) = &copy.session.origin else { return Ok(()) };
-        let expired = self.store.read(ctx, |r| r.expired(&origin.session))?;
-        let is_gone = |turn: &TurnId| expired.contains_key(turn) || copy.lost.contains(turn);
+        let expired = self.store.read(ctx, |r| r.expired_turns(&origin.session))?;
+        let is_gone =
+            |turn: &TurnId| expired.contains_key(turn) || copy.expired_turns.contains(turn);
         let gone = copy.turns.values().filter(|(turn, _)| is_gone(&turn.id));
         let turns: Vec<TurnId> = gone.map(|(_, turn)| turn.clone()).collect();
         if turns.is_empty() {
             return Ok(());
         }
-        let (session, id) = (copy.session.id.clone(), self.mint.operation(ctx.now)?);
-        self.store.write(ctx, move |tx| tx.copy_expiry(&session, &id, &turns)).wait()?;
+        let (session, id) = (copy.session.id.clone(), self.id_generator.new_operation_id(ctx.now)?);
+        self.store.write(ctx, move |tx| tx.copy_turn_expiry(&session, &id, &turns)).wait()?;
         Ok(())
     }
 
     /// Removes copies whose process died before they were whole.
-    pub(crate) fn sweep_copies(&self, ctx: &Context) -> Result<Vec<SessionId>> {
+    pub(crate) fn remove_abandoned_copies(&self, ctx: &Context) -> Result<Vec<SessionId>> {
         let mut gone = Vec::new();
-        for session in self.store.abandoned(ctx, COPYING)? {
+        for session in self.store.find_abandoned_sessions(ctx, COPYING_KEY)? {
             match self.store.delete_session(ctx, &session) {
                 Ok(_) => gone.push(session),
                 // Somebody else was faster.
@@ -159,34 +159,29 @@ impl Engine {
         ctx: &Context,
         session: &SessionId,
         at: Option<&MessageId>,
-    ) -> Result<Copy> {
-        self.meet(ctx, session)?;
+    ) -> Result<SessionCopy> {
+        self.ensure_recovered(ctx, session)?;
         let (original, line, seq) = self.store.read(ctx, |r| {
-            Ok((r.get_session(session)?, Line::read(r, session)?, r.session_seq(session)?))
+            Ok((r.get_session(session)?, Timeline::read(r, session)?, r.session_seq(session)?))
         })?;
         if let Some(expected) = ctx.expected_seq.filter(|expected| *expected != seq) {
             return Err(
                 StoreError::Stale { session: session.clone(), expected, current: seq }.into()
             );
         }
-        let entries = self.store.read(ctx, |r| r.copy_messages(session))?;
-        let head = at.map(|at| Head { message: at.clone(), part: None }).or(line.head.clone());
+        let entries = self.store.read(ctx, |r| r.messages_with_raw_parts(session))?;
+        let head =
+            at.map(|at| SessionHead { message: at.clone(), part: None }).or(line.head.clone());
         let entries = match at {
             Some(_) => entries,
-            None => standing(entries, &line),
+            None => truncate_at_head(entries, &line),
         };
-        let (id, random) = self.mint.session(ctx.now)?;
-        let mut messages = Vec::new();
-        let mut parts = Vec::new();
-        for (_, said) in &entries {
-            messages.push(self.mint.message(ctx.now)?);
-            for _ in said {
-                parts.push(self.mint.part(ctx.now)?);
-            }
-        }
+        let (id, random) = self.id_generator.new_session_id(ctx.now)?;
+        let (messages, parts) = self.new_copy_ids(ctx, &entries)?;
         // Handed out in the order of the original, so that the ids ascend.
         let (mut messages, mut parts) = (messages.into_iter(), parts.into_iter());
-        let spare = (self.mint.message(ctx.now)?, self.mint.part(ctx.now)?);
+        let spare =
+            (self.id_generator.new_message_id(ctx.now)?, self.id_generator.new_part_id(ctx.now)?);
         let mut plan = plan_fork(
             entries,
             at,
@@ -195,22 +190,40 @@ impl Engine {
             || parts.next().unwrap_or_else(|| spare.1.clone()),
             copy_body,
         )?;
-        let origin = Origin { session: session.clone(), message: at.cloned(), seq };
-        let (slug, version) = (name::slug(random), env!("CARGO_PKG_VERSION").to_owned());
+        let origin = ForkOrigin { session: session.clone(), message: at.cloned(), seq };
+        let (slug, version) =
+            (session_naming::random_slug(random), env!("CARGO_PKG_VERSION").to_owned());
         let new = NewFork { id, slug, version, now: ctx.now, origin };
         let mut made = fork_session(&original, new);
-        made.usage_base = Some(paid(&plan)?);
-        let mut copy = Copy {
+        made.usage_base = Some(copied_usage(&plan)?);
+        let mut copy = SessionCopy {
             session: made,
             parts: std::mem::take(&mut plan.parts).into_iter().collect(),
             turns: HashMap::new(),
             changes: Vec::new(),
-            is_apart: false,
-            lost: BTreeSet::new(),
+            has_own_files: false,
+            expired_turns: BTreeSet::new(),
             plan,
         };
         self.copy_turns(ctx, session, &line, head.as_ref(), &mut copy)?;
         Ok(copy)
+    }
+
+    /// Returns an id for every message and part that may be copied.
+    fn new_copy_ids(
+        &self,
+        ctx: &Context,
+        entries: &[CopiedMessage<String>],
+    ) -> Result<(Vec<MessageId>, Vec<PartId>)> {
+        let mut messages = Vec::new();
+        let mut parts = Vec::new();
+        for (_, said) in entries {
+            messages.push(self.id_generator.new_message_id(ctx.now)?);
+            for _ in said {
+                parts.push(self.id_generator.new_part_id(ctx.now)?);
+            }
+        }
+        Ok((messages, parts))
     }
 
     /// Finds the turns of what is copied, and what they did before the cut.
@@ -218,169 +231,69 @@ impl Engine {
         &self,
         ctx: &Context,
         session: &SessionId,
-        line: &Line,
-        cut: Option<&Head>,
-        copy: &mut Copy,
+        line: &Timeline,
+        cut: Option<&SessionHead>,
+        copy: &mut SessionCopy,
     ) -> Result<()> {
-        let cut = line.spot(cut);
+        let cut = line.position_of(cut);
         let by_message: HashMap<&MessageId, &TurnRow> =
             line.turns.iter().map(|turn| (&turn.message, turn)).collect();
         let mut turns = Vec::new();
         for (old, new) in &copy.plan.renamed {
             if let Some(&turn) = by_message.get(old) {
-                copy.turns.insert(new.clone(), (turn.clone(), self.mint.turn(ctx.now)?));
+                copy.turns
+                    .insert(new.clone(), (turn.clone(), self.id_generator.new_turn_id(ctx.now)?));
                 turns.push(turn);
             }
         }
-        copy.changes = self.changes_of(ctx, session, &turns)?;
+        copy.changes = self.change_sets_of_turns(ctx, session, &turns)?;
         copy.changes.retain(|held| {
-            line.change(session, &held.turn, &held.row).is_some_and(|spot| spot < cut)
+            line.change_set_position(session, &held.turn, &held.row).is_some_and(|spot| spot < cut)
         });
         Ok(())
     }
 
     /// Writes messages, turns and change sets of a copy, in order: many rows in one transaction, and
     /// the next one made and sent while the last is being synced (R23).
-    fn write_copy(&self, ctx: &Context, copy: &Copy) -> Result<()> {
-        let mut pen = Pen {
-            store: &self.store,
-            ctx,
-            session: &copy.session.id,
-            rows: Vec::new(),
-            weight: (0, 0),
-            written: VecDeque::new(),
-        };
-        write_rows_of(copy, &mut pen)?;
-        pen.finish()
+    fn write_copy_rows(&self, ctx: &Context, copy: &SessionCopy) -> Result<()> {
+        let mut writer = CopyBatchWriter::new(&self.store, ctx, &copy.session.id);
+        queue_copy_rows(copy, &mut writer)?;
+        writer.finish()
     }
-}
-
-/// Puts rows into transactions.
-struct Pen<'a> {
-    store: &'a Store,
-    ctx: &'a Context,
-    session: &'a SessionId,
-    /// What goes into the next transaction, and its weight.
-    rows: Vec<Row>,
-    weight: (usize, usize),
-    written: VecDeque<Ticket<()>>,
-}
-
-impl Pen<'_> {
-    fn put(&mut self, row: Row) -> Result<()> {
-        let (rows, bytes) = row.weight();
-        if !self.rows.is_empty()
-            && (self.weight.0 + rows > AT_ONCE || self.weight.1 + bytes > BYTES)
-        {
-            self.send()?;
-        }
-        self.weight = (self.weight.0 + rows, self.weight.1 + bytes);
-        self.rows.push(row);
-        Ok(())
-    }
-
-    fn send(&mut self) -> Result<()> {
-        if self.written.len() == AHEAD
-            && let Some(first) = self.written.pop_front()
-        {
-            first.wait()?;
-        }
-        let (session, rows) = (self.session.clone(), std::mem::take(&mut self.rows));
-        self.weight = (0, 0);
-        let put = move |tx: &Tx<'_>| rows.iter().try_for_each(|row| row.put(tx, &session));
-        self.written.push_back(self.store.write(self.ctx, put));
-        fail::fail_point!("engine::fork_copies", |_| {
-            Err(std::io::Error::other("failpoint").into())
-        });
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<()> {
-        if !self.rows.is_empty() {
-            self.send()?;
-        }
-        self.written.into_iter().try_for_each(|ticket| ticket.wait().map_err(Into::into))
-    }
-}
-
-/// What is written of a copy, row by row.
-enum Row {
-    Begin(NewTurn),
-    /// A message with its first parts.
-    Message(Message, Vec<NewPart>),
-    /// Further parts of one message.
-    Parts(MessageId, Vec<NewPart>),
-    Change(CopyChange, CloseChange),
-    End(EndTurn),
-}
-
-impl Row {
-    fn put(&self, tx: &Tx<'_>, session: &SessionId) -> Result<(), StoreError> {
-        match self {
-            Self::Begin(new) => {
-                tx.begin_turn(new)?;
-                tx.move_turn(session, &new.id, &TurnEvent::Started).map(drop)
-            }
-            Self::Message(message, parts) => tx.add_message(message, parts),
-            Self::Parts(message, parts) => tx.add_parts(session, message, parts),
-            Self::Change(change, close) => tx.copy_change(session, change, close).map(drop),
-            Self::End(end) => tx.end_turn(end).map(drop),
-        }
-    }
-
-    /// About how many rows and bytes it takes.
-    fn weight(&self) -> (usize, usize) {
-        match self {
-            Self::Message(_, parts) => weigh_all((6, 1024), parts),
-            Self::Parts(_, parts) => weigh_all((1, 0), parts),
-            Self::Change(_, close) => (4, close.changes.len() * 256),
-            Self::Begin(_) | Self::End(_) => (6, 1024),
-        }
-    }
-}
-
-/// About how many rows and bytes a part takes.
-const fn weigh(body: &str) -> (usize, usize) {
-    (2 + 2 * (body.len() / LONG), body.len())
-}
-
-fn weigh_all(first: (usize, usize), parts: &[NewPart]) -> (usize, usize) {
-    parts.iter().fold(first, |sum, part| {
-        let (rows, bytes) = weigh(&part.body);
-        (sum.0 + rows, sum.1 + bytes)
-    })
 }
 
 /// Writes the rows of a copy, in order.
-fn write_rows_of(copy: &Copy, pen: &mut Pen<'_>) -> Result<()> {
+fn queue_copy_rows(copy: &SessionCopy, writer: &mut CopyBatchWriter<'_>) -> Result<()> {
     let mut open: Option<&(TurnRow, TurnId)> = None;
     for (message, parts) in &copy.plan.messages {
-        let mut portions = portions(parts);
+        let mut portions = split_parts(parts);
         if let Some(turn) = copy.turns.get(&message.id) {
-            end_copied(copy, open.replace(turn), pen)?;
+            queue_turn_end(copy, open.replace(turn), writer)?;
             let (id, message) = (turn.1.clone(), message.clone());
-            pen.put(Row::Begin(NewTurn { id, message, parts: Vec::new() }))?;
+            writer.put(CopyRow::Begin(NewTurn { id, message, parts: Vec::new() }))?;
         } else {
             let first = portions.pop_front().unwrap_or_default();
-            pen.put(Row::Message(message.clone(), first))?;
+            writer.put(CopyRow::Message(message.clone(), first))?;
         }
         for parts in portions {
-            pen.put(Row::Parts(message.id.clone(), parts))?;
+            writer.put(CopyRow::Parts(message.id.clone(), parts))?;
         }
     }
-    end_copied(copy, open, pen)
+    queue_turn_end(copy, open, writer)
 }
 
 /// The parts of a message, as many at a time as fit into one transaction.
-fn portions(parts: &[(PartId, String)]) -> VecDeque<Vec<NewPart>> {
+fn split_parts(parts: &[(PartId, String)]) -> VecDeque<Vec<NewPart>> {
     let mut portions: VecDeque<Vec<NewPart>> = VecDeque::new();
     let mut weight = (0, 0);
     for (id, body) in parts {
-        let (rows, bytes) = weigh(body);
+        let (rows, bytes) = estimate_part(body);
         weight = (weight.0 + rows, weight.1 + bytes);
         let new = NewPart { id: id.clone(), body: body.clone() };
         match portions.back_mut() {
-            Some(last) if weight.0 < AT_ONCE && weight.1 <= BYTES => last.push(new),
+            Some(last) if weight.0 < MAX_BATCH_ROWS && weight.1 <= MAX_BATCH_BYTES => {
+                last.push(new)
+            }
             _ => {
                 weight = (rows, bytes);
                 portions.push_back(vec![new]);
@@ -391,31 +304,38 @@ fn portions(parts: &[(PartId, String)]) -> VecDeque<Vec<NewPart>> {
 }
 
 /// Copies what a turn did, and ends it as it ended.
-fn end_copied(copy: &Copy, turn: Option<&(TurnRow, TurnId)>, pen: &mut Pen<'_>) -> Result<()> {
+fn queue_turn_end(
+    copy: &SessionCopy,
+    turn: Option<&(TurnRow, TurnId)>,
+    writer: &mut CopyBatchWriter<'_>,
+) -> Result<()> {
     let Some((original, turn)) = turn else {
         return Ok(());
     };
     for held in copy.changes.iter().filter(|held| held.turn == original.id) {
-        if let Some((change, close)) = copied(held, turn, &copy.parts) {
-            pen.put(Row::Change(change, close))?;
+        if let Some((change, close)) = copy_change_set(held, turn, &copy.parts) {
+            writer.put(CopyRow::Change(change, close))?;
         }
     }
     let outcome = match original.state {
-        TurnState::Completed => Outcome::Completed,
-        TurnState::Failed => Outcome::Failed,
-        TurnState::Aborted => Outcome::Aborted,
+        TurnState::Completed => TurnOutcome::Completed,
+        TurnState::Failed => TurnOutcome::Failed,
+        TurnState::Aborted => TurnOutcome::Aborted,
         // A turn that runs goes on in the original only.
         TurnState::Interrupted | TurnState::Accepted | TurnState::Running | TurnState::Waiting => {
-            Outcome::Interrupted
+            TurnOutcome::Interrupted
         }
     };
     let (session, turn) = (copy.session.id.clone(), turn.clone());
-    pen.put(Row::End(EndTurn { session, turn, outcome, error: None }))
+    writer.put(CopyRow::End(EndTurn { session, turn, outcome, error: None }))
 }
 
 /// What stands before the head.
-fn standing(mut entries: Vec<Copied<String>>, line: &Line) -> Vec<Copied<String>> {
-    let (message, part) = line.here();
+fn truncate_at_head(
+    mut entries: Vec<CopiedMessage<String>>,
+    line: &Timeline,
+) -> Vec<CopiedMessage<String>> {
+    let (message, part) = line.head_position();
     if part > 0
         && let Some((_, parts)) = entries.get_mut(message)
     {
@@ -426,43 +346,44 @@ fn standing(mut entries: Vec<Copied<String>>, line: &Line) -> Vec<Copied<String>
 }
 
 /// What the copied steps cost was paid once, by the original (W8).
-fn paid(plan: &ForkPlan<String>) -> Result<UsageBase> {
-    let mut counted = Usage::default();
+fn copied_usage(plan: &ForkPlan<String>) -> Result<ImportedUsage> {
+    let mut counted = SessionUsage::default();
     for (_, body) in plan.messages.iter().flat_map(|(_, parts)| parts) {
-        if let Some(step) = parse_if(body, "step-finish")? {
-            counted = counted.plus(usage_of(&step));
+        if let Some(step) = parse_if_kind(body, "step-finish")? {
+            counted = counted.plus(part_usage(&step));
         }
     }
-    Ok(UsageBase { cost: Some(0.into()), tokens: Some(Tokens::default()), counted })
+    Ok(ImportedUsage { cost: Some(0.into()), tokens: Some(TokenCounts::default()), counted })
 }
 
 /// The body of a part that may be of this kind, parsed: most are copied without a look into them.
-fn parse_if(body: &str, kind: &str) -> Result<Option<PartBody>> {
+fn parse_if_kind(body: &str, kind: &str) -> Result<Option<PartBody>> {
     let is_named = body.contains(&format!("\"{kind}\""));
     let parsed = is_named.then(|| serde_json::from_str(body)).transpose();
     Ok(parsed.map_err(StoreError::from)?)
 }
 
 /// A body as it is in the copy.
-fn copy_body(body: String, names: &Names<'_>) -> Result<String> {
-    match parse_if(&body, "compaction")? {
+fn copy_body(body: String, names: &RenamedMessages<'_>) -> Result<String> {
+    match parse_if_kind(&body, "compaction")? {
         Some(parsed) => {
-            Ok(serde_json::to_string(&rename_in(parsed, names)).map_err(StoreError::from)?)
+            Ok(serde_json::to_string(&rename_references(parsed, names))
+                .map_err(StoreError::from)?)
         }
         None => Ok(body),
     }
 }
 
 /// A change set under its own id in another turn; nothing if it is not closed.
-fn copied(
-    held: &Held,
+fn copy_change_set(
+    held: &SelectedChangeSet,
     turn: &TurnId,
     parts: &HashMap<PartId, PartId>,
-) -> Option<(CopyChange, CloseChange)> {
+) -> Option<(CopyChangeSet, CloseChangeSet)> {
     let (row, set) = (&held.row, &held.row.set);
     let (opened, closed) = row.span();
     let git = set.git.clone();
-    let open = OpenChange {
+    let open = NewChangeSet {
         id: set.id.clone(),
         turn: turn.clone(),
         part: set.part.as_ref().and_then(|part| parts.get(part)).cloned(),
@@ -473,7 +394,7 @@ fn copied(
         before: row.before.clone(),
         git: git.as_ref().map(|git| git.before.clone()),
     };
-    let close = CloseChange {
+    let close = CloseChangeSet {
         id: set.id.clone(),
         evidence: set.evidence,
         after: row.after.clone(),
@@ -481,5 +402,5 @@ fn copied(
         not_covered: row.not_covered,
         git: git.map(|git| git.after),
     };
-    Some((CopyChange { open, copied: (opened, closed?) }, close))
+    Some((CopyChangeSet { open, copied: (opened, closed?) }, close))
 }

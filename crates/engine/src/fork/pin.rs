@@ -7,22 +7,24 @@ use turnstone_core::id::TurnId;
 use turnstone_snapshot::Oid;
 use turnstone_store::Context;
 
-use super::copy::Copy;
-use crate::call::group_of;
+use super::copy::SessionCopy;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::tracked_call::session_pin_group;
 
 impl Engine {
     /// Pins the captures of the copy in its own group, before its first row; notes which turns have
     /// lost one.
-    pub(super) fn pin(&self, ctx: &Context, copy: &mut Copy) -> Result<()> {
+    pub(super) fn pin_copy_captures(&self, ctx: &Context, copy: &mut SessionCopy) -> Result<()> {
         let mut captures: BTreeMap<&str, Vec<(Oid, &TurnId)>> = BTreeMap::new();
         for held in &copy.changes {
             let row = &held.row;
             let pinned = captures.entry(&row.set.root.path).or_default();
             for id in row.before.iter().chain(&row.after) {
-                let unreadable =
-                    |source| EngineError::BadCapture { change: row.set.id.clone(), source };
+                let unreadable = |source| EngineError::UnreadableCaptureId {
+                    change: row.set.id.clone(),
+                    source,
+                };
                 pinned.push((id.parse::<Oid>().map_err(unreadable)?, &held.turn));
             }
         }
@@ -32,13 +34,14 @@ impl Engine {
             if needs.is_empty() || !Path::new(root).is_dir() {
                 continue;
             }
-            let vault = self.vault(Path::new(root), ctx.now)?;
+            let vault = self.open_snapshot_handle(Path::new(root), ctx.now)?;
             let ids: Vec<Oid> = needs.iter().map(|(id, _)| *id).collect();
-            let missing = vault.pin_captures(&ids, &group_of(&copy.session.id), ctx.now)?;
+            let missing =
+                vault.pin_captures(&ids, &session_pin_group(&copy.session.id), ctx.now)?;
             let gone = needs.into_iter().filter(|(id, _)| missing.contains(id));
             lost.extend(gone.map(|(_, turn)| turn.clone()));
         }
-        copy.lost = lost;
+        copy.expired_turns = lost;
         Ok(())
     }
 }

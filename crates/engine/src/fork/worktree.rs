@@ -9,22 +9,25 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use turnstone_core::change::Root;
+use turnstone_core::change::ChangeRoot;
 use turnstone_core::id::{ChangeId, MessageId, SessionId};
 use turnstone_core::model::Session;
-use turnstone_core::operation::{Extent, HeadMove, OperationKind, Taken};
-use turnstone_core::time::Cursor;
-use turnstone_snapshot::{Action, Capture, Oid, OperationId, Order, Report, Vault, VaultError};
-use turnstone_store::{Context, DoneOperation, NewOperation, Tx};
+use turnstone_core::operation::{HeadMove, OperationKind, UndoExtent, UndoneChangeSet};
+use turnstone_core::time::LogCursor;
+use turnstone_snapshot::{
+    Capture, Oid, OperationAction, OperationId, OperationRequest, RestoreReport, SnapshotError,
+    SnapshotHandle,
+};
+use turnstone_store::{Context, FinishedOperation, NewOperation, Tx};
 
-use super::copy::Copy;
-use crate::call::group_of;
+use super::copy::SessionCopy;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::past::Past;
-use crate::root::{Cover, root_of};
-use crate::undo::{UndoPlan, write_plan, write_report};
-use crate::worktree::{NewWorktree, WorktreeError, WorktreeInfo};
+use crate::historical_state::HistoricalState;
+use crate::session_coverage::{SnapshotAccess, change_root_of};
+use crate::tracked_call::session_pin_group;
+use crate::undo::{UndoPlan, encode_plan, encode_report};
+use crate::worktree::{WorktreeError, WorktreeInfo, WorktreeRequest};
 
 /// A fork with files of its own.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,16 +37,16 @@ pub struct ForkedWorktree {
     /// Where its files are.
     pub worktree: WorktreeInfo,
     /// What was done to the files of the checkout to make them those of the point.
-    pub report: Report,
+    pub report: RestoreReport,
 }
 
 /// The files a fork begins with.
-struct Files {
+struct ForkFiles {
     /// The store they are captured in.
-    vault: Arc<Vault>,
+    vault: Arc<SnapshotHandle>,
     capture: Capture,
     /// The place in the log they are of; none: the present.
-    at: Option<Cursor>,
+    at: Option<LogCursor>,
     /// The commit the user's repository stood at then.
     commit: Option<String>,
 }
@@ -61,72 +64,74 @@ impl Engine {
         ctx: &Context,
         session: &SessionId,
         at: Option<&MessageId>,
-        new: &NewWorktree,
+        new: &WorktreeRequest,
     ) -> Result<ForkedWorktree, WorktreeError> {
         let original = self.store.read(ctx, |r| r.get_session(session));
         let original = original.map_err(crate::EngineError::from)?;
         let mut copy = self.plan_copy(ctx, session, at)?;
-        let files = self.files_of(ctx, &original, at)?;
+        let files = self.find_fork_files(ctx, &original, at)?;
         let from = new.from.clone().or_else(|| files.commit.clone());
         let project = original.project.clone();
-        let made = self.add_worktree(ctx, &project, &NewWorktree { from, ..new.clone() })?;
+        let made = self.add_worktree(ctx, &project, &WorktreeRequest { from, ..new.clone() })?;
         let directory = PathBuf::from(&made.directory);
-        let filled = self.fill(ctx, &files, &directory, &mut copy);
+        let filled = self.fill_worktree(ctx, &files, &directory, &mut copy);
         let report = match filled {
             Ok(report) => report,
             Err(error) => {
-                self.discard(ctx, &project, &made, &error)?;
+                self.discard_worktree(ctx, &project, &made, &error)?;
                 return Err(error);
             }
         };
-        let worktree = self.note_ready(ctx, &project, made)?;
+        let worktree = self.record_worktree_ready(ctx, &project, made)?;
         let home = match original.path.as_deref().filter(|path| !path.is_empty()) {
             Some(path) if directory.join(path).is_dir() => directory.join(path),
             Some(_) | None => directory,
         };
         copy.session.directory = home.to_string_lossy().into_owned();
-        let session = self.write_session(ctx, &copy)?;
+        let session = self.write_copy_or_delete(ctx, &copy)?;
         Ok(ForkedWorktree { session, worktree, report })
     }
 
     /// Finds the capture of the files of a point.
-    fn files_of(
+    fn find_fork_files(
         &self,
         ctx: &Context,
         session: &Session,
         at: Option<&MessageId>,
-    ) -> Result<Files, WorktreeError> {
-        let vault = match self.cover(session, ctx.now)? {
-            Cover::Vault(vault) => vault,
-            Cover::Refused(why) => {
+    ) -> Result<ForkFiles, WorktreeError> {
+        let vault = match self.snapshot_access(session, ctx.now)? {
+            SnapshotAccess::Available(vault) => vault,
+            SnapshotAccess::Refused(why) => {
                 let session = session.id.clone();
                 return Err(WorktreeError::NotCaptured { session, why: why.to_string() });
             }
         };
         let Some(message) = at else {
             // Where it stands is what is there.
-            let capture = self.capture_before(ctx, &vault, &group_of(&session.id), None)?.capture;
-            return Ok(Files { vault, capture, at: None, commit: None });
+            let capture = self
+                .capture_with_eviction(ctx, &vault, &session_pin_group(&session.id), None)?
+                .capture;
+            return Ok(ForkFiles { vault, capture, at: None, commit: None });
         };
-        let found = self.files_before(ctx, session, &vault, message)?;
+        let found = self.find_capture_before(ctx, session, &vault, message)?;
         let (capture, cut) = found.ok_or_else(|| WorktreeError::NoCapture {
             session: session.id.clone(),
             message: message.clone(),
         })?;
-        let commit = self.commit_at(ctx, session, &vault, cut)?;
-        Ok(Files { vault, capture, at: Some(cut), commit })
+        let commit = self.find_commit_at(ctx, session, &vault, cut)?;
+        Ok(ForkFiles { vault, capture, at: Some(cut), commit })
     }
 
     /// The commit the user's repository stood at; nothing if no call near that place tells.
-    fn commit_at(
+    fn find_commit_at(
         &self,
         ctx: &Context,
         session: &Session,
-        vault: &Vault,
-        cut: Cursor,
+        vault: &SnapshotHandle,
+        cut: LogCursor,
     ) -> Result<Option<String>> {
-        let rows = self.store.read(ctx, |r| r.changes(&session.id))?;
-        let store = vault.place().id.as_str();
+        let rows = self.store.read(ctx, |r| r.change_sets(&session.id))?;
+        let store = vault.location().id.as_str();
         let mut points = Vec::new();
         for row in rows.iter().filter(|row| row.set.root.store == store) {
             if let Some(git) = &row.set.git {
@@ -141,23 +146,25 @@ impl Engine {
     }
 
     /// Brings captures and files to a new worktree, and the change sets of a copy to its store.
-    fn fill(
+    fn fill_worktree(
         &self,
         ctx: &Context,
-        files: &Files,
+        files: &ForkFiles,
         directory: &Path,
-        copy: &mut Copy,
-    ) -> Result<Report, WorktreeError> {
-        let vault = self.vault(directory, ctx.now).map_err(crate::EngineError::from)?;
-        let group = group_of(&copy.session.id);
-        let mut captures = self.reroot(ctx, files, &root_of(&vault), copy)?;
+        copy: &mut SessionCopy,
+    ) -> Result<RestoreReport, WorktreeError> {
+        let vault =
+            self.open_snapshot_handle(directory, ctx.now).map_err(crate::EngineError::from)?;
+        let group = session_pin_group(&copy.session.id);
+        let mut captures = self.move_changes_to_root(ctx, files, &change_root_of(&vault), copy)?;
         captures.push(files.capture.id);
         let copied = vault.copy_captures(&files.vault, &captures, &group, ctx.now);
         copied.map_err(crate::EngineError::from)?;
         fail::fail_point!("engine::fork_captures", |_| {
             Err(std::io::Error::other("failpoint").into())
         });
-        let report = restore(&vault, &files.capture, ctx).map_err(crate::EngineError::from)?;
+        let report =
+            restore_capture(&vault, &files.capture, ctx).map_err(crate::EngineError::from)?;
         fail::fail_point!("engine::fork_filled", |_| {
             Err(std::io::Error::other("failpoint").into())
         });
@@ -171,27 +178,34 @@ impl Engine {
     /// Gives the change sets of a copy ids and a root of their own; returns the captures they need.
     ///
     /// What a turn did in other roots of the project is not copied: those files are the original's.
-    fn reroot(&self, ctx: &Context, files: &Files, to: &Root, copy: &mut Copy) -> Result<Vec<Oid>> {
-        let store = files.vault.place().id.as_str();
+    fn move_changes_to_root(
+        &self,
+        ctx: &Context,
+        files: &ForkFiles,
+        to: &ChangeRoot,
+        copy: &mut SessionCopy,
+    ) -> Result<Vec<Oid>> {
+        let store = files.vault.location().id.as_str();
         copy.changes.retain(|held| held.row.set.root.store == store);
-        copy.is_apart = true;
+        copy.has_own_files = true;
         let origin = copy.session.origin.as_ref().map(|origin| origin.session.clone());
         let past = match (files.at, origin) {
             (Some(at), Some(origin)) => {
                 let operations = self.store.read(ctx, |r| r.operations(&origin))?;
-                Some(Past::at(&operations, at))
+                Some(HistoricalState::at(&operations, at))
             }
             _ => None,
         };
         let mut ids: HashMap<ChangeId, ChangeId> = HashMap::new();
         for held in &copy.changes {
-            ids.insert(held.row.set.id.clone(), self.mint.change(ctx.now)?);
+            ids.insert(held.row.set.id.clone(), self.id_generator.new_change_id(ctx.now)?);
         }
         let mut captures = Vec::new();
         for held in &mut copy.changes {
             let row = &mut held.row;
             let set = &mut row.set;
-            held.wanted = past.as_ref().map_or(held.taken.clone(), |past| past.taken(&set.id));
+            held.wanted =
+                past.as_ref().map_or(held.undone.clone(), |past| past.undone_extent(&set.id));
             let outer = set.outer.as_ref().and_then(|outer| ids.get(outer));
             set.outer = outer.cloned();
             set.root = to.clone();
@@ -202,8 +216,8 @@ impl Engine {
                 match files.vault.find_capture(name) {
                     Ok(capture) => captures.push(capture.id),
                     // That turn cannot be taken back in the original either.
-                    Err(VaultError::NoCapture { .. }) => {
-                        copy.lost.insert(held.turn.clone());
+                    Err(SnapshotError::NoCapture { .. }) => {
+                        copy.expired_turns.insert(held.turn.clone());
                     }
                     Err(error) => return Err(error.into()),
                 }
@@ -213,18 +227,18 @@ impl Engine {
     }
 
     /// Says in the copy how much of its turns is taken back, as it was at the point.
-    pub(super) fn note_taken(&self, ctx: &Context, copy: &Copy) -> Result<()> {
+    pub(super) fn record_undone_extents(&self, ctx: &Context, copy: &SessionCopy) -> Result<()> {
         let mut taken = Vec::new();
         let mut turns = BTreeMap::new();
-        for held in copy.changes.iter().filter(|held| held.wanted != Extent::Nothing) {
+        for held in copy.changes.iter().filter(|held| held.wanted != UndoExtent::Nothing) {
             let change = held.row.set.id.clone();
-            taken.push(Taken { change, extent: held.wanted.clone() });
-            turns.insert(held.row.opened, copy.turn_of(&held.turn));
+            taken.push(UndoneChangeSet { change, extent: held.wanted.clone() });
+            turns.insert(held.row.opened, copy.copied_turn(&held.turn));
         }
         if taken.is_empty() {
             return Ok(());
         }
-        let id = self.mint.operation(ctx.now)?;
+        let id = self.id_generator.new_operation_id(ctx.now)?;
         let turns: Vec<_> = turns.into_values().flatten().collect();
         // No file moves: those of the point are there already.
         let plan = UndoPlan {
@@ -245,9 +259,9 @@ impl Engine {
             switch: None,
             relies: Vec::new(),
         };
-        let new = NewOperation { id: id.clone(), kind: plan.kind, plan: write_plan(&plan)? };
-        let report = write_report(&plan.report(Vec::new()))?;
-        let done = DoneOperation { id, head: HeadMove::Stay, taken, report };
+        let new = NewOperation { id: id.clone(), kind: plan.kind, plan: encode_plan(&plan)? };
+        let report = encode_report(&plan.build_report(Vec::new()))?;
+        let done = FinishedOperation { id, head: HeadMove::Stay, taken, report };
         let session = copy.session.id.clone();
         let note = move |tx: &Tx<'_>| {
             tx.plan_operation(&session, &new)?;
@@ -259,9 +273,13 @@ impl Engine {
 }
 
 /// Makes the files of a fresh checkout those of a capture.
-fn restore(vault: &Vault, capture: &Capture, ctx: &Context) -> Result<Report, VaultError> {
+fn restore_capture(
+    vault: &SnapshotHandle,
+    capture: &Capture,
+    ctx: &Context,
+) -> Result<RestoreReport, SnapshotError> {
     let target = vault.find_capture(&capture.id.to_string())?;
     let plan = vault.plan_restore(&target, None, false, ctx.now)?;
-    let action = Action::Restore { tree: capture.tree, paths: Vec::new() };
-    vault.apply(&Order { id: OperationId::mint()?, action, plan }, ctx.now)
+    let action = OperationAction::Restore { tree: capture.tree, paths: Vec::new() };
+    vault.apply_once(&OperationRequest { id: OperationId::generate()?, action, plan }, ctx.now)
 }

@@ -2,11 +2,13 @@
 
 use turnstone_core::id::{PermissionId, QuestionId, SessionId};
 use turnstone_core::model::{
-    PermissionAsk, PermissionReply, QuestionAsk, Request, RequestBody, RequestId, RequestState,
+    PermissionAsk, PermissionReply, QuestionAsk, RequestBody, RequestId, RequestState, UserRequest,
 };
-use turnstone_core::permission::{Effects, ReplyError, Role, Rule, Verdict, reply};
+use turnstone_core::permission::{
+    CallerRole, PermissionRule, PermissionVerdict, ReplyEffects, ReplyError, resolve_reply,
+};
 use turnstone_core::turn::{TurnEvent, TurnState};
-use turnstone_store::{Context, StoreError, Takeover, Tx};
+use turnstone_store::{Context, LeaseTakeover, StoreError, Tx};
 
 use super::error::PermissionError;
 use super::rules::BaseRules;
@@ -16,36 +18,36 @@ use crate::turn::Turn;
 
 /// What a tool wants to do.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NewAsk {
+pub struct PermissionQuery {
     /// What is asked.
     pub ask: PermissionAsk,
     /// Nothing else of the turn can go on before the answer: the turn waits (R28).
-    pub waits: bool,
+    pub blocks_turn: bool,
 }
 
 /// What became of it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Asked {
+pub enum PermissionOutcome {
     /// The rules allow it.
     Allowed,
     /// The rules deny it; these are about it.
-    Denied(Vec<Rule>),
+    Denied(Vec<PermissionRule>),
     /// A person is asked.
     Pending(PermissionId),
 }
 
 /// What an answer brought about.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Replied {
+pub struct ReplyReport {
     /// Rules that are approved from now on.
-    pub granted: Vec<Rule>,
+    pub granted: Vec<PermissionRule>,
     /// The requests that are decided, the answered one first.
     pub resolved: Vec<RequestId>,
 }
 
 /// A turn that waited and goes on in this process.
 #[derive(Clone, Debug)]
-pub struct Resumed {
+pub struct ResumedTurn {
     /// The turn.
     pub turn: Turn,
 }
@@ -60,34 +62,36 @@ impl Engine {
         &self,
         ctx: &Context,
         turn: &Turn,
-        new: &NewAsk,
+        new: &PermissionQuery,
         base: &BaseRules,
-    ) -> Result<Asked> {
-        match self.rules(ctx, &turn.session, base)?.decide(&new.ask) {
-            Verdict::Allowed => return Ok(Asked::Allowed),
-            Verdict::Denied { rules } => return Ok(Asked::Denied(rules)),
-            Verdict::Ask => {}
+    ) -> Result<PermissionOutcome> {
+        match self.read_effective_rules(ctx, &turn.session, base)?.decide(&new.ask) {
+            PermissionVerdict::Allowed => return Ok(PermissionOutcome::Allowed),
+            PermissionVerdict::Denied { rules } => return Ok(PermissionOutcome::Denied(rules)),
+            PermissionVerdict::Ask => {}
         }
-        let id = self.mint.permission(ctx.now)?;
-        let request = request(&id, &turn.session, &new.ask);
-        let (session, name, waits) = (turn.session.clone(), turn.id.clone(), new.waits);
+        let id = self.id_generator.new_permission_id(ctx.now)?;
+        let request = build_request(&id, &turn.session, &new.ask);
+        let (session, name, waits) = (turn.session.clone(), turn.id.clone(), new.blocks_turn);
         let ask = move |tx: &Tx<'_>| {
-            tx.ask(&request)?;
+            tx.add_request(&request)?;
             if waits {
-                tx.move_turn(&session, &name, &TurnEvent::Asked)?;
+                tx.transition_turn(&session, &name, &TurnEvent::Asked)?;
             }
             Ok(())
         };
         self.store.write(&turn.context(ctx), ask).wait()?;
-        let ctx = &ctx.settled();
+        let ctx = &ctx.without_expected_seq();
         // Somebody may have approved it for good between the rules and the question.
-        if self.rules(ctx, &turn.session, base)?.decide(&new.ask) == Verdict::Allowed {
+        if self.read_effective_rules(ctx, &turn.session, base)?.decide(&new.ask)
+            == PermissionVerdict::Allowed
+        {
             let state = RequestState::Replied { reply: PermissionReply::Always, message: None };
-            self.settle(ctx, &RequestId::Permission(id), state)?;
-            self.go_on(ctx, turn)?;
-            return Ok(Asked::Allowed);
+            self.record_answer(ctx, &RequestId::Permission(id), state)?;
+            self.continue_turn(ctx, turn)?;
+            return Ok(PermissionOutcome::Allowed);
         }
-        Ok(Asked::Pending(id))
+        Ok(PermissionOutcome::Pending(id))
     }
 
     /// Asks a person to choose; answered with [`Engine::answer_question`].
@@ -102,18 +106,18 @@ impl Engine {
         ask: QuestionAsk,
         waits: bool,
     ) -> Result<QuestionId> {
-        let id = self.mint.question(ctx.now)?;
+        let id = self.id_generator.new_question_id(ctx.now)?;
         let (session, name) = (turn.session.clone(), turn.id.clone());
-        let request = Request {
+        let request = UserRequest {
             id: RequestId::Question(id.clone()),
             session: session.clone(),
             body: RequestBody::Question(ask),
             state: RequestState::Pending,
         };
         let ask = move |tx: &Tx<'_>| {
-            tx.ask(&request)?;
+            tx.add_request(&request)?;
             if waits {
-                tx.move_turn(&session, &name, &TurnEvent::Asked)?;
+                tx.transition_turn(&session, &name, &TurnEvent::Asked)?;
             }
             Ok(())
         };
@@ -138,28 +142,29 @@ impl Engine {
         answer: PermissionReply,
         message: Option<&str>,
         base: &BaseRules,
-    ) -> Result<Replied, PermissionError> {
+    ) -> Result<ReplyReport, PermissionError> {
         let pending = self.pending_requests(ctx, None)?;
         let asked = pending.iter().find(|request| request.id.as_str() == id.as_str());
         let Some(asked) = asked else {
-            return Err(self.not_open(ctx, id));
+            return Err(self.not_pending_error(ctx, id));
         };
         self.check_answerer(ctx, asked)?;
-        if ctx.role == Role::Named && answer == PermissionReply::Always {
+        if ctx.role == CallerRole::Named && answer == PermissionReply::Always {
             return Err(ReplyError::OnlyOnce(id.clone()).into());
         }
         let session = self.store.read(ctx, |r| r.get_session(&asked.session))?;
-        let rules = self.rules(ctx, &session.id, base)?;
-        let Effects { granted, resolved } = reply(id, answer, message, &pending, &rules.layers())?;
-        let done = Replied {
+        let rules = self.read_effective_rules(ctx, &session.id, base)?;
+        let ReplyEffects { granted, resolved } =
+            resolve_reply(id, answer, message, &pending, &rules.layers())?;
+        let done = ReplyReport {
             granted: granted.clone(),
             resolved: resolved.iter().map(|one| one.id.clone()).collect(),
         };
         let write = move |tx: &Tx<'_>| {
             for rule in &granted {
-                tx.approve_for(&session.project, rule, &session.id)?;
+                tx.approve_rule_for_session(&session.project, rule, &session.id)?;
             }
-            resolved.iter().try_for_each(|one| tx.resolve(&one.id, &one.state).map(drop))
+            resolved.iter().try_for_each(|one| tx.resolve_request(&one.id, &one.state).map(drop))
         };
         match self.store.write(ctx, write).wait() {
             Ok(()) => Ok(done),
@@ -169,7 +174,7 @@ impl Engine {
         }
     }
 
-    fn not_open(&self, ctx: &Context, id: &PermissionId) -> PermissionError {
+    fn not_pending_error(&self, ctx: &Context, id: &PermissionId) -> PermissionError {
         match self.store.read(ctx, |r| r.request_state(id.as_str())) {
             Ok(_) => ReplyError::NotPending(id.clone()).into(),
             Err(StoreError::NotFound { .. }) => ReplyError::NoSuchRequest(id.clone()).into(),
@@ -186,17 +191,17 @@ impl Engine {
         &self,
         ctx: &Context,
         session: Option<&SessionId>,
-    ) -> Result<Vec<Request>> {
+    ) -> Result<Vec<UserRequest>> {
         Ok(self.store.read(ctx, |r| r.pending_requests(session))?)
     }
 
     /// Refuses an answer by a caller who may not give it: who asked cannot answer, and neither can a
     /// runner, a tool, or a named client in a session it did not create.
-    fn check_answerer(&self, ctx: &Context, asked: &Request) -> Result<(), PermissionError> {
+    fn check_answerer(&self, ctx: &Context, asked: &UserRequest) -> Result<(), PermissionError> {
         let may_answer = match ctx.role {
-            Role::Person => true,
-            Role::Runner | Role::Tool => false,
-            Role::Named => {
+            CallerRole::Person => true,
+            CallerRole::Runner | CallerRole::Tool => false,
+            CallerRole::Named => {
                 let (owner, asker) = self.store.read(ctx, |r| {
                     let asker = r.request_actor(asked.id.as_str())?;
                     Ok((r.session_actor(&asked.session)?, asker))
@@ -207,7 +212,7 @@ impl Engine {
         };
         match may_answer {
             true => Ok(()),
-            false => Err(ReplyError::NotAPerson(asked.id.clone()).into()),
+            false => Err(ReplyError::NotAllowedToAnswer(asked.id.clone()).into()),
         }
     }
 
@@ -215,7 +220,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`PermissionError::Reply`] if the caller may not answer it; otherwise as [`Tx::resolve`].
+    /// [`PermissionError::Reply`] if the caller may not answer it; otherwise as [`Tx::resolve_request`].
     pub fn answer_question(
         &self,
         ctx: &Context,
@@ -225,13 +230,13 @@ impl Engine {
         if let Some(asked) = self.store.read(ctx, |r| r.find_request(id.as_str()))? {
             self.check_answerer(ctx, &asked)?;
         }
-        Ok(self.settle(ctx, id, state)?)
+        Ok(self.record_answer(ctx, id, state)?)
     }
 
     /// Records the answer to a request; the first one counts.
-    fn settle(&self, ctx: &Context, id: &RequestId, state: RequestState) -> Result<()> {
+    fn record_answer(&self, ctx: &Context, id: &RequestId, state: RequestState) -> Result<()> {
         let id = id.clone();
-        self.store.write(ctx, move |tx| tx.resolve(&id, &state)).wait()?;
+        self.store.write(ctx, move |tx| tx.resolve_request(&id, &state)).wait()?;
         Ok(())
     }
 
@@ -240,9 +245,9 @@ impl Engine {
     /// # Errors
     ///
     /// [`StoreError::Fenced`] if another process took it over.
-    pub fn go_on(&self, ctx: &Context, turn: &Turn) -> Result<()> {
+    pub fn continue_turn(&self, ctx: &Context, turn: &Turn) -> Result<()> {
         let (session, id) = (turn.session.clone(), turn.id.clone());
-        let go = move |tx: &Tx<'_>| tx.move_turn(&session, &id, &TurnEvent::Answered);
+        let go = move |tx: &Tx<'_>| tx.transition_turn(&session, &id, &TurnEvent::Answered);
         self.store.write(&turn.context(ctx), go).wait()?;
         Ok(())
     }
@@ -254,7 +259,7 @@ impl Engine {
     /// # Errors
     ///
     /// The ledger refused.
-    pub fn resume_turn(&self, ctx: &Context, session: &SessionId) -> Result<Option<Resumed>> {
+    pub fn resume_turn(&self, ctx: &Context, session: &SessionId) -> Result<Option<ResumedTurn>> {
         let waiting = self.store.read(ctx, |r| {
             let turns = r.turns(session)?;
             let open = r.pending_requests(Some(session))?;
@@ -263,7 +268,7 @@ impl Engine {
         let Some(waiting) = waiting else {
             return Ok(None);
         };
-        let lease = match self.store.lease(ctx, session, Takeover::IfDead) {
+        let lease = match self.store.acquire_lease(ctx, session, LeaseTakeover::IfDead) {
             Ok(lease) => lease,
             Err(StoreError::Busy(_)) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -271,12 +276,12 @@ impl Engine {
         let turn = Turn { session: session.clone(), id: waiting.id.clone(), lease };
         let name = session.clone();
         let go = move |tx: &Tx<'_>| {
-            tx.move_turn(&name, &waiting.id, &TurnEvent::Answered)?;
+            tx.transition_turn(&name, &waiting.id, &TurnEvent::Answered)?;
             // Somebody of this process, which has the lease, may have been faster.
             Ok(tx.last_appended().is_some())
         };
         match self.store.write(&turn.context(ctx), go).wait() {
-            Ok(true) => Ok(Some(Resumed { turn })),
+            Ok(true) => Ok(Some(ResumedTurn { turn })),
             Ok(false) => Ok(None),
             // It ended, or somebody else was faster.
             Err(StoreError::Transition { .. } | StoreError::Fenced(_)) => Ok(None),
@@ -285,8 +290,12 @@ impl Engine {
     }
 }
 
-pub(super) fn request(id: &PermissionId, session: &SessionId, ask: &PermissionAsk) -> Request {
-    Request {
+pub(super) fn build_request(
+    id: &PermissionId,
+    session: &SessionId,
+    ask: &PermissionAsk,
+) -> UserRequest {
+    UserRequest {
         id: RequestId::Permission(id.clone()),
         session: session.clone(),
         body: RequestBody::Permission(ask.clone()),

@@ -5,31 +5,34 @@ use std::path::Path;
 
 use turnstone_core::id::{OperationId, PermissionId, ProjectId, SessionId};
 use turnstone_core::model::{
-    Extra, PermissionAsk, PermissionReply, Project, RequestBody, RequestId, RequestState, Session,
+    ExtraFields, PermissionAsk, PermissionReply, Project, RequestBody, RequestId, RequestState,
+    Session,
 };
-use turnstone_core::permission::{Action, Caller, Explanation, Gate, Source, pass_gate};
-use turnstone_store::{Actor, Context, Deleted, SessionFilter, StoreError, Tx};
+use turnstone_core::permission::{
+    GateCaller, GatedOperation, RuleAction, RuleExplanation, RuleSource, decide_gate,
+};
+use turnstone_store::{Actor, Context, DeletionReport, SessionFilter, StoreError, Tx};
 
-use super::ask::request;
-use super::rules::Rules;
-use super::standing::{StandingRules, root_names};
+use super::ask::build_request;
+use super::configured_rules::{RuleSettings, root_names};
+use super::rules::EffectiveRules;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::undo::UndoPlan;
 
 /// How many paths a request lists; the rest is counted.
-const LISTED: usize = 100;
+const MAX_LISTED_PATHS: usize = 100;
 
 /// Sessions read at a time.
 const PAGE: usize = 100;
 
 /// Whether a gated operation may be done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ruling {
+pub enum GateDecision {
     /// It may.
     Allowed,
     /// It may not; the refusal is recorded.
-    Denied(Explanation),
+    Denied(RuleExplanation),
     /// Whoever was asked said no.
     Rejected,
     /// A person is asked; until the answer nothing is done.
@@ -38,21 +41,21 @@ pub enum Ruling {
 
 /// Who does not allow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum GateRefusal {
     /// A rule.
-    Rule(Source),
+    Rule(RuleSource),
     /// Whoever was asked.
     Answer,
     /// There is nobody to ask: the project has no session.
-    Nobody,
+    NoSession,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for GateRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rule(source) => write!(f, "denied by a rule ({})", source.as_str()),
             Self::Answer => f.write_str("somebody was asked and said no"),
-            Self::Nobody => f.write_str("there is no session in which it could be asked"),
+            Self::NoSession => f.write_str("there is no session in which it could be asked"),
         }
     }
 }
@@ -66,17 +69,17 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::Refused`], [`EngineError::Asked`]; or the rules could not be read. Then the
+    /// [`EngineError::PermissionRefused`], [`EngineError::PermissionPending`]; or the rules could not be read. Then the
     /// operation must not be done.
-    pub fn require(
+    pub fn require_permission(
         &self,
         ctx: &Context,
         session: &SessionId,
-        gate: Gate,
+        gate: GatedOperation,
         patterns: &[String],
     ) -> Result<()> {
         let id = self.request_name(ctx)?;
-        self.pass(ctx, session, (gate, patterns), &id)
+        self.enforce_gate(ctx, session, (gate, patterns), &id)
     }
 
     /// The name of the request that asks for what `ctx` wants.
@@ -84,7 +87,7 @@ impl Engine {
         let named = ctx.request.as_ref().and_then(|name| format!("per_{name}").parse().ok());
         match named {
             Some(id) => Ok(id),
-            None => Ok(self.mint.permission(ctx.now)?),
+            None => Ok(self.id_generator.new_permission_id(ctx.now)?),
         }
     }
 
@@ -93,12 +96,12 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::require`].
-    pub fn require_in(
+    /// As [`Engine::require_permission`].
+    pub fn require_permission_in_project(
         &self,
         ctx: &Context,
         project: &ProjectId,
-        gate: Gate,
+        gate: GatedOperation,
         patterns: &[String],
     ) -> Result<()> {
         let found = self.store.read(ctx, |r| r.find_project(project))?;
@@ -112,18 +115,18 @@ impl Engine {
         ctx: &Context,
         project: &Project,
         directory: &Path,
-        act: (Gate, &[String]),
+        act: (GatedOperation, &[String]),
     ) -> Result<()> {
-        let base = self.rules_in(directory, &root_names(project))?;
-        let approved = self.approvals(ctx, &project.id)?;
+        let base = self.read_base_rules_in(directory, &root_names(project))?;
+        let approved = self.list_approvals(ctx, &project.id)?;
         let stored = project.permission.clone().unwrap_or_default();
-        let rules = Rules::of_project(base, stored, approved);
+        let rules = EffectiveRules::of_project(base, stored, approved);
         let Some(session) = self.find_session_to_ask_in(ctx, project)? else {
-            return judge_without_session(ctx, &rules, act);
+            return enforce_gate_without_session(ctx, &rules, act);
         };
         let rules = rules.with_denials_of(&session);
         let id = self.request_name(ctx)?;
-        let caller = Caller::of(ctx.role, false);
+        let caller = GateCaller::from_role(ctx.role, false);
         let ruling = self.judge(ctx, &session.id, (&rules, caller), act, &id)?;
         passed(act, ruling)
     }
@@ -171,12 +174,12 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::require`].
-    pub fn require_at(
+    /// As [`Engine::require_permission`].
+    pub fn require_permission_at(
         &self,
         ctx: &Context,
         directory: &Path,
-        gate: Gate,
+        gate: GatedOperation,
         patterns: &[String],
     ) -> Result<()> {
         let projects = self.store.read(ctx, |r| r.projects())?;
@@ -187,7 +190,7 @@ impl Engine {
         let closest = projects.iter().filter(|it| depth(it).is_some()).max_by_key(|it| depth(it));
         match closest {
             Some(project) => self.require_below(ctx, project, directory, (gate, patterns)),
-            None => self.settings.rules.judge_at(ctx, directory, (gate, patterns)),
+            None => self.settings.rules.enforce_gate_at(ctx, directory, (gate, patterns)),
         }
     }
 
@@ -195,13 +198,13 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::require`].
-    pub fn require_delete(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+    /// As [`Engine::require_permission`].
+    pub fn require_delete_permission(&self, ctx: &Context, session: &SessionId) -> Result<()> {
         let ids = self.store.read(ctx, |r| {
             let mut found = vec![r.get_session(session)?.id];
             let mut at = 0;
             while let Some(id) = found.get(at).cloned() {
-                let children = r.children(&id)?.into_iter().map(|child| child.id);
+                let children = r.child_sessions(&id)?.into_iter().map(|child| child.id);
                 let new: Vec<SessionId> = children.filter(|id| !found.contains(id)).collect();
                 found.extend(new);
                 at += 1;
@@ -209,16 +212,25 @@ impl Engine {
             Ok(found)
         })?;
         let ids: Vec<String> = ids.into_iter().map(|id| id.to_string()).collect();
-        self.require(ctx, session, Gate::Delete, &ids)
+        self.require_permission(ctx, session, GatedOperation::Delete, &ids)
     }
 
     /// Refuses if a rule of one of these sessions, or of its project, denies its deletion.
     pub(crate) fn check_own_denials(&self, ctx: &Context, sessions: &[SessionId]) -> Result<()> {
         for id in sessions {
-            let (gate, pattern) = (Gate::Delete, id.to_string());
-            let told = pass_gate(gate, &pattern, Caller::Person, &self.rules_of(ctx, id)?.layers());
-            if let (Action::Deny, Some(source)) = (told.action, told.source) {
-                return Err(EngineError::Refused { gate, pattern, why: Refusal::Rule(source) });
+            let (gate, pattern) = (GatedOperation::Delete, id.to_string());
+            let told = decide_gate(
+                gate,
+                &pattern,
+                GateCaller::Person,
+                &self.effective_rules(ctx, id)?.layers(),
+            );
+            if let (RuleAction::Deny, Some(source)) = (told.action, told.source) {
+                return Err(EngineError::PermissionRefused {
+                    gate,
+                    pattern,
+                    why: GateRefusal::Rule(source),
+                });
             }
         }
         Ok(())
@@ -228,32 +240,32 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::require`] and [`turnstone_store::Store::delete_session`].
-    pub fn delete_session(&self, ctx: &Context, session: &SessionId) -> Result<Deleted> {
-        self.require_delete(ctx, session)?;
+    /// As [`Engine::require_permission`] and [`turnstone_store::Store::delete_session`].
+    pub fn delete_session(&self, ctx: &Context, session: &SessionId) -> Result<DeletionReport> {
+        self.require_delete_permission(ctx, session)?;
         Ok(self.store.delete_session(ctx, session)?)
     }
 
     /// Lets a plan pass before it is written down. An answer counts for this plan alone.
-    pub(crate) fn let_pass(&self, ctx: &Context, plan: &UndoPlan) -> Result<()> {
+    pub(crate) fn require_plan_permission(&self, ctx: &Context, plan: &UndoPlan) -> Result<()> {
         let busy = self.store.read(ctx, |r| r.turns(&plan.session))?;
         if busy.iter().any(|turn| turn.state.is_open()) {
             return Err(StoreError::Busy(plan.session.clone()).into());
         }
         let steps = plan.roots.iter().flat_map(|root| &root.plan.steps);
         let paths: Vec<String> = steps.map(|step| step.path.to_string()).collect();
-        let id = request_of(&plan.operation)?;
-        self.pass(ctx, &plan.session, (Gate::Revert, &paths), &id)
+        let id = request_id_of(&plan.operation)?;
+        self.enforce_gate(ctx, &plan.session, (GatedOperation::Revert, &paths), &id)
     }
 
-    fn pass(
+    fn enforce_gate(
         &self,
         ctx: &Context,
         session: &SessionId,
-        act: (Gate, &[String]),
+        act: (GatedOperation, &[String]),
         id: &PermissionId,
     ) -> Result<()> {
-        let ruling = self.gate(ctx, session, act, id)?;
+        let ruling = self.evaluate_gate(ctx, session, act, id)?;
         passed(act, ruling)
     }
 
@@ -265,16 +277,16 @@ impl Engine {
     /// # Errors
     ///
     /// The ledger refused, or the rules could not be read: then the operation must not be done.
-    pub fn gate(
+    pub fn evaluate_gate(
         &self,
         ctx: &Context,
         session: &SessionId,
-        (gate, patterns): (Gate, &[String]),
+        (gate, patterns): (GatedOperation, &[String]),
         id: &PermissionId,
-    ) -> Result<(Ruling, Option<String>)> {
-        let rules = self.rules_of(ctx, session)?;
+    ) -> Result<(GateDecision, Option<String>)> {
+        let rules = self.effective_rules(ctx, session)?;
         let owner = self.store.read(ctx, |r| r.session_actor(session))?;
-        let caller = Caller::of(ctx.role, owner == ctx.actor.as_str());
+        let caller = GateCaller::from_role(ctx.role, owner == ctx.actor.as_str());
         self.judge(ctx, session, (&rules, caller), (gate, patterns), id)
     }
 
@@ -282,62 +294,62 @@ impl Engine {
         &self,
         ctx: &Context,
         session: &SessionId,
-        (rules, caller): (&Rules, Caller),
-        (gate, patterns): (Gate, &[String]),
+        (rules, caller): (&EffectiveRules, GateCaller),
+        (gate, patterns): (GatedOperation, &[String]),
         id: &PermissionId,
-    ) -> Result<(Ruling, Option<String>)> {
+    ) -> Result<(GateDecision, Option<String>)> {
         let (layers, anything) = (rules.layers(), ["*".to_owned()]);
         let patterns = if patterns.is_empty() { &anything } else { patterns };
         let mut asked = Vec::new();
         for pattern in patterns {
-            let told = pass_gate(gate, pattern, caller, &layers);
+            let told = decide_gate(gate, pattern, caller, &layers);
             match told.action {
-                Action::Allow => {}
-                Action::Ask => asked.push(pattern.clone()),
-                Action::Deny => {
-                    self.record_denial(ctx, session, &question(gate, vec![pattern.clone()]))?;
-                    return Ok((Ruling::Denied(told), Some(pattern.clone())));
+                RuleAction::Allow => {}
+                RuleAction::Ask => asked.push(pattern.clone()),
+                RuleAction::Deny => {
+                    self.record_denial(ctx, session, &build_gate_ask(gate, vec![pattern.clone()]))?;
+                    return Ok((GateDecision::Denied(told), Some(pattern.clone())));
                 }
             }
         }
         let Some(first) = asked.first().cloned() else {
-            return Ok((Ruling::Allowed, None));
+            return Ok((GateDecision::Allowed, None));
         };
-        Ok((self.ask_gate(ctx, session, id, &question(gate, asked))?, Some(first)))
+        Ok((self.ask_for_gate(ctx, session, id, &build_gate_ask(gate, asked))?, Some(first)))
     }
 
     /// Asks a person, unless they have answered.
-    pub(super) fn ask_gate(
+    pub(super) fn ask_for_gate(
         &self,
         ctx: &Context,
         session: &SessionId,
         id: &PermissionId,
         ask: &PermissionAsk,
-    ) -> Result<Ruling> {
-        let new = request(id, session, ask);
+    ) -> Result<GateDecision> {
+        let new = build_request(id, session, ask);
         let Some(found) = self.store.read(ctx, |r| r.find_request(id.as_str()))? else {
-            self.store.write(ctx, move |tx| tx.ask(&new)).wait()?;
-            return Ok(Ruling::Pending(id.clone()));
+            self.store.write(ctx, move |tx| tx.add_request(&new)).wait()?;
+            return Ok(GateDecision::Pending(id.clone()));
         };
         // An answer to another question is none to this one.
         if found.session != *session || found.body != RequestBody::Permission(ask.clone()) {
             return Err(StoreError::Conflict { kind: "request", id: id.to_string() }.into());
         }
-        Ok(match granted(&found.state) {
-            None => Ruling::Pending(id.clone()),
-            Some(true) => Ruling::Allowed,
-            Some(false) => Ruling::Rejected,
+        Ok(match is_granted(&found.state) {
+            None => GateDecision::Pending(id.clone()),
+            Some(true) => GateDecision::Allowed,
+            Some(false) => GateDecision::Rejected,
         })
     }
 
     /// Writes down that a rule refused something.
     fn record_denial(&self, ctx: &Context, session: &SessionId, ask: &PermissionAsk) -> Result<()> {
-        let request = request(&self.mint.permission(ctx.now)?, session, ask);
+        let request = build_request(&self.id_generator.new_permission_id(ctx.now)?, session, ask);
         let write = move |tx: &Tx<'_>| {
-            tx.ask(&request)?;
+            tx.add_request(&request)?;
             let message = Some("denied by a rule".to_owned());
             let reply = PermissionReply::Reject;
-            tx.resolve(&request.id, &RequestState::Replied { reply, message })
+            tx.resolve_request(&request.id, &RequestState::Replied { reply, message })
         };
         self.store.write(ctx, write).wait()?;
         Ok(())
@@ -348,70 +360,76 @@ impl Engine {
     /// # Errors
     ///
     /// [`turnstone_store::StoreError::NotFound`] for an unknown request.
-    pub fn gate_answer(&self, ctx: &Context, id: &PermissionId) -> Result<Option<bool>> {
+    pub fn find_gate_answer(&self, ctx: &Context, id: &PermissionId) -> Result<Option<bool>> {
         let id = RequestId::Permission(id.clone());
-        Ok(granted(&self.store.read(ctx, |r| r.request_state(id.as_str()))?))
+        Ok(is_granted(&self.store.read(ctx, |r| r.request_state(id.as_str()))?))
     }
 }
 
-impl StandingRules {
+impl RuleSettings {
     /// Judges an operation where no ledger knows the directory: there is nobody to ask, and nowhere to
     /// record a refusal.
     ///
     /// # Errors
     ///
-    /// [`EngineError::Refused`], or the rules could not be read.
-    pub fn judge_at(
+    /// [`EngineError::PermissionRefused`], or the rules could not be read.
+    pub fn enforce_gate_at(
         &self,
         ctx: &Context,
         directory: &Path,
-        (gate, patterns): (Gate, &[String]),
+        (gate, patterns): (GatedOperation, &[String]),
     ) -> Result<()> {
         let roots = [directory.to_string_lossy().into_owned()];
-        let rules = Rules::from(self.rules_in(directory, &roots)?);
-        judge_without_session(ctx, &rules, (gate, patterns))
+        let rules = EffectiveRules::from(self.read_base_rules_in(directory, &roots)?);
+        enforce_gate_without_session(ctx, &rules, (gate, patterns))
     }
 }
 
 /// What a ruling means for whoever wants to go on.
 fn passed(
-    (gate, patterns): (Gate, &[String]),
-    (ruling, pattern): (Ruling, Option<String>),
+    (gate, patterns): (GatedOperation, &[String]),
+    (ruling, pattern): (GateDecision, Option<String>),
 ) -> Result<()> {
     let why = match ruling {
-        Ruling::Allowed => return Ok(()),
-        Ruling::Pending(request) => return Err(EngineError::Asked { gate, request }),
-        Ruling::Rejected => Refusal::Answer,
-        Ruling::Denied(told) => told.source.map_or(Refusal::Nobody, Refusal::Rule),
+        GateDecision::Allowed => return Ok(()),
+        GateDecision::Pending(request) => {
+            return Err(EngineError::PermissionPending { gate, request });
+        }
+        GateDecision::Rejected => GateRefusal::Answer,
+        GateDecision::Denied(told) => told.source.map_or(GateRefusal::NoSession, GateRefusal::Rule),
     };
     let pattern = pattern.or_else(|| patterns.first().cloned());
-    Err(EngineError::Refused { gate, pattern: pattern.unwrap_or_else(|| "*".to_owned()), why })
+    Err(EngineError::PermissionRefused {
+        gate,
+        pattern: pattern.unwrap_or_else(|| "*".to_owned()),
+        why,
+    })
 }
 
 /// Judges an operation of a place without a session: a question cannot be asked there.
-fn judge_without_session(
+fn enforce_gate_without_session(
     ctx: &Context,
-    rules: &Rules,
-    (gate, patterns): (Gate, &[String]),
+    rules: &EffectiveRules,
+    (gate, patterns): (GatedOperation, &[String]),
 ) -> Result<()> {
-    let caller = Caller::of(ctx.role, false);
+    let caller = GateCaller::from_role(ctx.role, false);
     let anything = ["*".to_owned()];
     let patterns = if patterns.is_empty() { &anything } else { patterns };
     for pattern in patterns {
-        let told = pass_gate(gate, pattern, caller, &rules.layers());
+        let told = decide_gate(gate, pattern, caller, &rules.layers());
         let why = match (told.action, told.source) {
-            (Action::Allow, _) => continue,
-            (Action::Deny, Some(source)) => Refusal::Rule(source),
-            (Action::Deny | Action::Ask, _) => Refusal::Nobody,
+            (RuleAction::Allow, _) => continue,
+            (RuleAction::Deny, Some(source)) => GateRefusal::Rule(source),
+            (RuleAction::Deny | RuleAction::Ask, _) => GateRefusal::NoSession,
         };
         tracing::warn!("{} {pattern:?} is not allowed: {why}", gate.as_str());
-        return Err(EngineError::Refused { gate, pattern: pattern.clone(), why });
+        return Err(EngineError::PermissionRefused { gate, pattern: pattern.clone(), why });
     }
     Ok(())
 }
 
 /// Whether an answer allows something; nothing while there is none.
-fn granted(state: &RequestState) -> Option<bool> {
+fn is_granted(state: &RequestState) -> Option<bool> {
     match state {
         RequestState::Pending => None,
         RequestState::Replied { reply, .. } => Some(*reply != PermissionReply::Reject),
@@ -422,17 +440,17 @@ fn granted(state: &RequestState) -> Option<bool> {
 }
 
 /// The request that asks for an operation: one for each, found again by its name.
-fn request_of(operation: &OperationId) -> Result<PermissionId> {
+fn request_id_of(operation: &OperationId) -> Result<PermissionId> {
     let body = operation.as_str().split_once('_').map_or(operation.as_str(), |(_, body)| body);
     let id = format!("per_{body}").parse::<PermissionId>();
     Ok(id.map_err(|error| std::io::Error::other(error.to_string()))?)
 }
 
-fn question(gate: Gate, mut patterns: Vec<String>) -> PermissionAsk {
-    let mut metadata = Extra::new();
-    if patterns.len() > LISTED {
+fn build_gate_ask(gate: GatedOperation, mut patterns: Vec<String>) -> PermissionAsk {
+    let mut metadata = ExtraFields::new();
+    if patterns.len() > MAX_LISTED_PATHS {
         metadata.insert("paths".to_owned(), patterns.len().into());
-        patterns.truncate(LISTED);
+        patterns.truncate(MAX_LISTED_PATHS);
     }
     PermissionAsk {
         permission: gate.as_str().to_owned(),
@@ -440,6 +458,6 @@ fn question(gate: Gate, mut patterns: Vec<String>) -> PermissionAsk {
         patterns,
         metadata,
         tool: None,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     }
 }

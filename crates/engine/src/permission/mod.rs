@@ -2,14 +2,14 @@
 //! asked, and answers that count once.
 
 mod ask;
-mod beside;
+mod ask_without_turn;
+mod configured_rules;
 mod error;
 mod gate;
 mod rules;
-mod standing;
 
-pub use ask::{Asked, NewAsk, Replied, Resumed};
+pub use ask::{PermissionOutcome, PermissionQuery, ReplyReport, ResumedTurn};
+pub use configured_rules::RuleSettings;
 pub use error::PermissionError;
-pub use gate::{Refusal, Ruling};
-pub use rules::{BaseRules, Rules, read_rules};
-pub use standing::StandingRules;
+pub use gate::{GateDecision, GateRefusal};
+pub use rules::{BaseRules, EffectiveRules, read_effective_rules};

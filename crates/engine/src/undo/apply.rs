@@ -4,53 +4,55 @@ use std::collections::BTreeSet;
 
 use fail::fail_point;
 use turnstone_core::id::{ChangeId, OperationId, SessionId};
-use turnstone_core::operation::{Extent, HeadMove, OperationKind, Taken};
-use turnstone_core::path::RelPath;
-use turnstone_core::time::Millis;
-use turnstone_snapshot::{Action, Order};
-use turnstone_store::{Context, DoneOperation, Expired, NewOperation, OperationRow};
+use turnstone_core::operation::{HeadMove, OperationKind, UndoExtent, UndoneChangeSet};
+use turnstone_core::rel_path::RelPath;
+use turnstone_core::time::EpochMillis;
+use turnstone_snapshot::{OperationAction, OperationRequest};
+use turnstone_store::{Context, ExpiredTurn, FinishedOperation, NewOperation, OperationRow};
 
-use super::words::{OperationReport, Part, RootPlan, RootReport, UndoPlan};
-use super::written::{branch_of, plan_of, write_plan, write_report, written};
+use super::operation_json::{
+    decode_branch, decode_plan, encode_plan, encode_report, written_paths,
+};
+use super::types::{OperationReport, PlannedChangeSet, RootPlan, RootReport, UndoPlan};
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 
 /// What a plan needs and is no more.
-enum Gone {
-    Turn(Expired),
-    Guard(OperationId, Millis),
+enum ExpiredRequirement {
+    Turn(ExpiredTurn),
+    Guard(OperationId, EpochMillis),
 }
 
 impl Engine {
-    /// Carries a plan out, if it may be. After a crash, [`Engine::recover`] finishes it.
+    /// Carries a plan out, if it may be. After a crash, [`Engine::recover_all`] finishes it.
     ///
     /// # Errors
     ///
     /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs;
-    /// [`crate::EngineError::Refused`] or [`crate::EngineError::Asked`] at the gate (R37). Then
+    /// [`crate::EngineError::ConversionError`] or [`crate::EngineError::PermissionOutcome`] at the gate (R37). Then
     /// nothing has changed. Any later failure leaves the operation to recovery.
-    pub fn apply(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
+    pub fn apply_plan(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
         // Asking is not what the caller relies on, nor what its key is for.
-        self.let_pass(&ctx.aside(), plan)?;
+        self.require_plan_permission(&ctx.without_preconditions(), plan)?;
         let new =
-            NewOperation { id: plan.operation.clone(), kind: plan.kind, plan: write_plan(plan)? };
-        let (session, needed) = (plan.session.clone(), plan.needed());
+            NewOperation { id: plan.operation.clone(), kind: plan.kind, plan: encode_plan(plan)? };
+        let (session, needed) = (plan.session.clone(), plan.moved_change_sets());
         let relies = plan.relies.clone();
         // Between plan and apply what it needs may have expired; from here on it cannot.
         let write = move |tx: &turnstone_store::Tx<'_>| {
-            if let Some(expired) = tx.find_expired(&needed)? {
-                return Ok(Some(Gone::Turn(expired)));
+            if let Some(expired) = tx.find_expired_change_set(&needed)? {
+                return Ok(Some(ExpiredRequirement::Turn(expired)));
             }
             if let Some((operation, at)) = tx.find_expired_guard(&session, &relies)? {
-                return Ok(Some(Gone::Guard(operation, at)));
+                return Ok(Some(ExpiredRequirement::Guard(operation, at)));
             }
             tx.plan_operation(&session, &new).map(|_| None)
         };
         match self.store.write(ctx, write).wait()? {
-            Some(Gone::Turn(Expired { session, turn, at })) => {
-                return Err(EngineError::Expired { session, turn, at });
+            Some(ExpiredRequirement::Turn(ExpiredTurn { session, turn, at })) => {
+                return Err(EngineError::UndoExpired { session, turn, at });
             }
-            Some(Gone::Guard(operation, at)) => {
+            Some(ExpiredRequirement::Guard(operation, at)) => {
                 return Err(EngineError::GuardExpired { operation, at });
             }
             None => {}
@@ -59,11 +61,11 @@ impl Engine {
             "engine::operation_planned",
             |_| Err(std::io::Error::other("failpoint").into())
         );
-        self.finish(&ctx.settled(), plan)
+        self.execute_plan(&ctx.without_expected_seq(), plan)
     }
 
     /// Carries out what is left of a plan that is written down.
-    fn finish(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
+    fn execute_plan(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
         let mut roots = Vec::new();
         for root in &plan.roots {
             roots.push(self.apply_root(ctx, plan, root)?);
@@ -71,32 +73,36 @@ impl Engine {
                 Err(std::io::Error::other("failpoint").into())
             });
         }
-        let report = plan.report(roots);
+        let report = plan.build_report(roots);
         // What could not take a single file back takes nothing else back either.
         let head = match report.without_effect {
             true => HeadMove::Stay,
             false => plan.head.clone(),
         };
         if let Some(switch) = plan.switch.as_ref().filter(|_| !report.without_effect) {
-            self.switch(ctx, &plan.session, switch)?;
+            self.switch_timeline(ctx, &plan.session, switch)?;
         }
-        let done = DoneOperation {
+        let done = FinishedOperation {
             id: plan.operation.clone(),
             head,
-            taken: plan.changes.iter().filter_map(|part| taken(plan, part, &report)).collect(),
-            report: write_report(&report)?,
+            taken: plan
+                .changes
+                .iter()
+                .filter_map(|part| undone_after(plan, part, &report))
+                .collect(),
+            report: encode_report(&report)?,
         };
-        self.record(ctx, plan, &report, done)?;
+        self.record_operation(ctx, plan, &report, done)?;
         Ok(report)
     }
 
     /// Writes down what was done; to-dos and grants follow in the same breath.
-    fn record(
+    fn record_operation(
         &self,
         ctx: &Context,
         plan: &UndoPlan,
         report: &OperationReport,
-        done: DoneOperation,
+        done: FinishedOperation,
     ) -> Result<()> {
         let session = self.store.read(ctx, |r| r.get_session(&plan.session))?;
         let todos = plan.todos.clone().filter(|_| !report.without_effect);
@@ -104,10 +110,10 @@ impl Engine {
         let mut stated = Vec::new();
         let others = plan.also.iter().map(|(other, _)| other);
         for one in std::iter::once(&plan.session).chain(others).collect::<BTreeSet<_>>() {
-            stated.push((one.clone(), self.state_changes(ctx, one, &done.taken)?));
+            stated.push((one.clone(), self.summarize_changes(ctx, one, &done.taken)?));
         }
         let behind = match &done.head {
-            HeadMove::To(head) => self.diff_behind(ctx, &plan.session, head)?,
+            HeadMove::To(head) => self.diff_after_head(ctx, &plan.session, head)?,
             HeadMove::Stay | HeadMove::Tip => None,
         };
         let record = move |tx: &turnstone_store::Tx<'_>| {
@@ -118,9 +124,9 @@ impl Engine {
                 tx.set_todos(&session.id, todos)?;
             }
             for rule in &withdrawn {
-                tx.withdraw(&session.project, rule)?;
+                tx.withdraw_rule(&session.project, rule)?;
             }
-            stated.iter().try_for_each(|(session, stated)| stated.put(tx, session))?;
+            stated.iter().try_for_each(|(session, stated)| stated.write(tx, session))?;
             tx.finish_operation(&session.id, &done)
         };
         self.store.write(ctx, record).wait()?;
@@ -128,44 +134,46 @@ impl Engine {
     }
 
     fn apply_root(&self, ctx: &Context, plan: &UndoPlan, root: &RootPlan) -> Result<RootReport> {
-        let vault = self.vault_of(&root.root, ctx.now)?;
-        let order = Order {
+        let vault = self.handle_of_root(&root.root, ctx.now)?;
+        let order = OperationRequest {
             id: root.order.clone(),
-            action: Action::Decided { by: plan.operation.to_string() },
+            action: OperationAction::Decided { by: plan.operation.to_string() },
             plan: root.plan.clone(),
         };
-        let report = vault.apply(&order, ctx.now)?;
+        let report = vault.apply_once(&order, ctx.now)?;
         Ok(RootReport { root: root.root.clone(), report })
     }
 
     /// Finishes the operation of a session that was cut off, if there is one.
-    pub(crate) fn finish_cut_off(
+    pub(crate) fn finish_interrupted_operation(
         &self,
         ctx: &Context,
         session: &SessionId,
     ) -> Result<Option<OperationId>> {
         let operations = self.store.read(ctx, |r| r.operations(session))?;
         let is_cut_off =
-            |operation: &OperationRow| operation.done.is_none() && !operation.kind.is_aside();
+            |operation: &OperationRow| operation.done.is_none() && !operation.kind.is_background();
         let Some(open) = operations.into_iter().find(is_cut_off) else {
             return Ok(None);
         };
         if open.kind == OperationKind::Branch {
-            self.finish_branch(ctx, session, &open.id, &branch_of(&open)?)?;
+            self.finish_branch(ctx, session, &open.id, &decode_branch(&open)?)?;
             return Ok(Some(open.id));
         }
-        self.finish(ctx, &plan_of(&open)?)?;
+        self.execute_plan(ctx, &decode_plan(&open)?)?;
         Ok(Some(open.id))
     }
 }
 
 impl UndoPlan {
     /// The change sets of which something moves, with their sessions.
-    fn needed(&self) -> Vec<(SessionId, ChangeId)> {
-        let moves = |part: &&Part| {
-            part.paths.iter().any(|path| part.wanted.has(path) != part.taken.contains(path))
+    fn moved_change_sets(&self) -> Vec<(SessionId, ChangeId)> {
+        let moves = |part: &&PlannedChangeSet| {
+            part.paths
+                .iter()
+                .any(|path| part.wanted.contains_path(path) != part.taken.contains(path))
         };
-        let named = |part: &Part| {
+        let named = |part: &PlannedChangeSet| {
             (part.session.clone().unwrap_or_else(|| self.session.clone()), part.change.clone())
         };
         self.changes.iter().filter(moves).map(named).collect()
@@ -173,7 +181,11 @@ impl UndoPlan {
 }
 
 /// How much of a change set is taken back after what the report says; nothing if as much as before.
-fn taken(plan: &UndoPlan, part: &Part, report: &OperationReport) -> Option<Taken> {
+fn undone_after(
+    plan: &UndoPlan,
+    part: &PlannedChangeSet,
+    report: &OperationReport,
+) -> Option<UndoneChangeSet> {
     let reached: BTreeSet<&RelPath> = plan
         .roots
         .iter()
@@ -182,13 +194,14 @@ fn taken(plan: &UndoPlan, part: &Part, report: &OperationReport) -> Option<Taken
         .flat_map(|(root, done)| {
             // An undo took what it moved: where a path already held what was wanted, somebody else
             // had brought that about, and a redo must not undo their work.
-            let unmoved = root.plan.unchanged.iter().filter(|path| !part.wanted.has(path));
-            written(done).chain(unmoved)
+            let unmoved =
+                root.plan.unchanged.iter().filter(|path| !part.wanted.contains_path(path));
+            written_paths(done).chain(unmoved)
         })
         .collect();
     let before: BTreeSet<&RelPath> = part.taken.iter().collect();
     let is_taken = |path: &&RelPath| match reached.contains(path) {
-        true => part.wanted.has(path),
+        true => part.wanted.contains_path(path),
         false => before.contains(path),
     };
     let after: Vec<RelPath> = part.paths.iter().filter(is_taken).cloned().collect();
@@ -196,9 +209,9 @@ fn taken(plan: &UndoPlan, part: &Part, report: &OperationReport) -> Option<Taken
         return None;
     }
     let extent = match after.len() {
-        0 => Extent::Nothing,
-        all if all == part.paths.len() => Extent::All,
-        _ => Extent::Paths(after),
+        0 => UndoExtent::Nothing,
+        all if all == part.paths.len() => UndoExtent::All,
+        _ => UndoExtent::Paths(after),
     };
-    Some(Taken { change: part.change.clone(), extent })
+    Some(UndoneChangeSet { change: part.change.clone(), extent })
 }

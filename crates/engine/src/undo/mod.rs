@@ -2,22 +2,25 @@
 //! back what an undo wrote down.
 
 mod apply;
-mod contend;
-mod gather;
-mod meanwhile;
+mod concurrent_writes;
+mod contention;
+mod operation_json;
 mod plan;
-mod retrace;
-mod words;
-mod written;
+mod redo_steps;
+mod selection;
+mod types;
 
-pub(crate) use gather::{Aside, Gathered, Held};
-pub(crate) use plan::{Course, Seen};
-pub(crate) use words::IMPORTED;
-pub use words::{
-    Contended, GitNote, OperationReport, RootPlan, RootReport, Scope, Switch, UndoOptions,
-    UndoPlan, Which,
+pub use operation_json::{
+    CheckpointChange, decode_checkpoint, decode_expired_guards, decode_report, decode_turns,
 };
-pub use written::{Mark, guards_of, mark_of, report_of, turns_of};
-pub(crate) use written::{
-    is_switch, orders_of, write_branch, write_mark, write_plan, write_report, written,
+pub(crate) use operation_json::{
+    decode_store_operations, encode_branch, encode_checkpoint, encode_plan, encode_report,
+    is_timeline_switch, written_paths,
+};
+pub(crate) use plan::{ObservedChange, PathHistory};
+pub(crate) use selection::{OperationSelection, SelectedChangeSet, SideEffects};
+pub(crate) use types::IMPORTED_REASON;
+pub use types::{
+    ContendedPath, OperationReport, RepositoryMove, RootPlan, RootReport, TimelineSwitch,
+    UndoOptions, UndoPlan, UndoScope, UndoTarget,
 };

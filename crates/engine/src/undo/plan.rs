@@ -3,46 +3,48 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use turnstone_core::change::{Direction, Evidence, FileChange, FileImage, Link, Root, links};
+use turnstone_core::change::{
+    ChangeRoot, Evidence, FileChange, FileImage, StepDirection, ThreeWayStep, three_way_steps,
+};
 use turnstone_core::id::SessionId;
-use turnstone_core::operation::Extent;
-use turnstone_core::path::RelPath;
-use turnstone_core::time::Cursor;
-use turnstone_snapshot::{OperationId as OrderId, Wish, WishLink, git_point};
-use turnstone_store::{ChangeRow, Context};
+use turnstone_core::operation::UndoExtent;
+use turnstone_core::rel_path::RelPath;
+use turnstone_core::time::LogCursor;
+use turnstone_snapshot::{OperationId as OrderId, TargetLink, TargetState, read_git_position};
+use turnstone_store::{ChangeSetRow, Context};
 
-use super::gather::{Gathered, Held};
-use super::retrace::Retraced;
-use super::words::{GitNote, Part, RootPlan, UndoOptions, UndoPlan, Which};
+use super::redo_steps::RedoSteps;
+use super::selection::{OperationSelection, SelectedChangeSet};
+use super::types::{PlannedChangeSet, RepositoryMove, RootPlan, UndoOptions, UndoPlan, UndoTarget};
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::image::read;
+use crate::image_conversion::to_path_image;
 
 /// The history of the paths of one root, as far as it is to be walked.
 #[derive(Default)]
-struct Walk {
-    paths: BTreeMap<RelPath, Course>,
+struct RootHistory {
+    paths: BTreeMap<RelPath, PathHistory>,
     windows: BTreeSet<RelPath>,
 }
 
 /// The changes of one path that are taken back, and those that are brought back, oldest first.
 #[derive(Default)]
-pub(crate) struct Course {
-    pub(crate) back: Vec<Seen>,
-    pub(crate) forth: Vec<Seen>,
+pub(crate) struct PathHistory {
+    pub(crate) back: Vec<ObservedChange>,
+    pub(crate) forth: Vec<ObservedChange>,
 }
 
 /// What one change set saw of a path, and between which places in the log.
 #[derive(Clone)]
-pub(crate) struct Seen {
-    opened: Cursor,
-    closed: Option<Cursor>,
+pub(crate) struct ObservedChange {
+    opened: LogCursor,
+    closed: Option<LogCursor>,
     before: FileImage,
     after: FileImage,
 }
 
-impl Seen {
-    pub(crate) fn new(row: &ChangeRow, change: &FileChange) -> Self {
+impl ObservedChange {
+    pub(crate) fn new(row: &ChangeSetRow, change: &FileChange) -> Self {
         let (opened, closed) = row.span();
         let FileChange { before, after, .. } = change.clone();
         Self { opened, closed, before, after }
@@ -51,10 +53,10 @@ impl Seen {
 
 /// The history of a path, oldest first. What was seen by several at the same time is one change:
 /// from what the first found to what the last one left.
-fn history(seen: &[Seen]) -> Vec<(FileImage, FileImage)> {
+fn coalesce_changes(seen: &[ObservedChange]) -> Vec<(FileImage, FileImage)> {
     let mut seen = seen.to_vec();
     seen.sort_by_key(|one| one.opened);
-    let mut joined: Vec<Seen> = Vec::new();
+    let mut joined: Vec<ObservedChange> = Vec::new();
     for one in seen {
         match joined.last_mut() {
             Some(last) if Some(one.opened) < last.closed => {
@@ -68,31 +70,36 @@ fn history(seen: &[Seen]) -> Vec<(FileImage, FileImage)> {
     joined.into_iter().map(|one| (one.before, one.after)).collect()
 }
 
-impl Course {
+impl PathHistory {
     /// The steps from what is there to what should be.
-    pub(crate) fn links(&self) -> Vec<Link> {
-        let mut steps = links(&history(&self.back), Direction::Back);
-        steps.extend(links(&history(&self.forth), Direction::Forth));
+    pub(crate) fn three_way_steps(&self) -> Vec<ThreeWayStep> {
+        let mut steps = three_way_steps(&coalesce_changes(&self.back), StepDirection::Undo);
+        steps.extend(three_way_steps(&coalesce_changes(&self.forth), StepDirection::Redo));
         steps
     }
 
     /// The same for a snapshot store; what was taken back comes back as it was taken, if that is
     /// known.
-    fn wishes(&self, retraced: Option<&Vec<WishLink>>) -> Vec<WishLink> {
+    fn target_links(&self, retraced: Option<&Vec<TargetLink>>) -> Vec<TargetLink> {
         match retraced {
-            None => self.links().iter().map(wish).collect(),
-            Some(forth) => undoing(&self.back).into_iter().chain(forth.iter().cloned()).collect(),
+            None => self.three_way_steps().iter().map(to_target_link).collect(),
+            Some(forth) => {
+                undo_links(&self.back).into_iter().chain(forth.iter().cloned()).collect()
+            }
         }
     }
 }
 
 /// The steps that take back what was seen of a path.
-pub(super) fn undoing(seen: &[Seen]) -> Vec<WishLink> {
-    links(&history(seen), Direction::Back).iter().map(wish).collect()
+pub(super) fn undo_links(seen: &[ObservedChange]) -> Vec<TargetLink> {
+    three_way_steps(&coalesce_changes(seen), StepDirection::Undo)
+        .iter()
+        .map(to_target_link)
+        .collect()
 }
 
-fn wish(link: &Link) -> WishLink {
-    WishLink::new(Some(read(&link.base)), read(&link.target))
+fn to_target_link(link: &ThreeWayStep) -> TargetLink {
+    TargetLink::new(Some(to_path_image(&link.base)), to_path_image(&link.target))
 }
 
 impl Engine {
@@ -106,12 +113,12 @@ impl Engine {
         &self,
         ctx: &Context,
         session: &SessionId,
-        which: &Which,
+        which: &UndoTarget,
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
         self.recover_session(ctx, session)?;
-        let gathered = self.gather_undo(ctx, session, which, options)?;
-        self.plan(ctx, session, gathered, options)
+        let gathered = self.select_undo(ctx, session, which, options)?;
+        self.build_plan(ctx, session, gathered, options)
     }
 
     /// Plans to bring back what was taken back; changes nothing.
@@ -124,34 +131,41 @@ impl Engine {
         &self,
         ctx: &Context,
         session: &SessionId,
-        which: &Which,
+        which: &UndoTarget,
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
         self.recover_session(ctx, session)?;
-        let gathered = self.gather_redo(ctx, session, which, options)?;
-        self.plan(ctx, session, gathered, options)
+        let gathered = self.select_redo(ctx, session, which, options)?;
+        self.build_plan(ctx, session, gathered, options)
     }
 
     /// Makes a plan of what was gathered.
-    pub(crate) fn plan(
+    pub(crate) fn build_plan(
         &self,
         ctx: &Context,
         session: &SessionId,
-        gathered: Gathered,
+        gathered: OperationSelection,
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
-        let Gathered { kind, turns, also, mut changes, head, aside } = gathered;
-        self.refuse_expired(ctx, &changes)?;
-        self.veil_forgotten(&mut changes)?;
+        let OperationSelection {
+            kind,
+            turns,
+            other_turns: also,
+            mut changes,
+            head,
+            side_effects: aside,
+        } = gathered;
+        self.ensure_not_expired(ctx, &changes)?;
+        self.mask_forgotten(&mut changes)?;
         let mut plan = UndoPlan {
-            operation: self.mint.operation(ctx.now)?,
+            operation: self.id_generator.new_operation_id(ctx.now)?,
             kind,
             session: session.clone(),
             turns,
             also,
             changes: Vec::new(),
             roots: Vec::new(),
-            contended: self.contended(ctx, &changes)?,
+            contended: self.find_contended_paths(ctx, &changes)?,
             not_covered: aside.not_covered,
             unnamed: Vec::new(),
             git: Vec::new(),
@@ -161,70 +175,78 @@ impl Engine {
             switch: aside.switch,
             relies: Vec::new(),
         };
-        let mut walks: BTreeMap<Root, Walk> = BTreeMap::new();
+        let mut walks: BTreeMap<ChangeRoot, RootHistory> = BTreeMap::new();
         for held in &changes {
-            let part = sort_out(&mut plan, &mut walks, held, options);
+            let part = classify_paths(&mut plan, &mut walks, held, options);
             plan.changes.push(part);
         }
-        let retraced = self.retraced(ctx, session, &plan.changes)?;
-        self.refuse_unguarded(ctx, session, &retraced.relies)?;
+        let retraced = self.load_redo_steps(ctx, session, &plan.changes)?;
+        self.ensure_guards_present(ctx, session, &retraced.relies)?;
         plan.relies = retraced.relies.iter().cloned().collect();
-        let shared: BTreeSet<(Root, RelPath)> =
+        let shared: BTreeSet<(ChangeRoot, RelPath)> =
             plan.contended.iter().map(|it| (it.root.clone(), it.path.clone())).collect();
         for (root, mut walk) in walks {
             walk.paths.retain(|path, _| !shared.contains(&(root.clone(), path.clone())));
             plan.roots.push(self.plan_root(ctx, root, walk, &retraced)?);
         }
-        plan.git = moves(&changes);
+        plan.git = find_repository_moves(&changes);
         Ok(plan)
     }
 
     /// The ways back of what is to be brought back, as far as operations wrote them down.
-    fn retraced(&self, ctx: &Context, session: &SessionId, parts: &[Part]) -> Result<Retraced> {
-        let brings = |part: &Part| part.taken.iter().any(|path| !part.wanted.has(path));
+    fn load_redo_steps(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        parts: &[PlannedChangeSet],
+    ) -> Result<RedoSteps> {
+        let brings = |part: &PlannedChangeSet| {
+            part.taken.iter().any(|path| !part.wanted.contains_path(path))
+        };
         match parts.iter().any(brings) {
             true => {
                 let operations = self.store.read(ctx, |r| r.operations(session))?;
-                self.retrace(ctx, parts, &operations)
+                self.find_redo_steps(ctx, parts, &operations)
             }
-            false => Ok(Retraced::default()),
+            false => Ok(RedoSteps::default()),
         }
     }
 
     fn plan_root(
         &self,
         ctx: &Context,
-        root: Root,
-        walk: Walk,
-        retraced: &Retraced,
+        root: ChangeRoot,
+        walk: RootHistory,
+        retraced: &RedoSteps,
     ) -> Result<RootPlan> {
-        let wish = |(path, course): (RelPath, Course)| {
+        let wish = |(path, course): (RelPath, PathHistory)| {
             let spot = (root.store.clone(), path);
-            let links = course.wishes(retraced.links.get(&spot));
-            Wish { path: spot.1, links }
+            let links = course.target_links(retraced.links.get(&spot));
+            TargetState { path: spot.1, links }
         };
         let windows =
             walk.windows.into_iter().filter(|path| walk.paths.contains_key(path)).collect();
-        let wishes: Vec<Wish> = walk.paths.into_iter().map(wish).collect();
-        let vault = self.vault_of(&root, ctx.now)?;
-        let plan = vault.plan(&wishes, ctx.now)?;
-        Ok(RootPlan { root, order: OrderId::mint()?, plan, windows })
+        let wishes: Vec<TargetState> = walk.paths.into_iter().map(wish).collect();
+        let vault = self.handle_of_root(&root, ctx.now)?;
+        let plan = vault.plan_targets(&wishes, ctx.now)?;
+        Ok(RootPlan { root, order: OrderId::generate()?, plan, windows })
     }
 }
 
 /// Puts the paths of a change set where they belong: to be walked, not covered, or left out.
-fn sort_out(
+fn classify_paths(
     plan: &mut UndoPlan,
-    walks: &mut BTreeMap<Root, Walk>,
-    held: &Held,
+    walks: &mut BTreeMap<ChangeRoot, RootHistory>,
+    held: &SelectedChangeSet,
     options: &UndoOptions,
-) -> Part {
+) -> PlannedChangeSet {
     let set = &held.row.set;
     let mut wanted = Vec::new();
     for change in &set.changes {
         let path = change.path.clone();
-        let (is_taken, mut is_wanted) = (held.taken.has(&path), held.wanted.has(&path));
-        let is_meant = is_taken != is_wanted && options.chooses(&path);
+        let (is_taken, mut is_wanted) =
+            (held.undone.contains_path(&path), held.wanted.contains_path(&path));
+        let is_meant = is_taken != is_wanted && options.includes_path(&path);
         let reason = [&change.before, &change.after].into_iter().find_map(|image| match image {
             FileImage::Uncovered { reason } => Some(reason.clone()),
             FileImage::Present { .. } | FileImage::Absent => None,
@@ -243,33 +265,33 @@ fn sort_out(
                 }
                 let course = walk.paths.entry(path.clone()).or_default();
                 let way = if is_wanted { &mut course.back } else { &mut course.forth };
-                way.push(Seen::new(&held.row, change));
+                way.push(ObservedChange::new(&held.row, change));
             }
         }
         wanted.extend(is_wanted.then_some(path));
     }
     let paths: Vec<RelPath> = set.changes.iter().map(|change| change.path.clone()).collect();
-    let taken = paths.iter().filter(|path| held.taken.has(path)).cloned().collect();
+    let taken = paths.iter().filter(|path| held.undone.contains_path(path)).cloned().collect();
     let wanted = match wanted.len() {
-        0 => Extent::Nothing,
-        all if all == paths.len() => Extent::All,
-        _ => Extent::Paths(wanted),
+        0 => UndoExtent::Nothing,
+        all if all == paths.len() => UndoExtent::All,
+        _ => UndoExtent::Paths(wanted),
     };
     let (change, session, store) = (set.id.clone(), set.session.clone(), set.root.store.clone());
-    Part { change, session: Some(session), store, paths, taken, wanted }
+    PlannedChangeSet { change, session: Some(session), store, paths, taken, wanted }
 }
 
 /// Repositories that do not stand where they stood before the first of the change sets (R5).
-fn moves(changes: &[Held]) -> Vec<GitNote> {
-    let mut notes: BTreeMap<&Root, GitNote> = BTreeMap::new();
+fn find_repository_moves(changes: &[SelectedChangeSet]) -> Vec<RepositoryMove> {
+    let mut notes: BTreeMap<&ChangeRoot, RepositoryMove> = BTreeMap::new();
     for held in changes {
         let set = &held.row.set;
         let Some(git) = &set.git else { continue };
-        let now = git_point(Path::new(&set.root.path)).unwrap_or_default();
-        let note = GitNote { root: set.root.clone(), before: git.before.clone(), now };
+        let now = read_git_position(Path::new(&set.root.path)).unwrap_or_default();
+        let note = RepositoryMove { root: set.root.clone(), before: git.before.clone(), now };
         notes.entry(&set.root).or_insert(note);
     }
     // What cannot be told is said, too: nobody may take it for "has not moved".
-    let moved = |note: &GitNote| !note.before.is_where(&note.now);
+    let moved = |note: &RepositoryMove| !note.before.is_same_position(&note.now);
     notes.into_values().filter(moved).collect()
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use turnstone_core::id::{MessageId, ProjectId, SessionId};
 use turnstone_process::GitError;
 
-use super::remove::OnlyHere;
+use super::remove::UnsavedWork;
 use crate::error::EngineError;
 
 /// Why nothing was done. Unless it says otherwise, no file and no branch has changed.
@@ -28,11 +28,11 @@ pub enum WorktreeError {
     Primary(PathBuf),
     /// It holds work that exists nowhere else.
     #[error("{} holds {work}", directory.display())]
-    OnlyHere {
+    UnsavedWork {
         /// Where.
         directory: PathBuf,
         /// What.
-        work: OnlyHere,
+        work: UnsavedWork,
     },
     /// There is no branch it could be reset to.
     #[error("project {0} has no default branch: neither that of a remote, nor main, nor master")]

@@ -4,11 +4,11 @@
 //! that was made with it is ever deleted. Work that exists nowhere else needs force, and a capture
 //! is taken even then.
 
+mod create;
 mod error;
-mod make;
 mod name;
 mod remove;
 
+pub use create::{WorktreeInfo, WorktreeRequest};
 pub use error::WorktreeError;
-pub use make::{NewWorktree, WorktreeInfo};
-pub use remove::{OnlyHere, RemovedWorktree, ResetWorktree, WorktreePlan};
+pub use remove::{UnsavedWork, WorktreePlan, WorktreeRemovalReport, WorktreeResetReport};

@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn section_8_6_a_name_becomes_a_slug() {
+    fn slugify_makes_folder_and_branch_names() {
         assert_eq!(slugify("My Feature Branch!"), "my-feature-branch");
         assert_eq!(slugify("  a--b__c  "), "a-b-c");
         assert_eq!(slugify("../../etc"), "etc");

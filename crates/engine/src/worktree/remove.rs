@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use turnstone_core::id::ProjectId;
-use turnstone_core::model::{MadeWorktree, Project};
-use turnstone_core::permission::Gate;
+use turnstone_core::model::{CreatedWorktree, Project};
+use turnstone_core::permission::GatedOperation;
 use turnstone_process::Git;
-use turnstone_snapshot::Group;
+use turnstone_snapshot::PinGroup;
 use turnstone_store::Context;
 
 use super::error::WorktreeError;
@@ -16,26 +16,26 @@ use crate::engine::Engine;
 use crate::error::Result;
 
 /// How many commits and paths are counted; more are not told apart.
-const SHOWN: usize = 100;
+const MAX_LISTED: usize = 100;
 
 /// Work that exists in one worktree and nowhere else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct OnlyHere {
+pub struct UnsavedWork {
     /// Paths that are not committed.
     pub changes: Vec<String>,
     /// Commits that no other branch, tag or remote has, newest first.
     pub commits: Vec<String>,
 }
 
-impl OnlyHere {
+impl UnsavedWork {
     /// True if nothing would be lost.
     #[must_use]
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.commits.is_empty()
     }
 }
 
-impl fmt::Display for OnlyHere {
+impl fmt::Display for UnsavedWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (changes, commits) = (self.changes.len(), self.commits.len());
         write!(f, "{changes} uncommitted paths and {commits} commits that exist nowhere else")
@@ -52,12 +52,12 @@ pub struct WorktreePlan {
     /// The branch that would go with it, and the commit it names.
     pub branch: Option<(String, String)>,
     /// What would be gone: refused unless somebody insists, and captured even then.
-    pub lost: OnlyHere,
+    pub lost: UnsavedWork,
 }
 
 /// What a removal did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct RemovedWorktree {
+pub struct WorktreeRemovalReport {
     /// Where it was.
     pub directory: PathBuf,
     /// The capture of its files before; none if there were none any more.
@@ -65,12 +65,12 @@ pub struct RemovedWorktree {
     /// The branch that went with it, and the commit it named.
     pub branch: Option<(String, String)>,
     /// What existed only there.
-    pub lost: OnlyHere,
+    pub lost: UnsavedWork,
 }
 
 /// What a reset did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ResetWorktree {
+pub struct WorktreeResetReport {
     /// Where.
     pub directory: PathBuf,
     /// The commit it stands at now.
@@ -78,29 +78,29 @@ pub struct ResetWorktree {
     /// The capture of its files before.
     pub capture: Option<String>,
     /// What existed only there.
-    pub lost: OnlyHere,
+    pub lost: UnsavedWork,
 }
 
 /// A worktree that Turnstone made, and what would be gone with it.
-struct Facts {
+struct WorktreeFacts {
     git: Git,
-    made: MadeWorktree,
+    made: CreatedWorktree,
     directory: PathBuf,
-    lost: OnlyHere,
+    lost: UnsavedWork,
 }
 
-impl Facts {
+impl WorktreeFacts {
     fn plan(self, commit: Option<String>, branch: Option<(String, String)>) -> WorktreePlan {
         WorktreePlan { directory: self.directory, commit, branch, lost: self.lost }
     }
 
     /// Refuses what would be gone, unless somebody insists.
-    fn agree(&self, force: bool) -> Result<(), WorktreeError> {
-        if force || self.lost.is_nothing() {
+    fn ensure_no_loss(&self, force: bool) -> Result<(), WorktreeError> {
+        if force || self.lost.is_empty() {
             return Ok(());
         }
         let (directory, work) = (self.directory.clone(), self.lost.clone());
-        Err(WorktreeError::OnlyHere { directory, work })
+        Err(WorktreeError::UnsavedWork { directory, work })
     }
 }
 
@@ -116,8 +116,8 @@ impl Engine {
         project: &ProjectId,
         which: &Path,
     ) -> Result<WorktreePlan, WorktreeError> {
-        let facts = self.worktree_facts(&self.get_project(ctx, project)?, which)?;
-        let branch = deletable(&facts.git, &facts.made, Some(&facts.directory))?;
+        let facts = self.gather_worktree_facts(&self.get_project(ctx, project)?, which)?;
+        let branch = find_deletable_branch(&facts.git, &facts.made, Some(&facts.directory))?;
         Ok(facts.plan(None, branch))
     }
 
@@ -132,8 +132,8 @@ impl Engine {
         project: &ProjectId,
         which: &Path,
     ) -> Result<WorktreePlan, WorktreeError> {
-        let facts = self.worktree_facts(&self.get_project(ctx, project)?, which)?;
-        let commit = default_commit(&facts.git, project)?;
+        let facts = self.gather_worktree_facts(&self.get_project(ctx, project)?, which)?;
+        let commit = find_default_commit(&facts.git, project)?;
         Ok(facts.plan(Some(commit), None))
     }
 
@@ -144,7 +144,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`WorktreeError::NotOurs`]; [`WorktreeError::OnlyHere`] without `force`. Then nothing has
+    /// [`WorktreeError::NotOurs`]; [`WorktreeError::UnsavedWork`] without `force`. Then nothing has
     /// changed.
     pub fn remove_worktree(
         &self,
@@ -152,30 +152,35 @@ impl Engine {
         project: &ProjectId,
         which: &Path,
         force: bool,
-    ) -> Result<RemovedWorktree, WorktreeError> {
-        let facts = match self.worktree_facts(&self.get_project(ctx, project)?, which) {
-            Err(WorktreeError::NotOurs(directory)) if which.is_absolute() && !is_there(which)? => {
-                return Ok(RemovedWorktree { directory, ..Default::default() });
+    ) -> Result<WorktreeRemovalReport, WorktreeError> {
+        let facts = match self.gather_worktree_facts(&self.get_project(ctx, project)?, which) {
+            Err(WorktreeError::NotOurs(directory)) if which.is_absolute() && !has_entry(which)? => {
+                return Ok(WorktreeRemovalReport { directory, ..Default::default() });
             }
             facts => facts?,
         };
-        self.require_in(ctx, project, Gate::Worktree, std::slice::from_ref(&facts.made.directory))?;
-        facts.agree(force)?;
-        let Facts { git, made, directory, lost } = facts;
+        self.require_permission_in_project(
+            ctx,
+            project,
+            GatedOperation::Worktree,
+            std::slice::from_ref(&facts.made.directory),
+        )?;
+        facts.ensure_no_loss(force)?;
+        let WorktreeFacts { git, made, directory, lost } = facts;
         let capture = self.capture_worktree(ctx, &made)?;
         // Another one of that name would be another directory.
-        self.close_vaults(std::iter::once(&made.directory));
-        self.remove_files(&git, &directory)?;
+        self.close_snapshot_handles(std::iter::once(&made.directory));
+        self.remove_checkout(&git, &directory)?;
         fail::fail_point!("engine::worktree_removed", |_| {
             Err(std::io::Error::other("failpoint").into())
         });
         let branch = delete_branch(&git, &made)?;
-        self.change_project(ctx, project, move |project| {
+        self.modify_project(ctx, project, move |project| {
             project.worktrees.retain(|one| one.directory != made.directory);
             project.sandboxes.retain(|one| *one != made.directory);
             project.aliases.retain(|alias| alias.value != made.directory);
         })?;
-        Ok(RemovedWorktree { directory, capture, branch, lost })
+        Ok(WorktreeRemovalReport { directory, capture, branch, lost })
     }
 
     /// Puts a worktree that Turnstone made back to the default branch; ignored files stay.
@@ -189,68 +194,83 @@ impl Engine {
         project: &ProjectId,
         which: &Path,
         force: bool,
-    ) -> Result<ResetWorktree, WorktreeError> {
-        let facts = self.worktree_facts(&self.get_project(ctx, project)?, which)?;
-        self.require_in(ctx, project, Gate::Worktree, std::slice::from_ref(&facts.made.directory))?;
-        let commit = default_commit(&facts.git, project)?;
-        facts.agree(force)?;
-        let Facts { made, directory, lost, .. } = facts;
+    ) -> Result<WorktreeResetReport, WorktreeError> {
+        let facts = self.gather_worktree_facts(&self.get_project(ctx, project)?, which)?;
+        self.require_permission_in_project(
+            ctx,
+            project,
+            GatedOperation::Worktree,
+            std::slice::from_ref(&facts.made.directory),
+        )?;
+        let commit = find_default_commit(&facts.git, project)?;
+        facts.ensure_no_loss(force)?;
+        let WorktreeFacts { made, directory, lost, .. } = facts;
         let capture = self.capture_worktree(ctx, &made)?;
         let inside = self.get_repository_at(&directory)?;
         inside.reset_hard(&commit)?;
-        inside.clean()?;
-        let left: Vec<String> = paths(&inside)?;
+        inside.remove_untracked()?;
+        let left: Vec<String> = list_uncommitted_paths(&inside)?;
         match left.is_empty() {
-            true => Ok(ResetWorktree { directory, commit, capture, lost }),
+            true => Ok(WorktreeResetReport { directory, commit, capture, lost }),
             false => Err(WorktreeError::LeftChanges { directory, paths: left }),
         }
     }
 
     /// What has to be known before a worktree is removed or reset.
-    fn worktree_facts(&self, project: &Project, which: &Path) -> Result<Facts, WorktreeError> {
-        let git = self.project_git(project)?;
-        let made = find_made(project, which).ok_or_else(|| refusal(project, which))?.clone();
-        let lost = self.only_here(&git, &made)?;
-        Ok(Facts { git, directory: PathBuf::from(&made.directory), made, lost })
+    fn gather_worktree_facts(
+        &self,
+        project: &Project,
+        which: &Path,
+    ) -> Result<WorktreeFacts, WorktreeError> {
+        let git = self.open_project_repository(project)?;
+        let made = find_created_worktree(project, which)
+            .ok_or_else(|| not_removable_error(project, which))?
+            .clone();
+        let lost = self.find_unsaved_work_with(&git, &made)?;
+        Ok(WorktreeFacts { git, directory: PathBuf::from(&made.directory), made, lost })
     }
 
     /// Takes away a worktree nobody has worked in: its making failed, and clients hear why.
-    pub(crate) fn discard(
+    pub(crate) fn discard_worktree(
         &self,
         ctx: &Context,
         project: &ProjectId,
-        made: &MadeWorktree,
+        made: &CreatedWorktree,
         why: &WorktreeError,
     ) -> Result<(), WorktreeError> {
-        let git = self.project_git(&self.get_project(ctx, project)?)?;
-        self.close_vaults(std::iter::once(&made.directory));
-        self.remove_files(&git, Path::new(&made.directory))?;
+        let git = self.open_project_repository(&self.get_project(ctx, project)?)?;
+        self.close_snapshot_handles(std::iter::once(&made.directory));
+        self.remove_checkout(&git, Path::new(&made.directory))?;
         delete_branch(&git, made)?;
-        Ok(self.note_failure(ctx, project, made, &why.to_string())?)
+        Ok(self.record_worktree_failure(ctx, project, made, &why.to_string())?)
     }
 
     /// What would be gone with a worktree of a project.
-    pub(crate) fn work_only_in(
+    pub(crate) fn find_unsaved_work(
         &self,
         project: &Project,
-        made: &MadeWorktree,
-    ) -> Result<OnlyHere, WorktreeError> {
-        let git = self.project_git(project)?;
-        self.only_here(&git, made)
+        made: &CreatedWorktree,
+    ) -> Result<UnsavedWork, WorktreeError> {
+        let git = self.open_project_repository(project)?;
+        self.find_unsaved_work_with(&git, made)
     }
 
     /// What would be gone with a worktree.
-    fn only_here(&self, git: &Git, made: &MadeWorktree) -> Result<OnlyHere, WorktreeError> {
-        let mut work = OnlyHere::default();
+    fn find_unsaved_work_with(
+        &self,
+        git: &Git,
+        made: &CreatedWorktree,
+    ) -> Result<UnsavedWork, WorktreeError> {
+        let mut work = UnsavedWork::default();
         if let Some(branch) = own_branch(git, made)? {
-            work.commits = git.list_unreachable_without(branch, SHOWN)?;
+            work.commits = git.list_commits_only_on(branch, MAX_LISTED)?;
         }
         let directory = Path::new(&made.directory);
         // A making that was cut off may have left a folder that is no checkout yet.
-        if is_there(&directory.join(".git"))? {
+        if has_entry(&directory.join(".git"))? {
             let inside = self.get_repository_at(directory)?;
-            work.changes = paths(&inside)?;
-            for commit in inside.list_unnamed(SHOWN)? {
+            work.changes = list_uncommitted_paths(&inside)?;
+            for commit in inside.list_unnamed_commits(MAX_LISTED)? {
                 if !work.commits.contains(&commit) {
                     work.commits.push(commit);
                 }
@@ -259,18 +279,18 @@ impl Engine {
         Ok(work)
     }
 
-    fn capture_worktree(&self, ctx: &Context, made: &MadeWorktree) -> Result<Option<String>> {
+    fn capture_worktree(&self, ctx: &Context, made: &CreatedWorktree) -> Result<Option<String>> {
         let directory = Path::new(&made.directory);
-        if !is_there(&directory.join(".git"))? {
+        if !has_entry(&directory.join(".git"))? {
             return Ok(None);
         }
-        let vault = self.vault(directory, ctx.now)?;
-        let group = Group::new(&format!("worktree {}", made.directory));
-        Ok(Some(vault.track(&group, ctx.now)?.capture.id.to_string()))
+        let vault = self.open_snapshot_handle(directory, ctx.now)?;
+        let group = PinGroup::new(&format!("worktree {}", made.directory));
+        Ok(Some(vault.capture(&group, ctx.now)?.capture.id.to_string()))
     }
 
     /// Takes the checkout away; `git` first, then what it left.
-    fn remove_files(&self, git: &Git, directory: &Path) -> Result<(), WorktreeError> {
+    fn remove_checkout(&self, git: &Git, directory: &Path) -> Result<(), WorktreeError> {
         let is_listed = |git: &Git| -> Result<bool, WorktreeError> {
             Ok(git.list_worktrees()?.iter().any(|row| row.path == directory))
         };
@@ -281,7 +301,7 @@ impl Engine {
                 return Ok(removed?);
             }
         }
-        if is_there(directory)? {
+        if has_entry(directory)? {
             if !fs_err::symlink_metadata(directory)?.is_dir() {
                 return Err(WorktreeError::NotOurs(directory.to_owned()));
             }
@@ -295,7 +315,7 @@ impl Engine {
 }
 
 /// True if there is anything of that name; what cannot be looked at is not taken for nothing.
-fn is_there(path: &Path) -> std::io::Result<bool> {
+fn has_entry(path: &Path) -> std::io::Result<bool> {
     use std::io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
     match fs_err::symlink_metadata(path) {
         Ok(_) => Ok(true),
@@ -308,13 +328,14 @@ fn is_there(path: &Path) -> std::io::Result<bool> {
 }
 
 /// Every path that is not committed.
-fn paths(git: &Git) -> Result<Vec<String>, WorktreeError> {
-    let shown = |change: &turnstone_process::Change| change.path.to_string_lossy().into_owned();
-    Ok(git.status()?.iter().take(SHOWN).map(shown).collect())
+fn list_uncommitted_paths(git: &Git) -> Result<Vec<String>, WorktreeError> {
+    let shown =
+        |change: &turnstone_process::GitStatusEntry| change.path.to_string_lossy().into_owned();
+    Ok(git.status()?.iter().take(MAX_LISTED).map(shown).collect())
 }
 
 /// The worktree of that name or directory, if Turnstone made it.
-fn find_made<'p>(project: &'p Project, which: &Path) -> Option<&'p MadeWorktree> {
+fn find_created_worktree<'p>(project: &'p Project, which: &Path) -> Option<&'p CreatedWorktree> {
     let real = fs_err::canonicalize(which).unwrap_or_else(|_| which.to_owned());
     project
         .worktrees
@@ -322,7 +343,7 @@ fn find_made<'p>(project: &'p Project, which: &Path) -> Option<&'p MadeWorktree>
         .find(|made| Path::new(&made.directory) == real || Path::new(&made.name) == which)
 }
 
-fn refusal(project: &Project, which: &Path) -> WorktreeError {
+fn not_removable_error(project: &Project, which: &Path) -> WorktreeError {
     let real = fs_err::canonicalize(which).unwrap_or_else(|_| which.to_owned());
     match real == Path::new(&project.worktree) {
         true => WorktreeError::Primary(real),
@@ -331,7 +352,7 @@ fn refusal(project: &Project, which: &Path) -> WorktreeError {
 }
 
 /// The branch that was made with a worktree, if it is still there.
-fn own_branch<'m>(git: &Git, made: &'m MadeWorktree) -> Result<Option<&'m str>, WorktreeError> {
+fn own_branch<'m>(git: &Git, made: &'m CreatedWorktree) -> Result<Option<&'m str>, WorktreeError> {
     let Some(branch) = made.branch.as_deref() else {
         return Ok(None);
     };
@@ -341,9 +362,9 @@ fn own_branch<'m>(git: &Git, made: &'m MadeWorktree) -> Result<Option<&'m str>, 
 
 /// The branch that was made with a worktree and the commit it names, unless somebody has it checked
 /// out: then it is theirs. The checkout at `going` does not count.
-fn deletable(
+fn find_deletable_branch(
     git: &Git,
-    made: &MadeWorktree,
+    made: &CreatedWorktree,
     going: Option<&Path>,
 ) -> Result<Option<(String, String)>, WorktreeError> {
     let Some(branch) = own_branch(git, made)? else {
@@ -353,7 +374,7 @@ fn deletable(
     let Some(commit) = git.find_commit(&name)? else {
         return Ok(None);
     };
-    let held = turnstone_process::Branch::Named(name);
+    let held = turnstone_process::WorktreeCheckout::Named(name);
     let used = git.list_worktrees()?;
     let is_held = used.iter().any(|row| row.branch == held && Some(row.path.as_path()) != going);
     Ok((!is_held).then(|| (branch.to_owned(), commit)))
@@ -363,9 +384,9 @@ fn deletable(
 /// has it checked out elsewhere: then it is theirs.
 fn delete_branch(
     git: &Git,
-    made: &MadeWorktree,
+    made: &CreatedWorktree,
 ) -> Result<Option<(String, String)>, WorktreeError> {
-    let Some((branch, commit)) = deletable(git, made, None)? else {
+    let Some((branch, commit)) = find_deletable_branch(git, made, None)? else {
         return Ok(None);
     };
     git.delete_branch(&branch, &commit)?;
@@ -373,7 +394,7 @@ fn delete_branch(
 }
 
 /// The commit of the default branch (snapshots.md 5.1); nothing is fetched.
-fn default_commit(git: &Git, project: &ProjectId) -> Result<String, WorktreeError> {
+fn find_default_commit(git: &Git, project: &ProjectId) -> Result<String, WorktreeError> {
     let names = [
         "refs/remotes/origin/HEAD",
         "refs/remotes/upstream/HEAD",

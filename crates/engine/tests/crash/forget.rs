@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use turnstone_core::id::SessionId;
-use turnstone_engine::{UndoOptions, Which};
-use turnstone_testkit::crash::die_at_failpoint;
-use turnstone_testkit::fixture::TempData;
+use turnstone_engine::{UndoOptions, UndoTarget};
+use turnstone_testkit::crash::run_until_failpoint;
+use turnstone_testkit::fixture::TempDataDir;
 
-use crate::space::{Fallible, ctx, open, space};
+use crate::eviction::{Fallible, ctx, open, space_command};
 
 const LIMIT: Duration = Duration::from_secs(300);
 const SECRET: &str = "API_KEY=hunter2-is-no-password";
@@ -36,7 +36,7 @@ fn grep(folder: &Path) -> Fallible<Vec<String>> {
 }
 
 #[test]
-fn killed_at_every_named_point_of_a_forget_recovery_goes_on_r20() -> Fallible {
+fn forget_killed_at_any_failpoint_is_resumed() -> Fallible {
     let points = [
         "engine::forget_written=panic",
         // Once it is only counted, for the plan.
@@ -48,14 +48,14 @@ fn killed_at_every_named_point_of_a_forget_recovery_goes_on_r20() -> Fallible {
         "snapshot::repacked=panic",
     ];
     for point in points {
-        let data = TempData::in_memory()?;
-        let kept = space(data.path(), &["secret", SECRET])?.output()?;
+        let data = TempDataDir::in_memory()?;
+        let kept = space_command(data.path(), &["secret", SECRET])?.output()?;
         assert!(kept.status.success(), "{}", String::from_utf8_lossy(&kept.stderr));
-        let filled = space(data.path(), &["fill", "2"])?.output()?;
+        let filled = space_command(data.path(), &["fill", "2"])?.output()?;
         assert!(filled.status.success(), "{}", String::from_utf8_lossy(&filled.stderr));
         assert!(!grep(&data.join("data"))?.is_empty());
-        let mut program = space(data.path(), &["forget", ".env"])?;
-        die_at_failpoint(&mut program, point, LIMIT)
+        let mut program = space_command(data.path(), &["forget", ".env"])?;
+        run_until_failpoint(&mut program, point, LIMIT)
             .map_err(|error| format!("{point}: {error}"))?;
 
         let engine = open(data.path())?;
@@ -65,13 +65,13 @@ fn killed_at_every_named_point_of_a_forget_recovery_goes_on_r20() -> Fallible {
         assert!(plan.captured.versions.is_empty() && plan.ledger.events == 0, "{point}: {plan:?}");
         let session: SessionId = "ses_a".parse()?;
         let turns = engine.store().read(&ctx(), |r| r.turns(&session))?;
-        let which = Which::Turn(turns[0].id.clone());
+        let which = UndoTarget::Turn(turns[0].id.clone());
         let plan = engine.plan_undo(&ctx(), &session, &which, &UndoOptions::default())?;
         assert_eq!(plan.not_covered[0].2, "forgotten", "{point}");
         let wrong = engine.store().verify_projections(&ctx())?;
         assert!(wrong.is_empty(), "{point}: {wrong:?}");
-        let vault = engine.vault(&data.join("work"), ctx().now)?;
-        assert!(vault.verify()?.damaged.is_empty(), "{point}");
+        let vault = engine.open_snapshot_handle(&data.join("work"), ctx().now)?;
+        assert!(vault.verify_objects()?.damaged.is_empty(), "{point}");
     }
     Ok(())
 }

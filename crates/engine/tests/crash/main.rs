@@ -1,4 +1,4 @@
 //! Killed where space is given back: what is written down as gone is, and nothing else.
 
+mod eviction;
 mod forget;
-mod space;

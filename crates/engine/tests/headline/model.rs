@@ -57,7 +57,7 @@ pub(crate) enum Evidence {
 
 /// What one call did, as the model saw it.
 #[derive(Clone, Debug)]
-pub(crate) struct Set {
+pub(crate) struct ModelChangeSet {
     pub(crate) id: String,
     pub(crate) agent: usize,
     pub(crate) turn: String,
@@ -71,7 +71,7 @@ pub(crate) struct Set {
 
 /// A call that is not over.
 #[derive(Clone, Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenModelCall {
     pub(crate) id: String,
     pub(crate) turn: String,
     pub(crate) named: Option<BTreeSet<String>>,
@@ -80,14 +80,14 @@ pub(crate) struct Open {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum ModelDirection {
     Back,
     Forth,
 }
 
 /// What an undo or redo must do.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedMove {
     /// What the paths it may write hold afterwards.
     pub(crate) wanted: BTreeMap<String, Content>,
     pub(crate) conflicts: BTreeSet<String>,
@@ -101,9 +101,9 @@ pub(crate) struct Expected {
 }
 
 #[derive(Default)]
-pub(crate) struct Model {
+pub(crate) struct HeadlineModel {
     pub(crate) disk: Disk,
-    pub(crate) sets: Vec<Set>,
+    pub(crate) sets: Vec<ModelChangeSet>,
     pub(crate) clock: u64,
     /// Writes an undo or a redo made: when, and where.
     pub(crate) swings: Vec<(u64, BTreeSet<String>)>,
@@ -111,7 +111,7 @@ pub(crate) struct Model {
     pub(crate) guarded: u64,
 }
 
-impl Model {
+impl HeadlineModel {
     pub(crate) fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
@@ -125,7 +125,7 @@ impl Model {
     }
 
     /// What an open call has changed by now.
-    pub(crate) fn changes(&self, open: &Open) -> BTreeMap<String, (Content, Content)> {
+    pub(crate) fn changes(&self, open: &OpenModelCall) -> BTreeMap<String, (Content, Content)> {
         let paths: BTreeSet<&String> = open.before.keys().chain(self.disk.keys()).collect();
         let named =
             |path: &&&String| open.named.as_ref().is_none_or(|named| named.contains(**path));
@@ -136,8 +136,13 @@ impl Model {
         paths.iter().filter(named).filter_map(|path| pair(path)).collect()
     }
 
-    pub(crate) fn close(&mut self, agent: usize, open: &Open, evidence: Evidence) -> &Set {
-        let set = Set {
+    pub(crate) fn close(
+        &mut self,
+        agent: usize,
+        open: &OpenModelCall,
+        evidence: Evidence,
+    ) -> &ModelChangeSet {
+        let set = ModelChangeSet {
             id: open.id.clone(),
             agent,
             turn: open.turn.clone(),
@@ -161,19 +166,24 @@ impl Model {
     }
 
     /// What taking back, or bringing back, these turns must do.
-    pub(crate) fn expect(&self, way: Way, agent: usize, turns: &BTreeSet<String>) -> Expected {
-        let mut expected = Expected { is_plain: true, ..Expected::default() };
-        let is_chosen = |set: &&Set| set.agent == agent && turns.contains(&set.turn);
-        let mut chosen: Vec<&Set> = self.sets.iter().filter(is_chosen).collect();
+    pub(crate) fn expect(
+        &self,
+        way: ModelDirection,
+        agent: usize,
+        turns: &BTreeSet<String>,
+    ) -> ExpectedMove {
+        let mut expected = ExpectedMove { is_plain: true, ..ExpectedMove::default() };
+        let is_chosen = |set: &&ModelChangeSet| set.agent == agent && turns.contains(&set.turn);
+        let mut chosen: Vec<&ModelChangeSet> = self.sets.iter().filter(is_chosen).collect();
         chosen.sort_by_key(|set| set.span.1);
         let ids: BTreeSet<&str> = chosen.iter().map(|set| set.id.as_str()).collect();
         let mut history: BTreeMap<&String, Vec<(Content, Content)>> = BTreeMap::new();
         for set in &chosen {
             for (path, pair) in &set.changes {
-                if way == Way::Back && self.is_contended(set, path, &ids) {
+                if way == ModelDirection::Back && self.is_contended(set, path, &ids) {
                     expected.contended.insert(path.clone());
                 }
-                if set.covered && set.taken.contains(path) == (way == Way::Forth) {
+                if set.covered && set.taken.contains(path) == (way == ModelDirection::Forth) {
                     history.entry(path).or_default().push(pair.clone());
                     if set.evidence != Evidence::Named {
                         expected.windows.insert(path.clone());
@@ -201,7 +211,7 @@ impl Model {
     }
 
     /// Whether somebody outside of `ids` may have made this change of a window (R3).
-    fn is_contended(&self, set: &Set, path: &str, ids: &BTreeSet<&str>) -> bool {
+    fn is_contended(&self, set: &ModelChangeSet, path: &str, ids: &BTreeSet<&str>) -> bool {
         if set.evidence == Evidence::Named {
             return false;
         }
@@ -209,7 +219,7 @@ impl Model {
             .swings
             .iter()
             .any(|(at, paths)| set.span.0 < *at && *at < set.span.1 && paths.contains(path));
-        let rivals: Vec<&Set> = self
+        let rivals: Vec<&ModelChangeSet> = self
             .sets
             .iter()
             .filter(|other| other.id != set.id)
@@ -225,10 +235,10 @@ impl Model {
     /// Carries out what was expected.
     pub(crate) fn swing(
         &mut self,
-        way: Way,
+        way: ModelDirection,
         agent: usize,
         turns: &BTreeSet<String>,
-        it: &Expected,
+        it: &ExpectedMove,
     ) {
         let at = self.tick();
         let mut moved = BTreeSet::new();
@@ -248,9 +258,9 @@ impl Model {
             for path in set.changes.keys().filter(|path| it.reached.contains(*path)) {
                 match way {
                     // What somebody else had brought about was not taken by this undo.
-                    Way::Back if !moved.contains(path) => {}
-                    Way::Back => drop(set.taken.insert(path.clone())),
-                    Way::Forth => drop(set.taken.remove(path)),
+                    ModelDirection::Back if !moved.contains(path) => {}
+                    ModelDirection::Back => drop(set.taken.insert(path.clone())),
+                    ModelDirection::Forth => drop(set.taken.remove(path)),
                 }
             }
         }
@@ -259,7 +269,12 @@ impl Model {
 }
 
 /// Walks the history of one path (R4); nothing if somebody's later work stands in the way.
-fn fold(path: &str, way: Way, pairs: &[(Content, Content)], ours: Content) -> Option<Content> {
+fn fold(
+    path: &str,
+    way: ModelDirection,
+    pairs: &[(Content, Content)],
+    ours: Content,
+) -> Option<Content> {
     let mut runs: Vec<(Content, Content)> = Vec::new();
     for (before, after) in pairs {
         match runs.last_mut() {
@@ -267,12 +282,12 @@ fn fold(path: &str, way: Way, pairs: &[(Content, Content)], ours: Content) -> Op
             _ => runs.push((before.clone(), after.clone())),
         }
     }
-    if way == Way::Back {
+    if way == ModelDirection::Back {
         runs.reverse();
     }
     runs.into_iter().try_fold(ours, |ours, (before, after)| match way {
-        Way::Back => merge(path, ours, after, before),
-        Way::Forth => merge(path, ours, before, after),
+        ModelDirection::Back => merge(path, ours, after, before),
+        ModelDirection::Forth => merge(path, ours, before, after),
     })
 }
 

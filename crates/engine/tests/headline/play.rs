@@ -6,31 +6,34 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use turnstone_testkit::fixture::{Rng, TempData};
+use turnstone_testkit::fixture::{SeededRng, TempDataDir};
 
-use crate::model::{Content, Evidence, Expected, FRESH, Model, Open, SLOTS, Way, render};
-use crate::world::{Agent, Fallible, budget, grow, look, put};
+use crate::model::{
+    Content, Evidence, ExpectedMove, FRESH, HeadlineModel, ModelDirection, OpenModelCall, SLOTS,
+    render,
+};
+use crate::world::{AgentProcess, Fallible, budget, grow, look, put};
 
 const SESSIONS: [&str; 2] = ["ses_a", "ses_b"];
 /// One order in so many is the last one of its process.
 const DEATHS: u64 = 14;
 
 /// One agent as the play knows it.
-struct Player {
-    agent: Option<Agent>,
+struct SimulatedAgent {
+    agent: Option<AgentProcess>,
     turn: Option<String>,
-    open: Option<Open>,
+    open: Option<OpenModelCall>,
     /// Every turn of the session, oldest first.
     turns: Vec<String>,
 }
 
 /// The play, and what happened in it.
-pub(crate) struct Play {
-    data: TempData,
+pub(crate) struct Simulation {
+    data: TempDataDir,
     program: PathBuf,
-    rng: Rng,
-    model: Model,
-    players: Vec<Player>,
+    rng: SeededRng,
+    model: HeadlineModel,
+    players: Vec<SimulatedAgent>,
     hot: Vec<String>,
     fresh: u64,
     /// False where looking at every file each time would take all the time.
@@ -39,8 +42,8 @@ pub(crate) struct Play {
 }
 
 /// Plays so many steps; an error names the seed and the step.
-pub(crate) fn play(program: &Path, seed: u64, steps: u64, files: usize) -> Fallible<Play> {
-    let mut play = Play::new(program, seed, files)?;
+pub(crate) fn play(program: &Path, seed: u64, steps: u64, files: usize) -> Fallible<Simulation> {
+    let mut play = Simulation::new(program, seed, files)?;
     for step in 0..steps {
         let told = |error| format!("seed {seed}, step {step}, {files} files: {error}");
         play.step().map_err(told)?;
@@ -49,18 +52,18 @@ pub(crate) fn play(program: &Path, seed: u64, steps: u64, files: usize) -> Falli
     Ok(play)
 }
 
-impl Play {
+impl Simulation {
     fn new(program: &Path, seed: u64, files: usize) -> Fallible<Self> {
-        let data = TempData::in_memory()?;
+        let data = TempDataDir::in_memory()?;
         let disk = grow(data.path(), files)?;
-        let mut rng = Rng::new(seed);
+        let mut rng = SeededRng::new(seed);
         let all: Vec<&String> = disk.keys().collect();
         let mut hot: Vec<String> =
             (0..8).filter_map(|_| rng.choose(&all)).map(|it| (*it).clone()).collect();
         hot.extend(
             ["nested/src/new.txt", "unborn/new.txt", "made/by/agent.txt"].map(str::to_owned),
         );
-        let model = Model { disk, ..Model::default() };
+        let model = HeadlineModel { disk, ..HeadlineModel::default() };
         let mut play = Self {
             data,
             program: program.to_owned(),
@@ -73,8 +76,8 @@ impl Play {
             counts: BTreeMap::new(),
         };
         for session in SESSIONS {
-            let (agent, _) = Agent::start(&play.program, play.data.path(), session)?;
-            play.players.push(Player {
+            let (agent, _) = AgentProcess::start(&play.program, play.data.path(), session)?;
+            play.players.push(SimulatedAgent {
                 agent: Some(agent),
                 turn: None,
                 open: None,
@@ -101,7 +104,7 @@ impl Play {
         }
         match (&self.players[who].turn, &self.players[who].open) {
             (None, _) if dice < 60 || self.players[who].turns.is_empty() => self.begin(who),
-            (None, _) => self.take_back(who),
+            (None, _) => self.undo_turns(who),
             (Some(_), None) if dice < 50 => self.open_named(who),
             (Some(_), None) if dice < 75 => self.open_window(who),
             (Some(_), None) => self.end(who),
@@ -157,8 +160,8 @@ impl Play {
     }
 
     /// Starts the process of an agent again and reads what recovery made of it.
-    fn revive(&mut self, who: usize) -> Fallible<Value> {
-        let (agent, facts) = Agent::start(&self.program, self.data.path(), SESSIONS[who])?;
+    fn restart_agent(&mut self, who: usize) -> Fallible<Value> {
+        let (agent, facts) = AgentProcess::start(&self.program, self.data.path(), SESSIONS[who])?;
         self.players[who].agent = Some(agent);
         for kind in ["changes", "turns", "operations"] {
             let stuck = facts[kind].as_array().into_iter().flatten().find(|it| it["open"] == true);
@@ -178,12 +181,12 @@ impl Play {
     }
 
     /// After a death: what was open is closed by recovery with what is there now.
-    fn recover(&mut self, who: usize, opening: Option<Open>) -> Fallible<Value> {
+    fn recover(&mut self, who: usize, opening: Option<OpenModelCall>) -> Fallible<Value> {
         let at_death = self.players[who].open.as_ref().map(|open| self.model.changes(open));
         if self.rng.below(3) == 0 {
             self.person()?;
         }
-        let facts = self.revive(who)?;
+        let facts = self.restart_agent(who)?;
         let open = match (self.players[who].open.take(), opening) {
             (Some(open), _) => Some(open),
             // The order that opened it was cut off: did it come to that?
@@ -250,13 +253,13 @@ impl Play {
         }
     }
 
-    fn opening(&mut self, who: usize, named: Option<BTreeSet<String>>) -> Open {
+    fn opening(&mut self, who: usize, named: Option<BTreeSet<String>>) -> OpenModelCall {
         let turn = self.players[who].turn.clone().unwrap_or_default();
         let (before, opened) = (self.model.disk.clone(), self.model.tick());
-        Open { id: String::new(), turn, named, before, opened }
+        OpenModelCall { id: String::new(), turn, named, before, opened }
     }
 
-    fn open(&mut self, who: usize, order: &Value, mut opening: Open) -> Fallible {
+    fn open(&mut self, who: usize, order: &Value, mut opening: OpenModelCall) -> Fallible {
         match self.order(who, order)? {
             Some(Ok(id)) => {
                 opening.id = id.as_str().ok_or("no change set")?.to_owned();
@@ -274,7 +277,7 @@ impl Play {
 
     fn open_named(&mut self, who: usize) -> Fallible {
         let mut paths = BTreeSet::new();
-        for _ in 0..self.rng.within(1..=3) {
+        for _ in 0..self.rng.in_range(1..=3) {
             paths.insert(self.draw_edit(None).0);
         }
         let order = json!({ "do": "named", "paths": paths });
@@ -345,7 +348,7 @@ impl Play {
     }
 
     /// Takes a turn back, or all from it on; mostly brings it back at once.
-    fn take_back(&mut self, who: usize) -> Fallible {
+    fn undo_turns(&mut self, who: usize) -> Fallible {
         let turns = self.players[who].turns.clone();
         let at = self.rng.below(turns.len() as u64) as usize;
         let range = self.rng.below(4) == 0;
@@ -354,11 +357,11 @@ impl Play {
         let order = json!({ "do": "undo", "turn": turns[at], "range": range });
         self.count("undone");
         let former = self.model.disk.clone();
-        let whole = self.swing(who, Way::Back, &chosen, &order)?;
+        let whole = self.swing(who, ModelDirection::Back, &chosen, &order)?;
         if self.rng.below(3) > 0 {
             let order = json!({ "do": "redo", "turn": turns[at], "range": range });
             self.count("redone");
-            self.swing(who, Way::Forth, &chosen, &order)?;
+            self.swing(who, ModelDirection::Forth, &chosen, &order)?;
             if whole && former != self.model.disk {
                 return Err("redo did not return the former bytes".into());
             }
@@ -370,7 +373,7 @@ impl Play {
     fn swing(
         &mut self,
         who: usize,
-        way: Way,
+        way: ModelDirection,
         turns: &BTreeSet<String>,
         order: &Value,
     ) -> Fallible<bool> {
@@ -383,7 +386,7 @@ impl Play {
         let before = self.operations(who)?;
         match self.order(who, order)? {
             Some(Ok(answer)) => {
-                self.only_needless(who, way, turns)?;
+                self.check_expired_not_needed(who, way, turns)?;
                 check_report(&answer, &expected).map_err(|e| format!("{order}: {e}"))?;
                 self.model.swing(way, who, turns, &expected);
                 self.verify().map_err(|e| format!("{order}: {e}\n{answer}"))?;
@@ -399,7 +402,7 @@ impl Play {
             }
             Some(Err(error)) => return Err(format!("{order}: {error}").into()),
             None => {
-                let facts = self.revive(who)?;
+                let facts = self.restart_agent(who)?;
                 let after = facts["operations"].as_array().map_or(0, Vec::len);
                 if after > before {
                     self.model.swing(way, who, turns, &expected);
@@ -427,14 +430,21 @@ impl Play {
     }
 
     /// An undo that was carried out needed no expired turn: those among `turns` have nothing to move.
-    fn only_needless(&mut self, who: usize, way: Way, turns: &BTreeSet<String>) -> Fallible {
+    fn check_expired_not_needed(
+        &mut self,
+        who: usize,
+        way: ModelDirection,
+        turns: &BTreeSet<String>,
+    ) -> Fallible {
         let expired = self.expired(who)?;
-        let moves = |set: &&crate::model::Set| {
+        let moves = |set: &&crate::model::ModelChangeSet| {
             let paths = set.changes.keys();
             set.agent == who
                 && turns.contains(&set.turn)
                 && expired.contains(&set.turn)
-                && paths.clone().any(|path| set.taken.contains(path) == (way == Way::Forth))
+                && paths
+                    .clone()
+                    .any(|path| set.taken.contains(path) == (way == ModelDirection::Forth))
         };
         match self.model.sets.iter().find(moves) {
             Some(set) => Err(format!("{} has expired and was moved", set.turn).into()),
@@ -507,7 +517,7 @@ impl Play {
         for who in 0..SESSIONS.len() {
             for turn in self.players[who].turns.clone().into_iter().rev() {
                 let order = json!({ "do": "undo", "turn": turn });
-                self.swing(who, Way::Back, &[turn.clone()].into(), &order)?;
+                self.swing(who, ModelDirection::Back, &[turn.clone()].into(), &order)?;
             }
         }
         Ok(())
@@ -527,7 +537,7 @@ fn same_paths(id: &str, found: &Value, expected: &BTreeSet<String>) -> Fallible 
 }
 
 /// The report says what was done: nothing guessed, nothing kept quiet.
-fn check_report(answer: &Value, expected: &Expected) -> Fallible {
+fn check_report(answer: &Value, expected: &ExpectedMove) -> Fallible {
     let report = &answer["report"];
     let roots = report["roots"].as_array().cloned().unwrap_or_default();
     let gather = |kind: &str| -> BTreeSet<String> {

@@ -91,13 +91,13 @@ pub(crate) fn look(folder: &Path) -> Fallible<Vec<(PathBuf, Vec<u8>)>> {
 }
 
 /// An agent in a process of its own.
-pub(crate) struct Agent {
+pub(crate) struct AgentProcess {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
-impl Agent {
+impl AgentProcess {
     /// Starts one; what it found in the ledger after recovery is its first answer.
     pub(crate) fn start(program: &Path, dir: &Path, session: &str) -> Fallible<(Self, Value)> {
         #[expect(clippy::disallowed_methods, reason = "the program under test")]

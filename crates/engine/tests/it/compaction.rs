@@ -2,34 +2,36 @@
 
 use serde_json::json;
 use turnstone_core::context::{
-    CLEARED, CUT_OFF, Limits, Settings, go_on, summary_of, to_model_messages, transcript,
+    CLEARED_OUTPUT, CompactionSettings, INTERRUPTED_RESULT, ModelLimits, continuation_part,
+    render_transcript, summarized_request, to_model_messages,
 };
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{MessageId, SessionId};
-use turnstone_core::model::{Failure, FailureKind, MessageBody, PartBody};
-use turnstone_core::time::Seq;
+use turnstone_core::model::{MessageBody, MessageFailure, MessageFailureKind, PartBody};
+use turnstone_core::time::SessionSeq;
 use turnstone_engine::{CompactionPlan, Prompt, Turn};
-use turnstone_store::WithParts;
+use turnstone_store::MessageWithParts;
 
-use crate::context::{finish, seen, summary, talked, target, wanted};
-use crate::support::{Case, answer, ctx, messages, part, prompt, user};
+use crate::engine_fixture::{EngineFixture, answer, ctx, messages, part, prompt, user};
+use crate::model_context::{finish, seen, summary, target, three_turn_session, wanted};
 
-fn plan(case: &Case, session: &SessionId, request: &MessageId) -> CompactionPlan {
-    let limits = Limits { context: 100_000, input: 0, output: 8_000 };
-    let settings = Settings { preserve_recent_tokens: Some(1_500), ..Settings::default() };
+fn plan(case: &EngineFixture, session: &SessionId, request: &MessageId) -> CompactionPlan {
+    let limits = ModelLimits { context: 100_000, input: 0, output: 8_000 };
+    let settings =
+        CompactionSettings { preserve_recent_tokens: Some(1_500), ..CompactionSettings::default() };
     let planned =
         case.engine.plan_compaction(&ctx(), session, request, &target(), (limits, &settings));
     planned.expect("a plan")
 }
 
-fn written(case: &Case, session: &SessionId, id: &MessageId) -> WithParts {
+fn written(case: &EngineFixture, session: &SessionId, id: &MessageId) -> MessageWithParts {
     let all = messages(case, session);
     all.into_iter().find(|one| one.message.id == *id).expect("it is there")
 }
 
 /// A session in which a prompt with a picture has filled the context.
-fn overflowing(case: &Case) -> (SessionId, Turn, MessageId) {
-    let session = talked(case);
+fn overflowing(case: &EngineFixture) -> (SessionId, Turn, MessageId) {
+    let session = three_turn_session(case);
     let message = user(&session, "u4");
     let parts = [
         json!({"type": "text", "text": "look at this"}),
@@ -46,8 +48,8 @@ fn overflowing(case: &Case) -> (SessionId, Turn, MessageId) {
 
 /// 8.3: the request says who wanted it; the prompt before it is asked again without its media.
 #[test]
-fn an_overflow_asks_the_prompt_again_without_its_media_section_8_3_12_4() {
-    let case = Case::new();
+fn overflow_compaction_replays_prompt_without_media() {
+    let case = EngineFixture::new();
     let (session, turn, request) = overflowing(&case);
     let asked = written(&case, &session, &request);
     let [body] = &asked.parts[..] else { panic!("one part") };
@@ -56,7 +58,7 @@ fn an_overflow_asks_the_prompt_again_without_its_media_section_8_3_12_4() {
 
     let plan = plan(&case, &session, &request);
     assert_eq!(plan.tail, None, "else the model would see the prompt twice, with its media");
-    assert!(plan.goes_on);
+    assert!(plan.continues);
     let done = summary(&session, &request, "s1");
     let next = case.engine.finish_compaction(&ctx(), &turn, &plan, &done).expect("finished");
     let next = written(&case, &session, &next.expect("it goes on"));
@@ -70,14 +72,14 @@ fn an_overflow_asks_the_prompt_again_without_its_media_section_8_3_12_4() {
     let MessageBody::User(user) = &next.message.body else { panic!("a prompt") };
     assert_eq!((user.agent.as_str(), user.model.model.as_str()), ("build", "m"));
     case.end(&turn);
-    case.sound();
+    case.assert_consistent();
 }
 
 /// 8.3: with nothing to ask again, a synthetic text makes the model go on; a person's request none.
 #[test]
-fn a_compaction_of_the_program_goes_on_by_itself_and_a_persons_does_not_section_8_3_12_4() {
-    let case = Case::new();
-    let session = talked(&case);
+fn automatic_compaction_continues_manual_does_not() {
+    let case = EngineFixture::new();
+    let session = three_turn_session(&case);
     for (auto, name) in [(true, "s1"), (false, "s2")] {
         let mut wanted = wanted(false);
         wanted.auto = auto;
@@ -100,19 +102,23 @@ fn a_compaction_of_the_program_goes_on_by_itself_and_a_persons_does_not_section_
     let mut quiet = wanted(false);
     quiet.auto = true;
     let (turn, request) = case.engine.begin_compaction(&ctx(), &session, &quiet).expect("begins");
-    let plan = CompactionPlan { goes_on: false, ..plan(&case, &session, &request) };
+    let plan = CompactionPlan { continues: false, ..plan(&case, &session, &request) };
     let done = summary(&session, &request, "s3");
     let next = case.engine.finish_compaction(&ctx(), &turn, &plan, &done).expect("finished");
     assert_eq!(next, None);
     case.end(&turn);
-    assert_ne!(go_on(true), go_on(false), "other words if something was left out");
+    assert_ne!(
+        continuation_part(true),
+        continuation_part(false),
+        "other words if something was left out"
+    );
 }
 
 /// 8.3: `session.compacted` is the one event that makes the summary of a request finished.
 #[test]
-fn a_compaction_is_told_once_and_a_streamed_summary_is_not_doubled_section_8_3_12_4() {
-    let case = Case::new();
-    let session = talked(&case);
+fn streamed_summary_is_stored_and_announced_once() {
+    let case = EngineFixture::new();
+    let session = three_turn_session(&case);
     let (turn, request) =
         case.engine.begin_compaction(&ctx(), &session, &wanted(false)).expect("begins");
     let plan = plan(&case, &session, &request);
@@ -136,7 +142,7 @@ fn a_compaction_is_told_once_and_a_streamed_summary_is_not_doubled_section_8_3_1
     let [one] = &summary.parts[..] else { panic!("one text: {:?}", summary.parts) };
     assert!(matches!(&one.body, PartBody::Text(text) if text.text == "streamed words"));
 
-    let page = case.engine.store().read(&ctx(), |r| r.stream_after(&session, Seq(0), 1000));
+    let page = case.engine.store().read(&ctx(), |r| r.stream_after(&session, SessionSeq(0), 1000));
     let mut told = 0;
     for event in page.expect("reads").events {
         let Some(payload) = event.payload.filter(|_| event.kind == EventKind::MessageUpdated)
@@ -146,16 +152,16 @@ fn a_compaction_is_told_once_and_a_streamed_summary_is_not_doubled_section_8_3_1
         let body: MessageBody = serde_json::from_value(payload["data"].clone()).expect("a body");
         let mut message = done.message.clone();
         message.body = body;
-        told += usize::from(summary_of(&message) == Some(&request));
+        told += usize::from(summarized_request(&message) == Some(&request));
     }
     assert_eq!(told, 1);
 }
 
 /// 8.3: a summary that overflows itself is an error on its message, and cuts nothing.
 #[test]
-fn a_compaction_that_fails_is_an_error_on_its_summary_and_cuts_nothing_section_12_4() {
-    let case = Case::new();
-    let session = talked(&case);
+fn failed_compaction_marks_summary_and_keeps_context() {
+    let case = EngineFixture::new();
+    let session = three_turn_session(&case);
     let (turn, request) =
         case.engine.begin_compaction(&ctx(), &session, &wanted(false)).expect("begins");
     let plan = plan(&case, &session, &request);
@@ -163,7 +169,7 @@ fn a_compaction_that_fails_is_an_error_on_its_summary_and_cuts_nothing_section_1
     if let MessageBody::Assistant(said) = &mut message.body {
         said.summary = Some(true);
     }
-    let failure = Failure::new(FailureKind::ContextOverflowError, "too long");
+    let failure = MessageFailure::new(MessageFailureKind::ContextOverflowError, "too long");
     let fail = |message| case.engine.fail_compaction(&ctx(), &turn, &plan, message);
     fail((&message, failure.clone())).expect("written");
     assert!(fail((&answer(&session, "x", "u1"), failure.clone())).is_err(), "of another message");
@@ -178,8 +184,8 @@ fn a_compaction_that_fails_is_an_error_on_its_summary_and_cuts_nothing_section_1
 
 /// 8.3: what is summarised is one text: who said what, outputs cut, media named.
 #[test]
-fn what_is_summarised_is_one_plain_text_section_8_3_12_4() {
-    let case = Case::new();
+fn compaction_transcript_is_plain_text() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let turn = case.engine.begin_turn(&ctx(), prompt(&session, "u1")).expect("begins");
     let mut message = answer(&session, "a1", "u1");
@@ -209,15 +215,15 @@ fn what_is_summarised_is_one_plain_text_section_8_3_12_4() {
         .collect();
     let asked = messages(&case, &session).remove(0);
     let entries = [(asked.message, asked.parts), (message, parts)];
-    let text = transcript(&entries);
+    let text = render_transcript(&entries);
     let paragraphs: Vec<&str> = text.split("\n\n").collect();
     assert_eq!(paragraphs[..3], ["User: u1", "Assistant, thinking: I think", "Assistant: I say"]);
     assert_eq!(paragraphs[3], r#"Call of bash: {"n":1}"#);
     let output =
         format!("{}\n[500 more characters]\n[Attached image/png: p.png]", "x".repeat(2_000));
     assert_eq!(paragraphs[4], format!("Result of bash: {output}"));
-    assert_eq!(paragraphs[6], format!("Result of bash: {CLEARED}"));
-    assert_eq!(paragraphs[8], format!("Result of read: {CUT_OFF}"));
+    assert_eq!(paragraphs[6], format!("Result of bash: {CLEARED_OUTPUT}"));
+    assert_eq!(paragraphs[8], format!("Result of read: {INTERRUPTED_RESULT}"));
     assert_eq!(paragraphs.len(), 9);
     assert!(!to_model_messages(&entries, &target()).is_empty(), "the same, as a model gets it");
     case.end(&turn);

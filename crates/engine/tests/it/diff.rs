@@ -1,15 +1,15 @@
 //! Differences: only what the calls changed, and figures that are right.
 
 use turnstone_core::id::{SessionId, TurnId};
-use turnstone_core::model::FileDiff;
-use turnstone_core::time::Cursor;
-use turnstone_engine::{Compared, Differences, Form, Point, Which};
+use turnstone_core::model::SessionFileDiff;
+use turnstone_core::time::LogCursor;
+use turnstone_engine::{DiffFormat, DiffTarget, SessionDiff, SessionPoint, UndoTarget};
 
-use crate::support::{Case, ctx};
-use crate::talk::mid;
+use crate::conversation_fixture::mid;
+use crate::engine_fixture::{EngineFixture, ctx};
 
-fn files(diff: &Differences) -> Vec<(&str, u64, u64, &str)> {
-    let row = |it: &'_ FileDiff| {
+fn files(diff: &SessionDiff) -> Vec<(&str, u64, u64, &str)> {
+    let row = |it: &'_ SessionFileDiff| {
         let count = |number: &serde_json::Number| number.as_u64().expect("a count");
         (count(&it.additions), count(&it.deletions))
     };
@@ -23,18 +23,18 @@ fn files(diff: &Differences) -> Vec<(&str, u64, u64, &str)> {
         .collect()
 }
 
-fn diff(case: &Case, session: &SessionId, what: &Compared) -> Differences {
-    case.engine.diff(&ctx(), session, what, Form::Clients).expect("differs")
+fn diff(case: &EngineFixture, session: &SessionId, what: &DiffTarget) -> SessionDiff {
+    case.engine.diff(&ctx(), session, what, DiffFormat::JsDiff).expect("differs")
 }
 
-fn turns(case: &Case, session: &SessionId) -> Vec<TurnId> {
+fn turns(case: &EngineFixture, session: &SessionId) -> Vec<TurnId> {
     let turns = case.engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
     turns.into_iter().map(|turn| turn.id).collect()
 }
 
 #[test]
-fn a_turn_shows_what_it_changed_and_nothing_of_a_person() {
-    let case = Case::new();
+fn turn_diff_excludes_human_edits() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("f", Some("1\n2\n3\n"));
     let turn = case.begin(&session);
@@ -46,7 +46,7 @@ fn a_turn_shows_what_it_changed_and_nothing_of_a_person() {
     case.edit(&turn, "new", Some("a\nb\n"));
     case.end(&turn);
 
-    let diff = diff(&case, &session, &Compared::Turn(turn.id.clone()));
+    let diff = diff(&case, &session, &DiffTarget::Turn(turn.id.clone()));
 
     assert_eq!(files(&diff), [("f", 2, 1, "modified"), ("new", 2, 0, "added")]);
     let patch = diff.files[1].patch.as_deref().expect("a patch");
@@ -61,59 +61,62 @@ fn a_turn_shows_what_it_changed_and_nothing_of_a_person() {
 }
 
 #[test]
-fn a_fast_tool_has_a_difference_and_the_session_counts_what_stands_8_3_w11() {
-    let case = Case::new();
+fn session_diff_excludes_undone_changes() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    case.exchange(&session, "a", ("f", Some("one\n")));
-    case.exchange(&session, "b", ("f", Some("one\ntwo\n")));
-    let by_message = diff(&case, &session, &Compared::Message(mid("a")));
+    case.run_turn(&session, "a", ("f", Some("one\n")));
+    case.run_turn(&session, "b", ("f", Some("one\ntwo\n")));
+    let by_message = diff(&case, &session, &DiffTarget::Message(mid("a")));
     assert_eq!(files(&by_message), [("f", 1, 0, "added")]);
-    let by_answer = diff(&case, &session, &Compared::Message(mid("ba")));
+    let by_answer = diff(&case, &session, &DiffTarget::Message(mid("ba")));
     assert_eq!(files(&by_answer), [("f", 1, 0, "modified")]);
-    let whole = || diff(&case, &session, &Compared::Session);
+    let whole = || diff(&case, &session, &DiffTarget::Session);
     assert_eq!(files(&whole()), [("f", 2, 0, "added")]);
     assert_eq!(whole().summary().additions, 2.into());
 
-    case.undo(&session, &Which::Last);
+    case.undo(&session, &UndoTarget::Last);
     assert_eq!(files(&whole()), [("f", 1, 0, "added")], "what is taken back does not count");
     case.redo(&session);
     case.turn(&session, "f", None);
     assert_eq!(files(&whole()), [], "it came and went");
-    let none = Compared::Message(mid("none"));
-    case.engine.diff(&ctx(), &session, &none, Form::Clients).expect_err("no such message");
+    let none = DiffTarget::Message(mid("none"));
+    case.engine.diff(&ctx(), &session, &none, DiffFormat::JsDiff).expect_err("no such message");
 }
 
 #[test]
-fn points_are_compared_both_ways_and_across_branches() {
-    let case = Case::new();
+fn points_diff_both_ways_and_across_branches() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    case.exchange(&session, "a", ("f", Some("one\n")));
-    case.exchange(&session, "b", ("f", Some("two\n")));
-    case.undo(&session, &Which::Last);
-    case.exchange(&session, "c", ("g", Some("three\n")));
+    case.run_turn(&session, "a", ("f", Some("one\n")));
+    case.run_turn(&session, "b", ("f", Some("two\n")));
+    case.undo(&session, &UndoTarget::Last);
+    case.run_turn(&session, "c", ("g", Some("three\n")));
     let turns = turns(&case, &session);
-    let between = |from: &Point, to: &Point| {
-        diff(&case, &session, &Compared::Points(Some(from.clone()), Some(to.clone())))
+    let between = |from: &SessionPoint, to: &SessionPoint| {
+        diff(&case, &session, &DiffTarget::Points(Some(from.clone()), Some(to.clone())))
     };
     let (a, b, c) = (
-        Point::After(turns[0].clone()),
-        Point::After(turns[1].clone()),
-        Point::After(turns[2].clone()),
+        SessionPoint::After(turns[0].clone()),
+        SessionPoint::After(turns[1].clone()),
+        SessionPoint::After(turns[2].clone()),
     );
     assert_eq!(files(&between(&a, &b)), [("f", 1, 1, "modified")]);
     assert_eq!(files(&between(&b, &a)), [("f", 1, 1, "modified")]);
     assert_eq!(files(&between(&b, &c)), [("f", 1, 1, "modified"), ("g", 1, 0, "added")]);
     assert_eq!(files(&between(&c, &b)), [("f", 1, 1, "modified"), ("g", 0, 1, "deleted")]);
-    assert_eq!(files(&between(&Point::Before(turns[0].clone()), &a)), [("f", 1, 0, "added")]);
+    assert_eq!(
+        files(&between(&SessionPoint::Before(turns[0].clone()), &a)),
+        [("f", 1, 0, "added")]
+    );
     assert_eq!(files(&between(&c, &c)), []);
 }
 
 #[test]
-fn what_another_named_or_a_child_did_is_not_in_the_window_around_it_r3() {
-    let case = Case::new();
+fn window_diff_excludes_named_and_child_changes() {
+    let case = EngineFixture::new();
     let (a, b) = (case.session("ses_a", None), case.session("ses_b", None));
     let (one, two) = (case.begin(&a), case.begin(&b));
-    let window = case.engine.open_window(&ctx(), &one, None).expect("opens");
+    let window = case.engine.open_window_call(&ctx(), &one, None).expect("opens");
     case.put("shell", Some("by shell\n"));
     case.edit(&two, "named", Some("by another\n"));
     case.engine.close_call(&ctx(), &one, &window).expect("closes");
@@ -121,17 +124,17 @@ fn what_another_named_or_a_child_did_is_not_in_the_window_around_it_r3() {
     case.end(&two);
 
     let diff =
-        |session: &SessionId, turn: &TurnId| diff(&case, session, &Compared::Turn(turn.clone()));
+        |session: &SessionId, turn: &TurnId| diff(&case, session, &DiffTarget::Turn(turn.clone()));
     assert_eq!(files(&diff(&a, &one.id)), [("shell", 1, 0, "added")]);
     assert_eq!(files(&diff(&b, &two.id)), [("named", 1, 0, "added")]);
 }
 
 #[test]
-fn a_revert_is_shown_as_clients_know_it_and_derived_r21() {
-    let case = Case::new();
+fn revert_view_matches_opencode_shape() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    case.exchange(&session, "a", ("f", Some("one\n")));
-    case.exchange(&session, "b", ("g", Some("two\n")));
+    case.run_turn(&session, "a", ("f", Some("one\n")));
+    case.run_turn(&session, "b", ("g", Some("two\n")));
     let view = || case.engine.revert_view(&ctx(), &session).expect("reads");
     assert!(view().is_none());
 
@@ -150,7 +153,7 @@ fn a_revert_is_shown_as_clients_know_it_and_derived_r21() {
     case.engine.unrevert(&ctx(), &session).expect("unreverts");
     assert!(view().is_none());
     // A turn that changed nothing has a head and no guard.
-    let turn = case.ask(&session, "c");
+    let turn = case.begin_prompted_turn(&session, "c");
     case.end(&turn);
     case.engine.revert(&ctx(), &session, &mid("c"), None).expect("reverts");
     let shown = view().expect("reverted");
@@ -158,36 +161,36 @@ fn a_revert_is_shown_as_clients_know_it_and_derived_r21() {
 }
 
 /// The summary of the session's row.
-fn summary(case: &Case, session: &SessionId) -> Option<(u64, u64, u64)> {
+fn summary(case: &EngineFixture, session: &SessionId) -> Option<(u64, u64, u64)> {
     let row = case.engine.store().read(&ctx(), |r| r.get_session(session)).expect("reads");
     let count = |number: serde_json::Number| number.as_u64().expect("a count");
     row.summary.map(|it| (count(it.additions), count(it.deletions), count(it.files)))
 }
 
 #[test]
-fn the_row_of_a_session_says_what_it_changed_with_the_end_of_the_turn_w11() {
-    let case = Case::new();
+fn session_summary_is_written_with_turn_end() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    let turn = case.ask(&session, "z");
+    let turn = case.begin_prompted_turn(&session, "z");
     case.end(&turn);
     assert_eq!(summary(&case, &session), None, "it has changed nothing");
     case.put("f", Some("1\n2\n"));
-    case.exchange(&session, "a", ("f", Some("1\ntwo\n")));
+    case.run_turn(&session, "a", ("f", Some("1\ntwo\n")));
     assert_eq!(summary(&case, &session), Some((1, 1, 1)));
     // A person's lines are nobody's turn.
     case.put("f", Some("zero\n1\ntwo\n"));
-    case.exchange(&session, "b", ("g", Some("g\n")));
+    case.run_turn(&session, "b", ("g", Some("g\n")));
     assert_eq!(summary(&case, &session), Some((2, 1, 2)));
-    case.undo(&session, &Which::Last);
+    case.undo(&session, &UndoTarget::Last);
     assert_eq!(summary(&case, &session), Some((1, 1, 1)), "with the undo");
-    case.undo(&session, &Which::Last);
+    case.undo(&session, &UndoTarget::Last);
     assert_eq!(summary(&case, &session), Some((0, 0, 0)));
     case.redo(&session);
     assert_eq!(summary(&case, &session), Some((1, 1, 1)), "with the redo");
 
     // Nothing is said after the turn has ended (W11); each change is one event, and so is each place
     // the session goes to.
-    let log = case.engine.store().read(&ctx(), |r| r.log_after(Cursor(0), 1000)).expect("reads");
+    let log = case.engine.store().read(&ctx(), |r| r.log_after(LogCursor(0), 1000)).expect("reads");
     let kinds: Vec<&str> = log.events.iter().map(|event| event.kind.name()).collect();
     let after: Vec<&&str> =
         kinds.iter().skip_while(|kind| **kind != "change.closed").take(9).collect();
@@ -197,32 +200,32 @@ fn the_row_of_a_session_says_what_it_changed_with_the_end_of_the_turn_w11() {
 }
 
 #[test]
-fn a_session_whose_turn_was_cut_off_is_summed_up_by_recovery() {
-    let case = Case::new();
+fn recovery_updates_session_summary() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let turn = case.begin(&session);
-    let call = case.engine.open_named(&ctx(), &turn, None, &["f".into()]).expect("opens");
+    let call = case.engine.open_named_call(&ctx(), &turn, None, &["f".into()]).expect("opens");
     case.put("f", Some("one\n"));
     drop((turn, call));
     let case = case.reopen();
-    case.engine.recover(&ctx()).expect("recovers");
+    case.engine.recover_all(&ctx()).expect("recovers");
     assert_eq!(summary(&case, &session), Some((1, 0, 1)));
 }
 
 #[test]
-fn people_get_patches_that_git_takes() {
-    let case = Case::new();
+fn git_format_patches_apply_with_git() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let lines = |changed: &str| format!("1\n2\n3\n4\n{changed}\n6\n7\n8\n9\n");
     case.put("f", Some(&lines("5")));
-    case.exchange(&session, "a", ("f", Some(&lines("five"))));
-    let shown = case.engine.diff(&ctx(), &session, &Compared::Session, Form::Git(1));
+    case.run_turn(&session, "a", ("f", Some(&lines("five"))));
+    let shown = case.engine.diff(&ctx(), &session, &DiffTarget::Session, DiffFormat::Git(1));
     let patch = shown.expect("differs").files[0].patch.clone().expect("a patch");
     assert!(patch.starts_with("diff --git a/f b/f\n"), "{patch}");
     assert!(patch.ends_with("@@ -4,3 +4,3 @@\n 4\n-5\n+five\n 6\n"), "{patch}");
     // From the beginning to a point, and from a point to the present.
-    let first = Point::After(turns(&case, &session)[0].clone());
-    let until = diff(&case, &session, &Compared::Points(None, Some(first.clone())));
+    let first = SessionPoint::After(turns(&case, &session)[0].clone());
+    let until = diff(&case, &session, &DiffTarget::Points(None, Some(first.clone())));
     assert_eq!(files(&until), [("f", 1, 1, "modified")]);
-    assert_eq!(files(&diff(&case, &session, &Compared::Points(Some(first), None))), []);
+    assert_eq!(files(&diff(&case, &session, &DiffTarget::Points(Some(first), None))), []);
 }

@@ -4,18 +4,19 @@ use std::sync::atomic::AtomicBool;
 
 use turnstone_core::change::Evidence;
 use turnstone_core::model::{PartBody, ToolState};
-use turnstone_core::time::{Cursor, Millis};
+use turnstone_core::time::{EpochMillis, LogCursor};
 use turnstone_core::turn::{TurnEvent, TurnState};
 use turnstone_engine::{
-    Abort, CommandEnd, Engine, EngineError, Execution, NewSession, UndoOptions, Which,
+    AbortOutcome, CommandEnd, CommandExecution, Engine, EngineError, NewSession, UndoOptions,
+    UndoTarget,
 };
-use turnstone_process::{Exit, GroupId, Keeper, Limits, Source};
-use turnstone_snapshot::{Group, Mode};
+use turnstone_process::{CommandExit, OutputLimits, OutputRecorder, OutputSource, ProcessGroupId};
+use turnstone_snapshot::{CaptureMode, PinGroup};
 use turnstone_store::StoreError;
 
-use crate::support::{Case, ctx};
+use crate::engine_fixture::{EngineFixture, ctx};
 
-fn begin(case: &Case) -> Execution {
+fn begin(case: &EngineFixture) -> CommandExecution {
     let session = case
         .engine
         .create_session(&ctx(), &case.root(), &NewSession::default())
@@ -24,30 +25,34 @@ fn begin(case: &Case) -> Execution {
 }
 
 fn exited(output: &str) -> CommandEnd {
-    let mut keeper = Keeper::new(Limits { head: 8, tail: 8, spill: 0 }, None);
-    keeper.push(Source::Stdout, output.as_bytes());
-    CommandEnd::Exited { exit: Exit::Code(3), kept: Box::new(keeper.finish()), aborted: false }
+    let mut keeper = OutputRecorder::new(OutputLimits { head: 8, tail: 8, spill: 0 }, None);
+    keeper.push(OutputSource::Stdout, output.as_bytes());
+    CommandEnd::Exited {
+        exit: CommandExit::Code(3),
+        kept: Box::new(keeper.finish()),
+        aborted: false,
+    }
 }
 
 /// A group of which nobody lives any more.
-fn dead_group() -> GroupId {
+fn dead_group() -> ProcessGroupId {
     let boot_id = "another boot".to_owned();
-    GroupId { pgid: 1, start_time: 1, session: 1, session_start_time: 1, boot_id }
+    ProcessGroupId { pgid: 1, start_time: 1, session: 1, session_start_time: 1, boot_id }
 }
 
-fn call(case: &Case, execution: &Execution) -> ToolState {
-    let (session, name) = (&execution.turn.session, execution.name().parse().expect("an id"));
+fn call(case: &EngineFixture, execution: &CommandExecution) -> ToolState {
+    let (session, name) = (&execution.turn.session, execution.call_id().parse().expect("an id"));
     let part = case.engine.store().read(&ctx(), |r| r.get_part(session, &name)).expect("a part");
     let PartBody::Tool(tool) = part.body else { panic!("a tool") };
     tool.state
 }
 
 #[test]
-fn a_command_is_a_turn_with_a_call_and_a_window_r32() {
-    let case = Case::new();
+fn command_runs_as_turn_with_call_and_window() {
+    let case = EngineFixture::new();
     let mut execution = begin(&case);
-    assert!(execution.call.is_covered() && execution.beside.is_empty());
-    case.engine.note_group(&ctx(), &mut execution, &dead_group()).expect("noted");
+    assert!(execution.call.is_covered() && execution.concurrent.is_empty());
+    case.engine.record_process_group(&ctx(), &mut execution, &dead_group()).expect("noted");
     assert!(
         matches!(call(&case, &execution), ToolState::Running { metadata: Some(it), .. }
             if it["group"]["pgid"] == 1),
@@ -55,7 +60,7 @@ fn a_command_is_a_turn_with_a_call_and_a_window_r32() {
     );
     case.put("new", Some("new"));
     let (session, turn) = (execution.turn.session.clone(), execution.turn.id.clone());
-    let id = execution.name().parse().expect("an id");
+    let id = execution.call_id().parse().expect("an id");
 
     let closed = case.engine.end_exec(&ctx(), execution, &exited("0123456789abcdefghij"));
 
@@ -70,55 +75,57 @@ fn a_command_is_a_turn_with_a_call_and_a_window_r32() {
     let ToolState::Completed { output, metadata, .. } = tool.state else { panic!("completed") };
     assert_eq!(output, "01234567\n… 4 bytes left out …\ncdefghij");
     assert_eq!((&metadata["exit"], &metadata["truncated"]), (&3.into(), &true.into()));
-    case.undo(&session, &Which::Last);
+    case.undo(&session, &UndoTarget::Last);
     assert_eq!(case.read("new"), None);
 }
 
 #[test]
-fn a_command_whose_end_nobody_saw_is_closed_by_recovery_r32() {
-    let case = Case::new();
+fn recovery_closes_command_with_unseen_end() {
+    let case = EngineFixture::new();
     let mut execution = begin(&case);
-    case.engine.note_group(&ctx(), &mut execution, &dead_group()).expect("noted");
+    case.engine.record_process_group(&ctx(), &mut execution, &dead_group()).expect("noted");
     let session = execution.turn.session.clone();
     case.put("new", Some("new"));
     let lost = CommandEnd::Lost("the supervisor died".to_owned());
     assert!(case.engine.end_exec(&ctx(), execution, &lost).expect("ends").is_none());
 
-    let done = case.engine.recover(&ctx()).expect("recovers");
+    let done = case.engine.recover_all(&ctx()).expect("recovers");
 
     assert_eq!(done.closed.len(), 1);
-    let rows = case.engine.store().read(&ctx(), |r| r.changes(&session)).expect("reads");
+    let rows = case.engine.store().read(&ctx(), |r| r.change_sets(&session)).expect("reads");
     assert_eq!(rows[0].set.evidence, Evidence::Recovered);
     assert_eq!(rows[0].set.changes.len(), 1);
 }
 
 #[test]
-fn a_second_window_on_the_root_is_named_and_both_are_undone_together_r3() {
-    let case = Case::new();
+fn concurrent_windows_are_reported_and_undone_together() {
+    let case = EngineFixture::new();
     case.put("plan", Some("plan\n"));
     let outer = begin(&case);
     case.put("plan", Some("plan\nby one\n"));
     let inner = begin(&case);
-    assert_eq!(inner.beside.len(), 1);
-    assert_eq!(inner.beside[0].session, outer.turn.session);
+    assert_eq!(inner.concurrent.len(), 1);
+    assert_eq!(inner.concurrent[0].session, outer.turn.session);
     case.put("plan", Some("plan\nby one\nby two\n"));
     let (one, two) = (outer.turn.clone(), inner.turn.clone());
     case.engine.end_exec(&ctx(), inner, &exited("")).expect("ends");
     case.engine.end_exec(&ctx(), outer, &exited("")).expect("ends");
 
-    let alone = case.plan(&two.session, &Which::Last);
+    let alone = case.plan(&two.session, &UndoTarget::Last);
     assert_eq!(alone.contended.len(), 1);
-    let options =
-        UndoOptions { also: vec![(one.session.clone(), one.id.clone())], ..Default::default() };
-    let which = Which::Turn(two.id.clone());
+    let options = UndoOptions {
+        other_turns: vec![(one.session.clone(), one.id.clone())],
+        ..Default::default()
+    };
+    let which = UndoTarget::Turn(two.id.clone());
     let plan = case.engine.plan_undo(&ctx(), &two.session, &which, &options).expect("a plan");
     assert!(plan.contended.is_empty());
-    let report = case.engine.apply(&ctx(), &plan).expect("applied");
+    let report = case.engine.apply_plan(&ctx(), &plan).expect("applied");
 
     assert!(report.is_complete(), "{report:?}");
     assert_eq!(case.read("plan").as_deref(), Some("plan\n"));
     // The other session knows that its files are taken back; redo brings back both.
-    let again = case.plan(&one.session, &Which::Last);
+    let again = case.plan(&one.session, &UndoTarget::Last);
     assert!(again.roots.iter().all(|root| root.plan.steps.is_empty()), "{again:?}");
     let report = case.redo(&two.session);
     assert!(report.is_complete(), "{report:?}");
@@ -126,36 +133,36 @@ fn a_second_window_on_the_root_is_named_and_both_are_undone_together_r3() {
 }
 
 #[test]
-fn a_turn_that_still_runs_elsewhere_is_not_taken_along_r45() {
-    let case = Case::new();
+fn undo_rejects_running_turn_of_other_session() {
+    let case = EngineFixture::new();
     let running = begin(&case);
     let done = begin(&case);
     let session = done.turn.session.clone();
     case.engine.end_exec(&ctx(), done, &exited("")).expect("ends");
     let also = vec![(running.turn.session.clone(), running.turn.id.clone())];
-    let options = UndoOptions { also, ..Default::default() };
-    let plan = case.engine.plan_undo(&ctx(), &session, &Which::Last, &options);
+    let options = UndoOptions { other_turns: also, ..Default::default() };
+    let plan = case.engine.plan_undo(&ctx(), &session, &UndoTarget::Last, &options);
     assert!(matches!(plan, Err(EngineError::Store(StoreError::Busy(_)))), "{plan:?}");
 }
 
 /// R27, R45: the wish is in the ledger, whoever runs the turn; it needs no lease.
 #[test]
-fn an_abort_is_asked_once_heard_by_the_owner_and_done_here_if_nobody_runs_it_r45() {
-    let case = Case::new();
+fn abort_reaches_owner_or_ends_unowned_turn() {
+    let case = EngineFixture::new();
     let running = begin(&case);
     let (turn, session) = (running.turn.clone(), running.turn.session.clone());
-    let settings = turnstone_engine::Settings::new(&case.dir.path().join("data"));
-    let other = Engine::open(settings, crate::support::NOW).expect("opens");
+    let settings = turnstone_engine::EngineSettings::new(&case.dir.path().join("data"));
+    let other = Engine::open(settings, crate::engine_fixture::NOW).expect("opens");
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let heard = scope.spawn(|| case.engine.await_abort(&ctx(), &turn, &over));
+        let heard = scope.spawn(|| case.engine.wait_for_abort(&ctx(), &turn, &over));
         for _ in 0..2 {
             let asked = other.request_abort(&ctx(), &session).expect("asked");
-            assert_eq!(asked, Abort::Asked(turn.id.clone()));
+            assert_eq!(asked, AbortOutcome::Requested(turn.id.clone()));
         }
         assert!(heard.join().expect("ends").expect("reads"));
     });
-    let log = other.store().read(&ctx(), |r| r.log_after(Cursor(0), 1000)).expect("reads");
+    let log = other.store().read(&ctx(), |r| r.log_after(LogCursor(0), 1000)).expect("reads");
     let asked = log.events.iter().filter(|event| event.kind.name() == "turn.abort_asked");
     assert_eq!(asked.count(), 1, "asking again changes nothing");
     let CommandEnd::Exited { exit, kept, .. } = exited("") else { panic!("exited") };
@@ -163,33 +170,34 @@ fn an_abort_is_asked_once_heard_by_the_owner_and_done_here_if_nobody_runs_it_r45
     case.engine.end_exec(&ctx(), running, &end).expect("ends");
     let turns = other.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
     assert_eq!(turns[0].state, TurnState::Aborted);
-    assert_eq!(other.request_abort(&ctx(), &session).expect("asked"), Abort::Nothing);
+    assert_eq!(other.request_abort(&ctx(), &session).expect("asked"), AbortOutcome::NoOpenTurn);
 
     // Nobody asks: whoever listens is let go.
     let running = begin(&case);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let heard = scope.spawn(|| case.engine.await_abort(&ctx(), &running.turn, &over));
-        case.engine.stop_listening(&over);
+        let heard = scope.spawn(|| case.engine.wait_for_abort(&ctx(), &running.turn, &over));
+        case.engine.cancel_abort_wait(&over);
         assert!(!heard.join().expect("ends").expect("reads"));
     });
     // A turn that waits for an answer and whose process is gone is ended by whoever asks (R28).
     let (turn, session) = (running.turn.clone(), running.turn.session.clone());
     let (name, id) = (session.clone(), turn.id.clone());
-    let asks = move |tx: &turnstone_store::Tx<'_>| tx.move_turn(&name, &id, &TurnEvent::Asked);
+    let asks =
+        move |tx: &turnstone_store::Tx<'_>| tx.transition_turn(&name, &id, &TurnEvent::Asked);
     case.engine.store().write(&turn.context(&ctx()), asks).wait().expect("waits");
     drop(running);
     let case = case.reopen();
     let asked = case.engine.request_abort(&ctx(), &session).expect("asked");
-    assert_eq!(asked, Abort::Ended(turn.id));
+    assert_eq!(asked, AbortOutcome::Ended(turn.id));
     let turns = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
     assert_eq!(turns[0].state, TurnState::Aborted);
 }
 
 /// R8, R11: in a large directory the second capture looks at what the kernel named.
 #[test]
-fn in_a_large_directory_a_command_is_watched_instead_of_walked_twice_r8() {
-    let case = Case::new();
+fn large_directory_is_watched_instead_of_walked() {
+    let case = EngineFixture::new();
     for folder in 0..200 {
         let folder = case.root().join(format!("d{folder}"));
         fs_err::create_dir(&folder).expect("made");
@@ -204,18 +212,23 @@ fn in_a_large_directory_a_command_is_watched_instead_of_walked_twice_r8() {
         case.put("d7/new", Some("new"));
         let closed = case.engine.end_exec(&ctx(), execution, &exited("")).expect("ends");
         assert_eq!(closed.expect("compared").changes.len(), 1, "round {round}");
-        let vault = case.engine.vault(&case.root(), crate::support::NOW).expect("opens");
-        let looked = vault.track(&Group::new("look"), crate::support::NOW).expect("captured");
-        let wanted = if round == 0 { Mode::Walk } else { Mode::Journal };
+        let vault = case
+            .engine
+            .open_snapshot_handle(&case.root(), crate::engine_fixture::NOW)
+            .expect("opens");
+        let looked =
+            vault.capture(&PinGroup::new("look"), crate::engine_fixture::NOW).expect("captured");
+        let wanted = if round == 0 { CaptureMode::Walk } else { CaptureMode::Journal };
         assert_eq!(looked.mode, wanted, "round {round}");
-        case.undo(&session, &Which::Last);
+        case.undo(&session, &UndoTarget::Last);
         assert_eq!(case.read("d7/new"), None);
     }
     // Whoever waited long does not notice that the journal is compared with a walk.
     let execution = begin(&case);
     case.put("d8/new", Some("new"));
-    let later = ctx().at(Millis(crate::support::NOW.0 + 60_000));
+    let later = ctx().at_time(EpochMillis(crate::engine_fixture::NOW.0 + 60_000));
     case.engine.end_exec(&later, execution, &exited("")).expect("ends");
-    let vault = case.engine.vault(&case.root(), crate::support::NOW).expect("opens");
-    assert_eq!(vault.watch().expect("a keeper").audits, 1);
+    let vault =
+        case.engine.open_snapshot_handle(&case.root(), crate::engine_fixture::NOW).expect("opens");
+    assert_eq!(vault.start_journal().expect("a keeper").audits, 1);
 }

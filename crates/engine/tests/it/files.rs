@@ -3,29 +3,37 @@
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 
-use crate::support::{Case, NOW, ctx};
+use crate::engine_fixture::{EngineFixture, NOW, ctx};
 use turnstone_core::change::{Evidence, FileImage};
 use turnstone_core::id::SessionId;
-use turnstone_core::time::Millis;
-use turnstone_engine::{Closed, Engine, Expected, FileError, Settings, Turn, Which, WriteFile};
+use turnstone_core::time::EpochMillis;
+use turnstone_engine::{
+    ClosedCall, Engine, EngineSettings, FileError, FileWriteRequest, Turn, UndoTarget,
+    WritePrecondition,
+};
 
-fn wish(path: &str, text: &str) -> WriteFile {
+fn wish(path: &str, text: &str) -> FileWriteRequest {
     let bytes = Some(text.as_bytes().to_vec());
-    WriteFile { path: PathBuf::from(path), expected: Expected::Read, bytes }
+    FileWriteRequest { path: PathBuf::from(path), expected: WritePrecondition::Read, bytes }
 }
 
-fn write(case: &Case, turn: &Turn, path: &str, text: &str) -> Result<Closed, FileError> {
+fn write(
+    case: &EngineFixture,
+    turn: &Turn,
+    path: &str,
+    text: &str,
+) -> Result<ClosedCall, FileError> {
     case.engine.write_file(&ctx(), turn, None, &wish(path, text))
 }
 
-fn read(case: &Case, session: &SessionId, path: &str) -> Option<String> {
+fn read(case: &EngineFixture, session: &SessionId, path: &str) -> Option<String> {
     let read = case.engine.read_file(&ctx(), session, Path::new(path)).expect("read");
     read.bytes.map(|bytes| String::from_utf8(bytes).expect("text"))
 }
 
 #[test]
-fn a_file_must_be_read_before_it_is_written_and_a_new_one_need_not() {
-    let case = Case::new();
+fn existing_file_must_be_read_before_write() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("old", Some("old"));
     let turn = case.begin(&session);
@@ -44,15 +52,15 @@ fn a_file_must_be_read_before_it_is_written_and_a_new_one_need_not() {
     assert_eq!(case.read("deep/er/made").as_deref(), Some("made"));
     case.end(&turn);
 
-    let report = case.undo(&session, &Which::Last);
+    let report = case.undo(&session, &UndoTarget::Last);
     assert!(report.is_complete(), "{report:?}");
     assert_eq!(case.read("old").as_deref(), Some("old"));
     assert_eq!(case.read("deep/er/made"), None);
 }
 
 #[test]
-fn what_one_session_read_no_other_has_read() {
-    let case = Case::new();
+fn read_stamps_are_per_session() {
+    let case = EngineFixture::new();
     let (one, two) = (case.session("ses_a", None), case.session("ses_b", None));
     case.put("f", Some("f"));
     read(&case, &one, "f");
@@ -63,14 +71,14 @@ fn what_one_session_read_no_other_has_read() {
 }
 
 #[test]
-fn a_file_that_changed_since_it_was_read_is_left_alone_with_both_stamps() {
-    let case = Case::new();
+fn stale_write_is_rejected_with_both_stamps() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("f", Some("one"));
     let turn = case.begin(&session);
     read(&case, &session, "f");
     case.put("f", Some("two"));
-    let later = ctx().at(Millis(NOW.0 + 5_000));
+    let later = ctx().at_time(EpochMillis(NOW.0 + 5_000));
 
     let refused = case.engine.write_file(&later, &turn, None, &wish("f", "mine"));
 
@@ -91,19 +99,19 @@ fn a_file_that_changed_since_it_was_read_is_left_alone_with_both_stamps() {
 }
 
 #[test]
-fn a_write_can_expect_nothing_or_a_stamp_of_the_callers() {
-    let case = Case::new();
+fn write_accepts_absent_or_explicit_stamp() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("f", Some("one"));
     let turn = case.begin(&session);
     let stamp = case.engine.read_file(&ctx(), &session, Path::new("f")).expect("read").stamp;
-    let make = WriteFile { expected: Expected::Absent, ..wish("f", "made") };
+    let make = FileWriteRequest { expected: WritePrecondition::Absent, ..wish("f", "made") };
     let refused = case.engine.write_file(&ctx(), &turn, None, &make).expect_err("it is there");
     assert!(matches!(refused, FileError::Stale { read, .. } if read.image == FileImage::Absent));
 
     let swap = |text: &str| {
-        let expected = Expected::Stamp(stamp.clone());
-        let write = WriteFile { expected, ..wish("f", text) };
+        let expected = WritePrecondition::Stamp(stamp.clone());
+        let write = FileWriteRequest { expected, ..wish("f", text) };
         case.engine.write_file(&ctx(), &turn, None, &write)
     };
     swap("first").expect("written");
@@ -113,8 +121,8 @@ fn a_write_can_expect_nothing_or_a_stamp_of_the_callers() {
 }
 
 #[test]
-fn a_save_between_compare_and_swap_is_kept_r15() {
-    let case = Case::new();
+fn save_between_compare_and_swap_is_kept() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("f", Some("one"));
     let turn = case.begin(&session);
@@ -136,8 +144,8 @@ fn a_save_between_compare_and_swap_is_kept_r15() {
 }
 
 #[test]
-fn two_sessions_that_edit_one_file_at_once_lose_nothing() {
-    let case = Case::new();
+fn concurrent_edits_of_one_file_lose_nothing() {
+    let case = EngineFixture::new();
     let sessions = [case.session("ses_a", None), case.session("ses_b", None)];
     case.put("f", Some(""));
     let turns = sessions.each_ref().map(|session| case.begin(session));
@@ -173,8 +181,8 @@ fn two_sessions_that_edit_one_file_at_once_lose_nothing() {
 }
 
 #[test]
-fn files_locked_in_any_order_by_many_never_wait_in_a_circle() {
-    let case = Case::new();
+fn lock_files_never_deadlocks() {
+    let case = EngineFixture::new();
     let names: Vec<PathBuf> = (0..4).map(|n| case.root().join(format!("f{n}"))).collect();
     let engine = &case.engine;
     std::thread::scope(|scope| {
@@ -195,8 +203,8 @@ fn files_locked_in_any_order_by_many_never_wait_in_a_circle() {
 }
 
 #[test]
-fn a_path_through_a_link_is_the_file_it_leads_to_and_nothing_outside_is_written_r16() {
-    let case = Case::new();
+fn symlinks_resolve_and_outside_writes_are_rejected() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let outside = tempfile::tempdir().expect("temp dir");
     case.put("real", Some("real"));
@@ -219,8 +227,8 @@ fn a_path_through_a_link_is_the_file_it_leads_to_and_nothing_outside_is_written_
 }
 
 #[test]
-fn several_files_are_one_call_and_one_failed_check_writes_none() {
-    let case = Case::new();
+fn multi_file_write_is_one_call_and_checks_all_first() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("a", Some("a"));
     case.put("b", Some("b"));
@@ -232,22 +240,22 @@ fn several_files_are_one_call_and_one_failed_check_writes_none() {
     assert_eq!(case.read("a").as_deref(), Some("a"));
 
     read(&case, &session, "b");
-    let gone = WriteFile { bytes: None, ..wish("b", "") };
+    let gone = FileWriteRequest { bytes: None, ..wish("b", "") };
     let done = case.engine.write_files(&ctx(), &turn, None, &[wish("a", "A"), gone]);
     let done = done.expect("written");
     assert!(done.refused.is_empty());
     assert_eq!(done.closed.changes.len(), 2);
     assert_eq!((case.read("a").as_deref(), case.read("b")), (Some("A"), None));
     case.end(&turn);
-    let rows = case.engine.store().read(&ctx(), |r| r.changes(&session)).expect("reads");
+    let rows = case.engine.store().read(&ctx(), |r| r.change_sets(&session)).expect("reads");
     assert!(rows.iter().all(|row| row.set.evidence == Evidence::Named));
 }
 
 /// W16 of stamps: they are gone with the process, so nothing is written that was not read again.
 #[test]
-fn what_a_session_saw_outlives_its_process_and_a_save_meanwhile_is_noticed() {
+fn read_stamps_survive_restart() {
     use std::os::unix::fs::PermissionsExt;
-    let case = Case::new();
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("run", Some("#!/bin/sh\n"));
     case.put("kept", Some("kept"));
@@ -272,28 +280,29 @@ fn what_a_session_saw_outlives_its_process_and_a_save_meanwhile_is_noticed() {
 }
 
 #[test]
-fn what_one_process_of_a_session_saw_the_other_knows() {
-    let case = Case::new();
+fn processes_of_a_session_share_read_stamps() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("f", Some("one"));
-    let beside = Engine::open(Settings::new(&case.dir.path().join("data")), NOW).expect("opens");
+    let beside =
+        Engine::open(EngineSettings::new(&case.dir.path().join("data")), NOW).expect("opens");
     read(&case, &session, "f");
-    let stamp = beside.find_stamp(&ctx(), &session, Path::new("f")).expect("reads");
+    let stamp = beside.find_read_stamp(&ctx(), &session, Path::new("f")).expect("reads");
     assert!(stamp.is_some(), "read by the other process");
     case.put("f", Some("two"));
     beside.read_file(&ctx(), &session, Path::new("f")).expect("read");
     let turn = case.begin(&session);
     write(&case, &turn, "f", "three").expect("the newest look is the other's");
     case.put("f", Some("by a person"));
-    let found = beside.find_stamp(&ctx(), &session, Path::new("f")).expect("reads");
+    let found = beside.find_read_stamp(&ctx(), &session, Path::new("f")).expect("reads");
     let now = beside.read_file(&ctx(), &session, Path::new("f")).expect("read").stamp;
     assert_ne!(found.map(|stamp| stamp.image), Some(now.image), "the write is the last look");
     case.end(&turn);
 }
 
 #[test]
-fn what_was_seen_is_forgotten_with_its_session() {
-    let case = Case::new();
+fn deleting_a_session_removes_its_read_stamps() {
+    let case = EngineFixture::new();
     let (one, two) = (case.session("ses_a", None), case.session("ses_b", None));
     case.put("f", Some("f"));
     read(&case, &one, "f");
@@ -305,10 +314,10 @@ fn what_was_seen_is_forgotten_with_its_session() {
 }
 
 #[test]
-fn a_write_cut_off_is_absent_or_finished_and_known_either_way() {
+fn interrupted_write_is_absent_or_complete() {
     for (point, expected) in [("engine::before_file_write", "one"), ("snapshot::restored", "mine")]
     {
-        let case = Case::new();
+        let case = EngineFixture::new();
         let session = case.session("ses_a", None);
         case.put("f", Some("one"));
         let turn = case.begin(&session);
@@ -322,9 +331,9 @@ fn a_write_cut_off_is_absent_or_finished_and_known_either_way() {
         scenario.teardown();
         assert!(!matches!(cut, Ok(true)), "{point}");
         let case = case.reopen();
-        case.engine.recover(&ctx()).expect("recovered");
+        case.engine.recover_all(&ctx()).expect("recovered");
         assert_eq!(case.read("f").as_deref(), Some(expected), "{point}");
-        let report = case.undo(&session, &Which::Turn(turn.id));
+        let report = case.undo(&session, &UndoTarget::Turn(turn.id));
         assert!(report.is_complete(), "{point}: {report:?}");
         assert_eq!(case.read("f").as_deref(), Some("one"), "{point}");
     }

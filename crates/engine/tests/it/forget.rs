@@ -4,11 +4,11 @@ use std::path::Path;
 
 use serde_json::json;
 use turnstone_core::id::PartId;
-use turnstone_engine::Which;
+use turnstone_engine::UndoTarget;
 use turnstone_store::SearchQuery;
 
-use crate::repo::git;
-use crate::support::{Case, NOW, answer, ctx, part};
+use crate::engine_fixture::{EngineFixture, NOW, answer, ctx, part};
+use crate::repository_fixture::git;
 
 pub(crate) const SECRET: &str = "API_KEY=hunter2-is-no-password";
 
@@ -32,8 +32,13 @@ pub(crate) fn grep(folder: &Path) -> Vec<String> {
 }
 
 /// Objects of the snapshot store that hold it.
-fn objects(case: &Case) -> Vec<String> {
-    let dir = case.engine.vault(&case.root(), NOW).expect("opens").git_dir().expect("a store");
+fn objects(case: &EngineFixture) -> Vec<String> {
+    let dir = case
+        .engine
+        .open_snapshot_handle(&case.root(), NOW)
+        .expect("opens")
+        .git_dir()
+        .expect("a store");
     let list = git(&dir, &["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"]);
     let holds = |oid: &&str| {
         let kind = git(&dir, &["cat-file", "-t", oid]);
@@ -44,7 +49,7 @@ fn objects(case: &Case) -> Vec<String> {
 }
 
 /// A session in which the secret is everywhere: files, a tool's input, long values, streamed text.
-fn everywhere(case: &Case) -> turnstone_core::id::SessionId {
+fn spread_secret(case: &EngineFixture) -> turnstone_core::id::SessionId {
     let session = case.session("ses_a", None);
     case.put("kept.txt", Some("kept one\n"));
     let turn = case.begin(&session);
@@ -76,9 +81,9 @@ fn everywhere(case: &Case) -> turnstone_core::id::SessionId {
 }
 
 #[test]
-fn forgotten_bytes_are_nowhere_and_undo_says_so_r20() {
-    let case = Case::new();
-    let session = everywhere(&case);
+fn forgotten_bytes_are_gone_and_undo_reports_uncovered() {
+    let case = EngineFixture::new();
+    let session = spread_secret(&case);
     let data = case.dir.path().join("data");
     fs_err::create_dir_all(data.join("output")).expect("made");
     fs_err::write(data.join("output/prt_short"), format!("cat .env\n{SECRET}\n")).expect("written");
@@ -103,22 +108,27 @@ fn forgotten_bytes_are_nowhere_and_undo_says_so_r20() {
     assert!(search("read") > 0, "the rest is still found");
     let kept = case.read("conf/.env").expect("the file itself is the person's");
     assert!(kept.contains(SECRET));
-    let report = case.undo(&session, &Which::Last);
+    let report = case.undo(&session, &UndoTarget::Last);
     let why: Vec<_> = report.not_covered.iter().map(|it| (it.1.to_string(), &*it.2)).collect();
     assert!(why.iter().all(|it| *it == ("conf/.env".to_owned(), "forgotten")), "{why:?}");
     assert!(!why.is_empty() && case.read("conf/.env") == Some(kept), "never an empty file");
     assert_eq!(case.read("kept.txt").as_deref(), Some("kept one\n"), "the others are undone");
     let operations = case.engine.store().read(&ctx(), |r| r.operations(&session)).expect("reads");
     assert!(operations.iter().any(|it| it.kind.as_str() == "forget" && it.done.is_some()));
-    let verified = case.engine.vault(&case.root(), NOW).expect("opens").verify().expect("reads");
+    let verified = case
+        .engine
+        .open_snapshot_handle(&case.root(), NOW)
+        .expect("opens")
+        .verify_objects()
+        .expect("reads");
     assert!(verified.damaged.is_empty());
-    case.sound();
+    case.assert_consistent();
 }
 
 #[test]
-fn forgetting_twice_and_nothing_at_all_harms_nobody_r20() {
-    let case = Case::new();
-    let session = everywhere(&case);
+fn forget_is_idempotent_and_accepts_no_match() {
+    let case = EngineFixture::new();
+    let session = spread_secret(&case);
     let plan = |patterns: &[&str]| {
         let patterns: Vec<String> = patterns.iter().map(|it| (*it).to_owned()).collect();
         case.engine.plan_forget(&ctx(), &case.root(), &patterns).expect("a plan")
@@ -134,15 +144,15 @@ fn forgetting_twice_and_nothing_at_all_harms_nobody_r20() {
     case.edit(&turn, "conf/.env", Some("clean enough\n"));
     case.end(&turn);
     case.edit_and_undo(&session);
-    case.sound();
+    case.assert_consistent();
 }
 
-impl Case {
+impl EngineFixture {
     fn edit_and_undo(&self, session: &turnstone_core::id::SessionId) {
         let turn = self.begin(session);
         self.edit(&turn, "conf/.env", Some("other\n"));
         self.end(&turn);
-        assert!(self.undo(session, &Which::Last).is_complete());
+        assert!(self.undo(session, &UndoTarget::Last).is_complete());
         assert_eq!(self.read("conf/.env").as_deref(), Some("clean enough\n"));
     }
 }

@@ -5,27 +5,27 @@ use std::collections::BTreeSet;
 use turnstone_core::change::Evidence;
 use turnstone_core::id::{ChangeId, SessionId};
 use turnstone_core::model::PartBody;
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 use turnstone_core::wire::cost_and_tokens;
-use turnstone_engine::{EngineError, UndoOptions, Which};
-use turnstone_snapshot::{Expiry, Group, Need, Sweep};
-use turnstone_store::{CloseChange, OpenChange, SessionFilter};
+use turnstone_engine::{EngineError, UndoOptions, UndoTarget};
+use turnstone_snapshot::{EvictionRequest, ExpiryStep, GcRequest, PinGroup};
+use turnstone_store::{CloseChangeSet, NewChangeSet, SessionFilter};
 
-use crate::support::{Case, NOW, ctx};
-use crate::talk::mid;
+use crate::conversation_fixture::mid;
+use crate::engine_fixture::{EngineFixture, NOW, ctx};
 
-fn two() -> (Case, SessionId) {
-    let case = Case::new();
+fn two() -> (EngineFixture, SessionId) {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    case.exchange(&session, "b", ("f", Some("one")));
-    case.exchange(&session, "a", ("f", Some("two")));
+    case.run_turn(&session, "b", ("f", Some("one")));
+    case.run_turn(&session, "a", ("f", Some("two")));
     (case, session)
 }
 
 #[test]
-fn a_fork_copies_the_messages_before_the_point_under_new_ids_12_1() {
+fn fork_copies_messages_before_point_with_new_ids() {
     let (case, session) = two();
-    let fork = case.engine.fork(&ctx(), &session, Some(&mid("a"))).expect("forks");
+    let fork = case.engine.fork_session(&ctx(), &session, Some(&mid("a"))).expect("forks");
 
     assert_eq!((fork.title.as_str(), fork.parent), ("T (fork #1)", None));
     let origin = fork.origin.expect("where it came from");
@@ -43,15 +43,15 @@ fn a_fork_copies_the_messages_before_the_point_under_new_ids_12_1() {
     };
     assert_eq!(said.parent, new[0].message);
     assert_eq!(case.messages(&session).len(), 4, "the original is as it was");
-    let again = case.engine.fork(&ctx(), &fork.id, None).expect("forks");
+    let again = case.engine.fork_session(&ctx(), &fork.id, None).expect("forks");
     assert_eq!(again.title, "T (fork #2)");
-    case.sound();
+    case.assert_consistent();
 }
 
 #[test]
-fn usage_is_not_counted_twice_w8() {
+fn fork_does_not_count_usage_twice() {
     let (case, session) = two();
-    let fork = case.engine.fork(&ctx(), &session, None).expect("forks");
+    let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
     let shown = |id: &SessionId| {
         let read =
             case.engine.store().read(&ctx(), |r| Ok((r.get_session(id)?, r.session_usage(id)?)));
@@ -59,68 +59,68 @@ fn usage_is_not_counted_twice_w8() {
         cost_and_tokens(&session, usage).0.as_f64()
     };
     assert_eq!((shown(&session), shown(&fork.id)), (Some(2.0), Some(0.0)));
-    case.exchange(&fork.id, "c", ("g", Some("three")));
+    case.run_turn(&fork.id, "c", ("g", Some("three")));
     assert_eq!((shown(&session), shown(&fork.id)), (Some(2.0), Some(1.0)));
 }
 
 #[test]
-fn a_copied_turn_taken_back_in_one_session_is_taken_back_in_the_other_r40() {
+fn undo_of_copied_turn_applies_to_both_sessions() {
     let (case, session) = two();
-    let fork = case.engine.fork(&ctx(), &session, None).expect("forks");
+    let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
     let ids = |id: &SessionId| {
-        let rows = case.engine.store().read(&ctx(), |r| r.changes(id)).expect("reads");
+        let rows = case.engine.store().read(&ctx(), |r| r.change_sets(id)).expect("reads");
         rows.into_iter().map(|row| row.set.id).collect::<Vec<_>>()
     };
     assert_eq!(ids(&session), ids(&fork.id));
 
-    assert!(case.undo(&fork.id, &Which::Last).is_complete());
+    assert!(case.undo(&fork.id, &UndoTarget::Last).is_complete());
     assert_eq!(case.read("f").as_deref(), Some("one"));
-    let report = case.undo(&session, &Which::Last);
+    let report = case.undo(&session, &UndoTarget::Last);
     assert!(report.is_complete() && report.roots.is_empty(), "already taken back: {report:?}");
     assert_eq!(case.read("f").as_deref(), Some("one"));
     assert_eq!(case.head(&session).map(|head| head.0).as_deref(), Some("a"));
     // A part of the copy stands for the call in the original.
     let part = case.outline(&fork.id)[1].parts[1].0.clone();
-    assert!(case.undo(&fork.id, &Which::Part(part)).is_complete());
+    assert!(case.undo(&fork.id, &UndoTarget::Part(part)).is_complete());
     assert_eq!(case.read("f"), None);
 }
 
 #[test]
-fn a_fork_lives_on_when_its_parent_is_deleted_r40() {
+fn fork_survives_deletion_of_original() {
     let (case, session) = two();
-    let fork = case.engine.fork(&ctx(), &session, None).expect("forks");
+    let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
     case.engine.store().delete_session(&ctx(), &session).expect("deletes");
-    while !case.engine.store().purge_some(&ctx(), 100).expect("purges") {}
-    let vault = case.engine.vault(&case.root(), NOW).expect("opens");
-    let later = Millis(NOW.0 + 30 * 24 * 3_600_000);
-    let sweep = Sweep {
+    while !case.engine.store().purge_deleted(&ctx(), 100).expect("purges") {}
+    let vault = case.engine.open_snapshot_handle(&case.root(), NOW).expect("opens");
+    let later = EpochMillis(NOW.0 + 30 * 24 * 3_600_000);
+    let sweep = GcRequest {
         live: BTreeSet::from([fork.id.to_string()]),
         keep: 1,
         effort: u64::MAX,
         dry_run: false,
         now: later,
     };
-    let swept = vault.gc(&sweep).expect("collects");
+    let swept = vault.collect_garbage(&sweep).expect("collects");
     assert!(swept.gc.dropped_groups.contains(&"ses_a".to_owned()), "{swept:?}");
-    let verified = vault.verify().expect("reads");
+    let verified = vault.verify_objects().expect("reads");
     assert!(verified.damaged.is_empty(), "nothing the fork needs is gone");
 
     for content in [Some("one"), None] {
-        assert!(case.undo(&fork.id, &Which::Last).is_complete());
+        assert!(case.undo(&fork.id, &UndoTarget::Last).is_complete());
         assert_eq!(case.read("f").as_deref(), content);
     }
     case.redo(&fork.id);
     assert_eq!(case.read("f").as_deref(), Some("one"));
-    case.sound();
+    case.assert_consistent();
 }
 
 #[test]
-fn a_fork_of_a_reverted_session_goes_on_from_where_it_stands() {
+fn fork_of_reverted_session_stops_at_head() {
     let (case, session) = two();
     case.engine
-        .revert(&ctx(), &session, &mid("aa"), Some(&crate::talk::pid("aa2")))
+        .revert(&ctx(), &session, &mid("aa"), Some(&crate::conversation_fixture::pid("aa2")))
         .expect("reverts");
-    let fork = case.engine.fork(&ctx(), &session, None).expect("forks");
+    let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
     let outline = case.outline(&fork.id);
     assert_eq!(
         (outline.len(), outline[3].parts.len()),
@@ -128,58 +128,58 @@ fn a_fork_of_a_reverted_session_goes_on_from_where_it_stands() {
         "the text behind the head is not copied"
     );
     case.engine.revert(&ctx(), &session, &mid("a"), None).expect("reverts");
-    let fork = case.engine.fork(&ctx(), &session, None).expect("forks");
+    let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
     assert_eq!(case.outline(&fork.id).len(), 2);
     assert_eq!(case.head(&fork.id), None);
 }
 
 #[test]
-fn a_fork_works_while_a_turn_runs_and_ends_the_copy_r45() {
+fn fork_during_turn_ends_copied_turn() {
     let (case, session) = two();
-    let turn = case.ask(&session, "c");
+    let turn = case.begin_prompted_turn(&session, "c");
     case.answer(&turn, "ca", "c");
-    let fork = case.engine.fork(&ctx(), &session, None).expect("forks");
-    let status = case.engine.store().read(&ctx(), |r| r.status(&fork.id)).expect("reads");
-    assert_eq!(status, turnstone_core::model::Status::Idle);
+    let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
+    let status = case.engine.store().read(&ctx(), |r| r.session_status(&fork.id)).expect("reads");
+    assert_eq!(status, turnstone_core::model::SessionStatus::Idle);
     assert_eq!(case.outline(&fork.id).len(), 6);
     case.end(&turn);
-    case.exchange(&fork.id, "d", ("g", Some("g")));
+    case.run_turn(&fork.id, "d", ("g", Some("g")));
 }
 
 #[test]
-fn a_message_that_is_not_there_is_refused_and_a_fork_cut_off_hides_itself_w14() {
+fn unknown_fork_point_is_rejected_interrupted_fork_is_hidden() {
     let (case, session) = two();
-    let none = case.engine.fork(&ctx(), &session, Some(&mid("none")));
+    let none = case.engine.fork_session(&ctx(), &session, Some(&mid("none")));
     assert!(matches!(none, Err(EngineError::Fork(_))), "{none:?}");
     let scenario = fail::FailScenario::setup();
     fail::cfg("engine::fork_copies", "return").expect("set");
-    case.engine.fork(&ctx(), &session, None).expect_err("cut off");
+    case.engine.fork_session(&ctx(), &session, None).expect_err("cut off");
     fail::remove("engine::fork_copies");
     scenario.teardown();
     let case = case.reopen();
-    case.engine.recover(&ctx()).expect("recovers");
+    case.engine.recover_all(&ctx()).expect("recovers");
 
     let filter = SessionFilter::default();
     let shown = case.engine.store().read(&ctx(), |r| r.list_sessions(&filter, None, 10));
     let shown: Vec<String> =
         shown.expect("reads").items.iter().map(|it| it.session.id.to_string()).collect();
     assert_eq!(shown, ["ses_a"], "half a copy is archived");
-    let fork = case.engine.fork(&ctx(), &session, None).expect("forks");
+    let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
     assert_eq!(case.outline(&fork.id).len(), 4);
     let text = case.outline(&fork.id)[1].parts[2].0.clone();
     let part = case.engine.store().read(&ctx(), |r| r.get_part(&fork.id, &text)).expect("reads");
     assert!(matches!(part.body, PartBody::Text(_)));
-    case.sound();
+    case.assert_consistent();
 }
 
 #[test]
-fn a_capture_whose_name_cannot_be_read_stops_the_fork_r40() {
+fn invalid_capture_id_fails_the_fork() {
     let (case, session) = two();
     let turn = case.begin(&session);
-    let root = case.engine.store().read(&ctx(), |r| r.changes(&session)).expect("reads");
+    let root = case.engine.store().read(&ctx(), |r| r.change_sets(&session)).expect("reads");
     let root = root[0].set.root.clone();
     let id: ChangeId = "chg_strange".parse().expect("an id");
-    let open = OpenChange {
+    let open = NewChangeSet {
         id: id.clone(),
         turn: turn.id.clone(),
         part: None,
@@ -190,7 +190,7 @@ fn a_capture_whose_name_cannot_be_read_stops_the_fork_r40() {
         before: Some("not a name".to_owned()),
         git: None,
     };
-    let close = CloseChange {
+    let close = CloseChangeSet {
         id: id.clone(),
         evidence: Evidence::Named,
         after: None,
@@ -200,38 +200,39 @@ fn a_capture_whose_name_cannot_be_read_stops_the_fork_r40() {
     };
     let name = session.clone();
     case.write(&turn, move |tx| {
-        tx.open_change(&name, &open)?;
-        tx.close_change(&name, &close).map(drop)
+        tx.open_change_set(&name, &open)?;
+        tx.close_change_set(&name, &close).map(drop)
     });
     case.end(&turn);
 
-    let fork = case.engine.fork(&ctx(), &session, None);
+    let fork = case.engine.fork_session(&ctx(), &session, None);
 
-    assert!(matches!(&fork, Err(EngineError::BadCapture { change, .. }) if *change == id));
+    assert!(matches!(&fork, Err(EngineError::UnreadableCaptureId { change, .. }) if *change == id));
 }
 
 #[test]
-fn a_fork_says_of_turns_whose_captures_are_gone_that_they_cannot_be_taken_back_r40() {
-    let case = Case::new();
+fn fork_marks_turns_with_missing_captures_expired() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("f", Some("old"));
     case.turn(&session, "f", Some("one"));
     case.turn(&session, "g", Some("two"));
     // Somebody took captures away behind the ledger's back: all before the newest one.
-    let vault = case.engine.vault(&case.root(), NOW).expect("opens");
+    let vault = case.engine.open_snapshot_handle(&case.root(), NOW).expect("opens");
     let chains = vault.list_chains().expect("reads");
-    let group = Group::new(session.as_str());
+    let group = PinGroup::new(session.as_str());
     let keep_from = chains[session.as_str()].first().map(|newest| newest.id);
-    let gone = [Expiry { group: group.clone(), keep_from }];
+    let gone = [ExpiryStep { group: group.clone(), keep_from }];
     let live = [group].into();
-    let need = Need { bytes: 0, live, effort: 1 << 20, now: NOW };
-    vault.expire(&gone, &need).expect("expires");
+    let need = EvictionRequest { bytes: 0, live, effort: 1 << 20, now: NOW };
+    vault.expire_captures(&gone, &need).expect("expires");
 
-    let fork = case.engine.fork(&ctx(), &session, None).expect("the conversation is copied");
+    let fork =
+        case.engine.fork_session(&ctx(), &session, None).expect("the conversation is copied");
 
     let turns = case.engine.store().read(&ctx(), |r| r.turns(&fork.id)).expect("reads");
-    let which = Which::Turn(turns[0].id.clone());
+    let which = UndoTarget::Turn(turns[0].id.clone());
     let refused = case.engine.plan_undo(&ctx(), &fork.id, &which, &UndoOptions::default());
-    assert!(matches!(refused, Err(EngineError::Expired { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(EngineError::UndoExpired { .. })), "{refused:?}");
     assert_eq!(case.read("f").as_deref(), Some("one"));
 }

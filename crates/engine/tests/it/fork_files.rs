@@ -5,24 +5,25 @@ use std::path::{Path, PathBuf};
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::Session;
 use turnstone_engine::{
-    CommandEnd, Engine, ForkedWorktree, NewSession, NewWorktree, UndoOptions, Which, WorktreeError,
+    CommandEnd, Engine, ForkedWorktree, NewSession, UndoOptions, UndoTarget, WorktreeError,
+    WorktreeRequest,
 };
-use turnstone_process::{Exit, Keeper, Limits};
+use turnstone_process::{CommandExit, OutputLimits, OutputRecorder};
 use turnstone_store::SessionFilter;
 
-use crate::repo::Place;
-use crate::support::{NOW, ctx};
+use crate::engine_fixture::{NOW, ctx};
+use crate::repository_fixture::RepositoryFixture;
 
 /// A repository with a session in it.
-struct Home {
-    place: Place,
+struct ForkFixture {
+    place: RepositoryFixture,
     dir: PathBuf,
     session: Session,
 }
 
-impl Home {
+impl ForkFixture {
     fn new() -> Self {
-        let place = Place::new();
+        let place = RepositoryFixture::new();
         let (dir, _) = place.project("app");
         let session = place.engine.create_session(&ctx(), &dir, &NewSession::default());
         Self { session: session.expect("a session"), place, dir }
@@ -36,24 +37,26 @@ impl Home {
     fn exec(&self, session: &Session, work: impl FnOnce(&Path)) -> MessageId {
         let execution = self.engine().begin_exec(&ctx(), session, "work").expect("begins");
         work(Path::new(&session.directory));
-        let kept = Box::new(Keeper::new(Limits { head: 8, tail: 8, spill: 0 }, None).finish());
+        let kept = Box::new(
+            OutputRecorder::new(OutputLimits { head: 8, tail: 8, spill: 0 }, None).finish(),
+        );
         let turn = execution.turn.id.clone();
-        let end = CommandEnd::Exited { exit: Exit::Code(0), kept, aborted: false };
+        let end = CommandEnd::Exited { exit: CommandExit::Code(0), kept, aborted: false };
         self.engine().end_exec(&ctx(), execution, &end).expect("ends");
         let turns = self.engine().store().read(&ctx(), |r| r.turns(&session.id)).expect("reads");
         turns.into_iter().find(|row| row.id == turn).expect("the turn").message
     }
 
     fn fork(&self, at: Option<&MessageId>) -> Result<ForkedWorktree, WorktreeError> {
-        let new = NewWorktree { name: Some("apart".to_owned()), ..NewWorktree::default() };
+        let new = WorktreeRequest { name: Some("apart".to_owned()), ..WorktreeRequest::default() };
         self.engine().fork_into_worktree(&ctx(), &self.session.id, at, &new)
     }
 
     fn undo(&self, session: &SessionId) {
         let options = UndoOptions::default();
-        let plan = self.engine().plan_undo(&ctx(), session, &Which::Last, &options);
+        let plan = self.engine().plan_undo(&ctx(), session, &UndoTarget::Last, &options);
         let plan = plan.expect("a plan");
-        let report = self.engine().apply(&ctx(), &plan).expect("applied");
+        let report = self.engine().apply_plan(&ctx(), &plan).expect("applied");
         assert!(report.is_complete(), "{report:?}");
     }
 }
@@ -67,8 +70,8 @@ fn has(dir: &Path, name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_fork_into_a_worktree_holds_the_files_of_the_point_and_undoes_its_own_r12_r40() {
-    let home = Home::new();
+fn worktree_fork_has_files_of_point_and_own_undo() {
+    let home = ForkFixture::new();
     home.exec(&home.session, |dir| put(dir, "f", "one\n"));
     put(&home.dir, "mine", "a person's\n");
     let second = home.exec(&home.session, |dir| put(dir, "f", "two\n"));
@@ -90,14 +93,14 @@ fn a_fork_into_a_worktree_holds_the_files_of_the_point_and_undoes_its_own_r12_r4
     // The original goes, with its store: the copy depends on nothing of it.
     home.engine().store().delete_session(&ctx(), &home.session.id).expect("deleted");
     let options = UndoOptions::default();
-    let plan = home.engine().plan_redo(&ctx(), &forked.session.id, &Which::Last, &options);
-    home.engine().apply(&ctx(), &plan.expect("a plan")).expect("applied");
+    let plan = home.engine().plan_redo(&ctx(), &forked.session.id, &UndoTarget::Last, &options);
+    home.engine().apply_plan(&ctx(), &plan.expect("a plan")).expect("applied");
     assert_eq!(has(&dir, "f").as_deref(), Some("one\n"));
 }
 
 #[test]
-fn a_fork_where_the_session_stands_takes_the_files_as_they_are() {
-    let home = Home::new();
+fn worktree_fork_at_head_copies_current_files() {
+    let home = ForkFixture::new();
     home.exec(&home.session, |dir| put(dir, "f", "one\n"));
     home.exec(&home.session, |dir| put(dir, "g", "two\n"));
     home.undo(&home.session.id);
@@ -115,16 +118,16 @@ fn a_fork_where_the_session_stands_takes_the_files_as_they_are() {
 }
 
 #[test]
-fn what_no_capture_holds_is_refused_and_leaves_nothing_r42() {
-    let home = Home::new();
+fn worktree_fork_without_capture_is_rejected() {
+    let home = ForkFixture::new();
     // A named write captures its path alone; there is no baseline.
-    let prompt = crate::support::prompt(&home.session.id, "u1");
+    let prompt = crate::engine_fixture::prompt(&home.session.id, "u1");
     let message = prompt.message.id.clone();
     let turn = home.engine().begin_turn(&ctx(), prompt).expect("begins");
-    let call = home.engine().open_named(&ctx(), &turn, None, &["f".into()]).expect("opens");
+    let call = home.engine().open_named_call(&ctx(), &turn, None, &["f".into()]).expect("opens");
     put(&home.dir, "f", "one\n");
     home.engine().close_call(&ctx(), &turn, &call).expect("closes");
-    let outcome = turnstone_core::turn::Outcome::Completed;
+    let outcome = turnstone_core::turn::TurnOutcome::Completed;
     home.engine().end_turn(&ctx(), &turn, outcome, None).expect("ends");
 
     let refused = home.fork(Some(&message));
@@ -135,19 +138,19 @@ fn what_no_capture_holds_is_refused_and_leaves_nothing_r42() {
 }
 
 #[test]
-fn in_a_plain_directory_the_fork_is_refused_by_name() {
-    let place = Place::new();
+fn worktree_fork_in_plain_directory_is_rejected() {
+    let place = RepositoryFixture::new();
     let dir = place.make("plain");
     let session = place.engine.create_session(&ctx(), &dir, &NewSession::default()).expect("made");
     let refused =
-        place.engine.fork_into_worktree(&ctx(), &session.id, None, &NewWorktree::default());
+        place.engine.fork_into_worktree(&ctx(), &session.id, None, &WorktreeRequest::default());
     assert!(matches!(refused, Err(WorktreeError::NotGit(_))), "{refused:?}");
 }
 
 /// Cut off at every named point: no worktree that is ready, no session anybody sees, and the next
 /// one goes through.
 #[test]
-fn a_fork_that_fails_at_any_named_point_leaves_nothing_half_r12_r40() {
+fn failed_worktree_fork_leaves_nothing() {
     let scenario = fail::FailScenario::setup();
     let points = [
         "engine::fork_captures",
@@ -156,7 +159,7 @@ fn a_fork_that_fails_at_any_named_point_leaves_nothing_half_r12_r40() {
         "engine::fork_copies",
     ];
     for point in points {
-        let home = Home::new();
+        let home = ForkFixture::new();
         home.exec(&home.session, |dir| put(dir, "f", "one\n"));
         fail::cfg(point, "return").expect("armed");
         let failed = home.fork(None);
@@ -173,11 +176,11 @@ fn a_fork_that_fails_at_any_named_point_leaves_nothing_half_r12_r40() {
                 engine.remove_worktree(&ctx(), &home.session.project, &listed.directory, true);
             removed.expect("removed");
         }
-        let later = ctx().at(turnstone_core::time::Millis(NOW.0 + 3_600_000));
-        let new = NewWorktree { name: Some("apart".to_owned()), ..NewWorktree::default() };
+        let later = ctx().at_time(turnstone_core::time::EpochMillis(NOW.0 + 3_600_000));
+        let new = WorktreeRequest { name: Some("apart".to_owned()), ..WorktreeRequest::default() };
         let forked = engine.fork_into_worktree(&later, &home.session.id, None, &new);
         assert_eq!(forked.expect("forks").worktree.name, "apart", "{point}");
-        engine.fork(&later, &home.session.id, None).expect("forks");
+        engine.fork_session(&later, &home.session.id, None).expect("forks");
         let all = SessionFilter { archived: true, ..SessionFilter::default() };
         let listed = engine.store().read(&ctx(), |r| r.list_sessions(&all, None, 9));
         assert_eq!(listed.expect("reads").items.len(), 3, "{point}: what was half is gone");

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use turnstone_core::id::{OperationId, SessionId};
-use turnstone_core::time::Millis;
-use turnstone_engine::{Engine, EngineError, UndoOptions, Which, guards_of};
-use turnstone_snapshot::Cadence;
+use turnstone_core::time::EpochMillis;
+use turnstone_engine::{Engine, EngineError, UndoOptions, UndoTarget, decode_expired_guards};
+use turnstone_snapshot::MaintenanceInterval;
 use turnstone_store::Context;
 
-use crate::expire::{Noise, settings, within};
-use crate::support::{Case, NOW, ctx};
+use crate::engine_fixture::{EngineFixture, NOW, ctx};
+use crate::eviction::{IncompressibleText, fixture_with_budget, settings};
 
 const HOUR: i64 = 3_600_000;
 const SIZE: usize = 20 << 10;
@@ -17,70 +17,85 @@ const TEN: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
 
 fn later(hours: i64) -> Context {
     let mut ctx = ctx();
-    ctx.now = Millis(NOW.0 + hours * HOUR);
+    ctx.now = EpochMillis(NOW.0 + hours * HOUR);
     ctx
 }
 
-fn expired(case: &Case, session: &SessionId) -> Vec<OperationId> {
+fn expired(case: &EngineFixture, session: &SessionId) -> Vec<OperationId> {
     let read = case.engine.store().read(&ctx(), |r| r.expired_guards(session)).expect("reads");
     read.into_keys().collect()
 }
 
 #[test]
-fn what_an_undo_displaced_is_kept_as_long_as_its_session_r14() {
-    let case = Case::new();
+fn guard_is_kept_as_long_as_its_session() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("f", Some(TEN));
     case.turn(&session, "f", Some(&TEN.replace("2\n", "two\n").replace("9\n", "nine\n")));
     let found = TEN.replace("2\n", "two\n").replace("5\n", "FIVE\n");
     case.put("f", Some(&found));
-    case.undo(&session, &Which::Last);
+    case.undo(&session, &UndoTarget::Last);
     let guards = || {
-        let vault = case.engine.vault(&case.root(), NOW).expect("opens");
+        let vault = case.engine.open_snapshot_handle(&case.root(), NOW).expect("opens");
         vault.list_captures().expect("reads").iter().filter(|it| it.is_guard()).count()
     };
     assert!(guards() > 0);
 
     // A year later, and upkeep comes by.
-    assert_eq!(case.engine.tend(&later(366 * 24), Cadence::Keeper).expect("tends").stores, 1);
+    assert_eq!(
+        case.engine
+            .run_maintenance(&later(366 * 24), MaintenanceInterval::Hourly)
+            .expect("tends")
+            .stores,
+        1
+    );
 
     assert!(case.redo(&session).is_complete());
     assert_eq!(case.read("f"), Some(found));
     case.engine.store().delete_session(&ctx(), &session).expect("deletes");
-    case.engine.tend(&later(2 * 366 * 24), Cadence::Keeper).expect("tends");
+    case.engine.run_maintenance(&later(2 * 366 * 24), MaintenanceInterval::Hourly).expect("tends");
     assert_eq!(guards(), 0, "they go with their session");
 }
 
 /// A turn that writes a line into a file with much in it, a person who changes the rest, and an undo:
 /// what the person wrote is in the guard alone once they write something else.
-fn merged_undo(case: &Case, session: &SessionId, noise: &mut Noise) -> OperationId {
+fn merged_undo(
+    case: &EngineFixture,
+    session: &SessionId,
+    noise: &mut IncompressibleText,
+) -> OperationId {
     let much = noise.text(SIZE);
     case.put("f", Some(&format!("1\n2\n3\n4\n{much}\n")));
     case.turn(session, "f", Some(&format!("one\n2\n3\n4\n{much}\n")));
     case.put("f", Some(&format!("one\n2\n3\n4\n{}\n", noise.text(SIZE))));
-    let report = case.undo(session, &Which::Last);
+    let report = case.undo(session, &UndoTarget::Last);
     assert!(report.is_complete(), "{report:?}");
     case.put("f", Some("x"));
     report.operation
 }
 
 /// The same case with less room.
-fn tighter(mut case: Case, room: usize) -> Case {
+fn with_smaller_budget(mut case: EngineFixture, room: usize) -> EngineFixture {
     case.engine = Engine::open(settings(&case, room), NOW).expect("opens");
     case
 }
 
 /// Plays turns of a session, an hour each, until a guard of another one goes.
-fn fill_until_a_guard_goes(case: &Case, by: &SessionId, of: &SessionId, noise: &mut Noise) {
+fn fill_until_guard_evicted(
+    case: &EngineFixture,
+    by: &SessionId,
+    of: &SessionId,
+    noise: &mut IncompressibleText,
+) {
     for hour in 2..40 {
         let (turn, ctx) = (case.begin(by), later(hour));
         let paths = [std::path::PathBuf::from("g")];
-        match case.engine.open_named(&ctx, &turn, None, &paths) {
+        match case.engine.open_named_call(&ctx, &turn, None, &paths) {
             Ok(call) => {
                 case.put("g", Some(&noise.text(SIZE)));
                 case.engine.close_call(&ctx, &turn, &call).expect("closes");
             }
-            Err(EngineError::NoRoom(_)) => {}
+            Err(EngineError::OverBudget(_)) => {}
             Err(error) => panic!("{error:?}"),
         }
         case.end(&turn);
@@ -92,51 +107,51 @@ fn fill_until_a_guard_goes(case: &Case, by: &SessionId, of: &SessionId, noise: &
 }
 
 #[test]
-fn guards_go_last_of_all_oldest_first_and_never_the_newest_of_a_session_r14() {
-    let (case, mut noise) = (within(64 * SIZE), Noise::new());
+fn guards_are_evicted_last_and_never_the_newest() {
+    let (case, mut noise) = (fixture_with_budget(64 * SIZE), IncompressibleText::new());
     let [session, other] = ["ses_a", "ses_b"].map(|id| case.session(id, None));
     let done: Vec<OperationId> = (0..4).map(|_| merged_undo(&case, &session, &mut noise)).collect();
-    let case = tighter(case, 7 * SIZE);
+    let case = with_smaller_budget(case, 7 * SIZE);
 
-    fill_until_a_guard_goes(&case, &other, &session, &mut noise);
+    fill_until_guard_evicted(&case, &other, &session, &mut noise);
 
     let gone = expired(&case, &session);
     assert!(done.starts_with(&gone) && gone.len() < done.len(), "oldest first: {gone:?}");
     // Whatever could expire of turns had done so before: all but the newest of each session.
     for id in [&session, &other] {
-        let read = case.engine.store().read(&ctx(), |r| Ok((r.turns(id)?, r.expired(id)?)));
+        let read = case.engine.store().read(&ctx(), |r| Ok((r.turns(id)?, r.expired_turns(id)?)));
         let (turns, expired) = read.expect("reads");
         let standing = turns.iter().filter(|turn| !expired.contains_key(&turn.id)).count();
         assert!(standing <= 2, "{id}: {standing} of {}", turns.len());
     }
-    let vault = case.engine.vault(&case.root(), NOW).expect("opens");
-    assert!(vault.verify().expect("reads").damaged.is_empty());
+    let vault = case.engine.open_snapshot_handle(&case.root(), NOW).expect("opens");
+    assert!(vault.verify_objects().expect("reads").damaged.is_empty());
     let all = case.engine.store().read(&ctx(), |r| r.operations(&session)).expect("reads");
     let told: BTreeSet<OperationId> =
-        all.iter().flat_map(|it| guards_of(it).expect("readable")).collect();
+        all.iter().flat_map(|it| decode_expired_guards(it).expect("readable")).collect();
     assert_eq!(told, gone.into_iter().collect(), "each is written down");
     assert!(all.iter().all(|it| it.done.is_some()), "and over");
 }
 
 #[test]
-fn a_redo_whose_guard_has_expired_says_so_and_changes_nothing_r14() {
-    let (case, mut noise) = (within(64 * SIZE), Noise::new());
+fn expired_guard_rejects_redo() {
+    let (case, mut noise) = (fixture_with_budget(64 * SIZE), IncompressibleText::new());
     let [session, other] = ["ses_a", "ses_b"].map(|id| case.session(id, None));
     let older = case.turn(&session, "h", Some("small"));
     let first = merged_undo(&case, &session, &mut noise);
     let options = UndoOptions::default();
     let newest = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
-    let which = Which::Turn(newest.last().expect("two").id.clone());
+    let which = UndoTarget::Turn(newest.last().expect("two").id.clone());
     // The turn it took back is the newest and never expires; the operation is not.
-    case.undo(&session, &Which::Turn(older));
+    case.undo(&session, &UndoTarget::Turn(older));
     let early = case.engine.plan_redo(&ctx(), &session, &which, &options).expect("a plan");
     assert_eq!(early.relies, std::slice::from_ref(&first));
-    let case = tighter(case, 4 * SIZE);
-    fill_until_a_guard_goes(&case, &other, &session, &mut noise);
+    let case = with_smaller_budget(case, 4 * SIZE);
+    fill_until_guard_evicted(&case, &other, &session, &mut noise);
     assert_eq!(expired(&case, &session), std::slice::from_ref(&first));
     let before = (case.read("f"), case.read("h"));
 
-    let late = case.engine.apply(&ctx(), &early);
+    let late = case.engine.apply_plan(&ctx(), &early);
     let again = case.engine.plan_redo(&ctx(), &session, &which, &options);
 
     for refused in [late.map(drop), again.map(drop)] {

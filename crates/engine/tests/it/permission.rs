@@ -2,33 +2,35 @@
 
 use serde_json::json;
 use turnstone_core::id::{PermissionId, ProjectId, SessionId};
-use turnstone_core::model::{PermissionAsk, PermissionReply, RequestState, Session, ToolCall};
-use turnstone_core::permission::{Action, Gate, ReplyError, Role, Rule, Source};
-use turnstone_core::time::Seq;
+use turnstone_core::model::{PermissionAsk, PermissionReply, RequestState, Session, ToolCallRef};
+use turnstone_core::permission::{
+    CallerRole, GatedOperation, PermissionRule, ReplyError, RuleAction, RuleSource,
+};
+use turnstone_core::time::SessionSeq;
 use turnstone_core::turn::TurnState;
 use turnstone_engine::{
-    Asked, BaseRules, Engine, EngineError, NewAsk, PermissionError, Point, Refusal, Settings, Turn,
-    UndoOptions, Which,
+    BaseRules, Engine, EngineError, EngineSettings, GateRefusal, PermissionError,
+    PermissionOutcome, PermissionQuery, SessionPoint, Turn, UndoOptions, UndoTarget,
 };
 use turnstone_store::{Actor, Context, Tx};
 
-use crate::support::{Case, NOW, ctx, prompt};
+use crate::engine_fixture::{EngineFixture, NOW, ctx, prompt};
 
-fn rule(permission: &str, pattern: &str, action: Action) -> Rule {
-    Rule::new(permission, pattern, action)
+fn rule(permission: &str, pattern: &str, action: RuleAction) -> PermissionRule {
+    PermissionRule::new(permission, pattern, action)
 }
 
 /// Everything about `bash` is asked.
 fn base() -> BaseRules {
     BaseRules {
-        builtin: vec![rule("*", "*", Action::Allow)],
-        user: vec![rule("bash", "*", Action::Ask)],
+        builtin: vec![rule("*", "*", RuleAction::Allow)],
+        user: vec![rule("bash", "*", RuleAction::Ask)],
         ..BaseRules::default()
     }
 }
 
-fn bash(pattern: &str) -> NewAsk {
-    let tool = ToolCall {
+fn bash(pattern: &str) -> PermissionQuery {
+    let tool = ToolCallRef {
         message: "msg_1".parse().expect("an id"),
         call: "c".into(),
         extra: Default::default(),
@@ -41,27 +43,29 @@ fn bash(pattern: &str) -> NewAsk {
         tool: Some(tool),
         extra: Default::default(),
     };
-    NewAsk { ask, waits: true }
+    PermissionQuery { ask, blocks_turn: true }
 }
 
-fn ask(case: &Case, turn: &Turn, pattern: &str) -> Asked {
+fn ask(case: &EngineFixture, turn: &Turn, pattern: &str) -> PermissionOutcome {
     case.engine.ask_permission(&ctx(), turn, &bash(pattern), &base()).expect("asked")
 }
 
-fn pending(case: &Case, turn: &Turn, pattern: &str) -> PermissionId {
-    let Asked::Pending(id) = ask(case, turn, pattern) else { panic!("{pattern} is not asked") };
+fn pending(case: &EngineFixture, turn: &Turn, pattern: &str) -> PermissionId {
+    let PermissionOutcome::Pending(id) = ask(case, turn, pattern) else {
+        panic!("{pattern} is not asked")
+    };
     id
 }
 
-fn state(case: &Case, id: &PermissionId) -> RequestState {
+fn state(case: &EngineFixture, id: &PermissionId) -> RequestState {
     case.engine.store().read(&ctx(), |r| r.request_state(id.as_str())).expect("reads")
 }
 
-fn is_replied(case: &Case, id: &PermissionId, wanted: PermissionReply) -> bool {
+fn is_replied(case: &EngineFixture, id: &PermissionId, wanted: PermissionReply) -> bool {
     matches!(state(case, id), RequestState::Replied { reply, .. } if reply == wanted)
 }
 
-fn turn_state(case: &Case, session: &SessionId) -> TurnState {
+fn turn_state(case: &EngineFixture, session: &SessionId) -> TurnState {
     let turns = case.engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
     turns.last().expect("a turn").state
 }
@@ -70,7 +74,7 @@ fn project() -> ProjectId {
     "p1".parse().expect("an id")
 }
 
-fn set_rules(case: &Case, session: &SessionId, rules: Vec<Rule>) {
+fn set_rules(case: &EngineFixture, session: &SessionId, rules: Vec<PermissionRule>) {
     let id = session.clone();
     let set = move |tx: &turnstone_store::Tx<'_>| {
         let rules = rules.clone();
@@ -83,8 +87,8 @@ fn set_rules(case: &Case, session: &SessionId, rules: Vec<Rule>) {
 }
 
 #[test]
-fn once_always_and_reject_do_what_they_say_w16() {
-    let case = Case::new();
+fn once_always_and_reject_take_effect() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let turn = case.begin(&session);
     let reply = |id: &PermissionId, answer| {
@@ -93,13 +97,16 @@ fn once_always_and_reject_do_what_they_say_w16() {
     let once = pending(&case, &turn, "git status");
     let done = reply(&once, PermissionReply::Once);
     assert_eq!((done.granted.len(), done.resolved.len()), (0, 1));
-    assert!(matches!(ask(&case, &turn, "git status"), Asked::Pending(_)), "only that time");
+    assert!(
+        matches!(ask(&case, &turn, "git status"), PermissionOutcome::Pending(_)),
+        "only that time"
+    );
 
     let (always, other) = (pending(&case, &turn, "git log"), pending(&case, &turn, "rm -r x"));
     let done = reply(&always, PermissionReply::Always);
-    assert_eq!(done.granted, [rule("bash", "git *", Action::Allow)]);
+    assert_eq!(done.granted, [rule("bash", "git *", RuleAction::Allow)]);
     assert_eq!(done.resolved.len(), 2, "the other question about git is answered too");
-    assert_eq!(ask(&case, &turn, "git diff"), Asked::Allowed);
+    assert_eq!(ask(&case, &turn, "git diff"), PermissionOutcome::Allowed);
     assert_eq!(state(&case, &other), RequestState::Pending);
 
     let more = pending(&case, &turn, "mv a b");
@@ -116,8 +123,8 @@ fn once_always_and_reject_do_what_they_say_w16() {
 }
 
 #[test]
-fn a_rejection_leaves_other_sessions_alone_and_a_denial_asks_nobody() {
-    let case = Case::new();
+fn reject_affects_own_session_and_denial_asks_no_one() {
+    let case = EngineFixture::new();
     let (one, two) = (case.session("ses_a", None), case.session("ses_b", None));
     let turns = [case.begin(&one), case.begin(&two)];
     let mine = pending(&case, &turns[0], "ls");
@@ -125,24 +132,26 @@ fn a_rejection_leaves_other_sessions_alone_and_a_denial_asks_nobody() {
     let reject = PermissionReply::Reject;
     case.engine.reply_permission(&ctx(), &mine, reject, Some("no"), &base()).expect("answered");
     assert_eq!(state(&case, &theirs), RequestState::Pending);
-    set_rules(&case, &one, vec![rule("bash", "rm *", Action::Deny)]);
+    set_rules(&case, &one, vec![rule("bash", "rm *", RuleAction::Deny)]);
     let denied = ask(&case, &turns[0], "rm -r /");
-    assert!(matches!(&denied, Asked::Denied(rules) if rules.iter().any(|r| r.pattern == "rm *")));
+    assert!(
+        matches!(&denied, PermissionOutcome::Denied(rules) if rules.iter().any(|r| r.pattern == "rm *"))
+    );
     turns.iter().for_each(|turn| case.end(turn));
     assert_eq!(state(&case, &theirs), RequestState::Withdrawn, "its turn ended without it");
 }
 
 /// W16, R28: a restart loses neither the question nor its answer, and the call goes on once.
 #[test]
-fn a_waiting_turn_outlives_its_process_and_goes_on_once_when_answered_r28_w16() {
-    let case = Case::new();
+fn waiting_turn_survives_restart_and_resumes_once() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let turn = case.begin(&session);
     let id = pending(&case, &turn, "make");
     assert_eq!(turn_state(&case, &session), TurnState::Waiting);
     drop(turn);
     let case = case.reopen();
-    case.engine.recover(&ctx()).expect("recovers");
+    case.engine.recover_all(&ctx()).expect("recovers");
     assert_eq!(turn_state(&case, &session), TurnState::Waiting, "nobody ended it");
     let told = case.engine.pending_requests(&ctx(), None).expect("reads");
     assert_eq!(told.len(), 1, "it is told again");
@@ -156,12 +165,12 @@ fn a_waiting_turn_outlives_its_process_and_goes_on_once_when_answered_r28_w16() 
     assert_eq!(turn_state(&case, &session), TurnState::Running);
     case.edit(&resumed.turn, "f", Some("made"));
     case.end(&resumed.turn);
-    assert!(case.undo(&session, &Which::Last).is_complete());
+    assert!(case.undo(&session, &UndoTarget::Last).is_complete());
 }
 
 #[test]
-fn a_question_outlives_its_process_and_is_answered_once_w16() {
-    let case = Case::new();
+fn question_survives_restart_and_is_answered_once() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let turn = case.begin(&session);
     let question = json!({"questions": [{"question": "Which?", "header": "Which",
@@ -183,12 +192,13 @@ fn a_question_outlives_its_process_and_is_answered_once_w16() {
 }
 
 #[test]
-fn two_answers_at_once_count_once() {
-    let case = Case::new();
+fn concurrent_answers_count_once() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let turn = case.begin(&session);
     let id = pending(&case, &turn, "make");
-    let other = Engine::open(Settings::new(&case.dir.path().join("data")), NOW).expect("opens");
+    let other =
+        Engine::open(EngineSettings::new(&case.dir.path().join("data")), NOW).expect("opens");
     let reply = |engine: &Engine, answer| {
         engine.reply_permission(&ctx(), &id, answer, None, &base()).is_ok()
     };
@@ -198,36 +208,36 @@ fn two_answers_at_once_count_once() {
         vec![one.join().expect("done"), two.join().expect("done")]
     });
     assert_eq!(answers.iter().filter(|ok| **ok).count(), 1);
-    let granted = case.engine.approvals(&ctx(), &project()).expect("reads");
+    let granted = case.engine.list_approvals(&ctx(), &project()).expect("reads");
     assert_eq!(granted.len(), usize::from(answers[0]), "a lost answer grants nothing");
     case.end(&turn);
 }
 
 /// R38, W9, W32: what is stored counts at once, in one order, and a prompt erases none of it.
 #[test]
-fn rules_come_in_one_order_and_a_prompt_erases_none_r38_w9_w32() {
-    let case = Case::new();
+fn rule_order_is_fixed_and_prompt_keeps_session_rules() {
+    let case = EngineFixture::new();
     let parent = case.session("ses_a", None);
     let child = case.session("ses_b", Some("ses_a"));
     let explain = |session: &SessionId, permission: &str, pattern: &str| {
-        let rules = case.engine.rules(&ctx(), session, &base()).expect("reads");
+        let rules = case.engine.read_effective_rules(&ctx(), session, &base()).expect("reads");
         let told = rules.explain(permission, pattern);
         (told.action, told.source)
     };
-    assert_eq!(explain(&child, "edit", "x"), (Action::Allow, Some(Source::Builtin)));
-    assert_eq!(explain(&child, "bash", "ls"), (Action::Ask, Some(Source::User)));
+    assert_eq!(explain(&child, "edit", "x"), (RuleAction::Allow, Some(RuleSource::Builtin)));
+    assert_eq!(explain(&child, "bash", "ls"), (RuleAction::Ask, Some(RuleSource::User)));
 
     let turn = case.begin(&child);
-    set_rules(&case, &child, vec![rule("bash", "*", Action::Allow)]);
-    assert_eq!(ask(&case, &turn, "ls"), Asked::Allowed, "during the run");
+    set_rules(&case, &child, vec![rule("bash", "*", RuleAction::Allow)]);
+    assert_eq!(ask(&case, &turn, "ls"), PermissionOutcome::Allowed, "during the run");
     set_rules(
         &case,
         &parent,
-        vec![rule("bash", "rm *", Action::Deny), rule("edit", "*", Action::Allow)],
+        vec![rule("bash", "rm *", RuleAction::Deny), rule("edit", "*", RuleAction::Allow)],
     );
-    assert_eq!(explain(&child, "bash", "rm x"), (Action::Deny, Some(Source::Parent)));
-    assert_eq!(explain(&child, "bash", "ls"), (Action::Allow, Some(Source::Session)));
-    assert_eq!(explain(&child, "edit", "x").1, Some(Source::Builtin), "only denials come down");
+    assert_eq!(explain(&child, "bash", "rm x"), (RuleAction::Deny, Some(RuleSource::Parent)));
+    assert_eq!(explain(&child, "bash", "ls"), (RuleAction::Allow, Some(RuleSource::Session)));
+    assert_eq!(explain(&child, "edit", "x").1, Some(RuleSource::Builtin), "only denials come down");
     case.end(&turn);
 
     let mut with_tools = prompt(&child, "u2");
@@ -235,113 +245,135 @@ fn rules_come_in_one_order_and_a_prompt_erases_none_r38_w9_w32() {
         user.tools = json!({"webfetch": false, "read": true}).as_object().cloned();
     }
     let turn = case.engine.begin_turn(&ctx(), with_tools).expect("begins");
-    assert_eq!(explain(&child, "webfetch", "x"), (Action::Deny, Some(Source::Session)));
-    assert_eq!(explain(&child, "bash", "ls"), (Action::Allow, Some(Source::Session)), "W9");
-    assert_eq!(explain(&child, "bash", "rm x"), (Action::Deny, Some(Source::Parent)), "W9");
+    assert_eq!(explain(&child, "webfetch", "x"), (RuleAction::Deny, Some(RuleSource::Session)));
+    assert_eq!(explain(&child, "bash", "ls"), (RuleAction::Allow, Some(RuleSource::Session)), "W9");
+    assert_eq!(explain(&child, "bash", "rm x"), (RuleAction::Deny, Some(RuleSource::Parent)), "W9");
     case.end(&turn);
 }
 
 #[test]
-fn approvals_are_listed_and_can_be_taken_back_and_no_redo_brings_one_back_r20() {
-    let case = Case::new();
+fn revoked_approval_is_not_restored_by_redo() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let turn = case.begin(&session);
     let id = pending(&case, &turn, "git log");
     let always = PermissionReply::Always;
     case.engine.reply_permission(&ctx(), &id, always, None, &base()).expect("answered");
-    case.engine.go_on(&ctx(), &turn).expect("goes on");
+    case.engine.continue_turn(&ctx(), &turn).expect("goes on");
     case.edit(&turn, "f", Some("x"));
     case.end(&turn);
     let case = case.reopen();
-    let granted = case.engine.approvals(&ctx(), &project()).expect("reads");
-    assert_eq!(granted, [rule("bash", "git *", Action::Allow)], "it is durable");
-    assert!(case.engine.revoke(&ctx(), &project(), &granted[0]).expect("revoked"));
-    assert!(!case.engine.revoke(&ctx(), &project(), &granted[0]).expect("nothing"), "once");
-    case.undo(&session, &Which::Last);
+    let granted = case.engine.list_approvals(&ctx(), &project()).expect("reads");
+    assert_eq!(granted, [rule("bash", "git *", RuleAction::Allow)], "it is durable");
+    assert!(case.engine.revoke_approval(&ctx(), &project(), &granted[0]).expect("revoked"));
+    assert!(
+        !case.engine.revoke_approval(&ctx(), &project(), &granted[0]).expect("nothing"),
+        "once"
+    );
+    case.undo(&session, &UndoTarget::Last);
     case.redo(&session);
-    assert!(case.engine.approvals(&ctx(), &project()).expect("reads").is_empty());
+    assert!(case.engine.list_approvals(&ctx(), &project()).expect("reads").is_empty());
     let turn = case.begin(&session);
-    assert!(matches!(ask(&case, &turn, "git log"), Asked::Pending(_)));
+    assert!(matches!(ask(&case, &turn, "git log"), PermissionOutcome::Pending(_)));
     case.end(&turn);
 }
 
-fn by(role: Role) -> Context {
-    ctx().acting_as(role)
+fn by(role: CallerRole) -> Context {
+    ctx().with_role(role)
 }
 
 fn somebody_else() -> Context {
     Context::new(Actor::new("bob").expect("actor"), NOW)
 }
 
-fn seq(case: &Case, session: &SessionId) -> Seq {
+fn seq(case: &EngineFixture, session: &SessionId) -> SessionSeq {
     case.engine.store().read(&ctx(), |r| r.session_seq(session)).expect("reads")
 }
 
 #[test]
-fn a_gate_lets_people_pass_asks_about_models_and_records_a_refusal_r37() {
-    let case = Case::new();
+fn gate_allows_people_asks_for_models_records_denials() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let paths = ["src/main.rs".to_owned()];
-    let require = |ctx: &Context| case.engine.require(ctx, &session, Gate::Revert, &paths);
-    require(&by(Role::Person)).expect("a person");
-    require(&by(Role::Named)).expect("the client of the session");
-    for ctx in [by(Role::Tool), somebody_else()] {
+    let require = |ctx: &Context| {
+        case.engine.require_permission(ctx, &session, GatedOperation::Revert, &paths)
+    };
+    require(&by(CallerRole::Person)).expect("a person");
+    require(&by(CallerRole::Named)).expect("the client of the session");
+    for ctx in [by(CallerRole::Tool), somebody_else()] {
         let ctx = Context { request: Some(format!("of_{}", ctx.actor.as_str())), ..ctx };
-        let Err(EngineError::Asked { request, .. }) = require(&ctx) else { panic!("asked about") };
+        let Err(EngineError::PermissionPending { request, .. }) = require(&ctx) else {
+            panic!("asked about")
+        };
         let again = require(&ctx);
-        assert!(matches!(again, Err(EngineError::Asked { request: same, .. }) if same == request));
-        assert_eq!(case.engine.gate_answer(&ctx, &request).expect("reads"), None);
+        assert!(
+            matches!(again, Err(EngineError::PermissionPending { request: same, .. }) if same == request)
+        );
+        assert_eq!(case.engine.find_gate_answer(&ctx, &request).expect("reads"), None);
         let once = PermissionReply::Once;
         let own = case.engine.reply_permission(&ctx, &request, once, None, &base());
-        assert!(matches!(own, Err(PermissionError::Reply(ReplyError::NotAPerson(_)))), "{own:?}");
-        let person = by(Role::Person);
+        assert!(
+            matches!(own, Err(PermissionError::Reply(ReplyError::NotAllowedToAnswer(_)))),
+            "{own:?}"
+        );
+        let person = by(CallerRole::Person);
         case.engine.reply_permission(&person, &request, once, None, &base()).expect("answered");
         require(&ctx).expect("answered");
-        let other = case.engine.require(&ctx, &session, Gate::Revert, &["other".to_owned()]);
+        let other = case.engine.require_permission(
+            &ctx,
+            &session,
+            GatedOperation::Revert,
+            &["other".to_owned()],
+        );
         assert!(matches!(other, Err(EngineError::Store(_))), "an answer to another question");
     }
 
-    set_rules(&case, &session, vec![rule("revert", "src/*", Action::Deny)]);
+    set_rules(&case, &session, vec![rule("revert", "src/*", RuleAction::Deny)]);
     let before = seq(&case, &session);
-    let refused = require(&by(Role::Person));
-    let Err(EngineError::Refused { pattern, why, .. }) = refused else { panic!("refused") };
-    assert_eq!((pattern.as_str(), why), ("src/main.rs", Refusal::Rule(Source::Session)));
+    let refused = require(&by(CallerRole::Person));
+    let Err(EngineError::PermissionRefused { pattern, why, .. }) = refused else {
+        panic!("refused")
+    };
+    assert_eq!((pattern.as_str(), why), ("src/main.rs", GateRefusal::Rule(RuleSource::Session)));
     assert!(seq(&case, &session) > before, "the refusal is in the log");
     assert!(case.engine.pending_requests(&ctx(), None).expect("reads").is_empty());
 }
 
 #[test]
-fn undo_redo_revert_and_jump_pass_the_gate_and_a_refusal_changes_nothing_r37() {
-    let case = Case::new();
+fn refused_gate_blocks_undo_redo_revert_and_jump() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let turn = case.turn(&session, "f", Some("x"));
     let options = UndoOptions::default();
-    let plan = case.engine.plan_undo(&ctx(), &session, &Which::Last, &options).expect("a plan");
+    let plan =
+        case.engine.plan_undo(&ctx(), &session, &UndoTarget::Last, &options).expect("a plan");
 
     // A tool asks; nothing happens until a person has answered, and then just this plan.
-    let tool = by(Role::Tool);
-    let Err(EngineError::Asked { request, .. }) = case.engine.apply(&tool, &plan) else {
+    let tool = by(CallerRole::Tool);
+    let Err(EngineError::PermissionPending { request, .. }) = case.engine.apply_plan(&tool, &plan)
+    else {
         panic!("asked about")
     };
     assert_eq!(case.read("f").as_deref(), Some("x"));
     let once = PermissionReply::Once;
     case.engine.reply_permission(&ctx(), &request, once, None, &base()).expect("answered");
-    assert!(case.engine.apply(&tool, &plan).expect("applied").is_complete());
+    assert!(case.engine.apply_plan(&tool, &plan).expect("applied").is_complete());
     assert_eq!(case.read("f"), None);
 
-    set_rules(&case, &session, vec![rule("revert", "*", Action::Deny)]);
-    let redo = case.engine.plan_redo(&ctx(), &session, &Which::Last, &options).expect("a plan");
-    let jump = case.engine.plan_jump(&ctx(), &session, &Point::After(turn), &options);
-    let head = case.engine.plan_head(&ctx(), &session, None).expect("a plan");
+    set_rules(&case, &session, vec![rule("revert", "*", RuleAction::Deny)]);
+    let redo =
+        case.engine.plan_redo(&ctx(), &session, &UndoTarget::Last, &options).expect("a plan");
+    let jump = case.engine.plan_jump(&ctx(), &session, &SessionPoint::After(turn), &options);
+    let head = case.engine.plan_head_move(&ctx(), &session, None).expect("a plan");
     let operations = || case.engine.store().read(&ctx(), |r| r.operations(&session));
     let before = operations().expect("reads").len();
     for refused in [
-        case.engine.apply(&ctx(), &redo).map(drop),
-        case.engine.apply(&ctx(), &jump.expect("a plan")).map(drop),
-        case.engine.apply(&ctx(), &head).map(drop),
+        case.engine.apply_plan(&ctx(), &redo).map(drop),
+        case.engine.apply_plan(&ctx(), &jump.expect("a plan")).map(drop),
+        case.engine.apply_plan(&ctx(), &head).map(drop),
         case.engine.unrevert(&ctx(), &session).map(drop),
     ] {
-        assert!(matches!(refused, Err(EngineError::Refused { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(EngineError::PermissionRefused { .. })), "{refused:?}");
     }
     assert_eq!(operations().expect("reads").len(), before, "none was begun");
     assert_eq!(case.read("f"), None);
@@ -349,83 +381,86 @@ fn undo_redo_revert_and_jump_pass_the_gate_and_a_refusal_changes_nothing_r37() {
 }
 
 #[test]
-fn a_rejected_operation_stays_rejected_r37() {
-    let case = Case::new();
+fn rejected_operation_stays_rejected() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.turn(&session, "f", Some("x"));
     let options = UndoOptions::default();
-    let plan = case.engine.plan_undo(&ctx(), &session, &Which::Last, &options).expect("a plan");
-    let Err(EngineError::Asked { request, .. }) = case.engine.apply(&somebody_else(), &plan) else {
+    let plan =
+        case.engine.plan_undo(&ctx(), &session, &UndoTarget::Last, &options).expect("a plan");
+    let Err(EngineError::PermissionPending { request, .. }) =
+        case.engine.apply_plan(&somebody_else(), &plan)
+    else {
         panic!("asked about")
     };
     let no = PermissionReply::Reject;
     case.engine.reply_permission(&ctx(), &request, no, None, &base()).expect("answered");
-    let refused = case.engine.apply(&somebody_else(), &plan);
+    let refused = case.engine.apply_plan(&somebody_else(), &plan);
     assert!(
-        matches!(refused, Err(EngineError::Refused { why: Refusal::Answer, .. })),
+        matches!(refused, Err(EngineError::PermissionRefused { why: GateRefusal::Answer, .. })),
         "{refused:?}"
     );
     assert_eq!(case.read("f").as_deref(), Some("x"));
 }
 
 #[test]
-fn every_source_has_its_place_and_the_last_one_decides_r38() {
-    let case = Case::new();
+fn last_rule_source_decides() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let told = || {
-        let rules = case.engine.rules_of(&ctx(), &session).expect("reads");
+        let rules = case.engine.effective_rules(&ctx(), &session).expect("reads");
         let each = rules.explain_each("bash", "ls -l");
         let last = rules.explain("bash", "ls -l");
         assert_eq!(each.last().map(|it| it.source), Some(last.source));
         each.into_iter().filter_map(|it| Some((it.source?, it.action))).collect::<Vec<_>>()
     };
-    assert_eq!(told(), [(Source::Builtin, Action::Allow)]);
+    assert_eq!(told(), [(RuleSource::Builtin, RuleAction::Allow)]);
     case.put("opencode.json", Some("{ // ours\n \"permission\": {\"bash\": \"ask\",}}"));
-    assert_eq!(told().last(), Some(&(Source::Project, Action::Ask)));
+    assert_eq!(told().last(), Some(&(RuleSource::Project, RuleAction::Ask)));
     case.put("turnstone.json", Some(r#"{"permission": {"bash": {"ls *": "allow"}}}"#));
-    assert_eq!(told().last(), Some(&(Source::Project, Action::Allow)));
-    let stored = rule("bash", "*", Action::Deny);
+    assert_eq!(told().last(), Some(&(RuleSource::Project, RuleAction::Allow)));
+    let stored = rule("bash", "*", RuleAction::Deny);
     case.engine.set_rule(&ctx(), &project(), &stored).expect("stored");
-    assert_eq!(told().last(), Some(&(Source::Stored, Action::Deny)));
-    set_rules(&case, &session, vec![rule("bash", "ls*", Action::Ask)]);
-    assert_eq!(told().last(), Some(&(Source::Session, Action::Ask)));
-    let granted = rule("bash", "ls *", Action::Allow);
-    let approve = move |tx: &Tx<'_>| tx.approve(&project(), &granted);
+    assert_eq!(told().last(), Some(&(RuleSource::Stored, RuleAction::Deny)));
+    set_rules(&case, &session, vec![rule("bash", "ls*", RuleAction::Ask)]);
+    assert_eq!(told().last(), Some(&(RuleSource::Session, RuleAction::Ask)));
+    let granted = rule("bash", "ls *", RuleAction::Allow);
+    let approve = move |tx: &Tx<'_>| tx.approve_rule(&project(), &granted);
     case.engine.store().write(&ctx(), approve).wait().expect("approved");
     assert_eq!(
         told(),
         [
-            (Source::Builtin, Action::Allow),
-            (Source::Project, Action::Allow),
-            (Source::Stored, Action::Deny),
-            (Source::Session, Action::Ask),
-            (Source::Approval, Action::Allow),
+            (RuleSource::Builtin, RuleAction::Allow),
+            (RuleSource::Project, RuleAction::Allow),
+            (RuleSource::Stored, RuleAction::Deny),
+            (RuleSource::Session, RuleAction::Ask),
+            (RuleSource::Approval, RuleAction::Allow),
         ]
     );
     assert!(case.engine.unset_rule(&ctx(), &project(), &stored).expect("removed"));
     assert!(!case.engine.unset_rule(&ctx(), &project(), &stored).expect("nothing"));
-    case.sound();
+    case.assert_consistent();
 }
 
 #[test]
-fn a_project_file_that_cannot_be_understood_is_told_and_opens_no_gate_r38() {
-    let case = Case::new();
+fn invalid_project_rule_file_is_an_error_and_opens_no_gate() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.turn(&session, "f", Some("x"));
     case.put("opencode.json", Some("{\"permission\": {\"revert\": \"nev"));
-    let plan = case.plan(&session, &Which::Last);
-    let refused = case.engine.apply(&ctx(), &plan);
-    assert!(matches!(refused, Err(EngineError::Rules { .. })), "{refused:?}");
+    let plan = case.plan(&session, &UndoTarget::Last);
+    let refused = case.engine.apply_plan(&ctx(), &plan);
+    assert!(matches!(refused, Err(EngineError::UnreadableRules { .. })), "{refused:?}");
     assert_eq!(case.read("f").as_deref(), Some("x"));
 }
 
 #[test]
-fn rule_files_that_cannot_be_read_are_errors_that_quote_nothing() {
-    let case = Case::new();
+fn unreadable_rule_file_errors_quote_no_content() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let file = case.root().join("turnstone.json");
-    let refusal = || match case.engine.rules_of(&ctx(), &session) {
-        Err(EngineError::Rules { path, reason }) => {
+    let refusal = || match case.engine.effective_rules(&ctx(), &session) {
+        Err(EngineError::UnreadableRules { path, reason }) => {
             assert_eq!(path, file);
             reason
         }

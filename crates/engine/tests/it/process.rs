@@ -6,21 +6,22 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
-use turnstone_core::context::{Limits, Settings as Compacting, summary_of};
+use turnstone_core::context::{CompactionSettings as Compacting, ModelLimits, summarized_request};
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{MessageId, PermissionId, SessionId};
-use turnstone_core::model::{MessageBody, PartBody, PermissionAsk, PermissionReply, Status};
-use turnstone_core::permission::{Action, Rule};
-use turnstone_core::time::Seq;
+use turnstone_core::model::{MessageBody, PartBody, PermissionAsk, PermissionReply, SessionStatus};
+use turnstone_core::permission::{PermissionRule, RuleAction};
+use turnstone_core::time::SessionSeq;
 use turnstone_core::turn::TurnState;
 use turnstone_engine::{
-    Asked, BaseRules, Compared, Engine, EngineError, Expected, FileError, Form, NewAsk, Settings,
-    Submitted, Turn, Which, WriteFile,
+    BaseRules, DiffFormat, DiffTarget, Engine, EngineError, EngineSettings, FileError,
+    FileWriteRequest, PermissionOutcome, PermissionQuery, SubmitOutcome, Turn, UndoTarget,
+    WritePrecondition,
 };
-use turnstone_store::{Delivery, StoreError};
+use turnstone_store::{PromptDelivery, StoreError};
 
-use crate::context::{summary, talked, target, wanted};
-use crate::support::{Case, NOW, answer, ctx, messages, part, prompt};
+use crate::engine_fixture::{EngineFixture, NOW, answer, ctx, messages, part, prompt};
+use crate::model_context::{summary, target, three_turn_session, wanted};
 
 const CHILD: &str = "TURNSTONE_ENGINE_CHILD";
 
@@ -34,7 +35,7 @@ fn child(dir: &Path, part: &str) -> Child {
 }
 
 /// Waits until a child has said something, and returns it.
-fn heard(child: &mut Child) -> String {
+fn read_child_line(child: &mut Child) -> String {
     let out = child.stdout.as_mut().expect("piped");
     for line in BufReader::new(out).lines() {
         if let Some(said) = line.expect("text").split_once("says ") {
@@ -58,7 +59,7 @@ fn child_plays_its_part() {
     };
     let told: serde_json::Value = serde_json::from_slice(told.as_encoded_bytes()).expect("json");
     let dir = Path::new(told["dir"].as_str().expect("a path"));
-    let engine = Engine::open(Settings::new(&dir.join("data")), NOW).expect("opens");
+    let engine = Engine::open(EngineSettings::new(&dir.join("data")), NOW).expect("opens");
     let session: SessionId = "ses_a".parse().expect("an id");
     let say = |what: &str| {
         println!("\nsays {what}");
@@ -67,7 +68,8 @@ fn child_plays_its_part() {
     match told["part"].as_str().expect("a part") {
         "asks" => {
             let turn = engine.begin_turn(&ctx(), prompt(&session, "asked")).expect("begins");
-            let Ok(Asked::Pending(id)) = engine.ask_permission(&ctx(), &turn, &make(), &base())
+            let Ok(PermissionOutcome::Pending(id)) =
+                engine.ask_permission(&ctx(), &turn, &make(), &base())
             else {
                 panic!("it is asked")
             };
@@ -84,7 +86,7 @@ fn child_plays_its_part() {
             for name in SESSIONS {
                 let session: SessionId = name.parse().expect("an id");
                 let turn = engine.begin_turn(&ctx(), prompt(&session, name)).expect("begins");
-                engine.open_window(&ctx(), &turn, None).expect("opens");
+                engine.open_window_call(&ctx(), &turn, None).expect("opens");
                 fs_err::write(dir.join("work").join(name), "half").expect("written");
             }
             say("in its turns");
@@ -93,7 +95,7 @@ fn child_plays_its_part() {
         "sweeps" => {
             say("open");
             wait();
-            let done = engine.recover(&ctx()).expect("recovers");
+            let done = engine.recover_all(&ctx()).expect("recovers");
             let ids = |all: Vec<String>| all.join(",");
             let interrupted = done.interrupted.iter().map(ToString::to_string).collect();
             let closed = done.closed.iter().map(ToString::to_string).collect();
@@ -110,26 +112,26 @@ fn wait() {
 }
 
 fn base() -> BaseRules {
-    let user = vec![Rule::new("bash", "*", Action::Ask)];
+    let user = vec![PermissionRule::new("bash", "*", RuleAction::Ask)];
     BaseRules { user, ..BaseRules::default() }
 }
 
-fn make() -> NewAsk {
+fn make() -> PermissionQuery {
     let ask = json!({"permission": "bash", "patterns": ["make"], "metadata": {}, "always": []});
     let ask: PermissionAsk = serde_json::from_value(ask).expect("a question");
-    NewAsk { ask, waits: true }
+    PermissionQuery { ask, blocks_turn: true }
 }
 
 /// W16, R28: a killed process loses no question; it is delivered again, answered once, and goes on.
 #[test]
-fn a_question_of_a_killed_process_is_told_again_and_its_answer_counts_r28_w16() {
-    let case = Case::new();
+fn request_of_killed_process_can_still_be_answered() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let mut asking = child(case.dir.path(), "asks");
-    let id: PermissionId = heard(&mut asking).parse().expect("an id");
+    let id: PermissionId = read_child_line(&mut asking).parse().expect("an id");
     kill(asking);
     for _ in 0..2 {
-        case.engine.recover(&ctx()).expect("recovers");
+        case.engine.recover_all(&ctx()).expect("recovers");
         let told = case.engine.pending_requests(&ctx(), None).expect("reads");
         assert_eq!(told.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), [id.as_str()]);
     }
@@ -141,21 +143,21 @@ fn a_question_of_a_killed_process_is_told_again_and_its_answer_counts_r28_w16() 
     assert!(case.engine.pending_requests(&ctx(), None).expect("reads").is_empty());
     let resumed = case.engine.resume_turn(&ctx(), &session).expect("reads").expect("goes on");
     case.end(&resumed.turn);
-    case.sound();
+    case.assert_consistent();
 }
 
 /// What a killed process has read, the next one need not read again; what was saved since, it must.
 #[test]
-fn what_a_killed_process_read_is_known_and_a_save_since_is_noticed() {
-    let case = Case::new();
+fn read_stamps_of_killed_process_are_kept() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("f", Some("one"));
     let mut reading = child(case.dir.path(), "reads");
-    heard(&mut reading);
+    read_child_line(&mut reading);
     kill(reading);
     let write = |turn: &Turn, text: &str| {
         let bytes = Some(text.as_bytes().to_vec());
-        let write = WriteFile { path: "f".into(), expected: Expected::Read, bytes };
+        let write = FileWriteRequest { path: "f".into(), expected: WritePrecondition::Read, bytes };
         case.engine.write_file(&ctx(), turn, None, &write)
     };
     let turn = case.begin(&session);
@@ -183,9 +185,9 @@ fn prompts(engine: &Engine, session: &SessionId, name: &str) {
     for n in 0..RACE {
         let one = prompt(session, &format!("{name}{n}"));
         let id = one.message.id.clone();
-        match engine.submit(&ctx(), one, Delivery::Queue) {
-            Ok(Submitted::Begun(turn)) => reply(engine, &turn, &id),
-            Ok(Submitted::Admitted(_)) => {}
+        match engine.begin_turn_or_enqueue(&ctx(), one, PromptDelivery::Queue) {
+            Ok(SubmitOutcome::TurnBegun(turn)) => reply(engine, &turn, &id),
+            Ok(SubmitOutcome::Admitted(_)) => {}
             Err(error) => panic!("a prompt is never refused: {error:?}"),
         }
         answer_next(engine, session);
@@ -195,7 +197,7 @@ fn prompts(engine: &Engine, session: &SessionId, name: &str) {
 
 /// Answers the oldest prompt that waits; false if there is none.
 fn answer_next(engine: &Engine, session: &SessionId) -> bool {
-    match engine.next_turn(&ctx(), session) {
+    match engine.begin_next_turn(&ctx(), session) {
         Ok(None) => false,
         Ok(Some(turn)) => {
             let turns = engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
@@ -211,18 +213,18 @@ fn answer_next(engine: &Engine, session: &SessionId) -> bool {
 }
 
 fn reply(engine: &Engine, turn: &Turn, asked: &MessageId) {
-    let seen = engine.context(&ctx(), &turn.session).expect("reads");
+    let seen = engine.model_context(&ctx(), &turn.session).expect("reads");
     assert_eq!(seen.last().map(|it| &it.0.id), Some(asked), "a model reads the prompt last");
     let mut message =
         answer(&turn.session, &format!("r-{}", &asked.as_str()[4..]), &asked.as_str()[4..]);
-    crate::context::finish(&mut message);
+    crate::model_context::finish(&mut message);
     let text = part(&message, &message.id.as_str()[4..], json!({"type": "text", "text": "yes"}));
     let put = move |tx: &turnstone_store::Tx<'_>| {
         tx.put_message(&message)?;
         tx.put_part(&text)
     };
     engine.store().write(&turn.context(&ctx()), put).wait().expect("put");
-    let done = turnstone_core::turn::Outcome::Completed;
+    let done = turnstone_core::turn::TurnOutcome::Completed;
     engine.end_turn(&ctx(), turn, done, None).expect("ends");
 }
 
@@ -238,20 +240,20 @@ fn compactions(engine: &Engine, session: &SessionId) {
             pause();
         };
         pause();
-        let with = (Limits::default(), &none);
+        let with = (ModelLimits::default(), &none);
         let plan = engine.plan_compaction(&ctx(), session, &request, &target(), with);
         let summary = summary(session, &request, &format!("s{n}"));
         engine.finish_compaction(&ctx(), &turn, &plan.expect("a plan"), &summary).expect("done");
-        let seen = engine.context(&ctx(), session).expect("reads");
+        let seen = engine.model_context(&ctx(), session).expect("reads");
         assert_eq!(seen[0].0.id, request, "the boundary is recognised at once");
         engine
-            .end_turn(&ctx(), &turn, turnstone_core::turn::Outcome::Completed, None)
+            .end_turn(&ctx(), &turn, turnstone_core::turn::TurnOutcome::Completed, None)
             .expect("ends");
     }
 }
 
 /// Every prompt has one answer, every compaction its summary, and nothing is left over.
-fn all_is_there(case: &Case, session: &SessionId, names: &[&str]) {
+fn assert_nothing_lost(case: &EngineFixture, session: &SessionId, names: &[&str]) {
     while answer_next(&case.engine, session) {}
     let all = messages(case, session);
     for name in names {
@@ -269,15 +271,16 @@ fn all_is_there(case: &Case, session: &SessionId, names: &[&str]) {
         .iter()
         .filter(|it| it.parts.iter().any(|part| matches!(part.body, PartBody::Compaction(_))));
     let requests: Vec<&MessageId> = requests.map(|it| &it.message.id).collect();
-    let summed: Vec<&MessageId> = all.iter().filter_map(|it| summary_of(&it.message)).collect();
+    let summed: Vec<&MessageId> =
+        all.iter().filter_map(|it| summarized_request(&it.message)).collect();
     assert_eq!(summed, requests, "each request has its own summary, in their order");
     assert_eq!(summed.len(), RACE);
-    let seen = case.engine.context(&ctx(), session).expect("reads");
+    let seen = case.engine.model_context(&ctx(), session).expect("reads");
     assert_eq!(Some(&&seen[0].0.id), requests.last(), "the newest one cuts");
     let turns = case.engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
     assert!(turns.iter().all(|turn| !turn.state.is_open()));
     assert!(turns.iter().all(|turn| turn.state == turnstone_core::turn::TurnState::Completed));
-    case.sound();
+    case.assert_consistent();
 }
 
 /// Sessions in which a process dies.
@@ -285,48 +288,54 @@ const SESSIONS: [&str; 3] = ["ses_a", "ses_b", "ses_c"];
 
 /// R45: a process that was open all the time meets the turn of one that was killed since.
 #[test]
-fn a_reader_that_was_open_all_the_time_sees_no_turn_of_a_dead_process_run_r45() {
-    let case = Case::new();
+fn open_reader_sees_dead_process_turns_end() {
+    let case = EngineFixture::new();
     let sessions = SESSIONS.map(|id| case.session(id, None));
     let mut dying = child(case.dir.path(), "dies in turns");
-    heard(&mut dying);
-    let status = |session: &SessionId| case.engine.store().read(&ctx(), |r| r.status(session));
-    assert_eq!(status(&sessions[0]).expect("reads"), Status::Busy, "it lives");
+    read_child_line(&mut dying);
+    let status =
+        |session: &SessionId| case.engine.store().read(&ctx(), |r| r.session_status(session));
+    assert_eq!(status(&sessions[0]).expect("reads"), SessionStatus::Busy, "it lives");
     kill(dying);
 
     for session in &sessions {
-        assert_eq!(status(session).expect("reads"), Status::Idle, "the next look");
+        assert_eq!(status(session).expect("reads"), SessionStatus::Idle, "the next look");
         let turns = case.engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
         assert_eq!(turns[0].state, TurnState::Interrupted);
     }
-    let of_turn = Compared::Session;
-    let diff = case.engine.diff(&ctx(), &sessions[0], &of_turn, Form::Figures).expect("compares");
-    let left = case.engine.store().read(&ctx(), |r| r.has_orphans(&sessions[0])).expect("reads");
+    let of_turn = DiffTarget::Session;
+    let diff =
+        case.engine.diff(&ctx(), &sessions[0], &of_turn, DiffFormat::CountsOnly).expect("compares");
+    let left = case
+        .engine
+        .store()
+        .read(&ctx(), |r| r.has_orphaned_change_sets(&sessions[0]))
+        .expect("reads");
     assert!(!left, "who reads what a session changed closes its windows first: {diff:?}");
-    let report = case.undo(&sessions[1], &Which::Last);
+    let report = case.undo(&sessions[1], &UndoTarget::Last);
     assert!(!report.turns.is_empty());
-    case.sound();
+    case.assert_consistent();
 }
 
 /// R45: recovery by two at once finalizes once.
 #[test]
-fn two_processes_that_sweep_at_once_end_every_turn_once_r45() {
-    let case = Case::new();
+fn concurrent_recovery_ends_every_turn_once() {
+    let case = EngineFixture::new();
     for name in SESSIONS {
         case.session(name, None);
     }
     let mut sweepers = [0, 1].map(|_| child(case.dir.path(), "sweeps"));
     for sweeper in &mut sweepers {
-        assert_eq!(heard(sweeper), "open");
+        assert_eq!(read_child_line(sweeper), "open");
     }
     let mut dying = child(case.dir.path(), "dies in turns");
-    heard(&mut dying);
+    read_child_line(&mut dying);
     kill(dying);
     // Both are open; both begin now.
     for sweeper in &mut sweepers {
         drop(sweeper.stdin.take());
     }
-    let said: Vec<String> = sweepers.iter_mut().map(heard).collect();
+    let said: Vec<String> = sweepers.iter_mut().map(read_child_line).collect();
     for mut sweeper in sweepers {
         assert!(sweeper.wait().expect("reaped").success());
     }
@@ -340,33 +349,33 @@ fn two_processes_that_sweep_at_once_end_every_turn_once_r45() {
     }
     for name in SESSIONS {
         let session: SessionId = name.parse().expect("an id");
-        let read = |r: &turnstone_store::Reader<'_>| r.stream_after(&session, Seq(0), 1000);
+        let read = |r: &turnstone_store::ReadTx<'_>| r.stream_after(&session, SessionSeq(0), 1000);
         let events = case.engine.store().read(&ctx(), read).expect("reads").events;
         let ends = events.iter().filter(|event| event.kind == EventKind::TurnEnded).count();
         assert_eq!(ends, 1, "{name} ended once");
     }
-    case.sound();
+    case.assert_consistent();
 }
 
 /// W33: prompts and compactions of two threads of one process.
 #[test]
-fn prompts_and_compactions_of_two_threads_lose_neither_w33() {
-    let case = Case::new();
-    let session = talked(&case);
+fn two_threads_lose_no_prompt_or_compaction() {
+    let case = EngineFixture::new();
+    let session = three_turn_session(&case);
     let engine = &case.engine;
     std::thread::scope(|scope| {
         scope.spawn(|| prompts(engine, &session, "p"));
         scope.spawn(|| prompts(engine, &session, "q"));
         scope.spawn(|| compactions(engine, &session));
     });
-    all_is_there(&case, &session, &["p", "q"]);
+    assert_nothing_lost(&case, &session, &["p", "q"]);
 }
 
 /// W33, W17: and of two processes.
 #[test]
-fn prompts_and_compactions_of_two_processes_lose_neither_w33_w17() {
-    let case = Case::new();
-    let session = talked(&case);
+fn two_processes_lose_no_prompt_or_compaction() {
+    let case = EngineFixture::new();
+    let session = three_turn_session(&case);
     let mut other = child(case.dir.path(), "prompts");
     std::thread::scope(|scope| {
         scope.spawn(|| prompts(&case.engine, &session, "p"));
@@ -374,5 +383,5 @@ fn prompts_and_compactions_of_two_processes_lose_neither_w33_w17() {
     });
     drop(other.stdin.take());
     assert!(other.wait().expect("reaped").success(), "the other process lost nothing");
-    all_is_there(&case, &session, &["p", "c"]);
+    assert_nothing_lost(&case, &session, &["p", "c"]);
 }

@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use crate::repo::{Place, git};
-use crate::support::ctx;
+use crate::engine_fixture::ctx;
+use crate::repository_fixture::{RepositoryFixture, git};
 use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_engine::{Cover, EngineError, NewSession, NewWorktree, WorktreeError};
+use turnstone_engine::{EngineError, NewSession, SnapshotAccess, WorktreeError, WorktreeRequest};
 use turnstone_store::SessionFilter;
 
-fn session(place: &Place, dir: &Path) -> SessionId {
+fn session(place: &RepositoryFixture, dir: &Path) -> SessionId {
     place.engine.create_session(&ctx(), dir, &NewSession::default()).expect("made").id
 }
 
 /// What somebody sees who asks for the sessions of a project.
-fn seen(place: &Place, project: &ProjectId) -> Vec<SessionId> {
+fn seen(place: &RepositoryFixture, project: &ProjectId) -> Vec<SessionId> {
     let filter = SessionFilter { project: Some(project.clone()), ..SessionFilter::default() };
     let page = place.engine.store().read(&ctx(), |r| r.list_sessions(&filter, None, 100));
     let mut found: Vec<SessionId> =
@@ -23,8 +23,8 @@ fn seen(place: &Place, project: &ProjectId) -> Vec<SessionId> {
 }
 
 #[test]
-fn nothing_that_happens_to_a_directory_hides_its_sessions_r31() {
-    let place = Place::new();
+fn sessions_stay_visible_when_directory_changes() {
+    let place = RepositoryFixture::new();
     let dir = place.make("app");
     let first = session(&place, &dir);
     let sees = |what: &str| {
@@ -49,8 +49,8 @@ fn nothing_that_happens_to_a_directory_hides_its_sessions_r31() {
 }
 
 #[test]
-fn sessions_of_folders_that_become_part_of_a_repository_come_along_r31() {
-    let place = Place::new();
+fn folder_sessions_move_into_new_repository_project() {
+    let place = RepositoryFixture::new();
     let (one, two) = (place.make("ws/one"), place.make("ws/two"));
     let both = [session(&place, &one), session(&place, &two)];
     let elsewhere = session(&place, &place.make("other"));
@@ -65,8 +65,8 @@ fn sessions_of_folders_that_become_part_of_a_repository_come_along_r31() {
 }
 
 #[test]
-fn sessions_without_a_project_come_to_the_project_of_their_directory_section_8_5() {
-    let place = Place::new();
+fn projectless_sessions_are_adopted() {
+    let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
     let put = |id: &str, directory: &str| {
         let global = serde_json::json!({"id": "global", "worktree": "/",
@@ -94,8 +94,8 @@ fn sessions_without_a_project_come_to_the_project_of_their_directory_section_8_5
 }
 
 #[test]
-fn a_vanished_directory_is_an_error_that_names_the_remedy_and_relink_is_it_r39() {
-    let place = Place::new();
+fn missing_directory_error_suggests_relink_which_fixes_it() {
+    let place = RepositoryFixture::new();
     let dir = place.make("app");
     let inner = place.make("app/src");
     let project = place.open(&dir).project.id;
@@ -103,9 +103,9 @@ fn a_vanished_directory_is_an_error_that_names_the_remedy_and_relink_is_it_r39()
     let below = session(&place, &inner);
     let moved = place.dir.path().join("moved");
     fs_err::rename(&dir, &moved).expect("moved");
-    let cover = |place: &Place, id: &SessionId| {
+    let cover = |place: &RepositoryFixture, id: &SessionId| {
         let found = place.engine.store().read(&ctx(), |r| r.get_session(id)).expect("there");
-        place.engine.cover(&found, ctx().now)
+        place.engine.snapshot_access(&found, ctx().now)
     };
     match cover(&place, &id) {
         Err(error @ EngineError::RootGone { .. }) => {
@@ -121,20 +121,20 @@ fn a_vanished_directory_is_an_error_that_names_the_remedy_and_relink_is_it_r39()
     assert_eq!(done.project.worktree, moved);
     assert_eq!(done.moved_from, Some(dir.to_string_lossy().into_owned()));
     assert_eq!(done.sessions.len(), 1, "the other one has a project of its own: {done:?}");
-    assert!(matches!(cover(&place, &id), Ok(Cover::Vault(_))));
+    assert!(matches!(cover(&place, &id), Ok(SnapshotAccess::Available(_))));
     let place = place.reopen();
     assert_eq!(place.open(Path::new(&moved)).project.id, project);
     assert!(cover(&place, &below).is_err());
 }
 
 #[test]
-fn relink_joins_a_clone_with_its_sessions_r31() {
-    let place = Place::new();
+fn relink_joins_clone_with_its_sessions() {
+    let place = RepositoryFixture::new();
     let (dir, first) = place.project("app");
     git(place.dir.path(), &["clone", "-q", "app", "fork"]);
     let fork = fs_err::canonicalize(place.dir.path().join("fork")).expect("real");
     let other = place.open(&fork);
-    assert_eq!(other.alike, std::slice::from_ref(&first));
+    assert_eq!(other.similar, std::slice::from_ref(&first));
     let session = session(&place, &fork);
 
     let done = place.engine.relink_project(&ctx(), &first, &fork).expect("relinked");
@@ -147,19 +147,19 @@ fn relink_joins_a_clone_with_its_sessions_r31() {
 }
 
 #[test]
-fn removing_a_project_takes_its_sessions_store_and_worktrees_and_never_the_directory() {
-    let place = Place::new();
+fn project_removal_keeps_the_user_directory() {
+    let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
     let id = session(&place, &dir);
     place
         .engine
-        .vault(&dir, ctx().now)
+        .open_snapshot_handle(&dir, ctx().now)
         .expect("a store")
-        .track(&turnstone_snapshot::Group::new("g"), ctx().now)
+        .capture(&turnstone_snapshot::PinGroup::new("g"), ctx().now)
         .expect("captured");
     let (kept_dir, kept) = place.project("kept");
     let kept_session = session(&place, &kept_dir);
-    let new = NewWorktree { name: Some("x".to_owned()), ..NewWorktree::default() };
+    let new = WorktreeRequest { name: Some("x".to_owned()), ..WorktreeRequest::default() };
     let made = place.engine.create_worktree(&ctx(), &project, &new).expect("made");
     fs_err::write(made.directory.join("new"), "only here").expect("written");
 
@@ -167,7 +167,7 @@ fn removing_a_project_takes_its_sessions_store_and_worktrees_and_never_the_direc
     assert_eq!(plan.sessions, std::slice::from_ref(&id));
     assert_eq!((plan.stores.len(), plan.worktrees.len()), (1, 1));
     let refused = place.engine.remove_project(&ctx(), &project, false);
-    assert!(matches!(refused, Err(WorktreeError::OnlyHere { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(WorktreeError::UnsavedWork { .. })), "{refused:?}");
     assert_eq!(seen(&place, &project), [id], "nothing has changed");
 
     let removed = place.engine.remove_project(&ctx(), &project, true).expect("removed");
@@ -187,32 +187,32 @@ fn removing_a_project_takes_its_sessions_store_and_worktrees_and_never_the_direc
 }
 
 #[test]
-fn a_path_in_another_root_of_the_project_is_captured_there_and_undone_with_the_turn_r39() {
-    let place = Place::new();
+fn write_in_other_project_root_is_captured_and_undone() {
+    let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
-    let new = NewWorktree { name: Some("x".to_owned()), ..NewWorktree::default() };
+    let new = WorktreeRequest { name: Some("x".to_owned()), ..WorktreeRequest::default() };
     let made = place.engine.create_worktree(&ctx(), &project, &new).expect("made");
     let session = session(&place, &dir);
     let engine = &place.engine;
     let turn = begin(&place, &session);
     let nowhere = place.dir.path().join("nowhere");
     let paths = ["file".into(), made.directory.join("file"), nowhere.clone()];
-    let call = engine.open_named(&ctx(), &turn, None, &paths).expect("opens");
-    assert_eq!((call.beside.len(), &call.outside[..]), (1, &[nowhere][..]));
+    let call = engine.open_named_call(&ctx(), &turn, None, &paths).expect("opens");
+    assert_eq!((call.other_roots.len(), &call.outside[..]), (1, &[nowhere][..]));
     assert!(call.is_covered(), "but for one path");
     let (here, there) = (dir.join("file"), made.directory.join("file"));
     for path in [&here, &there] {
         fs_err::write(path, "two\n").expect("written");
     }
     let closed = engine.close_call(&ctx(), &turn, &call).expect("closes");
-    assert_eq!((closed.changes.len(), closed.beside[0].changes.len()), (1, 1));
-    let done = turnstone_core::turn::Outcome::Completed;
+    assert_eq!((closed.changes.len(), closed.other_roots[0].changes.len()), (1, 1));
+    let done = turnstone_core::turn::TurnOutcome::Completed;
     engine.end_turn(&ctx(), &turn, done, None).expect("ends");
 
     let options = turnstone_engine::UndoOptions::default();
-    let last = turnstone_engine::Which::Last;
+    let last = turnstone_engine::UndoTarget::Last;
     let plan = engine.plan_undo(&ctx(), &session, &last, &options).expect("a plan");
-    let report = engine.apply(&ctx(), &plan).expect("applied");
+    let report = engine.apply_plan(&ctx(), &plan).expect("applied");
 
     assert!(report.is_complete() && report.roots.len() == 2, "{report:?}");
     for path in [&here, &there] {
@@ -221,18 +221,19 @@ fn a_path_in_another_root_of_the_project_is_captured_there_and_undone_with_the_t
 }
 
 #[test]
-fn undo_works_where_the_directory_went_r12() {
+fn undo_works_after_directory_move() {
     for relinked in [true, false] {
-        let place = Place::new();
+        let place = RepositoryFixture::new();
         let (dir, project) = place.project("app");
         git(&dir, &["remote", "add", "origin", "https://host.example/a/b"]);
         place.open(&dir);
         let id = session(&place, &dir);
         let turn = begin(&place, &id);
-        let call = place.engine.open_named(&ctx(), &turn, None, &["file".into()]).expect("opens");
+        let call =
+            place.engine.open_named_call(&ctx(), &turn, None, &["file".into()]).expect("opens");
         fs_err::write(dir.join("file"), "two\n").expect("written");
         place.engine.close_call(&ctx(), &turn, &call).expect("closes");
-        let done = turnstone_core::turn::Outcome::Completed;
+        let done = turnstone_core::turn::TurnOutcome::Completed;
         place.engine.end_turn(&ctx(), &turn, done, None).expect("ends");
         drop(call);
         let moved = place.dir.path().join("moved");
@@ -247,14 +248,14 @@ fn undo_works_where_the_directory_went_r12() {
         let found = place.engine.store().read(&ctx(), |r| r.get_session(&id)).expect("there");
         assert!(found.directory.ends_with("/moved"), "{}", found.directory);
         let options = turnstone_engine::UndoOptions::default();
-        let last = turnstone_engine::Which::Last;
+        let last = turnstone_engine::UndoTarget::Last;
         let plan = place.engine.plan_undo(&ctx(), &id, &last, &options).expect("a plan");
-        assert!(place.engine.apply(&ctx(), &plan).expect("applied").is_complete());
+        assert!(place.engine.apply_plan(&ctx(), &plan).expect("applied").is_complete());
         assert_eq!(fs_err::read_to_string(moved.join("file")).expect("there"), "one\n");
     }
 }
 
-fn begin(place: &Place, session: &SessionId) -> turnstone_engine::Turn {
+fn begin(place: &RepositoryFixture, session: &SessionId) -> turnstone_engine::Turn {
     let body = serde_json::json!({"role": "user", "time": {"created": 1}, "agent": "build",
         "model": {"providerID": "p", "modelID": "m"}});
     let message = turnstone_core::model::Message {

@@ -2,19 +2,24 @@
 
 use serde_json::json;
 use turnstone_core::id::SessionId;
-use turnstone_engine::{EngineError, OperationReport, UndoOptions, Which};
+use turnstone_engine::{EngineError, OperationReport, UndoOptions, UndoTarget};
 use turnstone_store::StoreError;
 
-use crate::support::{Case, ctx};
-use crate::talk::{assistant, mid, part, pid, user};
+use crate::conversation_fixture::{assistant, mid, part, pid, user};
+use crate::engine_fixture::{EngineFixture, ctx};
 
-fn revert(case: &Case, session: &SessionId, message: &str, part: Option<&str>) -> OperationReport {
+fn revert(
+    case: &EngineFixture,
+    session: &SessionId,
+    message: &str,
+    part: Option<&str>,
+) -> OperationReport {
     let part = part.map(pid);
     let done = case.engine.revert(&ctx(), session, &mid(message), part.as_ref());
     done.expect("reverts").expect("a boundary")
 }
 
-fn unrevert(case: &Case, session: &SessionId) -> OperationReport {
+fn unrevert(case: &EngineFixture, session: &SessionId) -> OperationReport {
     case.engine.unrevert(&ctx(), session).expect("unreverts").expect("was reverted")
 }
 
@@ -23,17 +28,17 @@ fn whole(message: &str) -> Option<(String, Option<String>)> {
 }
 
 /// Three turns; each writes a file of its own, and the same one.
-fn three(files: [&str; 3]) -> (Case, SessionId) {
-    let case = Case::new();
+fn three(files: [&str; 3]) -> (EngineFixture, SessionId) {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     for (name, file) in ["c", "b", "a"].into_iter().zip(files) {
-        case.exchange(&session, name, (file, Some(name)));
+        case.run_turn(&session, name, (file, Some(name)));
     }
     (case, session)
 }
 
 #[test]
-fn a_revert_moves_the_head_keeps_all_messages_and_cleanup_hides_them_12_3() {
+fn revert_moves_head_and_cleanup_hides_messages() {
     let (case, session) = three(["1", "2", "3"]);
     let report = revert(&case, &session, "b", None);
     assert!(report.is_complete(), "{report:?}");
@@ -41,28 +46,28 @@ fn a_revert_moves_the_head_keeps_all_messages_and_cleanup_hides_them_12_3() {
     assert_eq!(case.messages(&session), ["c", "ca", "b", "ba", "a", "aa"], "still visible");
     assert_eq!((case.read("1").is_some(), case.read("2"), case.read("3")), (true, None, None));
 
-    case.engine.cleanup(&ctx(), &session).expect("cleans");
+    case.engine.cleanup_revert(&ctx(), &session).expect("cleans");
 
     assert_eq!(
         (case.messages(&session), case.head(&session)),
         (vec!["c".into(), "ca".into()], None)
     );
-    case.engine.cleanup(&ctx(), &session).expect("nothing to do");
+    case.engine.cleanup_revert(&ctx(), &session).expect("nothing to do");
     assert_eq!(case.messages(&session).len(), 2, "without a revert nothing happens");
-    case.sound();
+    case.assert_consistent();
 }
 
 #[test]
-fn reverting_the_first_message_then_cleanup_leaves_none_12_3() {
+fn reverting_first_message_then_cleanup_leaves_none() {
     let (case, session) = three(["1", "2", "3"]);
     revert(&case, &session, "c", None);
-    case.engine.cleanup(&ctx(), &session).expect("cleans");
+    case.engine.cleanup_revert(&ctx(), &session).expect("cleans");
     assert_eq!(case.messages(&session), Vec::<String>::new());
     assert!(["1", "2", "3"].iter().all(|file| case.read(file).is_none()));
 }
 
 #[test]
-fn an_answer_is_reverted_with_its_prompt_and_ids_give_no_order_12_3() {
+fn answer_reverts_with_prompt_regardless_of_id_order() {
     let (case, session) = three(["1", "2", "3"]);
     revert(&case, &session, "ba", None);
     assert_eq!(case.head(&session), whole("b"), "ids run backwards here, time does not");
@@ -70,7 +75,7 @@ fn an_answer_is_reverted_with_its_prompt_and_ids_give_no_order_12_3() {
 }
 
 #[test]
-fn reverting_again_moves_the_boundary_both_ways_different_files_12_3_8_3() {
+fn second_revert_moves_boundary_with_different_files() {
     let (case, session) = three(["1", "2", "3"]);
     let files = || ["1", "2", "3"].map(|file| case.read(file).is_some());
     let cases = [
@@ -93,7 +98,7 @@ fn reverting_again_moves_the_boundary_both_ways_different_files_12_3_8_3() {
 }
 
 #[test]
-fn reverting_again_moves_the_boundary_both_ways_same_file_12_3_8_3() {
+fn second_revert_moves_boundary_with_same_file() {
     let (case, session) = three(["f", "f", "f"]);
     case.put("mine", Some("mine"));
     for (message, content) in [("c", None), ("b", Some("c")), ("a", Some("b")), ("b", Some("c"))] {
@@ -106,10 +111,10 @@ fn reverting_again_moves_the_boundary_both_ways_same_file_12_3_8_3() {
 }
 
 /// One turn with two calls and a text between them.
-fn calls() -> (Case, SessionId) {
-    let case = Case::new();
+fn calls() -> (EngineFixture, SessionId) {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    let turn = case.ask(&session, "u");
+    let turn = case.begin_prompted_turn(&session, "u");
     case.answer(&turn, "x", "u");
     case.call(&turn, "x", "x1", ("one", Some("1")));
     case.add(&turn, "x", "x2", json!({"type": "text", "text": "next"}));
@@ -119,7 +124,7 @@ fn calls() -> (Case, SessionId) {
 }
 
 #[test]
-fn a_part_is_the_boundary_behind_a_text_or_a_tool_and_cleanup_keeps_the_parts_before_12_3() {
+fn revert_to_part_keeps_earlier_parts_on_cleanup() {
     let (case, session) = calls();
     revert(&case, &session, "x", Some("x3"));
     assert_eq!(case.head(&session), Some(("x".into(), Some("x3".into()))));
@@ -131,7 +136,7 @@ fn a_part_is_the_boundary_behind_a_text_or_a_tool_and_cleanup_keeps_the_parts_be
     revert(&case, &session, "x", Some("x3"));
     assert_eq!((case.read("one").is_some(), case.read("two")), (true, None));
 
-    case.engine.cleanup(&ctx(), &session).expect("cleans");
+    case.engine.cleanup_revert(&ctx(), &session).expect("cleans");
 
     let parts: Vec<String> =
         case.outline(&session)[1].parts.iter().map(|(id, _)| id.to_string()).collect();
@@ -139,43 +144,47 @@ fn a_part_is_the_boundary_behind_a_text_or_a_tool_and_cleanup_keeps_the_parts_be
     assert_eq!((case.messages(&session).len(), case.head(&session)), (2, None));
     // The hidden call is not brought back by a redo of its turn.
     let turns = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
-    case.undo(&session, &Which::Last);
+    case.undo(&session, &UndoTarget::Last);
     assert_eq!((case.read("one"), case.read("two")), (None, None));
-    let which = Which::Turn(turns[0].id.clone());
+    let which = UndoTarget::Turn(turns[0].id.clone());
     let plan = case.engine.plan_redo(&ctx(), &session, &which, &UndoOptions::default());
-    case.engine.apply(&ctx(), &plan.expect("a plan")).expect("applied");
+    case.engine.apply_plan(&ctx(), &plan.expect("a plan")).expect("applied");
     assert_eq!((case.read("one").is_some(), case.read("two")), (true, None));
-    case.sound();
+    case.assert_consistent();
 }
 
 #[test]
-fn redo_goes_on_behind_a_part_and_undo_before_it_r19() {
+fn undo_and_redo_continue_from_part_boundary() {
     let (case, session) = calls();
     revert(&case, &session, "x", Some("x3"));
     case.redo(&session);
     assert_eq!((case.read("two").is_some(), case.head(&session)), (true, None));
     revert(&case, &session, "x", Some("x3"));
-    case.undo(&session, &Which::Last);
+    case.undo(&session, &UndoTarget::Last);
     assert_eq!((case.read("one"), case.head(&session)), (None, whole("u")));
 }
 
 #[test]
-fn single_calls_and_answers_are_taken_back_alone() {
+fn single_call_or_answer_can_be_undone() {
     let (case, session) = calls();
-    assert!(case.undo(&session, &Which::Part(pid("x1"))).is_complete());
+    assert!(case.undo(&session, &UndoTarget::Part(pid("x1"))).is_complete());
     assert_eq!((case.read("one"), case.read("two").is_some()), (None, true));
     assert_eq!(case.head(&session), None, "the conversation stays");
-    case.undo(&session, &Which::Message(mid("x")));
+    case.undo(&session, &UndoTarget::Message(mid("x")));
     assert_eq!(case.read("two"), None);
-    let plan =
-        case.engine.plan_redo(&ctx(), &session, &Which::Message(mid("u")), &UndoOptions::default());
-    case.engine.apply(&ctx(), &plan.expect("a plan")).expect("applied");
+    let plan = case.engine.plan_redo(
+        &ctx(),
+        &session,
+        &UndoTarget::Message(mid("u")),
+        &UndoOptions::default(),
+    );
+    case.engine.apply_plan(&ctx(), &plan.expect("a plan")).expect("applied");
     assert_eq!((case.read("one").is_some(), case.read("two").is_some()), (true, true));
 }
 
 #[test]
-fn a_message_without_parts_or_unknown_changes_nothing() {
-    let case = Case::new();
+fn revert_to_empty_or_unknown_message_changes_nothing() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.turn(&session, "f", Some("one"));
     for message in ["1", "none"] {
@@ -186,7 +195,7 @@ fn a_message_without_parts_or_unknown_changes_nothing() {
 }
 
 #[test]
-fn a_revert_keeps_what_a_person_did_and_reports_what_it_cannot_tell_apart() {
+fn revert_keeps_human_edits_and_reports_conflicts() {
     let (case, session) = three(["f", "g", "f"]);
     case.put("f", Some("mine"));
     let report = revert(&case, &session, "b", None);
@@ -198,19 +207,19 @@ fn a_revert_keeps_what_a_person_did_and_reports_what_it_cannot_tell_apart() {
 }
 
 #[test]
-fn unrevert_leaves_a_turn_taken_back_that_was_so_before() {
+fn unrevert_keeps_earlier_undone_turn_undone() {
     let (case, session) = three(["1", "2", "3"]);
     let turns = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
-    case.undo(&session, &Which::Turn(turns[1].id.clone()));
+    case.undo(&session, &UndoTarget::Turn(turns[1].id.clone()));
     revert(&case, &session, "b", None);
     unrevert(&case, &session);
     assert_eq!(["1", "2", "3"].map(|file| case.read(file).is_some()), [true, false, true]);
 }
 
 #[test]
-fn a_revert_is_refused_while_a_turn_runs_w17_r45() {
+fn revert_during_turn_is_rejected() {
     let (case, session) = three(["1", "2", "3"]);
-    let turn = case.ask(&session, "d");
+    let turn = case.begin_prompted_turn(&session, "d");
     let busy = case.engine.revert(&ctx(), &session, &mid("b"), None);
     assert!(matches!(busy, Err(EngineError::Store(StoreError::Busy(_)))), "{busy:?}");
     assert!(case.read("2").is_some() && case.head(&session).is_none());
@@ -218,18 +227,18 @@ fn a_revert_is_refused_while_a_turn_runs_w17_r45() {
 }
 
 #[test]
-fn a_prompt_after_a_revert_destroys_nothing_of_another_client_w18_r19() {
+fn prompt_after_revert_destroys_nothing() {
     let (case, session) = three(["1", "2", "3"]);
     revert(&case, &session, "b", None);
-    case.exchange(&session, "d", ("4", Some("4")));
+    case.run_turn(&session, "d", ("4", Some("4")));
     assert_eq!(case.messages(&session), ["c", "ca", "d", "da"]);
-    let changes = case.engine.store().read(&ctx(), |r| r.changes(&session)).expect("reads");
+    let changes = case.engine.store().read(&ctx(), |r| r.change_sets(&session)).expect("reads");
     assert_eq!(changes.len(), 4, "what was taken back is still known");
 }
 
 #[test]
-fn files_of_imported_turns_are_not_covered_and_the_conversation_moves_r21() {
-    let case = Case::new();
+fn imported_turns_revert_without_files() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("theirs", Some("theirs"));
     let file = case.root().join("theirs").to_string_lossy().into_owned();
@@ -255,7 +264,7 @@ fn files_of_imported_turns_are_not_covered_and_the_conversation_moves_r21() {
     assert_eq!(case.head(&session), None);
 }
 
-fn todo(case: &Case, session: &SessionId, text: &str) {
+fn todo(case: &EngineFixture, session: &SessionId, text: &str) {
     let todos = json!([{"content": text, "status": "pending", "priority": "low"}]);
     let todos: Vec<_> = serde_json::from_value(todos).expect("todos");
     let session = session.clone();
@@ -263,21 +272,21 @@ fn todo(case: &Case, session: &SessionId, text: &str) {
     case.engine.store().write(&ctx(), set).wait().expect("set");
 }
 
-fn todos(case: &Case, session: &SessionId) -> Vec<String> {
+fn todos(case: &EngineFixture, session: &SessionId) -> Vec<String> {
     let todos = case.engine.store().read(&ctx(), |r| r.todos(session)).expect("reads");
     todos.into_iter().map(|todo| todo.content).collect()
 }
 
 #[test]
-fn to_dos_go_with_their_turn_and_those_of_a_person_stay() {
-    let case = Case::new();
+fn todos_follow_revert_and_human_todos_stay() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     todo(&case, &session, "first");
-    let turn = case.ask(&session, "a");
+    let turn = case.begin_prompted_turn(&session, "a");
     todo(&case, &session, "second");
     case.end(&turn);
 
-    case.undo(&session, &Which::Last);
+    case.undo(&session, &UndoTarget::Last);
     assert_eq!(todos(&case, &session), ["first"]);
     case.redo(&session);
     assert_eq!(todos(&case, &session), ["second"]);
@@ -288,28 +297,31 @@ fn to_dos_go_with_their_turn_and_those_of_a_person_stay() {
     todo(&case, &session, "mine");
     revert(&case, &session, "a", None);
     assert_eq!(todos(&case, &session), ["mine"], "changed since by somebody else");
-    case.sound();
+    case.assert_consistent();
 }
 
 #[test]
-fn grants_given_in_the_turn_are_withdrawn_and_never_come_back_r20() {
-    let case = Case::new();
+fn revert_withdraws_grants_for_good() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let (child, other) = (case.session("ses_b", Some("ses_a")), case.session("ses_c", None));
     let grant = |pattern: &str, session: &SessionId| {
         let rule = json!({"permission": "bash", "pattern": pattern, "action": "allow"});
         let rule = serde_json::from_value(rule).expect("a rule");
         let (project, session) = ("p1".parse().expect("an id"), session.clone());
-        let grant = move |tx: &turnstone_store::Tx<'_>| tx.approve_for(&project, &rule, &session);
+        let grant = move |tx: &turnstone_store::Tx<'_>| {
+            tx.approve_rule_for_session(&project, &rule, &session)
+        };
         case.engine.store().write(&ctx(), grant).wait().expect("granted");
     };
     let granted = || {
         let project = "p1".parse().expect("an id");
-        let rules = case.engine.store().read(&ctx(), |r| r.approvals(&project)).expect("reads");
+        let rules =
+            case.engine.store().read(&ctx(), |r| r.approved_rules(&project)).expect("reads");
         rules.into_iter().map(|rule| rule.pattern).collect::<Vec<_>>()
     };
     grant("ls *", &session);
-    let turn = case.ask(&session, "a");
+    let turn = case.begin_prompted_turn(&session, "a");
     grant("rm *", &session);
     grant("make *", &child);
     // Somebody else works in the project at the same time.
@@ -317,17 +329,17 @@ fn grants_given_in_the_turn_are_withdrawn_and_never_come_back_r20() {
     case.end(&turn);
     grant("git *", &session);
 
-    let report = case.undo(&session, &Which::Last);
+    let report = case.undo(&session, &UndoTarget::Last);
 
     assert_eq!(report.withdrawn.len(), 2);
     assert_eq!(granted(), ["ls *", "cargo *", "git *"]);
     case.redo(&session);
     assert_eq!(granted(), ["ls *", "cargo *", "git *"]);
-    case.sound();
+    case.assert_consistent();
 }
 
 #[test]
-fn a_revert_that_was_cut_off_is_finished_once() {
+fn interrupted_revert_finishes_once() {
     for point in ["engine::operation_planned", "engine::root_applied"] {
         let scenario = fail::FailScenario::setup();
         let (case, session) = three(["1", "2", "3"]);
@@ -336,7 +348,7 @@ fn a_revert_that_was_cut_off_is_finished_once() {
         case.engine.revert(&ctx(), &session, &mid("a"), None).expect_err("cut off");
         fail::remove(point);
         let case = case.reopen();
-        assert_eq!(case.engine.recover(&ctx()).expect("recovers").finished.len(), 1, "{point}");
+        assert_eq!(case.engine.recover_all(&ctx()).expect("recovers").finished.len(), 1, "{point}");
         assert_eq!(["1", "2", "3"].map(|file| case.read(file).is_some()), [true, true, false]);
         assert_eq!(case.head(&session), whole("a"));
         scenario.teardown();

@@ -2,19 +2,21 @@
 
 use serde_json::json;
 use turnstone_core::id::SessionId;
-use turnstone_core::model::{Failure, FailureKind, MessageBody, Part, PartBody, Tokens, ToolState};
-use turnstone_core::tool::Phase;
-use turnstone_core::turn::{Outcome, TurnState};
-use turnstone_engine::{Step, StepEnd, Touch, Turn, Which};
-use turnstone_store::{Ended, StoreError};
+use turnstone_core::model::{
+    MessageBody, MessageFailure, MessageFailureKind, Part, PartBody, TokenCounts, ToolState,
+};
+use turnstone_core::tool_state::ToolPhase;
+use turnstone_core::turn::{TurnOutcome, TurnState};
+use turnstone_engine::{ModelStep, StepEnd, ToolFileAccess, Turn, UndoTarget};
+use turnstone_store::{StoreError, TurnEndOutcome};
 
-use crate::support::{Case, answer, ctx, messages, part, prompt};
+use crate::engine_fixture::{EngineFixture, answer, ctx, messages, part, prompt};
 
 fn end() -> StepEnd {
-    StepEnd { reason: "stop".into(), cost: 1.into(), tokens: Tokens::default() }
+    StepEnd { reason: "stop".into(), cost: 1.into(), tokens: TokenCounts::default() }
 }
 
-fn begin(case: &Case, turn: &Turn, id: &str) -> Step {
+fn begin(case: &EngineFixture, turn: &Turn, id: &str) -> ModelStep {
     let parent = "1";
     case.engine.begin_step(&ctx(), turn, answer(&turn.session, id, parent)).expect("begins")
 }
@@ -31,12 +33,12 @@ fn completed() -> ToolState {
     serde_json::from_value(state).expect("a state")
 }
 
-fn bodies(case: &Case, session: &SessionId) -> Vec<PartBody> {
+fn bodies(case: &EngineFixture, session: &SessionId) -> Vec<PartBody> {
     let found = messages(case, session);
     found.into_iter().flat_map(|one| one.parts).map(|part| part.body).collect()
 }
 
-fn snapshots(case: &Case, session: &SessionId) -> Vec<Option<String>> {
+fn snapshots(case: &EngineFixture, session: &SessionId) -> Vec<Option<String>> {
     let tree = |body: PartBody| {
         if let PartBody::StepStart(start) = body {
             Some(start.snapshot)
@@ -50,8 +52,8 @@ fn snapshots(case: &Case, session: &SessionId) -> Vec<Option<String>> {
 }
 
 #[test]
-fn steps_have_captures_once_the_baseline_exists_and_name_the_turns_own_files_r42_r21() {
-    let case = Case::new();
+fn steps_capture_after_baseline_and_list_own_files() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("theirs", Some("1"));
     let turn = case.begin(&session);
@@ -87,29 +89,30 @@ fn steps_have_captures_once_the_baseline_exists_and_name_the_turns_own_files_r42
 }
 
 #[test]
-fn a_tool_is_announced_with_its_files_and_ends_with_what_it_changed() {
-    let case = Case::new();
+fn tool_run_captures_before_and_reports_changes_after() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let turn = case.begin(&session);
     begin(&case, &turn, "a1");
     let call = tool(&session, "a1", "t1");
-    let touch = Touch::Named(vec!["f".into()]);
-    let run = case.engine.tool_before(&ctx(), &turn, &call, &touch).expect("begins");
+    let touch = ToolFileAccess::Named(vec!["f".into()]);
+    let run = case.engine.begin_tool(&ctx(), &turn, &call, &touch).expect("begins");
     case.put("f", Some("f"));
-    let closed = case.engine.tool_after(&ctx(), &turn, run, completed()).expect("ends");
+    let closed = case.engine.end_tool(&ctx(), &turn, run, completed()).expect("ends");
     assert_eq!(closed.expect("a change set").changes.len(), 1);
-    let rows = case.engine.store().read(&ctx(), |r| r.changes(&session)).expect("reads");
+    let rows = case.engine.store().read(&ctx(), |r| r.change_sets(&session)).expect("reads");
     assert_eq!(rows[0].set.part, Some(call.id.clone()));
     // One that touches nothing has none.
     let call = tool(&session, "a1", "t2");
-    let run = case.engine.tool_before(&ctx(), &turn, &call, &Touch::Nothing).expect("begins");
-    let closed = case.engine.tool_after(&ctx(), &turn, run, completed()).expect("ends");
+    let run =
+        case.engine.begin_tool(&ctx(), &turn, &call, &ToolFileAccess::Nothing).expect("begins");
+    let closed = case.engine.end_tool(&ctx(), &turn, run, completed()).expect("ends");
     assert_eq!(closed, None);
     case.end(&turn);
 }
 
 /// No open tool, no open text, no answer without an end.
-fn is_closed(case: &Case, session: &SessionId) {
+fn assert_all_closed(case: &EngineFixture, session: &SessionId) {
     for found in messages(case, session) {
         if let MessageBody::Assistant(said) = &found.message.body {
             assert!(said.time.completed.is_some());
@@ -124,12 +127,12 @@ fn is_closed(case: &Case, session: &SessionId) {
             }
         }
     }
-    let open = case.engine.store().read(&ctx(), |r| r.open_changes(None)).expect("reads");
+    let open = case.engine.store().read(&ctx(), |r| r.open_change_sets(None)).expect("reads");
     assert!(open.is_empty(), "{open:?}");
 }
 
 /// A turn in the middle of everything: text streams, one tool writes, one runs in a window.
-fn in_the_middle(case: &Case, session: &SessionId) -> Turn {
+fn begin_busy_turn(case: &EngineFixture, session: &SessionId) -> Turn {
     let turn = case.begin(session);
     begin(case, &turn, "a1");
     let message = answer(session, "a1", "1");
@@ -141,72 +144,72 @@ fn in_the_middle(case: &Case, session: &SessionId) -> Turn {
     for delta in ["half ", "a sen"] {
         case.engine.append_text(&ctx(), &turn, &text.id, delta).expect("appended");
     }
-    let named = Touch::Named(vec!["f".into()]);
+    let named = ToolFileAccess::Named(vec!["f".into()]);
     let call = tool(session, "a1", "t1");
-    drop(case.engine.tool_before(&ctx(), &turn, &call, &named).expect("begins"));
+    drop(case.engine.begin_tool(&ctx(), &turn, &call, &named).expect("begins"));
     case.put("f", Some("written before the end"));
     let call = tool(session, "a1", "t2");
-    drop(case.engine.tool_before(&ctx(), &turn, &call, &Touch::Anything).expect("begins"));
+    drop(case.engine.begin_tool(&ctx(), &turn, &call, &ToolFileAccess::Anything).expect("begins"));
     case.put("g", Some("seen in the window"));
     turn
 }
 
 /// W2, W3, W14: one finalization, whoever ends the turn and how.
 #[test]
-fn a_turn_that_fails_or_is_aborted_is_closed_once_and_can_be_undone_w2_w3_w14() {
-    for outcome in [Outcome::Aborted, Outcome::Failed] {
-        let case = Case::new();
+fn failed_or_aborted_turn_closes_once_and_is_undoable() {
+    for outcome in [TurnOutcome::Aborted, TurnOutcome::Failed] {
+        let case = EngineFixture::new();
         let session = case.session("ses_a", None);
-        let turn = in_the_middle(&case, &session);
+        let turn = begin_busy_turn(&case, &session);
         let finish = || {
-            if outcome == Outcome::Aborted {
+            if outcome == TurnOutcome::Aborted {
                 return case.engine.abort_turn(&ctx(), &turn);
             }
-            let error = Failure::new(FailureKind::UnknownError, "no");
+            let error = MessageFailure::new(MessageFailureKind::UnknownError, "no");
             case.engine.fail_turn(&ctx(), &turn, error)
         };
-        assert!(matches!(finish(), Ok(Ended::Now(_))));
-        assert!(matches!(finish(), Ok(Ended::Already)), "twice is a retry");
-        is_closed(&case, &session);
+        assert!(matches!(finish(), Ok(TurnEndOutcome::Now(_))));
+        assert!(matches!(finish(), Ok(TurnEndOutcome::Already)), "twice is a retry");
+        assert_all_closed(&case, &session);
         let text = bodies(&case, &session)
             .into_iter()
             .find_map(|body| if let PartBody::Text(text) = body { Some(text.text) } else { None });
         assert_eq!(text.as_deref(), Some("half a sen"), "what was streamed is there");
-        let report = case.undo(&session, &Which::Last);
+        let report = case.undo(&session, &UndoTarget::Last);
         assert!(report.is_complete(), "{report:?}");
         assert_eq!((case.read("f"), case.read("g")), (None, None));
     }
 }
 
 #[test]
-fn a_turn_whose_process_died_is_closed_once_by_whoever_comes_next_w2() {
-    let case = Case::new();
+fn turn_of_dead_process_is_closed_once() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    in_the_middle(&case, &session);
+    begin_busy_turn(&case, &session);
     let case = case.reopen();
-    let done = case.engine.recover(&ctx()).expect("recovers");
+    let done = case.engine.recover_all(&ctx()).expect("recovers");
     // Opening has ended the turn already; what its calls changed is found out now.
     assert_eq!((done.interrupted.len(), done.closed.len()), (0, 2));
-    is_closed(&case, &session);
-    let again = case.engine.recover(&ctx()).expect("recovers");
+    assert_all_closed(&case, &session);
+    let again = case.engine.recover_all(&ctx()).expect("recovers");
     assert_eq!((again.interrupted.len(), again.closed.len()), (0, 0), "once");
     let turns = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
     assert_eq!(turns[0].state, TurnState::Interrupted);
-    let states: Vec<Phase> =
+    let states: Vec<ToolPhase> =
         bodies(&case, &session)
             .iter()
             .filter_map(|body| {
                 if let PartBody::Tool(tool) = body { Some(tool.state.phase()) } else { None }
             })
             .collect();
-    assert_eq!(states, [Phase::Error, Phase::Error]);
+    assert_eq!(states, [ToolPhase::Error, ToolPhase::Error]);
 }
 
 #[test]
-fn agent_and_model_come_from_the_newest_prompt_even_without_any_answer() {
-    let case = Case::new();
+fn next_agent_comes_from_newest_prompt() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    assert_eq!(case.engine.next_agent(&ctx(), &session).expect("reads"), None);
+    assert_eq!(case.engine.find_next_agent(&ctx(), &session).expect("reads"), None);
     let model = json!({"id": "m0", "providerID": "p0"});
     let set = move |tx: &turnstone_store::Tx<'_>| {
         tx.update_session(&"ses_a".parse().expect("an id"), |session| {
@@ -216,7 +219,8 @@ fn agent_and_model_come_from_the_newest_prompt_even_without_any_answer() {
         })
     };
     case.engine.store().write(&ctx(), set).wait().expect("set");
-    let next = case.engine.next_agent(&ctx(), &session).expect("reads").expect("the session's");
+    let next =
+        case.engine.find_next_agent(&ctx(), &session).expect("reads").expect("the session's");
     assert_eq!((next.agent.as_str(), next.model.model.as_str()), ("plan", "m0"));
 
     let mut first = prompt(&session, "u1");
@@ -231,14 +235,14 @@ fn agent_and_model_come_from_the_newest_prompt_even_without_any_answer() {
     let drop = move |tx: &turnstone_store::Tx<'_>| tx.remove_message(&name, &id);
     case.engine.store().write(&ctx(), drop).wait().expect("dropped");
 
-    let next = case.engine.next_agent(&ctx(), &session).expect("reads").expect("the prompt's");
+    let next = case.engine.find_next_agent(&ctx(), &session).expect("reads").expect("the prompt's");
     assert_eq!((next.agent.as_str(), next.model.model.as_str()), ("build", "m7"));
 }
 
 /// W27: what a step names is pinned by its session, so no collection takes it away.
 #[test]
-fn the_captures_of_steps_outlive_a_collection_w27() {
-    let case = Case::new();
+fn step_captures_survive_garbage_collection() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("f", Some("one"));
     let turn = case.begin(&session);
@@ -247,44 +251,47 @@ fn the_captures_of_steps_outlive_a_collection_w27() {
     case.edit(&turn, "f", Some("three"));
     let done = case.engine.end_step(&ctx(), &turn, &step, &end()).expect("ends");
     case.end(&turn);
-    let vault = case.engine.vault(&case.root(), crate::support::NOW).expect("opens");
-    let later = turnstone_core::time::Millis(crate::support::NOW.0 + 90 * 24 * 3_600_000);
-    let sweep = turnstone_snapshot::Sweep {
+    let vault =
+        case.engine.open_snapshot_handle(&case.root(), crate::engine_fixture::NOW).expect("opens");
+    let later =
+        turnstone_core::time::EpochMillis(crate::engine_fixture::NOW.0 + 90 * 24 * 3_600_000);
+    let sweep = turnstone_snapshot::GcRequest {
         live: [session.as_str().to_owned()].into(),
         keep: 0,
         effort: u64::MAX,
         dry_run: false,
         now: later,
     };
-    vault.gc(&sweep).expect("collected");
+    vault.collect_garbage(&sweep).expect("collected");
     for tree in [step.snapshot, done.snapshot] {
         vault.find_capture(&tree.expect("a tree")).expect("it is there");
     }
-    assert!(case.undo(&session, &Which::Last).is_complete());
+    assert!(case.undo(&session, &UndoTarget::Last).is_complete());
     assert_eq!(case.read("f").as_deref(), Some("one"));
 }
 
 /// W17, R45: busy is in the ledger, so every process gives the same answer.
 #[test]
-fn a_second_engine_sees_the_turn_and_is_refused_w17() {
-    let case = Case::new();
+fn second_engine_cannot_run_a_leased_session() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let turn = case.begin(&session);
-    let settings = turnstone_engine::Settings::new(&case.dir.path().join("data"));
-    let other = turnstone_engine::Engine::open(settings, crate::support::NOW).expect("opens");
+    let settings = turnstone_engine::EngineSettings::new(&case.dir.path().join("data"));
+    let other =
+        turnstone_engine::Engine::open(settings, crate::engine_fixture::NOW).expect("opens");
     let refused = other.begin_turn(&ctx(), prompt(&session, "u9")).map(drop);
     let busy = matches!(refused, Err(turnstone_engine::EngineError::Store(StoreError::Busy(_))));
     assert!(busy, "{refused:?}");
-    let refused = other.plan_undo(&ctx(), &session, &Which::Last, &Default::default());
+    let refused = other.plan_undo(&ctx(), &session, &UndoTarget::Last, &Default::default());
     let plan = refused.expect("a plan changes nothing");
-    assert!(other.apply(&ctx(), &plan).is_err(), "R45: no undo while a turn runs");
+    assert!(other.apply_plan(&ctx(), &plan).is_err(), "R45: no undo while a turn runs");
     case.end(&turn);
 }
 
 /// R6, R42: the baseline is made while a turn already runs; from then on a step costs what changed.
 #[test]
-fn a_baseline_begins_in_the_background_and_steps_rely_on_its_journal_r6_r42() {
-    let case = Case::new();
+fn baseline_runs_in_background_and_feeds_steps() {
+    let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("f", Some("one"));
     let turn = case.begin(&session);
@@ -298,9 +305,14 @@ fn a_baseline_begins_in_the_background_and_steps_rely_on_its_journal_r6_r42() {
     case.put("f", Some("two"));
     let done = case.engine.end_step(&ctx(), &turn, &step, &end()).expect("ends");
     assert!(step.snapshot.is_some() && done.snapshot.is_some() && step.snapshot != done.snapshot);
-    let vault = case.engine.vault(&case.root(), crate::support::NOW).expect("opens");
-    let group = turnstone_snapshot::Group::new("look");
-    let looked = vault.track(&group, crate::support::NOW).expect("captured");
-    assert_eq!(looked.mode, turnstone_snapshot::Mode::Journal, "not every file was looked at");
+    let vault =
+        case.engine.open_snapshot_handle(&case.root(), crate::engine_fixture::NOW).expect("opens");
+    let group = turnstone_snapshot::PinGroup::new("look");
+    let looked = vault.capture(&group, crate::engine_fixture::NOW).expect("captured");
+    assert_eq!(
+        looked.mode,
+        turnstone_snapshot::CaptureMode::Journal,
+        "not every file was looked at"
+    );
     case.end(&turn);
 }

@@ -3,20 +3,20 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::repo::{Place, git};
-use crate::support::ctx;
+use crate::engine_fixture::ctx;
+use crate::repository_fixture::{RepositoryFixture, git};
 use turnstone_core::id::ProjectId;
-use turnstone_core::model::{PermissionReply, WorktreeNews};
-use turnstone_core::permission::Role;
-use turnstone_core::time::Cursor;
+use turnstone_core::model::{PermissionReply, WorktreeEvent};
+use turnstone_core::permission::CallerRole;
+use turnstone_core::time::LogCursor;
 use turnstone_core::wire;
 use turnstone_engine::{
-    BaseRules, EngineError, NewSession, NewWorktree, Refusal, WorktreeError, WorktreeInfo,
+    BaseRules, EngineError, GateRefusal, NewSession, WorktreeError, WorktreeInfo, WorktreeRequest,
 };
 use turnstone_store::Context;
 
-fn make(place: &Place, project: &ProjectId, name: &str) -> WorktreeInfo {
-    let new = NewWorktree { name: Some(name.to_owned()), ..NewWorktree::default() };
+fn create_worktree(place: &RepositoryFixture, project: &ProjectId, name: &str) -> WorktreeInfo {
+    let new = WorktreeRequest { name: Some(name.to_owned()), ..WorktreeRequest::default() };
     place.engine.create_worktree(&ctx(), project, &new).expect("made")
 }
 
@@ -26,16 +26,16 @@ fn branches(dir: &Path) -> Vec<String> {
 }
 
 fn only_here(error: WorktreeError) -> (usize, usize) {
-    let WorktreeError::OnlyHere { work, .. } = error else { panic!("{error:?}") };
+    let WorktreeError::UnsavedWork { work, .. } = error else { panic!("{error:?}") };
     (work.changes.len(), work.commits.len())
 }
 
 #[test]
-fn a_worktree_has_a_slug_a_branch_and_a_place_in_the_data_directory_section_8_6() {
-    let place = Place::new();
+fn worktree_gets_slug_branch_and_data_directory() {
+    let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
 
-    let made = make(&place, &project, "My Feature Branch!");
+    let made = create_worktree(&place, &project, "My Feature Branch!");
 
     assert_eq!(made.name, "my-feature-branch");
     assert_eq!(made.branch.as_deref(), Some("opencode/my-feature-branch"));
@@ -48,30 +48,30 @@ fn a_worktree_has_a_slug_a_branch_and_a_place_in_the_data_directory_section_8_6(
     assert_eq!(found.sandboxes, [expected.to_string_lossy()]);
     assert_eq!(place.open(&expected).project.id, project, "a root of the same project (R39)");
 
-    let again = make(&place, &project, "my feature branch");
+    let again = create_worktree(&place, &project, "my feature branch");
     assert!(again.name.starts_with("my-feature-branch-"), "{}", again.name);
-    let unnamed = place.engine.create_worktree(&ctx(), &project, &NewWorktree::default());
+    let unnamed = place.engine.create_worktree(&ctx(), &project, &WorktreeRequest::default());
     assert_eq!(unnamed.expect("made").name.split('-').count(), 2);
 }
 
 #[test]
-fn a_detached_worktree_has_no_branch_even_if_the_name_of_one_is_taken_section_8_6() {
-    let place = Place::new();
+fn detached_worktree_has_no_branch() {
+    let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
     git(&dir, &["branch", "opencode/x"]);
-    let new = NewWorktree { name: Some("x".to_owned()), detached: true, from: None };
+    let new = WorktreeRequest { name: Some("x".to_owned()), detached: true, from: None };
 
     let made = place.engine.create_worktree(&ctx(), &project, &new).expect("made");
 
     assert_eq!((made.name.as_str(), made.branch), ("x", None));
-    assert_ne!(make(&place, &project, "x").name, "x", "the branch is somebody's");
+    assert_ne!(create_worktree(&place, &project, "x").name, "x", "the branch is somebody's");
 }
 
 #[test]
-fn no_repository_and_no_commit_are_refused_section_8_6() {
-    let place = Place::new();
+fn worktree_needs_repository_and_commit() {
+    let place = RepositoryFixture::new();
     let plain = place.open(&place.make("plain")).project.id;
-    let made = place.engine.create_worktree(&ctx(), &plain, &NewWorktree::default());
+    let made = place.engine.create_worktree(&ctx(), &plain, &WorktreeRequest::default());
     assert!(matches!(made, Err(WorktreeError::NotGit(_))), "{made:?}");
     let removed = place.engine.remove_worktree(&ctx(), &plain, Path::new("/nowhere"), false);
     assert!(matches!(removed, Err(WorktreeError::NotGit(_))), "{removed:?}");
@@ -79,21 +79,21 @@ fn no_repository_and_no_commit_are_refused_section_8_6() {
     let unborn = place.make("unborn");
     git(&unborn, &["init", "-q"]);
     let unborn = place.open(&unborn).project.id;
-    let made = place.engine.create_worktree(&ctx(), &unborn, &NewWorktree::default());
+    let made = place.engine.create_worktree(&ctx(), &unborn, &WorktreeRequest::default());
     assert!(matches!(made, Err(WorktreeError::NoCommit(_))), "{made:?}");
 }
 
 #[test]
-fn a_clean_worktree_goes_with_its_branch_and_its_place_among_the_sandboxes_section_8_6() {
-    let place = Place::new();
+fn removing_clean_worktree_removes_branch_and_sandbox() {
+    let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
-    let made = make(&place, &project, "x");
+    let made = create_worktree(&place, &project, "x");
     place.engine.create_session(&ctx(), &made.directory, &NewSession::default()).expect("made");
 
     let removed = place.engine.remove_worktree(&ctx(), &project, Path::new("x"), false);
 
     let removed = removed.expect("removed");
-    assert!(removed.capture.is_some() && removed.lost.is_nothing(), "{removed:?}");
+    assert!(removed.capture.is_some() && removed.lost.is_empty(), "{removed:?}");
     assert!(!made.directory.exists());
     assert_eq!(branches(&dir), ["main"]);
     assert_eq!(git(&dir, &["worktree", "list"]).lines().count(), 1);
@@ -104,10 +104,10 @@ fn a_clean_worktree_goes_with_its_branch_and_its_place_among_the_sandboxes_secti
 }
 
 #[test]
-fn uncommitted_work_and_commits_that_exist_nowhere_else_need_force_and_are_captured() {
-    let place = Place::new();
+fn unsaved_work_needs_force_and_is_captured() {
+    let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
-    let made = make(&place, &project, "x");
+    let made = create_worktree(&place, &project, "x");
     fs_err::write(made.directory.join("new"), "not committed").expect("written");
     let which = Path::new("x");
     let refused = place.engine.remove_worktree(&ctx(), &project, which, false);
@@ -129,10 +129,10 @@ fn uncommitted_work_and_commits_that_exist_nowhere_else_need_force_and_are_captu
 }
 
 #[test]
-fn commits_without_any_branch_are_work_too() {
-    let place = Place::new();
+fn detached_commits_count_as_unsaved_work() {
+    let place = RepositoryFixture::new();
     let (_, project) = place.project("app");
-    let new = NewWorktree { name: Some("x".to_owned()), detached: true, from: None };
+    let new = WorktreeRequest { name: Some("x".to_owned()), detached: true, from: None };
     let made = place.engine.create_worktree(&ctx(), &project, &new).expect("made");
     git(&made.directory, &["commit", "-q", "--allow-empty", "-m", "nowhere else"]);
 
@@ -142,10 +142,10 @@ fn commits_without_any_branch_are_work_too() {
 }
 
 #[test]
-fn a_branch_of_the_user_is_never_deleted() {
-    let place = Place::new();
+fn user_branch_is_never_deleted() {
+    let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
-    let made = make(&place, &project, "x");
+    let made = create_worktree(&place, &project, "x");
     git(&made.directory, &["switch", "-q", "-c", "mine"]);
     git(&made.directory, &["commit", "-q", "--allow-empty", "-m", "mine"]);
 
@@ -156,8 +156,8 @@ fn a_branch_of_the_user_is_never_deleted() {
 }
 
 #[test]
-fn only_what_turnstone_made_is_removed_or_reset() {
-    let place = Place::new();
+fn only_own_worktrees_are_removed_or_reset() {
+    let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
     git(&dir, &["worktree", "add", "-q", "-b", "side", "../side"]);
     let side = fs_err::canonicalize(place.dir.path().join("side")).expect("real");
@@ -175,17 +175,17 @@ fn only_what_turnstone_made_is_removed_or_reset() {
     let reset = place.engine.reset_worktree(&ctx(), &project, &dir, true);
     assert!(matches!(reset, Err(WorktreeError::Primary(_))), "{reset:?}");
 
-    make(&place, &project, "x");
+    create_worktree(&place, &project, "x");
     let listed = place.engine.list_worktrees(&ctx(), &project).expect("listed");
     let shown: Vec<(&str, bool)> = listed.iter().map(|it| (it.name.as_str(), it.made)).collect();
     assert_eq!(shown, [("x", true), ("side", false)], "never the main checkout (section 8.6)");
 }
 
 #[test]
-fn reset_goes_to_the_default_branch_and_keeps_ignored_files() {
-    let place = Place::new();
+fn reset_restores_default_branch_and_keeps_ignored_files() {
+    let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
-    let made = make(&place, &project, "x");
+    let made = create_worktree(&place, &project, "x");
     let at = |name: &str| made.directory.join(name);
     fs_err::write(at(".git-not"), "untracked").expect("written");
     fs_err::write(at("file"), "changed").expect("written");
@@ -203,19 +203,19 @@ fn reset_goes_to_the_default_branch_and_keeps_ignored_files() {
     assert_eq!(reset.commit, git(&dir, &["rev-parse", "main"]));
     assert_eq!(fs_err::read_to_string(at("file")).expect("there"), "two\n");
     assert!(!at(".git-not").exists() && at(".env").exists());
-    let vault = place.engine.vault(&made.directory, ctx().now).expect("a store");
+    let vault = place.engine.open_snapshot_handle(&made.directory, ctx().now).expect("a store");
     let capture = vault.find_capture(&reset.capture.expect("captured")).expect("kept");
     let kept = vault.list_files(&capture).expect("listed");
     assert!(kept.iter().any(|file| file.path.to_string() == ".git-not"), "{kept:?}");
 }
 
 #[test]
-fn a_making_that_was_cut_off_and_a_removal_that_was_are_finished_by_a_removal() {
+fn removal_finishes_interrupted_create_or_remove() {
     let scenario = fail::FailScenario::setup();
-    let place = Place::new();
+    let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
     fail::cfg("engine::worktree_noted", "return").expect("set");
-    let new = NewWorktree { name: Some("x".to_owned()), ..NewWorktree::default() };
+    let new = WorktreeRequest { name: Some("x".to_owned()), ..WorktreeRequest::default() };
     assert!(place.engine.create_worktree(&ctx(), &project, &new).is_err());
     fail::remove("engine::worktree_noted");
     let place = place.reopen();
@@ -223,7 +223,7 @@ fn a_making_that_was_cut_off_and_a_removal_that_was_are_finished_by_a_removal() 
     assert!(!listed[0].ready, "{listed:?}");
     place.engine.remove_worktree(&ctx(), &project, Path::new("x"), false).expect("removed");
 
-    make(&place, &project, "x");
+    create_worktree(&place, &project, "x");
     fail::cfg("engine::worktree_removed", "return").expect("set");
     assert!(place.engine.remove_worktree(&ctx(), &project, Path::new("x"), false).is_err());
     fail::remove("engine::worktree_removed");
@@ -235,24 +235,27 @@ fn a_making_that_was_cut_off_and_a_removal_that_was_are_finished_by_a_removal() 
 }
 
 #[test]
-fn a_tool_does_not_remove_or_reset_a_worktree_unasked_r37() {
-    let place = Place::new();
+fn tool_needs_permission_to_remove_or_reset() {
+    let place = RepositoryFixture::new();
     let (_, project) = place.project("app");
-    let made = make(&place, &project, "x");
-    let tool = ctx().acting_as(Role::Tool);
+    let made = create_worktree(&place, &project, "x");
+    let tool = ctx().with_role(CallerRole::Tool);
     let which = Path::new("x");
     let nobody = place.engine.remove_worktree(&tool, &project, which, true);
-    let Err(WorktreeError::Engine(EngineError::Refused { why, .. })) = nobody else {
+    let Err(WorktreeError::Engine(EngineError::PermissionRefused { why, .. })) = nobody else {
         panic!("{nobody:?}")
     };
-    assert_eq!(why, Refusal::Nobody);
+    assert_eq!(why, GateRefusal::NoSession);
 
     place.engine.create_session(&ctx(), &made.directory, &NewSession::default()).expect("made");
     let reset = place.engine.reset_worktree(&tool, &project, which, true);
-    assert!(matches!(reset, Err(WorktreeError::Engine(EngineError::Asked { .. }))), "{reset:?}");
+    assert!(
+        matches!(reset, Err(WorktreeError::Engine(EngineError::PermissionPending { .. }))),
+        "{reset:?}"
+    );
     let tool = Context { request: Some("removal".to_owned()), ..tool };
     let removed = place.engine.remove_worktree(&tool, &project, which, true);
-    let Err(WorktreeError::Engine(EngineError::Asked { request, .. })) = removed else {
+    let Err(WorktreeError::Engine(EngineError::PermissionPending { request, .. })) = removed else {
         panic!("{removed:?}")
     };
     assert!(made.directory.is_dir(), "nothing was done");
@@ -263,25 +266,26 @@ fn a_tool_does_not_remove_or_reset_a_worktree_unasked_r37() {
 }
 
 /// What clients were told of worktrees, in OpenCode's shapes.
-fn news(place: &Place) -> Vec<(String, serde_json::Value)> {
-    let log = place.engine.store().read(&ctx(), |r| r.log_after(Cursor(0), 1000)).expect("reads");
+fn worktree_events(place: &RepositoryFixture) -> Vec<(String, serde_json::Value)> {
+    let log =
+        place.engine.store().read(&ctx(), |r| r.log_after(LogCursor(0), 1000)).expect("reads");
     let events = log.events.into_iter().filter(|event| event.kind.name().starts_with("worktree."));
     events
         .map(|event| {
             let payload = event.payload.expect("a payload");
-            let news: WorktreeNews = serde_json::from_value(payload).expect("news");
+            let news: WorktreeEvent = serde_json::from_value(payload).expect("news");
             (event.kind.name().to_owned(), wire::worktree_info(&news))
         })
         .collect()
 }
 
 #[test]
-fn clients_are_told_that_a_worktree_is_ready_or_has_failed() {
-    let place = Place::new();
+fn worktree_ready_and_failed_events_are_sent() {
+    let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
-    let made = make(&place, &project, "one");
+    let made = create_worktree(&place, &project, "one");
     let ready = serde_json::json!({"name": "one", "branch": "opencode/one"});
-    assert_eq!(news(&place), [("worktree.ready".to_owned(), ready)]);
+    assert_eq!(worktree_events(&place), [("worktree.ready".to_owned(), ready)]);
     // Where the checkout belongs nothing can be made.
     let folder = made.directory.parent().expect("a folder").to_owned();
     fs_err::remove_dir_all(&made.directory).expect("removed");
@@ -289,30 +293,30 @@ fn clients_are_told_that_a_worktree_is_ready_or_has_failed() {
     fs_err::remove_dir(&folder).expect("removed");
     fs_err::write(dir.join(".git/worktrees"), "in the way").expect("written");
 
-    let new = NewWorktree { name: Some("two".to_owned()), ..NewWorktree::default() };
+    let new = WorktreeRequest { name: Some("two".to_owned()), ..WorktreeRequest::default() };
     let failed = place.engine.create_worktree(&ctx(), &project, &new);
 
     assert!(matches!(failed, Err(WorktreeError::Git(_))), "{failed:?}");
-    let told = news(&place);
+    let told = worktree_events(&place);
     assert_eq!(told.len(), 2, "{told:?}");
     assert_eq!(told[1].0, "worktree.failed");
     assert!(told[1].1["message"].as_str().is_some_and(|why| !why.is_empty()), "{told:?}");
     let known = place.engine.get_project(&ctx(), &project).expect("there").worktrees;
     assert!(known.iter().all(|made| made.name != "two"), "nothing is left to know: {known:?}");
     // The log is the truth: it is there after a restart.
-    assert_eq!(news(&place.reopen()), told);
+    assert_eq!(worktree_events(&place.reopen()), told);
 }
 
 #[test]
-fn a_plan_says_what_a_removal_and_a_reset_would_do_and_does_nothing() {
-    let place = Place::new();
+fn worktree_plans_change_nothing() {
+    let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
-    let made = make(&place, &project, "tried");
+    let made = create_worktree(&place, &project, "tried");
     let tip = git(&dir, &["rev-parse", "main"]);
     let which = Path::new("tried");
 
     let plan = place.engine.plan_worktree_removal(&ctx(), &project, which).expect("a plan");
-    assert!(plan.lost.is_nothing() && plan.directory == made.directory, "{plan:?}");
+    assert!(plan.lost.is_empty() && plan.directory == made.directory, "{plan:?}");
     assert_eq!(plan.branch, Some(("opencode/tried".to_owned(), tip.clone())));
     fs_err::write(made.directory.join("new"), "x").expect("written");
     let plan = place.engine.plan_worktree_reset(&ctx(), &project, which).expect("a plan");

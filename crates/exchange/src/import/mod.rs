@@ -8,13 +8,14 @@
 //!
 //! A source may come from anybody. It adds sessions, and changes those an import brought and nobody
 //! continued; it changes no project that is here, and no session that was made or continued here. Rules,
-//! approvals and commands it carries are stored and not in effect, see [`Import::trusting`].
+//! approvals and commands it carries are stored and not in effect, see [`PlannedImport::with_trust`].
 
-mod batch;
-mod local;
-mod project;
-mod run;
-mod session;
-mod trust;
+mod import_run;
+mod local_changes;
+mod project_import;
+mod rule_trust;
+mod session_extras;
+mod session_import;
+mod write_batch;
 
-pub use run::{ACTOR, Import, ImportError, Progress};
+pub use import_run::{IMPORT_ACTOR, ImportError, ImportProgress, PlannedImport};

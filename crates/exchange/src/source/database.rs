@@ -10,26 +10,28 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use serde_json::Value;
 
-use super::copy::PrivateCopy;
-use super::files;
-use super::limit::{MAX_BYTES, MAX_ID, too_large};
-use super::record::{Ranked, Reader, Record, Sink, Totals, hand, parents_first};
-use super::row::Row;
+use super::foreign_row::ForeignRow;
+use super::json_files;
+use super::private_copy::PrivateCopy;
+use super::source_limits::{MAX_BYTES, MAX_ID, too_large_reason};
+use super::source_record::{
+    KindTotals, OrderedSession, RecordSink, SourceReader, SourceRecord, hand, parents_first,
+};
 use super::{Options, SourceError};
-use crate::identity;
-use crate::kind::Kind;
+use crate::foreign_id;
+use crate::record_kind::RecordKind;
 
-mod confined;
-mod schema;
-mod shape;
-mod stray;
+mod foreign_schema;
+mod orphan_rows;
+mod row_json;
+mod sandboxed_connection;
 
 /// Entries of a to-do list that are imported.
 const MAX_TODOS: usize = 10_000;
 
 /// Which rows are read, and how one of them is.
 #[derive(Clone, Copy)]
-struct Query<'a> {
+struct KeyedQuery<'a> {
     /// Selects the numbers of the rows, in order.
     keys: &'static str,
     /// Selects a row by its number.
@@ -38,31 +40,31 @@ struct Query<'a> {
     of: Option<&'a str>,
 }
 
-type Flow = Result<ControlFlow<()>, SourceError>;
+type DatabaseFlow = Result<ControlFlow<()>, SourceError>;
 
 /// A private copy of an OpenCode database, open for reading.
-pub(super) struct Database {
+pub(super) struct OpenCodeDatabase {
     conn: Connection,
     /// Keeps the copy until the connection is closed.
     _copy: PrivateCopy,
     /// The original, as people named it.
     path: PathBuf,
-    tables: schema::Tables,
+    tables: foreign_schema::TableColumns,
     /// Where session diffs lie beside the database.
     diffs: PathBuf,
 }
 
-impl Database {
+impl OpenCodeDatabase {
     /// Copies the database at `path` and opens the copy.
     pub(super) fn open(path: &Path, options: &Options) -> Result<Self, SourceError> {
-        let copy = PrivateCopy::of(path, options)?;
-        let damaged = |error: rusqlite::Error| failure(path, &error);
-        let conn = confined::open(&copy.path()).map_err(damaged)?;
-        let tables = schema::tables(&conn).map_err(damaged)?;
+        let copy = PrivateCopy::create(path, options)?;
+        let damaged = |error: rusqlite::Error| to_source_error(path, &error);
+        let conn = sandboxed_connection::open_sandboxed(&copy.path()).map_err(damaged)?;
+        let tables = foreign_schema::list_tables(&conn).map_err(damaged)?;
         if tables.is_empty() {
             return Err(SourceError::Empty { path: path.to_path_buf() });
         }
-        let missing = schema::missing(&tables);
+        let missing = foreign_schema::missing_columns(&tables);
         if !missing.is_empty() {
             return Err(SourceError::UnknownSchema { path: path.to_path_buf(), missing });
         }
@@ -76,7 +78,7 @@ impl Database {
         self.count("SELECT count(*) FROM session")
     }
 
-    fn has(&self, table: &str) -> bool {
+    fn has_table(&self, table: &str) -> bool {
         self.tables.contains_key(table)
     }
 
@@ -90,32 +92,32 @@ impl Database {
     }
 
     /// Hands rows to `visit`, one in memory at a time; a damaged row costs itself, not the import.
-    fn rows(
+    fn visit_rows(
         &self,
-        (kind, query): (Kind, Query<'_>),
-        sink: Sink<'_>,
-        visit: &mut dyn FnMut(&Row, Sink<'_>) -> Flow,
-    ) -> Flow {
-        let keys = match self.keys(&query) {
+        (kind, query): (RecordKind, KeyedQuery<'_>),
+        sink: RecordSink<'_>,
+        visit: &mut dyn FnMut(&ForeignRow, RecordSink<'_>) -> DatabaseFlow,
+    ) -> DatabaseFlow {
+        let keys = match self.select_keys(&query) {
             Ok(keys) => keys,
             Err(error) => {
                 let of = query.of.unwrap_or(kind.name());
-                return Ok(sink(bad(kind, of, &reason_of(&error))));
+                return Ok(sink(unreadable(kind, of, &row_error_reason(&error))));
             }
         };
         for key in keys {
-            hand!(match self.row(query.row, key) {
+            hand!(match self.select_row(query.row, key) {
                 Ok(row) => visit(&row, sink)?,
                 Err(error) => {
                     let id = format!("{} row {key}", query.of.unwrap_or(kind.name()));
-                    sink(bad(kind, &id, &reason_of(&error)))
+                    sink(unreadable(kind, &id, &row_error_reason(&error)))
                 }
             });
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    fn keys(&self, query: &Query<'_>) -> rusqlite::Result<Vec<i64>> {
+    fn select_keys(&self, query: &KeyedQuery<'_>) -> rusqlite::Result<Vec<i64>> {
         let mut statement = self.conn.prepare_cached(query.keys)?;
         match query.of {
             None => statement.query_map([], |row| row.get(0))?.collect(),
@@ -123,35 +125,35 @@ impl Database {
         }
     }
 
-    fn row(&self, sql: &'static str, key: i64) -> rusqlite::Result<Row> {
-        self.conn.prepare_cached(sql)?.query_row([key], Row::of)
+    fn select_row(&self, sql: &'static str, key: i64) -> rusqlite::Result<ForeignRow> {
+        self.conn.prepare_cached(sql)?.query_row([key], ForeignRow::from_sqlite)
     }
 
-    fn projects(&self, sink: Sink<'_>) -> Flow {
-        let query = Query {
+    fn read_projects(&self, sink: RecordSink<'_>) -> DatabaseFlow {
+        let query = KeyedQuery {
             keys: "SELECT rowid FROM project ORDER BY time_created, id",
             row: "SELECT * FROM project WHERE rowid = ?1",
             of: None,
         };
-        self.rows((Kind::Project, query), sink, &mut |row, sink| {
-            let Some(id) = row.filled("id") else {
-                return Ok(sink(no_id(Kind::Project)));
+        self.visit_rows((RecordKind::Project, query), sink, &mut |row, sink| {
+            let Some(id) = row.nonempty_text("id") else {
+                return Ok(sink(missing_id_record(RecordKind::Project)));
             };
-            let (mut body, notes) = shape::project(row);
+            let (mut body, notes) = row_json::project_json(row);
             for note in notes {
-                hand!(sink(Record::Note(format!("project {id}: {note}"))));
+                hand!(sink(SourceRecord::Note(format!("project {id}: {note}"))));
             }
-            let further = self.directories(&id);
+            let further = self.project_directories(&id);
             if !further.is_empty() {
                 body.insert("directories".to_owned(), Value::from(further));
             }
-            Ok(sink(Record::Project { id, body: Value::Object(body) }))
+            Ok(sink(SourceRecord::Project { id, body: Value::Object(body) }))
         })
     }
 
     /// The further directories of a project, in today's database.
-    fn directories(&self, project: &str) -> Vec<String> {
-        if !self.has("project_directory") {
+    fn project_directories(&self, project: &str) -> Vec<String> {
+        if !self.has_table("project_directory") {
             return Vec::new();
         }
         let list = || -> rusqlite::Result<Vec<String>> {
@@ -165,33 +167,39 @@ impl Database {
         list().unwrap_or_default()
     }
 
-    fn approvals(&self, sink: Sink<'_>) -> Flow {
-        if !self.has("permission") {
+    fn read_approvals(&self, sink: RecordSink<'_>) -> DatabaseFlow {
+        if !self.has_table("permission") {
             return Ok(ControlFlow::Continue(()));
         }
         let today = self.has_column("permission", "resource");
-        let query = Query {
+        let query = KeyedQuery {
             keys: "SELECT rowid FROM permission ORDER BY project_id, time_created",
             row: "SELECT * FROM permission WHERE rowid = ?1",
             of: None,
         };
-        self.rows((Kind::Permission, query), sink, &mut |row, sink| {
+        self.visit_rows((RecordKind::Permission, query), sink, &mut |row, sink| {
             let project = row.text("project_id").unwrap_or_default();
             if today {
                 let id = row.text("id").unwrap_or_default();
-                return Ok(sink(Record::Approval { id, project, body: shape::saved_rule(row) }));
+                return Ok(sink(SourceRecord::Approval {
+                    id,
+                    project,
+                    body: row_json::approval_json(row),
+                }));
             }
             match row.json("data") {
-                Ok(rules) => rules_of(&project, rules.unwrap_or_default(), sink),
-                Err(reason) => {
-                    Ok(sink(Record::Bad { kind: Kind::Permission, id: project, reason }))
-                }
+                Ok(rules) => emit_rules(&project, rules.unwrap_or_default(), sink),
+                Err(reason) => Ok(sink(SourceRecord::Unreadable {
+                    kind: RecordKind::Permission,
+                    id: project,
+                    reason,
+                })),
             }
         })
     }
 
     /// Every session by row number, parents first, otherwise by age.
-    fn ranked(&self) -> rusqlite::Result<Vec<Ranked<i64>>> {
+    fn list_sessions(&self) -> rusqlite::Result<Vec<OrderedSession<i64>>> {
         // One character more than an id may have tells one that is too long.
         let mut statement = self.conn.prepare(match self.has_column("session", "parent_id") {
             true => {
@@ -206,65 +214,71 @@ impl Database {
         let mut rows = statement.query([])?;
         let mut list = Vec::new();
         while let Some(row) = rows.next()? {
-            let row = Row::of(row)?;
+            let row = ForeignRow::from_sqlite(row)?;
             let key = row.integer("num").unwrap_or_default();
-            let (id, parent) = (row.text("id").unwrap_or_default(), row.filled("parent_id"));
-            list.push(Ranked { id, parent, key });
+            let (id, parent) = (row.text("id").unwrap_or_default(), row.nonempty_text("parent_id"));
+            list.push(OrderedSession { id, parent, key });
         }
         Ok(parents_first(list))
     }
 
-    fn session(&self, ranked: &Ranked<i64>, sink: Sink<'_>) -> Flow {
+    fn read_session(&self, ranked: &OrderedSession<i64>, sink: RecordSink<'_>) -> DatabaseFlow {
         if ranked.id.is_empty() {
-            return Ok(sink(no_id(Kind::Session)));
+            return Ok(sink(missing_id_record(RecordKind::Session)));
         }
         if ranked.id.len() > MAX_ID {
-            return Ok(sink(bad(Kind::Session, &ranked.id, "the id is too long")));
+            return Ok(sink(unreadable(RecordKind::Session, &ranked.id, "the id is too long")));
         }
-        match self.row("SELECT * FROM session WHERE rowid = ?1", ranked.key) {
+        match self.select_row("SELECT * FROM session WHERE rowid = ?1", ranked.key) {
             Ok(row) => {
-                let (body, notes) = shape::session(&row);
+                let (body, notes) = row_json::session_json(&row);
                 for note in notes {
-                    hand!(sink(Record::Note(format!("session {}: {note}", ranked.id))));
+                    hand!(sink(SourceRecord::Note(format!("session {}: {note}", ranked.id))));
                 }
                 let project = row.text("project_id").unwrap_or_default();
-                hand!(sink(Record::Session { id: ranked.id.clone(), project, body }));
+                hand!(sink(SourceRecord::Session { id: ranked.id.clone(), project, body }));
             }
             Err(error) => {
-                hand!(sink(bad(Kind::Session, &ranked.id, &reason_of(&error))));
+                hand!(sink(unreadable(RecordKind::Session, &ranked.id, &row_error_reason(&error))));
             }
         }
-        hand!(self.messages(&ranked.id, sink)?);
-        hand!(self.belongings(&ranked.id, sink)?);
-        Ok(sink(Record::End))
+        hand!(self.read_messages(&ranked.id, sink)?);
+        hand!(self.read_session_extras(&ranked.id, sink)?);
+        Ok(sink(SourceRecord::EndOfSession))
     }
 
-    fn messages(&self, session: &str, sink: Sink<'_>) -> Flow {
-        let query = Query {
+    fn read_messages(&self, session: &str, sink: RecordSink<'_>) -> DatabaseFlow {
+        let query = KeyedQuery {
             keys: "SELECT rowid FROM message WHERE session_id = ?1 ORDER BY time_created, id",
             row: "SELECT * FROM message WHERE rowid = ?1",
             of: Some(session),
         };
-        self.rows((Kind::Message, query), sink, &mut |row, sink| {
-            let Some(id) = row.filled("id") else {
-                return Ok(sink(no_id(Kind::Message)));
+        self.visit_rows((RecordKind::Message, query), sink, &mut |row, sink| {
+            let Some(id) = row.nonempty_text("id") else {
+                return Ok(sink(missing_id_record(RecordKind::Message)));
             };
-            hand!(sink(message(&id, row)));
-            self.parts(&id, row, sink)
+            hand!(sink(message_record(&id, row)));
+            self.read_parts(&id, row, sink)
         })
     }
 
-    fn parts(&self, message: &str, row: &Row, sink: Sink<'_>) -> Flow {
+    fn read_parts(&self, message: &str, row: &ForeignRow, sink: RecordSink<'_>) -> DatabaseFlow {
         let near = row.integer("time_created").unwrap_or_default();
         let keys = match self.part_keys(message, near) {
             Ok(keys) => keys,
-            Err(error) => return Ok(sink(bad(Kind::Part, message, &reason_of(&error)))),
+            Err(error) => {
+                return Ok(sink(unreadable(RecordKind::Part, message, &row_error_reason(&error))));
+            }
         };
         for key in keys {
-            hand!(sink(match self.row("SELECT * FROM part WHERE rowid = ?1", key) {
-                Ok(row) => part(&row.text("id").unwrap_or_default(), message, &row),
+            hand!(sink(match self.select_row("SELECT * FROM part WHERE rowid = ?1", key) {
+                Ok(row) => part_record(&row.text("id").unwrap_or_default(), message, &row),
                 Err(error) => {
-                    bad(Kind::Part, &format!("{message} row {key}"), &reason_of(&error))
+                    unreadable(
+                        RecordKind::Part,
+                        &format!("{message} row {key}"),
+                        &row_error_reason(&error),
+                    )
                 }
             }));
         }
@@ -286,9 +300,9 @@ impl Database {
         let mut rows = statement.query([message])?;
         let mut list = Vec::new();
         while let Some(row) = rows.next()? {
-            let row = Row::of(row)?;
+            let row = ForeignRow::from_sqlite(row)?;
             let id = row.text("id").unwrap_or_default();
-            let place = identity::place(&id, near, row.integer("time_created"));
+            let place = foreign_id::part_sort_key(&id, near, row.integer("time_created"));
             list.push((place, row.integer("num").unwrap_or_default()));
         }
         list.sort();
@@ -296,105 +310,114 @@ impl Database {
     }
 
     /// To-dos, share and diff of a session.
-    fn belongings(&self, session: &str, sink: Sink<'_>) -> Flow {
-        if self.has("todo") {
+    fn read_session_extras(&self, session: &str, sink: RecordSink<'_>) -> DatabaseFlow {
+        if self.has_table("todo") {
             let mut list = Vec::new();
-            let query = Query {
+            let query = KeyedQuery {
                 keys: "SELECT rowid FROM todo WHERE session_id = ?1 ORDER BY position",
                 row: "SELECT * FROM todo WHERE rowid = ?1",
                 of: Some(session),
             };
             let mut bytes = 0;
-            hand!(self.rows((Kind::Todo, query), sink, &mut |row, sink| {
+            hand!(self.visit_rows((RecordKind::Todo, query), sink, &mut |row, sink| {
                 bytes += row.text("content").map_or(0, |text| text.len());
                 if list.len() >= MAX_TODOS || bytes > MAX_BYTES {
-                    return Ok(sink(bad(Kind::Todo, session, "the list is too long")));
+                    return Ok(sink(unreadable(RecordKind::Todo, session, "the list is too long")));
                 }
-                list.push(shape::todo(row));
+                list.push(row_json::todo_json(row));
                 Ok(ControlFlow::Continue(()))
             })?);
             if !list.is_empty() {
                 let session = session.to_owned();
-                hand!(sink(Record::Todos { session, body: Value::Array(list) }));
+                hand!(sink(SourceRecord::Todos { session, body: Value::Array(list) }));
             }
         }
-        if self.has("session_share") {
-            let query = Query {
+        if self.has_table("session_share") {
+            let query = KeyedQuery {
                 keys: "SELECT rowid FROM session_share WHERE session_id = ?1",
                 row: "SELECT * FROM session_share WHERE rowid = ?1",
                 of: Some(session),
             };
-            hand!(self.rows((Kind::Share, query), sink, &mut |row, sink| {
-                Ok(sink(Record::Share { session: session.to_owned(), body: shape::share(row) }))
+            hand!(self.visit_rows((RecordKind::Share, query), sink, &mut |row, sink| {
+                Ok(sink(SourceRecord::Share {
+                    session: session.to_owned(),
+                    body: row_json::share_json(row),
+                }))
             })?);
         }
         let diff = self.diffs.join(format!("{session}.json"));
-        if is_file_name(session) && files::is_there(&diff) {
-            let entry = files::Entry::Json { name: session.to_owned(), path: diff };
-            hand!(sink(diff_file(&entry)));
+        if is_file_name(session) && json_files::is_there(&diff) {
+            let entry = json_files::JsonDirEntry::Json { name: session.to_owned(), path: diff };
+            hand!(sink(read_diff_file(&entry)));
         }
         Ok(ControlFlow::Continue(()))
     }
 }
 
-impl Reader for Database {
+impl SourceReader for OpenCodeDatabase {
     fn describe(&self) -> String {
         let age = if self.has_column("session", "cost") { "today's" } else { "1.2's" };
         format!("OpenCode database {} ({age} tables)", self.path.display())
     }
 
-    fn totals(&self) -> Totals {
-        let mut totals = Totals::new();
-        totals.insert(Kind::Project, self.count("SELECT count(*) FROM project"));
-        totals.insert(Kind::Session, self.session_count());
-        totals.insert(Kind::Message, self.count("SELECT count(*) FROM message"));
-        totals.insert(Kind::Part, self.count("SELECT count(*) FROM part"));
-        if self.has("todo") {
-            totals.insert(Kind::Todo, self.count("SELECT count(*) FROM todo"));
+    fn totals(&self) -> KindTotals {
+        let mut totals = KindTotals::new();
+        totals.insert(RecordKind::Project, self.count("SELECT count(*) FROM project"));
+        totals.insert(RecordKind::Session, self.session_count());
+        totals.insert(RecordKind::Message, self.count("SELECT count(*) FROM message"));
+        totals.insert(RecordKind::Part, self.count("SELECT count(*) FROM part"));
+        if self.has_table("todo") {
+            totals.insert(RecordKind::Todo, self.count("SELECT count(*) FROM todo"));
         }
-        if self.has("session_share") {
-            totals.insert(Kind::Share, self.count("SELECT count(*) FROM session_share"));
+        if self.has_table("session_share") {
+            totals.insert(RecordKind::Share, self.count("SELECT count(*) FROM session_share"));
         }
         totals
     }
 
-    fn read(&mut self, sink: Sink<'_>) -> Flow {
-        hand!(self.unknown_columns(sink)?);
-        hand!(self.projects(sink)?);
-        hand!(self.approvals(sink)?);
-        let sessions = self.ranked().map_err(|error| failure(&self.path, &error))?;
+    fn read(&mut self, sink: RecordSink<'_>) -> DatabaseFlow {
+        hand!(self.note_unknown_columns(sink)?);
+        hand!(self.read_projects(sink)?);
+        hand!(self.read_approvals(sink)?);
+        let sessions = self.list_sessions().map_err(|error| to_source_error(&self.path, &error))?;
         for session in &sessions {
-            hand!(self.session(session, sink)?);
+            hand!(self.read_session(session, sink)?);
         }
-        hand!(self.strays(sink)?);
-        hand!(self.stray_diffs(&sessions, sink)?);
-        self.second_runner(sink)
+        hand!(self.read_orphans(sink)?);
+        hand!(self.read_orphan_diffs(&sessions, sink)?);
+        self.read_v2_rows(sink)
     }
 }
 
 /// A file of the directory `session_diff` as a record.
-pub(super) fn diff_file(entry: &files::Entry) -> Record {
-    let kind = Kind::Diff;
+pub(super) fn read_diff_file(entry: &json_files::JsonDirEntry) -> SourceRecord {
+    let kind = RecordKind::Diff;
     match entry {
-        files::Entry::Other { name } => {
-            Record::Bad { kind, id: name.clone(), reason: "not a .json file".to_owned() }
-        }
-        files::Entry::Json { name, path } => match files::read_json(path) {
-            Ok(body) => Record::Diff { session: name.clone(), body },
-            Err(reason) => Record::Bad { kind, id: name.clone(), reason },
+        json_files::JsonDirEntry::Other { name } => SourceRecord::Unreadable {
+            kind,
+            id: name.clone(),
+            reason: "not a .json file".to_owned(),
+        },
+        json_files::JsonDirEntry::Json { name, path } => match json_files::read_json(path) {
+            Ok(body) => SourceRecord::Diff { session: name.clone(), body },
+            Err(reason) => SourceRecord::Unreadable { kind, id: name.clone(), reason },
         },
     }
 }
 
 /// The rules of a project one by one.
-pub(super) fn rules_of(project: &str, rules: Value, sink: Sink<'_>) -> Flow {
+pub(super) fn emit_rules(project: &str, rules: Value, sink: RecordSink<'_>) -> DatabaseFlow {
     let Value::Array(rules) = rules else {
         let reason = "the rules are not a list".to_owned();
-        return Ok(sink(Record::Bad { kind: Kind::Permission, id: project.to_owned(), reason }));
+        return Ok(sink(SourceRecord::Unreadable {
+            kind: RecordKind::Permission,
+            id: project.to_owned(),
+            reason,
+        }));
     };
     for (index, body) in rules.into_iter().enumerate() {
         let id = format!("{project}#{index}");
-        hand!(sink(Record::Approval { id, project: project.to_owned(), body }));
+        hand!(sink(SourceRecord::Approval { id, project: project.to_owned(), body }));
     }
     Ok(ControlFlow::Continue(()))
 }
@@ -404,41 +427,43 @@ fn is_file_name(id: &str) -> bool {
     !id.contains(['/', '\\', '\0']) && id != ".."
 }
 
-fn message(id: &str, row: &Row) -> Record {
+fn message_record(id: &str, row: &ForeignRow) -> SourceRecord {
     let created = row.integer("time_created");
     let session = row.text("session_id").unwrap_or_default();
     match row.json("data") {
-        Ok(Some(body)) => Record::Message { id: id.to_owned(), session, created, body },
-        Ok(None) => bad(Kind::Message, id, "data is missing"),
-        Err(reason) => bad(Kind::Message, id, &reason),
+        Ok(Some(body)) => SourceRecord::Message { id: id.to_owned(), session, created, body },
+        Ok(None) => unreadable(RecordKind::Message, id, "data is missing"),
+        Err(reason) => unreadable(RecordKind::Message, id, &reason),
     }
 }
 
-fn part(id: &str, message: &str, row: &Row) -> Record {
+fn part_record(id: &str, message: &str, row: &ForeignRow) -> SourceRecord {
     match row.json("data") {
-        Ok(Some(body)) => Record::Part { id: id.to_owned(), message: message.to_owned(), body },
-        Ok(None) => bad(Kind::Part, id, "data is missing"),
-        Err(reason) => bad(Kind::Part, id, &reason),
+        Ok(Some(body)) => {
+            SourceRecord::Part { id: id.to_owned(), message: message.to_owned(), body }
+        }
+        Ok(None) => unreadable(RecordKind::Part, id, "data is missing"),
+        Err(reason) => unreadable(RecordKind::Part, id, &reason),
     }
 }
 
-fn bad(kind: Kind, id: &str, reason: &str) -> Record {
-    Record::Bad { kind, id: id.to_owned(), reason: reason.to_owned() }
+fn unreadable(kind: RecordKind, id: &str, reason: &str) -> SourceRecord {
+    SourceRecord::Unreadable { kind, id: id.to_owned(), reason: reason.to_owned() }
 }
 
-fn no_id(kind: Kind) -> Record {
-    bad(kind, "(none)", "the row has no id")
+fn missing_id_record(kind: RecordKind) -> SourceRecord {
+    unreadable(kind, "(none)", "the row has no id")
 }
 
 /// Why a row cannot be read, in words.
-fn reason_of(error: &rusqlite::Error) -> String {
+fn row_error_reason(error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::TooBig) => too_large(),
+        Some(rusqlite::ErrorCode::TooBig) => too_large_reason(),
         _ => format!("the database is damaged here: {error}"),
     }
 }
 
-fn failure(path: &Path, error: &rusqlite::Error) -> SourceError {
+fn to_source_error(path: &Path, error: &rusqlite::Error) -> SourceError {
     let path = path.to_path_buf();
     match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::NotADatabase) => SourceError::NotADatabase { path },

@@ -4,19 +4,19 @@
 //! projects, rules, then session by session (parents first) with messages, parts and what else
 //! belongs to it. It judges nothing but readability, and it writes nothing beside what it reads.
 
-mod copy;
 mod database;
-mod detect;
-mod document;
+mod document_walk;
 mod error;
-mod files;
-mod limit;
-mod older;
-mod record;
-mod row;
-mod storage;
-mod walk;
+mod export_document;
+mod foreign_row;
+mod json_files;
+mod json_storage;
+mod legacy_layout;
+mod private_copy;
+mod source_detection;
+mod source_limits;
+mod source_record;
 
-pub(crate) use detect::{Opened, open, open_stream};
 pub use error::{Options, SourceError};
-pub(crate) use record::{Reader, Record, Totals};
+pub(crate) use source_detection::{OpenedSource, open_source, open_stream};
+pub(crate) use source_record::{KindTotals, SourceReader, SourceRecord};

@@ -4,22 +4,22 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use turnstone_core::time::Millis;
-use turnstone_exchange::{Import, Kind, Options, Report, export};
-use turnstone_store::{Actor, Context, Layout, Store};
+use turnstone_core::time::EpochMillis;
+use turnstone_exchange::{ImportReport, Options, PlannedImport, RecordKind, export_session};
+use turnstone_store::{Actor, Context, DataLayout, Store};
 
 pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 /// Later than every clock by which real sources are written: to an import they are not from the future.
-pub(crate) const NOW: Millis = Millis(4_102_444_800_000);
+pub(crate) const NOW: EpochMillis = EpochMillis(4_102_444_800_000);
 
 /// A temporary directory with a store in it.
-pub(crate) struct Case {
+pub(crate) struct ImportFixture {
     pub(crate) dir: TempDir,
     pub(crate) store: Store,
 }
 
-impl Case {
+impl ImportFixture {
     pub(crate) fn new() -> TestResult<Self> {
         let dir = tempfile::tempdir()?;
         let store = open(&dir.path().join("turnstone"))?;
@@ -35,33 +35,33 @@ impl Case {
     }
 
     /// Imports `source` and checks that the report adds up.
-    pub(crate) fn import(&self, source: &Path) -> TestResult<Report> {
-        let report = Import::plan(source, &Options::default())?.run(
+    pub(crate) fn import(&self, source: &Path) -> TestResult<ImportReport> {
+        let report = PlannedImport::open(source, &Options::default())?.run(
             &self.store,
             &self.ctx(),
             &mut |progress| assert!(progress.done <= progress.total),
         )?;
-        check(&report);
+        assert_counts_add_up(&report);
         Ok(report)
     }
 
     pub(crate) fn export(&self, session: &str) -> TestResult<Value> {
-        Ok(export(&self.store, &self.ctx(), &session.parse()?, false)?)
+        Ok(export_session(&self.store, &self.ctx(), &session.parse()?, false)?)
     }
 
-    pub(crate) fn sanitized(&self, session: &str) -> TestResult<Value> {
-        Ok(export(&self.store, &self.ctx(), &session.parse()?, true)?)
+    pub(crate) fn export_redacted(&self, session: &str) -> TestResult<Value> {
+        Ok(export_session(&self.store, &self.ctx(), &session.parse()?, true)?)
     }
 }
 
 pub(crate) fn open(path: &Path) -> TestResult<Store> {
-    let mut options = turnstone_store::Options::new(Layout::new(path), NOW);
+    let mut options = turnstone_store::Options::new(DataLayout::new(path), NOW);
     options.allow_network = true;
     Ok(Store::open(&options)?)
 }
 
 /// Every thing found is accounted for, and everything skipped says why.
-pub(crate) fn check(report: &Report) {
+pub(crate) fn assert_counts_add_up(report: &ImportReport) {
     for (kind, tally) in &report.kinds {
         assert!(tally.adds_up(), "{kind}: {tally:?}");
         for skipped in tally.orphans.iter().chain(&tally.rejected) {
@@ -71,12 +71,12 @@ pub(crate) fn check(report: &Report) {
 }
 
 /// `(found, imported, unchanged, orphaned, rejected)` of one kind.
-pub(crate) fn counts(report: &Report, kind: Kind) -> (u64, u64, u64, u64, usize) {
-    let tally = report.tally(kind);
+pub(crate) fn counts(report: &ImportReport, kind: RecordKind) -> (u64, u64, u64, u64, usize) {
+    let tally = report.counts_of(kind);
     (tally.found, tally.imported, tally.unchanged, tally.orphaned, tally.rejected.len())
 }
 
 /// Nothing was written: everything was here already.
-pub(crate) fn is_unchanged(report: &Report) -> bool {
+pub(crate) fn is_unchanged(report: &ImportReport) -> bool {
     report.kinds.values().all(|tally| tally.imported == 0) && report.is_clean()
 }

@@ -10,20 +10,20 @@ use std::process::Command;
 use fs_err as fs;
 use serde_json::Value;
 use turnstone_core::event::EventKind;
-use turnstone_core::time::Seq;
-use turnstone_exchange::{ACTOR, Kind};
+use turnstone_core::time::SessionSeq;
+use turnstone_exchange::{IMPORT_ACTOR, RecordKind};
 use turnstone_testkit::npm;
 
-use crate::case::{Case, TestResult, check, counts, is_unchanged};
+use crate::case::{ImportFixture, TestResult, assert_counts_add_up, counts, is_unchanged};
 
 /// The programs, installed once per lock file.
-struct Programs {
+struct OpenCodePrograms {
     dir: PathBuf,
 }
 
-impl Programs {
+impl OpenCodePrograms {
     fn install() -> TestResult<Self> {
-        let dir = npm::install(&recipe(), Path::new(env!("CARGO_TARGET_TMPDIR")))?;
+        let dir = npm::install(&interop_dir(), Path::new(env!("CARGO_TARGET_TMPDIR")))?;
         Ok(Self { dir })
     }
 
@@ -32,9 +32,9 @@ impl Programs {
     }
 
     /// Lets a program write its sessions into `out`.
-    fn drive(&self, name: &str, out: &Path, age: &str) -> TestResult {
+    fn run_script(&self, name: &str, out: &Path, age: &str) -> TestResult {
         run(program("node")
-            .arg(recipe().join("drive.mjs"))
+            .arg(interop_dir().join("drive.mjs"))
             .args([&self.binary(name), out])
             .arg(age))
     }
@@ -45,7 +45,7 @@ fn program(name: &str) -> Command {
     Command::new(name)
 }
 
-fn recipe() -> PathBuf {
+fn interop_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/opencode")
 }
 
@@ -101,10 +101,10 @@ fn without_figures(mut document: Value) -> Value {
 }
 
 #[test]
-fn todays_database_is_imported_whole_and_exports_equal_those_of_the_program() -> TestResult {
-    let case = Case::new()?;
+fn current_database_imports_and_exports_match_opencode() -> TestResult {
+    let case = ImportFixture::new()?;
     let out = case.path("today");
-    Programs::install()?.drive("opencode-today", &out, "today")?;
+    OpenCodePrograms::install()?.run_script("opencode-today", &out, "today")?;
     let data = out.join("home/data/opencode");
     assert!(data.join("opencode.db-wal").exists(), "the program was killed, its log is there");
     let before = fingerprint(&data)?;
@@ -114,9 +114,9 @@ fn todays_database_is_imported_whole_and_exports_equal_those_of_the_program() ->
     assert_eq!(fingerprint(&data)?, before, "the source is as it was");
     assert!(report.is_clean(), "{report:#?}");
     let shapes = documents(&out.join("shape"))?;
-    assert_eq!(counts(&report, Kind::Session).1, shapes.len() as u64, "{report:#?}");
-    assert_eq!(counts(&report, Kind::Todo).1, 2);
-    assert!(counts(&report, Kind::Diff).1 >= 1, "{report:#?}");
+    assert_eq!(counts(&report, RecordKind::Session).1, shapes.len() as u64, "{report:#?}");
+    assert_eq!(counts(&report, RecordKind::Todo).1, 2);
+    assert!(counts(&report, RecordKind::Diff).1 >= 1, "{report:#?}");
     for (id, shape) in &shapes {
         assert_eq!(&case.export(id)?, shape, "{id}");
     }
@@ -124,39 +124,42 @@ fn todays_database_is_imported_whole_and_exports_equal_those_of_the_program() ->
         assert_eq!(case.export(&id)?, export, "{id}");
     }
     for (id, sanitized) in documents(&out.join("sanitized"))? {
-        assert_eq!(case.sanitized(&id)?, sanitized, "{id}");
+        assert_eq!(case.export_redacted(&id)?, sanitized, "{id}");
     }
-    has_a_proper_history(&case, shapes.keys())?;
+    assert_events_gapless(&case, shapes.keys())?;
     let again = case.import(&data.join("opencode.db"))?;
     assert!(is_unchanged(&again), "{again:#?}");
     Ok(())
 }
 
 /// W7: an imported session has events, numbered without a gap, all by the import.
-fn has_a_proper_history<'a>(case: &Case, ids: impl Iterator<Item = &'a String>) -> TestResult {
+fn assert_events_gapless<'a>(
+    case: &ImportFixture,
+    ids: impl Iterator<Item = &'a String>,
+) -> TestResult {
     for id in ids {
-        let page = case
-            .store
-            .read(&case.ctx(), |r| r.stream_after(&id.parse().expect("an id"), Seq(0), 10_000))?;
+        let page = case.store.read(&case.ctx(), |r| {
+            r.stream_after(&id.parse().expect("an id"), SessionSeq(0), 10_000)
+        })?;
         assert_eq!(page.events[0].kind, EventKind::SessionCreated);
         for (index, event) in page.events.iter().enumerate() {
-            assert_eq!(event.seq, Some(Seq(index as i64 + 1)));
-            assert_eq!(event.actor, ACTOR);
+            assert_eq!(event.seq, Some(SessionSeq(index as i64 + 1)));
+            assert_eq!(event.actor, IMPORT_ACTOR);
         }
     }
     Ok(())
 }
 
 #[test]
-fn the_first_databases_read_as_todays_program_reads_them_after_its_own_upgrade() -> TestResult {
-    let case = Case::new()?;
-    let programs = Programs::install()?;
+fn first_database_version_imports_as_opencode_upgrades_it() -> TestResult {
+    let case = ImportFixture::new()?;
+    let programs = OpenCodePrograms::install()?;
     let out = case.path("first");
-    programs.drive("opencode-first", &out, "old")?;
+    programs.run_script("opencode-first", &out, "old")?;
 
     let report = case.import(&out.join("home/data/opencode"))?;
 
-    check(&report);
+    assert_counts_add_up(&report);
     assert!(report.is_clean(), "{report:#?}");
     let shapes = documents(&out.join("shape"))?;
     for (id, shape) in &shapes {
@@ -164,7 +167,7 @@ fn the_first_databases_read_as_todays_program_reads_them_after_its_own_upgrade()
     }
     let exported = documents(&out.join("export"))?;
     run(program("node")
-        .arg(recipe().join("reexport.mjs"))
+        .arg(interop_dir().join("reexport.mjs"))
         .args([&programs.binary("opencode-today"), &out])
         .args(exported.keys()))?;
     for (id, upgraded) in documents(&out.join("upgraded"))? {
@@ -174,10 +177,10 @@ fn the_first_databases_read_as_todays_program_reads_them_after_its_own_upgrade()
 }
 
 #[test]
-fn the_json_files_of_the_last_version_before_the_database_are_imported_whole() -> TestResult {
-    let case = Case::new()?;
+fn last_json_storage_version_is_imported_completely() -> TestResult {
+    let case = ImportFixture::new()?;
     let out = case.path("json");
-    Programs::install()?.drive("opencode-json", &out, "old")?;
+    OpenCodePrograms::install()?.run_script("opencode-json", &out, "old")?;
     let data = out.join("home/data/opencode");
     let before = fingerprint(&data.join("storage"))?;
 

@@ -1,13 +1,13 @@
 //! Import and export as a whole, with hand-made sources, good and broken.
 
-mod broken;
 #[path = "../case/mod.rs"]
 mod case;
-mod hand;
-mod hostile;
-mod log;
-mod merge;
+mod event_log;
+mod handmade_source;
+mod hostile_source;
+mod malformed_rows;
+mod reimport;
 mod roundtrip;
+mod rule_trust;
 mod source;
 mod storage;
-mod trust;

@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::case::{Case, TestResult};
+use crate::case::{ImportFixture, TestResult};
 
 /// Imports a document into a new store and exports it again.
-fn through(document: &Value) -> TestResult<Value> {
-    let case = Case::new()?;
+fn import_and_export(document: &Value) -> TestResult<Value> {
+    let case = ImportFixture::new()?;
     let file = case.write("document.json", document)?;
     let report = case.import(&file)?;
     assert!(report.is_clean(), "{report:#?}");
@@ -15,21 +15,21 @@ fn through(document: &Value) -> TestResult<Value> {
 }
 
 #[test]
-fn a_document_of_the_real_program_comes_back_as_it_was() -> TestResult {
+fn real_export_document_round_trips() -> TestResult {
     let golden: Value = serde_json::from_str(include_str!("data/export-session.json"))?;
-    assert_eq!(through(&golden)?, golden);
+    assert_eq!(import_and_export(&golden)?, golden);
     Ok(())
 }
 
 #[test]
-fn old_diffs_with_whole_files_survive_and_are_redacted() -> TestResult {
+fn old_diffs_with_file_contents_round_trip_and_redact() -> TestResult {
     let mut document: Value = serde_json::from_str(include_str!("data/export-session.json"))?;
     document["messages"][0]["info"]["summary"]["diffs"][0]["before"] = json!("whole file");
     document["messages"][0]["info"]["variant"] = json!("high");
-    assert_eq!(through(&document)?, document);
-    let case = Case::new()?;
+    assert_eq!(import_and_export(&document)?, document);
+    let case = ImportFixture::new()?;
     case.import(&case.write("document.json", &document)?)?;
-    let sanitized = case.sanitized(document["info"]["id"].as_str().ok_or("no id")?)?;
+    let sanitized = case.export_redacted(document["info"]["id"].as_str().ok_or("no id")?)?;
     let diff = &sanitized["messages"][0]["info"]["summary"]["diffs"][0];
     assert_eq!(diff["before"], "[redacted:message-diff-before:0]");
     assert!(!sanitized.to_string().contains("whole file"));
@@ -175,9 +175,9 @@ proptest! {
 
     #[test]
     fn any_document_comes_back_as_it_was(document in document()) {
-        let once = through(&document).map_err(|e| TestCaseError::fail(format!("{e:?}")))?;
+        let once = import_and_export(&document).map_err(|e| TestCaseError::fail(format!("{e:?}")))?;
         prop_assert_eq!(&once, &document);
-        let twice = through(&once).map_err(|e| TestCaseError::fail(format!("{e:?}")))?;
+        let twice = import_and_export(&once).map_err(|e| TestCaseError::fail(format!("{e:?}")))?;
         prop_assert_eq!(once, twice);
     }
 }

@@ -7,16 +7,16 @@ use std::time::SystemTime;
 
 use fs_err as fs;
 use serde_json::{Value, json};
-use turnstone_exchange::{Import, Kind, Options, SourceError};
+use turnstone_exchange::{Options, PlannedImport, RecordKind, SourceError};
 
-use crate::case::{Case, TestResult, check, counts, is_unchanged};
-use crate::hand::{FIRST_SCHEMA, Foreign, TODAY_SCHEMA, connect};
+use crate::case::{ImportFixture, TestResult, assert_counts_add_up, counts, is_unchanged};
+use crate::handmade_source::{FIRST_SCHEMA, HandmadeDatabase, TODAY_SCHEMA, connect};
 
 /// Name, length, time and hash of every file in a directory.
-type Listing = BTreeMap<String, (u64, SystemTime, String)>;
+type DirectoryFingerprint = BTreeMap<String, (u64, SystemTime, String)>;
 
-fn listing(dir: &Path) -> TestResult<Listing> {
-    let mut list = Listing::new();
+fn listing(dir: &Path) -> TestResult<DirectoryFingerprint> {
+    let mut list = DirectoryFingerprint::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let meta = entry.metadata()?;
@@ -28,11 +28,11 @@ fn listing(dir: &Path) -> TestResult<Listing> {
 }
 
 #[test]
-fn a_database_is_read_with_its_log_and_no_file_appears_beside_it() -> TestResult {
+fn database_is_read_with_its_wal_without_side_files() -> TestResult {
     for schema in [FIRST_SCHEMA, TODAY_SCHEMA] {
-        let case = Case::new()?;
-        let foreign = Foreign::new(&case.path("source/opencode.db"), schema)?;
-        foreign.small("a")?;
+        let case = ImportFixture::new()?;
+        let foreign = HandmadeDatabase::new(&case.path("source/opencode.db"), schema)?;
+        foreign.add_small_session("a")?;
         let dir = case.path("source");
         let before = listing(&dir)?;
         assert!(before["opencode.db-wal"].0 > 0, "what was written last is in the log only");
@@ -40,31 +40,33 @@ fn a_database_is_read_with_its_log_and_no_file_appears_beside_it() -> TestResult
         let report = case.import(&foreign.path)?;
 
         assert_eq!(listing(&dir)?, before);
-        assert_eq!(counts(&report, Kind::Session), (1, 1, 0, 0, 0), "{report:#?}");
-        assert_eq!(counts(&report, Kind::Part), (3, 3, 0, 0, 0));
+        assert_eq!(counts(&report, RecordKind::Session), (1, 1, 0, 0, 0), "{report:#?}");
+        assert_eq!(counts(&report, RecordKind::Part), (3, 3, 0, 0, 0));
         assert!(is_unchanged(&case.import(&dir)?));
     }
     Ok(())
 }
 
 #[test]
-fn a_database_is_read_while_somebody_writes_to_it() -> TestResult {
-    let case = Case::new()?;
+fn database_is_read_during_concurrent_writes() -> TestResult {
+    let case = ImportFixture::new()?;
     let path = case.path("source/opencode.db");
-    let foreign = Foreign::new(&path, TODAY_SCHEMA)?;
-    foreign.session("ses_live")?;
+    let foreign = HandmadeDatabase::new(&path, TODAY_SCHEMA)?;
+    foreign.add_session("ses_live")?;
     let stop = AtomicBool::new(false);
-    let names = |listing: Listing| listing.into_keys().collect::<Vec<_>>();
+    let names = |listing: DirectoryFingerprint| listing.into_keys().collect::<Vec<_>>();
     let before = names(listing(&case.path("source"))?);
 
     std::thread::scope(|scope| -> TestResult {
         let stop = &stop;
-        let writer = scope.spawn(move || -> Result<(usize, Foreign), String> {
+        let writer = scope.spawn(move || -> Result<(usize, HandmadeDatabase), String> {
             let mut count = 0;
             while !stop.load(Ordering::Relaxed) {
                 let id = format!("msg_{count:06}");
-                let data = crate::hand::user(count as i64).to_string();
-                foreign.message(&id, "ses_live", count as i64, &data).map_err(|e| e.to_string())?;
+                let data = crate::handmade_source::user_message_json(count as i64).to_string();
+                foreign
+                    .add_message(&id, "ses_live", count as i64, &data)
+                    .map_err(|e| e.to_string())?;
                 count += 1;
                 if count % 500 == 0 {
                     std::thread::sleep(std::time::Duration::from_millis(20));
@@ -74,10 +76,10 @@ fn a_database_is_read_while_somebody_writes_to_it() -> TestResult {
         });
         let mut seen = 0;
         for _ in 0..5 {
-            let case = Case::new()?;
+            let case = ImportFixture::new()?;
             let report = case.import(&path)?;
             assert!(report.is_clean(), "{report:#?}");
-            let tally = report.tally(Kind::Message);
+            let tally = report.counts_of(RecordKind::Message);
             assert!(tally.found >= seen, "a later copy holds at least as much");
             seen = tally.found;
         }
@@ -90,26 +92,26 @@ fn a_database_is_read_while_somebody_writes_to_it() -> TestResult {
 }
 
 #[test]
-fn every_hopeless_source_is_refused_by_name_and_with_a_remedy() -> TestResult {
-    let case = Case::new()?;
-    let missing = case.refuses(&case.path("nowhere"));
+fn unusable_sources_are_refused_with_a_remedy() -> TestResult {
+    let case = ImportFixture::new()?;
+    let missing = case.expect_source_error(&case.path("nowhere"));
     assert!(matches!(missing, SourceError::Missing { .. }), "{missing}");
 
     let garbage = case.write_text("garbage.db", "this is no database at all, only words")?;
-    let refused = case.refuses(&garbage);
+    let refused = case.expect_source_error(&garbage);
     assert!(matches!(refused, SourceError::NotADatabase { .. }), "{refused}");
     assert!(refused.to_string().contains("garbage.db") && !refused.remedy().is_empty());
 
     let empty = case.write_text("empty.db", "")?;
-    assert!(matches!(case.refuses(&empty), SourceError::Empty { .. }));
+    assert!(matches!(case.expect_source_error(&empty), SourceError::Empty { .. }));
 
     let list = case.write("list.json", &json!({ "a": 1 }))?;
-    assert!(matches!(case.refuses(&list), SourceError::NotAnExport { .. }));
+    assert!(matches!(case.expect_source_error(&list), SourceError::NotAnExport { .. }));
     let cut = case.write_text("cut.json", r#"{"info": {"id": "ses_a""#)?;
-    assert!(matches!(case.refuses(&cut), SourceError::NotAnExport { .. }));
+    assert!(matches!(case.expect_source_error(&cut), SourceError::NotAnExport { .. }));
 
     fs::create_dir_all(case.path("bare/sub"))?;
-    let nothing = case.refuses(&case.path("bare"));
+    let nothing = case.expect_source_error(&case.path("bare"));
     assert!(matches!(nothing, SourceError::NothingFound { .. }), "{nothing}");
     assert!(
         nothing.to_string().contains("opencode.db") && nothing.to_string().contains("storage/")
@@ -117,19 +119,23 @@ fn every_hopeless_source_is_refused_by_name_and_with_a_remedy() -> TestResult {
 
     let bare = case.path("bare.db");
     connect(&bare)?.execute_batch("VACUUM")?;
-    assert!(matches!(case.refuses(&bare), SourceError::Empty { .. }), "{}", case.refuses(&bare));
+    assert!(
+        matches!(case.expect_source_error(&bare), SourceError::Empty { .. }),
+        "{}",
+        case.expect_source_error(&bare)
+    );
     Ok(())
 }
 
 #[test]
-fn a_database_of_an_unknown_version_is_refused_with_what_it_lacks() -> TestResult {
-    let case = Case::new()?;
+fn unknown_schema_is_refused_listing_missing_columns() -> TestResult {
+    let case = ImportFixture::new()?;
     let path = case.path("future.db");
     connect(&path)?.execute_batch(
         "CREATE TABLE project (id, worktree); CREATE TABLE session (id, project_id, title, directory,
          time_created, time_updated); CREATE TABLE message (id, session_id, time_created, blob)",
     )?;
-    let refused = case.refuses(&path);
+    let refused = case.expect_source_error(&path);
     assert!(matches!(refused, SourceError::UnknownSchema { .. }), "{refused}");
     let said = refused.to_string();
     assert!(said.contains("message.data") && said.contains("table part"), "{said}");
@@ -137,11 +143,11 @@ fn a_database_of_an_unknown_version_is_refused_with_what_it_lacks() -> TestResul
 }
 
 #[test]
-fn a_truncated_database_is_an_error_or_a_report_and_never_a_panic() -> TestResult {
-    let case = Case::new()?;
-    let foreign = Foreign::new(&case.path("whole.db"), TODAY_SCHEMA)?;
+fn truncated_database_never_panics() -> TestResult {
+    let case = ImportFixture::new()?;
+    let foreign = HandmadeDatabase::new(&case.path("whole.db"), TODAY_SCHEMA)?;
     for index in 0..40 {
-        foreign.small(&format!("s{index:02}"))?;
+        foreign.add_small_session(&format!("s{index:02}"))?;
     }
     foreign.conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
     let bytes = fs::read(&foreign.path)?;
@@ -149,16 +155,16 @@ fn a_truncated_database_is_an_error_or_a_report_and_never_a_panic() -> TestResul
     for share in 1..10 {
         let cut = case.path(&format!("cut{share}.db"));
         fs::write(&cut, &bytes[..bytes.len() * share / 10])?;
-        match Import::plan(&cut, &Options::default()) {
+        match PlannedImport::open(&cut, &Options::default()) {
             Err(error) => {
                 assert!(error.to_string().contains("cut"), "{error}");
                 errors += 1;
             }
             Ok(import) => {
-                let target = Case::new()?;
+                let target = ImportFixture::new()?;
                 match import.run(&target.store, &target.ctx(), &mut |_| {}) {
                     Ok(report) => {
-                        check(&report);
+                        assert_counts_add_up(&report);
                         reports += 1;
                     }
                     Err(error) => {
@@ -174,11 +180,11 @@ fn a_truncated_database_is_an_error_or_a_report_and_never_a_panic() -> TestResul
 }
 
 #[test]
-fn a_page_of_garbage_costs_the_sessions_on_it_and_no_others() -> TestResult {
-    let case = Case::new()?;
-    let foreign = Foreign::new(&case.path("bad.db"), TODAY_SCHEMA)?;
+fn corrupt_page_loses_only_its_own_sessions() -> TestResult {
+    let case = ImportFixture::new()?;
+    let foreign = HandmadeDatabase::new(&case.path("bad.db"), TODAY_SCHEMA)?;
     for index in 0..60 {
-        foreign.small(&format!("s{index:02}"))?;
+        foreign.add_small_session(&format!("s{index:02}"))?;
     }
     foreign.conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
     let page: i64 = foreign
@@ -195,38 +201,38 @@ fn a_page_of_garbage_costs_the_sessions_on_it_and_no_others() -> TestResult {
     bytes[(page - 1) * 4096..page * 4096].fill(0xAB);
     fs::write(&foreign.path, bytes)?;
 
-    match Import::plan(&foreign.path, &Options::default()) {
+    match PlannedImport::open(&foreign.path, &Options::default()) {
         Err(error) => assert!(error.to_string().contains("damaged"), "{error}"),
         Ok(import) => {
             let report = import.run(&case.store, &case.ctx(), &mut |_| {})?;
-            check(&report);
-            assert!(report.tally(Kind::Session).imported > 0, "{report:#?}");
+            assert_counts_add_up(&report);
+            assert!(report.counts_of(RecordKind::Session).imported > 0, "{report:#?}");
         }
     }
     Ok(())
 }
 
 #[test]
-fn documents_come_one_by_one_in_a_list_in_lines_and_from_a_stream() -> TestResult {
+fn documents_are_read_from_object_array_lines_and_stream() -> TestResult {
     let golden: Value = serde_json::from_str(include_str!("data/export-session.json"))?;
     let mut other = golden.clone();
     rename(&mut other);
-    let case = Case::new()?;
+    let case = ImportFixture::new()?;
     case.write("one.json", &golden)?;
     case.write_text("lines.jsonl", &format!("{golden}\n{other}\n"))?;
     case.write("list.json", &json!([golden, other]))?;
     for (file, sessions) in [("one.json", 1), ("lines.jsonl", 2), ("list.json", 2)] {
-        let target = Case::new()?;
+        let target = ImportFixture::new()?;
         let report = target.import(&case.path(file))?;
-        assert_eq!(counts(&report, Kind::Session), (sessions, sessions, 0, 0, 0), "{file}");
-        assert_eq!(counts(&report, Kind::Message).0, sessions * 4, "{file}");
+        assert_eq!(counts(&report, RecordKind::Session), (sessions, sessions, 0, 0, 0), "{file}");
+        assert_eq!(counts(&report, RecordKind::Message).0, sessions * 4, "{file}");
     }
     let stream = format!("{golden}\n\n{other}{{\"info\": broken");
-    let import = Import::plan_stream(stream.as_bytes(), &Options::default())?;
-    assert_eq!(import.totals()[&Kind::Session], 3);
+    let import = PlannedImport::open_stream(stream.as_bytes(), &Options::default())?;
+    assert_eq!(import.totals()[&RecordKind::Session], 3);
     let report = import.run(&case.store, &case.ctx(), &mut |_| {})?;
-    assert_eq!(counts(&report, Kind::Session), (3, 2, 0, 0, 1));
-    assert!(report.tally(Kind::Session).rejected[0].reason.contains("not JSON"));
+    assert_eq!(counts(&report, RecordKind::Session), (3, 2, 0, 0, 1));
+    assert!(report.counts_of(RecordKind::Session).rejected[0].reason.contains("not JSON"));
     Ok(())
 }
 
@@ -241,32 +247,33 @@ fn rename(value: &mut Value) {
 }
 
 #[test]
-fn a_data_directory_means_its_database_and_says_what_it_left() -> TestResult {
-    let case = Case::new()?;
-    let foreign = Foreign::new(&case.path("data/opencode.db"), TODAY_SCHEMA)?;
+fn data_directory_reads_database_and_notes_skipped_storage() -> TestResult {
+    let case = ImportFixture::new()?;
+    let foreign = HandmadeDatabase::new(&case.path("data/opencode.db"), TODAY_SCHEMA)?;
     let body = json!({ "id": "ses_old", "title": "old", "time": { "created": 1, "updated": 2 } });
     case.write("data/storage/project/p1.json", &json!({ "worktree": "/w" }))?;
     case.write("data/storage/session/p1/ses_old.json", &body)?;
 
     // W29: a move that never happened leaves an empty database and files nobody reads any more.
     let report = case.import(&case.path("data"))?;
-    assert_eq!(counts(&report, Kind::Session), (1, 1, 0, 0, 0));
+    assert_eq!(counts(&report, RecordKind::Session), (1, 1, 0, 0, 0));
     assert!(report.notes[0].contains("holds no session"), "{:?}", report.notes);
 
-    foreign.small("new")?;
+    foreign.add_small_session("new")?;
     let report = case.import(&case.path("data"))?;
-    assert_eq!(counts(&report, Kind::Session), (1, 1, 0, 0, 0));
+    assert_eq!(counts(&report, RecordKind::Session), (1, 1, 0, 0, 0));
     assert!(report.notes[0].contains("1 session files"), "{:?}", report.notes);
     Ok(())
 }
 
 #[test]
-fn of_several_databases_one_must_be_named() -> TestResult {
-    let case = Case::new()?;
-    Foreign::new(&case.path("data/opencode-dev.db"), TODAY_SCHEMA)?.small("dev")?;
+fn ambiguous_databases_must_be_named() -> TestResult {
+    let case = ImportFixture::new()?;
+    HandmadeDatabase::new(&case.path("data/opencode-dev.db"), TODAY_SCHEMA)?
+        .add_small_session("dev")?;
     let report = case.import(&case.path("data"))?;
-    assert_eq!(counts(&report, Kind::Session).1, 1);
-    Foreign::new(&case.path("data/opencode-beta.db"), TODAY_SCHEMA)?;
-    assert!(matches!(case.refuses(&case.path("data")), SourceError::Ambiguous { .. }));
+    assert_eq!(counts(&report, RecordKind::Session).1, 1);
+    HandmadeDatabase::new(&case.path("data/opencode-beta.db"), TODAY_SCHEMA)?;
+    assert!(matches!(case.expect_source_error(&case.path("data")), SourceError::Ambiguous { .. }));
     Ok(())
 }

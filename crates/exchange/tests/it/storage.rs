@@ -1,12 +1,12 @@
 //! The JSON directories of before the database, in both layouts.
 
 use serde_json::{Value, json};
-use turnstone_exchange::Kind;
+use turnstone_exchange::RecordKind;
 
-use crate::case::{Case, TestResult, counts, is_unchanged};
-use crate::hand::{assistant, text, user};
+use crate::case::{ImportFixture, TestResult, counts, is_unchanged};
+use crate::handmade_source::{assistant_message_json, text_part_json, user_message_json};
 
-fn fill(case: &Case) -> TestResult {
+fn fill(case: &ImportFixture) -> TestResult {
     case.write(
         "s/project/p1.json",
         &json!({ "id": "stale", "worktree": "/w", "time": { "created": 5 } }),
@@ -21,8 +21,8 @@ fn fill(case: &Case) -> TestResult {
     let child =
         json!({ "parentID": "ses_a", "title": "child", "time": { "created": 1, "updated": 2 } });
     case.write("s/session/p1/ses_0child.json", &child)?;
-    case.write("s/message/ses_a/msg_b.json", &user(12))?;
-    case.write("s/message/ses_a/msg_a.json", &assistant(13, "msg_b"))?;
+    case.write("s/message/ses_a/msg_b.json", &user_message_json(12))?;
+    case.write("s/message/ses_a/msg_a.json", &assistant_message_json(13, "msg_b"))?;
     case.write(
         "s/part/msg_b/prt_1.json",
         &json!({ "id": "stale", "sessionID": "stale",
@@ -42,18 +42,18 @@ fn fill(case: &Case) -> TestResult {
 }
 
 #[test]
-fn ids_and_owners_come_from_the_names_of_files() -> TestResult {
-    let case = Case::new()?;
+fn storage_ids_come_from_file_names() -> TestResult {
+    let case = ImportFixture::new()?;
     fill(&case)?;
 
     let report = case.import(&case.path("s"))?;
 
-    assert_eq!(counts(&report, Kind::Project), (1, 1, 0, 0, 0), "{report:#?}");
-    assert_eq!(counts(&report, Kind::Session), (2, 2, 0, 0, 0));
-    assert_eq!(counts(&report, Kind::Message), (2, 2, 0, 0, 0));
-    assert_eq!(counts(&report, Kind::Todo), (2, 1, 0, 0, 1));
-    assert_eq!(counts(&report, Kind::Share), (1, 1, 0, 0, 0));
-    assert_eq!(counts(&report, Kind::Permission), (1, 1, 0, 0, 0));
+    assert_eq!(counts(&report, RecordKind::Project), (1, 1, 0, 0, 0), "{report:#?}");
+    assert_eq!(counts(&report, RecordKind::Session), (2, 2, 0, 0, 0));
+    assert_eq!(counts(&report, RecordKind::Message), (2, 2, 0, 0, 0));
+    assert_eq!(counts(&report, RecordKind::Todo), (2, 1, 0, 0, 1));
+    assert_eq!(counts(&report, RecordKind::Share), (1, 1, 0, 0, 0));
+    assert_eq!(counts(&report, RecordKind::Permission), (1, 1, 0, 0, 0));
     let export = case.export("ses_a")?;
     assert_eq!(export["info"]["projectID"], "p1");
     assert_eq!(export["messages"][0]["info"]["id"], "msg_b", "by time, not by name");
@@ -62,14 +62,15 @@ fn ids_and_owners_come_from_the_names_of_files() -> TestResult {
 }
 
 #[test]
-fn diffs_inside_a_session_are_moved_out_and_counted() -> TestResult {
-    let case = Case::new()?;
+fn diffs_in_session_files_are_extracted_and_counted() -> TestResult {
+    let case = ImportFixture::new()?;
     fill(&case)?;
     let report = case.import(&case.path("s"))?;
-    assert_eq!(counts(&report, Kind::Diff), (1, 1, 0, 0, 0), "{report:#?}");
+    assert_eq!(counts(&report, RecordKind::Diff), (1, 1, 0, 0, 0), "{report:#?}");
     let summary = case.export("ses_a")?["info"]["summary"].clone();
     assert_eq!(summary, json!({ "additions": 5, "deletions": 1, "files": 2 }));
-    let diff = case.store.read(&case.ctx(), |r| r.diff(&"ses_a".parse().expect("an id")))?;
+    let diff =
+        case.store.read(&case.ctx(), |r| r.session_diff(&"ses_a".parse().expect("an id")))?;
     let diff = diff.ok_or("no diff")?;
     assert_eq!(diff.len(), 2);
     assert_eq!(diff[0].extra.get("after"), Some(&Value::from("y")));
@@ -77,16 +78,16 @@ fn diffs_inside_a_session_are_moved_out_and_counted() -> TestResult {
 }
 
 #[test]
-fn broken_files_are_named_and_the_rest_is_imported() -> TestResult {
-    let case = Case::new()?;
+fn invalid_files_are_listed_and_the_rest_imported() -> TestResult {
+    let case = ImportFixture::new()?;
     fill(&case)?;
     case.write_text("s/session/p1/ses_cut.json", "{\"title\": \"cu")?;
-    case.write("s/message/ses_cut/msg_c.json", &user(1))?;
+    case.write("s/message/ses_cut/msg_c.json", &user_message_json(1))?;
     case.write("s/session/p2/ses_noproject.json", &json!({ "title": "x" }))?;
     case.write_text("s/message/ses_a/msg_empty.json", "")?;
     case.write_text("s/message/ses_a/notes.txt", "mine")?;
-    case.write("s/message/ses_gone/msg_g.json", &user(1))?;
-    case.write("s/part/msg_gone/prt_g.json", &text("x"))?;
+    case.write("s/message/ses_gone/msg_g.json", &user_message_json(1))?;
+    case.write("s/part/msg_gone/prt_g.json", &text_part_json("x"))?;
     case.write("s/part/msg_b/prt_2.json", &json!([]))?;
     case.write("s/todo/ses_0child.json", &json!({ "not": "a list" }))?;
     case.write(
@@ -101,20 +102,20 @@ fn broken_files_are_named_and_the_rest_is_imported() -> TestResult {
 
     let report = case.import(&case.path("s"))?;
 
-    assert_eq!(counts(&report, Kind::Session), (4, 2, 0, 1, 1), "{report:#?}");
-    assert_eq!(counts(&report, Kind::Message), (6, 2, 0, 2, 2), "{report:#?}");
-    assert_eq!(counts(&report, Kind::Part), (3, 1, 0, 1, 1), "{report:#?}");
-    assert_eq!(counts(&report, Kind::Todo), (4, 1, 0, 1, 2), "{report:#?}");
-    assert_eq!(counts(&report, Kind::Share), (2, 1, 0, 0, 1), "{report:#?}");
-    assert_eq!(counts(&report, Kind::Permission), (2, 1, 0, 1, 0), "{report:#?}");
+    assert_eq!(counts(&report, RecordKind::Session), (4, 2, 0, 1, 1), "{report:#?}");
+    assert_eq!(counts(&report, RecordKind::Message), (6, 2, 0, 2, 2), "{report:#?}");
+    assert_eq!(counts(&report, RecordKind::Part), (3, 1, 0, 1, 1), "{report:#?}");
+    assert_eq!(counts(&report, RecordKind::Todo), (4, 1, 0, 1, 2), "{report:#?}");
+    assert_eq!(counts(&report, RecordKind::Share), (2, 1, 0, 0, 1), "{report:#?}");
+    assert_eq!(counts(&report, RecordKind::Permission), (2, 1, 0, 1, 0), "{report:#?}");
     let again = case.import(&case.path("s"))?;
     assert!(again.kinds.values().all(|tally| tally.imported == 0), "{again:#?}");
     Ok(())
 }
 
 #[test]
-fn messages_of_older_shapes_are_completed_from_their_neighbours() -> TestResult {
-    let case = Case::new()?;
+fn old_messages_are_completed_from_preceding_ones() -> TestResult {
+    let case = ImportFixture::new()?;
     case.write("s/project/p1.json", &json!({}))?;
     case.write("s/session/p1/ses_o.json", &json!({ "directory": "/w", "time": { "created": 1 } }))?;
     case.write("s/message/ses_o/msg_1.json", &json!({ "role": "user", "time": { "created": 1 } }))?;
@@ -139,8 +140,8 @@ fn messages_of_older_shapes_are_completed_from_their_neighbours() -> TestResult 
 
     let report = case.import(&case.path("s"))?;
 
-    assert_eq!(counts(&report, Kind::Message), (3, 2, 0, 0, 1), "{report:#?}");
-    assert_eq!(counts(&report, Kind::Part), (3, 3, 0, 0, 0), "{report:#?}");
+    assert_eq!(counts(&report, RecordKind::Message), (3, 2, 0, 0, 1), "{report:#?}");
+    assert_eq!(counts(&report, RecordKind::Part), (3, 3, 0, 0, 0), "{report:#?}");
     assert!(report.notes.iter().any(|note| note.contains("filled in")), "{:?}", report.notes);
     let export = case.export("ses_o")?;
     let answer = &export["messages"][1]["info"];
@@ -149,15 +150,15 @@ fn messages_of_older_shapes_are_completed_from_their_neighbours() -> TestResult 
     assert_eq!(export["info"]["tokens"]["input"], 3);
     assert!(is_unchanged(&{
         let mut again = case.import(&case.path("s"))?;
-        again.kinds.remove(&Kind::Message);
+        again.kinds.remove(&RecordKind::Message);
         again
     }));
     Ok(())
 }
 
 #[test]
-fn the_layout_before_storage_is_read_and_the_newer_copy_wins() -> TestResult {
-    let case = Case::new()?;
+fn legacy_layout_is_read_and_newer_copy_wins() -> TestResult {
+    let case = ImportFixture::new()?;
     let root = "data/project/home-user-work/storage/session";
     for (id, title) in [("ses_both", "old"), ("ses_only", "only here")] {
         case.write(
@@ -165,17 +166,20 @@ fn the_layout_before_storage_is_read_and_the_newer_copy_wins() -> TestResult {
             &json!({ "title": title, "time": { "created": 1, "updated": 1 } }),
         )?;
     }
-    case.write(&format!("{root}/message/ses_only/msg_o.json"), &assistant(2, "msg_x"))?;
-    case.write(&format!("{root}/part/ses_only/msg_o/prt_o.json"), &text("kept"))?;
-    case.write(&format!("{root}/message/ses_gone/msg_g.json"), &user(2))?;
+    case.write(
+        &format!("{root}/message/ses_only/msg_o.json"),
+        &assistant_message_json(2, "msg_x"),
+    )?;
+    case.write(&format!("{root}/part/ses_only/msg_o/prt_o.json"), &text_part_json("kept"))?;
+    case.write(&format!("{root}/message/ses_gone/msg_g.json"), &user_message_json(2))?;
     case.write("data/storage/project/p1.json", &json!({ "worktree": "/w" }))?;
     case.write("data/storage/session/p1/ses_both.json", &json!({ "title": "new" }))?;
 
     let report = case.import(&case.path("data"))?;
 
-    assert_eq!(counts(&report, Kind::Session), (2, 2, 0, 0, 0), "{report:#?}");
-    assert_eq!(counts(&report, Kind::Message), (2, 1, 0, 1, 0), "{report:#?}");
-    assert_eq!(counts(&report, Kind::Project), (2, 2, 0, 0, 0), "{report:#?}");
+    assert_eq!(counts(&report, RecordKind::Session), (2, 2, 0, 0, 0), "{report:#?}");
+    assert_eq!(counts(&report, RecordKind::Message), (2, 1, 0, 1, 0), "{report:#?}");
+    assert_eq!(counts(&report, RecordKind::Project), (2, 2, 0, 0, 0), "{report:#?}");
     assert_eq!(case.export("ses_both")?["info"]["title"], "new");
     let only = case.export("ses_only")?;
     assert_eq!(only["info"]["projectID"], "home-user-work");

@@ -17,13 +17,13 @@ use super::cancellation::Cancellations;
 use super::error::GitError;
 use super::interrupt::InterruptListener;
 use super::progress::ProgressWatch;
-use super::run::Answer;
+use super::run::GitOutput;
 use crate::deadline::Deadline;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 
 /// The most memory one command may allocate, in bytes: a repository may make git read a device or a huge
 /// file whole.
-const MEMORY: u64 = 1 << 30;
+const MAX_MEMORY_BYTES: u64 = 1 << 30;
 
 /// How long and how much.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ impl<'a> GitChild<'a> {
 
     /// Bounds what the process may allocate; files it maps do not count.
     pub(super) fn limit_memory(&self) -> io::Result<()> {
-        let limit = Rlimit { current: Some(MEMORY), maximum: Some(MEMORY) };
+        let limit = Rlimit { current: Some(MAX_MEMORY_BYTES), maximum: Some(MAX_MEMORY_BYTES) };
         match prlimit(self.group, Resource::Data, limit) {
             // It has ended already.
             Ok(_) | Err(Errno::SRCH) => Ok(()),
@@ -73,7 +73,7 @@ impl<'a> GitChild<'a> {
         &mut self,
         limits: GitLimits,
         command: &str,
-    ) -> Result<io::Result<Answer>, GitError> {
+    ) -> Result<io::Result<GitOutput>, GitError> {
         let cancelled = || GitError::Cancelled { command: command.to_owned() };
         let read = self.read_streams(limits, command)?;
         if self.cancellations.is_cancelled() {
@@ -87,7 +87,7 @@ impl<'a> GitChild<'a> {
         if self.cancellations.is_cancelled() {
             return Err(cancelled());
         }
-        Ok(exit.map(|exit| Answer { exit, stdout, stderr }))
+        Ok(exit.map(|exit| GitOutput { exit, stdout, stderr }))
     }
 
     fn read_streams(
@@ -130,13 +130,13 @@ impl<'a> GitChild<'a> {
     }
 
     /// Waits for the end. Its number stays its own until nothing can signal it any more.
-    fn wait(&mut self) -> io::Result<Exit> {
+    fn wait(&mut self) -> io::Result<CommandExit> {
         if let Some(group) = self.group {
             let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             rustix::io::retry_on_intr(|| waitid(WaitId::Pid(group), ended))?;
         }
         self.unregister();
-        Ok(exit_of(self.child.wait()?))
+        Ok(to_exit(self.child.wait()?))
     }
 
     fn unregister(&mut self) {
@@ -156,22 +156,22 @@ impl Drop for GitChild<'_> {
     }
 }
 
-fn exit_of(status: ExitStatus) -> Exit {
+fn to_exit(status: ExitStatus) -> CommandExit {
     match (status.code(), status.signal()) {
-        (Some(code), _) => Exit::Code(code),
-        (None, signal) => Exit::Signal(signal.unwrap_or_default()),
+        (Some(code), _) => CommandExit::Code(code),
+        (None, signal) => CommandExit::Signal(signal.unwrap_or_default()),
     }
 }
 
 /// Output and errors of a child.
-struct Streams([Stream; 2]);
+struct Streams([ChildStream; 2]);
 
 impl Streams {
     fn of(child: &mut Child) -> io::Result<Self> {
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let streams = [stdout.map(OwnedFd::from), stderr.map(OwnedFd::from)];
-        let streams = streams.map(|fd| Stream { fd, bytes: Vec::new() });
-        streams.iter().try_for_each(Stream::unblock)?;
+        let streams = streams.map(|fd| ChildStream { fd, bytes: Vec::new() });
+        streams.iter().try_for_each(ChildStream::set_nonblocking)?;
         Ok(Self(streams))
     }
 
@@ -201,26 +201,26 @@ impl Streams {
                 Err(errno) => return Err(errno.into()),
             }
         };
-        self.0.iter_mut().try_for_each(Stream::take)?;
+        self.0.iter_mut().try_for_each(ChildStream::read_available)?;
         Ok(is_ready)
     }
 }
 
 /// One stream of a child; closed once it has ended.
-struct Stream {
+struct ChildStream {
     fd: Option<OwnedFd>,
     bytes: Vec<u8>,
 }
 
-impl Stream {
-    fn unblock(&self) -> io::Result<()> {
+impl ChildStream {
+    fn set_nonblocking(&self) -> io::Result<()> {
         if let Some(fd) = &self.fd {
             fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?;
         }
         Ok(())
     }
 
-    fn take(&mut self) -> io::Result<()> {
+    fn read_available(&mut self) -> io::Result<()> {
         let Some(fd) = &self.fd else { return Ok(()) };
         let mut buffer = [0; 16 << 10];
         match read(fd.as_fd(), &mut buffer) {

@@ -11,7 +11,7 @@ use super::error::GitError;
 
 /// The settings that describe the file system, the line ends and the sparse checkout: without them git
 /// would see changes where there are none. None of them can start a program.
-const PASSED: [&str; 14] = [
+const PASSED_KEYS: [&str; 14] = [
     "core.attributesfile",
     "core.autocrlf",
     "core.checkstat",
@@ -29,10 +29,10 @@ const PASSED: [&str; 14] = [
 ];
 
 /// A setting that overrides all files: its name and its value.
-pub(super) type Setting = (OsString, OsString);
+pub(super) type GitSetting = (OsString, OsString);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct GitConfigEntry {
     /// True if the repository itself says it, not the user or the system.
     is_local: bool,
     key: Vec<u8>,
@@ -42,11 +42,11 @@ struct Entry {
 
 /// What `git config --list --show-scope -z` prints, in the order in which it counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Configuration {
-    entries: Vec<Entry>,
+pub(super) struct GitConfiguration {
+    entries: Vec<GitConfigEntry>,
 }
 
-impl Configuration {
+impl GitConfiguration {
     /// Reads the list.
     pub(super) fn parse(answer: &[u8]) -> Result<Self, GitError> {
         let unreadable = |part: &[u8]| {
@@ -65,8 +65,12 @@ impl Configuration {
             let key = key.ok_or_else(|| unreadable(line))?.to_vec();
             let value = parts.next().unwrap_or(b"true").to_vec();
             match scope {
-                b"local" | b"worktree" => entries.push(Entry { is_local: true, key, value }),
-                b"system" | b"global" => entries.push(Entry { is_local: false, key, value }),
+                b"local" | b"worktree" => {
+                    entries.push(GitConfigEntry { is_local: true, key, value })
+                }
+                b"system" | b"global" => {
+                    entries.push(GitConfigEntry { is_local: false, key, value })
+                }
                 // Our own, which a repository cannot set.
                 b"command" => {}
                 _ => return Err(unreadable(scope)),
@@ -75,26 +79,29 @@ impl Configuration {
         Ok(Self { entries })
     }
 
-    fn last(&self, key: &[u8], wanted: impl Fn(&Entry) -> bool) -> Option<&[u8]> {
+    fn last_value(&self, key: &[u8], wanted: impl Fn(&GitConfigEntry) -> bool) -> Option<&[u8]> {
         let found = self.entries.iter().rfind(|entry| entry.key == key && wanted(entry));
         found.map(|entry| &entry.value[..])
     }
 
     /// The value that counts, whoever set it. The key is in lower case.
     pub(super) fn value(&self, key: &str) -> Option<String> {
-        self.last(key.as_bytes(), |_| true).map(|value| String::from_utf8_lossy(value).into_owned())
+        self.last_value(key.as_bytes(), |_| true)
+            .map(|value| String::from_utf8_lossy(value).into_owned())
     }
 
     /// The value that the repository itself sets.
     pub(super) fn local_value(&self, key: &str) -> Option<String> {
-        let value = self.last(key.as_bytes(), |entry| entry.is_local);
+        let value = self.last_value(key.as_bytes(), |entry| entry.is_local);
         value.map(|value| String::from_utf8_lossy(value).into_owned())
     }
 
     /// The settings that isolated commands see besides the fixed ones.
-    pub(super) fn passed(&self) -> Vec<Setting> {
-        let value = |key: &str| Some((key.into(), os(self.last(key.as_bytes(), |_| true)?)));
-        PASSED.iter().filter_map(|key| value(key)).collect()
+    pub(super) fn passed_settings(&self) -> Vec<GitSetting> {
+        let value = |key: &str| {
+            Some((key.into(), to_os_string(self.last_value(key.as_bytes(), |_| true)?)))
+        };
+        PASSED_KEYS.iter().filter_map(|key| value(key)).collect()
     }
 
     /// The configuration file of an isolated repository: its format, and nothing else.
@@ -105,30 +112,31 @@ impl Configuration {
     pub(super) fn format_file(&self) -> Result<String, GitError> {
         let version = self.local_value("core.repositoryformatversion");
         let version = version.unwrap_or_else(|| "0".to_owned());
-        let mut file = format!("[core]\n\trepositoryformatversion = {}\n", plain(&version)?);
+        let mut file = format!("[core]\n\trepositoryformatversion = {}\n", check_plain(&version)?);
         file.push_str("\tbare = false\n[extensions]\n");
-        for Entry { key, value, .. } in self.entries.iter().filter(|entry| entry.is_local) {
+        for GitConfigEntry { key, value, .. } in self.entries.iter().filter(|entry| entry.is_local)
+        {
             let Some(name) = key.strip_prefix(b"extensions.") else { continue };
             // The first would read another file of the repository, the second would fetch.
             if matches!(name, b"worktreeconfig" | b"partialclone") {
                 continue;
             }
             let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
-            file.push_str(&format!("\t{} = {}\n", plain(&name)?, plain(&value)?));
+            file.push_str(&format!("\t{} = {}\n", check_plain(&name)?, check_plain(&value)?));
         }
         Ok(file)
     }
 
     /// The settings that take every program of the configuration away.
-    pub(super) fn neutralized(&self) -> Vec<Setting> {
-        let mut found: Vec<Setting> = Vec::new();
+    pub(super) fn neutralizing_settings(&self) -> Vec<GitSetting> {
+        let mut found: Vec<GitSetting> = Vec::new();
         for entry in &self.entries {
             if let Some(value) = neutral_value(&entry.key) {
-                found.push((os(&entry.key), value.into()));
+                found.push((to_os_string(&entry.key), value.into()));
             }
-            let Some(hook) = hook_of(&entry.key) else { continue };
+            let Some(hook) = hook_section(&entry.key) else { continue };
             for (name, value) in [("enabled", "false"), ("event", ""), ("command", ":")] {
-                let mut key = os(hook);
+                let mut key = to_os_string(hook);
                 key.push(format!(".{name}"));
                 found.push((key, value.into()));
             }
@@ -139,8 +147,9 @@ impl Configuration {
     }
 
     /// A condition on which the repository includes further settings, which are unknown here.
-    pub(super) fn local_condition(&self) -> Option<String> {
-        let is_condition = |entry: &&Entry| entry.is_local && entry.key.starts_with(b"includeif.");
+    pub(super) fn find_local_include_condition(&self) -> Option<String> {
+        let is_condition =
+            |entry: &&GitConfigEntry| entry.is_local && entry.key.starts_with(b"includeif.");
         let found = self.entries.iter().find(is_condition);
         found.map(|entry| String::from_utf8_lossy(&entry.key).into_owned())
     }
@@ -170,14 +179,14 @@ fn neutral_value(key: &[u8]) -> Option<&'static str> {
 }
 
 /// The part of `hook.NAME.key` that names the hook.
-fn hook_of(key: &[u8]) -> Option<&[u8]> {
+fn hook_section(key: &[u8]) -> Option<&[u8]> {
     let end = key.iter().rposition(|byte| *byte == b'.')?;
     let hook = key.get(..end)?;
     hook.starts_with(b"hook.").then_some(hook)
 }
 
 /// Refuses what could end a line or begin a section of a configuration file.
-fn plain(text: &str) -> Result<&str, GitError> {
+fn check_plain(text: &str) -> Result<&str, GitError> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:".contains(letter);
     match text.chars().all(is_plain) && !text.is_empty() {
         true => Ok(text),
@@ -188,7 +197,7 @@ fn plain(text: &str) -> Result<&str, GitError> {
     }
 }
 
-fn os(bytes: &[u8]) -> OsString {
+fn to_os_string(bytes: &[u8]) -> OsString {
     OsString::from_vec(OsStr::from_bytes(bytes).as_bytes().to_vec())
 }
 
@@ -196,14 +205,14 @@ fn os(bytes: &[u8]) -> OsString {
 mod tests {
     use super::*;
 
-    fn configuration(entries: &[(&str, &str)]) -> Configuration {
+    fn configuration(entries: &[(&str, &str)]) -> GitConfiguration {
         let text: String =
             entries.iter().map(|(scope, entry)| format!("{scope}\0{entry}\0")).collect();
-        Configuration::parse(text.as_bytes()).unwrap()
+        GitConfiguration::parse(text.as_bytes()).unwrap()
     }
 
     #[test]
-    fn only_harmless_settings_are_passed_on() {
+    fn only_harmless_settings_are_passed() {
         let found = configuration(&[
             ("global", "core.autocrlf\ninput"),
             ("global", "core.excludesfile\n~/ignore"),
@@ -219,7 +228,7 @@ mod tests {
             ("core.excludesfile", "~/ignore"),
             ("core.sparsecheckout", "true"),
         ];
-        assert_eq!(found.passed(), passed.map(|(key, value)| (key.into(), value.into())));
+        assert_eq!(found.passed_settings(), passed.map(|(key, value)| (key.into(), value.into())));
         assert_eq!(found.local_value("core.excludesfile"), None);
     }
 
@@ -241,22 +250,23 @@ mod tests {
             "trailer.t.cmd",
         ];
         for key in keys {
-            let found = configuration(&[("local", &format!("{key}\nevil"))]).neutralized();
+            let found =
+                configuration(&[("local", &format!("{key}\nevil"))]).neutralizing_settings();
             assert!(
                 matches!(&found[..], [(name, value)] if name == key && value != "evil"),
                 "{key}"
             );
         }
-        let hook = configuration(&[("local", "hook.h.x.command\nevil")]).neutralized();
+        let hook = configuration(&[("local", "hook.h.x.command\nevil")]).neutralizing_settings();
         let expected = [("command", ":"), ("enabled", "false"), ("event", "")];
         let expected =
             expected.map(|(key, value)| (format!("hook.h.x.{key}").into(), value.into()));
         assert_eq!(hook, expected);
-        assert_eq!(configuration(&[("local", "branch.main.merge\nx")]).neutralized(), []);
+        assert_eq!(configuration(&[("local", "branch.main.merge\nx")]).neutralizing_settings(), []);
     }
 
     #[test]
-    fn the_format_file_holds_the_format_alone() {
+    fn format_file_holds_only_the_format() {
         let found = configuration(&[
             ("local", "core.repositoryformatversion\n1"),
             ("local", "core.hookspath\n/evil"),
@@ -273,14 +283,17 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_answer_is_an_error() {
+    fn invalid_config_list_is_an_error() {
         for text in [&b"local\0"[..], b"local", b"somewhere\0a.b\nc\0", b"local\0nonsense\0"] {
-            assert!(Configuration::parse(text).is_err(), "{}", String::from_utf8_lossy(text));
+            assert!(GitConfiguration::parse(text).is_err(), "{}", String::from_utf8_lossy(text));
         }
-        assert_eq!(Configuration::parse(b"").unwrap(), Configuration::default());
+        assert_eq!(GitConfiguration::parse(b"").unwrap(), GitConfiguration::default());
         let condition = configuration(&[("local", "includeif.gitdir:/x.path\n/y")]);
-        assert_eq!(condition.local_condition().as_deref(), Some("includeif.gitdir:/x.path"));
+        assert_eq!(
+            condition.find_local_include_condition().as_deref(),
+            Some("includeif.gitdir:/x.path")
+        );
         let own = configuration(&[("global", "includeif.gitdir:/x.path\n/y")]);
-        assert_eq!(own.local_condition(), None);
+        assert_eq!(own.find_local_include_condition(), None);
     }
 }

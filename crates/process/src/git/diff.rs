@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use super::error::GitError;
 use super::parse::{self, ChangedFile};
 use super::run::Git;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 
 /// No program of the user's has a say in what is shown.
-const PLAIN: [&str; 6] =
+const PLAIN_DIFF_ARGS: [&str; 6] =
     ["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--submodule=short"];
 
 impl Git {
@@ -32,7 +32,7 @@ impl Git {
 
     /// Compares the worktree with a commit, or with no file at all.
     fn compare(&self, commit: Option<&str>, form: &[&str]) -> Result<Vec<u8>, GitError> {
-        let mut args = Vec::from(PLAIN.map(OsString::from));
+        let mut args = Vec::from(PLAIN_DIFF_ARGS.map(OsString::from));
         args.push(OsString::from("--ignore-submodules=dirty"));
         args.extend(form.iter().map(OsString::from));
         let empty = if commit.is_none() { Some(self.empty_tree()?) } else { None };
@@ -44,7 +44,7 @@ impl Git {
     /// The id of the tree without entries, which depends on the hash the repository uses.
     fn empty_tree(&self) -> Result<String, GitError> {
         // Its input is empty; nothing is written.
-        parse::line("hash-object", &self.run(&["hash-object", "-t", "tree", "--stdin"])?)
+        parse::parse_line("hash-object", &self.run(&["hash-object", "-t", "tree", "--stdin"])?)
     }
 
     /// True if the repository names objects by SHA-1, as most do.
@@ -64,11 +64,11 @@ impl Git {
     /// When `git` cannot tell.
     pub fn find_merge_base(&self, one: &str, other: &str) -> Result<Option<String>, GitError> {
         let args = ["merge-base", "--end-of-options", one, other];
-        let answer = self.ask(&args)?;
+        let answer = self.run_isolated(&args)?;
         match answer.exit {
-            Exit::Code(0) => parse::line("merge-base", &answer.stdout).map(Some),
-            Exit::Code(1) if answer.stderr.is_empty() => Ok(None),
-            Exit::Code(_) | Exit::Signal(_) => Err(answer.refusal(&args)),
+            CommandExit::Code(0) => parse::parse_line("merge-base", &answer.stdout).map(Some),
+            CommandExit::Code(1) if answer.stderr.is_empty() => Ok(None),
+            CommandExit::Code(_) | CommandExit::Signal(_) => Err(answer.into_error(&args)),
         }
     }
 
@@ -80,14 +80,14 @@ impl Git {
     /// When `git` cannot tell.
     pub fn find_default_branch(&self) -> Result<Option<String>, GitError> {
         let args = ["symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD"];
-        let answer = self.ask(&args)?;
+        let answer = self.run_isolated(&args)?;
         match answer.exit {
-            Exit::Code(0) => {
-                let name = parse::line("symbolic-ref", &answer.stdout)?;
+            CommandExit::Code(0) => {
+                let name = parse::parse_line("symbolic-ref", &answer.stdout)?;
                 return Ok(Some(name.strip_prefix("origin/").unwrap_or(&name).to_owned()));
             }
-            Exit::Code(1) if answer.stderr.is_empty() => {}
-            Exit::Code(_) | Exit::Signal(_) => return Err(answer.refusal(&args)),
+            CommandExit::Code(1) if answer.stderr.is_empty() => {}
+            CommandExit::Code(_) | CommandExit::Signal(_) => return Err(answer.into_error(&args)),
         }
         let configured = self.configuration()?.value("init.defaultbranch");
         for name in configured.as_deref().into_iter().chain(["main", "master"]) {

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use super::configuration::Setting;
+use super::configuration::GitSetting;
 use super::repository::GitRepository;
 
 /// Settings above those of every repository and user.
@@ -92,10 +92,10 @@ pub(super) enum ConfigurationSource<'a> {
         repository: &'a GitRepository,
         /// What stands in for the shared folder.
         common_dir: &'a Path,
-        settings: &'a [Setting],
+        settings: &'a [GitSetting],
     },
     /// The repository's and the user's files, below the settings given here.
-    Files { repository: &'a GitRepository, settings: &'a [Setting] },
+    Files { repository: &'a GitRepository, settings: &'a [GitSetting] },
 }
 
 /// Builds the whole environment of a git process: it inherits nothing else.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 
 /// Why `git` gave no answer. Never to be read as "there is none".
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum GitError {
         /// The subcommand.
         command: String,
         /// How it ended.
-        exit: Exit,
+        exit: CommandExit,
         /// What it said.
         stderr: String,
     },

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::cancellation::end_git_commands;
-use crate::signal::{ENDING, Heard, count_listeners};
+use crate::signal::{SignalGuard, TERMINATION_SIGNALS, count_listeners};
 
 static OBEYS: AtomicBool = AtomicBool::new(false);
 
@@ -21,7 +21,7 @@ pub fn end_git_on_signals() {
 
 /// Listens until it is dropped.
 #[derive(Debug)]
-pub(super) struct InterruptListener(Heard);
+pub(super) struct InterruptListener(SignalGuard);
 
 impl InterruptListener {
     /// `None` unless the program asked for it.
@@ -29,12 +29,12 @@ impl InterruptListener {
         if !OBEYS.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        Heard::new(&ENDING).map(|heard| Some(Self(heard)))
+        SignalGuard::new(&TERMINATION_SIGNALS).map(|heard| Some(Self(heard)))
     }
 
     /// Ends git and then this program, if a signal has come that asks for it.
     pub(super) fn obey(&self) {
-        let signal = self.0.take().first().copied();
+        let signal = self.0.take_pending().first().copied();
         // Another listener, such as that of a command in the foreground, decides itself.
         let Some(signal) = signal.filter(|_| count_listeners() == 1) else { return };
         end_git_commands();

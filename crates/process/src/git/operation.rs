@@ -5,13 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::error::GitError;
-use super::parse::{self, Change, WorktreeRow};
+use super::parse::{self, GitStatusEntry, GitWorktreeRow};
 use super::run::Git;
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 
 /// A worktree to be made.
 #[derive(Clone, Copy, Debug)]
-pub struct NewWorktree<'a> {
+pub struct GitWorktreeRequest<'a> {
     /// Where; the folder must not exist, or be empty.
     pub path: &'a Path,
     /// The branch made for it; without one it has a commit and no branch.
@@ -27,16 +27,16 @@ impl Git {
     ///
     /// When `git` cannot tell: no repository, a damaged one, or a bad name.
     pub fn find_commit(&self, revision: &str) -> Result<Option<String>, GitError> {
-        check(revision)?;
+        check_name(revision)?;
         let name = format!("{revision}^{{commit}}");
         let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", &name];
-        let answer = self.ask(&args)?;
+        let answer = self.run_isolated(&args)?;
         match answer.exit {
-            Exit::Code(0) => parse::line("rev-parse", &answer.stdout).map(Some),
-            Exit::Code(1) if answer.stderr.is_empty() => {
+            CommandExit::Code(0) => parse::parse_line("rev-parse", &answer.stdout).map(Some),
+            CommandExit::Code(1) if answer.stderr.is_empty() => {
                 self.check_unnamed(revision).map(|()| None)
             }
-            Exit::Code(_) | Exit::Signal(_) => Err(answer.refusal(&args)),
+            CommandExit::Code(_) | CommandExit::Signal(_) => Err(answer.into_error(&args)),
         }
     }
 
@@ -44,16 +44,16 @@ impl Git {
     /// is missing in a damaged repository.
     fn check_unnamed(&self, revision: &str) -> Result<(), GitError> {
         let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", revision];
-        let mut answer = self.ask(&args)?;
+        let mut answer = self.run_isolated(&args)?;
         match answer.exit {
-            Exit::Code(1) if answer.stderr.is_empty() => return Ok(()),
-            Exit::Code(0) => {
-                let id = parse::line("rev-parse", &answer.stdout)?;
+            CommandExit::Code(1) if answer.stderr.is_empty() => return Ok(()),
+            CommandExit::Code(0) => {
+                let id = parse::parse_line("rev-parse", &answer.stdout)?;
                 answer.stderr = format!("{revision} is {id}, which is no commit here").into_bytes();
             }
-            Exit::Code(_) | Exit::Signal(_) => {}
+            CommandExit::Code(_) | CommandExit::Signal(_) => {}
         }
-        Err(answer.refusal(&args))
+        Err(answer.into_error(&args))
     }
 
     /// The branch that is checked out, as `refs/heads/main`, or nothing.
@@ -63,11 +63,11 @@ impl Git {
     /// When `git` cannot tell.
     pub fn find_head_branch(&self) -> Result<Option<String>, GitError> {
         let args = ["symbolic-ref", "--quiet", "HEAD"];
-        let answer = self.ask(&args)?;
+        let answer = self.run_isolated(&args)?;
         match answer.exit {
-            Exit::Code(0) => parse::line("symbolic-ref", &answer.stdout).map(Some),
-            Exit::Code(1) if answer.stderr.is_empty() => Ok(None),
-            Exit::Code(_) | Exit::Signal(_) => Err(answer.refusal(&args)),
+            CommandExit::Code(0) => parse::parse_line("symbolic-ref", &answer.stdout).map(Some),
+            CommandExit::Code(1) if answer.stderr.is_empty() => Ok(None),
+            CommandExit::Code(_) | CommandExit::Signal(_) => Err(answer.into_error(&args)),
         }
     }
 
@@ -78,7 +78,7 @@ impl Git {
     /// # Errors
     ///
     /// When `git` cannot tell.
-    pub fn status(&self) -> Result<Vec<Change>, GitError> {
+    pub fn status(&self) -> Result<Vec<GitStatusEntry>, GitError> {
         let answer = self.run(&[
             "status",
             "--porcelain=v1",
@@ -87,7 +87,7 @@ impl Git {
             "--untracked-files=all",
             "--ignore-submodules=dirty",
         ])?;
-        parse::changes(&answer)
+        parse::parse_status(&answer)
     }
 
     /// Every worktree of the repository, the main one first.
@@ -95,8 +95,13 @@ impl Git {
     /// # Errors
     ///
     /// When `git` cannot tell.
-    pub fn list_worktrees(&self) -> Result<Vec<WorktreeRow>, GitError> {
-        parse::worktrees(&self.manage(&["worktree", "list", "--porcelain", "-z"])?)
+    pub fn list_worktrees(&self) -> Result<Vec<GitWorktreeRow>, GitError> {
+        parse::parse_worktrees(&self.run_with_configuration(&[
+            "worktree",
+            "list",
+            "--porcelain",
+            "-z",
+        ])?)
     }
 
     /// Creates a worktree with the files of a commit, as they are stored: no filter converts them.
@@ -105,23 +110,23 @@ impl Git {
     ///
     /// [`GitError::Failed`] if the branch or the folder exists, or the commit does not;
     /// [`GitError::ConditionalInclude`]. If the files cannot be written, worktree and branch are removed.
-    pub fn add_worktree(&self, new: NewWorktree<'_>) -> Result<(), GitError> {
-        check(new.from)?;
-        if let Some(key) = self.configuration()?.local_condition() {
+    pub fn add_worktree(&self, new: GitWorktreeRequest<'_>) -> Result<(), GitError> {
+        check_name(new.from)?;
+        if let Some(key) = self.configuration()?.find_local_include_condition() {
             return Err(GitError::ConditionalInclude { key });
         }
         let mut args: Vec<&OsStr> =
             ["worktree", "add", "--quiet", "--no-checkout"].map(OsStr::new).to_vec();
         match new.branch {
             Some(branch) => {
-                check(branch)?;
+                check_name(branch)?;
                 args.extend(["--no-track", "-b", branch].map(OsStr::new));
             }
             None => args.push(OsStr::new("--detach")),
         }
         let path = checked_path(new.path)?;
         args.extend([OsStr::new("--"), &path, OsStr::new(new.from)]);
-        self.manage(&args)?;
+        self.run_with_configuration(&args)?;
         let filled = self.in_linked_worktree(new.path).and_then(|inside| inside.reset_hard("HEAD"));
         if filled.is_err() {
             self.discard_worktree(new);
@@ -130,7 +135,7 @@ impl Git {
     }
 
     /// Removes what is left of a worktree that could not be filled; the first error is reported.
-    fn discard_worktree(&self, new: NewWorktree<'_>) {
+    fn discard_worktree(&self, new: GitWorktreeRequest<'_>) {
         let commit = new.branch.map(|branch| self.find_commit(&format!("refs/heads/{branch}")));
         self.remove_worktree(new.path).ok();
         if let (Some(branch), Some(Ok(Some(commit)))) = (new.branch, commit) {
@@ -151,7 +156,7 @@ impl Git {
         let mut args: Vec<&OsStr> =
             ["worktree", "remove", "--force", "--"].map(OsStr::new).to_vec();
         args.push(&path);
-        self.manage(&args).map(drop)
+        self.run_with_configuration(&args).map(drop)
     }
 
     /// Forgets worktrees whose folders are gone.
@@ -160,7 +165,7 @@ impl Git {
     ///
     /// When `git` refuses.
     pub fn prune_worktrees(&self) -> Result<(), GitError> {
-        self.manage(&["worktree", "prune", "--expire", "now"]).map(drop)
+        self.run_with_configuration(&["worktree", "prune", "--expire", "now"]).map(drop)
     }
 
     /// The local branches by their full names.
@@ -170,7 +175,7 @@ impl Git {
     /// When `git` cannot tell.
     pub fn list_branches(&self) -> Result<Vec<String>, GitError> {
         let answer = self.run(&["for-each-ref", "--format=%(refname)", "refs/heads"])?;
-        parse::lines("for-each-ref", &answer)
+        parse::parse_lines("for-each-ref", &answer)
     }
 
     /// Deletes a branch that is nowhere checked out and still names this commit.
@@ -179,14 +184,14 @@ impl Git {
     ///
     /// [`GitError::Failed`] if it has moved, or a worktree uses it.
     pub fn delete_branch(&self, branch: &str, commit: &str) -> Result<(), GitError> {
-        check(branch)?;
-        check(commit)?;
+        check_name(branch)?;
+        check_name(commit)?;
         let name = format!("refs/heads/{branch}");
         let used = self.list_worktrees()?;
-        if used.iter().any(|row| row.branch == parse::Branch::Named(name.clone())) {
+        if used.iter().any(|row| row.branch == parse::WorktreeCheckout::Named(name.clone())) {
             let stderr = format!("{branch} is checked out in a worktree");
             let command = "update-ref".to_owned();
-            return Err(GitError::Failed { command, exit: Exit::Code(1), stderr });
+            return Err(GitError::Failed { command, exit: CommandExit::Code(1), stderr });
         }
         self.run(&["update-ref", "-d", &name, commit]).map(drop)
     }
@@ -198,17 +203,17 @@ impl Git {
     /// # Errors
     ///
     /// When `git` cannot tell.
-    pub fn list_unreachable_without(
+    pub fn list_commits_only_on(
         &self,
         branch: &str,
         limit: usize,
     ) -> Result<Vec<String>, GitError> {
-        check(branch)?;
+        check_name(branch)?;
         let (count, own) = (format!("--max-count={limit}"), format!("refs/heads/{branch}"));
         let exclude = format!("--exclude={branch}");
         let args =
             ["rev-list", &count, &own, "--not", &exclude, "--branches", "--tags", "--remotes"];
-        parse::lines("rev-list", &self.run(&args)?)
+        parse::parse_lines("rev-list", &self.run(&args)?)
     }
 
     /// The commits that can be reached from what is checked out here and from no branch, tag or
@@ -217,13 +222,13 @@ impl Git {
     /// # Errors
     ///
     /// When `git` cannot tell.
-    pub fn list_unnamed(&self, limit: usize) -> Result<Vec<String>, GitError> {
+    pub fn list_unnamed_commits(&self, limit: usize) -> Result<Vec<String>, GitError> {
         if self.find_commit("HEAD")?.is_none() {
             return Ok(Vec::new());
         }
         let count = format!("--max-count={limit}");
         let args = ["rev-list", &count, "HEAD", "--not", "--branches", "--tags", "--remotes"];
-        parse::lines("rev-list", &self.run(&args)?)
+        parse::parse_lines("rev-list", &self.run(&args)?)
     }
 
     /// The commits without a parent that the present commit descends from, sorted; none before the
@@ -237,7 +242,7 @@ impl Git {
             return Ok(Vec::new());
         }
         let answer = self.run(&["rev-list", "--max-parents=0", "HEAD", "--"])?;
-        let mut roots = parse::lines("rev-list", &answer)?;
+        let mut roots = parse::parse_lines("rev-list", &answer)?;
         roots.sort_unstable();
         Ok(roots)
     }
@@ -249,7 +254,7 @@ impl Git {
     /// When `git` cannot tell.
     pub fn is_shallow(&self) -> Result<bool, GitError> {
         let answer = self.run(&["rev-parse", "--is-shallow-repository"])?;
-        Ok(parse::line("rev-parse", &answer)? == "true")
+        Ok(parse::parse_line("rev-parse", &answer)? == "true")
     }
 
     /// Where a remote is, or nothing if there is none of that name.
@@ -258,7 +263,7 @@ impl Git {
     ///
     /// When `git` cannot tell.
     pub fn find_remote(&self, name: &str) -> Result<Option<String>, GitError> {
-        check(name)?;
+        check_name(name)?;
         Ok(self.configuration()?.local_value(&format!("remote.{name}.url")))
     }
 
@@ -268,7 +273,7 @@ impl Git {
     ///
     /// When `git` refuses.
     pub fn reset_hard(&self, commit: &str) -> Result<(), GitError> {
-        check(commit)?;
+        check_name(commit)?;
         self.run(&["reset", "--hard", "--quiet", commit, "--"]).map(drop)
     }
 
@@ -278,13 +283,13 @@ impl Git {
     /// # Errors
     ///
     /// When `git` refuses.
-    pub fn clean(&self) -> Result<(), GitError> {
+    pub fn remove_untracked(&self) -> Result<(), GitError> {
         self.run(&["clean", "-ffd", "--quiet"]).map(drop)
     }
 }
 
 /// Refuses what `git` would take for an option or for nothing.
-fn check(name: &str) -> Result<(), GitError> {
+fn check_name(name: &str) -> Result<(), GitError> {
     let bad = name.is_empty() || name.starts_with('-') || name.contains(['\0', '\n']);
     if bad { Err(GitError::BadName { name: name.to_owned() }) } else { Ok(()) }
 }

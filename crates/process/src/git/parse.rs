@@ -9,7 +9,7 @@ use super::error::GitError;
 
 /// What a worktree has checked out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Branch {
+pub enum WorktreeCheckout {
     /// A branch by its full name, as `refs/heads/main`.
     Named(String),
     /// A commit without a branch.
@@ -20,13 +20,13 @@ pub enum Branch {
 
 /// One line of `git worktree list`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorktreeRow {
+pub struct GitWorktreeRow {
     /// Where it is.
     pub path: PathBuf,
     /// The commit, if there is one; an unborn branch has none.
     pub head: Option<String>,
     /// What is checked out.
-    pub branch: Branch,
+    pub branch: WorktreeCheckout,
     /// Why it is locked, if it is.
     pub locked: Option<String>,
     /// Why its administration could be removed, if it could.
@@ -35,7 +35,7 @@ pub struct WorktreeRow {
 
 /// One path that differs from the last commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct GitStatusEntry {
     /// The letter of the index: ` ` for none, `?` for an untracked path.
     pub index: u8,
     /// The letter of the worktree.
@@ -44,7 +44,7 @@ pub struct Change {
     pub path: PathBuf,
 }
 
-impl Change {
+impl GitStatusEntry {
     /// Whether git has never been told of the path.
     pub fn is_untracked(&self) -> bool {
         self.index == b'?'
@@ -75,18 +75,18 @@ pub struct ChangedFile {
     pub deletions: usize,
 }
 
-fn unreadable(command: &str, answer: &[u8]) -> GitError {
+fn unreadable_answer(command: &str, answer: &[u8]) -> GitError {
     let answer = String::from_utf8_lossy(answer).chars().take(200).collect();
     GitError::Unreadable { command: command.to_owned(), answer }
 }
 
-fn path(bytes: &[u8]) -> PathBuf {
+fn to_path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
 /// Reads `worktree list --porcelain -z`: attributes end with NUL, and each worktree with another.
-pub(super) fn worktrees(answer: &[u8]) -> Result<Vec<WorktreeRow>, GitError> {
-    let mut rows: Vec<WorktreeRow> = Vec::new();
+pub(super) fn parse_worktrees(answer: &[u8]) -> Result<Vec<GitWorktreeRow>, GitError> {
+    let mut rows: Vec<GitWorktreeRow> = Vec::new();
     let mut inside = false;
     for line in answer.split(|byte| *byte == 0) {
         if line.is_empty() {
@@ -98,17 +98,17 @@ pub(super) fn worktrees(answer: &[u8]) -> Result<Vec<WorktreeRow>, GitError> {
         let text = || String::from_utf8_lossy(rest).into_owned();
         if word == b"worktree" && !inside {
             inside = true;
-            let (path, branch) = (path(rest), Branch::Detached);
-            rows.push(WorktreeRow { path, head: None, branch, locked: None, prunable: None });
+            let (path, branch) = (to_path(rest), WorktreeCheckout::Detached);
+            rows.push(GitWorktreeRow { path, head: None, branch, locked: None, prunable: None });
             continue;
         }
         let row = rows.last_mut().filter(|_| inside);
-        let row = row.ok_or_else(|| unreadable("worktree list", line))?;
+        let row = row.ok_or_else(|| unreadable_answer("worktree list", line))?;
         match word {
             // An unborn branch is shown with zeros.
             b"HEAD" => row.head = Some(text()).filter(|id| id.bytes().any(|byte| byte != b'0')),
-            b"branch" => row.branch = Branch::Named(text()),
-            b"bare" => row.branch = Branch::Bare,
+            b"branch" => row.branch = WorktreeCheckout::Named(text()),
+            b"bare" => row.branch = WorktreeCheckout::Bare,
             b"locked" => row.locked = Some(text()),
             b"prunable" => row.prunable = Some(text()),
             // `detached` is what stands there already; later versions may add words.
@@ -119,14 +119,14 @@ pub(super) fn worktrees(answer: &[u8]) -> Result<Vec<WorktreeRow>, GitError> {
 }
 
 /// Reads `status --porcelain=v1 -z --no-renames`: two letters, a blank, a path.
-pub(super) fn changes(answer: &[u8]) -> Result<Vec<Change>, GitError> {
+pub(super) fn parse_status(answer: &[u8]) -> Result<Vec<GitStatusEntry>, GitError> {
     let lines = answer.split(|byte| *byte == 0).filter(|line| !line.is_empty());
     lines
         .map(|line| match line {
             [index, worktree, b' ', rest @ ..] if !rest.is_empty() => {
-                Ok(Change { index: *index, worktree: *worktree, path: path(rest) })
+                Ok(GitStatusEntry { index: *index, worktree: *worktree, path: to_path(rest) })
             }
-            _ => Err(unreadable("status", line)),
+            _ => Err(unreadable_answer("status", line)),
         })
         .collect()
 }
@@ -137,7 +137,7 @@ pub(super) fn changed_files(answer: &[u8]) -> Result<Vec<ChangedFile>, GitError>
     let mut files: BTreeMap<&[u8], ChangedFile> = BTreeMap::new();
     let mut records = answer.split(|byte| *byte == 0).filter(|record| !record.is_empty());
     while let Some(record) = records.next() {
-        let wrong = || unreadable("diff", record);
+        let wrong = || unreadable_answer("diff", record);
         if record.starts_with(b":") {
             let name = records.next().ok_or_else(wrong)?;
             let kind = match record.rsplit(|byte| *byte == b' ').next() {
@@ -148,7 +148,7 @@ pub(super) fn changed_files(answer: &[u8]) -> Result<Vec<ChangedFile>, GitError>
             };
             // A path with a merge conflict is listed twice.
             files.entry(name).or_insert(ChangedFile {
-                path: path(name),
+                path: to_path(name),
                 kind,
                 additions: 0,
                 deletions: 0,
@@ -172,16 +172,16 @@ pub(super) fn changed_files(answer: &[u8]) -> Result<Vec<ChangedFile>, GitError>
 }
 
 /// Reads one line of plain text.
-pub(super) fn line(command: &str, answer: &[u8]) -> Result<String, GitError> {
+pub(super) fn parse_line(command: &str, answer: &[u8]) -> Result<String, GitError> {
     let line = answer.strip_suffix(b"\n").unwrap_or(answer);
     let text = std::str::from_utf8(line).ok().filter(|text| !text.is_empty());
     let text = text.filter(|text| !text.contains('\n'));
-    Ok(text.ok_or_else(|| unreadable(command, answer))?.to_owned())
+    Ok(text.ok_or_else(|| unreadable_answer(command, answer))?.to_owned())
 }
 
 /// Reads lines of plain text.
-pub(super) fn lines(command: &str, answer: &[u8]) -> Result<Vec<String>, GitError> {
-    let text = std::str::from_utf8(answer).map_err(|_| unreadable(command, answer))?;
+pub(super) fn parse_lines(command: &str, answer: &[u8]) -> Result<Vec<String>, GitError> {
+    let text = std::str::from_utf8(answer).map_err(|_| unreadable_answer(command, answer))?;
     Ok(text.lines().map(str::to_owned).collect())
 }
 
@@ -190,37 +190,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn worktrees_are_read_with_all_their_marks() {
+    fn worktree_list_is_parsed() {
         let answer = b"worktree /a b\nc\0HEAD 11aa\0branch refs/heads/main\0\0\
             worktree /d\0HEAD 22bb\0detached\0locked why not\0\0\
             worktree /e\0HEAD 0000\0branch refs/heads/new\0prunable gone\0\0\
             worktree /f\0bare\0\0";
-        let rows = worktrees(answer).unwrap();
+        let rows = parse_worktrees(answer).unwrap();
         assert_eq!(rows.len(), 4);
         assert_eq!(rows[0].path, PathBuf::from("/a b\nc"));
-        assert_eq!(rows[0].branch, Branch::Named("refs/heads/main".to_owned()));
-        assert_eq!(rows[1].branch, Branch::Detached);
+        assert_eq!(rows[0].branch, WorktreeCheckout::Named("refs/heads/main".to_owned()));
+        assert_eq!(rows[1].branch, WorktreeCheckout::Detached);
         assert_eq!(rows[1].locked.as_deref(), Some("why not"));
         assert_eq!(rows[2].head, None);
         assert_eq!(rows[2].prunable.as_deref(), Some("gone"));
-        assert_eq!(rows[3].branch, Branch::Bare);
+        assert_eq!(rows[3].branch, WorktreeCheckout::Bare);
     }
 
     #[test]
-    fn answers_that_make_no_sense_are_errors() {
-        assert!(worktrees(b"HEAD 11aa\0").is_err());
-        assert!(changes(b"?? \0").is_err());
-        assert!(changes(b"nonsense\0").is_err());
+    fn invalid_git_output_is_an_error() {
+        assert!(parse_worktrees(b"HEAD 11aa\0").is_err());
+        assert!(parse_status(b"?? \0").is_err());
+        assert!(parse_status(b"nonsense\0").is_err());
         for answer in ["1\t1\tunknown\0", ":1 1 a b M\0", ":1 1 a b M\0f\0x\t0\tf\0", "1\0"] {
             assert!(changed_files(answer.as_bytes()).is_err(), "{answer:?}");
         }
-        assert!(line("rev-parse", b"").is_err());
-        assert!(line("rev-parse", b"a\nb\n").is_err());
+        assert!(parse_line("rev-parse", b"").is_err());
+        assert!(parse_line("rev-parse", b"a\nb\n").is_err());
     }
 
     #[test]
-    fn changes_are_letters_and_paths() {
-        let all = changes(b" M a b\0?? \xff\0A  c\0").unwrap();
+    fn status_is_parsed() {
+        let all = parse_status(b" M a b\0?? \xff\0A  c\0").unwrap();
         assert_eq!((all[0].index, all[0].worktree), (b' ', b'M'));
         assert!(all[1].is_untracked() && !all[2].is_untracked());
         assert_eq!(all[1].path.as_os_str().as_bytes(), b"\xff");

@@ -12,11 +12,11 @@ use super::error::GitError;
 
 /// The oldest git that knows `safe.bareRepository`, and with it everything else that the environment
 /// relies on: `GIT_CONFIG_COUNT` (2.31), `GIT_CONFIG_GLOBAL` (2.32), `worktree list -z` (2.36).
-pub(super) const MINIMUM: GitVersion = GitVersion { major: 2, minor: 38 };
+pub(super) const MIN_GIT_VERSION: GitVersion = GitVersion { major: 2, minor: 38 };
 
 /// The programs that are new enough, so that each is asked once. One that is too old is asked again: it
 /// may have been upgraded.
-static ACCEPTED: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
+static ACCEPTED_PROGRAMS: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
 
 /// The part of a version that decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +58,7 @@ pub(super) fn require_version(
     program: &PathBuf,
     ask: impl FnOnce() -> Result<Vec<u8>, GitError>,
 ) -> Result<String, GitError> {
-    let accepted = || ACCEPTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let accepted = || ACCEPTED_PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(version) = accepted().get(program) {
         return Ok(version.clone());
     }
@@ -69,8 +69,8 @@ pub(super) fn require_version(
         let answer = answer.chars().take(200).collect();
         return Err(GitError::Unreadable { command: "version".to_owned(), answer });
     };
-    if version < MINIMUM {
-        let (program, minimum) = (program.clone(), MINIMUM.to_string());
+    if version < MIN_GIT_VERSION {
+        let (program, minimum) = (program.clone(), MIN_GIT_VERSION.to_string());
         return Err(GitError::TooOld { program, found: found.to_owned(), minimum });
     }
     accepted().insert(program.clone(), found.to_owned());
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_program_is_asked_once() {
+    fn accepted_git_version_is_cached() {
         let program = PathBuf::from("/nowhere/asked-once/git");
         assert!(require_version(&program, || Ok(b"git version 2.40.0".to_vec())).is_ok());
         assert_eq!(require_version(&program, || Err(GitError::Missing)).unwrap(), "2.40.0");

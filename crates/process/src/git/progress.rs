@@ -6,16 +6,16 @@
 use std::time::Duration;
 
 use crate::deadline::Deadline;
-use crate::stat::Stat;
+use crate::proc_stat::ProcessStat;
 
 /// What the processes of a group have used so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct GroupUsage(Vec<(Stat, Vec<u8>)>);
+struct ProcessGroupUsage(Vec<(ProcessStat, Vec<u8>)>);
 
-impl GroupUsage {
+impl ProcessGroupUsage {
     /// `None` if the system does not tell, or one of them is at work right now.
     fn of_idle(group: i32) -> Option<Self> {
-        let all = Stat::list().ok()?;
+        let all = ProcessStat::list().ok()?;
         let members = all.into_iter().filter(|stat| stat.pgrp == group && stat.is_alive());
         let usage = members.map(|stat| {
             // Sleeping, not running and not waiting for a disk.
@@ -32,7 +32,7 @@ impl GroupUsage {
 pub(super) struct ProgressWatch {
     group: i32,
     limit: Duration,
-    last: Option<GroupUsage>,
+    last: Option<ProcessGroupUsage>,
     stalled_at: Deadline,
 }
 
@@ -54,7 +54,7 @@ impl ProgressWatch {
 
     /// Looks at the group; true if it has done nothing for as long as the limit says.
     pub(super) fn has_stalled(&mut self) -> bool {
-        let now = GroupUsage::of_idle(self.group);
+        let now = ProcessGroupUsage::of_idle(self.group);
         if now.is_some() && now == self.last {
             return self.stalled_at.is_over();
         }

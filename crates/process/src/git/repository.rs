@@ -26,7 +26,7 @@ impl GitRepository {
     pub(super) fn linked_worktree(&self, path: &Path) -> Result<Self, GitError> {
         let failed = |source| GitError::Start { dir: path.to_owned(), source };
         let text = fs_err::read(path.join(".git")).map_err(failed)?;
-        let git_dir = text.strip_prefix(b"gitdir: ").map(|rest| path.join(path_of(rest)));
+        let git_dir = text.strip_prefix(b"gitdir: ").map(|rest| path.join(to_path(rest)));
         let git_dir = git_dir.map(fs_err::canonicalize).transpose().map_err(failed)?;
         let common_dir = fs_err::canonicalize(&self.common_dir).map_err(failed)?;
         let git_dir = git_dir.filter(|dir| dir.parent() == Some(&common_dir.join("worktrees")));
@@ -36,7 +36,7 @@ impl GitRepository {
     }
 }
 
-fn path_of(text: &[u8]) -> &Path {
+fn to_path(text: &[u8]) -> &Path {
     use std::os::unix::ffi::OsStrExt;
     Path::new(std::ffi::OsStr::from_bytes(text.trim_ascii_end()))
 }

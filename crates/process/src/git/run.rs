@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use super::cancellation::Cancellations;
 use super::child::{GitChild, GitLimits};
 use super::concurrency::CommandSlot;
-use super::configuration::Configuration;
+use super::configuration::GitConfiguration;
 use super::environment::{ConfigurationSource, GitEnvironment, git_environment};
 use super::error::GitError;
 use super::included_files::{check_included_files, resolve};
@@ -18,7 +18,7 @@ use super::isolation::IsolatedCommonDir;
 use super::program::{find_program, require_version};
 use super::repository::GitRepository;
 use super::repository_files::{check_repository_files, check_text_file};
-use crate::exit::Exit;
+use crate::exit::CommandExit;
 use crate::umask::with_user_mask;
 
 /// Git in one repository, which the caller has found and verified.
@@ -30,7 +30,7 @@ pub struct Git {
     /// Set once the files of the repository have been looked at.
     checked: OnceLock<()>,
     /// Read when the first command needs it.
-    configuration: OnceLock<Configuration>,
+    configuration: OnceLock<GitConfiguration>,
     isolated: OnceLock<IsolatedCommonDir>,
 }
 
@@ -67,43 +67,46 @@ impl Git {
 
     /// Runs git without the repository's configuration, and returns what it wrote if it succeeded.
     pub(super) fn run<T: AsRef<OsStr>>(&self, args: &[T]) -> Result<Vec<u8>, GitError> {
-        self.ask(args)?.success(args)
+        self.run_isolated(args)?.into_stdout(args)
     }
 
     /// Runs git without the repository's configuration and returns its answer, whatever it is.
-    pub(super) fn ask<T: AsRef<OsStr>>(&self, args: &[T]) -> Result<Answer, GitError> {
-        let settings = self.configuration()?.passed();
+    pub(super) fn run_isolated<T: AsRef<OsStr>>(&self, args: &[T]) -> Result<GitOutput, GitError> {
+        let settings = self.configuration()?.passed_settings();
         let common_dir = self.isolated_common_dir()?.path();
         let repository = &self.repository;
         let source = ConfigurationSource::Isolated { repository, common_dir, settings: &settings };
-        self.start(source, args)
+        self.run_git(source, args)
     }
 
     /// Runs git with the repository's configuration, without the programs it names.
     ///
     /// Only for commands that manage worktrees: they need the real shared folder, and they neither read
     /// nor write the content of files.
-    pub(super) fn manage<T: AsRef<OsStr>>(&self, args: &[T]) -> Result<Vec<u8>, GitError> {
-        let settings = self.configuration()?.neutralized();
+    pub(super) fn run_with_configuration<T: AsRef<OsStr>>(
+        &self,
+        args: &[T],
+    ) -> Result<Vec<u8>, GitError> {
+        let settings = self.configuration()?.neutralizing_settings();
         let source =
             ConfigurationSource::Files { repository: &self.repository, settings: &settings };
-        self.start(source, args)?.success(args)
+        self.run_git(source, args)?.into_stdout(args)
     }
 
     /// The settings that count here, as git reads them. Listing them starts no program.
-    pub(super) fn configuration(&self) -> Result<&Configuration, GitError> {
+    pub(super) fn configuration(&self) -> Result<&GitConfiguration, GitError> {
         if let Some(known) = self.configuration.get() {
             return Ok(known);
         }
         self.check_included_files()?;
         let args = ["config", "--list", "--includes", "--show-scope", "-z"];
         let source = ConfigurationSource::Files { repository: &self.repository, settings: &[] };
-        let answer = self.start(source, &args)?;
+        let answer = self.run_git(source, &args)?;
         // Git skips the settings of a repository whose format it does not know, and only warns.
         if !answer.stderr.is_empty() {
-            return Err(answer.refusal(&args));
+            return Err(answer.into_error(&args));
         }
-        let found = Configuration::parse(&answer.success(&args)?)?;
+        let found = GitConfiguration::parse(&answer.into_stdout(&args)?)?;
         self.check_configured_files(&found)?;
         Ok(self.configuration.get_or_init(|| found))
     }
@@ -117,12 +120,12 @@ impl Git {
             let list = ["--no-includes", "--list", "-z"].map(OsStr::new);
             let file = [OsStr::new("config"), OsStr::new("--file"), file.as_os_str()];
             let args = [&file[..], &list[..]].concat();
-            self.start(ConfigurationSource::Nothing, &args)?.success(&args)
+            self.run_git(ConfigurationSource::Nothing, &args)?.into_stdout(&args)
         })
     }
 
     /// Looks at the files that settings name, before git opens them.
-    fn check_configured_files(&self, configuration: &Configuration) -> Result<(), GitError> {
+    fn check_configured_files(&self, configuration: &GitConfiguration) -> Result<(), GitError> {
         let files = ["core.attributesfile", "core.excludesfile"];
         for value in files.iter().filter_map(|key| configuration.value(key)) {
             let path = resolve(value.as_bytes(), &self.repository.worktree, self.home());
@@ -141,22 +144,22 @@ impl Git {
         }
         let format_file = self.configuration()?.format_file()?;
         let created = IsolatedCommonDir::create(&self.repository.common_dir, &format_file);
-        let created = created.map_err(|source| self.not_started(source))?;
+        let created = created.map_err(|source| self.start_error(source))?;
         Ok(self.isolated.get_or_init(|| created))
     }
 
-    fn not_started(&self, source: io::Error) -> GitError {
+    fn start_error(&self, source: io::Error) -> GitError {
         GitError::Start { dir: self.repository.worktree.clone(), source }
     }
 
-    fn start<T: AsRef<OsStr>>(
+    fn run_git<T: AsRef<OsStr>>(
         &self,
         source: ConfigurationSource<'_>,
         args: &[T],
-    ) -> Result<Answer, GitError> {
+    ) -> Result<GitOutput, GitError> {
         let dir = &self.repository.worktree;
         if let Err(source) = fs_err::metadata(dir) {
-            return Err(self.not_started(source));
+            return Err(self.start_error(source));
         }
         if self.checked.get().is_none() {
             check_repository_files(&self.repository)?;
@@ -164,12 +167,12 @@ impl Git {
         }
         let program = find_program(&self.env.path)?;
         find_version(&program, &self.env, self.limits)?;
-        let started = Started { program: &program, env: &self.env, dir, limits: self.limits };
+        let started = GitProcess { program: &program, env: &self.env, dir, limits: self.limits };
         let cancellations = Cancellations::current();
         let (common_dir, patience) = (&self.repository.common_dir, self.limits.time);
-        let command = subcommand(args);
+        let command = subcommand_name(args);
         let _slot = CommandSlot::acquire(common_dir, patience, &cancellations, &command)?;
-        started.answer(source, args, &cancellations)
+        started.run(source, args, &cancellations)
     }
 }
 
@@ -188,30 +191,30 @@ fn find_version(
     limits: GitLimits,
 ) -> Result<String, GitError> {
     let args = ["version"];
-    let started = Started { program, env, dir: Path::new("/"), limits };
+    let started = GitProcess { program, env, dir: Path::new("/"), limits };
     let ask = || {
         let cancellations = Cancellations::current();
-        started.answer(ConfigurationSource::Nothing, &args, &cancellations)?.success(&args)
+        started.run(ConfigurationSource::Nothing, &args, &cancellations)?.into_stdout(&args)
     };
     require_version(program, ask)
 }
 
 /// One git process: which program, where, and within which limits.
-struct Started<'a> {
+struct GitProcess<'a> {
     program: &'a Path,
     env: &'a GitEnvironment,
     dir: &'a Path,
     limits: GitLimits,
 }
 
-impl Started<'_> {
-    fn answer<T: AsRef<OsStr>>(
+impl GitProcess<'_> {
+    fn run<T: AsRef<OsStr>>(
         &self,
         source: ConfigurationSource<'_>,
         args: &[T],
         cancellations: &Cancellations,
-    ) -> Result<Answer, GitError> {
-        let command = subcommand(args);
+    ) -> Result<GitOutput, GitError> {
+        let command = subcommand_name(args);
         if cancellations.is_cancelled() {
             return Err(GitError::Cancelled { command });
         }
@@ -235,7 +238,7 @@ impl Started<'_> {
 }
 
 /// The words of a command that tell it from others, for messages.
-fn subcommand<T: AsRef<OsStr>>(args: &[T]) -> String {
+fn subcommand_name<T: AsRef<OsStr>>(args: &[T]) -> String {
     let words: Vec<_> = args.iter().map(|arg| arg.as_ref().to_string_lossy()).collect();
     let count = if words.first().is_some_and(|word| word == "worktree") { 2 } else { 1 };
     words.iter().take(count).map(AsRef::as_ref).collect::<Vec<_>>().join(" ")
@@ -243,20 +246,20 @@ fn subcommand<T: AsRef<OsStr>>(args: &[T]) -> String {
 
 /// What `git` said.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) exit: Exit,
+pub(super) struct GitOutput {
+    pub(super) exit: CommandExit,
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
 }
 
-impl Answer {
+impl GitOutput {
     /// What it wrote, if it succeeded.
-    fn success<T: AsRef<OsStr>>(self, args: &[T]) -> Result<Vec<u8>, GitError> {
-        if self.exit.is_success() { Ok(self.stdout) } else { Err(self.refusal(args)) }
+    fn into_stdout<T: AsRef<OsStr>>(self, args: &[T]) -> Result<Vec<u8>, GitError> {
+        if self.exit.is_success() { Ok(self.stdout) } else { Err(self.into_error(args)) }
     }
 
-    pub(super) fn refusal<T: AsRef<OsStr>>(self, args: &[T]) -> GitError {
+    pub(super) fn into_error<T: AsRef<OsStr>>(self, args: &[T]) -> GitError {
         let stderr = String::from_utf8_lossy(&self.stderr).trim_end().to_owned();
-        GitError::Failed { command: subcommand(args), exit: self.exit, stderr }
+        GitError::Failed { command: subcommand_name(args), exit: self.exit, stderr }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use turnstone_process::{GitCancellation, GitError, GitLimits};
 
-use crate::{Case, Fallible};
+use crate::{Fallible, GitFixture};
 
 /// Waiting longer is a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,7 +49,7 @@ const FILES: [&str; 20] = [
 fn git_is_not_run_where_a_pipe_or_device_is_in_place_of_a_file() -> Fallible {
     for put in [put_pipe, put_device] {
         for name in FILES {
-            let case = Case::new()?;
+            let case = GitFixture::new()?;
             case.plain(&["config", "extensions.worktreeConfig", "true"])?;
             let path = case.repo().join(name);
             fs_err::create_dir_all(path.parent().ok_or("no folder")?)?;
@@ -81,7 +81,7 @@ fn configured_and_included_files_are_looked_at_before_git_reads_them() -> Fallib
     ];
     for [key, value] in settings {
         for put in [put_pipe, put_device] {
-            let case = Case::new()?;
+            let case = GitFixture::new()?;
             put(&case.repo().join("odd"));
             case.plain(&["config", key, value])?;
             let error = case.git().status().expect_err(key);
@@ -89,7 +89,7 @@ fn configured_and_included_files_are_looked_at_before_git_reads_them() -> Fallib
         }
     }
     // Those of an honest repository count.
-    let case = Case::new()?;
+    let case = GitFixture::new()?;
     fs_err::write(case.repo().join("kept out"), "")?;
     fs_err::write(case.repo().join(".git/rules"), "kept*\n")?;
     fs_err::write(case.repo().join(".git/more"), "[core]\n\texcludesFile = .git/rules\n")?;
@@ -100,7 +100,7 @@ fn configured_and_included_files_are_looked_at_before_git_reads_them() -> Fallib
 
 #[test]
 fn a_command_that_waits_for_a_pipe_is_ended() -> Fallible {
-    let case = Case::new()?;
+    let case = GitFixture::new()?;
     fs_err::create_dir(case.repo().join("deep"))?;
     put_pipe(&case.repo().join("deep/.gitignore"));
     let limits = GitLimits { stall: Duration::from_millis(200), ..GitLimits::default() };
@@ -112,7 +112,7 @@ fn a_command_that_waits_for_a_pipe_is_ended() -> Fallible {
 
 #[test]
 fn a_command_that_works_is_not_taken_for_stalled() -> Fallible {
-    let case = Case::new()?;
+    let case = GitFixture::new()?;
     let bin = case.at("bin");
     fs_err::create_dir_all(&bin)?;
     // It needs a while, without a word, in a process of its own.
@@ -132,7 +132,7 @@ fn a_command_that_works_is_not_taken_for_stalled() -> Fallible {
 
 #[test]
 fn cancelling_ends_the_command_that_runs_and_those_after_it() -> Fallible {
-    let case = Case::new()?;
+    let case = GitFixture::new()?;
     fs_err::create_dir(case.repo().join("deep"))?;
     put_pipe(&case.repo().join("deep/.gitignore"));
     let limits = GitLimits { stall: PATIENCE, time: PATIENCE, ..GitLimits::default() };

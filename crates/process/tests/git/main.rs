@@ -12,18 +12,18 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use turnstone_process::{
-    Branch, ChangeKind, Git, GitEnvironment, GitError, GitLimits, GitRepository, NewWorktree,
-    git_version,
+    ChangeKind, Git, GitEnvironment, GitError, GitLimits, GitRepository, GitWorktreeRequest,
+    WorktreeCheckout, git_version,
 };
 
 type Fallible<T = ()> = Result<T, Box<dyn Error>>;
 
 /// A repository with one commit, and a home with settings of its own.
-struct Case {
+struct GitFixture {
     dir: TempDir,
 }
 
-impl Case {
+impl GitFixture {
     fn new() -> Fallible<Self> {
         let case = Self { dir: tempfile::tempdir()? };
         fs_err::create_dir_all(case.repo())?;
@@ -82,18 +82,18 @@ impl Case {
 }
 
 #[test]
-fn a_worktree_is_made_listed_and_removed() -> Fallible {
-    let case = Case::new()?;
+fn worktree_is_created_listed_and_removed() -> Fallible {
+    let case = GitFixture::new()?;
     let git = case.git();
     let head = git.find_commit("HEAD")?.ok_or("no commit")?;
     let path = case.at("tree with space\nand line");
 
-    git.add_worktree(NewWorktree { path: &path, branch: Some("turn/one"), from: "HEAD" })?;
+    git.add_worktree(GitWorktreeRequest { path: &path, branch: Some("turn/one"), from: "HEAD" })?;
     let rows = git.list_worktrees()?;
     assert_eq!(rows.len(), 2);
     assert_eq!(rows[1].path, path);
     assert_eq!(rows[1].head.as_ref(), Some(&head));
-    assert_eq!(rows[1].branch, Branch::Named("refs/heads/turn/one".to_owned()));
+    assert_eq!(rows[1].branch, WorktreeCheckout::Named("refs/heads/turn/one".to_owned()));
     let inside = case.git_in(&path);
     assert_eq!(inside.find_head_branch()?.as_deref(), Some("refs/heads/turn/one"));
 
@@ -103,8 +103,8 @@ fn a_worktree_is_made_listed_and_removed() -> Fallible {
     git.delete_branch("turn/one", &head)?;
     assert_eq!(git.list_branches()?, ["refs/heads/main"]);
 
-    git.add_worktree(NewWorktree { path: &path, branch: None, from: &head })?;
-    assert_eq!(git.list_worktrees()?[1].branch, Branch::Detached);
+    git.add_worktree(GitWorktreeRequest { path: &path, branch: None, from: &head })?;
+    assert_eq!(git.list_worktrees()?[1].branch, WorktreeCheckout::Detached);
     assert_eq!(case.git_in(&path).find_head_branch()?, None);
     fs_err::remove_dir_all(&path)?;
     assert!(git.list_worktrees()?[1].prunable.is_some());
@@ -114,14 +114,14 @@ fn a_worktree_is_made_listed_and_removed() -> Fallible {
 }
 
 #[test]
-fn work_is_seen_before_it_could_be_lost() -> Fallible {
-    let case = Case::new()?;
+fn uncommitted_and_unreachable_work_is_listed() -> Fallible {
+    let case = GitFixture::new()?;
     let git = case.git();
     let path = case.at("tree");
-    git.add_worktree(NewWorktree { path: &path, branch: Some("work"), from: "HEAD" })?;
+    git.add_worktree(GitWorktreeRequest { path: &path, branch: Some("work"), from: "HEAD" })?;
     let inside = case.git_in(&path);
     assert!(inside.status()?.is_empty());
-    assert!(git.list_unreachable_without("work", 10)?.is_empty());
+    assert!(git.list_commits_only_on("work", 10)?.is_empty());
 
     fs_err::create_dir(path.join("deep"))?;
     fs_err::write(path.join("deep/new file"), "x")?;
@@ -142,10 +142,10 @@ fn work_is_seen_before_it_could_be_lost() -> Fallible {
     let tree = path.display().to_string();
     case.plain(&["-C", &tree, "add", "."])?;
     case.plain(&["-C", &tree, "commit", "-q", "-m", "only here"])?;
-    let only = git.list_unreachable_without("work", 10)?;
+    let only = git.list_commits_only_on("work", 10)?;
     assert_eq!(only, [inside.find_commit("HEAD")?.ok_or("no commit")?]);
     case.plain(&["tag", "kept", "work"])?;
-    assert!(git.list_unreachable_without("work", 10)?.is_empty());
+    assert!(git.list_commits_only_on("work", 10)?.is_empty());
 
     inside.reset_hard("main")?;
     assert!(!path.join("deep/new file").exists());
@@ -156,8 +156,8 @@ fn work_is_seen_before_it_could_be_lost() -> Fallible {
 }
 
 #[test]
-fn a_branch_in_use_is_not_deleted() -> Fallible {
-    let case = Case::new()?;
+fn checked_out_branch_is_not_deleted() -> Fallible {
+    let case = GitFixture::new()?;
     let head = case.git().find_commit("HEAD")?.ok_or("no commit")?;
     assert!(case.git().delete_branch("main", &head).is_err());
     assert_eq!(case.git().list_branches()?, ["refs/heads/main"]);
@@ -165,8 +165,8 @@ fn a_branch_in_use_is_not_deleted() -> Fallible {
 }
 
 #[test]
-fn a_missing_git_is_said_to_be_missing() -> Fallible {
-    let case = Case::new()?;
+fn missing_git_is_reported() -> Fallible {
+    let case = GitFixture::new()?;
     let nowhere =
         GitEnvironment { path: case.at("home").into_os_string(), ..GitEnvironment::default() };
     let error = git_version(&nowhere).unwrap_err();
@@ -180,8 +180,8 @@ fn a_missing_git_is_said_to_be_missing() -> Fallible {
 }
 
 #[test]
-fn no_answer_is_not_taken_for_no() -> Fallible {
-    let case = Case::new()?;
+fn git_failure_is_not_taken_for_absence() -> Fallible {
+    let case = GitFixture::new()?;
     assert_eq!(case.git().find_commit("no-such-branch")?, None);
     let outside = case.git_in(&case.at("home"));
     assert!(matches!(outside.find_commit("HEAD"), Err(GitError::Failed { .. })));
@@ -193,22 +193,22 @@ fn no_answer_is_not_taken_for_no() -> Fallible {
 }
 
 #[test]
-fn names_that_look_like_options_are_refused() -> Fallible {
-    let case = Case::new()?;
+fn option_like_names_are_rejected() -> Fallible {
+    let case = GitFixture::new()?;
     let git = case.git();
     for name in ["--upload-pack=x", "-f", "", "a\nb"] {
         assert!(matches!(git.find_commit(name), Err(GitError::BadName { .. })), "{name:?}");
         assert!(matches!(git.reset_hard(name), Err(GitError::BadName { .. })), "{name:?}");
         assert!(matches!(git.delete_branch(name, "x"), Err(GitError::BadName { .. })));
     }
-    let relative = NewWorktree { path: Path::new("relative"), branch: None, from: "HEAD" };
+    let relative = GitWorktreeRequest { path: Path::new("relative"), branch: None, from: "HEAD" };
     assert!(matches!(git.add_worktree(relative), Err(GitError::BadName { .. })));
     Ok(())
 }
 
 #[test]
-fn memory_of_git_is_bounded() -> Fallible {
-    let case = Case::new()?;
+fn git_memory_is_bounded() -> Fallible {
+    let case = GitFixture::new()?;
     fs_err::write(case.repo().join("file"), "changed\n")?;
     // Read whole, where git looks for untracked files: 8 GB of nothing.
     fs_err::create_dir_all(case.repo().join("deep"))?;
@@ -224,8 +224,8 @@ fn memory_of_git_is_bounded() -> Fallible {
 }
 
 #[test]
-fn large_files_are_named_without_their_lines() -> Fallible {
-    let case = Case::new()?;
+fn large_files_are_diffed_as_binary() -> Fallible {
+    let case = GitFixture::new()?;
     case.plain(&["config", "core.bigFileThreshold", "1g"])?;
     fs_err::write(case.repo().join("file"), "line\n".repeat(4 << 20))?;
     let patch = case.git().diff_since(Some("HEAD"), 3)?;
@@ -236,7 +236,7 @@ fn large_files_are_named_without_their_lines() -> Fallible {
 
 #[test]
 fn a_missing_commit_is_an_error_and_not_an_absence() -> Fallible {
-    let case = Case::new()?;
+    let case = GitFixture::new()?;
     assert_eq!(case.git().find_commit("refs/heads/none")?, None);
     let objects = case.repo().join(".git/objects");
     fs_err::remove_dir_all(&objects)?;
@@ -248,7 +248,7 @@ fn a_missing_commit_is_an_error_and_not_an_absence() -> Fallible {
 
 #[test]
 fn a_summary_counts_what_the_patch_shows() -> Fallible {
-    let case = Case::new()?;
+    let case = GitFixture::new()?;
     for name in ["gone", "a\tb\nc", "kind", "bytes", "mode"] {
         fs_err::write(case.repo().join(name), "one\ntwo\n")?;
     }
@@ -281,8 +281,8 @@ fn a_summary_counts_what_the_patch_shows() -> Fallible {
 }
 
 #[test]
-fn limits_of_time_and_size_hold() -> Fallible {
-    let case = Case::new()?;
+fn time_and_output_limits_hold() -> Fallible {
+    let case = GitFixture::new()?;
     // A `git` that never ends, and one that never stops talking.
     for (script, timed_out) in [("exec sleep 1000", true), ("exec yes", false)] {
         let bin = case.at("bin");
@@ -310,8 +310,8 @@ fn limits_of_time_and_size_hold() -> Fallible {
 }
 
 #[test]
-fn an_old_git_is_refused_and_never_used() -> Fallible {
-    let case = Case::new()?;
+fn old_git_is_rejected() -> Fallible {
+    let case = GitFixture::new()?;
     let bin = case.at("old");
     fs_err::create_dir_all(&bin)?;
     fs_err::write(bin.join("git"), "#!/bin/sh\necho git version 2.37.7\n")?;
@@ -327,8 +327,8 @@ fn an_old_git_is_refused_and_never_used() -> Fallible {
 }
 
 #[test]
-fn git_is_never_taken_from_the_repository_itself() -> Fallible {
-    let case = Case::new()?;
+fn git_is_never_run_from_the_repository() -> Fallible {
+    let case = GitFixture::new()?;
     fs_err::write(case.repo().join("git"), "#!/bin/sh\necho ran > ran\n")?;
     fs_err::set_permissions(case.repo().join("git"), std::fs::Permissions::from_mode(0o755))?;
     for path in [".", "", ":.:", "./"] {
@@ -343,11 +343,11 @@ fn git_is_never_taken_from_the_repository_itself() -> Fallible {
 }
 
 #[test]
-fn a_worktree_is_not_created_where_settings_depend_on_it() -> Fallible {
-    let case = Case::new()?;
+fn conditional_include_blocks_worktree_creation() -> Fallible {
+    let case = GitFixture::new()?;
     case.plain(&["config", "includeIf.gitdir:**/worktrees/**.path", "/nowhere"])?;
     let path = case.at("tree");
-    let new = NewWorktree { path: &path, branch: Some("b"), from: "HEAD" };
+    let new = GitWorktreeRequest { path: &path, branch: Some("b"), from: "HEAD" };
     let error = case.git().add_worktree(new).unwrap_err();
     assert!(matches!(error, GitError::ConditionalInclude { .. }), "{error:?}");
     assert!(!path.exists() && case.git().list_branches()? == ["refs/heads/main"]);
@@ -356,8 +356,8 @@ fn a_worktree_is_not_created_where_settings_depend_on_it() -> Fallible {
 }
 
 #[test]
-fn settings_that_describe_files_still_count() -> Fallible {
-    let case = Case::new()?;
+fn file_settings_are_respected() -> Fallible {
+    let case = GitFixture::new()?;
     case.plain(&["config", "core.fileMode", "false"])?;
     fs_err::set_permissions(case.repo().join("file"), std::fs::Permissions::from_mode(0o755))?;
     fs_err::write(case.at("home/ignored"), "*.log\n")?;
@@ -373,9 +373,9 @@ fn settings_that_describe_files_still_count() -> Fallible {
 }
 
 #[test]
-fn repositories_of_other_formats_are_understood() -> Fallible {
+fn other_repository_formats_work() -> Fallible {
     for format in ["--object-format=sha256", "--ref-format=reftable"] {
-        let case = Case::new()?;
+        let case = GitFixture::new()?;
         fs_err::remove_dir_all(case.repo())?;
         fs_err::create_dir(case.repo())?;
         if case.plain(&["init", "-q", "-b", "main", format]).is_err() {
@@ -398,7 +398,7 @@ fn repositories_of_other_formats_are_understood() -> Fallible {
         let head = case.git().find_commit("HEAD")?.ok_or("no commit")?;
         assert_eq!(case.git().list_branches()?, ["refs/heads/main"], "{format}");
         let path = case.at("tree");
-        let new = NewWorktree { path: &path, branch: Some("b"), from: &head };
+        let new = GitWorktreeRequest { path: &path, branch: Some("b"), from: &head };
         case.git().add_worktree(new)?;
         let inside = case.git_in(&path);
         assert_eq!(inside.find_head_branch()?.as_deref(), Some("refs/heads/b"), "{format}");

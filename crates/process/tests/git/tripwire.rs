@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::path::Path;
 
-use turnstone_process::{Git, GitEnvironment, GitError, GitRepository, NewWorktree};
-use turnstone_testkit::tripwire::{Fire, HostileRepository, TRIPWIRES, Tripwire};
+use turnstone_process::{Git, GitEnvironment, GitError, GitRepository, GitWorktreeRequest};
+use turnstone_testkit::tripwire::{HostileRepository, TRIPWIRES, Tripwire, TripwireTrigger};
 
 /// The repository of a folder, as a `.git` in it or above it says, without any check.
 fn repository(directory: &Path) -> Result<GitRepository, Box<dyn Error>> {
@@ -24,7 +24,7 @@ fn repository(directory: &Path) -> Result<GitRepository, Box<dyn Error>> {
 
 fn git(hostile: &HostileRepository, directory: &Path) -> Result<Git, Box<dyn Error>> {
     let home = Some(hostile.home().into_os_string());
-    let mut path = hostile.at("bin").into_os_string();
+    let mut path = hostile.path_beside("bin").into_os_string();
     path.push(":/usr/bin:/bin");
     let env = GitEnvironment { path, home, config_home: None };
     Ok(Git::new(repository(directory)?, env))
@@ -55,7 +55,7 @@ fn run_all(tripwire: &Tripwire, hostile: &HostileRepository) -> Result<(), Box<d
     git.is_shallow()?;
     git.find_remote("origin")?;
     git.list_branches()?;
-    git.list_unnamed(10)?;
+    git.list_unnamed_commits(10)?;
     git.list_worktrees()?;
     git.prune_worktrees()?;
     let changes = git.status()?;
@@ -66,9 +66,9 @@ fn run_all(tripwire: &Tripwire, hostile: &HostileRepository) -> Result<(), Box<d
     git.names_by_sha1()?;
     let Some(head) = head else { return Ok(()) };
     tolerate(tripwire, git.find_merge_base("refs/heads/other", &head))?;
-    let path = hostile.at("tree");
+    let path = hostile.path_beside("tree");
     for branch in [Some("turn/one"), None] {
-        let new = NewWorktree { path: &path, branch, from: &head };
+        let new = GitWorktreeRequest { path: &path, branch, from: &head };
         if tolerate(tripwire, git.add_worktree(new))?.is_none() {
             ensure(!path.exists(), || "what failed was not removed".to_owned())?;
             continue;
@@ -77,12 +77,12 @@ fn run_all(tripwire: &Tripwire, hostile: &HostileRepository) -> Result<(), Box<d
         git.remove_worktree(&path)?;
     }
     if git.find_commit("refs/heads/turn/one")?.is_some() {
-        git.list_unreachable_without("turn/one", 10)?;
+        git.list_commits_only_on("turn/one", 10)?;
         let tip = git.find_commit("refs/heads/turn/one")?.ok_or("no branch")?;
         git.delete_branch("turn/one", &tip)?;
     }
     tolerate(tripwire, git.reset_hard(&head))?;
-    git.clean()?;
+    git.remove_untracked()?;
     Ok(())
 }
 
@@ -98,7 +98,7 @@ fn run_inside(hostile: &HostileRepository, path: &Path) -> Result<(), Box<dyn Er
     ensure(changes.len() == 2, || format!("{changes:?}"))?;
     inside.diff_since(Some("HEAD"), 3)?;
     inside.reset_hard("refs/remotes/origin/main")?;
-    inside.clean()?;
+    inside.remove_untracked()?;
     let changes = inside.status()?;
     ensure(changes.is_empty(), || format!("{changes:?}"))?;
     Ok(())
@@ -110,18 +110,20 @@ fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
 
 /// Shows that plain git runs the program; where it cannot, prints why.
 #[expect(clippy::print_stdout, reason = "a person who reads the log learns what is not proven")]
-fn prove(tripwire: &Tripwire) -> Result<(), String> {
+fn check_tripwire_fires(tripwire: &Tripwire) -> Result<(), String> {
     let name = tripwire.name;
-    match tripwire.fire {
-        Fire::By(args) => {
-            let fired = !tripwire.create().fire(args).is_empty();
+    match tripwire.trigger {
+        TripwireTrigger::Command(args) => {
+            let fired = !tripwire.create().run_and_take_trace(args).is_empty();
             return ensure(fired, || "plain git does not fire it: it proves nothing".to_owned());
         }
-        Fire::Perhaps(args) if tripwire.create().fire(args).is_empty() => {
+        TripwireTrigger::CommandIfSupported(args)
+            if tripwire.create().run_and_take_trace(args).is_empty() =>
+        {
             println!("{name:?} is not fired by this version of git");
         }
-        Fire::Perhaps(_) => {}
-        Fire::Never(reason) => println!("{name:?} cannot be fired: {reason}"),
+        TripwireTrigger::CommandIfSupported(_) => {}
+        TripwireTrigger::Untestable(reason) => println!("{name:?} cannot be fired: {reason}"),
     }
     Ok(())
 }
@@ -131,7 +133,7 @@ fn no_git_command_runs_a_program_of_a_repository() {
     let mut mistakes = Vec::new();
     for tripwire in TRIPWIRES {
         let mut note = |what: String| mistakes.push(format!("{}: {what}", tripwire.name));
-        if let Err(what) = prove(tripwire) {
+        if let Err(what) = check_tripwire_fires(tripwire) {
             note(what);
         }
         let hostile = tripwire.create();
@@ -148,7 +150,7 @@ fn no_git_command_runs_a_program_of_a_repository() {
 
 /// A new command has to be added above.
 #[test]
-fn every_command_is_run_by_the_tripwire_test() {
+fn tripwire_test_covers_every_git_command() {
     let sources = [
         include_str!("../../src/git/operation.rs"),
         include_str!("../../src/git/diff.rs"),

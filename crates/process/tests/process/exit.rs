@@ -6,21 +6,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use turnstone_process::{Environment, Exit, Keeper, Limits, StartError};
+use turnstone_process::{
+    CommandEnvironment, CommandExit, OutputLimits, OutputRecorder, StartError,
+};
 
-use crate::case::{Case, Fallible, attend};
+use crate::process_fixture::{Fallible, ProcessFixture, attend};
 
 #[test]
-fn the_code_is_the_commands_or_128_and_the_signal_r33() -> Fallible {
-    let case = Case::new()?;
+fn exit_code_is_own_or_128_plus_signal() -> Fallible {
+    let case = ProcessFixture::new()?;
     for (script, exit, code) in [
-        ("exit 0", Exit::Code(0), 0),
-        ("exit 7", Exit::Code(7), 7),
-        ("exit 127", Exit::Code(127), 127),
-        ("exit 255", Exit::Code(255), 255),
-        ("kill -TERM $$", Exit::Signal(15), 143),
-        ("kill -KILL $$", Exit::Signal(9), 137),
-        ("kill -PIPE $$", Exit::Signal(13), 141),
+        ("exit 0", CommandExit::Code(0), 0),
+        ("exit 7", CommandExit::Code(7), 7),
+        ("exit 127", CommandExit::Code(127), 127),
+        ("exit 255", CommandExit::Code(255), 255),
+        ("kill -TERM $$", CommandExit::Signal(15), 143),
+        ("kill -KILL $$", CommandExit::Signal(9), 137),
+        ("kill -PIPE $$", CommandExit::Signal(13), 141),
     ] {
         let (outcome, _) = case.run(script)?;
         assert_eq!((outcome.exit, outcome.exit.code()), (exit, code), "{script}");
@@ -30,14 +32,14 @@ fn the_code_is_the_commands_or_128_and_the_signal_r33() -> Fallible {
 }
 
 #[test]
-fn what_cannot_be_started_says_why_r33() -> Fallible {
-    let case = Case::new()?;
+fn start_failure_names_the_reason() -> Fallible {
+    let case = ProcessFixture::new()?;
     fs_err::write(case.at("plain"), "not a program")?;
     // Its interpreter is a folder.
     fs_err::write(case.at("broken"), "#!/\n")?;
     fs_err::set_permissions(case.at("broken"), std::fs::Permissions::from_mode(0o755))?;
     let error =
-        |program: &str| case.prepare(&case.program(program)).and_then(|it| it.go()).unwrap_err();
+        |program: &str| case.prepare(&case.program(program)).and_then(|it| it.start()).unwrap_err();
 
     for (program, code) in [
         ("no-such-command", 127),
@@ -59,24 +61,24 @@ fn what_cannot_be_started_says_why_r33() -> Fallible {
 }
 
 #[test]
-fn arguments_arrive_byte_for_byte_or_not_at_all_r33() -> Fallible {
-    let case = Case::new()?;
+fn arguments_are_passed_byte_for_byte() -> Fallible {
+    let case = ProcessFixture::new()?;
     let odd =
         [OsStr::new(""), OsStr::new(" a'\"b\n"), OsStr::from_bytes(b"\xff\x01"), OsStr::new("-x")];
     let program = case.program("printf").args([OsStr::new("<%s>")]).args(odd);
-    let mut keeper = Keeper::new(Limits::default(), None);
-    attend(case.prepare(&program)?.go()?, &mut keeper)?;
+    let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
+    attend(case.prepare(&program)?.start()?, &mut keeper)?;
     assert_eq!(keeper.finish().head.to_bytes(), b"<>< a'\"b\n><\xff\x01><-x>");
 
     let program = case.program("true").args(["x".repeat(3 << 20)]);
-    let error = case.prepare(&program)?.go().unwrap_err();
+    let error = case.prepare(&program)?.start().unwrap_err();
     assert!(matches!(error, StartError::NotExecutable { .. }), "{error:?}");
     Ok(())
 }
 
 #[test]
-fn a_missing_directory_is_not_a_missing_command_r33() -> Fallible {
-    let case = Case::new()?;
+fn missing_directory_differs_from_missing_command() -> Fallible {
+    let case = ProcessFixture::new()?;
     let mut program = case.script("true");
     program.dir = case.at("nowhere");
     let error = case.prepare(&program).unwrap_err();
@@ -86,8 +88,8 @@ fn a_missing_directory_is_not_a_missing_command_r33() -> Fallible {
 }
 
 #[test]
-fn a_missing_supervisor_is_our_own_failure_r33() -> Fallible {
-    let mut case = Case::new()?;
+fn missing_supervisor_exits_125() -> Fallible {
+    let mut case = ProcessFixture::new()?;
     case.supervisor.program = case.at("nowhere");
     let error = case.prepare(&case.script("true")).unwrap_err();
     assert!(matches!(error, StartError::Supervisor { .. }), "{error:?}");
@@ -101,12 +103,12 @@ fn a_missing_supervisor_is_our_own_failure_r33() -> Fallible {
 }
 
 #[test]
-fn the_command_gets_exactly_the_environment_and_signals_it_should() -> Fallible {
-    let case = Case::new()?;
-    let env = Environment::default().with("PATH", "/usr/bin:/bin").with("ONLY", "this ä");
+fn command_gets_exact_environment_and_signals() -> Fallible {
+    let case = ProcessFixture::new()?;
+    let env = CommandEnvironment::default().with("PATH", "/usr/bin:/bin").with("ONLY", "this ä");
     let program = case.program("env").env(env);
-    let mut keeper = Keeper::new(Limits::default(), None);
-    attend(case.prepare(&program)?.go()?, &mut keeper)?;
+    let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
+    attend(case.prepare(&program)?.start()?, &mut keeper)?;
     assert_eq!(keeper.finish().text().head, "ONLY=this ä\nPATH=/usr/bin:/bin\n");
 
     // Neither ignored nor blocked signals; 32 and 33 are the C library's own affair.
@@ -122,8 +124,8 @@ fn the_command_gets_exactly_the_environment_and_signals_it_should() -> Fallible 
 }
 
 #[test]
-fn no_descriptor_of_ours_is_inherited() -> Fallible {
-    let case = Case::new()?;
+fn command_inherits_no_descriptors() -> Fallible {
+    let case = ProcessFixture::new()?;
     let list = |text: &str| text.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>();
     // What this test itself was started with, its parents have given to everybody.
     #[expect(clippy::disallowed_methods, reason = "a test compares with a plain start")]
@@ -134,8 +136,8 @@ fn no_descriptor_of_ours_is_inherited() -> Fallible {
 }
 
 #[test]
-fn nothing_runs_before_the_word_is_given_r32() -> Fallible {
-    let case = Case::new()?;
+fn nothing_runs_before_start() -> Fallible {
+    let case = ProcessFixture::new()?;
     let prepared = case.prepare(&case.script("touch ran"))?;
     let group = prepared.group().clone();
     assert!(group.is_alive()?);

@@ -1,10 +1,10 @@
 //! Real processes under a real supervisor.
 
-mod case;
 mod exit;
-mod fault;
+mod fault_injection;
 mod group;
-mod keeper;
 mod output;
+mod output_recorder;
 mod owner;
+mod process_fixture;
 mod terminal;

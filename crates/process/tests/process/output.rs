@@ -4,20 +4,20 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
-use turnstone_process::{Attend, Keeper, Limits, Source, Streams};
+use turnstone_process::{AttachOptions, CommandStdio, OutputLimits, OutputRecorder, OutputSource};
 
-use crate::case::{Case, Fallible, attend};
+use crate::process_fixture::{Fallible, ProcessFixture, attend};
 
 #[test]
-fn output_and_errors_are_apart_and_in_order_of_arrival_r33() -> Fallible {
-    let case = Case::new()?;
+fn stdout_and_stderr_are_separate_and_ordered() -> Fallible {
+    let case = ProcessFixture::new()?;
     // Each waits until the other was seen, so that the order is a fact.
     let script = "echo one; while [ ! -e 1 ]; do sleep 0.01; done
         echo two >&2; while [ ! -e 2 ]; do sleep 0.01; done; echo three";
-    let mut keeper = Keeper::new(Limits::default(), None);
-    let mark = |name: &'static str| Marker { path: case.at(name) };
-    case.start(script)?.attend(Attend {
-        keeper: &mut keeper,
+    let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
+    let mark = |name: &'static str| MarkerWriter { path: case.at(name) };
+    case.start(script)?.attach(AttachOptions {
+        recorder: &mut keeper,
         stdout: &mut mark("1"),
         stderr: &mut mark("2"),
         terminal: None,
@@ -25,20 +25,23 @@ fn output_and_errors_are_apart_and_in_order_of_arrival_r33() -> Fallible {
     })?;
     let kept = keeper.finish();
     assert_eq!(kept.head.to_bytes(), b"one\ntwo\nthree\n");
-    assert_eq!(kept.head.bytes_of(Source::Stderr), b"two\n");
-    assert_eq!(kept.head.bytes_of(Source::Stdout), b"one\nthree\n");
+    assert_eq!(kept.head.bytes_of(OutputSource::Stderr), b"two\n");
+    assert_eq!(kept.head.bytes_of(OutputSource::Stdout), b"one\nthree\n");
     let runs: Vec<_> = kept.head.runs().collect();
-    assert_eq!(runs, [(Source::Stdout, 4), (Source::Stderr, 4), (Source::Stdout, 6)]);
+    assert_eq!(
+        runs,
+        [(OutputSource::Stdout, 4), (OutputSource::Stderr, 4), (OutputSource::Stdout, 6)]
+    );
     assert_eq!((kept.stdout_bytes, kept.stderr_bytes), (10, 4));
     Ok(())
 }
 
 /// Makes a file when something is written to it.
-struct Marker {
+struct MarkerWriter {
     path: std::path::PathBuf,
 }
 
-impl Write for Marker {
+impl Write for MarkerWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         fs_err::write(&self.path, "")?;
         Ok(bytes.len())
@@ -50,14 +53,14 @@ impl Write for Marker {
 }
 
 #[test]
-fn a_firehose_is_kept_within_bounds_r33() -> Fallible {
-    let case = Case::new()?;
-    let limits = Limits { spill: 1 << 20, ..Limits::default() };
-    let mut keeper = Keeper::new(limits, Some(case.at("spill")));
-    let mut counter = Counter::default();
+fn endless_output_stays_within_bounds() -> Fallible {
+    let case = ProcessFixture::new()?;
+    let limits = OutputLimits { spill: 1 << 20, ..OutputLimits::default() };
+    let mut keeper = OutputRecorder::new(limits, Some(case.at("spill")));
+    let mut counter = CountingWriter::default();
     let before = peak_memory()?;
-    let outcome = case.start("yes | head -c 50000000")?.attend(Attend {
-        keeper: &mut keeper,
+    let outcome = case.start("yes | head -c 50000000")?.attach(AttachOptions {
+        recorder: &mut keeper,
         stdout: &mut counter,
         stderr: &mut io::sink(),
         terminal: None,
@@ -86,12 +89,12 @@ fn peak_memory() -> Fallible<u64> {
 }
 
 #[derive(Default)]
-struct Counter {
+struct CountingWriter {
     bytes: usize,
     largest: usize,
 }
 
-impl Write for Counter {
+impl Write for CountingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.bytes += bytes.len();
         self.largest = self.largest.max(bytes.len());
@@ -104,8 +107,8 @@ impl Write for Counter {
 }
 
 #[test]
-fn bytes_that_are_no_text_arrive_as_they_are_r33() -> Fallible {
-    let case = Case::new()?;
+fn binary_output_is_passed_unchanged() -> Fallible {
+    let case = ProcessFixture::new()?;
     let (_, kept) = case.run(r"printf '\000\377\376a\200\r\n'")?;
     assert_eq!(kept.head.to_bytes(), b"\0\xff\xfea\x80\r\n");
     assert_eq!(kept.text().head, "\0\u{fffd}\u{fffd}a\u{fffd}\r\n");
@@ -113,8 +116,8 @@ fn bytes_that_are_no_text_arrive_as_they_are_r33() -> Fallible {
 }
 
 #[test]
-fn a_slow_reader_loses_nothing_r33() -> Fallible {
-    let case = Case::new()?;
+fn slow_reader_loses_nothing() -> Fallible {
+    let case = ProcessFixture::new()?;
     let (mut slow, full) = io::pipe()?;
     let reader = std::thread::spawn(move || {
         let mut all = Vec::new();
@@ -128,9 +131,9 @@ fn a_slow_reader_loses_nothing_r33() -> Fallible {
         }
     });
     let mut full = full;
-    let mut keeper = Keeper::new(Limits::default(), None);
-    let outcome = case.start("seq 1 100000; echo end >&2")?.attend(Attend {
-        keeper: &mut keeper,
+    let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
+    let outcome = case.start("seq 1 100000; echo end >&2")?.attach(AttachOptions {
+        recorder: &mut keeper,
         stdout: &mut full,
         stderr: &mut io::sink(),
         terminal: None,
@@ -146,13 +149,13 @@ fn a_slow_reader_loses_nothing_r33() -> Fallible {
 }
 
 #[test]
-fn a_closed_output_ends_the_command_as_it_would_without_us_r33() -> Fallible {
-    let case = Case::new()?;
+fn closed_output_reaches_command_as_sigpipe() -> Fallible {
+    let case = ProcessFixture::new()?;
     let (closed, mut write) = io::pipe()?;
     drop(closed);
-    let mut keeper = Keeper::new(Limits::default(), None);
-    let outcome = case.start("exec yes")?.attend(Attend {
-        keeper: &mut keeper,
+    let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
+    let outcome = case.start("exec yes")?.attach(AttachOptions {
+        recorder: &mut keeper,
         stdout: &mut write,
         stderr: &mut io::sink(),
         terminal: None,
@@ -165,23 +168,24 @@ fn a_closed_output_ends_the_command_as_it_would_without_us_r33() -> Fallible {
 }
 
 #[test]
-fn a_daemon_that_holds_the_pipe_is_not_waited_for() -> Fallible {
-    let case = Case::new()?;
+fn daemon_holding_the_pipe_is_not_awaited() -> Fallible {
+    let case = ProcessFixture::new()?;
     let (outcome, kept) = case.run("echo here; setsid sleep 1000 & echo $! > daemon")?;
     assert!(outcome.exit.is_success());
     assert_eq!(kept.text().head, "here\n");
-    crate::case::signal(&case.told("daemon")?, rustix::process::Signal::KILL)
+    crate::process_fixture::signal(&case.wait_for_file("daemon")?, rustix::process::Signal::KILL)
 }
 
 #[test]
-fn input_is_passed_through_and_empty_without_one() -> Fallible {
-    let case = Case::new()?;
+fn stdin_is_passed_or_empty() -> Fallible {
+    let case = ProcessFixture::new()?;
     let (read, mut write) = io::pipe()?;
     write.write_all(b"some words\n")?;
     drop(write);
     let stdin = Some(OwnedFd::from(read));
-    let running = case.supervisor.prepare(&case.program("cat"), Streams::Pipes { stdin })?.go()?;
-    let mut keeper = Keeper::new(Limits::default(), None);
+    let running =
+        case.supervisor.prepare(&case.program("cat"), CommandStdio::Pipes { stdin })?.start()?;
+    let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
     attend(running, &mut keeper)?;
     assert_eq!(keeper.finish().text().head, "some words\n");
 
@@ -191,17 +195,17 @@ fn input_is_passed_through_and_empty_without_one() -> Fallible {
 }
 
 #[test]
-fn given_streams_are_the_commands_own() -> Fallible {
-    let case = Case::new()?;
+fn given_streams_are_used_directly() -> Fallible {
+    let case = ProcessFixture::new()?;
     let (mut read, write) = io::pipe()?;
-    let streams = Streams::Given {
+    let streams = CommandStdio::Given {
         stdin: fs_err::File::open("/dev/null")?.into_parts().0.into(),
         stdout: write.try_clone()?.into(),
         stderr: write.into(),
     };
     let program = case.script("echo out; echo err >&2");
-    let running = case.supervisor.prepare(&program, streams)?.go()?;
-    attend(running, &mut Keeper::new(Limits::default(), None))?;
+    let running = case.supervisor.prepare(&program, streams)?.start()?;
+    attend(running, &mut OutputRecorder::new(OutputLimits::default(), None))?;
     let mut text = String::new();
     read.read_to_string(&mut text)?;
     assert_eq!(text, "out\nerr\n");
@@ -209,8 +213,8 @@ fn given_streams_are_the_commands_own() -> Fallible {
 }
 
 #[test]
-fn an_owner_in_a_pipeline_passes_output_and_code_r33() -> Fallible {
-    let case = Case::new()?;
+fn owner_in_pipeline_passes_output_and_code() -> Fallible {
+    let case = ProcessFixture::new()?;
     let mut owner = case.owner(1000, "echo out; echo err >&2; exit 3")?;
     let output = owner.stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
     assert_eq!(

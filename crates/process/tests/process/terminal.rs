@@ -7,32 +7,33 @@ use std::thread::JoinHandle;
 use rustix::process::Signal;
 use rustix::termios::{LocalModes, tcgetattr};
 use turnstone_process::{
-    Attend, Exit, GroupId, Keeper, Limits, Outcome, Program, Pty, Size, Streams,
+    AttachOptions, AttachOutcome, CommandExit, CommandSpec, CommandStdio, OutputLimits,
+    OutputRecorder, ProcessGroupId, Pty, TerminalSize,
 };
 
-use crate::case::{Case, Fallible, example, is_alive, signal, until};
+use crate::process_fixture::{Fallible, ProcessFixture, example, is_alive, signal, wait_until};
 
-const SIZE: Size = Size { rows: 33, columns: 111 };
+const SIZE: TerminalSize = TerminalSize { rows: 33, columns: 111 };
 
 /// A terminal with a program in it, seen by the test as a person sees it.
-struct Screen {
+struct TestTerminal {
     pty: Pty,
     shown: Arc<Mutex<Vec<u8>>>,
-    ending: JoinHandle<Result<Outcome, String>>,
-    group: GroupId,
+    ending: JoinHandle<Result<AttachOutcome, String>>,
+    group: ProcessGroupId,
 }
 
-impl Screen {
-    fn open(case: &Case, program: &Program) -> Fallible<Self> {
-        let streams = Streams::Terminal { size: SIZE, outside: None, errors_apart: false };
-        let running = case.supervisor.prepare(program, streams)?.go()?;
+impl TestTerminal {
+    fn open(case: &ProcessFixture, program: &CommandSpec) -> Fallible<Self> {
+        let streams = CommandStdio::Terminal { size: SIZE, outside: None, errors_apart: false };
+        let running = case.supervisor.prepare(program, streams)?.start()?;
         let pty = running.pty().ok_or("no terminal")?.try_clone()?;
         let group = running.group().clone();
         let shown = Arc::new(Mutex::new(Vec::new()));
-        let mut show = Show(Arc::clone(&shown));
+        let mut show = SharedOutput(Arc::clone(&shown));
         let ending = std::thread::spawn(move || {
-            let outcome = running.attend(Attend {
-                keeper: &mut Keeper::new(Limits::default(), None),
+            let outcome = running.attach(AttachOptions {
+                recorder: &mut OutputRecorder::new(OutputLimits::default(), None),
                 stdout: &mut show,
                 stderr: &mut io::sink(),
                 terminal: None,
@@ -44,7 +45,7 @@ impl Screen {
     }
 
     /// The owner program in this terminal, with a script of its own inside.
-    fn owner(case: &Case, script: &str) -> Fallible<Self> {
+    fn owner(case: &ProcessFixture, script: &str) -> Fallible<Self> {
         let owner = example()?.into_os_string().into_string().map_err(|_| "no text")?;
         let program = case.program(&owner);
         Self::open(case, &program.args(["run", "1000", "group.json", "/bin/sh", "-c", script]))
@@ -55,8 +56,8 @@ impl Screen {
         String::from_utf8_lossy(&shown).into_owned()
     }
 
-    fn shows(&self, text: &str) -> Fallible {
-        until(text, || self.text().contains(text))
+    fn wait_for_text(&self, text: &str) -> Fallible {
+        wait_until(text, || self.text().contains(text))
             .map_err(|_| format!("{text:?} was never shown, but {:?}", self.text()).into())
     }
 
@@ -64,16 +65,16 @@ impl Screen {
         Ok(!tcgetattr(&self.pty)?.local_modes.contains(LocalModes::ICANON))
     }
 
-    fn end(self) -> Fallible<Exit> {
+    fn end(self) -> Fallible<CommandExit> {
         let text = || format!("the program ends, which shows {:?}", self.text());
-        until("the program ends", || self.ending.is_finished()).map_err(|_| text())?;
+        wait_until("the program ends", || self.ending.is_finished()).map_err(|_| text())?;
         Ok(self.ending.join().map_err(|_| "the terminal failed")??.exit)
     }
 }
 
-struct Show(Arc<Mutex<Vec<u8>>>);
+struct SharedOutput(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Show {
+impl Write for SharedOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().map_err(|_| io::Error::other("poisoned"))?.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -85,71 +86,71 @@ impl Write for Show {
 }
 
 #[test]
-fn a_command_sees_a_terminal_of_the_right_size_r33() -> Fallible {
-    let case = Case::new()?;
+fn command_sees_terminal_of_given_size() -> Fallible {
+    let case = ProcessFixture::new()?;
     let script = "tty; stty size; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo all
         : > /dev/tty && echo controlling; ps -o stat= -p $$ | grep -q + && echo foreground";
-    let screen = Screen::open(&case, &case.script(script))?;
-    screen.shows("/dev/pts/")?;
-    screen.shows("33 111")?;
-    screen.shows("all")?;
-    screen.shows("controlling")?;
-    screen.shows("foreground")?;
-    assert_eq!(screen.end()?, Exit::Code(0));
+    let screen = TestTerminal::open(&case, &case.script(script))?;
+    screen.wait_for_text("/dev/pts/")?;
+    screen.wait_for_text("33 111")?;
+    screen.wait_for_text("all")?;
+    screen.wait_for_text("controlling")?;
+    screen.wait_for_text("foreground")?;
+    assert_eq!(screen.end()?, CommandExit::Code(0));
     Ok(())
 }
 
 #[test]
-fn a_key_interrupts_the_command_and_nobody_else_r33() -> Fallible {
-    let case = Case::new()?;
-    let screen = Screen::open(&case, &case.script("echo ready; exec sleep 1000"))?;
-    screen.shows("ready")?;
-    screen.pty.type_in(b"\x03")?;
-    assert_eq!(screen.end()?, Exit::Signal(2));
+fn interrupt_key_reaches_only_the_command() -> Fallible {
+    let case = ProcessFixture::new()?;
+    let screen = TestTerminal::open(&case, &case.script("echo ready; exec sleep 1000"))?;
+    screen.wait_for_text("ready")?;
+    screen.pty.write_input(b"\x03")?;
+    assert_eq!(screen.end()?, CommandExit::Signal(2));
     Ok(())
 }
 
 #[test]
-fn an_owner_in_a_terminal_gives_the_command_another_like_it_r33() -> Fallible {
-    let case = Case::new()?;
-    let screen = Screen::owner(&case, "stty size; read word; echo \"<$word>\"; exit 5")?;
-    screen.shows("33 111")?;
+fn owner_in_terminal_gives_command_its_own_pty() -> Fallible {
+    let case = ProcessFixture::new()?;
+    let screen = TestTerminal::owner(&case, "stty size; read word; echo \"<$word>\"; exit 5")?;
+    screen.wait_for_text("33 111")?;
     assert!(screen.is_raw()?);
-    screen.pty.type_in(b"hello\r")?;
-    screen.shows("<hello>")?;
+    screen.pty.write_input(b"hello\r")?;
+    screen.wait_for_text("<hello>")?;
     let pty = screen.pty.try_clone()?;
-    assert_eq!(screen.end()?, Exit::Code(5));
+    assert_eq!(screen.end()?, CommandExit::Code(5));
     assert!(tcgetattr(&pty)?.local_modes.contains(LocalModes::ICANON | LocalModes::ECHO));
     Ok(())
 }
 
 #[test]
-fn the_size_is_followed_r33() -> Fallible {
-    let case = Case::new()?;
+fn terminal_resize_is_followed() -> Fallible {
+    let case = ProcessFixture::new()?;
     let script = "trap 'stty size; exit 0' WINCH; echo ready; while :; do sleep 0.05; done";
-    let screen = Screen::owner(&case, script)?;
-    screen.shows("ready")?;
-    screen.pty.resize(Size { rows: 44, columns: 155 })?;
-    screen.shows("44 155")?;
-    assert_eq!(screen.end()?, Exit::Code(0));
+    let screen = TestTerminal::owner(&case, script)?;
+    screen.wait_for_text("ready")?;
+    screen.pty.resize(TerminalSize { rows: 44, columns: 155 })?;
+    screen.wait_for_text("44 155")?;
+    assert_eq!(screen.end()?, CommandExit::Code(0));
     Ok(())
 }
 
 #[test]
-fn interrupt_passes_through_the_owner_to_the_command_r33() -> Fallible {
-    let case = Case::new()?;
+fn interrupt_passes_through_owner() -> Fallible {
+    let case = ProcessFixture::new()?;
     let script = "trap 'echo caught; exit 8' INT; echo ready; while :; do sleep 0.05; done";
-    let screen = Screen::owner(&case, script)?;
-    screen.shows("ready")?;
-    screen.pty.type_in(b"\x03")?;
-    screen.shows("caught")?;
-    assert_eq!(screen.end()?, Exit::Code(8));
+    let screen = TestTerminal::owner(&case, script)?;
+    screen.wait_for_text("ready")?;
+    screen.pty.write_input(b"\x03")?;
+    screen.wait_for_text("caught")?;
+    assert_eq!(screen.end()?, CommandExit::Code(8));
     Ok(())
 }
 
 #[test]
-fn the_terminal_is_put_back_whatever_ends_the_owner_r33() -> Fallible {
-    let case = Case::new()?;
+fn terminal_modes_are_restored_after_any_owner_exit() -> Fallible {
+    let case = ProcessFixture::new()?;
     for (how, code) in [(Signal::TERM, None), (Signal::HUP, None), (Signal::KILL, Some(9))] {
         fs_err::remove_file(case.at("group.json")).ok();
         // The outer shell stays and so does its terminal, whatever happens to the owner.
@@ -160,24 +161,24 @@ fn the_terminal_is_put_back_whatever_ends_the_owner_r33() -> Fallible {
         );
         // In the foreground group, as a script without job control runs its children.
         let script = script.replace("' &\n", "' < /dev/tty &\n");
-        let screen = Screen::open(&case, &case.script(&script))?;
-        screen.shows("ready")?;
-        until("the terminal is raw", || screen.is_raw().unwrap_or_default())?;
-        let inner = case.recorded()?;
-        signal(&case.told("owner")?, how)?;
-        screen.shows("over")?;
-        until("the terminal is put back", || !screen.is_raw().unwrap_or(true))?;
+        let screen = TestTerminal::open(&case, &case.script(&script))?;
+        screen.wait_for_text("ready")?;
+        wait_until("the terminal is raw", || screen.is_raw().unwrap_or_default())?;
+        let inner = case.recorded_group()?;
+        signal(&case.wait_for_file("owner")?, how)?;
+        screen.wait_for_text("over")?;
+        wait_until("the terminal is put back", || !screen.is_raw().unwrap_or(true))?;
         assert!(inner.wait(std::time::Duration::from_secs(60))?, "{code:?}");
         fs_err::write(case.at("done"), "")?;
-        assert_eq!(screen.end()?, Exit::Code(0));
+        assert_eq!(screen.end()?, CommandExit::Code(0));
         fs_err::remove_file(case.at("done"))?;
     }
     Ok(())
 }
 
 #[test]
-fn a_suspended_command_suspends_its_owner_and_wakes_with_it_r33() -> Fallible {
-    let case = Case::new()?;
+fn suspended_command_suspends_and_resumes_owner() -> Fallible {
+    let case = ProcessFixture::new()?;
     let owner = example()?.display().to_string();
     // A shell with job control: it reports the stopped job, then brings it back.
     let script = format!(
@@ -185,42 +186,42 @@ fn a_suspended_command_suspends_its_owner_and_wakes_with_it_r33() -> Fallible {
          {owner} run 1000 group.json /bin/sh -c 'echo ready; read word; echo \"<$word>\"'
          echo \"stopped $?\"; fg; echo \"end $?\""
     );
-    let screen = Screen::open(&case, &case.program("/bin/bash").args(["-c", &script]))?;
-    screen.shows("ready")?;
-    until("the terminal is raw", || screen.is_raw().unwrap_or_default())?;
-    screen.pty.type_in(b"\x1a")?;
-    screen.shows("stopped ")?;
-    screen.pty.type_in(b"again\r")?;
-    screen.shows("<again>")?;
-    screen.shows("end 0")?;
-    assert_eq!(screen.end()?, Exit::Code(0));
+    let screen = TestTerminal::open(&case, &case.program("/bin/bash").args(["-c", &script]))?;
+    screen.wait_for_text("ready")?;
+    wait_until("the terminal is raw", || screen.is_raw().unwrap_or_default())?;
+    screen.pty.write_input(b"\x1a")?;
+    screen.wait_for_text("stopped ")?;
+    screen.pty.write_input(b"again\r")?;
+    screen.wait_for_text("<again>")?;
+    screen.wait_for_text("end 0")?;
+    assert_eq!(screen.end()?, CommandExit::Code(0));
     Ok(())
 }
 
 #[test]
-fn a_shell_inside_has_its_own_job_control_r33() -> Fallible {
-    let case = Case::new()?;
+fn inner_shell_has_job_control() -> Fallible {
+    let case = ProcessFixture::new()?;
     let shell = case.program("/bin/bash").args(["--norc", "--noprofile", "-i"]);
-    let screen = Screen::open(&case, &shell)?;
+    let screen = TestTerminal::open(&case, &shell)?;
     // Said by the job itself: a key before it is there would be lost.
-    screen.pty.type_in(b"sh -c 'echo re\"\"ady; exec sleep 1000'\r")?;
-    screen.shows("\nready")?;
+    screen.pty.write_input(b"sh -c 'echo re\"\"ady; exec sleep 1000'\r")?;
+    screen.wait_for_text("\nready")?;
     let shell = screen.group.pgid.to_string();
     let job_runs = || {
         let stat = fs_err::read_to_string(format!("/proc/{shell}/stat")).unwrap_or_default();
         stat.split(' ').nth(7) != Some(&shell)
     };
-    until("the job is in the foreground", job_runs)?;
-    screen.pty.type_in(b"\x1a")?;
-    screen.shows("Stopped")?;
-    until("the shell is in the foreground", || !job_runs())?;
-    screen.pty.type_in(b"fg\r")?;
-    until("the job is in the foreground again", job_runs)?;
-    screen.pty.type_in(b"\x03")?;
-    until("the shell is in the foreground again", || !job_runs())?;
-    screen.pty.type_in(b"exit 6\r")?;
+    wait_until("the job is in the foreground", job_runs)?;
+    screen.pty.write_input(b"\x1a")?;
+    screen.wait_for_text("Stopped")?;
+    wait_until("the shell is in the foreground", || !job_runs())?;
+    screen.pty.write_input(b"fg\r")?;
+    wait_until("the job is in the foreground again", job_runs)?;
+    screen.pty.write_input(b"\x03")?;
+    wait_until("the shell is in the foreground again", || !job_runs())?;
+    screen.pty.write_input(b"exit 6\r")?;
     let shown = Arc::clone(&screen.shown);
-    assert_eq!(screen.end()?, Exit::Code(6));
+    assert_eq!(screen.end()?, CommandExit::Code(6));
     let shown = shown.lock().map_err(|_| "poisoned")?;
     let text = String::from_utf8_lossy(&shown);
     assert!(!text.contains("no job control"), "{text}");
@@ -228,12 +229,12 @@ fn a_shell_inside_has_its_own_job_control_r33() -> Fallible {
 }
 
 #[test]
-fn a_terminal_that_closes_ends_everything_in_it_r32() -> Fallible {
-    let case = Case::new()?;
-    let screen = Screen::owner(&case, "echo $$ > leader; echo ready; exec sleep 1000")?;
-    screen.shows("ready")?;
-    let leader = case.told("leader")?;
-    let inner = case.recorded()?;
+fn closed_terminal_ends_its_commands() -> Fallible {
+    let case = ProcessFixture::new()?;
+    let screen = TestTerminal::owner(&case, "echo $$ > leader; echo ready; exec sleep 1000")?;
+    screen.wait_for_text("ready")?;
+    let leader = case.wait_for_file("leader")?;
+    let inner = case.recorded_group()?;
     screen.group.end(std::time::Duration::from_secs(60))?;
     assert!(inner.wait(std::time::Duration::from_secs(60))?);
     assert!(!is_alive(&leader));
@@ -241,15 +242,15 @@ fn a_terminal_that_closes_ends_everything_in_it_r32() -> Fallible {
 }
 
 #[test]
-fn errors_sent_elsewhere_stay_out_of_the_terminal_r33() -> Fallible {
-    let case = Case::new()?;
-    let streams = Streams::Terminal { size: SIZE, outside: None, errors_apart: true };
+fn redirected_stderr_stays_out_of_terminal() -> Fallible {
+    let case = ProcessFixture::new()?;
+    let streams = CommandStdio::Terminal { size: SIZE, outside: None, errors_apart: true };
     let program = case.script("echo shown; echo apart >&2");
-    let running = case.supervisor.prepare(&program, streams)?.go()?;
-    let mut keeper = Keeper::new(Limits::default(), None);
-    crate::case::attend(running, &mut keeper)?;
+    let running = case.supervisor.prepare(&program, streams)?.start()?;
+    let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
+    crate::process_fixture::attend(running, &mut keeper)?;
     let kept = keeper.finish();
-    assert_eq!(kept.head.bytes_of(turnstone_process::Source::Stdout), b"shown\r\n");
-    assert_eq!(kept.head.bytes_of(turnstone_process::Source::Stderr), b"apart\n");
+    assert_eq!(kept.head.bytes_of(turnstone_process::OutputSource::Stdout), b"shown\r\n");
+    assert_eq!(kept.head.bytes_of(turnstone_process::OutputSource::Stderr), b"apart\n");
     Ok(())
 }

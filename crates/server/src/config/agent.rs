@@ -4,14 +4,15 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use turnstone_core::permission::{
-    Action, BuiltinAgent, Directories, Rule, agent_rules, defaults, from_config,
+    BuiltinAgent, PermissionRule, RuleAction, RuleDirectories, agent_rules, default_rules,
+    parse_rule_config,
 };
 
-use super::load::{Config, broken};
+use super::load::{OpenCodeConfig, invalid_config};
 use crate::error::ApiError;
 
 /// Fields of an agent that are read here; the others are options for its model.
-const KNOWN: [&str; 17] = [
+const KNOWN_FIELDS: [&str; 17] = [
     "name",
     "description",
     "mode",
@@ -33,7 +34,7 @@ const KNOWN: [&str; 17] = [
 
 /// One agent.
 #[derive(Clone, Debug)]
-pub(crate) struct Agent {
+pub(crate) struct AgentConfig {
     /// What it is called by.
     pub(crate) name: String,
     /// True for one nobody configured.
@@ -43,14 +44,14 @@ pub(crate) struct Agent {
     /// True if people never choose it.
     pub(crate) hidden: bool,
     /// Its rules, weakest first.
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<PermissionRule>,
     /// Those among them that were configured for it alone.
-    own_rules: Vec<Rule>,
+    own_rules: Vec<PermissionRule>,
     /// The other fields in the names of `/agent`.
     pub(crate) fields: Map<String, Value>,
 }
 
-impl Agent {
+impl AgentConfig {
     /// The model it wants, as provider and model.
     pub(crate) fn model(&self) -> Option<(&str, &str)> {
         let model = self.fields.get("model")?;
@@ -58,7 +59,7 @@ impl Agent {
     }
 
     /// As `/agent` lists it.
-    pub(crate) fn shown(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let mut map = Map::new();
         map.insert("name".to_owned(), Value::from(self.name.as_str()));
         map.insert("mode".to_owned(), Value::from(self.mode.as_str()));
@@ -73,8 +74,8 @@ impl Agent {
     }
 
     /// As `/api/agent` lists it.
-    pub(crate) fn shown_v2(&self) -> Value {
-        let rule = |rule: &Rule| json!({ "action": rule.permission, "resource": rule.pattern, "effect": rule.action });
+    pub(crate) fn to_v2_json(&self) -> Value {
+        let rule = |rule: &PermissionRule| json!({ "action": rule.permission, "resource": rule.pattern, "effect": rule.action });
         let rules: Vec<Value> = self.rules.iter().map(rule).collect();
         let mut map = Map::new();
         map.insert("id".to_owned(), Value::from(self.name.as_str()));
@@ -93,9 +94,9 @@ impl Agent {
         Value::Object(map)
     }
 
-    fn builtin(agent: BuiltinAgent, user: &[Rule]) -> Self {
-        let directories = Directories::default();
-        let mut rules = defaults(&directories);
+    fn builtin(agent: BuiltinAgent, user: &[PermissionRule]) -> Self {
+        let directories = RuleDirectories::default();
+        let mut rules = default_rules(&directories);
         rules.extend(agent_rules(agent, &directories));
         rules.extend(user.iter().cloned());
         let mut fields = Map::new();
@@ -121,8 +122,8 @@ impl Agent {
         }
     }
 
-    fn custom(name: &str, user: &[Rule]) -> Self {
-        let mut rules = defaults(&Directories::default());
+    fn custom(name: &str, user: &[PermissionRule]) -> Self {
+        let mut rules = default_rules(&RuleDirectories::default());
         rules.extend(user.iter().cloned());
         let (name, mode) = (name.to_owned(), "all".to_owned());
         Self {
@@ -139,7 +140,8 @@ impl Agent {
     /// Takes over what somebody configured.
     fn configure(&mut self, value: &Map<String, Value>, home: &str) -> Result<(), ApiError> {
         let name = self.name.clone();
-        let wrong = |what: &str| broken(Path::new(&name), &format!("an agent has no such {what}"));
+        let wrong =
+            |what: &str| invalid_config(Path::new(&name), &format!("an agent has no such {what}"));
         match value.get("mode").map(Value::as_str) {
             None => {}
             Some(Some(mode @ ("primary" | "subagent" | "all"))) => mode.clone_into(&mut self.mode),
@@ -181,63 +183,66 @@ impl Agent {
                 Some(_) => return Err(wrong(key)),
             }
         }
-        self.options(value);
+        self.read_options(value);
         let mut own = tool_rules(value);
         if let Some(setting) = value.get("permission") {
-            let rules = from_config(setting, home);
-            own.extend(rules.map_err(|e| broken(Path::new(&self.name), &e.to_string()))?);
+            let rules = parse_rule_config(setting, home);
+            own.extend(rules.map_err(|e| invalid_config(Path::new(&self.name), &e.to_string()))?);
         }
         self.rules.extend(own.iter().cloned());
         self.own_rules.extend(own);
         Ok(())
     }
 
-    fn options(&mut self, value: &Map<String, Value>) {
+    fn read_options(&mut self, value: &Map<String, Value>) {
         let mut options = match value.get("options") {
             Some(Value::Object(options)) => options.clone(),
             _ => Map::new(),
         };
-        let others = value.iter().filter(|(key, _)| !KNOWN.contains(&key.as_str()));
+        let others = value.iter().filter(|(key, _)| !KNOWN_FIELDS.contains(&key.as_str()));
         options.extend(others.map(|(key, value)| (key.clone(), value.clone())));
         self.fields.insert("options".to_owned(), Value::Object(options));
     }
 }
 
 /// The older way to say which tools an agent has.
-fn tool_rules(value: &Map<String, Value>) -> Vec<Rule> {
+fn tool_rules(value: &Map<String, Value>) -> Vec<PermissionRule> {
     let Some(Value::Object(tools)) = value.get("tools") else { return Vec::new() };
     let rule = |(tool, is_on): (&String, &Value)| {
-        let action = if is_on.as_bool()? { Action::Allow } else { Action::Deny };
+        let action = if is_on.as_bool()? { RuleAction::Allow } else { RuleAction::Deny };
         let permission = match tool.as_str() {
             "write" | "edit" | "patch" | "multiedit" | "apply_patch" => "edit",
             other => other,
         };
-        Some(Rule::new(permission, "*", action))
+        Some(PermissionRule::new(permission, "*", action))
     };
     tools.iter().filter_map(rule).collect()
 }
 
-impl Config {
+impl OpenCodeConfig {
     /// The permission rules for all agents.
-    pub(crate) fn rules(&self) -> Result<Vec<Rule>, ApiError> {
+    pub(crate) fn permission_rules(&self) -> Result<Vec<PermissionRule>, ApiError> {
         match self.merged.get("permission") {
             None | Some(Value::Null) => Ok(Vec::new()),
-            Some(setting) => from_config(setting, &self.home)
-                .map_err(|error| broken(Path::new("permission"), &error.to_string())),
+            Some(setting) => parse_rule_config(setting, &self.home)
+                .map_err(|error| invalid_config(Path::new("permission"), &error.to_string())),
         }
     }
 
     /// The permission rules that were configured for one agent alone.
-    pub(crate) fn rules_of_agent(&self, name: &str) -> Result<Vec<Rule>, ApiError> {
+    pub(crate) fn agent_permission_rules(
+        &self,
+        name: &str,
+    ) -> Result<Vec<PermissionRule>, ApiError> {
         let found = self.agents()?.into_iter().find(|agent| agent.name == name);
         Ok(found.map(|agent| agent.own_rules).unwrap_or_default())
     }
 
     /// All agents: the one that is used by default first, the others by name.
-    pub(crate) fn agents(&self) -> Result<Vec<Agent>, ApiError> {
-        let user = self.rules()?;
-        let mut agents: Vec<Agent> =
-            BuiltinAgent::ALL.into_iter().map(|agent| Agent::builtin(agent, &user)).collect();
+    pub(crate) fn agents(&self) -> Result<Vec<AgentConfig>, ApiError> {
+        let user = self.permission_rules()?;
+        let mut agents: Vec<AgentConfig> =
+            BuiltinAgent::ALL.into_iter().map(|agent| AgentConfig::builtin(agent, &user)).collect();
         let mut entries = self.table("mode")?;
         for value in entries.values_mut().filter_map(Value::as_object_mut) {
             value.insert("mode".to_owned(), Value::from("primary"));
@@ -245,7 +250,7 @@ impl Config {
         entries.extend(self.table("agent")?);
         for (name, value) in entries {
             let Some(fields) = value.as_object() else {
-                return Err(broken(Path::new(&name), "an agent must be a table"));
+                return Err(invalid_config(Path::new(&name), "an agent must be a table"));
             };
             if fields.get("disable") == Some(&Value::Bool(true)) {
                 agents.retain(|agent| agent.name != name);
@@ -254,7 +259,7 @@ impl Config {
             match agents.iter_mut().find(|agent| agent.name == name) {
                 Some(agent) => agent.configure(fields, &self.home)?,
                 None => {
-                    let mut agent = Agent::custom(&name, &user);
+                    let mut agent = AgentConfig::custom(&name, &user);
                     agent.configure(fields, &self.home)?;
                     agents.push(agent);
                 }

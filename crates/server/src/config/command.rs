@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::load::{Config, broken};
+use super::load::{OpenCodeConfig, invalid_config};
 use crate::error::ApiError;
 
 const INIT: &str = "Write or improve the file AGENTS.md at the root of this repository, so that an agent \
@@ -23,7 +23,7 @@ only what you have checked, and say so when there is nothing.\n";
 
 /// One command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Command {
+pub(crate) struct CommandConfig {
     /// What it is called by.
     pub(crate) name: String,
     /// What it is for.
@@ -38,7 +38,7 @@ pub(crate) struct Command {
     pub(crate) subtask: Option<bool>,
 }
 
-impl Command {
+impl CommandConfig {
     fn builtin(name: &str, description: &str, template: &str, subtask: Option<bool>) -> Self {
         Self {
             name: name.to_owned(),
@@ -50,8 +50,9 @@ impl Command {
         }
     }
 
-    fn read(name: &str, value: &Value) -> Result<Self, ApiError> {
-        let wrong = |what: &str| broken(Path::new(name), &format!("a command needs {what}"));
+    fn parse(name: &str, value: &Value) -> Result<Self, ApiError> {
+        let wrong =
+            |what: &str| invalid_config(Path::new(name), &format!("a command needs {what}"));
         let fields = value.as_object().ok_or_else(|| wrong("a table"))?;
         let text = |key: &str| match fields.get(key) {
             None | Some(Value::Null) => Ok(None),
@@ -74,7 +75,7 @@ impl Command {
     }
 
     /// The places for arguments: `$1`, `$2` … in order, then `$ARGUMENTS`.
-    pub(crate) fn hints(&self) -> Vec<String> {
+    pub(crate) fn argument_placeholders(&self) -> Vec<String> {
         let mut numbers: Vec<u32> = Vec::new();
         for piece in self.template.split('$').skip(1) {
             let digits: String = piece.chars().take_while(char::is_ascii_digit).collect();
@@ -92,26 +93,26 @@ impl Command {
     }
 
     /// As `/command` lists it.
-    pub(crate) fn shown(&self) -> Value {
-        let mut map = self.common();
+    pub(crate) fn to_json(&self) -> Value {
+        let mut map = self.common_fields();
         if let Some(model) = &self.model {
             map.insert("model".to_owned(), Value::from(model.as_str()));
         }
         map.insert("source".to_owned(), Value::from("command"));
-        map.insert("hints".to_owned(), json!(self.hints()));
+        map.insert("hints".to_owned(), json!(self.argument_placeholders()));
         Value::Object(map)
     }
 
     /// As `/api/command` lists it.
-    pub(crate) fn shown_v2(&self) -> Value {
-        let mut map = self.common();
+    pub(crate) fn to_v2_json(&self) -> Value {
+        let mut map = self.common_fields();
         if let Some((provider, model)) = self.model.as_deref().and_then(|m| m.split_once('/')) {
             map.insert("model".to_owned(), json!({ "id": model, "providerID": provider }));
         }
         Value::Object(map)
     }
 
-    fn common(&self) -> Map<String, Value> {
+    fn common_fields(&self) -> Map<String, Value> {
         let mut map = Map::new();
         map.insert("name".to_owned(), Value::from(self.name.as_str()));
         for (key, value) in [("description", &self.description), ("agent", &self.agent)] {
@@ -127,12 +128,12 @@ impl Command {
     }
 }
 
-impl Config {
+impl OpenCodeConfig {
     /// All commands: the built-in ones, which people may replace, then theirs by name.
-    pub(crate) fn commands(&self) -> Result<Vec<Command>, ApiError> {
+    pub(crate) fn commands(&self) -> Result<Vec<CommandConfig>, ApiError> {
         let mut commands = vec![
-            Command::builtin("init", "write AGENTS.md for this repository", INIT, None),
-            Command::builtin(
+            CommandConfig::builtin("init", "write AGENTS.md for this repository", INIT, None),
+            CommandConfig::builtin(
                 "review",
                 "review a change; uncommitted work by default",
                 REVIEW,
@@ -140,7 +141,7 @@ impl Config {
             ),
         ];
         for (name, value) in self.table("command")? {
-            let command = Command::read(&name, &value)?;
+            let command = CommandConfig::parse(&name, &value)?;
             match commands.iter_mut().find(|known| known.name == name) {
                 Some(known) => *known = command,
                 None => commands.push(command),
@@ -155,8 +156,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_places_for_arguments_are_named_in_order_once() {
-        let command = Command::builtin("x", "", "$2 $1 $2 $ARGUMENTS costs 5$ $x", None);
-        assert_eq!(command.hints(), ["$1", "$2", "$ARGUMENTS"]);
+    fn argument_placeholders_are_ordered_and_unique() {
+        let command = CommandConfig::builtin("x", "", "$2 $1 $2 $ARGUMENTS costs 5$ $x", None);
+        assert_eq!(command.argument_placeholders(), ["$1", "$2", "$ARGUMENTS"]);
     }
 }

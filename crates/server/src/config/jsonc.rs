@@ -3,24 +3,24 @@
 use serde_json::Value;
 
 /// Reads such a text.
-pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
-    serde_json::from_str(&plain(text))
+pub(super) fn parse_jsonc(text: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str(&strip_comments(text))
 }
 
 /// The same text as plain JSON: what is left out becomes spaces, so that places in it stay.
-fn plain(text: &str) -> String {
+fn strip_comments(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
     // A comma may go only if it follows a value.
     let (mut at, mut comma, mut valued) = (0, None, false);
     while let Some(&byte) = bytes.get(at) {
         match (byte, bytes.get(at + 1)) {
             (b'"', _) => {
-                at = after_string(&bytes, at);
+                at = string_end(&bytes, at);
                 (comma, valued) = (None, true);
                 continue;
             }
             (b'/', Some(b'/' | b'*')) => {
-                let end = after_comment(&bytes, at);
+                let end = comment_end(&bytes, at);
                 for byte in bytes.iter_mut().take(end).skip(at).filter(|byte| **byte != b'\n') {
                     *byte = b' ';
                 }
@@ -43,7 +43,7 @@ fn plain(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn after_string(bytes: &[u8], start: usize) -> usize {
+fn string_end(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(byte) = bytes.get(at) {
         match byte {
@@ -55,7 +55,7 @@ fn after_string(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-fn after_comment(bytes: &[u8], start: usize) -> usize {
+fn comment_end(bytes: &[u8], start: usize) -> usize {
     let rest = bytes.get(start + 2..).unwrap_or_default();
     let end = if bytes.get(start + 1) == Some(&b'/') {
         rest.iter().position(|byte| *byte == b'\n')
@@ -69,19 +69,19 @@ fn after_comment(bytes: &[u8], start: usize) -> usize {
 mod tests {
     use serde_json::json;
 
-    use super::parse;
+    use super::parse_jsonc;
 
     #[test]
-    fn comments_and_last_commas_are_left_out_and_strings_are_not_touched() {
+    fn comments_and_trailing_commas_are_stripped_outside_strings() {
         let text = "// é\n{ \"a\": \"x // y /* z */ ,}\", /* , */\n \"b\": [1, 2,\n], }\n// end";
-        assert_eq!(parse(text).ok(), Some(json!({ "a": "x // y /* z */ ,}", "b": [1, 2] })));
-        assert_eq!(parse(r#"{"q": "\"//"}"#).ok(), Some(json!({ "q": "\"//" })));
+        assert_eq!(parse_jsonc(text).ok(), Some(json!({ "a": "x // y /* z */ ,}", "b": [1, 2] })));
+        assert_eq!(parse_jsonc(r#"{"q": "\"//"}"#).ok(), Some(json!({ "q": "\"//" })));
     }
 
     #[test]
-    fn what_is_broken_stays_broken() {
+    fn broken_json_stays_an_error() {
         for text in ["{", "{\"a\": }", "[,]", "/* open", "{\"a\" 1}"] {
-            assert!(parse(text).is_err(), "{text}");
+            assert!(parse_jsonc(text).is_err(), "{text}");
         }
     }
 }

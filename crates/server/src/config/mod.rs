@@ -5,14 +5,14 @@
 
 mod agent;
 mod command;
-mod front;
+mod front_matter;
 mod jsonc;
 mod load;
 mod provider;
 mod shown;
 
-pub(crate) use agent::Agent;
-pub(crate) use command::Command;
-pub(crate) use load::Config;
-pub(crate) use provider::Provider;
+pub(crate) use agent::AgentConfig;
+pub(crate) use command::CommandConfig;
+pub(crate) use load::OpenCodeConfig;
+pub(crate) use provider::ProviderConfig;
 pub(crate) use shown::ShownConfig;

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 
-use super::table::ActiveRequest;
+use super::connection_table::ActiveRequest;
 
 /// Passes a body through unchanged and keeps the connection marked as active meanwhile.
 pub(super) struct ActiveBody {

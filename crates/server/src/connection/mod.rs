@@ -3,15 +3,15 @@
 //! A connection is accepted, its peer is identified, and it gets a place in the table of connections or
 //! is turned away; only then a request is read. Knows no routes and reads no credentials.
 
-mod accept;
+mod accept_loop;
 mod active_body;
+mod connection_table;
 mod refusal;
 mod serve_connection;
-mod table;
 mod unix_socket;
 mod write_timeout;
 
-pub(crate) use accept::{Listeners, accept_connections};
-pub(crate) use table::{ConnectionHandle, ConnectionTable, raise_file_limit};
+pub(crate) use accept_loop::{Listeners, accept_connections};
+pub(crate) use connection_table::{ConnectionHandle, ConnectionTable, raise_file_limit};
 pub(crate) use unix_socket::UnixSocket;
 pub use unix_socket::UnixSocketError;

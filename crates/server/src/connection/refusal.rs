@@ -11,14 +11,14 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 
 /// How many connections that were turned away may still be read from.
-const LINGERING: usize = 64;
+const MAX_LINGERING: usize = 64;
 /// How long each of them is, and how much of it.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER_TIME: Duration = Duration::from_secs(1);
 const LINGER_BYTES: u64 = 256 << 10;
 
 /// Why a connection is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum ConnectionRefusal {
     /// The peer is not the user this server runs as, or nobody can tell.
     OtherUser,
     /// The same at the Unix socket, for which no password helps.
@@ -27,7 +27,7 @@ pub(super) enum Refusal {
     Full,
 }
 
-impl Refusal {
+impl ConnectionRefusal {
     /// The whole answer; the connection ends with it.
     fn response(self) -> Vec<u8> {
         let (status, tag, message, hint) = match self {
@@ -66,36 +66,42 @@ impl Refusal {
 
 /// Turns connections away.
 #[derive(Clone, Debug)]
-pub(super) struct Refuser {
+pub(super) struct ConnectionRefuser {
     lingering: Arc<Semaphore>,
 }
 
-impl Refuser {
+impl ConnectionRefuser {
     pub(super) fn new() -> Self {
-        Self { lingering: Arc::new(Semaphore::new(LINGERING)) }
+        Self { lingering: Arc::new(Semaphore::new(MAX_LINGERING)) }
     }
 
     /// Answers and closes. What the client has sent is read and thrown away for a moment: closing a
     /// socket with unread bytes would reset the connection before the client has read the answer.
-    pub(super) fn refuse<S>(&self, socket: S, refusal: Refusal)
+    pub(super) fn refuse<S>(&self, socket: S, refusal: ConnectionRefusal)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + IntoDescriptor + 'static,
     {
         match self.lingering.clone().try_acquire_owned() {
-            Ok(permit) if refusal != Refusal::Full => {
+            Ok(permit) if refusal != ConnectionRefusal::Full => {
                 tokio::spawn(async move {
-                    if tokio::time::timeout(LINGER, linger(socket, refusal)).await.is_err() {
+                    if tokio::time::timeout(LINGER_TIME, respond_and_drain(socket, refusal))
+                        .await
+                        .is_err()
+                    {
                         tracing::debug!("a connection that was turned away did not end");
                     }
                     drop(permit);
                 });
             }
-            Ok(_) | Err(_) => answer_at_once(socket, refusal),
+            Ok(_) | Err(_) => respond_without_waiting(socket, refusal),
         }
     }
 }
 
-async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S, refusal: Refusal) {
+async fn respond_and_drain<S: AsyncRead + AsyncWrite + Unpin>(
+    mut socket: S,
+    refusal: ConnectionRefusal,
+) {
     if socket.write_all(&refusal.response()).await.is_ok() && socket.shutdown().await.is_ok() {
         let rest = &mut socket.take(LINGER_BYTES);
         drop(tokio::io::copy(rest, &mut tokio::io::sink()).await);
@@ -103,7 +109,7 @@ async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S, refusal: Refus
 }
 
 /// Sends what fits without waiting, and closes.
-fn answer_at_once<S: IntoDescriptor>(socket: S, refusal: Refusal) {
+fn respond_without_waiting<S: IntoDescriptor>(socket: S, refusal: ConnectionRefusal) {
     let Some(descriptor) = socket.into_descriptor() else { return };
     // Any stream socket will do: only `send` and `shutdown` are used of it.
     let mut socket = std::net::TcpStream::from(descriptor);

@@ -14,21 +14,21 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::active_body::ActiveBody;
-use super::table::ConnectionHandle;
+use super::connection_table::ConnectionHandle;
 use super::write_timeout::WriteTimeout;
-use crate::peer::Peer;
-use crate::settings::Limits;
+use crate::peer::ConnectionPeer;
+use crate::settings::RequestLimits;
 
 /// The largest head of a request, in bytes.
-const HEAD: usize = 64 << 10;
+const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// Answers the requests of one connection in a task of its own, until the client goes, the server ends,
 /// or the connection has to make way.
 pub(super) fn serve_connection<S>(
     socket: S,
-    peer: Peer,
+    peer: ConnectionPeer,
     handle: ConnectionHandle,
-    (router, limits): (Router, Limits),
+    (router, limits): (Router, RequestLimits),
     open: &GracefulShutdown,
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -47,11 +47,12 @@ pub(super) fn serve_connection<S>(
             )
         }
     });
-    let socket = TokioIo::new(WriteTimeout::new(socket, Duration::from_secs(limits.taken)));
+    let socket =
+        TokioIo::new(WriteTimeout::new(socket, Duration::from_secs(limits.write_timeout_secs)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_secs(limits.head))
-        .max_buf_size(HEAD)
+        .header_read_timeout(Duration::from_secs(limits.head_timeout_secs))
+        .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(socket, service);
     let watched = open.watch(connection);
     tokio::spawn(async move {
@@ -59,7 +60,7 @@ pub(super) fn serve_connection<S>(
             ended = watched => if let Err(error) = ended {
                 tracing::debug!("a connection ended early: {error}");
             },
-            () = handle.evicted() => {}
+            () = handle.wait_for_eviction() => {}
         }
     });
 }

@@ -16,16 +16,16 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use crate::settings::SocketSetting;
 
 /// The longest path that fits into the address of a socket, with the zero behind it.
-const LONGEST: usize = 107;
+const MAX_PATH_BYTES: usize = 107;
 /// Servers on one data directory that have a socket in it.
-const SERVERS: usize = 16;
+const MAX_SERVERS: usize = 16;
 const BACKLOG: i32 = 1_024;
 
 /// Why there is no Unix socket.
 #[derive(Debug, thiserror::Error)]
 pub enum UnixSocketError {
     /// Clients could not name it.
-    #[error("the path of the Unix socket has {length} bytes, and {LONGEST} are possible: {}", path.display())]
+    #[error("the path of the Unix socket has {length} bytes, and {MAX_PATH_BYTES} are possible: {}", path.display())]
     TooLong {
         /// The path.
         path: PathBuf,
@@ -79,13 +79,13 @@ impl UnixSocket {
             }
             SocketSetting::InDataDirectory => {
                 let directory = data.join("socket");
-                let more = (2..=SERVERS).map(|nth| format!("server-{nth}.sock"));
+                let more = (2..=MAX_SERVERS).map(|nth| format!("server-{nth}.sock"));
                 let names = std::iter::once("server.sock".to_owned()).chain(more);
                 let paths: Vec<PathBuf> = names.map(|name| directory.join(name)).collect();
                 if let Some(path) = paths.first() {
                     check_length(path)?;
                 }
-                make_private(&directory).map_err(|source| failed(&directory, source))?;
+                create_private_dir(&directory).map_err(|source| io_error(&directory, source))?;
                 Self::bind_in(&directory, &paths).map(Some)
             }
         }
@@ -98,9 +98,9 @@ impl UnixSocket {
     ) -> Result<(Self, UnixListener), UnixSocketError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::open(directory, flags, Mode::empty())
-            .map_err(|errno| failed(directory, errno.into()))?;
+            .map_err(|errno| io_error(directory, errno.into()))?;
         check_directory(directory)?;
-        let io = |errno: rustix::io::Errno| failed(directory, errno.into());
+        let io = |errno: rustix::io::Errno| io_error(directory, errno.into());
         rustix::fs::flock(&opened, FlockOperation::LockExclusive).map_err(io)?;
         let bound = Self::bind_first(paths);
         rustix::fs::flock(&opened, FlockOperation::Unlock).map_err(io)?;
@@ -114,7 +114,7 @@ impl UnixSocket {
         let mut in_use = None;
         for path in paths {
             check_length(path)?;
-            match remove_stale(path) {
+            match remove_stale_socket(path) {
                 Ok(()) => {}
                 Err(error @ UnixSocketError::InUse(_)) => {
                     in_use = Some(error);
@@ -122,8 +122,8 @@ impl UnixSocket {
                 }
                 Err(error) => return Err(error),
             }
-            let listener = listen(path).map_err(|source| failed(path, source))?;
-            let found = fs_err::symlink_metadata(path).map_err(|source| failed(path, source))?;
+            let listener = listen(path).map_err(|source| io_error(path, source))?;
+            let found = fs_err::symlink_metadata(path).map_err(|source| io_error(path, source))?;
             return Ok((path.clone(), (found.dev(), found.ino()), listener));
         }
         Err(in_use.unwrap_or_else(|| UnixSocketError::InUse(PathBuf::new())))
@@ -152,20 +152,20 @@ impl Drop for UnixSocket {
     }
 }
 
-fn failed(path: &Path, source: io::Error) -> UnixSocketError {
+fn io_error(path: &Path, source: io::Error) -> UnixSocketError {
     UnixSocketError::Io { path: path.to_owned(), source }
 }
 
 fn check_length(path: &Path) -> Result<(), UnixSocketError> {
     let length = path.as_os_str().len();
-    if length > LONGEST {
+    if length > MAX_PATH_BYTES {
         return Err(UnixSocketError::TooLong { path: path.to_owned(), length });
     }
     Ok(())
 }
 
 /// Makes the directory, closed to others, or closes one that is there.
-fn make_private(directory: &Path) -> io::Result<()> {
+fn create_private_dir(directory: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700);
     builder.create(directory)?;
@@ -175,7 +175,7 @@ fn make_private(directory: &Path) -> io::Result<()> {
 
 /// Who may write to the directory could put a socket of their own in place of this one.
 fn check_directory(directory: &Path) -> Result<(), UnixSocketError> {
-    let found = fs_err::metadata(directory).map_err(|source| failed(directory, source))?;
+    let found = fs_err::metadata(directory).map_err(|source| io_error(directory, source))?;
     let (own, mode) = (crate::peer::own_user(), found.mode());
     // In a directory such as /tmp the sticky bit keeps others from removing a name.
     let is_safe = mode & 0o022 == 0 || mode & 0o1000 != 0;
@@ -186,18 +186,18 @@ fn check_directory(directory: &Path) -> Result<(), UnixSocketError> {
 }
 
 /// Makes sure the name is free: removes a socket of this user on which no process listens any more.
-fn remove_stale(path: &Path) -> Result<(), UnixSocketError> {
+fn remove_stale_socket(path: &Path) -> Result<(), UnixSocketError> {
     let found = match fs_err::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(source) => return Err(failed(path, source)),
+        Err(source) => return Err(io_error(path, source)),
     };
     if !found.file_type().is_socket() || found.uid() != crate::peer::own_user() {
         return Err(UnixSocketError::Occupied(path.to_owned()));
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs_err::remove_file(path).map_err(|source| failed(path, source))
+            fs_err::remove_file(path).map_err(|source| io_error(path, source))
         }
         // It accepts connections, or its backlog is full, or it cannot be told: it is not ours to remove.
         Ok(_) | Err(_) => Err(UnixSocketError::InUse(path.to_owned())),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_is_private_from_the_start_and_gone_at_the_end() {
+    fn socket_is_private_and_removed_on_drop() {
         let dir = tempfile::tempdir().expect("a directory");
         let (socket, _listener) = bind(dir.path()).expect("listens");
         let mode = |path: &Path| fs_err::metadata(path).expect("is there").mode() & 0o777;
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_server_takes_another_name_and_a_stale_socket_is_replaced() {
+    fn second_server_uses_another_name_and_replaces_stale_socket() {
         let dir = tempfile::tempdir().expect("a directory");
         let (first, listener) = bind(dir.path()).expect("listens");
         let (second, _second) = bind(dir.path()).expect("listens");
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_socket_and_a_path_that_is_too_long_are_refused() {
+    fn non_socket_and_too_long_path_are_rejected() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("mine");
         fs_err::write(&path, "text").expect("written");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_another_server_is_not_removed() {
+    fn socket_of_another_server_is_not_removed() {
         let dir = tempfile::tempdir().expect("a directory");
         let (first, _listener) = bind(dir.path()).expect("listens");
         fs_err::remove_file(first.path()).expect("removed");

@@ -12,17 +12,17 @@ use tokio::time::Sleep;
 /// Fails a write that made no progress for too long.
 pub(super) struct WriteTimeout<S> {
     socket: S,
-    patience: Duration,
+    timeout: Duration,
     waits: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteTimeout<S> {
     pub(super) const fn new(socket: S, patience: Duration) -> Self {
-        Self { socket, patience, waits: None }
+        Self { socket, timeout: patience, waits: None }
     }
 
     /// The result of a write, or a timeout once no byte could be written for too long.
-    fn judge<T>(
+    fn check_timeout<T>(
         &mut self,
         wrote: Poll<io::Result<T>>,
         cx: &mut Context<'_>,
@@ -31,7 +31,7 @@ impl<S> WriteTimeout<S> {
             self.waits = None;
             return wrote;
         }
-        let patience = self.patience;
+        let patience = self.timeout;
         let waits = self.waits.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
         match waits.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
@@ -57,7 +57,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.socket).poll_write(cx, bytes);
-        self.judge(wrote, cx)
+        self.check_timeout(wrote, cx)
     }
 
     fn poll_write_vectored(
@@ -66,7 +66,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.socket).poll_write_vectored(cx, pieces);
-        self.judge(wrote, cx)
+        self.check_timeout(wrote, cx)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -8,22 +8,22 @@ const OPENCODE: &str = include_str!("opencode.json");
 const NATIVE: &str = include_str!("native.json");
 
 /// The whole document, as it is sent.
-pub(crate) fn document() -> Result<&'static str, serde_json::Error> {
+pub(crate) fn openapi_document() -> Result<&'static str, serde_json::Error> {
     static DOCUMENT: OnceLock<String> = OnceLock::new();
     if let Some(text) = DOCUMENT.get() {
         return Ok(text);
     }
     let mut whole: Map<String, Value> = serde_json::from_str(OPENCODE)?;
-    lay(&mut whole, native()?);
-    lay(&mut whole, head());
+    merge_tables(&mut whole, native_routes()?);
+    merge_tables(&mut whole, document_head());
     let mut whole = Value::Object(whole);
-    guard(&mut whole);
-    tighten(&mut whole);
+    add_guard_responses(&mut whole);
+    tighten_id_patterns(&mut whole);
     Ok(DOCUMENT.get_or_init(|| whole.to_string()))
 }
 
 /// The native routes; what every route may answer need not be said with each of them.
-fn native() -> Result<Map<String, Value>, serde_json::Error> {
+fn native_routes() -> Result<Map<String, Value>, serde_json::Error> {
     let mut native: Value = serde_json::from_str(NATIVE)?;
     if let Some(paths) = native["paths"].as_object_mut() {
         let methods = paths.values_mut().filter_map(Value::as_object_mut);
@@ -40,7 +40,7 @@ fn native() -> Result<Map<String, Value>, serde_json::Error> {
 }
 
 /// What is answered before a request comes to its route: with every operation.
-fn guard(whole: &mut Value) {
+fn add_guard_responses(whole: &mut Value) {
     let refusals = [
         ("403", "A rule forbids it, or the request comes from a web page of a foreign origin"),
         ("408", "The body took too long to arrive"),
@@ -65,7 +65,7 @@ fn guard(whole: &mut Value) {
 }
 
 /// Says of every id what it is made of: `^ses` alone would allow anything behind it.
-fn tighten(value: &mut Value) {
+fn tighten_id_patterns(value: &mut Value) {
     match value {
         Value::Object(map) => {
             if let Some(Value::String(pattern)) = map.get_mut("pattern") {
@@ -76,14 +76,14 @@ fn tighten(value: &mut Value) {
                     *pattern = format!("^{prefix}_[A-Za-z0-9_-]{{1,64}}$");
                 }
             }
-            map.values_mut().for_each(tighten);
+            map.values_mut().for_each(tighten_id_patterns);
         }
-        Value::Array(list) => list.iter_mut().for_each(tighten),
+        Value::Array(list) => list.iter_mut().for_each(tighten_id_patterns),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-fn head() -> Map<String, Value> {
+fn document_head() -> Map<String, Value> {
     let mut map = Map::new();
     map.insert("openapi".to_owned(), json!("3.1.0"));
     let info = json!({ "title": "Turnstone", "version": env!("CARGO_PKG_VERSION"),
@@ -98,10 +98,10 @@ fn head() -> Map<String, Value> {
 }
 
 /// Lays one table over another; what both have is merged.
-fn lay(base: &mut Map<String, Value>, over: Map<String, Value>) {
+fn merge_tables(base: &mut Map<String, Value>, over: Map<String, Value>) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
-            (Some(Value::Object(below)), Value::Object(above)) => lay(below, above),
+            (Some(Value::Object(below)), Value::Object(above)) => merge_tables(below, above),
             (_, value) => drop(base.insert(key, value)),
         }
     }
@@ -126,8 +126,8 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_in_the_document_leads_somewhere() {
-        let whole: Value = serde_json::from_str(document().expect("read")).expect("read");
+    fn every_openapi_reference_resolves() {
+        let whole: Value = serde_json::from_str(openapi_document().expect("read")).expect("read");
         let mut found = Vec::new();
         references(&whole, &mut found);
         assert!(!found.is_empty());

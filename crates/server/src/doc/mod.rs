@@ -4,4 +4,4 @@
 
 mod document;
 
-pub(crate) use document::document;
+pub(crate) use document::openapi_document;

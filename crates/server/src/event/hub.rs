@@ -6,62 +6,62 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
-use turnstone_core::time::{Cursor, Millis};
+use turnstone_core::time::{EpochMillis, LogCursor};
 use turnstone_engine::Engine;
 use turnstone_store::Context;
 
-use super::follow::{self, Follower};
-use super::happening::{Happening, Scene, Told};
-use super::heard::Heard;
-use super::ident;
-use super::recent::Recent;
-use super::ring::{Bounds, Ring};
-use super::seats::{Seat, Seats};
+use super::event_id;
+use super::event_ring::{EventRing, RingBounds};
+use super::log_follower::{self, LogFollower};
+use super::recent_events::RecentEventsCache;
+use super::stream_event::{EventScope, StreamEvent, WireEvent};
+use super::stream_progress::StreamProgress;
+use super::stream_quota::{StreamQuota, StreamSlot};
 use crate::error::ApiError;
 use crate::peer::PeerId;
 
 /// What the ring holds: some seconds of a busy server.
-const BOUNDS: Bounds = Bounds { entries: 8_192, bytes: 8 << 20 };
+const RING_BOUNDS: RingBounds = RingBounds { entries: 8_192, bytes: 8 << 20 };
 
 /// How many streams read the log at a time; the others wait for their turn.
-const READERS: usize = 4;
+const MAX_LOG_READERS: usize = 4;
 
 /// Hands what happens to whoever listens; a copy is a handle.
 #[derive(Clone)]
-pub(crate) struct Hub {
-    pub(super) shared: Arc<Shared>,
+pub(crate) struct EventHub {
+    pub(super) shared: Arc<HubShared>,
 }
 
 /// What the streams and the follower share.
-pub(super) struct Shared {
+pub(super) struct HubShared {
     pub(super) engine: Arc<Engine>,
-    pub(super) clock: fn() -> Millis,
-    lately: Lately,
-    news: watch::Sender<News>,
-    follower: Mutex<Follower>,
-    gates: Gates,
+    pub(super) clock: fn() -> EpochMillis,
+    memory: HubMemory,
+    wake: watch::Sender<WakeSignal>,
+    follower: Mutex<LogFollower>,
+    limits: HubLimits,
 }
 
 /// What happened lately.
 #[derive(Default)]
-struct Lately {
+struct HubMemory {
     /// Empty until somebody listens: nobody follows the log for nobody.
-    ring: Mutex<Option<Ring>>,
-    recent: Recent,
-    heard: Heard,
+    ring: Mutex<Option<EventRing>>,
+    recent: RecentEventsCache,
+    heard: StreamProgress,
 }
 
 /// How many may do what at a time.
-struct Gates {
+struct HubLimits {
     /// Streams of each peer.
-    seats: Arc<Seats>,
+    seats: Arc<StreamQuota>,
     /// Streams that read the log.
     readers: Semaphore,
 }
 
 /// Tells streams to look.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct News {
+pub(super) struct WakeSignal {
     /// The number the next entry of the ring gets.
     pub(super) next: u64,
     /// The server stops.
@@ -72,17 +72,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Hub {
+impl EventHub {
     /// A hub for at most `streams` streams of each peer.
-    pub(crate) fn new(engine: Arc<Engine>, clock: fn() -> Millis, streams: usize) -> Self {
-        let gates = Gates { seats: Seats::new(streams), readers: Semaphore::new(READERS) };
-        let shared = Shared {
+    pub(crate) fn new(engine: Arc<Engine>, clock: fn() -> EpochMillis, streams: usize) -> Self {
+        let gates = HubLimits {
+            seats: StreamQuota::new(streams),
+            readers: Semaphore::new(MAX_LOG_READERS),
+        };
+        let shared = HubShared {
             engine,
             clock,
-            lately: Lately::default(),
-            news: watch::Sender::new(News::default()),
+            memory: HubMemory::default(),
+            wake: watch::Sender::new(WakeSignal::default()),
             follower: Mutex::default(),
-            gates,
+            limits: gates,
         };
         Self { shared: Arc::new(shared) }
     }
@@ -101,47 +104,49 @@ impl Hub {
         let asked = directory.as_ref();
         let real = fs_err::canonicalize(asked).unwrap_or_else(|_| asked.to_path_buf());
         let directory: Arc<str> = real.to_string_lossy().into();
-        self.pass_on(Some(directory), kind, properties.borrow());
+        self.publish_ephemeral(Some(directory), kind, properties.borrow());
     }
 
     /// Tells `/global/event` and `/api/event` what is in no log and belongs to no directory.
     pub(crate) fn publish_globally(&self, kind: &str, properties: impl Borrow<Value>) {
-        self.pass_on(None, kind, properties.borrow());
+        self.publish_ephemeral(None, kind, properties.borrow());
     }
 
-    fn pass_on(&self, directory: Option<Arc<str>>, kind: &str, properties: &Value) {
-        if lock(&self.shared.lately.ring).is_none() {
+    fn publish_ephemeral(&self, directory: Option<Arc<str>>, kind: &str, properties: &Value) {
+        if lock(&self.shared.memory.ring).is_none() {
             return;
         }
         let mut follower = lock(&self.shared.follower);
-        if let Err(error) = follower.drain(&self.shared) {
+        if let Err(error) = follower.read_to_end(&self.shared) {
             tracing::warn!("the log could not be read before {kind} was told: {error}");
         }
-        let project = directory.as_deref().and_then(|at| follower.project_of(at));
-        let id = ident::passing_id(&mut follower.ticker, (self.shared.clock)());
-        let told = Told::new(id, kind, properties);
-        self.shared.push(|end| vec![Happening::passing(end, Scene { directory, project }, told)]);
+        let project = directory.as_deref().and_then(|at| follower.known_project(at));
+        let id = event_id::ephemeral_id(&mut follower.ticker, (self.shared.clock)());
+        let told = WireEvent::new(id, kind, properties);
+        self.shared.push_events(|end| {
+            vec![StreamEvent::ephemeral(end, EventScope { directory, project }, told)]
+        });
     }
 
     /// Ends all streams: the server stops.
     pub(crate) fn close(&self) {
-        self.shared.news.send_modify(|news| news.is_closed = true);
+        self.shared.wake.send_modify(|news| news.is_closed = true);
         // The thread that follows the log hears it at once.
-        self.shared.engine.store().watch().wake();
+        self.shared.engine.store().commit_watch().wake_local();
     }
 }
 
-impl Shared {
+impl HubShared {
     /// Begins to follow the log, once. Waits for the disk.
-    pub(super) fn start(self: &Arc<Self>) -> turnstone_store::Result<()> {
-        let mut ring = lock(&self.lately.ring);
+    pub(super) fn start_following(self: &Arc<Self>) -> turnstone_store::Result<()> {
+        let mut ring = lock(&self.memory.ring);
         if ring.is_some() {
             return Ok(());
         }
         let end = self.engine.store().read(&self.context(), |r| r.last_cursor())?;
-        *ring = Some(Ring::new(end, BOUNDS));
+        *ring = Some(EventRing::new(end, RING_BOUNDS));
         drop(ring);
-        follow::start(self);
+        log_follower::spawn_follower(self);
         Ok(())
     }
 
@@ -151,24 +156,27 @@ impl Shared {
     }
 
     /// Looks into the ring; before anybody listened it is empty.
-    pub(super) fn ring<T>(&self, look: impl FnOnce(&Ring) -> T) -> T {
-        let mut ring = lock(&self.lately.ring);
-        look(ring.get_or_insert_with(|| Ring::new(Cursor(0), BOUNDS)))
+    pub(super) fn with_ring<T>(&self, look: impl FnOnce(&EventRing) -> T) -> T {
+        let mut ring = lock(&self.memory.ring);
+        look(ring.get_or_insert_with(|| EventRing::new(LogCursor(0), RING_BOUNDS)))
     }
 
     /// How far the streams are.
-    pub(super) fn heard(&self) -> &Heard {
-        &self.lately.heard
+    pub(super) fn progress(&self) -> &StreamProgress {
+        &self.memory.heard
     }
 
     /// What was touched lately, up to `upto`. Waits for the disk.
-    pub(super) fn recent(&self, upto: Cursor) -> turnstone_store::Result<Arc<[Happening]>> {
-        self.lately.recent.before(self, upto)
+    pub(super) fn recent_events(
+        &self,
+        upto: LogCursor,
+    ) -> turnstone_store::Result<Arc<[StreamEvent]>> {
+        self.memory.recent.up_to(self, upto)
     }
 
     /// Puts into the ring what `make` makes of its end, and tells the streams.
-    pub(super) fn push(&self, make: impl FnOnce(Cursor) -> Vec<Happening>) {
-        let mut guard = lock(&self.lately.ring);
+    pub(super) fn push_events(&self, make: impl FnOnce(LogCursor) -> Vec<StreamEvent>) {
+        let mut guard = lock(&self.memory.ring);
         let Some(ring) = guard.as_mut() else { return };
         let before = ring.next_number();
         for happening in make(ring.end()) {
@@ -177,34 +185,34 @@ impl Shared {
         let next = ring.next_number();
         drop(guard);
         if next != before {
-            self.news.send_modify(|news| news.next = next);
+            self.wake.send_modify(|news| news.next = next);
         }
     }
 
     /// Lets the follower look at the log, unless it is closed.
-    pub(super) fn follow(&self) -> Option<turnstone_store::Result<bool>> {
-        if self.news.borrow().is_closed {
+    pub(super) fn follow_once(&self) -> Option<turnstone_store::Result<bool>> {
+        if self.wake.borrow().is_closed {
             return None;
         }
-        Some(lock(&self.follower).drain(self))
+        Some(lock(&self.follower).read_to_end(self))
     }
 
     /// Hears of news.
-    pub(super) fn hear(&self) -> watch::Receiver<News> {
-        self.news.subscribe()
+    pub(super) fn subscribe(&self) -> watch::Receiver<WakeSignal> {
+        self.wake.subscribe()
     }
 
     /// A place among the streams of a peer.
-    pub(super) fn seat(&self, peer: PeerId) -> Result<Seat, ApiError> {
-        self.gates.seats.take(peer).ok_or_else(|| {
+    pub(super) fn acquire_stream_slot(&self, peer: PeerId) -> Result<StreamSlot, ApiError> {
+        self.limits.seats.acquire(peer).ok_or_else(|| {
             let status = axum::http::StatusCode::SERVICE_UNAVAILABLE;
             ApiError::tagged(status, "ServiceUnavailableError", "too many event streams")
-                .with("service", "events")
+                .with_field("service", "events")
         })
     }
 
     /// Waits for a turn at the log.
-    pub(super) async fn turn(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
-        self.gates.readers.acquire().await.ok()
+    pub(super) async fn acquire_log_reader(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        self.limits.readers.acquire().await.ok()
     }
 }

@@ -15,26 +15,26 @@
 //!
 //! Such an event reaches the streams that are open now, in order with the log, and nobody later.
 
-mod compaction;
-mod episode;
-mod follow;
-mod happening;
-mod heard;
-mod history;
+mod event_id;
+mod event_ring;
+mod event_stream;
 mod hub;
-mod ident;
-mod recent;
-mod ring;
-mod seats;
-mod session;
-mod shift;
-mod stream;
+mod log_follower;
+mod recent_events;
+mod session_stream;
+mod stream_event;
+mod stream_progress;
+mod stream_quota;
+mod sync_history;
 #[cfg(test)]
 mod tests;
-mod translate;
+mod translation;
+mod v2_compaction;
+mod v2_event;
+mod v2_session_delta;
 
-pub(crate) use history::{History, Replayed, replay};
-pub(crate) use hub::Hub;
-pub(crate) use ident::Place as StreamPlace;
-pub(crate) use session::page;
-pub(crate) use stream::{Listener, Wire};
+pub(crate) use event_id::StreamPosition as StreamPlace;
+pub(crate) use event_stream::{StreamFormat, StreamSubscription};
+pub(crate) use hub::EventHub;
+pub(crate) use session_stream::history_page;
+pub(crate) use sync_history::{ReplayedEvent, SyncHistory, replay_events};

@@ -6,50 +6,52 @@ use std::sync::Arc;
 use axum::response::Response;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use turnstone_core::time::Millis;
-use turnstone_engine::{Engine, NewSession, Settings};
+use turnstone_core::time::EpochMillis;
+use turnstone_engine::{Engine, EngineSettings, NewSession};
 use turnstone_store::{Actor, Context};
 
-use super::{Hub, Listener, Wire};
+use super::{EventHub, StreamFormat, StreamSubscription};
 use crate::peer::PeerId;
 
-struct Home {
+struct HubFixture {
     _dir: tempfile::TempDir,
     engine: Arc<Engine>,
-    hub: Hub,
+    hub: EventHub,
     project: PathBuf,
 }
 
-fn home() -> Home {
+fn hub_fixture() -> HubFixture {
     let dir = tempfile::tempdir().expect("a directory");
     let project = dir.path().join("project");
     fs_err::create_dir_all(&project).expect("made");
     let project = fs_err::canonicalize(project).expect("real");
-    let settings = Settings::new(&dir.path().join("data"));
-    let engine = Arc::new(Engine::open(settings, Millis(1)).expect("opens"));
-    let hub = Hub::new(engine.clone(), || Millis(1), 8);
-    Home { _dir: dir, engine, hub, project }
+    let settings = EngineSettings::new(&dir.path().join("data"));
+    let engine = Arc::new(Engine::open(settings, EpochMillis(1)).expect("opens"));
+    let hub = EventHub::new(engine.clone(), || EpochMillis(1), 8);
+    HubFixture { _dir: dir, engine, hub, project }
 }
 
-impl Home {
+impl HubFixture {
     fn create(&self, title: &str) {
-        let ctx = Context::new(Actor::new("ada").expect("a name"), Millis(1));
+        let ctx = Context::new(Actor::new("ada").expect("a name"), EpochMillis(1));
         let open = self.engine.open_project(&ctx, &self.project).expect("a project");
         let new = NewSession { title: Some(title.to_owned()), ..NewSession::default() };
         let (id, at) = (&open.project.id, &self.project);
         self.engine.create_session_in(&ctx, id, &open.root, at, &new).expect("a session");
     }
 
-    async fn listen(&self, wire: Wire, directory: Option<&Path>) -> Response {
+    async fn listen(&self, wire: StreamFormat, directory: Option<&Path>) -> Response {
         let directory = directory.map(|at| at.to_string_lossy().into_owned());
-        let opened =
-            self.hub.listen(Listener { peer: PeerId::User(1), wire, directory, after: None }).await;
+        let opened = self
+            .hub
+            .open_stream(StreamSubscription { peer: PeerId::User(1), wire, directory, after: None })
+            .await;
         opened.expect("a stream")
     }
 }
 
 /// What a stream says, up to its end.
-async fn read(stream: Response) -> Vec<Value> {
+async fn read_stream(stream: Response) -> Vec<Value> {
     read_and(stream, "", || {}).await
 }
 
@@ -67,16 +69,16 @@ async fn read_and(stream: Response, marker: &str, then: impl Fn()) -> Vec<Value>
     data.map(|json| serde_json::from_str(json).expect("JSON")).collect()
 }
 
-fn run<T>(work: impl Future<Output = T>) -> T {
+fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.expect("a runtime").block_on(work)
 }
 
 #[test]
-fn what_is_published_comes_after_what_was_durable_and_a_disposed_instance_ends_its_stream() {
-    run(async {
-        let home = home();
-        let stream = home.listen(Wire::Instance, Some(&home.project)).await;
+fn published_event_follows_log_and_dispose_ends_the_stream() {
+    block_on(async {
+        let home = hub_fixture();
+        let stream = home.listen(StreamFormat::Instance, Some(&home.project)).await;
         for nth in 0..50 {
             home.create(&format!("{nth}"));
             home.hub.publish(&home.project, "tui.toast.show", json!({ "message": nth }));
@@ -85,7 +87,7 @@ fn what_is_published_comes_after_what_was_durable_and_a_disposed_instance_ends_i
         }
         let gone = json!({ "directory": home.project });
         home.hub.publish(&home.project, "server.instance.disposed", &gone);
-        let told = read(stream).await;
+        let told = read_stream(stream).await;
         let said = |event: &Value| match event["type"].as_str() {
             Some("session.created") => event["properties"]["info"]["title"].clone(),
             _ => event["properties"]["message"].clone(),
@@ -103,10 +105,10 @@ fn what_is_published_comes_after_what_was_durable_and_a_disposed_instance_ends_i
 }
 
 #[test]
-fn everything_is_told_with_its_directory_and_a_stream_ends_when_the_hub_closes() {
-    run(async {
-        let home = home();
-        let stream = home.listen(Wire::Global, None).await;
+fn global_stream_has_directories_and_ends_when_hub_closes() {
+    block_on(async {
+        let home = hub_fixture();
+        let stream = home.listen(StreamFormat::Global, None).await;
         home.create("one");
         home.hub.publish(&home.project, "file.edited", json!({ "file": "/x" }));
         home.hub.publish_globally("global.disposed", json!({}));
@@ -123,13 +125,14 @@ fn everything_is_told_with_its_directory_and_a_stream_ends_when_the_hub_closes()
 }
 
 #[test]
-fn what_is_published_while_nobody_listens_is_told_nobody() {
-    run(async {
-        let home = home();
+fn event_published_without_streams_is_dropped() {
+    block_on(async {
+        let home = hub_fixture();
         home.hub.publish(&home.project, "tui.toast.show", json!({}));
-        let stream = home.listen(Wire::Instance, Some(&home.project)).await;
+        let stream = home.listen(StreamFormat::Instance, Some(&home.project)).await;
         home.hub.publish(&home.project, "server.instance.disposed", json!({}));
-        let kinds: Vec<Value> = read(stream).await.iter().map(|it| it["type"].clone()).collect();
+        let kinds: Vec<Value> =
+            read_stream(stream).await.iter().map(|it| it["type"].clone()).collect();
         assert_eq!(kinds, ["server.connected", "server.instance.disposed"]);
     });
 }

@@ -10,12 +10,12 @@ use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use turnstone_core::id::SessionId;
-use turnstone_core::permission::Role;
+use turnstone_core::permission::CallerRole;
 
-use crate::app::App;
-use crate::call::{self, Caller};
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::place::Asked;
+use crate::project_directory::RequestedDirectory;
+use crate::request_context::{self, RequestContext};
 
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ const WITHOUT_PLACE: [&str; 2] = ["/log", "/turnstone/runner/{runner}"];
 
 /// Lets requests through to what is open to their role; those of runners only within their directory.
 pub(crate) async fn restrict(
-    State(app): State<App>,
+    State(app): State<AppState>,
     names: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
     next: Next,
@@ -123,27 +123,27 @@ pub(crate) async fn restrict(
 }
 
 async fn check(
-    app: &App,
+    app: &AppState,
     names: Option<&RawPathParams>,
     request: Request,
 ) -> Result<Request, ApiError> {
     let headers = request.headers();
-    if !call::NARROWING.iter().any(|name| headers.contains_key(*name)) {
+    if !request_context::NARROWING.iter().any(|name| headers.contains_key(*name)) {
         return Ok(request);
     }
-    let Caller(ctx) = Caller::of(headers, app)?;
+    let RequestContext(ctx) = RequestContext::from_headers(headers, app)?;
     // A path without a route is answered as one by the router.
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let Some(route) = route.filter(|_| ctx.role != Role::Person) else { return Ok(request) };
+    let Some(route) = route.filter(|_| ctx.role != CallerRole::Person) else { return Ok(request) };
     check_role(ctx.role, request.method(), &route)?;
-    if ctx.role != Role::Runner {
+    if ctx.role != CallerRole::Runner {
         return Ok(request);
     }
     let session = names.and_then(|names| names.iter().find(|(name, _)| *name == "session"));
     if let Some((_, session)) = session {
         // What is no id is refused by the handler.
         if let Ok(id) = session.parse::<SessionId>() {
-            app.blocking(move |app| app.check_session_reach(&ctx, &id)).await?;
+            app.run_blocking(move |app| app.check_session_reach(&ctx, &id)).await?;
         }
         return Ok(request);
     }
@@ -151,10 +151,10 @@ async fn check(
         return Ok(request);
     }
     let (mut parts, body) = request.into_parts();
-    let asked = Asked::from_request_parts(&mut parts, app).await?;
-    app.blocking(move |app| {
-        let place = app.place(&ctx, &asked.directory)?;
-        app.check_reach(&ctx, &place.directory)
+    let asked = RequestedDirectory::from_request_parts(&mut parts, app).await?;
+    app.run_blocking(move |app| {
+        let place = app.require_project_directory(&ctx, &asked.directory)?;
+        app.check_runner_directory(&ctx, &place.directory)
     })
     .await?;
     Ok(Request::from_parts(parts, body))
@@ -165,14 +165,14 @@ fn reads(method: &Method) -> bool {
 }
 
 /// Refuses a role to which a route is not open.
-fn check_role(role: Role, method: &Method, route: &str) -> Result<(), ApiError> {
+fn check_role(role: CallerRole, method: &Method, route: &str) -> Result<(), ApiError> {
     let access = find_access(method, route);
     match (role, access) {
-        (Role::Person, _) | (_, Runners) | (Role::Named, Clients) => Ok(()),
-        (Role::Named, Person) => {
+        (CallerRole::Person, _) | (_, Runners) | (CallerRole::Named, Clients) => Ok(()),
+        (CallerRole::Named, Person) => {
             Err(ApiError::not_for_runners("this is not for named actors: a person has to do it"))
         }
-        (Role::Runner | Role::Tool, Clients | Person) => {
+        (CallerRole::Runner | CallerRole::Tool, Clients | Person) => {
             Err(ApiError::not_for_runners("this is not for runners: a person has to do it"))
         }
     }

@@ -6,21 +6,21 @@ use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use super::failures::DelayedAnswer;
-use super::password::{self, Presented};
-use crate::app::App;
+use super::password::{self, PresentedCredentials};
+use super::password_failures::DelayedAnswer;
+use crate::app::AppState;
 use crate::connection::ConnectionHandle;
 use crate::error::ApiError;
-use crate::peer::{Peer, Transport};
+use crate::peer::{ConnectionPeer, Transport};
 
 /// A request that is not let through.
-pub(super) struct Rejection {
+pub(super) struct AuthRejection {
     response: Response,
     delay: Option<(Duration, DelayedAnswer)>,
 }
 
-impl Rejection {
-    fn at_once(response: Response) -> Box<Self> {
+impl AuthRejection {
+    fn immediate(response: Response) -> Box<Self> {
         Box::new(Self { response, delay: None })
     }
 
@@ -35,46 +35,48 @@ impl Rejection {
 }
 
 /// Lets a request through, or says how it is answered.
-pub(super) fn authenticate(app: &App, request: &Request) -> Result<(), Box<Rejection>> {
-    let peer = request.extensions().get::<ConnectInfo<Peer>>().map(|info| info.0);
+pub(super) fn authenticate(app: &AppState, request: &Request) -> Result<(), Box<AuthRejection>> {
+    let peer = request.extensions().get::<ConnectInfo<ConnectionPeer>>().map(|info| info.0);
     let (now, rates) = (app.now(), app.rates());
     let wanted = app.settings().credentials.as_ref();
     // Nobody but the server's own user gets through the Unix socket, or without a password to the port.
     let is_own = peer.is_some_and(|peer| peer.transport == Transport::Unix);
     let presented = match wanted {
-        Some(wanted) if !is_own => password::compare(wanted, request),
-        Some(_) | None => Presented::Right,
+        Some(wanted) if !is_own => password::check_credentials(wanted, request),
+        Some(_) | None => PresentedCredentials::Right,
     };
-    let is_known = presented == Presented::Right;
+    let is_known = presented == PresentedCredentials::Right;
     let rate = if is_known { &rates.authenticated } else { &rates.anonymous };
-    if peer.is_some_and(|peer| !rate.allows(peer.id, now)) {
-        return Err(Rejection::at_once(too_many("too many requests")));
+    if peer.is_some_and(|peer| !rate.try_acquire(peer.id, now)) {
+        return Err(AuthRejection::immediate(too_many_requests("too many requests")));
     }
     match presented {
-        Presented::Right => {
+        PresentedCredentials::Right => {
             if let Some(connection) = request.extensions().get::<ConnectionHandle>() {
                 connection.set_authenticated();
             }
             Ok(())
         }
-        Presented::Nothing => Err(Rejection::at_once(unauthorized(request.uri().path()))),
-        Presented::Wrong => {
+        PresentedCredentials::Nothing => {
+            Err(AuthRejection::immediate(unauthorized(request.uri().path())))
+        }
+        PresentedCredentials::Wrong => {
             let Some(peer) = peer else {
-                return Err(Rejection::at_once(unauthorized(request.uri().path())));
+                return Err(AuthRejection::immediate(unauthorized(request.uri().path())));
             };
             let Some(delay) = rates.failures.record(peer.id, now) else {
-                let mut response = too_many("too many wrong passwords");
+                let mut response = too_many_requests("too many wrong passwords");
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
-                return Err(Rejection::at_once(response));
+                return Err(AuthRejection::immediate(response));
             };
             let response = unauthorized(request.uri().path());
-            Err(Box::new(Rejection { response, delay: Some(delay) }))
+            Err(Box::new(AuthRejection { response, delay: Some(delay) }))
         }
     }
 }
 
-fn too_many(message: &str) -> Response {
+fn too_many_requests(message: &str) -> Response {
     let status = StatusCode::TOO_MANY_REQUESTS;
     let mut response = ApiError::tagged(status, "TooManyRequests", message).into_response();
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));

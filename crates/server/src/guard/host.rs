@@ -1,7 +1,7 @@
 //! The name a request uses for this server: `Host`, or the authority of an absolute-form target.
 //!
 //! A web page whose own name resolves to this machine (DNS rebinding) sends that name as `Host` and as
-//! `Origin`, so equality of the two proves nothing: without a password the name itself must be ours.
+//! `ForkOrigin`, so equality of the two proves nothing: without a password the name itself must be ours.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use axum::http::uri::Authority;
 use axum::http::{StatusCode, Version, header};
 
 use crate::error::ApiError;
-use crate::settings::Settings;
+use crate::settings::ServerSettings;
 
 /// Finds the name a request uses for this server; HTTP/1.0 may leave it out.
 ///
@@ -56,7 +56,7 @@ fn is_same(one: &Authority, other: &Authority) -> bool {
 ///
 /// With a password it answers to every name: it cannot know the names of a proxy in front of it, and a
 /// browser keeps credentials by origin, so a page that had its own name point here has none.
-pub(super) fn is_ours(settings: &Settings, host: Option<&Authority>) -> bool {
+pub(super) fn is_own_host(settings: &ServerSettings, host: Option<&Authority>) -> bool {
     if settings.credentials.is_some() {
         return true;
     }

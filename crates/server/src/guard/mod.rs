@@ -4,13 +4,13 @@
 
 mod access;
 mod authenticate;
-mod check;
-mod failures;
 mod host;
 mod origin;
 mod password;
-mod rate;
+mod password_failures;
+mod rate_limit;
+mod request_check;
 
 pub(crate) use access::restrict;
-pub(crate) use check::check;
-pub(crate) use rate::Rates;
+pub(crate) use rate_limit::RateLimits;
+pub(crate) use request_check::check_request;

@@ -6,12 +6,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use subtle::ConstantTimeEq;
 
-use crate::input::Query;
+use crate::request_input::QueryParams;
 use crate::settings::Credentials;
 
 /// What a request says about who sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Presented {
+pub(super) enum PresentedCredentials {
     /// The right name and password.
     Right,
     /// Others.
@@ -21,25 +21,25 @@ pub(super) enum Presented {
 }
 
 /// Compares the credentials of a request with those that are wanted.
-pub(super) fn compare(wanted: &Credentials, request: &Request) -> Presented {
+pub(super) fn check_credentials(wanted: &Credentials, request: &Request) -> PresentedCredentials {
     let named = request.headers().get(header::AUTHORIZATION);
     let basic = named.and_then(|value| value.to_str().ok()).and_then(|value| value.split_once(' '));
     let basic = basic.and_then(|(scheme, token)| {
         scheme.eq_ignore_ascii_case("basic").then(|| token.trim().to_owned())
     });
-    let query = Query::of(request.uri().query().unwrap_or_default());
+    let query = QueryParams::parse(request.uri().query().unwrap_or_default());
     let token = basic.or_else(|| query.get("auth_token").map(str::to_owned));
     match token {
-        Some(token) if fits(wanted, &token) => Presented::Right,
-        Some(_) => Presented::Wrong,
+        Some(token) if is_matching_token(wanted, &token) => PresentedCredentials::Right,
+        Some(_) => PresentedCredentials::Wrong,
         // A header of any other form is an attempt as well.
-        None if named.is_some() => Presented::Wrong,
-        None => Presented::Nothing,
+        None if named.is_some() => PresentedCredentials::Wrong,
+        None => PresentedCredentials::Nothing,
     }
 }
 
 /// The whole of name and password is compared, whatever is wrong with it.
-fn fits(wanted: &Credentials, token: &str) -> bool {
+fn is_matching_token(wanted: &Credentials, token: &str) -> bool {
     let decoded = STANDARD.decode(token).or_else(|_| URL_SAFE.decode(token)).unwrap_or_default();
     let expected = format!("{}:{}", wanted.user, wanted.password);
     bool::from(decoded.ct_eq(expected.as_bytes()))

@@ -47,7 +47,7 @@ pub(crate) enum Transport {
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer {
+pub(crate) struct ConnectionPeer {
     pub(crate) id: PeerId,
     pub(crate) transport: Transport,
 }

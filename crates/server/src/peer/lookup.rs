@@ -11,7 +11,7 @@ use super::sock_diag::SockDiag;
 use super::socket_row::SocketRow;
 
 /// How long a connection to this very process may take.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A way to look peers up that has been tried.
 #[derive(Debug)]
@@ -28,21 +28,21 @@ impl PeerLookup {
     /// No way finds this very process.
     pub(crate) fn probe(listen: IpAddr) -> io::Result<Self> {
         let own = own_user();
-        check_distinct(own)?;
+        check_uid_distinct(own)?;
         let loopback: IpAddr = match listen.to_canonical() {
             IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         };
         let listener = TcpListener::bind((loopback, 0))?;
         let server = listener.local_addr()?;
-        let socket = TcpStream::connect_timeout(&server, CONNECT)?;
+        let socket = TcpStream::connect_timeout(&server, CONNECT_TIMEOUT)?;
         let client = socket.local_addr()?;
         let diag = SockDiag::open().and_then(|mut diag| Ok((diag.find(client, server)?, diag)));
-        Self::choose(own, diag, || proc_net::find(client, server))
+        Self::choose_method(own, diag, || proc_net::find_socket(client, server))
     }
 
     /// The first way that found the socket of `own`.
-    fn choose(
+    fn choose_method(
         own: u32,
         diag: io::Result<(Option<SocketRow>, SockDiag)>,
         find_in_tables: impl FnOnce() -> io::Result<Option<SocketRow>>,
@@ -77,9 +77,9 @@ impl PeerLookup {
             Some(Ok(row)) => row,
             Some(Err(error)) => {
                 tracing::debug!("sock_diag failed, reading /proc/net/tcp: {error}");
-                proc_net::find(client, server)?
+                proc_net::find_socket(client, server)?
             }
-            None => proc_net::find(client, server)?,
+            None => proc_net::find_socket(client, server)?,
         };
         Ok(row.and_then(SocketRow::owner))
     }
@@ -87,17 +87,17 @@ impl PeerLookup {
 
 /// Inside a user namespace every user from outside reads as one "overflow" user; a server that runs as
 /// that very user could not tell them from itself.
-fn check_distinct(own: u32) -> io::Result<()> {
+fn check_uid_distinct(own: u32) -> io::Result<()> {
     let overflow = fs_err::read_to_string("/proc/sys/kernel/overflowuid");
     let overflow = overflow.ok().and_then(|text| text.trim().parse::<u32>().ok()).unwrap_or(65_534);
-    if own != overflow || is_whole(&fs_err::read_to_string("/proc/self/uid_map")?) {
+    if own != overflow || is_full_uid_map(&fs_err::read_to_string("/proc/self/uid_map")?) {
         return Ok(());
     }
     Err(io::Error::other("in this user namespace users from outside look like this one"))
 }
 
 /// True if a namespace maps every user to itself.
-fn is_whole(map: &str) -> bool {
+fn is_full_uid_map(map: &str) -> bool {
     let mut numbers = map.split_whitespace().map(str::parse::<u32>);
     let first = [numbers.next(), numbers.next(), numbers.next()];
     first == [Some(Ok(0)), Some(Ok(0)), Some(Ok(u32::MAX))]
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_find_this_process() {
+    fn both_lookups_find_this_process() {
         let probed = PeerLookup::probe(Ipv4Addr::LOCALHOST.into()).expect("works here");
         let tables = PeerLookup { diag: None };
         let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
@@ -128,9 +128,10 @@ mod tests {
     fn a_system_that_cannot_identify_this_process_is_an_error() {
         let unknown = || Err(io::Error::from(io::ErrorKind::PermissionDenied));
         let row = |uid, inode| Some(SocketRow { state: 1, uid, inode });
-        let choose = |found| PeerLookup::choose(1000, unknown(), move || Ok(found));
+        let choose = |found| PeerLookup::choose_method(1000, unknown(), move || Ok(found));
         assert!(
-            PeerLookup::choose(1000, unknown(), || Err(io::ErrorKind::NotFound.into())).is_err()
+            PeerLookup::choose_method(1000, unknown(), || Err(io::ErrorKind::NotFound.into()))
+                .is_err()
         );
         assert!(choose(None).is_err());
         assert!(choose(row(0, 0)).is_err());
@@ -138,15 +139,15 @@ mod tests {
         assert!(choose(row(1000, 5)).is_ok_and(|lookup| lookup.diag.is_none()));
         // A kernel without the module for TCP knows no socket, and says no more than that.
         let diag = SockDiag::open().expect("netlink");
-        let chosen = PeerLookup::choose(1000, Ok((None, diag)), || Ok(row(1000, 5)));
+        let chosen = PeerLookup::choose_method(1000, Ok((None, diag)), || Ok(row(1000, 5)));
         assert!(chosen.is_ok_and(|lookup| lookup.diag.is_none()));
     }
 
     #[test]
-    fn a_map_of_all_users_is_told_from_a_part() {
-        assert!(is_whole("         0          0 4294967295\n"));
-        assert!(!is_whole("         0       1000          1\n"));
-        assert!(!is_whole("         0     100000      65536\n"));
-        assert!(!is_whole(""));
+    fn full_uid_map_is_recognised() {
+        assert!(is_full_uid_map("         0          0 4294967295\n"));
+        assert!(!is_full_uid_map("         0       1000          1\n"));
+        assert!(!is_full_uid_map("         0     100000      65536\n"));
+        assert!(!is_full_uid_map(""));
     }
 }

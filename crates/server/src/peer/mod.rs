@@ -9,5 +9,5 @@ mod proc_net;
 mod sock_diag;
 mod socket_row;
 
-pub(crate) use identity::{Peer, PeerId, Transport, own_user};
+pub(crate) use identity::{ConnectionPeer, PeerId, Transport, own_user};
 pub(crate) use lookup::PeerLookup;

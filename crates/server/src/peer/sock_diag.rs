@@ -25,7 +25,7 @@ const ERROR: u16 = 2;
 const IS_REQUEST: u16 = 1;
 const TCP: u8 = 6;
 /// An answer that belongs to another request is skipped; more of them than this is an error.
-const STRAY: usize = 16;
+const MAX_STRAY_ANSWERS: usize = 16;
 
 /// A connection to the kernel's table of sockets.
 #[derive(Debug)]
@@ -58,12 +58,12 @@ impl SockDiag {
         let request = encode(self.sequence, local, remote);
         rustix::net::send(&self.socket, &request, SendFlags::empty())?;
         let mut buffer = [0; 8192];
-        for _ in 0..STRAY {
+        for _ in 0..MAX_STRAY_ANSWERS {
             let (length, _) = rustix::net::recv(&self.socket, &mut buffer, RecvFlags::DONTWAIT)?;
             match decode(&buffer[..length], self.sequence, local, remote)? {
-                Answer::Row(row) => return Ok(Some(row)),
-                Answer::Missing => return Ok(None),
-                Answer::Stray => {}
+                DiagAnswer::Row(row) => return Ok(Some(row)),
+                DiagAnswer::Missing => return Ok(None),
+                DiagAnswer::Stray => {}
             }
         }
         Err(invalid("too many answers that were not asked for"))
@@ -72,7 +72,7 @@ impl SockDiag {
 
 /// What an answer says.
 #[derive(Debug, PartialEq, Eq)]
-enum Answer {
+enum DiagAnswer {
     Row(SocketRow),
     Missing,
     Stray,
@@ -130,7 +130,7 @@ fn decode(
     sequence: u32,
     local: SocketAddr,
     remote: SocketAddr,
-) -> io::Result<Answer> {
+) -> io::Result<DiagAnswer> {
     let short = || invalid("an answer that is cut off");
     let word = |at: usize| -> io::Result<u32> {
         let four = bytes.get(at..at + 4).ok_or_else(short)?;
@@ -138,20 +138,24 @@ fn decode(
     };
     let kind = bytes.get(4..6).ok_or_else(short)?;
     if word(8)? != sequence {
-        return Ok(Answer::Stray);
+        return Ok(DiagAnswer::Stray);
     }
     match u16::from_ne_bytes([kind[0], kind[1]]) {
         ERROR => {
             let error = io::Error::from_raw_os_error(word(HEADER)?.cast_signed().wrapping_neg());
-            if error.kind() == io::ErrorKind::NotFound { Ok(Answer::Missing) } else { Err(error) }
+            if error.kind() == io::ErrorKind::NotFound {
+                Ok(DiagAnswer::Missing)
+            } else {
+                Err(error)
+            }
         }
         BY_FAMILY if bytes.len() >= HEADER + MESSAGE => {
             let body = &bytes[HEADER..];
             if body[0] != family_of(local) || body[4..40] != socket_id(local, remote) {
-                return Ok(Answer::Missing);
+                return Ok(DiagAnswer::Missing);
             }
             let (uid, inode) = (word(HEADER + 64)?, u64::from(word(HEADER + 68)?));
-            Ok(Answer::Row(SocketRow { state: body[1], uid, inode }))
+            Ok(DiagAnswer::Row(SocketRow { state: body[1], uid, inode }))
         }
         BY_FAMILY => Err(short()),
         _ => Err(invalid("an answer of an unknown kind")),
@@ -183,21 +187,21 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_only_for_the_socket_that_was_asked_for() {
+    fn answer_for_another_socket_is_ignored() {
         let (local, remote) = ends();
         let bytes = recorded(local, remote);
         let row = SocketRow { state: 1, uid: 1000, inode: 37_218 };
-        assert_eq!(decode(&bytes, 7, local, remote).expect("read"), Answer::Row(row));
-        assert_eq!(decode(&bytes, 8, local, remote).expect("read"), Answer::Stray);
+        assert_eq!(decode(&bytes, 7, local, remote).expect("read"), DiagAnswer::Row(row));
+        assert_eq!(decode(&bytes, 8, local, remote).expect("read"), DiagAnswer::Stray);
         let other = SocketAddr::from(([127, 0, 0, 1], 50_001));
-        assert_eq!(decode(&bytes, 7, other, remote).expect("read"), Answer::Missing);
+        assert_eq!(decode(&bytes, 7, other, remote).expect("read"), DiagAnswer::Missing);
         for length in 0..bytes.len() {
             assert!(decode(&bytes[..length], 7, local, remote).is_err(), "{length}");
         }
     }
 
     #[test]
-    fn an_ipv4_client_of_a_listener_for_both_families_is_found() {
+    fn ipv4_client_of_dual_stack_listener_is_found() {
         // A machine without IPv6 has no such listener.
         let Ok(listener) = TcpListener::bind("[::]:0") else { return };
         let port = listener.local_addr().expect("an address").port();
@@ -207,13 +211,13 @@ mod tests {
         assert!(client.is_ipv6(), "it is written in the form of IPv6: {client}");
         let row = SockDiag::open().and_then(|mut diag| diag.find(client, server));
         assert_eq!(row.expect("asked").and_then(SocketRow::owner), Some(own_user()));
-        let row = super::super::proc_net::find(client, server);
+        let row = super::super::proc_net::find_socket(client, server);
         assert_eq!(row.expect("read").and_then(SocketRow::owner), Some(own_user()));
         drop(socket);
     }
 
     #[test]
-    fn the_kernel_tells_who_opened_a_socket_and_that_it_was_closed() {
+    fn sock_diag_reports_owner_and_close() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             // A machine without IPv6 has nothing to ask for.
             let Ok(listener) = TcpListener::bind(address) else { continue };

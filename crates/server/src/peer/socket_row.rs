@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_established_socket_with_an_inode_has_an_owner() {
+    fn only_established_sockets_have_an_owner() {
         let row = |state, inode| SocketRow { state, uid: 1000, inode }.owner();
         assert_eq!(row(ESTABLISHED, 7), Some(1000));
         assert_eq!(row(ESTABLISHED, 0), None);

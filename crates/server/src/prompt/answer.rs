@@ -3,20 +3,22 @@
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use turnstone_core::id::{MessageId, SessionId, TurnId};
-use turnstone_core::model::{Failure, FailureKind, Message, MessageBody, PartBody, Session, User};
-use turnstone_core::turn::{Outcome, TurnState};
+use turnstone_core::model::{
+    Message, MessageBody, MessageFailure, MessageFailureKind, PartBody, Session, UserMessage,
+};
+use turnstone_core::turn::{TurnOutcome, TurnState};
 use turnstone_engine::{EngineError, Turn};
-use turnstone_store::{Context, Fate, StoreError, WithParts};
+use turnstone_store::{Context, MessageWithParts, PromptStatus, StoreError};
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::show::with_parts;
+use crate::wire_json::message_json;
 
 /// Messages looked at at a time.
 const PAGE: usize = 20;
 
 /// What a client is told when nobody runs a model.
-const NOBODY: &str = "No model runner is attached to this server, so nobody answered; your prompt is \
+const NO_RUNNER_MESSAGE: &str = "No model runner is attached to this server, so nobody answered; your prompt is \
 stored. Attach a runner over the native routes (POST /turnstone/runner, see docs/http.md), then send \
 the prompt again.";
 
@@ -26,26 +28,28 @@ const TOOL_CALLS: &str = "tool-calls";
 /// What a client is told when somebody stopped a turn.
 const ABORTED: &str = "Aborted";
 
-impl App {
+impl AppState {
     /// The answer to a prompt with its parts: the last one of the turn that took it up. Of a prompt no
     /// turn knows of, the newest answer; without any, the prompt itself.
-    pub(super) fn answer(
+    pub(super) fn prompt_answer(
         &self,
         ctx: &Context,
         session: &SessionId,
         prompt: &MessageId,
     ) -> Result<Value, ApiError> {
         let store = self.engine().store();
-        if let Some(Fate::Taken(turn, state)) = store.read(ctx, |r| r.fate(session, prompt))? {
+        if let Some(PromptStatus::InTurn(turn, state)) =
+            store.read(ctx, |r| r.prompt_status(session, prompt))?
+        {
             let last = store.read(ctx, |r| r.last_answer(session, &turn))?;
             if last.is_none() && !state.is_open() && state != TurnState::Completed {
-                return Err(unanswered(prompt, state));
+                return Err(unanswered_error(prompt, state));
             }
             let shown = last.as_ref().unwrap_or(prompt);
-            return Ok(with_parts(&store.read(ctx, |r| r.get_message(session, shown))?));
+            return Ok(message_json(&store.read(ctx, |r| r.get_message(session, shown))?));
         }
         let found = store.read(ctx, |r| {
-            let (mut newest, mut before): (Option<WithParts>, Option<String>) = (None, None);
+            let (mut newest, mut before): (Option<MessageWithParts>, Option<String>) = (None, None);
             loop {
                 let page = r.list_messages(session, before.as_deref(), PAGE)?;
                 for entry in page.items.into_iter().rev() {
@@ -69,44 +73,48 @@ impl App {
                 None => r.get_message(session, prompt),
             }
         })?;
-        Ok(with_parts(&found))
+        Ok(message_json(&found))
     }
 
     /// Ends a turn for which there is no runner: with an answer that says so, and nothing busy.
-    pub(super) fn refuse(&self, ctx: &Context, turn: &Turn) -> Result<(), ApiError> {
+    pub(super) fn fail_turn_without_runner(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+    ) -> Result<(), ApiError> {
         // What the client relied on held when its prompt was stored (R43).
-        let ctx = &ctx.settled().at(self.now());
-        let answer = self.next_answer(ctx, &turn.session, &turn.id, None)?;
-        let why = Failure::new(FailureKind::UnknownError, NOBODY);
-        self.engine().refuse_turn(ctx, turn, answer, (Outcome::Failed, Some(why)))?;
-        self.runners().stir();
+        let ctx = &ctx.without_expected_seq().at_time(self.now());
+        let answer = self.new_answer(ctx, &turn.session, &turn.id, None)?;
+        let why = MessageFailure::new(MessageFailureKind::UnknownError, NO_RUNNER_MESSAGE);
+        self.engine().end_unanswered_turn(ctx, turn, answer, (TurnOutcome::Failed, Some(why)))?;
+        self.runners().notify_waiters();
         Ok(())
     }
 
     /// Ends a turn that was driven from outside; false if it had ended, or somebody else has it.
     ///
     /// Whoever asked is told how it ended: a turn without an open answer to say that gets one.
-    pub(crate) fn end_driven(
+    pub(crate) fn end_driven_turn(
         &self,
         ctx: &Context,
         turn: &Turn,
-        outcome: Outcome,
-        error: Option<Failure>,
+        outcome: TurnOutcome,
+        error: Option<MessageFailure>,
     ) -> Result<bool, ApiError> {
         let engine = self.engine();
         // Clients are told of an abort as OpenCode's tell them: by an error of that name.
-        let aborted = || Failure::new(FailureKind::MessageAbortedError, ABORTED);
-        let error = error.or_else(|| (outcome == Outcome::Aborted).then(aborted));
-        let answer = match self.is_told(ctx, turn, outcome)? {
+        let aborted = || MessageFailure::new(MessageFailureKind::MessageAbortedError, ABORTED);
+        let error = error.or_else(|| (outcome == TurnOutcome::Aborted).then(aborted));
+        let answer = match self.can_answer_show_outcome(ctx, turn, outcome)? {
             true => None,
-            false => match self.next_answer(ctx, &turn.session, &turn.id, None) {
+            false => match self.new_answer(ctx, &turn.session, &turn.id, None) {
                 // Its prompt was taken away: nothing is left to be answered.
                 Err(ApiError::NotFound(_)) => None,
                 answer => Some(answer?),
             },
         };
         let ended = match answer {
-            Some(answer) => engine.refuse_turn(ctx, turn, answer, (outcome, error)),
+            Some(answer) => engine.end_unanswered_turn(ctx, turn, answer, (outcome, error)),
             None => engine.end_turn(ctx, turn, outcome, error).map(drop),
         };
         let is_ours = match ended {
@@ -114,45 +122,50 @@ impl App {
             Err(EngineError::Store(StoreError::Fenced(_) | StoreError::Transition(_))) => false,
             Err(error) => return Err(error.into()),
         };
-        self.work().turns.let_go(&turn.id);
+        self.in_flight().driven_turns.remove(&turn.id);
         // What its open calls changed is found out now, not when somebody asks.
-        engine.recover(ctx)?;
-        self.runners().stir();
+        engine.recover_all(ctx)?;
+        self.runners().notify_waiters();
         Ok(is_ours)
     }
 
     /// True if the answers of an open turn can tell how it ends.
-    fn is_told(&self, ctx: &Context, turn: &Turn, outcome: Outcome) -> Result<bool, ApiError> {
-        if outcome == Outcome::Completed {
+    fn can_answer_show_outcome(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        outcome: TurnOutcome,
+    ) -> Result<bool, ApiError> {
+        if outcome == TurnOutcome::Completed {
             return Ok(true);
         }
         let last = self.engine().store().read(ctx, |r| {
             let last = r.last_answer(&turn.session, &turn.id)?;
             last.map(|id| r.get_message(&turn.session, &id)).transpose()
         })?;
-        let Some(WithParts { message, .. }) = last else { return Ok(false) };
+        let Some(MessageWithParts { message, .. }) = last else { return Ok(false) };
         let MessageBody::Assistant(said) = message.body else { return Ok(false) };
         // After calls another answer was to come, and none that is whole can tell of a failure.
-        let was_over = said.finish.as_deref() != Some(TOOL_CALLS) && outcome != Outcome::Failed;
+        let was_over = said.finish.as_deref() != Some(TOOL_CALLS) && outcome != TurnOutcome::Failed;
         Ok(said.time.completed.is_none() || was_over)
     }
 
     /// The next answer of an open turn, with nothing in it yet. It answers the newest prompt the turn
     /// has taken up, as OpenCode's do.
-    pub(crate) fn next_answer(
+    pub(crate) fn new_answer(
         &self,
         ctx: &Context,
         session: &SessionId,
         turn: &TurnId,
         id: Option<MessageId>,
     ) -> Result<Message, ApiError> {
-        let began = self.turn_row(ctx, session, turn)?.message;
+        let began = self.require_turn_row(ctx, session, turn)?.message;
         let (session, asked) = self.engine().store().read(ctx, |r| {
-            let asked = r.newest_steer(session, turn)?.unwrap_or(began);
+            let asked = r.newest_steering_prompt(session, turn)?.unwrap_or(began);
             Ok((r.get_session(session)?, r.get_message(session, &asked)?))
         })?;
         let id = id.map_or_else(|| self.engine().new_message_id(ctx, &session.id), Ok)?;
-        let place = self.find_place(ctx, std::path::Path::new(&session.directory))?;
+        let place = self.find_project_directory(ctx, std::path::Path::new(&session.directory))?;
         let root = place.map(|place| place.root.to_string_lossy().into_owned());
         let root = root.unwrap_or_else(|| session.directory.clone());
         empty_answer(id, &session, &root, &asked, ctx.now.0)
@@ -160,12 +173,12 @@ impl App {
 }
 
 /// The turn of a prompt died with its server, before anything of an answer was there.
-fn unanswered(prompt: &MessageId, state: TurnState) -> ApiError {
+fn unanswered_error(prompt: &MessageId, state: TurnState) -> ApiError {
     let state = state.as_str();
     let message = format!("the turn of this prompt is {state} and has no answer; say it anew");
     ApiError::tagged(StatusCode::CONFLICT, "UnansweredError", &message)
-        .with("messageID", prompt.as_str())
-        .with("state", state)
+        .with_field("messageID", prompt.as_str())
+        .with_field("state", state)
 }
 
 /// An answer with nothing in it yet.
@@ -173,11 +186,11 @@ fn empty_answer(
     id: MessageId,
     session: &Session,
     root: &str,
-    asked: &WithParts,
+    asked: &MessageWithParts,
     now: i64,
 ) -> Result<Message, ApiError> {
-    let MessageBody::User(User { agent, model, .. }) = &asked.message.body else {
-        return Err(ApiError::payload("a turn begins with a user message"));
+    let MessageBody::User(UserMessage { agent, model, .. }) = &asked.message.body else {
+        return Err(ApiError::invalid_payload("a turn begins with a user message"));
     };
     let compacts = asked.parts.iter().any(|part| matches!(part.body, PartBody::Compaction(_)));
     let agent = if compacts { "compaction" } else { agent.as_str() };

@@ -7,17 +7,17 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use turnstone_core::id::PartId;
-use turnstone_core::model::{PartBody, Text};
+use turnstone_core::model::{PartBody, TextPart};
 
-use super::file::{self, Named};
-use super::input::{FileInput, PartInput, PartKind};
+use super::prompt_file::{self, FileUrl};
+use super::prompt_input::{FileInput, PartInput, PartInputKind};
 
 /// The media type of a directory.
-const DIRECTORY: &str = "application/x-directory";
+const DIRECTORY_MIME: &str = "application/x-directory";
 
 /// The parts of a message, and what could not be read for it.
 #[derive(Debug, Default)]
-pub(crate) struct Expanded {
+pub(crate) struct ExpandedPrompt {
     /// The parts in order; those the client named have its ids.
     pub(crate) parts: Vec<(Option<PartId>, PartBody)>,
     /// What went wrong, in words for people.
@@ -25,46 +25,46 @@ pub(crate) struct Expanded {
 }
 
 /// Fills in what the parts name; files are read below `root` only.
-pub(crate) fn expand(root: &Path, parts: &[PartInput]) -> Expanded {
-    let mut done = Expanded::default();
+pub(crate) fn expand_parts(root: &Path, parts: &[PartInput]) -> ExpandedPrompt {
+    let mut done = ExpandedPrompt::default();
     for part in parts {
         let id = part.id.clone();
         match &part.kind {
-            PartKind::Plain(body) => {
+            PartInputKind::Plain(body) => {
                 done.parts.push((id, (**body).clone()));
                 if let PartBody::Agent(agent) = &**body {
-                    done.say(format!(
+                    done.add_synthetic_text(format!(
                         " Use the above message and context to generate a prompt and call the task \
                          tool with subagent: {}",
                         agent.name
                     ));
                 }
             }
-            PartKind::File(file) => done.file(root, id, file),
+            PartInputKind::File(file) => done.add_file(root, id, file),
         }
     }
     done
 }
 
-impl Expanded {
+impl ExpandedPrompt {
     /// Adds a text nobody wrote.
-    fn say(&mut self, text: String) {
-        let text = Text { text, synthetic: Some(true), ..Text::default() };
+    fn add_synthetic_text(&mut self, text: String) {
+        let text = TextPart { text, synthetic: Some(true), ..TextPart::default() };
         self.parts.push((None, PartBody::Text(text)));
     }
 
-    fn call(&mut self, input: &Value) {
-        self.say(format!("Called the Read tool with the following input: {input}"));
+    fn add_read_call(&mut self, input: &Value) {
+        self.add_synthetic_text(format!("Called the Read tool with the following input: {input}"));
     }
 
-    fn file(&mut self, root: &Path, id: Option<PartId>, file: &FileInput) {
-        let named = Named::of(&file.url);
-        match (named, data(&file.url)) {
-            (Some(named), _) => self.named(root, id, file, &named),
+    fn add_file(&mut self, root: &Path, id: Option<PartId>, file: &FileInput) {
+        let named = FileUrl::parse(&file.url);
+        match (named, decode_data_url(&file.url)) {
+            (Some(named), _) => self.add_named_file(root, id, file, &named),
             (None, Some(bytes)) if file.mime == "text/plain" => {
                 let name = file.filename.as_deref().unwrap_or("text");
-                self.call(&json!({ "filePath": name }));
-                self.say(String::from_utf8_lossy(&bytes).into_owned());
+                self.add_read_call(&json!({ "filePath": name }));
+                self.add_synthetic_text(String::from_utf8_lossy(&bytes).into_owned());
                 self.parts.push((id, file.body()));
             }
             // Images, documents and addresses elsewhere are the model's business.
@@ -72,22 +72,28 @@ impl Expanded {
         }
     }
 
-    fn named(&mut self, root: &Path, id: Option<PartId>, file: &FileInput, named: &Named) {
-        self.call(&named.call());
-        if let Some(listing) = file::directory(root, named) {
-            self.say(listing);
-            let file = FileInput { mime: DIRECTORY.to_owned(), ..file.clone() };
+    fn add_named_file(
+        &mut self,
+        root: &Path,
+        id: Option<PartId>,
+        file: &FileInput,
+        named: &FileUrl,
+    ) {
+        self.add_read_call(&named.read_tool_input());
+        if let Some(listing) = prompt_file::render_directory(root, named) {
+            self.add_synthetic_text(listing);
+            let file = FileInput { mime: DIRECTORY_MIME.to_owned(), ..file.clone() };
             self.parts.push((id, file.body()));
             return;
         }
-        let is_text = file.mime == "text/plain" || file.mime == DIRECTORY;
+        let is_text = file.mime == "text/plain" || file.mime == DIRECTORY_MIME;
         let read = if is_text {
-            file::text(root, named).map(|text| {
-                self.say(text);
+            prompt_file::render_text(root, named).map(|text| {
+                self.add_synthetic_text(text);
                 file.clone()
             })
         } else {
-            file::bytes(root, named).map(|bytes| {
+            prompt_file::read_bytes(root, named).map(|bytes| {
                 let url = format!("data:{};base64,{}", file.mime, STANDARD.encode(bytes));
                 FileInput { url, ..file.clone() }
             })
@@ -95,8 +101,8 @@ impl Expanded {
         match read {
             Ok(file) => self.parts.push((id, file.body())),
             Err(why) => {
-                let path = named.shown();
-                self.say(format!(
+                let path = named.display();
+                self.add_synthetic_text(format!(
                     "Read tool failed to read {path} with the following error: {why}"
                 ));
                 self.failures.push(why);
@@ -106,7 +112,7 @@ impl Expanded {
 }
 
 /// The bytes of a `data:` URL.
-fn data(url: &str) -> Option<Vec<u8>> {
+fn decode_data_url(url: &str) -> Option<Vec<u8>> {
     let (head, body) = url.strip_prefix("data:")?.split_once(',')?;
     if head.ends_with(";base64") {
         return STANDARD.decode(body.trim()).ok();

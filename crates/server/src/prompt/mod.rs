@@ -2,15 +2,15 @@
 //!
 //! Runs no model: an outside runner takes prompts from the inbox; without one the answer says so.
 
+mod agent_choice;
 mod answer;
-mod choose;
+mod command_template;
+mod duplicate_prompt;
 mod expand;
-mod file;
-mod input;
-mod repeat;
-mod send;
-mod template;
+mod prompt_file;
+mod prompt_flow;
+mod prompt_input;
 
-pub(crate) use choose::{Choice, Wanted};
-pub(crate) use input::{FileInput, PartInput, PartKind, PromptInput, model};
-pub(crate) use template::{Filled, mentions, parameters};
+pub(crate) use agent_choice::{ChosenAgent, RequestedAgent};
+pub(crate) use command_template::{TemplatePiece, find_mentions, shell_parameters};
+pub(crate) use prompt_input::{FileInput, PartInput, PartInputKind, PromptInput, read_model};

@@ -6,23 +6,23 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::wire;
-use turnstone_engine::{Compared, EngineError, Form};
+use turnstone_engine::{DiffFormat, DiffTarget, EngineError};
 use turnstone_store::Context;
 
 use super::session::session_id;
-use crate::app::App;
-use crate::call::Caller;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::{Query, id_in};
+use crate::request_context::RequestContext;
+use crate::request_input::{QueryParams, parse_query_id};
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/session/{session}/diff", get(diff))
 }
 
-impl App {
+impl AppState {
     /// Tells clients what a session has changed by now. What cannot be told can still be asked for.
-    pub(in crate::route) fn tell_diff(&self, ctx: &Context, session: &SessionId) {
-        let ctx = &ctx.aside();
+    pub(in crate::route) fn publish_diff(&self, ctx: &Context, session: &SessionId) {
+        let ctx = &ctx.without_preconditions();
         let read = || match self.read_diff(ctx, session) {
             Ok((place, diff)) => Some((diff.to_string(), (place, diff))),
             Err(error) => {
@@ -30,7 +30,7 @@ impl App {
                 None
             }
         };
-        self.work().diffs.tell(session, read, |(place, diff)| {
+        self.in_flight().diff_dedup.publish_if_changed(session, read, |(place, diff)| {
             let said = json!({ "sessionID": session.as_str(), "diff": diff });
             self.hub().publish(place, "session.diff", said);
         });
@@ -42,27 +42,27 @@ impl App {
         ctx: &Context,
         session: &SessionId,
     ) -> Result<(String, Value), EngineError> {
-        let found = self.engine().diff(ctx, session, &Compared::Session, Form::Clients)?;
+        let found = self.engine().diff(ctx, session, &DiffTarget::Session, DiffFormat::JsDiff)?;
         let place = self.engine().store().read(ctx, |r| r.get_session(session))?.directory;
-        Ok((place, wire::file_diffs(&found.files)))
+        Ok((place, wire::file_diffs_info(&found.files)))
     }
 }
 
 /// `GET /session/{sessionID}/diff`
 async fn diff(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
-    query: Query,
+    query: QueryParams,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    let named = query.filled("messageID");
-    let read = |text| id_in::<MessageId>(&query, "messageID", "msg", text);
+    let named = query.non_empty("messageID");
+    let read = |text| parse_query_id::<MessageId>(&query, "messageID", "msg", text);
     let message = named.map(read).transpose()?;
-    app.blocking(move |app| {
-        let what = message.map_or(Compared::Session, Compared::Message);
-        let found = app.engine().diff(&ctx, &id, &what, Form::Clients)?;
-        Ok(Json(wire::file_diffs(&found.files)))
+    app.run_blocking(move |app| {
+        let what = message.map_or(DiffTarget::Session, DiffTarget::Message);
+        let found = app.engine().diff(&ctx, &id, &what, DiffFormat::JsDiff)?;
+        Ok(Json(wire::file_diffs_info(&found.files)))
     })
     .await
 }

@@ -4,9 +4,9 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
-use crate::app::App;
+use crate::app::AppState;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/global/health", get(health)).route("/api/health", get(api_health))
 }
 

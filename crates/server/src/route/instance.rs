@@ -5,20 +5,23 @@ use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::json;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::place::Asked;
+use crate::project_directory::RequestedDirectory;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/instance/dispose", post(dispose))
         .route("/global/dispose", post(dispose_all))
 }
 
 /// `POST /instance/dispose`
-async fn dispose(State(app): State<App>, asked: Asked) -> Result<Json<bool>, ApiError> {
-    app.blocking(move |app| {
-        app.places().forget();
+async fn dispose(
+    State(app): State<AppState>,
+    asked: RequestedDirectory,
+) -> Result<Json<bool>, ApiError> {
+    app.run_blocking(move |app| {
+        app.project_directories().clear();
         let directory = asked.directory.to_string_lossy();
         let told = json!({ "directory": directory });
         app.hub().publish(&asked.directory, "server.instance.disposed", &told);
@@ -28,9 +31,9 @@ async fn dispose(State(app): State<App>, asked: Asked) -> Result<Json<bool>, Api
 }
 
 /// `POST /global/dispose`
-async fn dispose_all(State(app): State<App>) -> Result<Json<bool>, ApiError> {
-    app.blocking(|app| {
-        app.places().forget();
+async fn dispose_all(State(app): State<AppState>) -> Result<Json<bool>, ApiError> {
+    app.run_blocking(|app| {
+        app.project_directories().clear();
         app.hub().publish_globally("global.disposed", json!({}));
         Ok(Json(true))
     })

@@ -5,23 +5,26 @@ use axum::routing::post;
 use axum::{Json, Router};
 use turnstone_core::redact::redact_prose;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::Body;
+use crate::request_input::JsonBody;
 
 /// The longest line that is kept.
-const LONGEST: usize = 1_024;
+const MAX_LINE_CHARS: usize = 1_024;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/log", post(write))
 }
 
 /// `POST /log`
-async fn write(State(_app): State<App>, Body(mut fields): Body) -> Result<Json<bool>, ApiError> {
-    let service = line(&fields.need_text("service")?);
-    let level = fields.need_text("level")?;
+async fn write(
+    State(_app): State<AppState>,
+    JsonBody(mut fields): JsonBody,
+) -> Result<Json<bool>, ApiError> {
+    let service = single_line(&fields.require_text("service")?);
+    let level = fields.require_text("level")?;
     // The line may quote a configuration.
-    let message = redact_prose(&line(&fields.need_text("message")?));
+    let message = redact_prose(&single_line(&fields.require_text("message")?));
     // What else the client sends may hold anything, secrets too: it is checked and not kept.
     fields.object("extra")?;
     match level.as_str() {
@@ -31,13 +34,13 @@ async fn write(State(_app): State<App>, Body(mut fields): Body) -> Result<Json<b
         "error" => tracing::error!(service, "{message}"),
         other => {
             let expected = "\"debug\" | \"info\" | \"error\" | \"warn\"";
-            return Err(fields.refuse("level", expected, &other.into()));
+            return Err(fields.invalid_field("level", expected, &other.into()));
         }
     }
     Ok(Json(true))
 }
 
 /// One line without control characters: a client cannot write lines of others.
-fn line(text: &str) -> String {
-    text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect()
+fn single_line(text: &str) -> String {
+    text.chars().take(MAX_LINE_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

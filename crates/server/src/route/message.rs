@@ -8,16 +8,16 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::routing::get;
 use serde_json::Value;
 use turnstone_core::id::MessageId;
-use turnstone_store::Reader;
+use turnstone_store::ReadTx;
 
 use super::session::session_id;
-use crate::app::App;
-use crate::call::Caller;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::{Query, parse_id};
-use crate::show::{PART_VIEW, with_parts};
+use crate::request_context::RequestContext;
+use crate::request_input::{QueryParams, parse_path_id};
+use crate::wire_json::{PART_RENDERER, message_json};
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/session/{session}/message", get(list))
         .route("/session/{session}/message/{message}", get(read))
@@ -25,11 +25,11 @@ pub(super) fn routes() -> Router<App> {
 
 /// `GET /session/{sessionID}/message`
 async fn list(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
     asked: HeaderMap,
-    query: Query,
+    query: QueryParams,
 ) -> Result<(HeaderMap, String), ApiError> {
     let id = session_id(&session)?;
     let host = asked.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
@@ -38,9 +38,10 @@ async fn list(
     if before.is_some() && limit.is_none() {
         return Err(ApiError::bare_bad_request());
     }
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         let most = limit.unwrap_or(usize::MAX);
-        let show = |r: &Reader<'_>| r.show_messages(&id, before.as_deref(), most, PART_VIEW);
+        let show =
+            |r: &ReadTx<'_>| r.list_messages_json(&id, before.as_deref(), most, PART_RENDERER);
         let read = app.engine().store().read(&ctx, show);
         let page = match read {
             Err(turnstone_store::StoreError::Invalid(_)) => {
@@ -69,15 +70,15 @@ async fn list(
 
 /// `GET /session/{sessionID}/message/{messageID}`
 async fn read(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path((session, message)): Path<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    let message: MessageId = parse_id("messageID", "msg", &message)?;
-    app.blocking(move |app| {
+    let message: MessageId = parse_path_id("messageID", "msg", &message)?;
+    app.run_blocking(move |app| {
         let found = app.engine().store().read(&ctx, |r| r.get_message(&id, &message))?;
-        Ok(Json(with_parts(&found)))
+        Ok(Json(message_json(&found)))
     })
     .await
 }

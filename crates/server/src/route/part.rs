@@ -7,48 +7,50 @@ use axum::routing::{delete, patch};
 use axum::{Json, Router};
 use serde_json::Value;
 use turnstone_core::id::{MessageId, PartId, SessionId};
-use turnstone_core::permission::Gate;
-use turnstone_core::wire::{self, Mode};
+use turnstone_core::permission::GatedOperation;
+use turnstone_core::wire::{self, ParseMode};
 use turnstone_store::{Context, StoreError, Tx};
 
 use super::session::session_id;
-use crate::app::App;
-use crate::call::Repeat;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::{Body, parse_id, told};
+use crate::request_context::RetryAwareContext;
+use crate::request_input::{JsonBody, parse_path_id, quote_value};
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/session/{session}/message/{message}", delete(remove_message))
         .route("/session/{session}/message/{message}/part/{part}", patch(update).delete(remove))
 }
 
 /// The ids of a path to a part.
-type Names = (SessionId, MessageId, PartId);
+type PartPathIds = (SessionId, MessageId, PartId);
 
-fn names((session, message, part): &(String, String, String)) -> Result<Names, ApiError> {
+fn parse_part_path(
+    (session, message, part): &(String, String, String),
+) -> Result<PartPathIds, ApiError> {
     Ok((
         session_id(session)?,
-        parse_id("messageID", "msg", message)?,
-        parse_id("partID", "prt", part)?,
+        parse_path_id("messageID", "msg", message)?,
+        parse_path_id("partID", "prt", part)?,
     ))
 }
 
 /// `PATCH /session/{sessionID}/message/{messageID}/part/{partID}`
 async fn update(
-    State(app): State<App>,
-    Repeat(ctx, _): Repeat,
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path(path): Path<(String, String, String)>,
-    Body(fields): Body,
+    JsonBody(fields): JsonBody,
 ) -> Result<Json<Value>, ApiError> {
-    let (session, message, id) = names(&path)?;
-    let body = Value::Object(fields.rest());
-    let shape = |_| ApiError::payload(format!("Expected Part, got {}", told(&body)));
-    let part = wire::parse_part(body.clone(), Mode::Strict).map_err(shape)?;
+    let (session, message, id) = parse_part_path(&path)?;
+    let body = Value::Object(fields.into_map());
+    let shape = |_| ApiError::invalid_payload(format!("Expected Part, got {}", quote_value(&body)));
+    let part = wire::parse_part(body.clone(), ParseMode::Strict).map_err(shape)?;
     if (&part.session, &part.message, &part.id) != (&session, &message, &id) {
         return Err(ApiError::bare_bad_request());
     }
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         let store = app.engine().store();
         let known = match store.read(&ctx, |r| r.get_part(&session, &id)) {
             Ok(known) => Some(known),
@@ -61,7 +63,7 @@ async fn update(
         }
         let written = part.clone();
         app.engine().store().write(&ctx, move |tx| tx.put_part(&written)).wait()?;
-        Ok(Json(crate::show::part(&part)))
+        Ok(Json(crate::wire_json::part_json(&part)))
     })
     .await
 }
@@ -70,12 +72,12 @@ async fn update(
 ///
 /// What is not there is as good as deleted, as OpenCode answers.
 async fn remove(
-    State(app): State<App>,
-    Repeat(ctx, _): Repeat,
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path(path): Path<(String, String, String)>,
 ) -> Result<Json<bool>, ApiError> {
-    let (session, message, id) = names(&path)?;
-    app.blocking(move |app| {
+    let (session, message, id) = parse_part_path(&path)?;
+    app.run_blocking(move |app| {
         let store = app.engine().store();
         let is_there = store.read(&ctx, |r| {
             r.get_session(&session)?;
@@ -100,15 +102,15 @@ async fn remove(
 
 /// `DELETE /session/{sessionID}/message/{messageID}`
 async fn remove_message(
-    State(app): State<App>,
-    Repeat(ctx, _): Repeat,
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path((session, message)): Path<(String, String)>,
 ) -> Result<Json<bool>, ApiError> {
     let session = session_id(&session)?;
-    let message: MessageId = parse_id("messageID", "msg", &message)?;
-    app.blocking(move |app| {
-        app.expected(&ctx, &session)?;
-        app.idle(&ctx, &session)?;
+    let message: MessageId = parse_path_id("messageID", "msg", &message)?;
+    app.run_blocking(move |app| {
+        app.check_expected_seq(&ctx, &session)?;
+        app.check_idle(&ctx, &session)?;
         app.require_removal(&ctx, &session, message.as_str())?;
         let remove = move |tx: &Tx<'_>| match tx.remove_message(&session, &message) {
             Err(StoreError::NoMessage { .. }) => Ok(()),
@@ -120,7 +122,7 @@ async fn remove_message(
     .await
 }
 
-impl App {
+impl AppState {
     /// Lets the removal of a message or a part pass the gate that protects its session.
     fn require_removal(
         &self,
@@ -129,6 +131,6 @@ impl App {
         id: &str,
     ) -> Result<(), ApiError> {
         let patterns = [session.to_string(), id.to_owned()];
-        Ok(self.engine().require(ctx, session, Gate::Delete, &patterns)?)
+        Ok(self.engine().require_permission(ctx, session, GatedOperation::Delete, &patterns)?)
     }
 }

@@ -5,24 +5,24 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
-use crate::app::App;
-use crate::call::Caller;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::place::Asked;
+use crate::project_directory::RequestedDirectory;
+use crate::request_context::RequestContext;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/path", get(read))
 }
 
 /// `GET /path`
 async fn read(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
 ) -> Result<Json<Value>, ApiError> {
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         let folders = &app.settings().folders;
-        let (directory, worktree) = match app.find_place(&ctx, &asked.directory)? {
+        let (directory, worktree) = match app.find_project_directory(&ctx, &asked.directory)? {
             Some(place) => (place.directory, place.root),
             // As OpenCode: what is not there is named as it was asked for.
             None => (asked.directory, "/".into()),

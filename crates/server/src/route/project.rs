@@ -10,13 +10,13 @@ use turnstone_core::model::Project;
 use turnstone_core::wire;
 use turnstone_store::{Context, StoreError};
 
-use crate::app::App;
-use crate::call::Caller;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::{Body, Fields};
-use crate::place::Asked;
+use crate::project_directory::RequestedDirectory;
+use crate::request_context::RequestContext;
+use crate::request_input::{JsonBody, JsonFields};
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/project", get(list))
         .route("/project/current", get(current))
@@ -24,32 +24,32 @@ pub(super) fn routes() -> Router<App> {
         .route("/project/{project}/directories", get(directories))
 }
 
-fn unknown(id: &str) -> ApiError {
+fn unknown_project(id: &str) -> ApiError {
     ApiError::tagged(
         StatusCode::NOT_FOUND,
         "ProjectNotFoundError",
         &format!("Project not found: {id}"),
     )
-    .with("projectID", id)
+    .with_field("projectID", id)
 }
 
 fn project_id(text: &str) -> Result<ProjectId, ApiError> {
-    ProjectId::try_from(text.to_owned()).map_err(|_| unknown(text))
+    ProjectId::try_from(text.to_owned()).map_err(|_| unknown_project(text))
 }
 
 /// `GET /project`
 async fn list(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
 ) -> Result<Json<Value>, ApiError> {
-    app.blocking(move |app| {
-        let place = app.find_place(&ctx, &asked.directory)?;
+    app.run_blocking(move |app| {
+        let place = app.find_project_directory(&ctx, &asked.directory)?;
         let mut projects = app.engine().store().read(&ctx, |r| r.projects())?;
         projects.retain(|project| project.removed.is_none());
         // As OpenCode: the project of the request is listed, also while it has no session.
         if let Some(place) = place {
-            let here = app.project_of(&ctx, &place)?;
+            let here = app.current_project(&ctx, &place)?;
             match projects.iter_mut().find(|project| project.id == here.id) {
                 Some(listed) => *listed = here,
                 None => projects.push(here),
@@ -62,32 +62,32 @@ async fn list(
 
 /// `GET /project/current`
 async fn current(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
 ) -> Result<Json<Value>, ApiError> {
-    app.blocking(move |app| {
-        let place = app.place(&ctx, &asked.directory)?;
+    app.run_blocking(move |app| {
+        let place = app.require_project_directory(&ctx, &asked.directory)?;
         // The place is remembered for a while; what was said of the project meanwhile counts.
-        Ok(Json(wire::project_info(&app.project_of(&ctx, &place)?)))
+        Ok(Json(wire::project_info(&app.current_project(&ctx, &place)?)))
     })
     .await
 }
 
 /// `PATCH /project/{projectID}`
 async fn update(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
     Path(project): Path<String>,
-    Body(mut fields): Body,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<Json<Value>, ApiError> {
     let id = project_id(&project)?;
     let name = fields.text("name")?;
-    let icon = texts(&mut fields, "icon", &["url", "override", "color"])?;
-    let commands = texts(&mut fields, "commands", &["start"])?;
-    app.blocking(move |app| {
-        app.store_derived(&ctx, &asked, &id)?;
+    let icon = read_text_table(&mut fields, "icon", &["url", "override", "color"])?;
+    let commands = read_text_table(&mut fields, "commands", &["start"])?;
+    app.run_blocking(move |app| {
+        app.store_derived_project(&ctx, &asked, &id)?;
         let now = ctx.now;
         let change = move |project: &mut Project| {
             if let Some(name) = &name {
@@ -105,37 +105,46 @@ async fn update(
         let write = move |tx: &turnstone_store::Tx<'_>| tx.update_project(&named, &change);
         match app.engine().store().write(&ctx, write).wait() {
             Ok(project) => Ok(Json(wire::project_info(&project))),
-            Err(StoreError::NotFound { .. }) => Err(unknown(id.as_str())),
+            Err(StoreError::NotFound { .. }) => Err(unknown_project(id.as_str())),
             Err(error) => Err(error.into()),
         }
     })
     .await
 }
 
-impl App {
+impl AppState {
     /// The project of this id that the directory of a request would get.
-    fn find_derived(
+    fn find_derived_project(
         &self,
         ctx: &Context,
-        asked: &Asked,
+        asked: &RequestedDirectory,
         id: &ProjectId,
     ) -> Result<Option<Project>, ApiError> {
-        let place = self.find_place(ctx, &asked.directory)?;
+        let place = self.find_project_directory(ctx, &asked.directory)?;
         Ok(place.map(|place| place.project).filter(|project| project.id == *id))
     }
 
     /// Stores the project of this id if the directory of a request has it and nothing was stored yet.
-    fn store_derived(&self, ctx: &Context, asked: &Asked, id: &ProjectId) -> Result<(), ApiError> {
+    fn store_derived_project(
+        &self,
+        ctx: &Context,
+        asked: &RequestedDirectory,
+        id: &ProjectId,
+    ) -> Result<(), ApiError> {
         let stored = self.engine().store().read(ctx, |r| r.find_project(id))?;
-        if stored.is_none() && self.find_derived(ctx, asked, id)?.is_some() {
-            self.open_place(ctx, &asked.directory)?;
+        if stored.is_none() && self.find_derived_project(ctx, asked, id)?.is_some() {
+            self.open_project_directory(ctx, &asked.directory)?;
         }
         Ok(())
     }
 }
 
 /// A table of texts, of which only these are kept.
-fn texts(fields: &mut Fields, key: &str, known: &[&str]) -> Result<Option<Value>, ApiError> {
+fn read_text_table(
+    fields: &mut JsonFields,
+    key: &str,
+    known: &[&str],
+) -> Result<Option<Value>, ApiError> {
     let Some(mut inner) = fields.object(key)? else { return Ok(None) };
     let mut map = Map::new();
     for name in known {
@@ -148,17 +157,17 @@ fn texts(fields: &mut Fields, key: &str, known: &[&str]) -> Result<Option<Value>
 
 /// `GET /project/{projectID}/directories`
 async fn directories(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
     Path(project): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let id = project_id(&project)?;
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         let stored = app.engine().store().read(&ctx, |r| r.find_project(&id))?;
-        let derived = || app.find_derived(&ctx, &asked, &id);
+        let derived = || app.find_derived_project(&ctx, &asked, &id);
         let project = stored.map_or_else(derived, |project| Ok(Some(project)))?;
-        let project = project.ok_or_else(|| unknown(id.as_str()))?;
+        let project = project.ok_or_else(|| unknown_project(id.as_str()))?;
         let all = std::iter::once(&project.worktree).chain(&project.sandboxes);
         let shown = all.map(|directory| {
             let made = project.worktrees.iter().any(|one| one.directory == **directory);

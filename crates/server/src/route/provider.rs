@@ -5,26 +5,26 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
-use crate::app::App;
-use crate::call::Caller;
-use crate::config::{Provider, ShownConfig};
+use crate::app::AppState;
+use crate::config::{ProviderConfig, ShownConfig};
 use crate::error::ApiError;
-use crate::place::Asked;
+use crate::project_directory::RequestedDirectory;
+use crate::request_context::RequestContext;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/provider", get(list)).route("/provider/auth", get(auth))
 }
 
 /// `GET /provider`
 async fn list(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
 ) -> Result<ShownConfig, ApiError> {
-    app.blocking(move |app| {
-        let config = app.asked_config(&ctx, &asked)?;
+    app.run_blocking(move |app| {
+        let config = app.requested_config(&ctx, &asked)?;
         let providers = config.providers()?;
-        let shown: Vec<Value> = providers.iter().map(Provider::shown).collect();
+        let shown: Vec<Value> = providers.iter().map(ProviderConfig::to_json).collect();
         let connected: Vec<&str> = providers.iter().map(|provider| provider.id.as_str()).collect();
         let default = config.default_models()?;
         let shown = json!({ "all": shown, "default": default, "connected": connected });
@@ -34,6 +34,6 @@ async fn list(
 }
 
 /// `GET /provider/auth`: there is no way to sign in here.
-async fn auth(_asked: Asked) -> Json<Value> {
+async fn auth(_asked: RequestedDirectory) -> Json<Value> {
     Json(json!({}))
 }

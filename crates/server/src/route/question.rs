@@ -10,14 +10,14 @@ use turnstone_core::model::{RequestBody, RequestId, RequestState};
 use turnstone_engine::{EngineError, PermissionError};
 use turnstone_store::{Context, StoreError};
 
-use super::permission::pending;
-use crate::app::App;
-use crate::call::Caller;
+use super::permission::pending_requests_json;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::{Body, parse_id};
-use crate::place::Asked;
+use crate::project_directory::RequestedDirectory;
+use crate::request_context::RequestContext;
+use crate::request_input::{JsonBody, parse_path_id};
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/question", get(list))
         .route("/question/{request}/reply", post(reply))
@@ -26,67 +26,67 @@ pub(super) fn routes() -> Router<App> {
 
 /// `GET /question`
 async fn list(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
 ) -> Result<Json<Value>, ApiError> {
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         let is_one = |body: &RequestBody| matches!(body, RequestBody::Question(_));
-        Ok(Json(pending(app, &ctx, &asked, is_one)?))
+        Ok(Json(pending_requests_json(app, &ctx, &asked, is_one)?))
     })
     .await
 }
 
 /// `POST /question/{requestID}/reply`
 pub(super) async fn reply(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(request): Path<String>,
-    Body(mut fields): Body,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<Json<bool>, ApiError> {
-    let id: QuestionId = parse_id("requestID", "que", &request)?;
-    let answers = fields.need::<Vec<Vec<String>>>("answers", "array")?;
-    settle(&app, ctx, id, RequestState::Answered { answers }).await
+    let id: QuestionId = parse_path_id("requestID", "que", &request)?;
+    let answers = fields.require::<Vec<Vec<String>>>("answers", "array")?;
+    resolve_question(&app, ctx, id, RequestState::Answered { answers }).await
 }
 
 /// `POST /question/{requestID}/reject`
 pub(super) async fn reject(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(request): Path<String>,
 ) -> Result<Json<bool>, ApiError> {
-    let id: QuestionId = parse_id("requestID", "que", &request)?;
-    settle(&app, ctx, id, RequestState::Rejected).await
+    let id: QuestionId = parse_path_id("requestID", "que", &request)?;
+    resolve_question(&app, ctx, id, RequestState::Rejected).await
 }
 
 /// Records the answer; the first one counts.
-async fn settle(
-    app: &App,
+async fn resolve_question(
+    app: &AppState,
     ctx: Context,
     id: QuestionId,
     state: RequestState,
 ) -> Result<Json<bool>, ApiError> {
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         let pending = app.engine().pending_requests(&ctx, None)?;
         if !pending.iter().any(|request| request.id.as_str() == id.as_str()) {
-            return Err(unknown(&id));
+            return Err(unknown_question(&id));
         }
         match app.engine().answer_question(&ctx, &RequestId::Question(id.clone()), state) {
             Ok(()) => {
-                app.runners().stir();
+                app.runners().notify_waiters();
                 Ok(Json(true))
             }
             Err(PermissionError::Engine(EngineError::Store(
                 StoreError::NotFound { .. } | StoreError::Conflict { .. },
-            ))) => Err(unknown(&id)),
+            ))) => Err(unknown_question(&id)),
             Err(error) => Err(error.into()),
         }
     })
     .await
 }
 
-fn unknown(id: &QuestionId) -> ApiError {
+fn unknown_question(id: &QuestionId) -> ApiError {
     let message = format!("Question request not found: {id}");
     ApiError::tagged(StatusCode::NOT_FOUND, "QuestionNotFoundError", &message)
-        .with("requestID", id.as_str())
+        .with_field("requestID", id.as_str())
 }

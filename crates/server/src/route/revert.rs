@@ -6,13 +6,13 @@ use axum::{Json, Router};
 use serde_json::Value;
 
 use super::session::session_id;
-use crate::app::App;
-use crate::call::Repeat;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::history::Back;
-use crate::input::Body;
+use crate::request_context::RetryAwareContext;
+use crate::request_input::JsonBody;
+use crate::session_revert::RevertTarget;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/session/{session}/revert", post(revert))
         .route("/session/{session}/unrevert", post(unrevert))
@@ -20,36 +20,36 @@ pub(super) fn routes() -> Router<App> {
 
 /// `POST /session/{sessionID}/revert`
 async fn revert(
-    State(app): State<App>,
+    State(app): State<AppState>,
     // Whoever asks again asks for the same point: what was cut off is finished on the way.
-    Repeat(ctx, _): Repeat,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path(session): Path<String>,
-    Body(mut fields): Body,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    let to = Back {
-        message: fields.need_id("messageID", "msg")?,
+    let to = RevertTarget {
+        message: fields.require_id("messageID", "msg")?,
         part: fields.id("partID", "prt")?,
         files: true,
     };
-    app.blocking(move |app| {
-        app.go_back(&ctx, &id, &to)?;
-        Ok(Json(app.show_session(&ctx, &id)?))
+    app.run_blocking(move |app| {
+        app.revert_session(&ctx, &id, &to)?;
+        Ok(Json(app.session_json(&ctx, &id)?))
     })
     .await
 }
 
 /// `POST /session/{sessionID}/unrevert`
 async fn unrevert(
-    State(app): State<App>,
+    State(app): State<AppState>,
     // Whoever asks again asks for the same point: what was cut off is finished on the way.
-    Repeat(ctx, _): Repeat,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path(session): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| {
-        app.go_forth(&ctx, &id)?;
-        Ok(Json(app.show_session(&ctx, &id)?))
+    app.run_blocking(move |app| {
+        app.unrevert_session(&ctx, &id)?;
+        Ok(Json(app.session_json(&ctx, &id)?))
     })
     .await
 }

@@ -8,23 +8,24 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 
 use super::{
-    abort, agent, api, command, command_list, config, describe, diff, event, file, find, fork,
-    global, health, instance, log, message, native, offered, part, path, permission, project,
-    prompt, provider, question, revert, session, share, shell, startup, status, summarize, sync,
-    tui, vcs, worktree,
+    abort, agent, api, command, command_list, config, diff, empty_answers, event, file, find, fork,
+    global_sessions, health, instance, log, message, native, not_offered, openapi, part, path,
+    permission, project, prompt, provider, question, revert, session, share, shell, status,
+    summarize, sync, tui, vcs, worktree,
 };
-use crate::app::App;
-use crate::asked;
+use crate::app::AppState;
 use crate::error::ApiError;
 use crate::guard;
-use crate::once::once;
+use crate::idempotency::idempotency_layer;
+use crate::request_log;
 
 /// Smaller answers are not worth the work.
-const COMPRESSED: u64 = 1024;
+const MIN_COMPRESSED_BYTES: u64 = 1024;
 
 /// All routes behind their guards.
-pub(crate) fn router(app: App) -> Router {
-    let worth = SizeAbove::new(COMPRESSED).and(NotForContentType::new("text/event-stream"));
+pub(crate) fn router(app: AppState) -> Router {
+    let worth =
+        SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::new("text/event-stream"));
     let routes = Router::new()
         .merge(abort::routes())
         .merge(agent::routes())
@@ -32,19 +33,19 @@ pub(crate) fn router(app: App) -> Router {
         .merge(command::routes())
         .merge(command_list::routes())
         .merge(config::routes())
-        .merge(describe::routes())
+        .merge(openapi::routes())
         .merge(diff::routes())
         .merge(event::routes())
         .merge(file::routes())
         .merge(find::routes())
         .merge(fork::routes())
-        .merge(global::routes())
+        .merge(global_sessions::routes())
         .merge(health::routes())
         .merge(instance::routes())
         .merge(log::routes())
         .merge(message::routes())
         .merge(native::routes())
-        .merge(offered::routes())
+        .merge(not_offered::routes())
         .merge(part::routes())
         .merge(path::routes())
         .merge(permission::routes())
@@ -56,39 +57,39 @@ pub(crate) fn router(app: App) -> Router {
         .merge(session::routes())
         .merge(share::routes())
         .merge(shell::routes())
-        .merge(startup::routes())
+        .merge(empty_answers::routes())
         .merge(status::routes())
         .merge(summarize::routes())
         .merge(sync::routes())
         .merge(tui::routes())
         .merge(vcs::routes())
         .merge(worktree::routes())
-        .fallback(unknown)
-        .method_not_allowed_fallback(not_allowed);
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(method_not_allowed);
     routes
-        .layer(from_fn_with_state(app.clone(), once))
+        .layer(from_fn_with_state(app.clone(), idempotency_layer))
         .layer(from_fn_with_state(app.clone(), guard::restrict))
         .layer(CompressionLayer::new().gzip(true).compress_when(worth))
-        .layer(CatchPanicLayer::custom(contained))
-        .layer(from_fn_with_state(app.clone(), guard::check))
-        .layer(from_fn_with_state(app.clone(), asked::tell))
+        .layer(CatchPanicLayer::custom(panic_response))
+        .layer(from_fn_with_state(app.clone(), guard::check_request))
+        .layer(from_fn_with_state(app.clone(), request_log::log_request))
         .with_state(app)
 }
 
 /// OpenCode answers what it does not know with its web page; here it is an error a client can tell.
-async fn unknown(method: Method, uri: Uri) -> ApiError {
+async fn unknown_route(method: Method, uri: Uri) -> ApiError {
     ApiError::NotFound(format!("Route not found: {method} {}", uri.path()))
 }
 
 /// The path is there, for other methods: which, is told in the header `Allow`.
-async fn not_allowed(method: Method, uri: Uri) -> ApiError {
+async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
     let message = format!("{} is not for {method}", uri.path());
     ApiError::tagged(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowedError", &message)
 }
 
 /// A panic in one request is that request's error and nobody else's.
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
-fn contained(panic: Box<dyn std::any::Any + Send>) -> axum::response::Response {
+fn panic_response(panic: Box<dyn std::any::Any + Send>) -> axum::response::Response {
     let words = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let words = words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
     let error = std::io::Error::other(format!("panic: {words}"));
@@ -105,11 +106,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_the_error_of_its_request_and_of_nobody_else() {
+    fn panic_fails_only_its_own_request() {
         async fn may_panic(uri: Uri) {
             assert_eq!(uri.path(), "/works", "on purpose");
         }
-        let router = Router::new().fallback(may_panic).layer(CatchPanicLayer::custom(contained));
+        let router =
+            Router::new().fallback(may_panic).layer(CatchPanicLayer::custom(panic_response));
         let service = TowerToHyperService::new(router);
         let ask = async |path: &str| {
             let request = Request::get(path).body(Body::empty()).expect("a request");

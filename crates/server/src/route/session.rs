@@ -5,23 +5,23 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Number, Value};
 use turnstone_core::id::{SessionId, WorkspaceId};
-use turnstone_core::model::{Extra, Usage};
-use turnstone_core::permission::Rule;
+use turnstone_core::model::{ExtraFields, SessionUsage};
+use turnstone_core::permission::PermissionRule;
 use turnstone_core::wire;
 use turnstone_engine::NewSession;
 use turnstone_store::{SessionFilter, SessionRow};
 
-use crate::app::App;
-use crate::call::{Caller, Repeat};
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::{Body, Fields, MaybeBody, Query, parse_id};
-use crate::place::Asked;
-use crate::show::{JsonText, json_text};
+use crate::project_directory::RequestedDirectory;
+use crate::request_context::{RequestContext, RetryAwareContext};
+use crate::request_input::{JsonBody, JsonFields, OptionalJsonBody, QueryParams, parse_path_id};
+use crate::wire_json::{JsonTextResponse, json_text_response};
 
 /// How many sessions are listed unless the client says otherwise.
-const PAGE: usize = 100;
+const DEFAULT_LIMIT: usize = 100;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/session", get(list).post(create))
         .route("/session/{session}", get(read).patch(update).delete(remove))
@@ -31,22 +31,22 @@ pub(super) fn routes() -> Router<App> {
 
 /// The session a path names.
 pub(super) fn session_id(text: &str) -> Result<SessionId, ApiError> {
-    parse_id("sessionID", "ses", text)
+    parse_path_id("sessionID", "ses", text)
 }
 
 /// `GET /session`
 async fn list(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
-    query: Query,
-) -> Result<JsonText, ApiError> {
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
+    query: QueryParams,
+) -> Result<JsonTextResponse, ApiError> {
     let roots = query.flag("roots")?;
-    app.blocking(move |app| {
-        let Some(place) = app.find_place(&ctx, &asked.directory)? else {
-            return Ok(json_text("[]".to_owned()));
+    app.run_blocking(move |app| {
+        let Some(place) = app.find_project_directory(&ctx, &asked.directory)? else {
+            return Ok(json_text_response("[]".to_owned()));
         };
-        let path = query.filled("path").map(str::to_owned);
+        let path = query.non_empty("path").map(str::to_owned);
         let narrow = asked.by_query && path.is_none() && query.get("scope") != Some("project");
         let here = || place.directory.to_string_lossy().into_owned();
         let filter = SessionFilter {
@@ -56,19 +56,20 @@ async fn list(
             project: Some(place.project.id),
             path,
             roots,
-            start: query.filled("start").and_then(|text| text.parse().ok()),
-            search: query.filled("search").map(str::to_owned),
+            start: query.non_empty("start").and_then(|text| text.parse().ok()),
+            search: query.non_empty("search").map(str::to_owned),
             archived: true,
             actor: None,
         };
-        let limit = query.filled("limit").and_then(|text| text.parse().ok()).unwrap_or(PAGE);
-        Ok(json_text(app.list_sessions(&ctx, &filter, limit)?))
+        let limit =
+            query.non_empty("limit").and_then(|text| text.parse().ok()).unwrap_or(DEFAULT_LIMIT);
+        Ok(json_text_response(app.session_list_json(&ctx, &filter, limit)?))
     })
     .await
 }
 
 /// What a client says of a new session.
-fn wanted(mut fields: Fields) -> Result<NewSession, ApiError> {
+fn read_new_session(mut fields: JsonFields) -> Result<NewSession, ApiError> {
     if let Some(workspace) = fields.id::<WorkspaceId>("workspaceID", "wrk")? {
         return Err(ApiError::NotFound(format!("Workspace not found: {workspace}")));
     }
@@ -84,61 +85,62 @@ fn wanted(mut fields: Fields) -> Result<NewSession, ApiError> {
 
 /// `POST /session`
 async fn create(
-    State(app): State<App>,
-    Repeat(ctx, began): Repeat,
-    asked: Asked,
-    MaybeBody(fields): MaybeBody,
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, began): RetryAwareContext,
+    asked: RequestedDirectory,
+    OptionalJsonBody(fields): OptionalJsonBody,
 ) -> Result<Json<Value>, ApiError> {
-    let new = wanted(fields)?;
-    app.blocking(move |app| {
-        if let Some(made) = began.map(|at| app.session_made_at(&ctx, at)).transpose()?.flatten() {
-            return Ok(Json(app.show_session(&ctx, &made.id)?));
+    let new = read_new_session(fields)?;
+    app.run_blocking(move |app| {
+        if let Some(made) = began.map(|at| app.session_created_at(&ctx, at)).transpose()?.flatten()
+        {
+            return Ok(Json(app.session_json(&ctx, &made.id)?));
         }
-        app.check_rule_setter(&ctx, None, new.permission.as_deref().unwrap_or_default())?;
-        let place = app.open_place(&ctx, &asked.directory)?;
+        app.check_can_set_rules(&ctx, None, new.permission.as_deref().unwrap_or_default())?;
+        let place = app.open_project_directory(&ctx, &asked.directory)?;
         let (project, root) = (&place.project.id, &place.root);
         let engine = app.engine();
         let made = engine.create_session_in(&ctx, project, root, &place.directory, &new)?;
-        Ok(Json(wire::session_info(&made, Usage::default())))
+        Ok(Json(wire::session_info(&made, SessionUsage::default())))
     })
     .await
 }
 
 /// `GET /session/{sessionID}`
 async fn read(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| Ok(Json(app.show_session(&ctx, &id)?))).await
+    app.run_blocking(move |app| Ok(Json(app.session_json(&ctx, &id)?))).await
 }
 
 /// `PATCH /session/{sessionID}`
 async fn update(
-    State(app): State<App>,
-    Repeat(ctx, began): Repeat,
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, began): RetryAwareContext,
     Path(session): Path<String>,
-    Body(mut fields): Body,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
     let title = fields.text("title")?;
-    let metadata: Option<Extra> = fields.read("metadata", "object")?;
-    let permission: Option<Vec<Rule>> = fields.read("permission", "PermissionRuleset")?;
+    let metadata: Option<ExtraFields> = fields.read("metadata", "object")?;
+    let permission: Option<Vec<PermissionRule>> = fields.read("permission", "PermissionRuleset")?;
     let time = fields.object("time")?;
     let archived: Option<Number> =
         time.map(|mut time| time.read("archived", "number")).transpose()?.flatten();
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         // One transaction: if it was begun, it was done.
         if began.is_some() {
-            return Ok(Json(app.show_session(&ctx, &id)?));
+            return Ok(Json(app.session_json(&ctx, &id)?));
         }
         if archived.is_some() && !app.is_in_charge(&ctx, &id)? {
             // The undo of archived sessions is the first to expire.
             let message = "only a person, or the client that created a session, archives it";
             return Err(ApiError::not_for_runners(message));
         }
-        app.check_rule_setter(&ctx, Some(&id), permission.as_deref().unwrap_or_default())?;
+        app.check_can_set_rules(&ctx, Some(&id), permission.as_deref().unwrap_or_default())?;
         let (name, now) = (id.clone(), ctx.now);
         let change = move |tx: &turnstone_store::Tx<'_>| {
             tx.update_session(&name, |session| {
@@ -162,19 +164,19 @@ async fn update(
             })
         };
         app.engine().store().write(&ctx, change).wait()?;
-        Ok(Json(app.show_session(&ctx, &id)?))
+        Ok(Json(app.session_json(&ctx, &id)?))
     })
     .await
 }
 
 /// `DELETE /session/{sessionID}`
 async fn remove(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
 ) -> Result<Json<bool>, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         app.engine().delete_session(&ctx, &id)?;
         Ok(Json(true))
     })
@@ -183,15 +185,15 @@ async fn remove(
 
 /// `GET /session/{sessionID}/children`
 async fn children(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| {
-        let shown = app.show_sessions(&ctx, |r| {
+    app.run_blocking(move |app| {
+        let shown = app.sessions_json(&ctx, |r| {
             r.get_session(&id)?;
-            let children = r.children(&id)?.into_iter();
+            let children = r.child_sessions(&id)?.into_iter();
             children
                 .map(|session| Ok(SessionRow { usage: r.session_usage(&session.id)?, session }))
                 .collect()
@@ -203,14 +205,14 @@ async fn children(
 
 /// `GET /session/{sessionID}/todo`
 async fn todos(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         let todos = app.engine().store().read(&ctx, |r| r.todos(&id))?;
-        Ok(Json(wire::todos(&todos)))
+        Ok(Json(wire::todos_info(&todos)))
     })
     .await
 }

@@ -7,37 +7,37 @@ use axum::{Json, Router};
 use serde_json::Value;
 
 use super::session::session_id;
-use crate::app::App;
-use crate::call::Caller;
+use crate::app::AppState;
 use crate::error::ApiError;
+use crate::request_context::RequestContext;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/session/{session}/share", post(share).delete(unshare))
 }
 
 /// `POST /session/{sessionID}/share`
 async fn share(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         app.engine().store().read(&ctx, |r| r.get_session(&id))?;
         let message = "Sharing is disabled";
         Err(ApiError::tagged(StatusCode::FORBIDDEN, "SharingDisabledError", message)
-            .with("sessionID", id.as_str()))
+            .with_field("sessionID", id.as_str()))
     })
     .await
 }
 
 /// `DELETE /session/{sessionID}/share`
 async fn unshare(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
     // Nothing is shared, so nothing is left to take back.
-    app.blocking(move |app| Ok(Json(app.show_session(&ctx, &id)?))).await
+    app.run_blocking(move |app| Ok(Json(app.session_json(&ctx, &id)?))).await
 }

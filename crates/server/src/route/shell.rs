@@ -6,53 +6,53 @@ use axum::{Json, Router};
 use serde_json::Value;
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::Session;
-use turnstone_engine::{Execution, Shell};
+use turnstone_engine::{CommandExecution, ShellCommandOrigin};
 use turnstone_store::Context;
 
 use super::session::session_id;
-use crate::app::App;
-use crate::call::Caller;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::{Body, Fields};
-use crate::prompt::{Wanted, model};
-use crate::show::with_parts;
+use crate::prompt::{RequestedAgent, read_model};
+use crate::request_context::RequestContext;
+use crate::request_input::{JsonBody, JsonFields};
+use crate::wire_json::message_json;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/session/{session}/shell", post(shell))
 }
 
 /// What a client wants to be run.
-struct Line {
+struct SessionShellRequest {
     message: Option<MessageId>,
-    wanted: Wanted,
+    wanted: RequestedAgent,
     command: String,
 }
 
-impl Line {
-    fn read(mut fields: Fields) -> Result<Self, ApiError> {
-        let agent = Some(fields.need_text("agent")?);
-        let model = model(&mut fields)?;
+impl SessionShellRequest {
+    fn parse(mut fields: JsonFields) -> Result<Self, ApiError> {
+        let agent = Some(fields.require_text("agent")?);
+        let model = read_model(&mut fields)?;
         Ok(Self {
             message: fields.id("messageID", "msg")?,
-            wanted: Wanted { agent, model, variant: None },
-            command: fields.need_text("command")?,
+            wanted: RequestedAgent { agent, model, variant: None },
+            command: fields.require_text("command")?,
         })
     }
 }
 
 /// `POST /session/{sessionID}/shell`
 async fn shell(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
-    Body(fields): Body,
+    JsonBody(fields): JsonBody,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    let line = Line::read(fields)?;
+    let line = SessionShellRequest::parse(fields)?;
     let command = line.command.clone();
     let (begin, name) = (ctx.clone(), id.clone());
     let (session, execution) =
-        app.blocking(move |app| begin_shell(app, &begin, &name, line)).await?;
+        app.run_blocking(move |app| begin_shell(app, &begin, &name, line)).await?;
     let (done, answer) = tokio::sync::oneshot::channel();
     let (worker, run) = (app.clone(), ctx.clone());
     // A thread of its own: a command may take for ever, and outlives the request.
@@ -60,34 +60,34 @@ async fn shell(
     let started = thread.spawn(move || {
         let ended = worker.run_command(&run, &session, execution, &command);
         drop(done.send(ended));
-        worker.tell_diff(&run, &session.id);
+        worker.publish_diff(&run, &session.id);
     });
     started.map_err(|error| ApiError::unexpected(&error))?;
     let answer = answer.await.map_err(|error| ApiError::unexpected(&error))??;
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         let found = app.engine().store().read(&ctx, |r| r.get_message(&id, &answer))?;
-        Ok(Json(with_parts(&found)))
+        Ok(Json(message_json(&found)))
     })
     .await
 }
 
 fn begin_shell(
-    app: &App,
+    app: &AppState,
     ctx: &Context,
     id: &SessionId,
-    line: Line,
-) -> Result<(Session, Execution), ApiError> {
+    line: SessionShellRequest,
+) -> Result<(Session, CommandExecution), ApiError> {
     let session = app.engine().store().read(ctx, |r| r.get_session(id))?;
-    let place = app.find_place(ctx, std::path::Path::new(&session.directory))?;
-    let choice = app.choose(ctx, &session, place.as_ref(), &line.wanted)?;
+    let place = app.find_project_directory(ctx, std::path::Path::new(&session.directory))?;
+    let choice = app.choose_agent(ctx, &session, place.as_ref(), &line.wanted)?;
     let root = place.map(|place| place.root.to_string_lossy().into_owned());
-    let shell = Shell {
+    let shell = ShellCommandOrigin {
         message: line.message,
         agent: choice.agent,
         model: choice.model,
         root: root.unwrap_or_else(|| session.directory.clone()),
     };
     let execution = app.engine().begin_shell(ctx, &session, shell, &line.command)?;
-    app.runners().began_command(&session.id);
+    app.runners().mark_command_running(&session.id);
     Ok((session, execution))
 }

@@ -4,28 +4,28 @@ use axum::extract::{Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
 use turnstone_core::id::SessionId;
-use turnstone_core::model::{Compaction, Extra, PartBody};
+use turnstone_core::model::{CompactionPart, ExtraFields, PartBody};
 
 use super::session::session_id;
-use crate::app::App;
-use crate::call::Repeat;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::Body;
-use crate::prompt::{PartInput, PromptInput, Wanted};
+use crate::prompt::{PartInput, PromptInput, RequestedAgent};
+use crate::request_context::RetryAwareContext;
+use crate::request_input::JsonBody;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/session/{session}/summarize", post(summarize))
 }
 
 /// `POST /session/{sessionID}/summarize`
 async fn summarize(
-    State(app): State<App>,
-    repeat: Repeat,
+    State(app): State<AppState>,
+    repeat: RetryAwareContext,
     Path(session): Path<String>,
-    Body(mut fields): Body,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<Json<bool>, ApiError> {
     let id = session_id(&session)?;
-    let model = (fields.need_text("providerID")?, fields.need_text("modelID")?);
+    let model = (fields.require_text("providerID")?, fields.require_text("modelID")?);
     let auto = fields.flag("auto")?;
     compact(&app, &repeat, &id, Some(model), auto).await?;
     Ok(Json(true))
@@ -33,21 +33,23 @@ async fn summarize(
 
 /// Asks for a compaction and waits until it is dealt with; without a model, by that of the session.
 pub(super) async fn compact(
-    app: &App,
-    repeat: &Repeat,
+    app: &AppState,
+    repeat: &RetryAwareContext,
     id: &SessionId,
     model: Option<(String, String)>,
     auto: bool,
 ) -> Result<(), ApiError> {
-    let extra = Extra::new();
-    let compaction = Compaction { auto, overflow: None, tail_start: None, extra };
+    let extra = ExtraFields::new();
+    let compaction = CompactionPart { auto, overflow: None, tail_start: None, extra };
     // The agent that goes on afterwards is the one that answered last.
     let (read, name) = (repeat.0.clone(), id.clone());
-    let next = app.blocking(move |app| Ok(app.engine().next_agent(&read, &name)?)).await?;
+    let next = app.run_blocking(move |app| Ok(app.engine().find_next_agent(&read, &name)?)).await?;
     let parts = vec![PartInput::plain(PartBody::Compaction(compaction))];
     let agent = next.map(|next| next.agent);
-    let asked =
-        PromptInput { wanted: Wanted { agent, model, variant: None }, ..PromptInput::of(parts) };
-    app.prompt(repeat, id, asked).await?;
+    let asked = PromptInput {
+        requested_agent: RequestedAgent { agent, model, variant: None },
+        ..PromptInput::from_parts(parts)
+    };
+    app.prompt_and_wait(repeat, id, asked).await?;
     Ok(())
 }

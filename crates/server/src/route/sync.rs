@@ -12,14 +12,14 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
 
-use crate::app::App;
-use crate::call::Caller;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::event::{History, Replayed};
-use crate::input::{Body as Given, Fields, MaybeBody};
-use crate::place::body_directory;
+use crate::event::{ReplayedEvent, SyncHistory};
+use crate::project_directory::body_directory;
+use crate::request_context::RequestContext;
+use crate::request_input::{JsonBody as Given, JsonFields, OptionalJsonBody};
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/sync/history", post(history))
         .route("/sync/replay", post(replay))
@@ -31,34 +31,35 @@ pub(super) fn routes() -> Router<App> {
 ///
 /// OpenCode answers with everything at once; so does this, but it is read as it is sent.
 async fn history(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    MaybeBody(fields): MaybeBody,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    OptionalJsonBody(fields): OptionalJsonBody,
 ) -> Result<Response, ApiError> {
     let mut known = BTreeMap::new();
-    for (name, value) in fields.rest() {
+    for (name, value) in fields.into_map() {
         let Some(number) = value.as_f64() else {
             let place = format!("\n  at [\"{name}\"]");
-            return Err(ApiError::payload(format!("Expected number, got {value}{place}")));
+            return Err(ApiError::invalid_payload(format!("Expected number, got {value}{place}")));
         };
         known.insert(name, number as i64);
     }
-    let begun = app.blocking(move |app| {
-        let mut history = History::begin(app.engine(), &ctx, &known)?;
-        let first = history.next(app.engine())?;
+    let begun = app.run_blocking(move |app| {
+        let mut history = SyncHistory::start(app.engine(), &ctx, &known)?;
+        let first = history.next_chunk(app.engine())?;
         Ok((history, first))
     });
     let (history, first) = begun.await?;
-    let Some(first) = first else { return Ok(whole("[]".into())) };
-    if history.is_over() {
-        return Ok(whole(format!("[{first}]").into()));
+    let Some(first) = first else { return Ok(json_bytes_response("[]".into())) };
+    if history.is_finished() {
+        return Ok(json_bytes_response(format!("[{first}]").into()));
     }
     let begun = Bytes::from(format!("[{first}"));
     let rest = stream::unfold(Some(history), move |history| {
         let app = app.clone();
         async move {
             let mut history = history?;
-            let read = app.blocking(move |app| Ok((history.next(app.engine())?, history))).await;
+            let read =
+                app.run_blocking(move |app| Ok((history.next_chunk(app.engine())?, history))).await;
             match read {
                 Ok((Some(next), history)) => {
                     Some((Ok(Bytes::from(format!(",{next}"))), Some(history)))
@@ -74,14 +75,14 @@ async fn history(
     });
     // Whoever carries the body may ask once more behind its end.
     let body = stream::iter([Ok(begun)]).chain(rest).fuse();
-    Ok(json_answer(Body::from_stream(body)))
+    Ok(json_response(Body::from_stream(body)))
 }
 
-fn whole(text: Bytes) -> Response {
-    json_answer(Body::from(text))
+fn json_bytes_response(text: Bytes) -> Response {
+    json_response(Body::from(text))
 }
 
-fn json_answer(body: Body) -> Response {
+fn json_response(body: Body) -> Response {
     let mut response = Response::new(body);
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
@@ -90,40 +91,41 @@ fn json_answer(body: Body) -> Response {
 
 /// `POST /sync/replay`
 async fn replay(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Given(mut fields): Given,
 ) -> Result<Json<Value>, ApiError> {
-    let directory = fields.need_text("directory")?;
-    let events = fields.need_objects("events")?;
-    let events: Vec<Replayed> = events.into_iter().map(replayed).collect::<Result<_, _>>()?;
+    let directory = fields.require_text("directory")?;
+    let events = fields.require_objects("events")?;
+    let events: Vec<ReplayedEvent> =
+        events.into_iter().map(parse_replayed_event).collect::<Result<_, _>>()?;
     let directory = body_directory(&directory)?;
     let Some(first) = events.first() else {
-        return Err(ApiError::payload("Expected at least one event\n  at [\"events\"]"));
+        return Err(ApiError::invalid_payload("Expected at least one event\n  at [\"events\"]"));
     };
     let session = first.session.clone();
-    app.blocking(move |app| {
-        let place = app.open_place(&ctx, &directory)?;
-        crate::event::replay(app.engine(), &ctx, &place, &events)?;
+    app.run_blocking(move |app| {
+        let place = app.open_project_directory(&ctx, &directory)?;
+        crate::event::replay_events(app.engine(), &ctx, &place, &events)?;
         Ok(Json(json!({ "sessionID": session })))
     })
     .await
 }
 
 /// One event of a replay, as far as it can be judged by itself.
-fn replayed(mut fields: Fields) -> Result<Replayed, ApiError> {
-    let id = fields.need_text("id")?;
+fn parse_replayed_event(mut fields: JsonFields) -> Result<ReplayedEvent, ApiError> {
+    let id = fields.require_text("id")?;
     if !id.starts_with("evt_") {
         let got = json!(id);
-        return Err(fields.refuse("id", "a string starting with \"evt_\"", &got));
+        return Err(fields.invalid_field("id", "a string starting with \"evt_\"", &got));
     }
-    let session: SessionId = fields.need_id("aggregateID", "ses")?;
-    let missing = || ApiError::payload("Missing key\n  at [\"seq\"]");
+    let session: SessionId = fields.require_id("aggregateID", "ses")?;
+    let missing = || ApiError::invalid_payload("Missing key\n  at [\"seq\"]");
     let seq = fields.count("seq")?.ok_or_else(missing)?;
-    let seq = i64::try_from(seq).map_err(|_| ApiError::payload("seq is too large"))?;
-    let kind = fields.need_text("type")?;
+    let seq = i64::try_from(seq).map_err(|_| ApiError::invalid_payload("seq is too large"))?;
+    let kind = fields.require_text("type")?;
     let data = fields.take("data").unwrap_or(Value::Null);
-    Replayed::read(session, seq, &kind, data)
+    ReplayedEvent::parse(session, seq, &kind, data)
 }
 
 /// `POST /sync/start`
@@ -137,6 +139,6 @@ async fn start() -> Json<bool> {
 ///
 /// As OpenCode where it is no workspace of another server, and this is none.
 async fn steal(Given(mut fields): Given) -> Result<Json<Value>, ApiError> {
-    fields.need_id::<SessionId>("sessionID", "ses")?;
+    fields.require_id::<SessionId>("sessionID", "ses")?;
     Err(ApiError::bare_bad_request())
 }

@@ -6,17 +6,17 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
 
-use crate::app::App;
-use crate::call::Caller;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::{Body, Fields};
-use crate::place::Asked;
+use crate::project_directory::RequestedDirectory;
+use crate::request_context::RequestContext;
+use crate::request_input::{JsonBody, JsonFields};
 
 /// How long a toast stays unless the client says otherwise, in milliseconds.
-const TOAST: u64 = 5_000;
+const TOAST_MS: u64 = 5_000;
 
 /// The commands of the terminal client by their older names.
-const COMMANDS: [(&str, &str); 19] = [
+const OLDER_COMMAND_NAMES: [(&str, &str); 19] = [
     ("session_new", "session.new"),
     ("session_share", "session.share"),
     ("session_interrupt", "session.interrupt"),
@@ -38,10 +38,10 @@ const COMMANDS: [(&str, &str); 19] = [
     ("help", "help.show"),
 ];
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     let command = |name: &'static str| {
-        post(move |State(app): State<App>, asked: Asked| async move {
-            tell(app, asked, "tui.command.execute", json!({ "command": name })).await
+        post(move |State(app): State<AppState>, asked: RequestedDirectory| async move {
+            publish_to_tui(app, asked, "tui.command.execute", json!({ "command": name })).await
         })
     };
     Router::new()
@@ -58,13 +58,13 @@ pub(super) fn routes() -> Router<App> {
         .route("/tui/publish", post(publish))
 }
 
-async fn tell(
-    app: App,
-    asked: Asked,
+async fn publish_to_tui(
+    app: AppState,
+    asked: RequestedDirectory,
     kind: &'static str,
     properties: Value,
 ) -> Result<Json<bool>, ApiError> {
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         app.hub().publish(&asked.directory, kind, &properties);
         Ok(Json(true))
     })
@@ -73,38 +73,38 @@ async fn tell(
 
 /// `POST /tui/append-prompt`
 async fn append(
-    State(app): State<App>,
-    asked: Asked,
-    Body(mut fields): Body,
+    State(app): State<AppState>,
+    asked: RequestedDirectory,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<Json<bool>, ApiError> {
-    let text = fields.need_text("text")?;
-    tell(app, asked, "tui.prompt.append", json!({ "text": text })).await
+    let text = fields.require_text("text")?;
+    publish_to_tui(app, asked, "tui.prompt.append", json!({ "text": text })).await
 }
 
 /// `POST /tui/execute-command`
 async fn execute(
-    State(app): State<App>,
-    asked: Asked,
-    Body(mut fields): Body,
+    State(app): State<AppState>,
+    asked: RequestedDirectory,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<Json<bool>, ApiError> {
-    let named = fields.need_text("command")?;
-    let known = COMMANDS.iter().find(|(older, _)| *older == named);
+    let named = fields.require_text("command")?;
+    let known = OLDER_COMMAND_NAMES.iter().find(|(older, _)| *older == named);
     // OpenCode sends no name at all for one it does not know; the client can at least be told which.
     let command = known.map_or(named, |(_, name)| (*name).to_owned());
-    tell(app, asked, "tui.command.execute", json!({ "command": command })).await
+    publish_to_tui(app, asked, "tui.command.execute", json!({ "command": command })).await
 }
 
-fn toast_of(fields: &mut Fields) -> Result<Value, ApiError> {
+fn read_toast(fields: &mut JsonFields) -> Result<Value, ApiError> {
     let title = fields.text("title")?;
-    let message = fields.need_text("message")?;
-    let variant = fields.need_text("variant")?;
+    let message = fields.require_text("message")?;
+    let variant = fields.require_text("variant")?;
     if !["info", "success", "warning", "error"].contains(&variant.as_str()) {
         let expected = "\"info\" | \"success\" | \"warning\" | \"error\"";
-        return Err(fields.refuse("variant", expected, &variant.into()));
+        return Err(fields.invalid_field("variant", expected, &variant.into()));
     }
-    let duration = fields.count("duration")?.unwrap_or(TOAST);
+    let duration = fields.count("duration")?.unwrap_or(TOAST_MS);
     if duration == 0 {
-        return Err(fields.refuse("duration", "a value greater than 0", &duration.into()));
+        return Err(fields.invalid_field("duration", "a value greater than 0", &duration.into()));
     }
     let mut toast = json!({ "message": message, "variant": variant, "duration": duration });
     if let Some(title) = title {
@@ -115,23 +115,23 @@ fn toast_of(fields: &mut Fields) -> Result<Value, ApiError> {
 
 /// `POST /tui/show-toast`
 async fn toast(
-    State(app): State<App>,
-    asked: Asked,
-    Body(mut fields): Body,
+    State(app): State<AppState>,
+    asked: RequestedDirectory,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<Json<bool>, ApiError> {
-    let toast = toast_of(&mut fields)?;
-    tell(app, asked, "tui.toast.show", toast).await
+    let toast = read_toast(&mut fields)?;
+    publish_to_tui(app, asked, "tui.toast.show", toast).await
 }
 
 /// `POST /tui/select-session`
 async fn select(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
-    Body(mut fields): Body,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<Json<bool>, ApiError> {
-    let id: SessionId = fields.need_id("sessionID", "ses")?;
-    app.blocking(move |app| {
+    let id: SessionId = fields.require_id("sessionID", "ses")?;
+    app.run_blocking(move |app| {
         app.engine().store().read(&ctx, |r| r.get_session(&id))?;
         let told = json!({ "sessionID": id.as_str() });
         app.hub().publish(&asked.directory, "tui.session.select", &told);
@@ -142,27 +142,33 @@ async fn select(
 
 /// `POST /tui/publish`
 async fn publish(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
-    Body(mut fields): Body,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<Json<bool>, ApiError> {
-    let kind = fields.need_text("type")?;
+    let kind = fields.require_text("type")?;
     let Some(mut inner) = fields.object("properties")? else {
-        return Err(ApiError::payload("Missing key\n  at [\"properties\"]"));
+        return Err(ApiError::invalid_payload("Missing key\n  at [\"properties\"]"));
     };
     let (kind, properties) = match kind.as_str() {
-        "tui.prompt.append" => ("tui.prompt.append", json!({ "text": inner.need_text("text")? })),
-        "tui.command.execute" => {
-            ("tui.command.execute", json!({ "command": inner.need_text("command")? }))
+        "tui.prompt.append" => {
+            ("tui.prompt.append", json!({ "text": inner.require_text("text")? }))
         }
-        "tui.toast.show" => ("tui.toast.show", toast_of(&mut inner)?),
+        "tui.command.execute" => {
+            ("tui.command.execute", json!({ "command": inner.require_text("command")? }))
+        }
+        "tui.toast.show" => ("tui.toast.show", read_toast(&mut inner)?),
         "tui.session.select" => {
-            return select(State(app), Caller(ctx), asked, Body(inner)).await;
+            return select(State(app), RequestContext(ctx), asked, JsonBody(inner)).await;
         }
         other => {
-            return Err(fields.refuse("type", "an event of the terminal client", &other.into()));
+            return Err(fields.invalid_field(
+                "type",
+                "an event of the terminal client",
+                &other.into(),
+            ));
         }
     };
-    tell(app, asked, kind, properties).await
+    publish_to_tui(app, asked, kind, properties).await
 }

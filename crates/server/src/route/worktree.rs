@@ -6,23 +6,23 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use turnstone_core::id::ProjectId;
-use turnstone_engine::{NewWorktree, WorktreeError};
+use turnstone_engine::{WorktreeError, WorktreeRequest};
 use turnstone_store::Context;
 
-use crate::app::App;
-use crate::call::Caller;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::{Body, MaybeBody};
-use crate::place::{Asked, body_directory};
+use crate::project_directory::{RequestedDirectory, body_directory};
+use crate::request_context::RequestContext;
+use crate::request_input::{JsonBody, OptionalJsonBody};
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/experimental/worktree", get(list).post(create).delete(remove))
         .route("/experimental/worktree/reset", post(reset))
 }
 
 /// A refusal changes nothing; what could not be told is the server's fault.
-fn refused(error: WorktreeError) -> ApiError {
+fn worktree_error(error: WorktreeError) -> ApiError {
     let words = error.to_string();
     let conflict = |tag| ApiError::tagged(StatusCode::CONFLICT, tag, &words);
     match error {
@@ -32,7 +32,7 @@ fn refused(error: WorktreeError) -> ApiError {
             ApiError::tagged(StatusCode::NOT_FOUND, "WorktreeNotFoundError", &words)
         }
         WorktreeError::Primary(_) => conflict("WorktreePrimaryError"),
-        WorktreeError::OnlyHere { .. } => conflict("WorktreeHasWorkError"),
+        WorktreeError::UnsavedWork { .. } => conflict("WorktreeHasWorkError"),
         WorktreeError::NoDefaultBranch(_) | WorktreeError::LeftChanges { .. } => {
             conflict("WorktreeResetFailedError")
         }
@@ -46,13 +46,13 @@ fn refused(error: WorktreeError) -> ApiError {
 
 /// `GET /experimental/worktree`
 async fn list(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
 ) -> Result<Json<Value>, ApiError> {
-    app.blocking(move |app| {
-        let place = app.place(&ctx, &asked.directory)?;
-        let project = app.project_of(&ctx, &place)?;
+    app.run_blocking(move |app| {
+        let place = app.require_project_directory(&ctx, &asked.directory)?;
+        let project = app.current_project(&ctx, &place)?;
         // Those Turnstone made are known without asking git.
         let shown = project.worktrees.iter().filter(|one| one.ready).map(|one| &one.directory);
         Ok(Json(shown.map(|directory| Value::from(directory.as_str())).collect()))
@@ -62,10 +62,10 @@ async fn list(
 
 /// `POST /experimental/worktree`
 async fn create(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
-    MaybeBody(mut fields): MaybeBody,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
+    OptionalJsonBody(mut fields): OptionalJsonBody,
 ) -> Result<Json<Value>, ApiError> {
     let name = fields.read::<String>("name", "string | undefined")?;
     if fields.text("startCommand")?.is_some() {
@@ -73,10 +73,11 @@ async fn create(
         let status = StatusCode::FORBIDDEN;
         return Err(ApiError::tagged(status, "StartCommandRefusedError", message));
     }
-    app.blocking(move |app| {
-        let place = app.open_place(&ctx, &asked.directory)?;
-        let new = NewWorktree { name, ..NewWorktree::default() };
-        let made = app.engine().create_worktree(&ctx, &place.project.id, &new).map_err(refused)?;
+    app.run_blocking(move |app| {
+        let place = app.open_project_directory(&ctx, &asked.directory)?;
+        let new = WorktreeRequest { name, ..WorktreeRequest::default() };
+        let made =
+            app.engine().create_worktree(&ctx, &place.project.id, &new).map_err(worktree_error)?;
         let mut shown = json!({ "name": made.name, "directory": made.directory.to_string_lossy() });
         if let Some(branch) = &made.branch {
             shown["branch"] = Value::from(branch.as_str());
@@ -88,15 +89,15 @@ async fn create(
 
 /// `DELETE /experimental/worktree`
 async fn remove(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
-    Body(mut fields): Body,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<Json<bool>, ApiError> {
-    let directory = body_directory(&fields.need_text("directory")?)?;
-    app.on_worktree(asked, ctx, move |app, ctx, project| {
+    let directory = body_directory(&fields.require_text("directory")?)?;
+    app.with_worktree_project(asked, ctx, move |app, ctx, project| {
         app.engine().remove_worktree(ctx, project, &directory, false)?;
-        app.places().forget();
+        app.project_directories().clear();
         Ok(())
     })
     .await
@@ -104,29 +105,29 @@ async fn remove(
 
 /// `POST /experimental/worktree/reset`
 async fn reset(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
-    Body(mut fields): Body,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<Json<bool>, ApiError> {
-    let directory = body_directory(&fields.need_text("directory")?)?;
-    app.on_worktree(asked, ctx, move |app, ctx, project| {
+    let directory = body_directory(&fields.require_text("directory")?)?;
+    app.with_worktree_project(asked, ctx, move |app, ctx, project| {
         app.engine().reset_worktree(ctx, project, &directory, false).map(drop)
     })
     .await
 }
 
-impl App {
+impl AppState {
     /// Does something to a worktree of the project a request is about.
-    async fn on_worktree(
+    async fn with_worktree_project(
         &self,
-        asked: Asked,
+        asked: RequestedDirectory,
         ctx: Context,
         work: impl FnOnce(&Self, &Context, &ProjectId) -> Result<(), WorktreeError> + Send + 'static,
     ) -> Result<Json<bool>, ApiError> {
-        self.blocking(move |app| {
-            let place = app.open_place(&ctx, &asked.directory)?;
-            work(app, &ctx, &place.project.id).map_err(refused)?;
+        self.run_blocking(move |app| {
+            let place = app.open_project_directory(&ctx, &asked.directory)?;
+            work(app, &ctx, &place.project.id).map_err(worktree_error)?;
             Ok(Json(true))
         })
         .await

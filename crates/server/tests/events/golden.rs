@@ -6,13 +6,13 @@
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
 use turnstone_core::model::{Message, Part, Project};
-use turnstone_core::time::Millis;
-use turnstone_core::turn::{Outcome, TurnEvent};
-use turnstone_core::wire::{self, Mode};
-use turnstone_store::{Context, EndTurn, Lease, NewTurn, SyncBody, Takeover};
+use turnstone_core::time::EpochMillis;
+use turnstone_core::turn::{TurnEvent, TurnOutcome};
+use turnstone_core::wire::{self, ParseMode};
+use turnstone_store::{Context, EndTurn, Lease, LeaseTakeover, NewTurn, SyncBody};
 
-use crate::script::{Frame, at, frame, write};
-use crate::support::House;
+use crate::scripted_session::{ReceivedFrame, at, frame, write};
+use crate::support::ServerFixture;
 
 const DIRECTORY: &str = "/home/user/project";
 
@@ -29,7 +29,7 @@ fn inner(event: &Value) -> &Value {
 
 /// What is compared: no names of events, nothing a stream says of itself or that is in no log, nothing
 /// that is said again without having changed.
-fn compared(events: impl IntoIterator<Item = Value>) -> Vec<Value> {
+fn comparable_events(events: impl IntoIterator<Item = Value>) -> Vec<Value> {
     let mut kept: Vec<Value> = Vec::new();
     let mut last = std::collections::BTreeMap::new();
     for mut event in events {
@@ -56,32 +56,34 @@ fn compared(events: impl IntoIterator<Item = Value>) -> Vec<Value> {
 }
 
 /// Does to the store what the recorded events tell.
-struct Player<'a> {
-    house: &'a House,
+struct RecordingPlayer<'a> {
+    house: &'a ServerFixture,
     session: SessionId,
     lease: Option<Lease>,
     number: i64,
     now: i64,
 }
 
-impl Player<'_> {
+impl RecordingPlayer<'_> {
     fn ctx(&self) -> Context {
-        let ctx = at(0).at(Millis(self.now));
-        self.lease.as_ref().map_or(ctx.clone(), |lease| ctx.leased(lease))
+        let ctx = at(0).at_time(EpochMillis(self.now));
+        self.lease.as_ref().map_or(ctx.clone(), |lease| ctx.with_lease(lease))
     }
 
     /// The next numbered event, exactly one.
     fn replicate(&mut self, body: SyncBody) {
         let (session, number) = (self.session.clone(), self.number);
         write(self.house.engine(), &self.ctx(), move |tx| {
-            tx.replicate(&session, number, &body).map(drop)
+            tx.replicate_event(&session, number, &body).map(drop)
         });
         self.number += 1;
     }
 
     fn begin(&mut self, message: Message, part: Part) {
         let store = self.house.engine().store();
-        let lease = store.lease(&self.ctx(), &self.session, Takeover::IfDead).expect("a lease");
+        let lease = store
+            .acquire_lease(&self.ctx(), &self.session, LeaseTakeover::IfDead)
+            .expect("a lease");
         self.lease = Some(lease);
         let new = NewTurn { id: "trn_golden".parse().expect("an id"), message, parts: vec![part] };
         write(self.house.engine(), &self.ctx(), move |tx| tx.begin_turn(&new).map(drop));
@@ -92,10 +94,10 @@ impl Player<'_> {
         let (session, turn) = (self.session.clone(), "trn_golden".parse().expect("an id"));
         if word == "busy" {
             write(self.house.engine(), &self.ctx(), move |tx| {
-                tx.move_turn(&session, &turn, &TurnEvent::Started).map(drop)
+                tx.transition_turn(&session, &turn, &TurnEvent::Started).map(drop)
             });
         } else {
-            let outcome = Outcome::Completed;
+            let outcome = TurnOutcome::Completed;
             let end = EndTurn { session, turn, outcome, error: None };
             write(self.house.engine(), &self.ctx(), move |tx| tx.end_turn(&end).map(drop));
         }
@@ -122,12 +124,12 @@ impl Player<'_> {
                     let next = &events.next().expect("its part")["properties"];
                     self.now = next["time"].as_i64().expect("a time");
                     let part =
-                        wire::parse_part(next["part"].clone(), Mode::Strict).expect("a part");
+                        wire::parse_part(next["part"].clone(), ParseMode::Strict).expect("a part");
                     self.begin(message, part);
                 }
                 "message.part.updated" => {
                     let part =
-                        wire::parse_part(said["part"].clone(), Mode::Strict).expect("a part");
+                        wire::parse_part(said["part"].clone(), ParseMode::Strict).expect("a part");
                     self.replicate(SyncBody::Part(Box::new(part)));
                 }
                 "message.part.delta" => {
@@ -153,8 +155,8 @@ impl Player<'_> {
 }
 
 /// A house in which the recorded session was played.
-fn played() -> House {
-    let house = House::new();
+fn server_with_recording() -> ServerFixture {
+    let house = ServerFixture::new();
     let events = recorded("sse-canonical-event.jsonl");
     let made = events.iter().find(|it| it["type"] == "session.created").expect("made");
     let info = &made["properties"]["info"];
@@ -163,38 +165,38 @@ fn played() -> House {
     .expect("a project");
     write(house.engine(), &at(0), move |tx| tx.put_project(&project).map(drop));
     let session = info["id"].as_str().expect("an id").parse().expect("an id");
-    let mut player = Player { house: &house, session, lease: None, number: 0, now: 1 };
+    let mut player = RecordingPlayer { house: &house, session, lease: None, number: 0, now: 1 };
     player.play(&events);
     house
 }
 
-fn ours(house: &House, path: &str, count: usize) -> Vec<Value> {
-    let mut stream = house.client().with("last-event-id", "0").stream(path);
+fn own_events(house: &ServerFixture, path: &str, count: usize) -> Vec<Value> {
+    let mut stream = house.client().with_header("last-event-id", "0").stream(path);
     let mut found = Vec::new();
     while found.len() < count {
-        let next: Frame = frame(&mut stream).expect("the stream goes on");
+        let next: ReceivedFrame = frame(&mut stream).expect("the stream goes on");
         if inner(&next.json())["type"] != "project.updated" {
-            found.extend(compared([next.json()]));
+            found.extend(comparable_events([next.json()]));
         }
     }
     found
 }
 
 fn compare(path: &str, recording: &str) {
-    let expected = compared(recorded(recording));
-    let house = played();
-    let found = ours(&house, path, expected.len());
+    let expected = comparable_events(recorded(recording));
+    let house = server_with_recording();
+    let found = own_events(&house, path, expected.len());
     for (nth, (found, expected)) in found.iter().zip(&expected).enumerate() {
         assert_eq!(found, expected, "frame {nth} of {path}");
     }
 }
 
 #[test]
-fn the_recorded_session_gives_the_recorded_frames_of_its_directory() {
+fn instance_stream_matches_recording() {
     compare(&format!("/event?directory={DIRECTORY}"), "sse-canonical-event.jsonl");
 }
 
 #[test]
-fn the_recorded_session_gives_the_recorded_frames_of_everything() {
+fn global_stream_matches_recording() {
     compare("/global/event", "sse-canonical-global.jsonl");
 }

@@ -4,13 +4,13 @@
 #[expect(dead_code, unused_imports, reason = "shared by several test programs")]
 mod support;
 
-mod crowd;
-mod form;
 mod golden;
-mod heal;
+mod many_streams;
+mod resend_recent;
 mod resume;
-mod script;
-mod shift;
-mod slow;
-mod story;
+mod scripted_session;
+mod session_changes;
+mod session_switches;
+mod slow_reader;
+mod stream_format;
 mod sync;

@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
-use turnstone_core::time::Cursor;
-use turnstone_store::{Budget, Layout, Options, Store, Upkeep};
+use turnstone_core::time::LogCursor;
+use turnstone_store::{DataLayout, MaintenanceBudget, MaintenanceLimits, Options, Store};
 
-use crate::script::{Frame, at, end_of_log, frame, frames, play, session, write};
-use crate::support::House;
+use crate::scripted_session::{
+    ReceivedFrame, at, end_of_log, frame, frames, play_session, session, write,
+};
+use crate::support::ServerFixture;
 
 /// All frames of the log after `from`, read in one piece.
-fn uninterrupted(house: &House, path: &str, from: Cursor) -> Vec<Frame> {
-    let mut stream = house.client().with("last-event-id", &from.to_string()).stream(path);
+fn uninterrupted_frames(house: &ServerFixture, path: &str, from: LogCursor) -> Vec<ReceivedFrame> {
+    let mut stream = house.client().with_header("last-event-id", &from.to_string()).stream(path);
     let end = end_of_log(house.engine()).to_string();
-    let mut found: Vec<Frame> = Vec::new();
+    let mut found: Vec<ReceivedFrame> = Vec::new();
     while found.last().is_none_or(|frame| frame.id.as_deref() != Some(&end)) {
         found.push(frames(&mut stream, 1).remove(0));
     }
@@ -20,13 +22,13 @@ fn uninterrupted(house: &House, path: &str, from: Cursor) -> Vec<Frame> {
 }
 
 #[test]
-fn w21_a_stream_dropped_at_any_frame_resumes_to_the_byte() {
-    let house = House::new();
+fn stream_dropped_at_any_frame_resumes_exactly() {
+    let house = ServerFixture::new();
     let from = end_of_log(house.engine());
-    let mut live = house.client().with("last-event-id", &from.to_string()).stream("/event");
-    play(&house, "w", 10);
+    let mut live = house.client().with_header("last-event-id", &from.to_string()).stream("/event");
+    play_session(&house, "w", 10);
     for path in ["/event", "/global/event", "/api/event"] {
-        let whole = uninterrupted(&house, path, from);
+        let whole = uninterrupted_frames(&house, path, from);
         assert!(whole.len() >= 180, "{} frames on {path}", whole.len());
         if path == "/event" {
             assert_eq!(frames(&mut live, whole.len()), whole, "live and from the log are the same");
@@ -35,7 +37,7 @@ fn w21_a_stream_dropped_at_any_frame_resumes_to_the_byte() {
         let step = if path == "/api/event" { 9 } else { 1 };
         for (nth, last) in whole.iter().enumerate().step_by(step) {
             let id = last.id.as_deref().expect("every frame of the log has a place");
-            let mut stream = house.client().with("last-event-id", id).stream(path);
+            let mut stream = house.client().with_header("last-event-id", id).stream(path);
             let rest = frames(&mut stream, whole.len() - nth - 1);
             assert_eq!(rest, whole[nth + 1..], "after frame {nth} ({id}) of {path}");
         }
@@ -43,8 +45,8 @@ fn w21_a_stream_dropped_at_any_frame_resumes_to_the_byte() {
 }
 
 #[test]
-fn w21_nothing_is_lost_or_doubled_while_a_writer_writes_and_the_reader_keeps_dropping() {
-    let house = House::new();
+fn reconnecting_reader_loses_and_repeats_nothing() {
+    let house = ServerFixture::new();
     let from = end_of_log(house.engine());
     let client = house.client().clone();
     let seen = std::thread::scope(|scope| {
@@ -52,7 +54,8 @@ fn w21_nothing_is_lost_or_doubled_while_a_writer_writes_and_the_reader_keeps_dro
             let (mut seen, mut place) = (Vec::new(), from.to_string());
             // A different number of frames is read each time, so that the drop falls everywhere.
             for most in (1..=7).cycle() {
-                let mut stream = client.with("last-event-id", &place).stream("/global/event");
+                let mut stream =
+                    client.with_header("last-event-id", &place).stream("/global/event");
                 for _ in 0..most {
                     let frame = frames(&mut stream, 1).remove(0);
                     place = frame.id.clone().expect("a place");
@@ -65,43 +68,43 @@ fn w21_nothing_is_lost_or_doubled_while_a_writer_writes_and_the_reader_keeps_dro
             }
             seen
         });
-        play(&house, "d", 8);
+        play_session(&house, "d", 8);
         reader.join().expect("read")
     });
-    assert_eq!(seen, uninterrupted(&house, "/global/event", from));
+    assert_eq!(seen, uninterrupted_frames(&house, "/global/event", from));
 }
 
 #[test]
-fn w21_a_place_is_good_after_the_server_was_started_again() {
-    let house = House::new();
+fn stream_position_survives_restart() {
+    let house = ServerFixture::new();
     let from = end_of_log(house.engine());
-    play(&house, "z", 2);
-    let whole = uninterrupted(&house, "/global/event", from);
+    play_session(&house, "z", 2);
+    let whole = uninterrupted_frames(&house, "/global/event", from);
     let house = house.restart();
     for nth in [0, whole.len() / 3, whole.len() - 2] {
         let id = whole[nth].id.as_deref().expect("a place");
-        let mut stream = house.client().with("last-event-id", id).stream("/global/event");
+        let mut stream = house.client().with_header("last-event-id", id).stream("/global/event");
         assert_eq!(frames(&mut stream, whole.len() - nth - 1), whole[nth + 1..]);
     }
 }
 
 #[test]
-fn a_stream_that_breaks_before_anything_happened_goes_on_as_well() {
-    let house = House::new();
+fn stream_dropped_before_first_event_resumes() {
+    let house = ServerFixture::new();
     let mut stream = house.client().stream("/event");
     let hello = frame(&mut stream).expect("a first frame");
     assert_eq!(hello.kind(), "server.connected");
     drop(stream);
     session(&house, "missed");
     let place = hello.id.expect("the first frame has a place");
-    let mut stream = house.client().with("last-event-id", &place).stream("/event");
+    let mut stream = house.client().with_header("last-event-id", &place).stream("/event");
     let missed = frames(&mut stream, 1).remove(0);
     assert_eq!(missed.kind(), "session.created");
 }
 
 #[test]
-fn the_place_may_stand_in_the_query_and_must_be_one() {
-    let house = House::new();
+fn position_may_be_in_query_and_must_be_valid() {
+    let house = ServerFixture::new();
     let from = end_of_log(house.engine());
     session(&house, "asked");
     let mut stream = house.client().stream(&format!("/global/event?after={from}"));
@@ -112,13 +115,13 @@ fn the_place_may_stand_in_the_query_and_must_be_one() {
 }
 
 #[test]
-fn r26_what_another_process_writes_is_seen() {
-    let house = House::new();
+fn stream_sees_writes_of_another_process() {
+    let house = ServerFixture::new();
     let id = session(&house, "shared");
     let mut stream = house.client().stream("/event");
     assert_eq!(frame(&mut stream).map(|it| it.kind()).as_deref(), Some("server.connected"));
     // A store of its own on the same files is what another process has.
-    let layout = Layout::new(house.beside("data"));
+    let layout = DataLayout::new(house.sibling("data"));
     let other = Store::open(&Options::new(layout, at(0).now)).expect("opens");
     let name = id.clone();
     let change = move |tx: &turnstone_store::Tx<'_>| {
@@ -133,15 +136,20 @@ fn r26_what_another_process_writes_is_seen() {
 }
 
 #[test]
-fn r25_a_compacted_range_gives_one_resync_and_then_what_is_left() {
-    let house = House::new();
+fn compacted_range_sends_one_resync_then_the_rest() {
+    let house = ServerFixture::new();
     let from = end_of_log(house.engine());
-    let id = play(&house, "c", 3);
-    let before = uninterrupted(&house, "/event", from);
-    let upkeep = Upkeep { grace_ms: 0, lag_ms: 0, ..Upkeep::default() };
+    let id = play_session(&house, "c", 3);
+    let before = uninterrupted_frames(&house, "/event", from);
+    let upkeep = MaintenanceLimits { grace_ms: 0, lag_ms: 0, ..MaintenanceLimits::default() };
     let later = at(1_000_000_000);
-    house.engine().store().maintain_with(&later, Budget::unlimited(), &upkeep).expect("maintained");
-    let mut stream = house.client().with("last-event-id", &from.to_string()).stream("/event");
+    house
+        .engine()
+        .store()
+        .maintain_with(&later, MaintenanceBudget::unlimited(), &upkeep)
+        .expect("maintained");
+    let mut stream =
+        house.client().with_header("last-event-id", &from.to_string()).stream("/event");
     let mut found = Vec::new();
     let last = before.last().expect("frames");
     while found.last() != Some(last) {
@@ -165,20 +173,20 @@ fn r25_a_compacted_range_gives_one_resync_and_then_what_is_left() {
         })
         .map(drop)
     });
-    let mut stream = house.client().with("last-event-id", &end).stream("/event");
+    let mut stream = house.client().with_header("last-event-id", &end).stream("/event");
     assert_eq!(frames(&mut stream, 1)[0].kind(), "session.updated");
 }
 
 #[test]
-fn a_place_the_log_never_reached_gives_a_resync_and_then_what_happens() {
-    let house = House::new();
+fn unreachable_position_sends_resync_then_live_events() {
+    let house = ServerFixture::new();
     session(&house, "a");
     for nowhere in ["999999", "evt_of_another_server"] {
-        let mut stream = house.client().with("last-event-id", nowhere).stream("/event");
+        let mut stream = house.client().with_header("last-event-id", nowhere).stream("/event");
         assert_eq!(frame(&mut stream).map(|it| it.kind()).as_deref(), Some("server.connected"));
         assert_eq!(frame(&mut stream).map(|it| it.kind()).as_deref(), Some("resync"));
         session(&house, "b");
-        stream.patience(Duration::from_secs(60));
+        stream.set_timeout(Duration::from_secs(60));
         assert_eq!(frames(&mut stream, 1)[0].kind(), "session.created");
     }
 }

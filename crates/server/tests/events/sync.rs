@@ -2,18 +2,20 @@
 
 use serde_json::{Value, json};
 
-use crate::script::{Frame, at, begin, end_of_log, frame, frames, play, session};
-use crate::support::House;
-use turnstone_core::turn::Outcome;
-use turnstone_store::{Budget, Upkeep};
+use crate::scripted_session::{
+    ReceivedFrame, at, begin, end_of_log, frame, frames, play_session, session,
+};
+use crate::support::ServerFixture;
+use turnstone_core::turn::TurnOutcome;
+use turnstone_store::{MaintenanceBudget, MaintenanceLimits};
 
-fn history(house: &House, known: &Value) -> Vec<Value> {
+fn history(house: &ServerFixture, known: &Value) -> Vec<Value> {
     let answer = house.client().post("/sync/history", known).expect(200);
     answer.as_array().expect("a list").clone()
 }
 
 /// Without what each server names for itself.
-fn bare(rows: &[Value]) -> Vec<Value> {
+fn without_volatile_fields(rows: &[Value]) -> Vec<Value> {
     let strip = |row: &Value| {
         let mut row = row.clone();
         row["id"] = json!("evt");
@@ -25,7 +27,7 @@ fn bare(rows: &[Value]) -> Vec<Value> {
     rows.iter().map(strip).collect()
 }
 
-fn replay(house: &House, rows: &[Value]) -> crate::support::Answer {
+fn replay(house: &ServerFixture, rows: &[Value]) -> crate::support::HttpAnswer {
     let events: Vec<Value> = rows
         .iter()
         .map(|row| {
@@ -39,10 +41,10 @@ fn replay(house: &House, rows: &[Value]) -> crate::support::Answer {
 }
 
 #[test]
-fn r25_history_is_every_number_once_and_in_order_and_what_the_stream_says() {
-    let house = House::new();
+fn sync_history_is_complete_ordered_and_equals_the_stream() {
+    let house = ServerFixture::new();
     let from = end_of_log(house.engine());
-    let (one, two) = (play(&house, "a", 4), play(&house, "b", 1));
+    let (one, two) = (play_session(&house, "a", 4), play_session(&house, "b", 1));
     let rows = history(&house, &json!({}));
     let numbers: Vec<i64> = rows.iter().map(|row| row["seq"].as_i64().expect("a number")).collect();
     assert!(numbers.is_sorted(), "{numbers:?}");
@@ -52,7 +54,7 @@ fn r25_history_is_every_number_once_and_in_order_and_what_the_stream_says() {
         assert_eq!(own, (0..own.len() as i64).collect::<Vec<_>>());
     }
     let mut stream =
-        house.client().with("last-event-id", &from.to_string()).stream("/global/event");
+        house.client().with_header("last-event-id", &from.to_string()).stream("/global/event");
     let mut told = Vec::new();
     while told.len() < rows.len() {
         let next = frames(&mut stream, 1).remove(0);
@@ -76,29 +78,35 @@ fn r25_history_is_every_number_once_and_in_order_and_what_the_stream_says() {
 }
 
 #[test]
-fn history_and_replay_make_a_replica_and_a_second_replay_changes_nothing() {
-    let (origin, replica) = (House::new(), House::new());
-    play(&origin, "r", 3);
+fn replaying_history_creates_a_replica_idempotently() {
+    let (origin, replica) = (ServerFixture::new(), ServerFixture::new());
+    play_session(&origin, "r", 3);
     let rows = history(&origin, &json!({}));
     for _ in 0..2 {
         let answer = replay(&replica, &rows).expect(200);
         assert_eq!(answer, json!({ "sessionID": rows[0]["aggregate_id"] }));
-        assert_eq!(bare(&history(&replica, &json!({}))), bare(&rows));
+        assert_eq!(
+            without_volatile_fields(&history(&replica, &json!({}))),
+            without_volatile_fields(&rows)
+        );
     }
     let end = end_of_log(origin.engine());
     replay(&origin, &rows).expect(200);
     assert_eq!(end_of_log(origin.engine()), end, "nothing was written");
     // In pieces that overlap.
-    let third = House::new();
+    let third = ServerFixture::new();
     replay(&third, &rows[..30]).expect(200);
     replay(&third, &rows[10..]).expect(200);
-    assert_eq!(bare(&history(&third, &json!({}))), bare(&rows));
+    assert_eq!(
+        without_volatile_fields(&history(&third, &json!({}))),
+        without_volatile_fields(&rows)
+    );
 }
 
 #[test]
-fn a_replay_that_does_not_fit_is_refused_and_changes_nothing() {
-    let (origin, replica) = (House::new(), House::new());
-    play(&origin, "x", 1);
+fn invalid_replay_is_rejected_without_changes() {
+    let (origin, replica) = (ServerFixture::new(), ServerFixture::new());
+    play_session(&origin, "x", 1);
     let rows = history(&origin, &json!({}));
     replay(&replica, &rows[..5]).expect(200);
     let before = history(&replica, &json!({}));
@@ -131,8 +139,8 @@ fn a_replay_that_does_not_fit_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn start_and_steal_answer_as_recorded() {
-    let house = House::new();
+fn sync_start_and_steal_match_recording() {
+    let house = ServerFixture::new();
     let id = session(&house, "s");
     assert_eq!(house.client().post("/sync/start", &json!({})).expect(200), json!(true));
     let refused = house.client().post("/sync/steal", &json!({ "sessionID": id })).expect(400);
@@ -140,24 +148,28 @@ fn start_and_steal_answer_as_recorded() {
 }
 
 #[test]
-fn r25_history_after_compaction_has_every_number_still() {
-    let house = House::new();
-    play(&house, "k", 3);
+fn sync_history_after_compaction_has_every_number() {
+    let house = ServerFixture::new();
+    play_session(&house, "k", 3);
     let before = history(&house, &json!({}));
-    let upkeep = Upkeep { grace_ms: 0, lag_ms: 0, ..Upkeep::default() };
+    let upkeep = MaintenanceLimits { grace_ms: 0, lag_ms: 0, ..MaintenanceLimits::default() };
     let later = at(1_000_000_000);
-    house.engine().store().maintain_with(&later, Budget::unlimited(), &upkeep).expect("maintained");
+    house
+        .engine()
+        .store()
+        .maintain_with(&later, MaintenanceBudget::unlimited(), &upkeep)
+        .expect("maintained");
     let after = history(&house, &json!({}));
     let numbers = |rows: &[Value]| rows.iter().map(|row| row["seq"].clone()).collect::<Vec<_>>();
     assert_eq!(numbers(&after), numbers(&before));
     assert_ne!(after, before);
-    let replica = House::new();
+    let replica = ServerFixture::new();
     replay(&replica, &after).expect(200);
 }
 
 #[test]
-fn r45_status_names_the_sessions_that_work_and_no_others() {
-    let house = House::new();
+fn status_lists_only_busy_sessions() {
+    let house = ServerFixture::new();
     session(&house, "idle");
     let id = session(&house, "busy");
     let turn = begin(house.engine(), &id, "msg_s_0", "go");
@@ -167,16 +179,18 @@ fn r45_status_names_the_sessions_that_work_and_no_others() {
     let (name, named) = (turn.id.clone(), serde_json::from_value(retry.clone()).expect("a status"));
     let ctx = turn.context(&at(5));
     let of = id.clone();
-    crate::script::write(house.engine(), &ctx, move |tx| tx.set_retry(&of, &name, &named));
+    crate::scripted_session::write(house.engine(), &ctx, move |tx| {
+        tx.set_retry(&of, &name, &named)
+    });
     assert_eq!(status(), json!({ (id.as_str()): retry }));
-    house.engine().end_turn(&at(9), &turn, Outcome::Completed, None).expect("ended");
+    house.engine().end_turn(&at(9), &turn, TurnOutcome::Completed, None).expect("ended");
     assert_eq!(status(), json!({}));
 }
 
 #[test]
-fn one_session_is_replayed_from_a_number_and_then_followed() {
-    let house = House::new();
-    let id = play(&house, "n", 4);
+fn session_stream_replays_then_follows() {
+    let house = ServerFixture::new();
+    let id = play_session(&house, "n", 4);
     let path = format!("/api/session/{id}");
     let page = house.client().get(&format!("{path}/history?limit=100")).expect(200);
     let all = page["data"].as_array().expect("a list").clone();
@@ -189,15 +203,17 @@ fn one_session_is_replayed_from_a_number_and_then_followed() {
     assert_eq!((few["data"].as_array().map(Vec::len), &few["hasMore"]), (Some(2), &json!(true)));
     let seq = all[2]["durable"]["seq"].clone();
     let mut stream = house.client().stream(&format!("{path}/event?after={seq}"));
-    let read = |stream: &mut crate::support::Stream, count: usize| -> Vec<Value> {
-        (0..count).map(|_| frame(stream).as_ref().map(Frame::json).expect("goes on")).collect()
+    let read = |stream: &mut crate::support::SseStream, count: usize| -> Vec<Value> {
+        (0..count)
+            .map(|_| frame(stream).as_ref().map(ReceivedFrame::json).expect("goes on"))
+            .collect()
     };
     assert_eq!(read(&mut stream, all.len() - 3), all[3..]);
     let turn = begin(house.engine(), &id, "msg_n_live", "and now");
     let live = read(&mut stream, 1).remove(0);
     assert_eq!(live["type"], "session.next.prompted");
     assert_eq!(live["data"]["prompt"], json!({ "text": "and now" }));
-    house.engine().end_turn(&at(9), &turn, Outcome::Completed, None).expect("ended");
+    house.engine().end_turn(&at(9), &turn, TurnOutcome::Completed, None).expect("ended");
     let bad = house.client().get(&format!("{path}/history?after=x")).expect(400);
     let words = "Expected an integer, got NaN\n  at [\"after\"]";
     assert_eq!(bad, json!({ "_tag": "InvalidRequestError", "message": words, "kind": "Query" }));
@@ -206,9 +222,9 @@ fn one_session_is_replayed_from_a_number_and_then_followed() {
 }
 
 #[test]
-fn a_fork_is_told_as_a_session_from_its_first_event_on() {
-    let house = House::new();
-    let id = play(&house, "whole", 2);
+fn fork_is_published_as_a_session() {
+    let house = ServerFixture::new();
+    let id = play_session(&house, "whole", 2);
     let forked = house.client().post(&format!("/session/{id}/fork"), &json!({})).expect(200);
     let told = history(&house, &json!({}));
     let rows = told.iter();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Client, Driver, House};
+use crate::support::{HttpAnswer, ServerFixture, TestClient, TurnDriver};
 
 const TOKEN: &str = "x-turnstone-token";
 
@@ -130,14 +130,14 @@ fn text(value: &Value) -> String {
 
 /// What the routes are tried with.
 struct Scene {
-    house: House,
+    house: ServerFixture,
     names: BTreeMap<&'static str, String>,
 }
 
 impl Scene {
     fn new() -> Self {
-        let house = House::in_git();
-        house.put("opencode.json", r#"{"permission": {"bash": "ask"}}"#);
+        let house = ServerFixture::with_git();
+        house.write_file("opencode.json", r#"{"permission": {"bash": "ask"}}"#);
         let mut names = BTreeMap::new();
         for name in ["idle", "done", "reverted", "asked"] {
             let made = house.client().post("/session", &json!({ "title": name })).expect(200);
@@ -159,7 +159,7 @@ impl Scene {
 
     /// A turn that writes a file.
     fn work(&mut self, name: &'static str) {
-        let driver = Driver::begin(self.house.client(), &self.names[name], "go");
+        let driver = TurnDriver::begin(self.house.client(), &self.names[name], "go");
         let answer = driver.step();
         let file = self.house.project().join(name);
         driver.tool(&answer, &json!({ "paths": [name] }), || {
@@ -186,7 +186,7 @@ impl Scene {
 
     /// A permission and a question that wait for an answer.
     fn ask(&mut self) {
-        let driver = Driver::begin(self.house.client(), &self.names["asked"], "go");
+        let driver = TurnDriver::begin(self.house.client(), &self.names["asked"], "go");
         let bash = json!({ "permission": "bash", "patterns": ["make"], "always": ["make"] });
         let asked = driver.post("permission", &bash).expect(200);
         self.names.insert("permission", text(&asked["requestID"]));
@@ -246,20 +246,20 @@ impl Scene {
         text(&self.house.client().get(&path).expect(200)[0]["id"])
     }
 
-    fn send(&self, client: &Client, (method, route, _, _, session): Row) -> Answer {
+    fn send(&self, client: &TestClient, (method, route, _, _, session): Row) -> HttpAnswer {
         let body = self.body(route).to_string();
         client.send(method, &self.path(route, session), Some(body.as_bytes()))
     }
 
-    fn runner(&self, directory: &std::path::Path) -> Client {
+    fn runner(&self, directory: &std::path::Path) -> TestClient {
         let body = json!({ "name": "r", "directory": directory });
         let made = self.house.client().post("/turnstone/runner", &body).expect(200);
-        self.house.client().with(TOKEN, &text(&made["token"]))
+        self.house.client().with_header(TOKEN, &text(&made["token"]))
     }
 }
 
 /// What an answer says of the check before it.
-fn seen(answer: &Answer) -> Check {
+fn seen(answer: &HttpAnswer) -> Check {
     let is_json = answer.header("content-type") == Some("application/json");
     let body = if is_json && !answer.body.is_empty() { answer.json() } else { Value::Null };
     match (answer.status, body["_tag"].as_str()) {
@@ -272,7 +272,7 @@ fn seen(answer: &Answer) -> Check {
 #[test]
 fn every_changing_route_has_the_check_that_is_listed_for_it() {
     let scene = Scene::new();
-    let stranger = scene.house.client().with("x-turnstone-actor", "mallory");
+    let stranger = scene.house.client().with_header("x-turnstone-actor", "mallory");
     // Before a runner is there: prompts would wait for it.
     for row in ROWS {
         let (method, route, named, ..) = *row;
@@ -299,7 +299,7 @@ fn every_changing_route_has_the_check_that_is_listed_for_it() {
 
 #[test]
 fn every_changing_route_of_the_router_is_listed() {
-    let house = House::in_git();
+    let house = ServerFixture::with_git();
     let document = house.client().get("/doc").expect(200);
     let listed: BTreeSet<(&str, String)> =
         ROWS.iter().map(|(method, route, ..)| (*method, route.replace("{id}", "{}"))).collect();

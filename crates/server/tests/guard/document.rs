@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::support::House;
+use crate::support::ServerFixture;
 
 #[test]
-fn what_the_guards_answer_stands_with_every_operation() {
-    let house = House::new();
+fn openapi_lists_guard_responses_for_every_operation() {
+    let house = ServerFixture::new();
     let doc = house.client().get("/doc").expect(200);
     let items = doc["paths"].as_object().expect("paths").iter();
     let mut seen = 0;

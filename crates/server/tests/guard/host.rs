@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use turnstone_server::Credentials;
 
-use crate::support::House;
+use crate::support::ServerFixture;
 
-fn locked() -> House {
-    House::with(|settings| {
+fn locked() -> ServerFixture {
+    ServerFixture::with_settings(|settings| {
         let (user, password) = ("opencode".to_owned(), "s3cret".to_owned());
         settings.credentials = Some(Credentials { user, password });
     })
 }
 
 /// Sends a request head as it is and returns the status and the whole answer.
-fn send_raw(house: &House, head: &str) -> (u16, String) {
+fn send_raw(house: &ServerFixture, head: &str) -> (u16, String) {
     let mut socket = TcpStream::connect(house.address()).expect("connects");
     socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
     let port = house.address().port().to_string();
@@ -33,7 +33,7 @@ const CLOSE: &str = "connection: close";
 
 #[test]
 fn foreign_names_are_refused_without_a_password() {
-    let house = House::new();
+    let house = ServerFixture::new();
     for host in
         ["evil.example", "evil.example:PORT", "localhost.evil.example", "0.0.0.0:PORT", "10.0.0.1"]
     {
@@ -55,7 +55,7 @@ fn foreign_names_are_refused_without_a_password() {
 
 #[test]
 fn rebinding_page_is_refused_without_a_password() {
-    let house = House::new();
+    let house = ServerFixture::new();
     for site in ["", "\nsec-fetch-site: same-origin", "\nsec-fetch-site: none"] {
         for method in ["GET", "POST", "OPTIONS"] {
             let head = format!(
@@ -100,7 +100,7 @@ fn rebinding_page_meets_the_password_if_there_is_one() {
 
 #[test]
 fn invalid_and_contradictory_names_are_bad_requests() {
-    for house in [House::new(), locked()] {
+    for house in [ServerFixture::new(), locked()] {
         for head in [
             "GET /path HTTP/1.1",
             "GET /path HTTP/1.1\nhost: localhost\nhost: localhost",
@@ -121,7 +121,7 @@ fn invalid_and_contradictory_names_are_bad_requests() {
 
 #[test]
 fn absolute_target_that_agrees_with_host_is_answered() {
-    let house = House::new();
+    let house = ServerFixture::new();
     for (target, host) in [("localhost:PORT", "LOCALHOST:PORT"), ("localhost", "localhost:80")] {
         let head = format!("GET http://{target}/path HTTP/1.1\nhost: {host}\n{CLOSE}");
         let (status, answer) = send_raw(&house, &head);

@@ -6,12 +6,12 @@ mod support;
 
 mod access;
 mod actor;
-mod crowd;
+mod connection_limits;
 mod document;
 mod host;
 mod origin;
 mod other_user;
 mod password;
-mod patience;
 mod peers;
-mod token;
+mod runner_token;
+mod timeouts;

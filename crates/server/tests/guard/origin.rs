@@ -2,7 +2,7 @@
 
 use turnstone_server::Credentials;
 
-use crate::support::{Answer, Client, House};
+use crate::support::{HttpAnswer, ServerFixture, TestClient};
 
 /// Origins that no page allowed to ask has; `OTHER` is another port of the same machine.
 const FOREIGN: [&str; 16] = [
@@ -24,19 +24,21 @@ const FOREIGN: [&str; 16] = [
     "chrome-extension://abc",
 ];
 
-fn house() -> House {
-    House::with(|settings| settings.origins = vec!["https://my.example".to_owned()])
+fn server_with_origin() -> ServerFixture {
+    ServerFixture::with_settings(|settings| {
+        settings.origins = vec!["https://my.example".to_owned()]
+    })
 }
 
-fn locked() -> House {
-    House::with(|settings| {
+fn server_with_password() -> ServerFixture {
+    ServerFixture::with_settings(|settings| {
         let (user, password) = ("opencode".to_owned(), "s3cret".to_owned());
         settings.credentials = Some(Credentials { user, password });
     })
 }
 
 /// Asserts that the request was refused for its origin and that no header lets a page read the answer.
-fn assert_forbidden(answer: &Answer, of: &str) {
+fn assert_forbidden(answer: &HttpAnswer, of: &str) {
     assert_eq!(answer.status, 403, "{of}: {}", answer.text());
     if !answer.body.is_empty() {
         assert_eq!(answer.json()["_tag"], "ForbiddenOrigin", "{of}");
@@ -48,7 +50,7 @@ fn assert_forbidden(answer: &Answer, of: &str) {
 }
 
 /// Every method and path of the document, with `x` for each parameter, and some paths that are not there.
-fn operations(house: &House) -> Vec<(String, String)> {
+fn operations(house: &ServerFixture) -> Vec<(String, String)> {
     let doc = house.client().get("/doc").expect(200);
     let mut found = Vec::new();
     for (path, item) in doc["paths"].as_object().expect("paths") {
@@ -69,9 +71,9 @@ fn operations(house: &House) -> Vec<(String, String)> {
 
 #[test]
 fn foreign_pages_are_refused_on_every_method_and_route() {
-    let house = house();
-    let page = house.client().with("origin", "https://evil.example");
-    let image = house.client().with("sec-fetch-site", "cross-site");
+    let house = server_with_origin();
+    let page = house.client().with_header("origin", "https://evil.example");
+    let image = house.client().with_header("sec-fetch-site", "cross-site");
     for (method, path) in operations(&house) {
         for client in [&page, &image] {
             let body = matches!(method.as_str(), "POST" | "PUT" | "PATCH").then_some(&b"{}"[..]);
@@ -81,103 +83,123 @@ fn foreign_pages_are_refused_on_every_method_and_route() {
 }
 
 #[test]
-fn every_origin_but_allowed_ones_is_refused() {
-    let house = house();
+fn origins_not_allowed_are_rejected() {
+    let house = server_with_origin();
     for origin in FOREIGN {
-        let page = house.client().with("origin", origin);
+        let page = house.client().with_header("origin", origin);
         for method in ["GET", "HEAD", "OPTIONS", "POST"] {
             assert_forbidden(&page.send(method, "/session", None), origin);
         }
         // Nor does a browser that calls the request its own make it one.
-        assert_forbidden(&page.with("sec-fetch-site", "same-origin").get("/session"), origin);
+        assert_forbidden(
+            &page.with_header("sec-fetch-site", "same-origin").get("/session"),
+            origin,
+        );
     }
-    let twice = house.client().with("origin", "https://my.example");
-    assert_forbidden(&twice.with("origin", "https://my.example").get("/session"), "twice");
+    let twice = house.client().with_header("origin", "https://my.example");
+    assert_forbidden(&twice.with_header("origin", "https://my.example").get("/session"), "twice");
     assert_eq!(house.client().get("/session").expect(200), serde_json::json!([]));
 }
 
 #[test]
-fn allowed_origins_are_answered_and_may_read() {
-    let house = house();
+fn allowed_origins_get_cors_headers() {
+    let house = server_with_origin();
     let address = house.address();
     let own = format!("http://{address}");
     for origin in [own.as_str(), "https://my.example", "tauri://localhost", "oc://renderer"] {
-        let page = house.client().with("origin", origin);
+        let page = house.client().with_header("origin", origin);
         let answer = page.get("/session");
         answer.expect(200);
         assert_eq!(answer.header("access-control-allow-origin"), Some(origin));
         assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"));
         let asked = page
-            .with("access-control-request-method", "POST")
-            .with("access-control-request-headers", "content-type")
-            .with("access-control-request-private-network", "true")
+            .with_header("access-control-request-method", "POST")
+            .with_header("access-control-request-headers", "content-type")
+            .with_header("access-control-request-private-network", "true")
             .send("OPTIONS", "/session", None);
         assert_eq!(asked.status, 204);
         assert_eq!(asked.header("access-control-allow-origin"), Some(origin));
         assert_eq!(asked.header("access-control-allow-headers"), Some("content-type"));
         assert_eq!(asked.header("access-control-allow-private-network"), None);
     }
-    let named = house.client().with("host", &format!("localhost:{}", address.port()));
-    named.with("origin", &format!("http://localhost:{}", address.port())).get("/path").expect(200);
-    assert_forbidden(&named.with("origin", &own).get("/path"), "another name of this server");
+    let named = house.client().with_header("host", &format!("localhost:{}", address.port()));
+    named
+        .with_header("origin", &format!("http://localhost:{}", address.port()))
+        .get("/path")
+        .expect(200);
+    assert_forbidden(
+        &named.with_header("origin", &own).get("/path"),
+        "another name of this server",
+    );
 }
 
 #[test]
-fn fetch_metadata_decides_where_no_origin_is_named() {
-    let house = house();
-    let site = |site: &str| house.client().with("sec-fetch-site", site);
+fn sec_fetch_site_decides_without_origin() {
+    let house = server_with_origin();
+    let site = |site: &str| house.client().with_header("sec-fetch-site", site);
     for here in ["same-origin", "none"] {
         site(here).get("/session").expect(200);
     }
     for elsewhere in ["cross-site", "same-site", "", "Same-Origin?", "none, same-origin"] {
         assert_forbidden(&site(elsewhere).get("/session"), elsewhere);
         let own = format!("http://{}", house.address());
-        assert_forbidden(&site(elsewhere).with("origin", &own).get("/session"), elsewhere);
+        assert_forbidden(&site(elsewhere).with_header("origin", &own).get("/session"), elsewhere);
         // Pages elsewhere that are allowed are cross-site by nature.
         for origin in ["https://my.example", "tauri://localhost", "oc://renderer"] {
-            site(elsewhere).with("origin", origin).get("/session").expect(200);
+            site(elsewhere).with_header("origin", origin).get("/session").expect(200);
         }
     }
-    assert_forbidden(&site("none").with("sec-fetch-site", "none").get("/session"), "twice");
+    assert_forbidden(&site("none").with_header("sec-fetch-site", "none").get("/session"), "twice");
     // Node.js sends its own mode, and no site.
-    house.client().with("sec-fetch-mode", "cors").get("/session").expect(200);
+    house.client().with_header("sec-fetch-mode", "cors").get("/session").expect(200);
 }
 
 #[test]
-fn a_password_does_not_admit_foreign_pages() {
-    let house = locked();
+fn password_does_not_admit_foreign_origins() {
+    let house = server_with_password();
     // What a browser adds by itself once the user has signed in.
-    let signed_in = house.client().with("authorization", "Basic b3BlbmNvZGU6czNjcmV0");
+    let signed_in = house.client().with_header("authorization", "Basic b3BlbmNvZGU6czNjcmV0");
     signed_in.get("/session").expect(200);
     for origin in FOREIGN {
-        assert_forbidden(&signed_in.with("origin", origin).get("/session"), origin);
-        assert_forbidden(&house.client().with("origin", origin).get("/session"), origin);
+        assert_forbidden(&signed_in.with_header("origin", origin).get("/session"), origin);
+        assert_forbidden(&house.client().with_header("origin", origin).get("/session"), origin);
     }
-    assert_forbidden(&signed_in.with("sec-fetch-site", "cross-site").get("/session"), "image");
+    assert_forbidden(
+        &signed_in.with_header("sec-fetch-site", "cross-site").get("/session"),
+        "image",
+    );
     // A proxy adds TLS and has a name of its own.
-    let proxied = signed_in.with("host", "box.example").with("sec-fetch-site", "same-origin");
-    proxied.with("origin", "https://box.example").get("/session").expect(200);
-    assert_forbidden(&proxied.with("origin", "https://evil.example").get("/session"), "proxied");
+    let proxied =
+        signed_in.with_header("host", "box.example").with_header("sec-fetch-site", "same-origin");
+    proxied.with_header("origin", "https://box.example").get("/session").expect(200);
+    assert_forbidden(
+        &proxied.with_header("origin", "https://evil.example").get("/session"),
+        "proxied",
+    );
 }
 
 #[test]
 fn upgrades_and_event_streams_of_foreign_pages_are_refused() {
-    let house = house();
-    let upgrade = |client: Client| {
-        let client = client.with("upgrade", "websocket").with("sec-websocket-version", "13");
-        client.with("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+    let house = server_with_origin();
+    let upgrade = |client: TestClient| {
+        let client =
+            client.with_header("upgrade", "websocket").with_header("sec-websocket-version", "13");
+        client.with_header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
     };
     for path in ["/event", "/global/event", "/api/event", "/api/pty/x/connect", "/pty/x/connect"] {
-        let page = house.client().with("origin", "http://localhost:3000");
+        let page = house.client().with_header("origin", "http://localhost:3000");
         assert_forbidden(&page.get(path), path);
         assert_forbidden(&upgrade(page).get(path), path);
     }
 }
 
 #[test]
-fn a_name_pointed_here_by_a_page_is_not_an_own_origin() {
-    let house = house();
-    let page = house.client().with("host", "evil.example").with("origin", "http://evil.example");
+fn rebound_host_is_not_an_own_origin() {
+    let house = server_with_origin();
+    let page = house
+        .client()
+        .with_header("host", "evil.example")
+        .with_header("origin", "http://evil.example");
     assert_forbidden(&page.get("/session"), "a name that resolves to this machine");
     assert_forbidden(&page.send("OPTIONS", "/session", None), "its preflight");
 }

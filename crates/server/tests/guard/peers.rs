@@ -12,7 +12,7 @@ use serde_json::json;
 use turnstone_server::{Credentials, SocketSetting};
 
 use crate::other_user::as_other_user;
-use crate::support::House;
+use crate::support::ServerFixture;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_secs(60);
 const RIGHT: &str = "Basic b3BlbmNvZGU6czNjcmV0";
 
 /// Opens a connection as descriptor 3 and sends `POST /session`.
-fn post_session(house: &House) -> String {
+fn post_session(house: &ServerFixture) -> String {
     let port = house.address().port();
     format!(
         "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'POST /session HTTP/1.1\\r\\nhost: localhost\\r\\n\
@@ -28,13 +28,13 @@ fn post_session(house: &House) -> String {
     )
 }
 
-fn sessions(house: &House) -> usize {
+fn sessions(house: &ServerFixture) -> usize {
     house.client().get("/session").expect(200).as_array().expect("a list").len()
 }
 
 #[test]
-fn another_user_of_the_machine_is_turned_away_with_a_hint() {
-    let house = House::new();
+fn other_user_is_rejected_with_a_hint() {
+    let house = ServerFixture::new();
     let answer = as_other_user(&format!("{}; cat <&3", post_session(&house)));
     if let Some(answer) = answer {
         assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
@@ -47,8 +47,8 @@ fn another_user_of_the_machine_is_turned_away_with_a_hint() {
 }
 
 #[test]
-fn another_user_who_sends_and_closes_at_once_changes_nothing() {
-    let house = House::new();
+fn other_user_closing_early_changes_nothing() {
+    let house = ServerFixture::new();
     let ask = post_session(&house);
     for _ in 0..20 {
         as_other_user(&format!("for i in 1 2 3 4 5; do {ask}; exec 3>&-; done"));
@@ -59,8 +59,8 @@ fn another_user_who_sends_and_closes_at_once_changes_nothing() {
 }
 
 #[test]
-fn an_early_close_by_the_same_user_does_not_disturb_later_requests() {
-    let house = House::new();
+fn early_close_by_same_user_is_harmless() {
+    let house = ServerFixture::new();
     // This user's own, but closed: the row in the kernel's table names nobody any more. Whether the
     // server looks before or after the end is a race; either way the next request is answered.
     for _ in 0..50 {
@@ -71,8 +71,8 @@ fn an_early_close_by_the_same_user_does_not_disturb_later_requests() {
 }
 
 #[test]
-fn quick_and_lasting_connections_of_the_same_user_are_answered() {
-    let house = House::new();
+fn short_and_long_connections_of_same_user_are_served() {
+    let house = ServerFixture::new();
     for _ in 0..200 {
         house.client().get("/global/health").expect(200);
     }
@@ -95,16 +95,16 @@ fn quick_and_lasting_connections_of_the_same_user_are_answered() {
     assert!(rest.starts_with("HTTP/1.0 200"), "{rest}");
 }
 
-fn locked() -> House {
-    House::with(|settings| {
+fn server_with_password() -> ServerFixture {
+    ServerFixture::with_settings(|settings| {
         let (user, password) = ("opencode".to_owned(), "s3cret".to_owned());
         settings.credentials = Some(Credentials { user, password });
     })
 }
 
 #[test]
-fn with_a_password_another_user_who_knows_it_is_answered() {
-    let house = locked();
+fn other_user_with_password_is_served() {
+    let house = server_with_password();
     let port = house.address().port();
     let ask = |head: &str| {
         as_other_user(&format!(
@@ -118,11 +118,11 @@ fn with_a_password_another_user_who_knows_it_is_answered() {
         assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
     }
     assert_eq!(house.client().get("/global/health").status, 401);
-    house.client().with("authorization", RIGHT).get("/global/health").expect(200);
+    house.client().with_header("authorization", RIGHT).get("/global/health").expect(200);
 }
 
-fn socket_of(house: &House) -> PathBuf {
-    house.beside("data/socket/server.sock")
+fn socket_of(house: &ServerFixture) -> PathBuf {
+    house.sibling("data/socket/server.sock")
 }
 
 fn over_socket(path: &std::path::Path, head: &str) -> String {
@@ -135,8 +135,8 @@ fn over_socket(path: &std::path::Path, head: &str) -> String {
 }
 
 #[test]
-fn the_unix_socket_answers_its_owner_without_a_password() {
-    let house = locked();
+fn unix_socket_serves_owner_without_password() {
+    let house = server_with_password();
     let path = socket_of(&house);
     let mode = |path: &std::path::Path| fs_err::metadata(path).expect("is there").mode() & 0o777;
     assert_eq!((mode(&path), mode(path.parent().expect("a parent"))), (0o600, 0o700));
@@ -149,15 +149,17 @@ fn the_unix_socket_answers_its_owner_without_a_password() {
         serde_json::from_str(answer.split("\r\n\r\n").nth(1).expect("a body")).expect("JSON");
     assert_eq!(body["socket"], json!(path));
     assert_eq!(body["url"], json!(format!("http://{}", house.address())));
-    let told = house.client().with("authorization", RIGHT).get("/turnstone/server").expect(200);
+    let told =
+        house.client().with_header("authorization", RIGHT).get("/turnstone/server").expect(200);
     assert_eq!(told, body);
 }
 
 #[test]
-fn another_user_cannot_use_the_unix_socket_even_where_its_path_is_open() {
+fn other_user_cannot_use_the_unix_socket() {
     let place = tempfile::Builder::new().prefix("ts-").tempdir().expect("a directory");
     let path = place.path().join("open.sock");
-    let house = House::with(|settings| settings.socket = SocketSetting::At(path.clone()));
+    let house =
+        ServerFixture::with_settings(|settings| settings.socket = SocketSetting::At(path.clone()));
     let all = || std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs_err::set_permissions(place.path(), all()).expect("opened");
     fs_err::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666))
@@ -180,7 +182,7 @@ fn another_user_cannot_use_the_unix_socket_even_where_its_path_is_open() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the real clients are other programs")]
 fn curl_and_node_reach_the_server_over_the_unix_socket() {
-    let house = House::new();
+    let house = ServerFixture::new();
     let path = socket_of(&house);
     let script = format!(
         "const q = require('http').request({{ socketPath: {path:?}, path: '/session', method: 'POST',\

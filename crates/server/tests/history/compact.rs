@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use crate::scene::{seq, session, turn};
-use crate::support::Driver;
-use crate::support::House;
+use crate::support::ServerFixture;
+use crate::support::TurnDriver;
+use crate::turn_fixture::{seq, session, turn};
 
 #[test]
-fn without_a_runner_nothing_is_stored_and_the_reason_has_its_tag() {
-    let house = House::new();
+fn compact_without_runner_stores_nothing_and_is_tagged() {
+    let house = ServerFixture::new();
     let session = session(&house, "T");
     let (path, before) = (format!("/api/session/{session}/compact"), seq(&house, &session));
     let refused = house.client().send("POST", &path, None).expect(503);
@@ -17,15 +17,15 @@ fn without_a_runner_nothing_is_stored_and_the_reason_has_its_tag() {
         (&json!("ServiceUnavailableError"), &json!("session.compact"))
     );
     assert_eq!(seq(&house, &session), before);
-    let stale = house.client().with("if-match", "\"99\"").send("POST", &path, None);
+    let stale = house.client().with_header("if-match", "\"99\"").send("POST", &path, None);
     assert_eq!(stale.expect(409)["_tag"], "StaleError");
     let unknown = house.client().send("POST", "/api/session/ses_unknown/compact", None);
     assert_eq!(unknown.expect(404)["_tag"], "SessionNotFoundError");
 }
 
 #[test]
-fn a_runner_is_asked_by_the_model_of_the_session_and_waited_for() {
-    let house = House::new();
+fn compact_waits_for_runner_with_the_session_model() {
+    let house = ServerFixture::new();
     let session = session(&house, "T");
     turn(&house, &session, "1", &[("a", "a")]);
     let client = house.client();
@@ -41,7 +41,7 @@ fn a_runner_is_asked_by_the_model_of_the_session_and_waited_for() {
         assert_eq!(request["parts"][0]["type"], "compaction");
         assert_eq!(request["parts"][0]["auto"], false);
         assert_eq!(request["info"]["model"]["modelID"], "m", "that of the newest prompt");
-        let driver = Driver::take(client, &session);
+        let driver = TurnDriver::take(client, &session);
         assert!(!asked.is_finished(), "it is answered when it is dealt with");
         driver.end();
         let answer = asked.join().expect("answered");

@@ -3,17 +3,18 @@
 use serde_json::{Value, json};
 use turnstone_core::model::Session;
 
-use crate::scene::{ctx, session};
-use crate::support::House;
+use crate::support::ServerFixture;
+use crate::turn_fixture::{ctx, session};
 
 fn titles(list: &Value) -> Vec<&str> {
     list.as_array().expect("a list").iter().filter_map(|it| it["title"].as_str()).collect()
 }
 
 /// Stores a session as it is told, whatever the server would have made of it.
-fn store(house: &House, like: &str, change: impl FnOnce(&mut Value)) {
+fn store(house: &ServerFixture, like: &str, change: impl FnOnce(&mut Value)) {
     let made = house.client().get(&format!("/session/{like}")).expect(200);
-    let stored = house.engine().store().read(&ctx(), |r| r.get_session(&crate::scene::id(like)));
+    let stored =
+        house.engine().store().read(&ctx(), |r| r.get_session(&crate::turn_fixture::id(like)));
     let mut value = serde_json::to_value(stored.expect("stored")).expect("a value");
     value["directory"] = made["directory"].clone();
     change(&mut value);
@@ -23,13 +24,14 @@ fn store(house: &House, like: &str, change: impl FnOnce(&mut Value)) {
 }
 
 #[test]
-fn a_path_finds_what_is_below_it_and_what_was_stored_without_one() {
-    let house = House::in_git();
+fn path_filter_includes_subtree_and_pathless_sessions() {
+    let house = ServerFixture::with_git();
     for name in ["src", "src/deep", "srcs", "a%b"] {
         fs_err::create_dir_all(house.project().join(name)).expect("made");
         let at = house.project().join(name);
-        let there =
-            house.client().with("x-opencode-directory", &at.to_string_lossy().replace('%', "%25"));
+        let there = house
+            .client()
+            .with_header("x-opencode-directory", &at.to_string_lossy().replace('%', "%25"));
         there.post("/session", &json!({ "title": name })).expect(200);
     }
     let root = session(&house, "root");
@@ -58,8 +60,8 @@ fn a_path_finds_what_is_below_it_and_what_was_stored_without_one() {
 }
 
 #[test]
-fn search_start_roots_limit_and_archive_narrow_a_list_as_they_should() {
-    let house = House::new();
+fn session_list_filters_narrow_the_list() {
+    let house = ServerFixture::new();
     let parent = session(&house, "Hello World");
     let body = json!({ "title": "100% child", "parentID": parent });
     let child = house.client().post("/session", &body).expect(200);
@@ -81,11 +83,11 @@ fn search_start_roots_limit_and_archive_narrow_a_list_as_they_should() {
 }
 
 #[test]
-fn all_projects_are_listed_at_once_page_by_page_and_nothing_falls_between() {
-    let house = House::new();
-    let other = house.beside("other");
+fn global_session_pages_have_no_gaps() {
+    let house = ServerFixture::new();
+    let other = house.sibling("other");
     fs_err::create_dir_all(&other).expect("made");
-    let there = house.client().with("x-opencode-directory", &other.to_string_lossy());
+    let there = house.client().with_header("x-opencode-directory", &other.to_string_lossy());
     there.post("/session", &json!({ "title": "elsewhere" })).expect(200);
     let here = session(&house, "here");
     // Changed in the same millisecond.

@@ -5,14 +5,14 @@
 mod support;
 
 mod compact;
-mod cut;
-mod doc;
 mod golden;
+mod idempotency;
+mod interrupted_requests;
 mod list;
 mod message;
 mod native;
-mod once;
+mod native_openapi;
 mod page;
 mod revert;
-mod scene;
-mod stage;
+mod staged_revert;
+mod turn_fixture;

@@ -4,12 +4,12 @@ use serde_json::json;
 use turnstone_core::model::Part;
 
 use crate::golden::recorded;
-use crate::scene::{ctx, id, seq, session, turn};
-use crate::support::House;
+use crate::support::ServerFixture;
+use crate::turn_fixture::{ctx, id, seq, session, turn};
 
 #[test]
-fn a_part_is_replaced_and_the_ids_of_path_and_body_must_agree() {
-    let house = House::new();
+fn part_update_requires_matching_ids() {
+    let house = ServerFixture::new();
     let session = session(&house, "T");
     turn(&house, &session, "1", &[("a", "a")]);
     let path = format!("/session/{session}/message/msg_1a/part/prt_1s");
@@ -40,8 +40,8 @@ fn a_part_is_replaced_and_the_ids_of_path_and_body_must_agree() {
 }
 
 #[test]
-fn parts_of_any_type_can_be_put_and_removed_and_the_unknown_is_as_good_as_gone() {
-    let house = House::new();
+fn parts_of_any_type_can_be_put_and_removed() {
+    let house = ServerFixture::new();
     let session = session(&house, "T");
     turn(&house, &session, "1", &[("a", "a")]);
     let base = format!("/session/{session}/message/msg_1a");
@@ -74,8 +74,8 @@ fn parts_of_any_type_can_be_put_and_removed_and_the_unknown_is_as_good_as_gone()
 }
 
 #[test]
-fn a_message_is_removed_with_its_parts() {
-    let house = House::new();
+fn removing_a_message_removes_its_parts() {
+    let house = ServerFixture::new();
     let session = session(&house, "T");
     turn(&house, &session, "1", &[("a", "a")]);
     let path = format!("/session/{session}/message/msg_1a");
@@ -88,8 +88,8 @@ fn a_message_is_removed_with_its_parts() {
 }
 
 #[test]
-fn processes_of_this_machine_are_in_no_list_and_in_no_event_r32() {
-    let house = House::new();
+fn process_groups_are_never_sent_to_clients() {
+    let house = ServerFixture::new();
     let session = session(&house, "T");
     turn(&house, &session, "1", &[("a", "a")]);
     let group = json!({ "pgid": 7, "start_time": 1, "session": 6, "session_start_time": 1,
@@ -104,11 +104,11 @@ fn processes_of_this_machine_are_in_no_list_and_in_no_event_r32() {
         body: serde_json::from_value(body).expect("a part"),
     };
     let mut stream = house.client().stream("/event");
-    stream.until("server.connected");
+    stream.wait_for("server.connected");
     let put = move |tx: &turnstone_store::Tx<'_>| tx.put_part(&part);
     house.engine().store().write(&ctx(), put).wait().expect("written");
     let path = format!("/session/{session}/message");
-    let told = stream.until("message.part.updated");
+    let told = stream.wait_for("message.part.updated");
     assert_eq!(told["properties"]["part"]["state"]["metadata"], json!({ "exit": 0 }));
     for path in [path.clone(), format!("{path}/msg_1a"), format!("/api{path}")] {
         let shown = house.client().get(&path).expect(200).to_string();

@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::scene::{ctx, id, prompt, read, session};
-use crate::support::{Client, Driver, House, adjustable_now, advance_clock};
+use crate::support::{ServerFixture, TestClient, TurnDriver, adjustable_now, advance_clock};
+use crate::turn_fixture::{ctx, id, prompt, read, session};
 
-fn admit(house: &House, session: &str, name: &str) {
-    let delivery = turnstone_store::Delivery::Queue;
-    house.engine().admit(&ctx(), prompt(session, name, name), delivery).expect("admitted");
+fn admit(house: &ServerFixture, session: &str, name: &str) {
+    let delivery = turnstone_store::PromptDelivery::Queue;
+    house.engine().enqueue_prompt(&ctx(), prompt(session, name, name), delivery).expect("admitted");
 }
 
 #[test]
-fn a_program_takes_a_prompt_runs_steps_and_tools_and_its_work_is_undone_and_redone() {
-    let house = House::in_git();
+fn driver_runs_a_turn_that_can_be_undone_and_redone() {
+    let house = ServerFixture::with_git();
     let session = session(&house, "T");
     let client = house.client();
     let runner = client.post("/turnstone/runner", &json!({ "name": "loop" })).expect(200);
@@ -22,7 +22,7 @@ fn a_program_takes_a_prompt_runs_steps_and_tools_and_its_work_is_undone_and_redo
     let waiting = client.get(&format!("{inbox}?wait=10000")).expect(200);
     assert_eq!(waiting, json!({ "sessions": [session], "resumable": [] }));
 
-    let driver = Driver::take(client, &session);
+    let driver = TurnDriver::take(client, &session);
     assert_eq!(client.get("/turnstone/runner").expect(200).as_array().map(Vec::len), Some(1));
     let step = driver.step();
     let text = json!({"type": "text", "text": "", "time": {"start": 1}});
@@ -30,11 +30,12 @@ fn a_program_takes_a_prompt_runs_steps_and_tools_and_its_work_is_undone_and_redo
     for piece in ["I will ", "write."] {
         driver.post("delta", &json!({ "partID": part["id"], "text": piece })).expect(200);
     }
-    let named = driver.tool(&step, &json!({ "paths": ["a.txt"] }), || house.put("a.txt", "a\n"));
+    let named =
+        driver.tool(&step, &json!({ "paths": ["a.txt"] }), || house.write_file("a.txt", "a\n"));
     assert_eq!(named["files"], json!([{ "path": "a.txt", "status": "A" }]));
     let opaque = driver.tool(&step, &json!("anything"), || {
-        house.put("b.txt", "b\n");
-        house.put("README.md", "# changed\n");
+        house.write_file("b.txt", "b\n");
+        house.write_file("README.md", "# changed\n");
     });
     let files = json!([{"path": "README.md", "status": "M"}, {"path": "b.txt", "status": "A"}]);
     assert_eq!(opaque["files"], files);
@@ -58,18 +59,18 @@ fn a_program_takes_a_prompt_runs_steps_and_tools_and_its_work_is_undone_and_redo
     let plan = &foreseen.expect(200)["plan"];
     assert_eq!(plan["turns"], json!([driver.turn]));
     assert_eq!(read(&house, "a.txt").as_deref(), Some("a\n"), "a plan changes nothing");
-    let fresh = client.with("if-match", foreseen.header("etag").expect("a tag"));
-    let undone = fresh.with("idempotency-key", "u").post(&undo, &json!({})).expect(200);
+    let fresh = client.with_header("if-match", foreseen.header("etag").expect("a tag"));
+    let undone = fresh.with_header("idempotency-key", "u").post(&undo, &json!({})).expect(200);
     assert_eq!(undone["complete"], true);
     assert_eq!((read(&house, "a.txt"), read(&house, "b.txt")), (None, None));
     assert_eq!(read(&house, "README.md").as_deref(), Some("# demo\n"));
     // The reply was lost: the same request again is the same answer, whatever If-Match says.
-    let again = fresh.with("idempotency-key", "u").post(&undo, &json!({})).expect(200);
+    let again = fresh.with_header("idempotency-key", "u").post(&undo, &json!({})).expect(200);
     assert_eq!(again, undone);
     // Without the key it is another request, about a session that has moved on.
     assert_eq!(fresh.post(&undo, &json!({})).expect(409)["_tag"], "StaleError");
     let redo = format!("/turnstone/session/{session}/redo");
-    let keyed = client.with("idempotency-key", "r");
+    let keyed = client.with_header("idempotency-key", "r");
     let redone = keyed.post(&redo, &json!({})).expect(200);
     assert_eq!(keyed.post(&redo, &json!({})).expect(200), redone);
     assert_eq!(read(&house, "b.txt").as_deref(), Some("b\n"));
@@ -85,18 +86,18 @@ fn a_program_takes_a_prompt_runs_steps_and_tools_and_its_work_is_undone_and_redo
 }
 
 #[test]
-fn every_call_of_a_turn_can_be_repeated_and_is_done_once_r43() {
-    let house = House::new();
+fn every_turn_call_is_idempotent() {
+    let house = ServerFixture::new();
     let session = session(&house, "T");
     let client = house.client();
     let path = format!("/turnstone/session/{session}/turn");
     let body = json!({"prompt": {"agent": "build", "model": {"providerID": "p", "modelID": "m"},
         "parts": [{"type": "text", "text": "go"}]}});
-    let keyed = client.with("idempotency-key", "k");
+    let keyed = client.with_header("idempotency-key", "k");
     let begun = keyed.post(&path, &body).expect(200);
     assert_eq!(keyed.post(&path, &body).expect(200), begun);
     assert_eq!(client.post(&path, &body).expect(409)["_tag"], "SessionBusyError");
-    let driver = Driver::of(client, &session, &begun).with("idempotency-key", "k");
+    let driver = TurnDriver::from_response(client, &session, &begun).with("idempotency-key", "k");
     let twice = |what: &str, body: &Value| {
         let first = driver.post(what, body).expect(200);
         assert_eq!(driver.post(what, body).expect(200), first, "{what}");
@@ -109,7 +110,7 @@ fn every_call_of_a_turn_can_be_repeated_and_is_done_once_r43() {
     let tool = json!({"messageID": message, "callID": "c", "tool": "t", "input": {},
         "touches": {"paths": ["f"]}});
     let tool = twice("tool", &tool);
-    house.put("f", "f");
+    house.write_file("f", "f");
     let path = format!("tool/{}/end", tool["partID"].as_str().expect("an id"));
     let done = twice(&path, &json!({ "output": "" }));
     assert_eq!(done["files"].as_array().map(Vec::len), Some(1));
@@ -120,7 +121,7 @@ fn every_call_of_a_turn_can_be_repeated_and_is_done_once_r43() {
     let kinds: Vec<&str> = parts.iter().filter_map(|part| part["type"].as_str()).collect();
     assert_eq!(kinds, ["step-start", "text", "tool", "step-finish", "patch"]);
     assert_eq!(parts[1]["text"], "once");
-    let made = client.with("idempotency-key", "c");
+    let made = client.with_header("idempotency-key", "c");
     let checkpoint = format!("/turnstone/session/{session}/checkpoint");
     let first = made.post(&checkpoint, &json!({ "name": "here" })).expect(200);
     assert_eq!(made.post(&checkpoint, &json!({ "name": "here" })).expect(200), first);
@@ -128,12 +129,12 @@ fn every_call_of_a_turn_can_be_repeated_and_is_done_once_r43() {
 }
 
 #[test]
-fn a_stale_call_of_a_turn_writes_nothing_r43() {
-    let house = House::new();
+fn stale_turn_call_writes_nothing() {
+    let house = ServerFixture::new();
     let session = session(&house, "T");
-    let driver = Driver::begin(house.client(), &session, "go");
+    let driver = TurnDriver::begin(house.client(), &session, "go");
     let step = driver.step();
-    let now = crate::scene::seq(&house, &session);
+    let now = crate::turn_fixture::seq(&house, &session);
     let stale = driver.with("if-match", &format!("\"{}\"", now - 1));
     let tool = json!({"messageID": step, "callID": "c", "tool": "t", "input": {},
         "touches": {"paths": ["f"]}});
@@ -149,27 +150,27 @@ fn a_stale_call_of_a_turn_writes_nothing_r43() {
     for (what, body) in &calls {
         assert_eq!(stale.post(what, body).expect(409)["_tag"], "StaleError", "{what}");
     }
-    assert_eq!(crate::scene::seq(&house, &session), now);
+    assert_eq!(crate::turn_fixture::seq(&house, &session), now);
     let fresh = driver.with("if-match", &format!("\"{now}\""));
     let answer = fresh.post("tool", &tool);
     answer.expect(200);
-    let tag = format!("\"{}\"", crate::scene::seq(&house, &session));
+    let tag = format!("\"{}\"", crate::turn_fixture::seq(&house, &session));
     assert_eq!(answer.header("etag"), Some(tag.as_str()));
 }
 
 #[test]
-fn a_driver_that_vanishes_leaves_an_interrupted_turn_whose_work_is_known() {
-    let house = House::with(|settings| {
+fn vanished_driver_leaves_an_interrupted_turn() {
+    let house = ServerFixture::with_settings(|settings| {
         settings.clock = adjustable_now;
-        settings.limits.patience = 600_000;
+        settings.limits.driver_timeout_ms = 600_000;
     });
     let session = session(&house, "T");
-    let driver = Driver::begin(house.client(), &session, "go");
+    let driver = TurnDriver::begin(house.client(), &session, "go");
     let step = driver.step();
     let body = json!({"messageID": step, "callID": "c", "tool": "sh", "input": {},
         "touches": "anything"});
     driver.post("tool", &body).expect(200);
-    house.put("left", "behind");
+    house.write_file("left", "behind");
     advance_clock(700_000);
     let status = format!("/turnstone/session/{session}");
     let mut state = house.client().get(&status).expect(200);
@@ -190,17 +191,17 @@ fn a_driver_that_vanishes_leaves_an_interrupted_turn_whose_work_is_known() {
     assert_eq!((&file["path"], &file["evidence"]), (&json!("left"), &json!("recovered")));
     house.client().post(&format!("{status}/undo"), &json!({})).expect(200);
     assert_eq!(read(&house, "left"), None);
-    Driver::begin(house.client(), &session, "again").end();
+    TurnDriver::begin(house.client(), &session, "again").end();
 }
 
 #[test]
-fn a_driver_that_calls_is_believed_in_however_long_its_tool_takes() {
-    let house = House::with(|settings| {
+fn driver_with_open_call_is_not_timed_out() {
+    let house = ServerFixture::with_settings(|settings| {
         settings.clock = adjustable_now;
-        settings.limits.patience = 600_000;
+        settings.limits.driver_timeout_ms = 600_000;
     });
     let session = session(&house, "T");
-    let driver = Driver::begin(house.client(), &session, "go");
+    let driver = TurnDriver::begin(house.client(), &session, "go");
     // Longer than the server's patience, taken together.
     for _ in 0..12 {
         driver.post("beat", &json!({})).expect(200);
@@ -212,12 +213,12 @@ fn a_driver_that_calls_is_believed_in_however_long_its_tool_takes() {
 }
 
 #[test]
-fn a_turn_that_waits_outlives_its_driver_and_the_server_and_is_resumed_once_r28() {
-    let house = House::new();
+fn waiting_turn_survives_restart_and_is_resumed_once() {
+    let house = ServerFixture::new();
     let session = session(&house, "T");
     let rule = json!({"permission": [{"permission": "bash", "pattern": "*", "action": "ask"}]});
     house.client().patch(&format!("/session/{session}"), &rule).expect(200);
-    let driver = Driver::begin(house.client(), &session, "go");
+    let driver = TurnDriver::begin(house.client(), &session, "go");
     let step = driver.step();
     let body = json!({"messageID": step, "callID": "c", "tool": "sh", "input": {},
         "touches": {"paths": ["f"]}});
@@ -231,7 +232,11 @@ fn a_turn_that_waits_outlives_its_driver_and_the_server_and_is_resumed_once_r28(
 
     let house = house.restart();
     let client = house.client();
-    let lost = Driver::of(client, &session, &json!({"turn": driver.turn, "lease": driver.lease}));
+    let lost = TurnDriver::from_response(
+        client,
+        &session,
+        &json!({"turn": driver.turn, "lease": driver.lease}),
+    );
     assert_eq!(lost.post("beat", &json!({})).expect(409)["_tag"], "FencedError");
     let resume = format!("{base}/resume");
     assert_eq!(client.post(&resume, &json!({})).expect(200)["turn"], Value::Null, "no answer yet");
@@ -244,14 +249,14 @@ fn a_turn_that_waits_outlives_its_driver_and_the_server_and_is_resumed_once_r28(
 
     let address = house.address();
     let resumed: Vec<Value> = std::thread::scope(|scope| {
-        let try_it = || Client::new(address).post(&resume, &json!({})).expect(200);
+        let try_it = || TestClient::new(address).post(&resume, &json!({})).expect(200);
         let tries: Vec<_> = (0..4).map(|_| scope.spawn(try_it)).collect();
         tries.into_iter().map(|it| it.join().expect("answered")).collect()
     });
     let won: Vec<&Value> = resumed.iter().filter(|it| it["turn"] == driver.turn).collect();
     assert_eq!(won.len(), 1, "exactly one: {resumed:?}");
-    let driver = Driver::of(client, &session, won[0]);
-    house.put("f", "written after the restart");
+    let driver = TurnDriver::from_response(client, &session, won[0]);
+    house.write_file("f", "written after the restart");
     let path = format!("tool/{}/end", part.as_str().expect("an id"));
     let done = driver.post(&path, &json!({ "output": "" })).expect(200);
     assert_eq!(
@@ -264,20 +269,20 @@ fn a_turn_that_waits_outlives_its_driver_and_the_server_and_is_resumed_once_r28(
 }
 
 #[test]
-fn a_turn_can_be_taken_over_and_the_former_driver_is_fenced() {
-    let house = House::new();
+fn takeover_fences_the_former_driver() {
+    let house = ServerFixture::new();
     let session = session(&house, "T");
-    let first = Driver::begin(house.client(), &session, "go");
+    let first = TurnDriver::begin(house.client(), &session, "go");
     let step = first.step();
     let body = json!({"messageID": step, "callID": "c", "tool": "sh", "input": {},
         "touches": {"paths": ["f"]}});
     let part = first.post("tool", &body).expect(200)["partID"].clone();
     let resume = format!("/turnstone/session/{session}/resume");
     let taken = house.client().post(&resume, &json!({ "takeover": true })).expect(200);
-    let second = Driver::of(house.client(), &session, &taken);
+    let second = TurnDriver::from_response(house.client(), &session, &taken);
     assert_eq!(second.turn, first.turn);
     assert_eq!(first.post("beat", &json!({})).expect(409)["_tag"], "FencedError");
-    house.put("f", "f");
+    house.write_file("f", "f");
     let path = format!("tool/{}/end", part.as_str().expect("an id"));
     assert_eq!(
         second.post(&path, &json!({ "error": "no" })).expect(200)["files"].as_array().map(Vec::len),
@@ -293,13 +298,13 @@ fn a_turn_can_be_taken_over_and_the_former_driver_is_fenced() {
 }
 
 #[test]
-fn what_lies_behind_a_session_can_be_read_page_by_page() {
-    let house = House::new();
+fn session_log_is_readable_in_pages() {
+    let house = ServerFixture::new();
     let session = session(&house, "Findable");
     let client = house.client();
-    let driver = Driver::begin(client, &session, "a needle in here");
+    let driver = TurnDriver::begin(client, &session, "a needle in here");
     let step = driver.step();
-    driver.tool(&step, &json!({ "paths": ["a"] }), || house.put("a", "a\n"));
+    driver.tool(&step, &json!({ "paths": ["a"] }), || house.write_file("a", "a\n"));
     driver.end_step(&step, "stop");
     driver.end();
     let base = format!("/turnstone/session/{session}");
@@ -314,7 +319,11 @@ fn what_lies_behind_a_session_can_be_read_page_by_page() {
         kinds.extend(events.iter().map(|it| it["kind"].as_str().expect("a kind").to_owned()));
         after = page["next"].as_i64().expect("a number");
     }
-    assert_eq!(kinds.len() as i64, crate::scene::seq(&house, &session), "no gap, nothing twice");
+    assert_eq!(
+        kinds.len() as i64,
+        crate::turn_fixture::seq(&house, &session),
+        "no gap, nothing twice"
+    );
     let whole = client.get("/turnstone/log?limit=1000").expect(200);
     assert!(whole["events"].as_array().map(Vec::len) >= Some(kinds.len()));
     let found = client.get(&format!("/turnstone/search?q=needle&session={session}")).expect(200);
@@ -338,14 +347,14 @@ fn what_lies_behind_a_session_can_be_read_page_by_page() {
 }
 
 #[test]
-fn windows_that_overlap_are_told_as_contended_r3() {
-    let house = House::new();
+fn overlapping_tool_windows_are_contended() {
+    let house = ServerFixture::new();
     let (one, other) = (session(&house, "one"), session(&house, "other"));
-    let first = Driver::begin(house.client(), &one, "go");
-    let second = Driver::begin(house.client(), &other, "go");
+    let first = TurnDriver::begin(house.client(), &one, "go");
+    let second = TurnDriver::begin(house.client(), &other, "go");
     let (step, beside) = (first.step(), second.step());
     first.tool(&step, &json!("anything"), || {
-        drop(second.tool(&beside, &json!("anything"), || house.put("both", "?")));
+        drop(second.tool(&beside, &json!("anything"), || house.write_file("both", "?")));
     });
     first.end();
     second.end();
@@ -357,19 +366,19 @@ fn windows_that_overlap_are_told_as_contended_r3() {
 }
 
 #[test]
-fn a_turn_that_somebody_stopped_is_over_for_its_driver_too() {
-    let house = House::new();
+fn aborted_turn_is_over_for_its_driver() {
+    let house = ServerFixture::new();
     let session = session(&house, "T");
-    let driver = Driver::begin(house.client(), &session, "go");
+    let driver = TurnDriver::begin(house.client(), &session, "go");
     house.client().send("POST", &format!("/session/{session}/abort"), None).expect(200);
     let gone = driver.post("beat", &json!({})).expect(410);
     assert_eq!((&gone["_tag"], &gone["state"]), (&json!("TurnEndedError"), &json!("aborted")));
-    Driver::begin(house.client(), &session, "again").end();
+    TurnDriver::begin(house.client(), &session, "again").end();
 }
 
 #[test]
-fn null_is_the_same_as_leaving_a_field_out() {
-    let house = House::new();
+fn null_equals_an_omitted_field() {
+    let house = ServerFixture::new();
     let session = session(&house, "T");
     let base = format!("/turnstone/session/{session}");
     let begun = house.client().post(&format!("{base}/turn"), &json!({ "prompt": null }));
@@ -389,10 +398,10 @@ fn null_is_the_same_as_leaving_a_field_out() {
 }
 
 #[test]
-fn what_no_disk_and_no_model_would_say_is_refused() {
-    let house = House::new();
+fn impossible_paths_and_token_counts_are_rejected() {
+    let house = ServerFixture::new();
     let session = session(&house, "Wrong");
-    let driver = Driver::begin(house.client(), &session, "go");
+    let driver = TurnDriver::begin(house.client(), &session, "go");
     let step = driver.step();
     for path in ["a\0b".to_owned(), "x".repeat(300), "x/".repeat(3_000)] {
         let body = json!({"messageID": step, "callID": "c", "tool": "t", "input": {},
@@ -411,8 +420,8 @@ fn what_no_disk_and_no_model_would_say_is_refused() {
 }
 
 #[test]
-fn a_message_that_is_not_there_is_another_thing_than_one_with_nothing_to_take_back() {
-    let house = House::new();
+fn undo_of_missing_message_is_not_found() {
+    let house = ServerFixture::new();
     let session = session(&house, "Slip");
     let base = format!("/turnstone/session/{session}");
     for what in ["undo", "redo"] {
@@ -424,8 +433,8 @@ fn a_message_that_is_not_there_is_another_thing_than_one_with_nothing_to_take_ba
 }
 
 #[test]
-fn a_place_behind_the_end_of_a_log_is_told_as_none_of_it() {
-    let house = House::new();
+fn position_beyond_the_log_sets_resync() {
+    let house = ServerFixture::new();
     let session = session(&house, "Short");
     for path in ["/turnstone/log".to_owned(), format!("/turnstone/session/{session}/log")] {
         let read = |after: i64| house.client().get(&format!("{path}?after={after}")).expect(200);
@@ -438,17 +447,17 @@ fn a_place_behind_the_end_of_a_log_is_told_as_none_of_it() {
 }
 
 #[test]
-fn a_driver_writes_answers_of_its_turn_and_nothing_else_r27() {
-    let house = House::new();
+fn driver_can_only_write_answers_of_its_turn() {
+    let house = ServerFixture::new();
     let client = house.client();
     let id = session(&house, "a turn");
-    let first = Driver::begin(client, &id, "first");
+    let first = TurnDriver::begin(client, &id, "first");
     let old = first.step();
     let text = json!({ "type": "text", "text": "said", "time": { "start": 1 } });
     let said = first.post(&format!("step/{old}/part"), &text).expect(200);
     first.end_step(&old, "stop");
     first.end();
-    let turn = Driver::begin(client, &id, "second");
+    let turn = TurnDriver::begin(client, &id, "second");
     let own = turn.step();
     let before = client.get(&format!("/session/{id}/message")).expect(200);
     let prompt = before[0]["info"]["id"].as_str().expect("an id");

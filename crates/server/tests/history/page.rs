@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::scene::{begin, ctx, end, id, session, turn};
-use crate::support::{Answer, House};
+use crate::support::{HttpAnswer, ServerFixture};
+use crate::turn_fixture::{begin, ctx, end, id, session, turn};
 
 fn ids(list: &Value) -> Vec<String> {
     let ids = list.as_array().expect("a list").iter().map(|it| it["info"]["id"].as_str());
@@ -11,7 +11,7 @@ fn ids(list: &Value) -> Vec<String> {
 }
 
 /// A session of so many prompts, `msg_0000` and on.
-fn talk(house: &House, prompts: usize) -> String {
+fn session_with_prompts(house: &ServerFixture, prompts: usize) -> String {
     let session = session(house, "T");
     for nth in 0..prompts {
         let turn = begin(house, &session, &format!("{nth:04}"));
@@ -20,15 +20,15 @@ fn talk(house: &House, prompts: usize) -> String {
     session
 }
 
-fn page(house: &House, session: &str, query: &str) -> Answer {
+fn page(house: &ServerFixture, session: &str, query: &str) -> HttpAnswer {
     house.client().get(&format!("/session/{session}/message?{query}"))
 }
 
 #[test]
-fn section_12_8_pages_go_back_by_their_cursor_without_gap_or_repeat() {
-    let house = House::new();
-    let session = talk(&house, 7);
-    let other = talk(&house, 0);
+fn message_pages_go_back_without_gap_or_repeat() {
+    let house = ServerFixture::new();
+    let session = session_with_prompts(&house, 7);
+    let other = session_with_prompts(&house, 0);
     turn(&house, &other, "beside", &[("a.txt", "a\n")]);
     let whole = ids(&page(&house, &session, "").expect(200));
     assert_eq!(whole.len(), 7);
@@ -58,9 +58,9 @@ fn section_12_8_pages_go_back_by_their_cursor_without_gap_or_repeat() {
 }
 
 #[test]
-fn section_12_8_a_page_that_holds_everything_has_no_cursor() {
-    let house = House::new();
-    let session = talk(&house, 3);
+fn complete_message_page_has_no_cursor() {
+    let house = ServerFixture::new();
+    let session = session_with_prompts(&house, 3);
     for query in ["", "limit=0", "limit=3", "limit=510"] {
         let answer = page(&house, &session, query);
         assert_eq!(ids(&answer.expect(200)).len(), 3, "{query}");
@@ -73,8 +73,8 @@ fn section_12_8_a_page_that_holds_everything_has_no_cursor() {
 }
 
 #[test]
-fn section_12_8_five_hundred_and_ten_messages_are_one_page_if_that_is_asked() {
-    let house = House::new();
+fn large_limit_returns_510_messages_in_one_page() {
+    let house = ServerFixture::new();
     let session = session(&house, "long");
     let (name, body) = (
         id(&session),
@@ -106,9 +106,9 @@ fn section_12_8_five_hundred_and_ten_messages_are_one_page_if_that_is_asked() {
 }
 
 #[test]
-fn section_12_8_a_cursor_that_is_none_and_a_session_that_is_not_there_are_told() {
-    let house = House::new();
-    let session = talk(&house, 2);
+fn invalid_cursor_and_unknown_session_are_errors() {
+    let house = ServerFixture::new();
+    let session = session_with_prompts(&house, 2);
     let bare = json!({ "_tag": "BadRequest" });
     for query in ["before=abc", "limit=1&before=abc", "limit=1&before=", "limit=0&before=abc"] {
         assert_eq!(page(&house, &session, query).expect(400), bare, "{query}");
@@ -122,12 +122,12 @@ fn section_12_8_a_cursor_that_is_none_and_a_session_that_is_not_there_are_told()
     // The cursor of one session is a moment and an id; in another it hides nothing and shows nothing more.
     let answer = page(&house, &session, "limit=1");
     let cursor = answer.header("x-next-cursor").expect("a cursor").to_owned();
-    let other = talk_beside(&house);
+    let other = other_session(&house);
     let seen = ids(&page(&house, &other, &format!("limit=9&before={cursor}")).expect(200));
     assert!(seen.iter().all(|id| id.starts_with("msg_beside")), "{seen:?}");
 }
 
-fn talk_beside(house: &House) -> String {
+fn other_session(house: &ServerFixture) -> String {
     let other = session(house, "other");
     let turn = begin(house, &other, "beside");
     end(house, &turn);
@@ -135,8 +135,8 @@ fn talk_beside(house: &House) -> String {
 }
 
 #[test]
-fn section_12_8_metadata_is_replaced_and_can_be_emptied() {
-    let house = House::new();
+fn session_metadata_is_replaced_and_clearable() {
+    let house = ServerFixture::new();
     let made =
         house.client().post("/session", &json!({ "metadata": { "a": 1, "b": { "c": [2] } } }));
     let made = made.expect(200);
@@ -152,8 +152,8 @@ fn section_12_8_metadata_is_replaced_and_can_be_emptied() {
 }
 
 #[test]
-fn section_12_8_a_session_is_archived_at_any_finite_number() {
-    let house = House::new();
+fn session_archived_accepts_any_finite_number() {
+    let house = ServerFixture::new();
     let path = format!("/session/{}", session(&house, "T"));
     let archive = |at: Value| house.client().patch(&path, &json!({ "time": { "archived": at } }));
     for at in [json!(1_794_728_531_724_i64), json!(0), json!(-5), json!(0.5)] {
@@ -166,8 +166,8 @@ fn section_12_8_a_session_is_archived_at_any_finite_number() {
 }
 
 #[test]
-fn section_12_8_a_workspace_that_is_not_there_is_told_and_nothing_is_stored() {
-    let house = House::new();
+fn unknown_workspace_is_an_error_and_stores_nothing() {
+    let house = ServerFixture::new();
     let refused = house.client().post("/session", &json!({ "workspaceID": "wrk_1" })).expect(404);
     assert_eq!(refused["data"]["message"], "Workspace not found: wrk_1");
     house.client().get("/session?workspace=wrk_1").expect(404);

@@ -3,22 +3,22 @@
 use serde_json::{Value, json};
 
 use crate::golden::{fields, recorded};
-use crate::scene::{begin, end, read, seq, session, turn};
-use crate::support::House;
+use crate::support::ServerFixture;
+use crate::turn_fixture::{begin, end, read, seq, session, turn};
 
 /// The files of the recording: one changed, one new, one without a newline at its end.
 const FILES: [(&str, &str); 3] =
     [("a.txt", "HELLO\n"), ("b.txt", "one\ntwo\nthree\n"), ("new.bin", "x")];
 
-fn house() -> House {
-    let house = House::in_git();
-    house.put("a.txt", "hello\n");
+fn server_with_file() -> ServerFixture {
+    let house = ServerFixture::with_git();
+    house.write_file("a.txt", "hello\n");
     house
 }
 
 #[test]
-fn a_message_and_a_session_show_what_they_changed_as_recorded() {
-    let house = house();
+fn message_and_session_diffs_match_recording() {
+    let house = server_with_file();
     let session = session(&house, "T");
     turn(&house, &session, "1", &FILES);
     let path = format!("/session/{session}/diff");
@@ -33,8 +33,8 @@ fn a_message_and_a_session_show_what_they_changed_as_recorded() {
 }
 
 #[test]
-fn a_difference_of_what_is_not_there_is_an_error_and_not_nothing() {
-    let house = house();
+fn diff_of_missing_message_is_an_error() {
+    let house = server_with_file();
     let session = session(&house, "T");
     let client = house.client();
     client.get("/session/ses_unknown/diff").expect(404);
@@ -43,12 +43,12 @@ fn a_difference_of_what_is_not_there_is_an_error_and_not_nothing() {
 }
 
 #[test]
-fn a_revert_takes_files_back_shows_itself_as_recorded_and_is_taken_back_whole() {
-    let house = house();
+fn revert_restores_files_and_unrevert_undoes_it() {
+    let house = server_with_file();
     let session = session(&house, "T");
     turn(&house, &session, "0", &[("kept.txt", "kept\n")]);
     turn(&house, &session, "1", &FILES);
-    house.put("human.txt", "mine\n");
+    house.write_file("human.txt", "mine\n");
     let path = format!("/session/{session}");
     let body = json!({ "messageID": "msg_1" });
     let shown = house.client().post(&format!("{path}/revert"), &body).expect(200);
@@ -86,8 +86,8 @@ fn a_revert_takes_files_back_shows_itself_as_recorded_and_is_taken_back_whole() 
 }
 
 #[test]
-fn a_revert_to_a_part_keeps_what_is_before_it() {
-    let house = house();
+fn revert_to_part_keeps_earlier_parts() {
+    let house = server_with_file();
     let session = session(&house, "T");
     turn(&house, &session, "1", &FILES);
     let body = json!({ "messageID": "msg_1a", "partID": "prt_1t" });
@@ -98,8 +98,8 @@ fn a_revert_to_a_part_keeps_what_is_before_it() {
 }
 
 #[test]
-fn a_revert_to_what_is_not_there_is_refused_and_changes_nothing() {
-    let house = house();
+fn revert_to_missing_message_is_rejected() {
+    let house = server_with_file();
     let session = session(&house, "T");
     turn(&house, &session, "1", &FILES);
     let (path, before) = (format!("/session/{session}/revert"), seq(&house, &session));
@@ -119,8 +119,8 @@ fn a_revert_to_what_is_not_there_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn while_a_turn_runs_history_stays_as_it_is_r45() {
-    let house = house();
+fn revert_is_rejected_while_a_turn_runs() {
+    let house = server_with_file();
     let session = session(&house, "T");
     turn(&house, &session, "1", &FILES);
     let running = begin(&house, &session, "2");
@@ -141,11 +141,11 @@ fn while_a_turn_runs_history_stays_as_it_is_r45() {
 }
 
 #[test]
-fn somebody_else_is_asked_about_before_work_is_taken_back_r37() {
-    let house = house();
+fn revert_by_another_actor_needs_permission() {
+    let house = server_with_file();
     let session = session(&house, "T");
     turn(&house, &session, "1", &FILES);
-    let other = house.client().with("x-turnstone-actor", "model");
+    let other = house.client().with_header("x-turnstone-actor", "model");
     let body = json!({ "messageID": "msg_1" });
     let refused = other.post(&format!("/session/{session}/revert"), &body).expect(409);
     assert_eq!(refused["_tag"], "PermissionAskedError");
@@ -154,8 +154,8 @@ fn somebody_else_is_asked_about_before_work_is_taken_back_r37() {
 }
 
 #[test]
-fn a_fork_is_titled_cut_and_copied_as_recorded() {
-    let house = house();
+fn fork_matches_recording() {
+    let house = server_with_file();
     let session = session(&house, "Renamed golden");
     house
         .client()
@@ -192,12 +192,13 @@ fn a_fork_is_titled_cut_and_copied_as_recorded() {
 }
 
 #[test]
-fn a_long_session_is_forked_whole_in_few_transactions_r23() {
-    let house = House::new();
+fn long_session_forks_in_few_transactions() {
+    let house = ServerFixture::new();
     let session = session(&house, "long");
     let engine = house.engine();
     for number in 0..40 {
-        let prompt = crate::scene::prompt(&session, &format!("{number:04}"), &"text ".repeat(600));
+        let prompt =
+            crate::turn_fixture::prompt(&session, &format!("{number:04}"), &"text ".repeat(600));
         let store = engine.store();
         let write = move |tx: &turnstone_store::Tx<'_>| {
             tx.put_message(&prompt.message)?;
@@ -208,11 +209,11 @@ fn a_long_session_is_forked_whole_in_few_transactions_r23() {
             }
             Ok(())
         };
-        store.write(&crate::scene::ctx(), write).wait().expect("written");
+        store.write(&crate::turn_fixture::ctx(), write).wait().expect("written");
     }
-    let before = engine.store().stats().expect("writes").commits();
+    let before = engine.store().writer_stats().expect("writes").commits();
     let made = house.client().send("POST", &format!("/session/{session}/fork"), None).expect(200);
-    let commits = engine.store().stats().expect("writes").commits() - before;
+    let commits = engine.store().writer_stats().expect("writes").commits() - before;
     assert!(commits < 20, "280 rows in {commits} commits");
     let path = format!("/session/{}/message", made["id"].as_str().expect("an id"));
     let copied = house.client().get(&path).expect(200);
@@ -226,8 +227,8 @@ fn a_long_session_is_forked_whole_in_few_transactions_r23() {
 }
 
 #[test]
-fn sharing_is_switched_off_and_never_answers_with_an_address() {
-    let house = House::new();
+fn sharing_is_disabled() {
+    let house = ServerFixture::new();
     let session = session(&house, "T");
     let path = format!("/session/{session}/share");
     let refused = house.client().send("POST", &path, None).expect(403);
@@ -242,8 +243,8 @@ fn sharing_is_switched_off_and_never_answers_with_an_address() {
 }
 
 #[test]
-fn a_pipe_as_rule_file_refuses_a_revert_at_once() {
-    let house = house();
+fn pipe_as_rule_file_fails_revert_without_blocking() {
+    let house = server_with_file();
     let session = session(&house, "T");
     turn(&house, &session, "1", &FILES);
     let rules = house.project().join("turnstone.json");

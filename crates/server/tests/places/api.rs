@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::House;
+use crate::support::ServerFixture;
 
 #[test]
-fn the_place_of_a_request_is_told_with_every_list() {
-    let house = House::in_git();
+fn every_api_list_has_its_location() {
+    let house = ServerFixture::with_git();
     let project = house.client().get("/project/current").expect(200);
     let location = json!({ "directory": house.project(),
         "project": { "id": project["id"], "directory": house.project() } });
@@ -35,8 +35,8 @@ fn the_place_of_a_request_is_told_with_every_list() {
 }
 
 #[test]
-fn a_session_is_made_read_and_listed_by_page() {
-    let house = House::in_git();
+fn api_session_is_created_read_and_paged() {
+    let house = ServerFixture::with_git();
     let client = house.client();
     let empty = json!({ "data": [], "cursor": { "previous": null, "next": null } });
     assert_eq!(client.get("/api/session").expect(200), empty);
@@ -61,8 +61,8 @@ fn a_session_is_made_read_and_listed_by_page() {
 }
 
 #[test]
-fn agent_and_model_of_a_session_are_switched() {
-    let house = House::in_git();
+fn api_switches_agent_and_model() {
+    let house = ServerFixture::with_git();
     let client = house.client();
     let made = client.post("/api/session", &json!({})).expect(200)["data"].clone();
     let path = format!("/api/session/{}", made["id"].as_str().expect("an id"));
@@ -80,8 +80,8 @@ fn agent_and_model_of_a_session_are_switched() {
 }
 
 #[test]
-fn errors_have_the_tags_that_were_recorded() {
-    let house = House::in_git();
+fn api_errors_have_recorded_tags() {
+    let house = ServerFixture::with_git();
     let client = house.client();
     let unknown = json!({ "_tag": "SessionNotFoundError", "message": "Session not found: ses_unknown",
         "sessionID": "ses_unknown" });
@@ -110,9 +110,9 @@ fn errors_have_the_tags_that_were_recorded() {
 }
 
 #[test]
-fn a_prompt_is_admitted_and_its_message_is_listed() {
-    let house = House::in_git();
-    house.put(
+fn api_prompt_is_admitted_and_listed() {
+    let house = ServerFixture::with_git();
+    house.write_file(
         "opencode.json",
         r#"{"model":"fake/fake-1","provider":{"fake":{"models":{"fake-1":{}}}}}"#,
     );

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::support::{Client, House};
+use crate::support::{ServerFixture, TestClient};
 
 /// Method, path and name of every operation of the recorded document.
 const RECORDED: &str = include_str!("../golden/operations.tsv");
@@ -39,7 +39,7 @@ fn filled(path: &str) -> String {
     out.replace('*', "none")
 }
 
-fn ask(client: &Client, method: &str, path: &str) -> (u16, Value) {
+fn ask(client: &TestClient, method: &str, path: &str) -> (u16, Value) {
     if STREAMS.contains(&path) {
         let path = filled(path);
         return (client.stream(&path).status, Value::Null);
@@ -57,7 +57,7 @@ fn is_unknown_route(body: &Value) -> bool {
 
 #[test]
 fn every_recorded_operation_is_served_or_listed_as_not_offered() {
-    let house = House::in_git();
+    let house = ServerFixture::with_git();
     let page = PAGE.split("## Not offered").nth(1).and_then(|rest| rest.split("\n## ").next());
     let page = page.expect("the list");
     for (method, path) in recorded() {
@@ -74,8 +74,8 @@ fn every_recorded_operation_is_served_or_listed_as_not_offered() {
 }
 
 #[test]
-fn every_documented_operation_is_served_and_every_recorded_one_is_documented() {
-    let house = House::in_git();
+fn documented_operations_are_served_and_recorded_ones_documented() {
+    let house = ServerFixture::with_git();
     let document = house.client().get("/doc").expect(200);
     assert_eq!(document["openapi"], "3.1.0");
     let paths = document["paths"].as_object().expect("paths");
@@ -97,7 +97,7 @@ fn every_documented_operation_is_served_and_every_recorded_one_is_documented() {
 
 #[test]
 fn every_route_in_the_source_is_documented() {
-    let house = House::in_git();
+    let house = ServerFixture::with_git();
     let document = house.client().get("/doc").expect(200);
     let blank = |path: &str| {
         let pieces = path.split(['{', '}']).enumerate();
@@ -132,8 +132,8 @@ fn every_route_in_the_source_is_documented() {
 }
 
 #[test]
-fn every_documented_operation_lists_its_refusals_with_their_shapes() {
-    let house = House::in_git();
+fn every_operation_documents_its_error_shapes() {
+    let house = ServerFixture::with_git();
     let document = house.client().get("/doc").expect(200);
     let find = |value: &Value| -> Value {
         match value["$ref"].as_str() {

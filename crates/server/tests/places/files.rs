@@ -2,21 +2,21 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{House, git};
+use crate::support::{ServerFixture, git};
 
-fn house() -> House {
-    let house = House::in_git();
-    house.put(".gitignore", "ignored/\n*.log\n");
-    house.put("src/main.rs", "fn main() {}\n");
-    house.put("a.txt", "hello\n");
-    house.put("ignored/main.rs", "fn main() {}\n");
+fn house() -> ServerFixture {
+    let house = ServerFixture::with_git();
+    house.write_file(".gitignore", "ignored/\n*.log\n");
+    house.write_file("src/main.rs", "fn main() {}\n");
+    house.write_file("a.txt", "hello\n");
+    house.write_file("ignored/main.rs", "fn main() {}\n");
     git(&house.project(), &["add", "."]);
     git(&house.project(), &["commit", "-q", "-m", "two"]);
     house
 }
 
 #[test]
-fn a_directory_is_listed_as_recorded() {
+fn file_list_matches_recording() {
     let house = house();
     let shown = house.client().get("/file?path=.").expect(200);
     let rows: Vec<(&str, &str, bool)> = shown
@@ -46,7 +46,7 @@ fn a_directory_is_listed_as_recorded() {
 }
 
 #[test]
-fn a_file_is_read_as_recorded_and_bytes_that_are_no_text_are_encoded() {
+fn file_content_matches_recording_and_binary_is_encoded() {
     let house = house();
     let read = |path: &str| house.client().get(&format!("/file/content?path={path}")).expect(200);
     assert_eq!(read("a.txt"), json!({ "type": "text", "content": "hello" }));
@@ -58,9 +58,9 @@ fn a_file_is_read_as_recorded_and_bytes_that_are_no_text_are_encoded() {
 }
 
 #[test]
-fn r16_no_path_and_no_link_leads_out_of_the_project() {
+fn file_routes_never_leave_the_project() {
     let house = house();
-    fs_err::write(house.beside("secret"), "top secret\n").expect("written");
+    fs_err::write(house.sibling("secret"), "top secret\n").expect("written");
     let link = |to: &str, name: &str| {
         std::os::unix::fs::symlink(to, house.project().join(name)).expect("linked");
     };
@@ -95,7 +95,7 @@ fn r16_no_path_and_no_link_leads_out_of_the_project() {
 }
 
 #[test]
-fn lines_are_found_as_recorded_and_ignored_files_are_not_searched() {
+fn text_search_matches_recording_and_skips_ignored_files() {
     let house = house();
     let found = house.client().get("/find?pattern=main").expect(200);
     let wanted = json!([{ "path": { "text": "src/main.rs" }, "lines": { "text": "fn main() {}\n" },
@@ -112,14 +112,14 @@ fn lines_are_found_as_recorded_and_ignored_files_are_not_searched() {
         "Missing key\n  at [\"pattern\"]"
     );
     for number in 0..30 {
-        house.put(&format!("many/{number}"), "needle\nneedle\n");
+        house.write_file(&format!("many/{number}"), "needle\nneedle\n");
     }
     let found = house.client().get("/find?pattern=needle").expect(200);
     assert_eq!(found.as_array().map(Vec::len), Some(10));
 }
 
 #[test]
-fn names_are_found_with_letters_left_out() {
+fn file_name_search_is_fuzzy() {
     let house = house();
     let find = |query: &str| house.client().get(&format!("/find/file?query={query}")).expect(200);
     assert_eq!(find("main"), json!(["src/main.rs"]));
@@ -134,16 +134,16 @@ fn names_are_found_with_letters_left_out() {
 }
 
 #[test]
-fn what_changed_is_told_as_recorded() {
+fn vcs_changes_match_recording() {
     let house = house();
     let get = |path: &str| house.client().get(path).expect(200);
     assert_eq!(get("/vcs"), json!({ "branch": "main", "default_branch": "main" }));
     assert_eq!(get("/vcs/status"), json!([]));
     assert_eq!(get("/vcs/diff?mode=git"), json!([]));
-    house.put("a.txt", "HELLO\n");
-    house.put("b.txt", "one\ntwo\nthree\n");
-    house.put("new.bin", "x");
-    house.put("ignored/more", "x");
+    house.write_file("a.txt", "HELLO\n");
+    house.write_file("b.txt", "one\ntwo\nthree\n");
+    house.write_file("new.bin", "x");
+    house.write_file("ignored/more", "x");
     let row = |file: &str, additions: u32, deletions: u32, status: &str| json!({ "file": file, "additions": additions, "deletions": deletions, "status": status });
     let rows = json!([
         row("a.txt", 1, 1, "modified"),
@@ -172,10 +172,10 @@ fn what_changed_is_told_as_recorded() {
 }
 
 #[test]
-fn a_branch_is_compared_with_where_it_parted() {
+fn branch_diff_uses_the_merge_base() {
     let house = house();
     git(&house.project(), &["checkout", "-q", "-b", "side"]);
-    house.put("side.txt", "s\n");
+    house.write_file("side.txt", "s\n");
     git(&house.project(), &["add", "."]);
     git(&house.project(), &["commit", "-q", "-m", "side"]);
     let get = |path: &str| house.client().get(path).expect(200);
@@ -185,20 +185,20 @@ fn a_branch_is_compared_with_where_it_parted() {
 }
 
 #[test]
-fn outside_of_git_there_is_nothing_to_tell() {
-    let house = House::new();
+fn vcs_routes_are_empty_without_git() {
+    let house = ServerFixture::new();
     assert_eq!(house.client().get("/vcs").expect(200), json!({}));
     assert_eq!(house.client().get("/vcs/status").expect(200), json!([]));
     assert_eq!(house.client().get("/vcs/diff?mode=branch").expect(200), json!([]));
 }
 
 #[test]
-fn truncated_searches_say_what_is_missing() {
+fn truncated_search_reports_what_is_missing() {
     let house = house();
     let get = |path: &str| house.client().get(path);
     assert_eq!(get("/find?pattern=main").header("x-turnstone-truncated"), None);
     for number in 0..30 {
-        house.put(&format!("many/{number}"), "needle\n");
+        house.write_file(&format!("many/{number}"), "needle\n");
     }
     assert_eq!(get("/find?pattern=needle").header("x-turnstone-truncated"), Some("results"));
     assert_eq!(get("/find/file?query=many").header("x-turnstone-truncated"), Some("results"));
@@ -209,8 +209,8 @@ fn truncated_searches_say_what_is_missing() {
     assert_eq!(newer["data"].as_array().map(Vec::len), Some(3));
 
     // The pattern looks at the rest of the line for every single letter.
-    house.put("line.txt", &"A".repeat(4 << 20));
-    house.put("large.txt", &"A".repeat((4 << 20) + 1));
+    house.write_file("line.txt", &"A".repeat(4 << 20));
+    house.write_file("large.txt", &"A".repeat((4 << 20) + 1));
     let found = get("/find?pattern=AA.*%5B%5EA%5D%7CAAAA");
     let missing = Some("large-file, long-line, submatches");
     assert_eq!(found.header("x-turnstone-truncated"), missing);
@@ -221,7 +221,7 @@ fn truncated_searches_say_what_is_missing() {
 }
 
 #[test]
-fn searches_are_not_held_up_by_pipes_in_place_of_rules() {
+fn search_ignores_pipes_as_ignore_files() {
     let house = house();
     fs_err::remove_file(house.project().join(".gitignore")).expect("removed");
     // At the top git would read it, too, and the repository is refused.

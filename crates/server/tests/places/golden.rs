@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use crate::support::{House, git};
+use crate::support::{ServerFixture, git};
 
 const RECORDED: &str = include_str!("../golden/start.jsonl");
 
 /// The project as it was when the recording was made.
-fn house() -> House {
-    let house = House::new();
-    house.put(".gitignore", "node_modules\n");
-    house.put("a.txt", "hello\n");
-    house.put("opencode.json", "{}\n");
-    house.put("src/main.rs", "fn main() {}\n");
+fn house() -> ServerFixture {
+    let house = ServerFixture::new();
+    house.write_file(".gitignore", "node_modules\n");
+    house.write_file("a.txt", "hello\n");
+    house.write_file("opencode.json", "{}\n");
+    house.write_file("src/main.rs", "fn main() {}\n");
     git(&house.project(), &["init", "-q"]);
     git(&house.project(), &["add", "."]);
     git(&house.project(), &["commit", "-q", "-m", "one"]);
@@ -20,7 +20,7 @@ fn house() -> House {
 }
 
 /// What differs from machine to machine is written the same everywhere.
-fn normal(value: &Value, house: &House, project: &str) -> Value {
+fn normalize(value: &Value, house: &ServerFixture, project: &str) -> Value {
     match value {
         Value::Object(map) => {
             let inner = |(key, value): (&String, &Value)| {
@@ -28,13 +28,13 @@ fn normal(value: &Value, house: &House, project: &str) -> Value {
                     "created" | "updated" if value.is_number() => Value::from(0),
                     // Where each program keeps its own files.
                     "state" | "config" => Value::from("(own)"),
-                    _ => normal(value, house, project),
+                    _ => normalize(value, house, project),
                 };
                 (key.clone(), value)
             };
             Value::Object(map.iter().map(inner).collect())
         }
-        Value::Array(list) => list.iter().map(|one| normal(one, house, project)).collect(),
+        Value::Array(list) => list.iter().map(|one| normalize(one, house, project)).collect(),
         Value::String(text) => {
             let text = text.replace(&*house.project().to_string_lossy(), "/home/user/project");
             let text = text.replace(&*house.home().to_string_lossy(), "/home/user");
@@ -45,7 +45,7 @@ fn normal(value: &Value, house: &House, project: &str) -> Value {
 }
 
 #[test]
-fn what_was_recorded_is_answered() {
+fn start_up_answers_match_recording() {
     let house = house();
     let project = house.client().get("/project/current").expect(200);
     let project = project["id"].as_str().expect("an id").to_owned();
@@ -59,7 +59,7 @@ fn what_was_recorded_is_answered() {
         for (name, value) in pair["headers"].as_object().expect("headers") {
             let value = value.as_str().expect("a text");
             let value = value.replace("%2Fhome%2Fuser%2Fproject", &escaped);
-            client = client.with(name, &value.replace("/home/user/project", &here));
+            client = client.with_header(name, &value.replace("/home/user/project", &here));
         }
         let answer = client.get(&path);
         assert_eq!(
@@ -71,7 +71,7 @@ fn what_was_recorded_is_answered() {
         );
         let is_json = answer.header("content-type") == Some("application/json");
         let body = if is_json { answer.json() } else { Value::from(answer.text()) };
-        let shown = normal(&body, &house, &project);
-        assert_eq!(shown, normal(&pair["body"], &house, &project), "{}", text("label"));
+        let shown = normalize(&body, &house, &project);
+        assert_eq!(shown, normalize(&pair["body"], &house, &project), "{}", text("label"));
     }
 }

@@ -1,6 +1,6 @@
 //! Ignore files of a repository cannot exhaust memory, and rules that are left out are reported.
 
-use crate::support::House;
+use crate::support::ServerFixture;
 
 /// The most memory this process ever held, in kilobytes.
 fn peak_memory() -> u64 {
@@ -24,8 +24,8 @@ fn expensive_rules(size: usize) -> String {
 
 #[test]
 fn huge_ignore_files_take_little_memory_and_are_reported() {
-    let house = House::in_git();
-    house.put("a/b/c/needle.txt", "needle\n");
+    let house = ServerFixture::with_git();
+    house.write_file("a/b/c/needle.txt", "needle\n");
     let routes = ["/find?pattern=needle", "/find/file?query=needle", "/file?path=a/b/c"];
     for route in routes {
         let answer = house.client().get(route);
@@ -36,8 +36,8 @@ fn huge_ignore_files_take_little_memory_and_are_reported() {
     for size in [1 << 20, 250 << 10] {
         let rules = expensive_rules(size);
         for folder in ["a", "a/b", "a/b/c"] {
-            house.put(&format!("{folder}/.gitignore"), &rules);
-            house.put(&format!("{folder}/.ignore"), &rules);
+            house.write_file(&format!("{folder}/.gitignore"), &rules);
+            house.write_file(&format!("{folder}/.ignore"), &rules);
         }
         for route in routes {
             let answer = house.client().get(route);

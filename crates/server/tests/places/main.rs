@@ -5,16 +5,16 @@
 mod support;
 
 mod api;
-mod asks;
 mod document;
 mod files;
 mod golden;
-mod gone;
-mod harness;
 mod ignore_limits;
+mod missing_directory;
+mod permission_requests;
 mod repository_error;
+mod repository_programs;
+mod restart;
 mod secrets;
 mod startup;
-mod tripwire;
-mod unknown;
+mod unknown_directories;
 mod vcs;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{House, git};
+use crate::support::{ServerFixture, git};
 
 /// The routes that ask git, and what they need in their query.
 const ROUTES: [&str; 5] =
@@ -19,10 +19,10 @@ fn is_refused(answer: &Value, reason: &str) -> bool {
 }
 
 /// Puts a program in the place of git: a script that sees the arguments of git.
-fn replace_git(house: &House, script: &str) {
-    let bin = house.beside("bin");
+fn replace_git(house: &ServerFixture, script: &str) {
+    let bin = house.sibling("bin");
     fs_err::create_dir_all(&bin).expect("made");
-    let written = house.beside("git.new");
+    let written = house.sibling("git.new");
     fs_err::write(&written, format!("#!/bin/sh\n{script}\nexec /usr/bin/git \"$@\"\n"))
         .expect("written");
     let mode = std::fs::Permissions::from_mode(0o755);
@@ -32,7 +32,7 @@ fn replace_git(house: &House, script: &str) {
 
 #[test]
 fn repositories_git_cannot_read_are_conflicts_on_every_route() {
-    let house = House::in_git();
+    let house = ServerFixture::with_git();
     let at = |name: &str| -> PathBuf { house.project().join(".git").join(name) };
     let ask = |case: &str, reason: &str| {
         for route in ROUTES {
@@ -69,7 +69,7 @@ fn repositories_git_cannot_read_are_conflicts_on_every_route() {
 
 #[test]
 fn answers_git_never_documented_are_conflicts() {
-    let house = House::in_git();
+    let house = ServerFixture::with_git();
     house.client().get("/vcs/status").expect(200);
     replace_git(&house, r#"case "$*" in *status*) printf 'nonsense\0'; exit 0;; esac"#);
     for route in ["/vcs/status", "/file/status", "/vcs/diff/raw", "/vcs/diff?mode=git"] {
@@ -80,15 +80,15 @@ fn answers_git_never_documented_are_conflicts() {
 
 #[test]
 fn patches_too_large_for_git_are_named_and_counted() {
-    let house = House::in_git();
-    house.put("old", "one\ntwo\n");
-    house.put("tab\there", "x\n");
+    let house = ServerFixture::with_git();
+    house.write_file("old", "one\ntwo\n");
+    house.write_file("tab\there", "x\n");
     git(&house.project(), &["add", "-A"]);
     git(&house.project(), &["commit", "-q", "-m", "two"]);
-    house.put("README.md", "# changed\n# twice\n");
-    house.put("tab\there", "y\n");
+    house.write_file("README.md", "# changed\n# twice\n");
+    house.write_file("tab\there", "y\n");
     fs_err::remove_file(house.project().join("old")).expect("removed");
-    house.put("new", "n\n");
+    house.write_file("new", "n\n");
     // Every patch is too large, whatever its context; a summary is not.
     replace_git(&house, r#"case "$*" in *--unified*) exec yes;; esac"#);
     for context in ["", "&context=3", "&context=0"] {
@@ -117,7 +117,7 @@ fn patches_too_large_for_git_are_named_and_counted() {
 
 #[test]
 fn git_that_is_too_old_is_a_conflict_of_its_own() {
-    let house = House::in_git();
+    let house = ServerFixture::with_git();
     replace_git(&house, r#"case "$*" in *version*) echo "git version 2.37.7"; exit 0;; esac"#);
     for route in ROUTES {
         let answer = house.client().get(route).expect(409);
@@ -129,7 +129,7 @@ fn git_that_is_too_old_is_a_conflict_of_its_own() {
 
 #[test]
 fn the_document_names_the_errors_of_repositories() {
-    let house = House::new();
+    let house = ServerFixture::new();
     let document = house.client().get("/doc").expect(200);
     let schemas = &document["components"]["schemas"];
     assert_eq!(schemas["RepositoryError"]["properties"]["_tag"]["const"], "RepositoryError");

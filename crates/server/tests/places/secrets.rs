@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{House, git};
+use crate::support::{ServerFixture, git};
 
 /// Part of every planted secret.
 const PLANTED: &str = "pLaNt3d";
@@ -41,15 +41,15 @@ const AGENT: &str = "---\ndescription: see https://ada:pLaNt3d@host/\napi_key: p
 const COMMAND: &str =
     "---\ndescription: ghp_pLaNt3d0123456789\n---\ncurl -H 'X-Api-Key: pLaNt3d' $1\n";
 
-fn house_with_secrets() -> House {
-    let house = House::in_git();
-    house.put("opencode.json", CONFIG);
-    house.put(
+fn house_with_secrets() -> ServerFixture {
+    let house = ServerFixture::with_git();
+    house.write_file("opencode.json", CONFIG);
+    house.write_file(
         "turnstone.json",
         r#"{ "permission": { "bash": { "curl -u ada:pLaNt3d *": "deny" } } }"#,
     );
-    house.put(".opencode/agent/critic.md", AGENT);
-    house.put(".opencode/command/call.md", COMMAND);
+    house.write_file(".opencode/agent/critic.md", AGENT);
+    house.write_file(".opencode/command/call.md", COMMAND);
     let global = house.home().join(".config/opencode");
     fs_err::create_dir_all(&global).expect("made");
     fs_err::write(global.join("opencode.json"), CONFIG).expect("written");
@@ -60,7 +60,7 @@ fn house_with_secrets() -> House {
 }
 
 /// Every GET of the document with a real session, and whether it is a stream.
-fn get_routes(house: &House) -> Vec<(String, bool)> {
+fn get_routes(house: &ServerFixture) -> Vec<(String, bool)> {
     let session = house.client().post("/session", &json!({ "title": "x" })).expect(200);
     let session = session["id"].as_str().expect("an id").to_owned();
     let doc = house.client().get("/doc").expect(200);
@@ -136,7 +136,7 @@ fn redaction_keeps_what_is_no_secret() {
 
 #[test]
 fn errors_about_the_configuration_quote_no_secret() {
-    let house = House::in_git();
+    let house = ServerFixture::with_git();
     for config in [
         r#"{ "permission": { "bash": { "curl -u ada:pLaNt3d *": "perhaps" } } }"#,
         r#"{ "permission": { "bash": { "*": "sk-pLaNt3d0123456789" } } }"#,
@@ -147,7 +147,7 @@ fn errors_about_the_configuration_quote_no_secret() {
         r#"{ "provider": { "sk-pLaNt3d0123456789": 5 } }"#,
         r#"{ "apiKey": "pLaNt3d" pLaNt3d"#,
     ] {
-        house.put("opencode.json", config);
+        house.write_file("opencode.json", config);
         for path in [
             "/config",
             "/agent",
@@ -161,7 +161,7 @@ fn errors_about_the_configuration_quote_no_secret() {
             assert!(!text.contains(PLANTED), "{path} with {config}: {text}");
         }
     }
-    house.put("opencode.json", r#"{ "agent": { "sk-pLaNt3d0123456789": {} } }"#);
+    house.write_file("opencode.json", r#"{ "agent": { "sk-pLaNt3d0123456789": {} } }"#);
     let session = house.client().post("/session", &json!({})).expect(200);
     let path = format!("/session/{}/message", session["id"].as_str().expect("an id"));
     let prompt = json!({ "agent": "nobody", "parts": [{ "type": "text", "text": "x" }] });

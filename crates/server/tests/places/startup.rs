@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::House;
+use crate::support::ServerFixture;
 
 const CONFIG: &str = r#"{
   // people write comments
@@ -15,15 +15,15 @@ const CONFIG: &str = r#"{
       "limit": { "context": 100000, "output": 8000 } } } } },
 }"#;
 
-fn configured() -> House {
-    let house = House::in_git();
-    house.put("opencode.jsonc", CONFIG);
+fn server_with_config() -> ServerFixture {
+    let house = ServerFixture::with_git();
+    house.write_file("opencode.jsonc", CONFIG);
     house
 }
 
 #[test]
-fn the_four_answers_a_terminal_client_needs_are_there_without_any_configuration() {
-    let house = House::new();
+fn start_up_routes_work_without_configuration() {
+    let house = ServerFixture::new();
     let get = |path: &str| house.client().get(path).expect(200);
     assert_eq!(get("/config/providers"), json!({ "providers": [], "default": {} }));
     assert_eq!(get("/provider"), json!({ "all": [], "default": {}, "connected": [] }));
@@ -34,8 +34,8 @@ fn the_four_answers_a_terminal_client_needs_are_there_without_any_configuration(
 }
 
 #[test]
-fn a_configured_provider_is_shown_as_recorded_and_its_key_is_not() {
-    let house = configured();
+fn configured_provider_matches_recording_without_its_key() {
+    let house = server_with_config();
     let shown = house.client().get("/config/providers").expect(200);
     assert_eq!(shown["default"], json!({ "fake": "fake-1" }));
     let provider = &shown["providers"][0];
@@ -62,8 +62,8 @@ fn a_configured_provider_is_shown_as_recorded_and_its_key_is_not() {
 }
 
 #[test]
-fn the_rules_of_an_agent_are_the_built_in_ones_then_those_of_the_configuration() {
-    let house = configured();
+fn agent_rules_are_built_in_then_configured() {
+    let house = server_with_config();
     let agents = house.client().get("/agent").expect(200);
     let rules = agents[0]["permission"].as_array().expect("rules").clone();
     let rule = |permission: &str, pattern: &str, action: &str| json!({ "permission": permission, "pattern": pattern, "action": action });
@@ -73,19 +73,19 @@ fn the_rules_of_an_agent_are_the_built_in_ones_then_those_of_the_configuration()
 }
 
 #[test]
-fn what_is_nearer_to_the_work_is_stronger_and_files_of_their_own_are_found() {
-    let house = House::in_git();
+fn nearer_configuration_overrides_and_markdown_files_are_read() {
+    let house = ServerFixture::with_git();
     let global = house.home().join(".config/opencode");
     fs_err::create_dir_all(&global).expect("made");
     fs_err::write(global.join("opencode.json"), r#"{"model":"a/global","theme":"dark"}"#)
         .expect("written");
-    house.put("opencode.json", r#"{"model":"b/root"}"#);
-    house.put("sub/opencode.json", r#"{"model":"c/sub"}"#);
-    house.put(
+    house.write_file("opencode.json", r#"{"model":"b/root"}"#);
+    house.write_file("sub/opencode.json", r#"{"model":"c/sub"}"#);
+    house.write_file(
         ".opencode/command/nested/tidy.md",
         "---\ndescription: tidy up\nagent: plan\n---\nTidy $1 now\n",
     );
-    house.put(
+    house.write_file(
         ".opencode/agent/critic.md",
         "---\nmode: subagent\ntools:\n  write: false\n---\nFind faults.\n",
     );
@@ -116,21 +116,21 @@ fn what_is_nearer_to_the_work_is_stronger_and_files_of_their_own_are_found() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_read_is_an_error_and_names_the_file() {
-    let house = House::in_git();
-    house.put("opencode.json", "{ \"permission\": ");
+fn unreadable_configuration_is_an_error_naming_the_file() {
+    let house = ServerFixture::with_git();
+    house.write_file("opencode.json", "{ \"permission\": ");
     let refused = house.client().get("/config").expect(400);
     assert_eq!(refused["_tag"], "ConfigInvalidError");
     assert!(refused["path"].as_str().is_some_and(|path| path.ends_with("opencode.json")));
     // A rule that is not understood must not be skipped.
-    house.put("opencode.json", r#"{ "permission": { "bash": "perhaps" } }"#);
+    house.write_file("opencode.json", r#"{ "permission": { "bash": "perhaps" } }"#);
     assert_eq!(house.client().get("/agent").expect(400)["_tag"], "ConfigInvalidError");
 }
 
 #[test]
-fn r16_a_configuration_that_leads_out_of_the_project_is_refused() {
-    let house = House::in_git();
-    let secret = house.beside("secret.json");
+fn configuration_symlink_out_of_project_is_rejected() {
+    let house = ServerFixture::with_git();
+    let secret = house.sibling("secret.json");
     fs_err::write(&secret, r#"{"model":"x/secret"}"#).expect("written");
     std::os::unix::fs::symlink(&secret, house.project().join("opencode.json")).expect("linked");
     let refused = house.client().get("/config");
@@ -139,8 +139,8 @@ fn r16_a_configuration_that_leads_out_of_the_project_is_refused() {
 }
 
 #[test]
-fn what_turnstone_does_not_have_is_answered_with_the_documented_empty_shape() {
-    let house = House::new();
+fn missing_features_answer_with_empty_shapes() {
+    let house = ServerFixture::new();
     for (path, wanted) in [
         ("/skill", json!([])),
         ("/lsp", json!([])),
@@ -166,11 +166,11 @@ fn what_turnstone_does_not_have_is_answered_with_the_documented_empty_shape() {
 }
 
 #[test]
-fn a_path_names_the_directory_that_was_asked_for() {
-    let house = House::in_git();
-    house.put("src/a", "");
+fn path_route_names_the_requested_directory() {
+    let house = ServerFixture::with_git();
+    house.write_file("src/a", "");
     let (root, src) = (house.project(), house.project().join("src"));
-    let path = |client: &crate::support::Client, query: &str| {
+    let path = |client: &crate::support::TestClient, query: &str| {
         client.get(&format!("/path{query}")).expect(200)
     };
     let shown = path(house.client(), "");
@@ -178,7 +178,7 @@ fn a_path_names_the_directory_that_was_asked_for() {
     assert_eq!(shown["home"], *house.home().to_string_lossy());
     let by_query = path(house.client(), &format!("?directory={}", src.display()));
     assert_eq!((&by_query["worktree"], &by_query["directory"]), (&json!(root), &json!(src)));
-    let by_header = house.client().with("x-opencode-directory", &src.to_string_lossy());
+    let by_header = house.client().with_header("x-opencode-directory", &src.to_string_lossy());
     assert_eq!(path(&by_header, ""), by_query);
     let gone = path(house.client(), "?directory=/does/not/exist");
     assert_eq!((&gone["worktree"], &gone["directory"]), (&json!("/"), &json!("/does/not/exist")));
@@ -186,7 +186,7 @@ fn a_path_names_the_directory_that_was_asked_for() {
 
 #[test]
 fn a_project_is_listed_changed_and_shows_its_directories() {
-    let house = House::in_git();
+    let house = ServerFixture::with_git();
     let client = house.client();
     let current = client.get("/project/current").expect(200);
     assert_eq!(client.get("/project").expect(200), json!([current]));
@@ -204,8 +204,8 @@ fn a_project_is_listed_changed_and_shows_its_directories() {
 }
 
 #[test]
-fn lines_for_the_log_are_checked() {
-    let house = House::new();
+fn log_route_validates_its_input() {
+    let house = ServerFixture::new();
     let line = json!({ "service": "x", "level": "info", "message": "m", "extra": { "a": 1 } });
     assert_eq!(house.client().post("/log", &line).expect(200), true);
     let loud = json!({ "service": "x", "level": "loud", "message": "m" });
@@ -215,32 +215,32 @@ fn lines_for_the_log_are_checked() {
 }
 
 #[test]
-fn the_terminal_client_is_told_by_events() {
-    let house = House::in_git();
+fn tui_routes_publish_events() {
+    let house = ServerFixture::with_git();
     let mut stream = house.client().stream("/event");
     assert_eq!(stream.event().expect("a first event")["type"], "server.connected");
     let client = house.client();
     client.post("/tui/append-prompt", &json!({ "text": "abc" })).expect(200);
-    assert_eq!(stream.until("tui.prompt.append")["properties"], json!({ "text": "abc" }));
+    assert_eq!(stream.wait_for("tui.prompt.append")["properties"], json!({ "text": "abc" }));
     client.post("/tui/show-toast", &json!({ "message": "hi", "variant": "info" })).expect(200);
     let toast = json!({ "message": "hi", "variant": "info", "duration": 5000 });
-    assert_eq!(stream.until("tui.toast.show")["properties"], toast);
+    assert_eq!(stream.wait_for("tui.toast.show")["properties"], toast);
     client.post("/tui/execute-command", &json!({ "command": "session_list" })).expect(200);
     let command = json!({ "command": "session.list" });
-    assert_eq!(stream.until("tui.command.execute")["properties"], command);
+    assert_eq!(stream.wait_for("tui.command.execute")["properties"], command);
     let unknown =
         client.post("/tui/select-session", &json!({ "sessionID": "ses_nope" })).expect(404);
     assert_eq!(unknown["data"]["message"], "Session not found: ses_nope");
     let strange = json!({ "type": "session.deleted", "properties": {} });
     assert_eq!(client.post("/tui/publish", &strange).expect(400)["name"], "BadRequest");
     client.send("POST", "/instance/dispose", None).expect(200);
-    let told = stream.until("server.instance.disposed");
+    let told = stream.wait_for("server.instance.disposed");
     assert_eq!(told["properties"], json!({ "directory": house.project() }));
 }
 
 #[test]
-fn a_worktree_is_made_listed_reset_and_removed() {
-    let house = House::in_git();
+fn worktree_is_created_listed_reset_and_removed() {
+    let house = ServerFixture::with_git();
     let client = house.client();
     let made = client.post("/experimental/worktree", &json!({ "name": "feat" })).expect(200);
     assert_eq!((&made["name"], &made["branch"]), (&json!("feat"), &json!("opencode/feat")));
@@ -279,7 +279,7 @@ fn a_worktree_is_made_listed_reset_and_removed() {
 }
 
 /// Puts a pipe into the project.
-fn pipe(house: &House, name: &str) {
+fn make_pipe(house: &ServerFixture, name: &str) {
     let path = house.project().join(name);
     let fifo = rustix::fs::FileType::Fifo;
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
@@ -287,11 +287,11 @@ fn pipe(house: &House, name: &str) {
 }
 
 #[test]
-fn a_pipe_or_device_as_configuration_is_an_error_and_never_waited_for() {
-    let house = House::in_git();
+fn pipe_as_configuration_is_an_error_without_blocking() {
+    let house = ServerFixture::with_git();
     for name in ["opencode.json", ".opencode/opencode.jsonc"] {
         fs_err::create_dir_all(house.project().join(".opencode")).expect("made");
-        pipe(&house, name);
+        make_pipe(&house, name);
         let refused = house.client().get("/config").expect(400);
         assert_eq!(refused["_tag"], "ConfigInvalidError");
         assert!(refused["path"].as_str().is_some_and(|path| path.ends_with(name)), "{refused}");
@@ -308,11 +308,11 @@ fn a_pipe_or_device_as_configuration_is_an_error_and_never_waited_for() {
 }
 
 #[test]
-fn templates_and_agents_that_are_pipes_are_not_read() {
-    let house = House::in_git();
+fn pipes_as_templates_and_agents_are_not_read() {
+    let house = ServerFixture::with_git();
     fs_err::create_dir_all(house.project().join(".opencode/command")).expect("made");
     fs_err::create_dir_all(house.project().join(".opencode/agent")).expect("made");
-    pipe(&house, ".opencode/command/wait.md");
+    make_pipe(&house, ".opencode/command/wait.md");
     std::os::unix::fs::symlink("/dev/zero", house.project().join(".opencode/agent/zero.md"))
         .expect("linked");
     let names = |list: Value| -> Vec<String> {

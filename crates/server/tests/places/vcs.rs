@@ -4,9 +4,9 @@ use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 
-use crate::support::{House, git};
+use crate::support::{ServerFixture, git};
 
-fn committed(house: &House, words: &str) {
+fn commit_all(house: &ServerFixture, words: &str) {
     git(&house.project(), &["add", "-A"]);
     git(&house.project(), &["commit", "-q", "-m", words]);
 }
@@ -18,51 +18,54 @@ fn rows(diff: &Value) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn section_8_7_a_checkout_on_no_branch_has_none_and_no_repository_has_nothing() {
-    let house = House::in_git();
+fn detached_head_has_no_branch() {
+    let house = ServerFixture::with_git();
     let get = |path: &str| house.client().get(path).expect(200);
     assert_eq!(get("/vcs"), json!({ "branch": "main", "default_branch": "main" }));
     git(&house.project(), &["checkout", "-q", "--detach"]);
     assert_eq!(get("/vcs"), json!({ "default_branch": "main" }));
-    let plain = house.beside("plain");
+    let plain = house.sibling("plain");
     fs_err::create_dir(&plain).expect("made");
     assert_eq!(get(&format!("/vcs?directory={}", plain.display())), json!({}));
 }
 
 #[test]
-fn section_8_7_streams_are_told_of_another_branch_and_of_none() {
-    let house = House::in_git();
+fn branch_changes_are_published() {
+    let house = ServerFixture::with_git();
     let mut stream = house.client().stream("/event");
-    stream.until("server.connected");
+    stream.wait_for("server.connected");
     git(&house.project(), &["checkout", "-q", "-b", "feature/x"]);
-    assert_eq!(stream.until("vcs.branch.updated")["properties"], json!({ "branch": "feature/x" }));
+    assert_eq!(
+        stream.wait_for("vcs.branch.updated")["properties"],
+        json!({ "branch": "feature/x" })
+    );
     assert_eq!(house.client().get("/vcs").expect(200)["branch"], "feature/x");
     // A commit moves the branch, not the checkout.
-    house.put("b.txt", "b\n");
-    committed(&house, "two");
+    house.write_file("b.txt", "b\n");
+    commit_all(&house, "two");
     git(&house.project(), &["checkout", "-q", "--detach"]);
-    assert_eq!(stream.until("vcs.branch.updated")["properties"], json!({}));
+    assert_eq!(stream.wait_for("vcs.branch.updated")["properties"], json!({}));
     git(&house.project(), &["checkout", "-q", "main"]);
-    assert_eq!(stream.until("vcs.branch.updated")["properties"], json!({ "branch": "main" }));
+    assert_eq!(stream.wait_for("vcs.branch.updated")["properties"], json!({ "branch": "main" }));
 }
 
 #[test]
-fn section_8_7_a_linked_worktree_has_its_own_branch_and_the_default_of_the_repository() {
-    let house = House::in_git();
-    let linked = house.beside("linked");
+fn linked_worktree_has_own_branch_and_shared_default() {
+    let house = ServerFixture::with_git();
+    let linked = house.sibling("linked");
     git(&house.project(), &["worktree", "add", "-q", "-b", "side", &linked.to_string_lossy()]);
     let asked = format!("?directory={}", linked.display());
     let shown = house.client().get(&format!("/vcs{asked}")).expect(200);
     assert_eq!(shown, json!({ "branch": "side", "default_branch": "main" }));
     let mut stream = house.client().stream(&format!("/event{asked}"));
-    stream.until("server.connected");
+    stream.wait_for("server.connected");
     git(&linked, &["checkout", "-q", "-b", "other"]);
-    assert_eq!(stream.until("vcs.branch.updated")["properties"], json!({ "branch": "other" }));
+    assert_eq!(stream.wait_for("vcs.branch.updated")["properties"], json!({ "branch": "other" }));
 }
 
 #[test]
-fn section_8_7_the_default_branch_is_the_configured_one_if_it_is_there() {
-    let house = House::in_git();
+fn default_branch_is_the_configured_one_if_present() {
+    let house = ServerFixture::with_git();
     let default = || house.client().get("/vcs").expect(200)["default_branch"].clone();
     git(&house.project(), &["config", "init.defaultBranch", "trunk"]);
     assert_eq!(default(), "main", "there is no such branch");
@@ -76,16 +79,16 @@ fn section_8_7_the_default_branch_is_the_configured_one_if_it_is_there() {
 }
 
 #[test]
-fn section_8_7_names_with_tabs_carriage_returns_and_changed_kinds_keep_patches_apart() {
-    let house = House::in_git();
-    house.put("tab\there.txt", "one\n");
-    house.put("kind", "a file\n");
-    house.put("lines", "a\r\nb\rc\n");
-    house.put("plain", "x\n");
-    committed(&house, "two");
-    house.put("tab\there.txt", "two\n");
-    house.put("lines", "a\r\nB\rc\n");
-    house.put("plain", "y\n");
+fn unusual_file_names_keep_patches_separate() {
+    let house = ServerFixture::with_git();
+    house.write_file("tab\there.txt", "one\n");
+    house.write_file("kind", "a file\n");
+    house.write_file("lines", "a\r\nb\rc\n");
+    house.write_file("plain", "x\n");
+    commit_all(&house, "two");
+    house.write_file("tab\there.txt", "two\n");
+    house.write_file("lines", "a\r\nB\rc\n");
+    house.write_file("plain", "y\n");
     fs_err::remove_file(house.project().join("kind")).expect("gone");
     symlink("plain", house.project().join("kind")).expect("a link");
     let diff = house.client().get("/vcs/diff?mode=git").expect(200);
@@ -101,12 +104,12 @@ fn section_8_7_names_with_tabs_carriage_returns_and_changed_kinds_keep_patches_a
 }
 
 #[test]
-fn section_7_a_file_is_shown_whole_or_with_the_lines_that_were_asked_for() {
-    let house = House::in_git();
+fn diff_context_lines_are_configurable() {
+    let house = ServerFixture::with_git();
     let lines: Vec<String> = (0..50).map(|nth| nth.to_string()).collect();
-    house.put("long", &(lines.join("\n") + "\n"));
-    committed(&house, "two");
-    house.put("long", &(lines.join("\n").replace("25", "changed") + "\n"));
+    house.write_file("long", &(lines.join("\n") + "\n"));
+    commit_all(&house, "two");
+    house.write_file("long", &(lines.join("\n").replace("25", "changed") + "\n"));
     let count = |query: &str| {
         let diff = house.client().get(&format!("/vcs/diff?mode=git{query}")).expect(200);
         let patch = diff[0]["patch"].as_str().expect("a patch");
@@ -122,14 +125,14 @@ fn section_7_a_file_is_shown_whole_or_with_the_lines_that_were_asked_for() {
 }
 
 #[test]
-fn section_7_a_branch_has_no_difference_with_itself_nor_without_a_default_branch() {
-    let house = House::in_git();
-    house.put("README.md", "# changed\n");
+fn branch_diff_is_empty_on_or_without_default_branch() {
+    let house = ServerFixture::with_git();
+    house.write_file("README.md", "# changed\n");
     let get = |mode: &str| house.client().get(&format!("/vcs/diff?mode={mode}")).expect(200);
     assert_eq!(rows(&get("git")), [("README.md", "modified")]);
     assert_eq!(get("branch"), json!([]));
     git(&house.project(), &["checkout", "-q", "-b", "side"]);
-    house.put("new.txt", "new\n");
+    house.write_file("new.txt", "new\n");
     let both = [("README.md", "modified"), ("new.txt", "added")];
     assert_eq!(rows(&get("branch")), both);
     git(&house.project(), &["branch", "-m", "main", "elsewhere"]);
@@ -137,23 +140,23 @@ fn section_7_a_branch_has_no_difference_with_itself_nor_without_a_default_branch
 }
 
 #[test]
-fn section_7_a_repository_without_a_commit_shows_everything_as_new() {
-    let house = House::new();
+fn repository_without_commit_shows_all_files_as_added() {
+    let house = ServerFixture::new();
     git(&house.project(), &["init", "-q"]);
-    house.put("staged", "s\n");
+    house.write_file("staged", "s\n");
     git(&house.project(), &["add", "."]);
-    house.put("loose", "l\n");
+    house.write_file("loose", "l\n");
     let status = house.client().get("/vcs/status").expect(200);
     assert_eq!(rows(&status), [("loose", "added"), ("staged", "added")]);
     assert_eq!(house.client().get("/vcs/diff?mode=branch").expect(200), json!([]));
 }
 
 #[test]
-fn section_7_deleted_files_conflicts_and_bytes_that_are_no_text_have_their_words() {
-    let house = House::in_git();
+fn deleted_conflicted_and_binary_files_have_a_status() {
+    let house = ServerFixture::with_git();
     fs_err::write(house.project().join("bytes"), [0, 159, 146, 150]).expect("written");
-    house.put("gone", "g\n");
-    committed(&house, "two");
+    house.write_file("gone", "g\n");
+    commit_all(&house, "two");
     fs_err::write(house.project().join("bytes"), [0, 1, 2, 3]).expect("written");
     fs_err::remove_file(house.project().join("gone")).expect("gone");
     let diff = house.client().get("/vcs/diff?mode=git").expect(200);
@@ -164,11 +167,11 @@ fn section_7_deleted_files_conflicts_and_bytes_that_are_no_text_have_their_words
 }
 
 #[test]
-fn section_7_patches_beyond_ten_megabytes_are_empty_and_their_files_still_named() {
-    let house = House::in_git();
-    house.put("a", "small\n");
-    house.put("b", &"0123456789abcdef\n".repeat(700_000));
-    house.put("c", "after\n");
+fn oversized_patches_are_empty_but_files_are_listed() {
+    let house = ServerFixture::with_git();
+    house.write_file("a", "small\n");
+    house.write_file("b", &"0123456789abcdef\n".repeat(700_000));
+    house.write_file("c", "after\n");
     let diff = house.client().get("/vcs/diff?mode=git").expect(200);
     assert_eq!(rows(&diff), [("a", "added"), ("b", "added"), ("c", "added")]);
     assert!(!diff[0]["patch"].as_str().expect("a patch").is_empty());
@@ -177,15 +180,15 @@ fn section_7_patches_beyond_ten_megabytes_are_empty_and_their_files_still_named(
 }
 
 #[test]
-fn section_8_7_a_directory_that_becomes_a_repository_is_one_at_once() {
-    let house = House::new();
+fn new_repository_is_recognised_at_once() {
+    let house = ServerFixture::new();
     assert_eq!(house.client().get("/vcs").expect(200), json!({}));
     let before = house.client().get("/project/current").expect(200);
     let made = house.client().post("/session", &json!({})).expect(200);
     assert_eq!(made["projectID"], before["id"]);
     git(&house.project(), &["init", "-q"]);
-    house.put("a.txt", "a\n");
-    committed(&house, "one");
+    house.write_file("a.txt", "a\n");
+    commit_all(&house, "one");
     let shown = json!({ "branch": "main", "default_branch": "main" });
     assert_eq!(house.client().get("/vcs").expect(200), shown);
     let after = house.client().get("/project/current").expect(200);
@@ -193,8 +196,8 @@ fn section_8_7_a_directory_that_becomes_a_repository_is_one_at_once() {
 }
 
 #[test]
-fn section_8_6_a_worktree_needs_no_body_and_is_not_made_of_null() {
-    let house = House::in_git();
+fn worktree_create_needs_no_body_and_rejects_null() {
+    let house = ServerFixture::with_git();
     let make = |body: Option<&[u8]>| house.client().send("POST", "/experimental/worktree", body);
     let first = make(None).expect(200);
     let second = make(Some(b"{}")).expect(200);
@@ -205,12 +208,12 @@ fn section_8_6_a_worktree_needs_no_body_and_is_not_made_of_null() {
 }
 
 #[test]
-fn what_git_cannot_show_is_named_and_hides_nothing_else() {
-    let house = House::in_git();
-    house.put("nested/file", "x\n");
+fn file_git_cannot_diff_is_still_listed() {
+    let house = ServerFixture::with_git();
+    house.write_file("nested/file", "x\n");
     git(&house.project().join("nested"), &["init", "-q"]);
     symlink("/etc", house.project().join("elsewhere")).expect("linked");
-    house.put("new", "one\n");
+    house.write_file("new", "one\n");
     let diff = house.client().get("/vcs/diff?mode=git").expect(200);
     assert_eq!(rows(&diff), [("elsewhere", "added"), ("nested/", "added"), ("new", "added")]);
     let shown: Vec<_> = diff.as_array().expect("a list").iter().map(|one| &one["patch"]).collect();
@@ -229,20 +232,20 @@ fn what_git_cannot_show_is_named_and_hides_nothing_else() {
 
 #[test]
 fn untracked_links_and_odd_names_are_shown_without_following_them() {
-    let house = House::in_git();
-    let outside = house.beside("outside");
+    let house = ServerFixture::with_git();
+    let outside = house.sibling("outside");
     fs_err::create_dir(&outside).expect("made");
     fs_err::write(outside.join("null"), "top secret\n").expect("written");
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     let fifo = rustix::fs::FileType::Fifo;
-    let pipes = house.beside("pipes");
+    let pipes = house.sibling("pipes");
     fs_err::create_dir(&pipes).expect("made");
     rustix::fs::mknodat(rustix::fs::CWD, pipes.join("null"), fifo, mode, 0).expect("a pipe");
     symlink(&outside, house.project().join("folder")).expect("linked");
     symlink(&pipes, house.project().join("waits")).expect("linked");
     symlink(outside.join("null"), house.project().join("linked-file")).expect("linked");
-    house.put("-", "standard input\n");
-    house.put("tab\there", "t\n");
+    house.write_file("-", "standard input\n");
+    house.write_file("tab\there", "t\n");
     rustix::fs::mknodat(rustix::fs::CWD, house.project().join("pipe"), fifo, mode, 0)
         .expect("a pipe");
     let diff = house.client().get("/vcs/diff?mode=git").expect(200);
@@ -264,9 +267,9 @@ fn untracked_links_and_odd_names_are_shown_without_following_them() {
 
 #[test]
 fn untracked_files_in_sha256_repositories_are_shown() {
-    let house = House::new();
+    let house = ServerFixture::new();
     git(&house.project(), &["init", "-q", "--object-format=sha256"]);
-    house.put("new", "n\n");
+    house.write_file("new", "n\n");
     let diff = house.client().get("/vcs/diff?mode=git").expect(200);
     assert_eq!(rows(&diff), [("new", "added")]);
     let patch = diff[0]["patch"].as_str().expect("a patch");

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::House;
+use crate::support::ServerFixture;
 use crate::{messages, session};
 
 /// Asks for a file, wants no answer, and returns the parts that are stored.
-fn parts(house: &House, file: &Value) -> Vec<Value> {
+fn parts(house: &ServerFixture, file: &Value) -> Vec<Value> {
     let id = session(house);
     let mut file = file.clone();
     file["type"] = "file".into();
@@ -16,14 +16,14 @@ fn parts(house: &House, file: &Value) -> Vec<Value> {
     stored[0]["parts"].as_array().expect("parts").clone()
 }
 
-fn url(house: &House, name: &str) -> String {
+fn url(house: &ServerFixture, name: &str) -> String {
     format!("file://{}/{name}", house.project().display())
 }
 
 #[test]
-fn a_text_is_shown_with_its_lines_and_a_range_is_kept() {
-    let house = House::new();
-    house.put("a b.txt", "one\ntwo\nthree\n");
+fn text_file_is_numbered_and_range_is_kept() {
+    let house = ServerFixture::new();
+    house.write_file("a b.txt", "one\ntwo\nthree\n");
     let file =
         json!({ "mime": "text/plain", "filename": "a b.txt", "url": url(&house, "a%20b.txt") });
     let found = parts(&house, &file);
@@ -37,9 +37,9 @@ fn a_text_is_shown_with_its_lines_and_a_range_is_kept() {
 }
 
 #[test]
-fn what_carries_its_bytes_is_kept_or_shown() {
-    let house = House::new();
-    house.put("a.png", "\u{89}PNG");
+fn data_urls_are_kept_or_shown() {
+    let house = ServerFixture::new();
+    house.write_file("a.png", "\u{89}PNG");
     let file = json!({ "mime": "text/plain", "filename": "x.txt", "url": "data:text/plain;base64,aGVsbG8=" });
     let found = parts(&house, &file);
     assert_eq!(found[1]["text"], "hello");
@@ -50,18 +50,18 @@ fn what_carries_its_bytes_is_kept_or_shown() {
 }
 
 #[test]
-fn what_is_missing_or_outside_is_told_and_the_prompt_still_succeeds_r16() {
-    let house = House::new();
+fn unreadable_files_are_reported_and_prompt_succeeds() {
+    let house = ServerFixture::new();
     let mut events = house.client().stream("/event");
-    events.until("server.connected");
-    fs_err::write(house.beside("secret"), "hidden").expect("written");
-    std::os::unix::fs::symlink(house.beside("secret"), house.project().join("link"))
+    events.wait_for("server.connected");
+    fs_err::write(house.sibling("secret"), "hidden").expect("written");
+    std::os::unix::fs::symlink(house.sibling("secret"), house.project().join("link"))
         .expect("linked");
-    std::os::unix::fs::symlink(house.beside("."), house.project().join("up")).expect("linked");
-    house.put("bin", "a\u{0}b");
-    house.put("real.txt", "inside\n");
+    std::os::unix::fs::symlink(house.sibling("."), house.project().join("up")).expect("linked");
+    house.write_file("bin", "a\u{0}b");
+    house.write_file("real.txt", "inside\n");
     std::os::unix::fs::symlink("real.txt", house.project().join("in")).expect("linked");
-    let outside = format!("file://{}", house.beside("secret").display());
+    let outside = format!("file://{}", house.sibling("secret").display());
     for (url, why) in [
         (url(&house, "none"), "File not found"),
         (outside, "outside of the project"),
@@ -81,7 +81,7 @@ fn what_is_missing_or_outside_is_told_and_the_prompt_still_succeeds_r16() {
             assert!(text.contains(why), "{url} as {mime}: {text}");
             assert!(!text.contains("hidden"), "{url} as {mime} leaks: {text}");
             assert!(found.iter().all(|part| part["type"] == "text"), "{text}");
-            let event = events.until("session.error");
+            let event = events.wait_for("session.error");
             let told = event["properties"]["error"]["data"]["message"].as_str().expect("words");
             assert!(told.contains(why), "{told}");
         }
@@ -92,8 +92,8 @@ fn what_is_missing_or_outside_is_told_and_the_prompt_still_succeeds_r16() {
 }
 
 #[test]
-fn pipes_and_devices_a_prompt_names_are_refused_at_once() {
-    let house = House::new();
+fn pipes_and_devices_in_prompts_are_rejected() {
+    let house = ServerFixture::new();
     let fifo = rustix::fs::FileType::Fifo;
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, house.project().join("pipe"), fifo, mode, 0)

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use turnstone_core::model::{Message, MessageBody, Part, PartBody, Text};
-use turnstone_core::turn::Outcome;
+use turnstone_core::model::{Message, MessageBody, Part, PartBody, TextPart};
+use turnstone_core::turn::TurnOutcome;
 use turnstone_engine::{Prompt, Turn};
 
-use crate::support::House;
+use crate::support::ServerFixture;
 use crate::{beside, is_idle, messages, named, said, session, waiting};
 
 #[test]
-fn without_a_runner_a_prompt_is_stored_and_answered_with_a_clear_error() {
-    let house = House::new();
+fn prompt_without_runner_is_stored_and_answered_with_error() {
+    let house = ServerFixture::new();
     let id = session(&house);
     let mut events = house.client().stream("/event");
-    events.until("server.connected");
+    events.wait_for("server.connected");
     let body = json!({ "agent": "plan", "model": { "providerID": "p", "modelID": "m" },
                        "variant": "high", "system": "be brief",
                        "parts": [{ "type": "text", "text": "hello" }] });
@@ -52,8 +52,8 @@ fn without_a_runner_a_prompt_is_stored_and_answered_with_a_clear_error() {
 }
 
 #[test]
-fn an_unknown_agent_is_refused_before_anything_is_stored() {
-    let house = House::new();
+fn unknown_agent_is_rejected_before_storing() {
+    let house = ServerFixture::new();
     let id = session(&house);
     let body = json!({ "agent": "nope", "parts": [{ "type": "text", "text": "x" }] });
     let answer = house.client().post(&format!("/session/{id}/message"), &body).expect(400);
@@ -66,7 +66,7 @@ fn an_unknown_agent_is_refused_before_anything_is_stored() {
 
 #[test]
 fn parts_with_impossible_times_are_refused_before_anything_is_stored() {
-    let house = House::new();
+    let house = ServerFixture::new();
     let id = session(&house);
     for time in [json!({ "start": -1 }), json!({ "start": 1.5 }), json!({ "start": 1, "end": -2 })]
     {
@@ -83,8 +83,8 @@ fn parts_with_impossible_times_are_refused_before_anything_is_stored() {
 }
 
 #[test]
-fn tools_add_rules_and_erase_none_r38() {
-    let house = House::new();
+fn prompt_tools_only_add_rules() {
+    let house = ServerFixture::new();
     let id = session(&house);
     let rule =
         |tool: &str, action: &str| json!({ "permission": tool, "pattern": "*", "action": action });
@@ -101,9 +101,9 @@ fn tools_add_rules_and_erase_none_r38() {
 }
 
 #[test]
-fn the_same_message_again_changes_nothing_and_another_one_conflicts() {
-    let house = House::new();
-    house.put("a.txt", "one\n");
+fn same_message_id_is_idempotent_or_conflicts() {
+    let house = ServerFixture::new();
+    house.write_file("a.txt", "one\n");
     let id = session(&house);
     let path = format!("/session/{id}/message");
     let url = format!("file://{}/a.txt", house.project().display());
@@ -111,7 +111,7 @@ fn the_same_message_again_changes_nothing_and_another_one_conflicts() {
         { "type": "text", "text": "see" },
         { "type": "file", "mime": "text/plain", "filename": "a.txt", "url": url }] });
     let first = house.client().post(&path, &body).expect(200);
-    house.put("a.txt", "two\n");
+    house.write_file("a.txt", "two\n");
     let again = house.client().post(&path, &body).expect(200);
     assert_eq!(first, again, "the first answer, though the file differs by now");
     assert_eq!(messages(&house, &id).len(), 2);
@@ -135,8 +135,8 @@ fn the_same_message_again_changes_nothing_and_another_one_conflicts() {
 }
 
 #[test]
-fn many_prompts_at_once_with_one_id_are_one_prompt() {
-    let house = House::new();
+fn concurrent_prompts_with_one_id_are_one_prompt() {
+    let house = ServerFixture::new();
     let id = session(&house);
     let body = json!({ "messageID": "msg_1de0d7482001MrfbCTDu3WTb5L",
                        "parts": [{ "type": "text", "text": "once" }] });
@@ -150,7 +150,7 @@ fn many_prompts_at_once_with_one_id_are_one_prompt() {
 }
 
 /// A turn that somebody runs beside the server's own requests.
-fn begin(house: &House, id: &str) -> Turn {
+fn begin(house: &ServerFixture, id: &str) -> Turn {
     let ctx = beside();
     let session = named(id);
     let message = house.engine().new_message_id(&ctx, &session).expect("an id");
@@ -162,7 +162,7 @@ fn begin(house: &House, id: &str) -> Turn {
 }
 
 /// Writes an answer to `asked` into a turn.
-fn answer(house: &House, turn: &Turn, asked: &str, words: &str) {
+fn answer(house: &ServerFixture, turn: &Turn, asked: &str, words: &str) {
     let ctx = beside();
     let (session, engine) = (turn.session.clone(), house.engine());
     let id = engine.new_message_id(&ctx, &session).expect("an id");
@@ -173,7 +173,7 @@ fn answer(house: &House, turn: &Turn, asked: &str, words: &str) {
         "path": { "cwd": "/", "root": "/" }, "cost": 0, "tokens": none });
     let body = serde_json::from_value(body).expect("a message");
     let message = Message { id: id.clone(), session: session.clone(), body };
-    let text = PartBody::Text(Text { text: words.to_owned(), ..Text::default() });
+    let text = PartBody::Text(TextPart { text: words.to_owned(), ..TextPart::default() });
     let part = engine.new_part_id(&ctx).expect("an id");
     let part = Part { id: part, session, message: id, body: text };
     let write = move |tx: &turnstone_store::Tx<'_>| {
@@ -184,8 +184,8 @@ fn answer(house: &House, turn: &Turn, asked: &str, words: &str) {
 }
 
 #[test]
-fn a_prompt_beside_a_running_turn_steers_it_and_gets_its_answer_r29() {
-    let house = House::new();
+fn prompt_during_turn_steers_and_gets_its_answer() {
+    let house = ServerFixture::new();
     let id = session(&house);
     let turn = begin(&house, &id);
     let path = format!("/session/{id}/message");
@@ -197,13 +197,13 @@ fn a_prompt_beside_a_running_turn_steers_it_and_gets_its_answer_r29() {
         let shell = json!({ "agent": "build", "command": "true" });
         let refused = house.client().post(&format!("/session/{id}/shell"), &shell).expect(409);
         assert_eq!(refused["_tag"], "SessionBusyError");
-        let taken = house.engine().take_steers(&beside(), &turn).expect("taken");
+        let taken = house.engine().promote_steering_prompts(&beside(), &turn).expect("taken");
         assert_eq!(
             taken.iter().map(ToString::to_string).collect::<Vec<_>>(),
             std::slice::from_ref(&asked)
         );
         answer(&house, &turn, &asked, "done");
-        house.engine().end_turn(&beside(), &turn, Outcome::Completed, None).expect("ended");
+        house.engine().end_turn(&beside(), &turn, TurnOutcome::Completed, None).expect("ended");
         let answered = asking.join().expect("answered");
         assert_eq!(answered["parts"][0]["text"], "done");
         assert_eq!(answered["info"]["parentID"], asked.as_str());
@@ -211,8 +211,8 @@ fn a_prompt_beside_a_running_turn_steers_it_and_gets_its_answer_r29() {
 }
 
 #[test]
-fn a_prompt_that_nobody_takes_up_is_answered_once_the_turn_has_ended() {
-    let house = House::new();
+fn untaken_prompt_is_answered_after_the_turn() {
+    let house = ServerFixture::new();
     let id = session(&house);
     let turn = begin(&house, &id);
     let queued = json!({ "delivery": "queue", "parts": [{ "type": "text", "text": "later" }] });
@@ -223,12 +223,16 @@ fn a_prompt_that_nobody_takes_up_is_answered_once_the_turn_has_ended() {
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| house.client().post(&path, &said("and this")).expect(200));
         waiting(&house, &id);
-        house.engine().end_turn(&beside(), &turn, Outcome::Completed, None).expect("ended");
+        house.engine().end_turn(&beside(), &turn, TurnOutcome::Completed, None).expect("ended");
         let answered = asking.join().expect("answered");
         assert_eq!(answered["info"]["error"]["name"], "UnknownError");
     });
     for _ in 0..1200 {
-        let left = house.engine().store().read(&beside(), |r| r.inbox(&named(&id))).expect("read");
+        let left = house
+            .engine()
+            .store()
+            .read(&beside(), |r| r.waiting_prompts(&named(&id)))
+            .expect("read");
         if left.is_empty() && is_idle(&house, &id) {
             let errors = messages(&house, &id);
             let errors = errors.iter().filter(|message| message["info"].get("error").is_some());
@@ -241,8 +245,8 @@ fn a_prompt_that_nobody_takes_up_is_answered_once_the_turn_has_ended() {
 }
 
 #[test]
-fn a_prompt_after_a_revert_begins_a_branch_r19() {
-    let house = House::in_git();
+fn prompt_after_revert_branches() {
+    let house = ServerFixture::with_git();
     let id = session(&house);
     let path = format!("/session/{id}/message");
     house.client().post(&path, &said("first")).expect(200);
@@ -258,8 +262,8 @@ fn a_prompt_after_a_revert_begins_a_branch_r19() {
 }
 
 #[test]
-fn a_compaction_is_asked_for_and_the_missing_runner_is_told() {
-    let house = House::new();
+fn compaction_without_runner_is_reported() {
+    let house = ServerFixture::new();
     let id = session(&house);
     let body = json!({ "providerID": "p", "modelID": "m" });
     let done = house.client().post(&format!("/session/{id}/summarize"), &body).expect(200);
@@ -275,8 +279,8 @@ fn a_compaction_is_asked_for_and_the_missing_runner_is_told() {
 }
 
 #[test]
-fn a_part_that_is_there_already_is_named_and_not_the_message_that_is_new() {
-    let house = House::new();
+fn existing_part_id_is_named_in_the_conflict() {
+    let house = ServerFixture::new();
     let [one, other] = ["one", "other"].map(|title| {
         let made = house.client().post("/session", &json!({ "title": title })).expect(200);
         made["id"].as_str().expect("an id").to_owned()

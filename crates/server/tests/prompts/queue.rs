@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use crate::runner::Runner;
-use crate::support::House;
+use crate::runner::TestRunner;
+use crate::support::ServerFixture;
 use crate::{is_idle, messages, named, said, session, waiting};
 
 #[test]
-fn steering_prompts_join_the_turn_and_queued_ones_follow_in_their_order_r29() {
-    let house = House::new();
+fn steering_prompts_join_and_queued_prompts_follow_in_order() {
+    let house = ServerFixture::new();
     let id = session(&house);
-    let runner = Runner::attach(&house);
+    let runner = TestRunner::attach(&house);
     let client = house.client();
     let path = &format!("/session/{id}/message");
     let queued = |words: &str| {
@@ -68,10 +68,10 @@ fn steering_prompts_join_the_turn_and_queued_ones_follow_in_their_order_r29() {
 }
 
 #[test]
-fn a_prompt_that_steers_a_turn_too_late_gets_a_turn_of_its_own_r29() {
-    let house = House::new();
+fn late_steering_prompt_gets_its_own_turn() {
+    let house = ServerFixture::new();
     let id = session(&house);
-    let runner = Runner::attach(&house);
+    let runner = TestRunner::attach(&house);
     let client = house.client();
     let path = &format!("/session/{id}/message");
     std::thread::scope(|scope| {
@@ -89,10 +89,10 @@ fn a_prompt_that_steers_a_turn_too_late_gets_a_turn_of_its_own_r29() {
 }
 
 #[test]
-fn two_runners_share_the_work_and_a_prompt_is_run_once() {
-    let house = House::new();
+fn two_runners_run_each_prompt_once() {
+    let house = ServerFixture::new();
     let id = session(&house);
-    let runners = [Runner::attach(&house), Runner::attach(&house)];
+    let runners = [TestRunner::attach(&house), TestRunner::attach(&house)];
     let client = house.client();
     let path = &format!("/session/{id}/message");
     std::thread::scope(|scope| {
@@ -112,15 +112,15 @@ fn two_runners_share_the_work_and_a_prompt_is_run_once() {
 }
 
 #[test]
-fn a_permission_is_asked_by_the_runner_and_answered_by_a_client() {
-    let house = House::new();
+fn runner_permission_is_answered_by_client() {
+    let house = ServerFixture::new();
     let id = session(&house);
     let rule = json!({ "permission": [{ "permission": "bash", "pattern": "*", "action": "ask" }] });
     let client = house.client();
     client.patch(&format!("/session/{id}"), &rule).expect(200);
-    let runner = Runner::attach(&house);
+    let runner = TestRunner::attach(&house);
     let mut events = client.stream("/event");
-    events.until("server.connected");
+    events.wait_for("server.connected");
     for reply in ["once", "reject"] {
         let answer = std::thread::scope(|scope| {
             let path = format!("/session/{id}/message");
@@ -138,14 +138,14 @@ fn a_permission_is_asked_by_the_runner_and_answered_by_a_client() {
             let request = asked["requestID"].as_str().expect("an id");
 
             // What the client sees is all it needs to answer.
-            let told = events.until("permission.asked");
+            let told = events.wait_for("permission.asked");
             let shown = &told["properties"];
             assert_eq!((&shown["id"], &shown["sessionID"]), (&json!(request), &json!(id)));
             assert_eq!(shown["tool"]["callID"], "call_1");
             assert_eq!(client.get("/permission").expect(200), json!([shown]));
             let path = format!("/permission/{request}/reply");
             client.post(&path, &json!({ "reply": reply })).expect(200);
-            assert_eq!(events.until("permission.replied")["properties"]["reply"], reply);
+            assert_eq!(events.wait_for("permission.replied")["properties"]["reply"], reply);
 
             let read =
                 client.get(&format!("/turnstone/session/{id}/request/{request}")).expect(200);
@@ -171,14 +171,17 @@ fn a_permission_is_asked_by_the_runner_and_answered_by_a_client() {
 }
 
 #[test]
-fn a_turn_that_got_its_answer_after_its_runner_died_is_offered_to_the_next_one_r28() {
-    let house = House::new();
+fn answered_turn_of_dead_runner_is_offered_to_the_next() {
+    let house = ServerFixture::new();
     let id = session(&house);
     let rule = json!({ "permission": [{ "permission": "bash", "pattern": "*", "action": "ask" }] });
     house.client().patch(&format!("/session/{id}"), &rule).expect(200);
-    let runner = Runner::attach(&house);
+    let runner = TestRunner::attach(&house);
     let path = format!("/session/{id}/message");
-    let open = house.client().with("idempotency-key", "k").ask(&path, &said("touch it"));
+    let open = house
+        .client()
+        .with_header("idempotency-key", "k")
+        .post_without_reading(&path, &said("touch it"));
     let turn = runner.take();
     let step = turn.driver.step();
     let ask = json!({ "permission": "bash", "patterns": ["touch x"], "always": [], "metadata": {},
@@ -188,8 +191,8 @@ fn a_turn_that_got_its_answer_after_its_runner_died_is_offered_to_the_next_one_r
     drop(open);
     let house = house.restart();
     let client = house.client();
-    let runner = Runner::attach(&house);
-    let keyed = client.with("idempotency-key", "k");
+    let runner = TestRunner::attach(&house);
+    let keyed = client.with_header("idempotency-key", "k");
     let answer = std::thread::scope(|scope| {
         let asking = scope.spawn(|| keyed.post(&path, &said("touch it")).expect(200));
         let reply = format!("/permission/{request}/reply");
@@ -198,7 +201,7 @@ fn a_turn_that_got_its_answer_after_its_runner_died_is_offered_to_the_next_one_r
             client.get(&format!("/turnstone/runner/{}/inbox?wait=20000", runner.id)).expect(200);
         assert_eq!(found, json!({ "sessions": [], "resumable": [id] }));
         let resumed = client.post(&format!("/turnstone/session/{id}/resume"), &json!({}));
-        let driver = crate::support::Driver::of(client, &id, &resumed.expect(200));
+        let driver = crate::support::TurnDriver::from_response(client, &id, &resumed.expect(200));
         driver.end_step(&step, "stop");
         driver.end();
         asking.join().expect("answered")

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::House;
+use crate::support::ServerFixture;
 use crate::{session, support};
 
 const RECORDED: &str = include_str!("../golden/prompts.jsonl");
@@ -13,7 +13,7 @@ pub(crate) fn pair(label: &str) -> Value {
     pairs.into_iter().find(|pair| pair["label"] == label).unwrap_or_else(|| panic!("no {label}"))
 }
 
-fn ask(house: &House, pair: &Value, ours: &str) -> support::Answer {
+fn ask(house: &ServerFixture, pair: &Value, ours: &str) -> support::HttpAnswer {
     let path = pair["path"].as_str().expect("a path");
     let path: Vec<&str> = path
         .split('/')
@@ -28,8 +28,8 @@ fn ask(house: &House, pair: &Value, ours: &str) -> support::Answer {
 }
 
 #[test]
-fn what_the_real_server_refuses_is_refused_in_the_same_words() {
-    let house = House::new();
+fn errors_match_recorded_messages() {
+    let house = ServerFixture::new();
     let ours = session(&house);
     for label in [
         "permission reply unknown",
@@ -74,9 +74,9 @@ fn shapes(message: &Value, root: &str) -> Vec<Value> {
 }
 
 #[test]
-fn files_directories_and_mentions_are_filled_in_as_recorded() {
-    let house = House::in_git();
-    house.put("src/main.rs", "fn main() {}\n");
+fn prompt_expansion_matches_recording() {
+    let house = ServerFixture::with_git();
+    house.write_file("src/main.rs", "fn main() {}\n");
     let root = house.project().to_string_lossy().into_owned();
     for label in ["dir file part", "missing file part", "png part", "agent part"] {
         let mut pair = pair(label);
@@ -92,8 +92,8 @@ fn files_directories_and_mentions_are_filled_in_as_recorded() {
 }
 
 #[test]
-fn a_note_is_answered_with_itself_as_recorded() {
-    let house = House::new();
+fn no_reply_prompt_answers_with_itself() {
+    let house = ServerFixture::new();
     let ours = session(&house);
     for label in ["prompt noReply", "err empty parts"] {
         let pair = pair(label);

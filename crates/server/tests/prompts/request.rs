@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use turnstone_core::model::{Message, MessageBody};
-use turnstone_engine::{Asked, BaseRules, NewAsk, Prompt, Turn};
+use turnstone_engine::{BaseRules, PermissionOutcome, PermissionQuery, Prompt, Turn};
 
-use crate::support::House;
+use crate::support::ServerFixture;
 use crate::{beside, named, session};
 
-fn turn(house: &House, id: &str) -> Turn {
+fn turn(house: &ServerFixture, id: &str) -> Turn {
     let message = house.engine().new_message_id(&beside(), &named(id)).expect("an id");
     let body = json!({ "role": "user", "time": { "created": 1 }, "agent": "build",
                        "model": { "providerID": "p", "modelID": "m" } });
@@ -16,35 +16,35 @@ fn turn(house: &House, id: &str) -> Turn {
     house.engine().begin_turn(&beside(), Prompt { message, parts: Vec::new() }).expect("begun")
 }
 
-fn ask(house: &House, turn: &Turn, command: &str) -> String {
+fn ask(house: &ServerFixture, turn: &Turn, command: &str) -> String {
     ask_for(house, turn, "bash", command)
 }
 
-fn ask_for(house: &House, turn: &Turn, permission: &str, command: &str) -> String {
+fn ask_for(house: &ServerFixture, turn: &Turn, permission: &str, command: &str) -> String {
     let ask = json!({ "permission": permission, "patterns": [command], "metadata": { "command": command },
                       "always": ["touch *"] });
     let ask = serde_json::from_value(ask).expect("a request");
-    let new = NewAsk { ask, waits: true };
+    let new = PermissionQuery { ask, blocks_turn: true };
     let asked = house.engine().ask_permission(&beside(), turn, &new, &BaseRules::default());
     let asked = asked.expect("asked");
-    let Asked::Pending(id) = asked else { panic!("{asked:?}") };
+    let PermissionOutcome::Pending(id) = asked else { panic!("{asked:?}") };
     id.to_string()
 }
 
-fn question(house: &House, turn: &Turn) -> String {
+fn question(house: &ServerFixture, turn: &Turn) -> String {
     let ask = json!({ "questions": [{ "question": "Which one?", "header": "Pick",
         "options": [{ "label": "A", "description": "first" }, { "label": "B", "description": "second" }] }] });
     let ask = serde_json::from_value(ask).expect("a question");
     house.engine().ask_question(&beside(), turn, ask, true).expect("asked").to_string()
 }
 
-fn listed(house: &House, path: &str) -> Vec<Value> {
+fn listed(house: &ServerFixture, path: &str) -> Vec<Value> {
     house.client().get(path).expect(200).as_array().expect("a list").clone()
 }
 
 #[test]
-fn a_permission_is_listed_and_answered_once() {
-    let house = House::new();
+fn permission_is_listed_and_answered_once() {
+    let house = ServerFixture::new();
     let id = session(&house);
     let turn = turn(&house, &id);
     let first = ask(&house, &turn, "touch a");
@@ -57,7 +57,7 @@ fn a_permission_is_listed_and_answered_once() {
         (&first.as_str().into(), &id.as_str().into())
     );
     assert_eq!(pending[0]["patterns"], json!(["touch a"]));
-    let elsewhere = house.beside("elsewhere");
+    let elsewhere = house.sibling("elsewhere");
     fs_err::create_dir_all(&elsewhere).expect("made");
     assert!(listed(&house, &format!("/permission?directory={}", elsewhere.display())).is_empty());
 
@@ -77,7 +77,7 @@ fn a_permission_is_listed_and_answered_once() {
 
 #[test]
 fn a_question_is_answered_or_rejected_once() {
-    let house = House::new();
+    let house = ServerFixture::new();
     let id = session(&house);
     let turn = turn(&house, &id);
     let first = question(&house, &turn);
@@ -96,8 +96,8 @@ fn a_question_is_answered_or_rejected_once() {
 }
 
 #[test]
-fn what_waits_for_an_answer_waits_through_a_restart_r28() {
-    let house = House::new();
+fn pending_requests_survive_restart() {
+    let house = ServerFixture::new();
     let id = session(&house);
     let turn = turn(&house, &id);
     let asked = ask(&house, &turn, "touch a");

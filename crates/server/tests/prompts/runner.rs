@@ -2,21 +2,21 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Driver, House};
+use crate::support::{ServerFixture, TestClient, TurnDriver};
 
 /// A registered runner.
-pub(crate) struct Runner {
-    client: Client,
+pub(crate) struct TestRunner {
+    client: TestClient,
     pub(crate) id: String,
 }
 
-impl Runner {
+impl TestRunner {
     /// Registers for the directory of the house.
-    pub(crate) fn attach(house: &House) -> Self {
+    pub(crate) fn attach(house: &ServerFixture) -> Self {
         let client = house.client().clone();
         let made = client.post("/turnstone/runner", &json!({ "name": "scripted" })).expect(200);
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
-        let client = client.with("x-turnstone-token", &text(&made["token"]));
+        let client = client.with_header("x-turnstone-token", &text(&made["token"]));
         Self { client, id: text(&made["runner"]["id"]) }
     }
 
@@ -29,12 +29,12 @@ impl Runner {
     }
 
     /// Takes up the next prompt, whichever session it is of.
-    pub(crate) fn take(&self) -> Taken {
+    pub(crate) fn take(&self) -> TakenPrompt {
         let session = self.inbox().into_iter().next().expect("a prompt came");
         let path = format!("/turnstone/session/{session}/turn");
         let begun = self.client.post(&path, &json!({})).expect(200);
-        let driver = Driver::of(&self.client, &session, &begun);
-        Taken { session, prompt: begun["prompt"].clone(), driver }
+        let driver = TurnDriver::from_response(&self.client, &session, &begun);
+        TakenPrompt { session, prompt: begun["prompt"].clone(), driver }
     }
 
     pub(crate) fn leave(&self) {
@@ -43,14 +43,14 @@ impl Runner {
 }
 
 /// A prompt that is being answered.
-pub(crate) struct Taken {
+pub(crate) struct TakenPrompt {
     pub(crate) session: String,
     /// The prompt with its parts.
     pub(crate) prompt: Value,
-    pub(crate) driver: Driver,
+    pub(crate) driver: TurnDriver,
 }
 
-impl Taken {
+impl TakenPrompt {
     /// The first text of the prompt.
     pub(crate) fn text(&self) -> &str {
         self.prompt["parts"][0]["text"].as_str().expect("a text")

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::names::{self, Names};
+use crate::id_mapping::{self, IdMapping};
 
 /// Something that is not as it was recorded.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct Difference {
 /// A comparison of one answer.
 pub(crate) struct Comparison<'a> {
     pub(crate) label: &'a str,
-    pub(crate) names: &'a mut Names,
+    pub(crate) names: &'a mut IdMapping,
     pub(crate) found: Vec<Difference>,
 }
 
@@ -26,7 +26,7 @@ fn short(value: &Value) -> String {
 }
 
 /// A text in which moments are not told apart.
-fn timeless(text: &str) -> String {
+fn without_timestamps(text: &str) -> String {
     let bytes = text.as_bytes();
     let is_moment = |at: usize| {
         bytes.get(at..at + 24).is_some_and(|word| {
@@ -34,7 +34,7 @@ fn timeless(text: &str) -> String {
         })
     };
     match (0..bytes.len()).find(|at| is_moment(*at)) {
-        Some(at) => format!("{}(moment){}", &text[..at], timeless(&text[at + 24..])),
+        Some(at) => format!("{}(moment){}", &text[..at], without_timestamps(&text[at + 24..])),
         None => text.to_owned(),
     }
 }
@@ -86,7 +86,7 @@ impl Comparison<'_> {
     }
 
     /// What happened, in order: each event with the next of its type.
-    fn told(&mut self, at: &str, recorded: &[Value], ours: &[Value]) {
+    fn compare_events(&mut self, at: &str, recorded: &[Value], ours: &[Value]) {
         let mut from = 0;
         for one in recorded {
             let kind = one["type"].as_str().unwrap_or_default();
@@ -110,7 +110,7 @@ impl Comparison<'_> {
     /// Things that are known are compared with themselves, and their order; what is left one by one.
     fn list(&mut self, at: &str, recorded: &[Value], ours: &[Value]) {
         if recorded.iter().any(|it| it["durable"].is_object()) {
-            return self.told(at, recorded, ours);
+            return self.compare_events(at, recorded, ours);
         }
         let (mut places, mut unknown) = (Vec::new(), Vec::new());
         for recorded in recorded {
@@ -150,9 +150,9 @@ impl Comparison<'_> {
     }
 
     fn text(&mut self, at: &str, recorded: &str, ours: &str) -> bool {
-        let is_named =
-            names::kind(recorded).is_some() && names::kind(recorded) == names::kind(ours);
-        if is_named || (Names::is_worktree(recorded) && ours.starts_with('/')) {
+        let is_named = id_mapping::kind(recorded).is_some()
+            && id_mapping::kind(recorded) == id_mapping::kind(ours);
+        if is_named || (IdMapping::is_worktree(recorded) && ours.starts_with('/')) {
             return self.names.learn(recorded, ours);
         }
         let key = at.rsplit('/').next().unwrap_or_default();
@@ -167,7 +167,7 @@ impl Comparison<'_> {
             "previous" | "next" => self.names.learn(recorded, ours),
             // A call of the server itself; those of a model are as the model named them.
             "callID" if recorded.len() == 26 => !ours.is_empty(),
-            _ => timeless(&self.names.ours(recorded)) == timeless(ours),
+            _ => without_timestamps(&self.names.translate(recorded)) == without_timestamps(ours),
         }
     }
 
@@ -176,7 +176,7 @@ impl Comparison<'_> {
             number.as_i64().filter(|it| (1_700_000_000_000..2_000_000_000_000).contains(it))
         };
         if let (Some(recorded), Some(ours)) = (is_moment(recorded), is_moment(ours)) {
-            self.names.happened(recorded, ours);
+            self.names.map_time(recorded, ours);
             return true;
         }
         let (Some(recorded), Some(ours)) = (recorded.as_f64(), ours.as_f64()) else {

@@ -7,12 +7,12 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 
 use crate::compare::Difference;
-use crate::events;
-use crate::model::Model;
-use crate::names::Names;
-use crate::record::pairs;
+use crate::event_comparison;
+use crate::id_mapping::IdMapping;
+use crate::recorded_sessions::RecordedSessions;
+use crate::recording::pairs;
 use crate::replay::{ask_again, house};
-use crate::support::House;
+use crate::support::ServerFixture;
 
 /// What was asked first when a server ran again.
 const AFTER: [&str; 2] = ["after crash a", "a2 after crash"];
@@ -20,9 +20,9 @@ const AFTER: [&str; 2] = ["after crash a", "a2 after crash"];
 /// Plays the recording; what differs.
 pub(crate) fn play() -> Vec<Difference> {
     let mut house = house();
-    let names = Mutex::new(Names::new(&house));
+    let names = Mutex::new(IdMapping::new(&house));
     let pairs = pairs(include_str!("../golden/crash.jsonl"));
-    let model = Model::of(&pairs);
+    let model = RecordedSessions::of(&pairs);
     let mut found = Vec::new();
     for (nth, life) in pairs.chunk_by(|_, next| !AFTER.contains(&next.label.as_str())).enumerate() {
         if nth > 0 {
@@ -35,7 +35,7 @@ pub(crate) fn play() -> Vec<Difference> {
 }
 
 /// What replicas read: the recorded page was cut, so more is no difference.
-fn history(house: &House, names: &Names) -> Vec<Difference> {
+fn history(house: &ServerFixture, names: &IdMapping) -> Vec<Difference> {
     let read = |known: &Value| house.client().post("/sync/history", known).expect(200);
     let all = read(&json!({}));
     let all = all.as_array().expect("events");
@@ -46,7 +46,7 @@ fn history(house: &House, names: &Names) -> Vec<Difference> {
     };
     let told: Vec<Value> = all.iter().map(event).collect();
     let text = include_str!("../golden/crash-history.jsonl");
-    let mut found = events::compare("history", text, &told, names);
+    let mut found = event_comparison::compare("history", text, &told, names);
     found.retain(|it| !it.at.starts_with("more/"));
 
     let mut newest: BTreeMap<String, i64> = BTreeMap::new();

@@ -9,15 +9,15 @@
 #[expect(dead_code, unused_imports, reason = "every test program uses what it needs of it")]
 mod support;
 
-mod clients;
 mod compare;
 mod crash;
-mod difference;
-mod drive;
-mod events;
-mod model;
-mod names;
-mod record;
+mod event_comparison;
+mod id_mapping;
+mod known_differences;
+mod prepared_server;
+mod recorded_clients;
+mod recorded_driver;
+mod recorded_sessions;
+mod recording;
 mod replay;
-mod scene;
-mod stream;
+mod stream_reader;

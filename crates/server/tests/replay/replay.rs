@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::clients;
 use crate::compare::{Comparison, Difference};
 use crate::crash;
-use crate::difference::{self, TABLE, fits, settle};
-use crate::drive::Driver;
-use crate::events;
-use crate::model::Model;
-use crate::names::Names;
-use crate::record::{Pair, pairs};
-use crate::stream;
-use crate::support::{Answer, Client, House, git};
+use crate::event_comparison;
+use crate::id_mapping::IdMapping;
+use crate::known_differences::{self, TABLE, check_differences, is_pattern_match};
+use crate::recorded_clients;
+use crate::recorded_driver::RecordedDriver;
+use crate::recorded_sessions::RecordedSessions;
+use crate::recording::{RecordedPair, pairs};
+use crate::stream_reader;
+use crate::support::{HttpAnswer, ServerFixture, TestClient, git};
 use turnstone_server::Credentials;
 
 /// The configuration of the recorded server.
@@ -32,12 +32,12 @@ const CONFIG: &str = r#"{ "$schema": "https://opencode.ai/config.json", "model":
 "#;
 
 /// The project as it was when a recording began.
-pub(crate) fn house() -> House {
-    let house = House::new();
-    house.put(".gitignore", "*.log\n");
-    house.put("a.txt", "hello\n");
-    house.put("opencode.json", CONFIG);
-    house.put("src/main.rs", "fn main() {}\n");
+pub(crate) fn house() -> ServerFixture {
+    let house = ServerFixture::new();
+    house.write_file(".gitignore", "*.log\n");
+    house.write_file("a.txt", "hello\n");
+    house.write_file("opencode.json", CONFIG);
+    house.write_file("src/main.rs", "fn main() {}\n");
     for words in [&["init", "-q"][..], &["add", "."], &["commit", "-q", "-m", "one"]] {
         git(&house.project(), words);
     }
@@ -45,21 +45,25 @@ pub(crate) fn house() -> House {
 }
 
 /// Who asks again.
-struct Replay<'a> {
-    house: &'a House,
-    names: &'a Mutex<Names>,
-    model: &'a Model,
+struct RecordingReplay<'a> {
+    house: &'a ServerFixture,
+    names: &'a Mutex<IdMapping>,
+    model: &'a RecordedSessions,
     /// How many prompts were answered as far as the model did.
     said: AtomicUsize,
 }
 
-impl<'a> Replay<'a> {
-    fn new(house: &'a House, names: &'a Mutex<Names>, model: &'a Model) -> Self {
+impl<'a> RecordingReplay<'a> {
+    fn new(
+        house: &'a ServerFixture,
+        names: &'a Mutex<IdMapping>,
+        model: &'a RecordedSessions,
+    ) -> Self {
         Self { house, names, model, said: AtomicUsize::new(0) }
     }
 
     /// Waits until the model has said more than `said` answers, or waits for somebody itself.
-    fn hear(&self, said: usize) {
+    fn wait_for_model(&self, said: usize) {
         let is_asking = |path| self.house.client().get(path).expect(200) != json!([]);
         for _ in 0..1000 {
             if self.said.load(Ordering::Relaxed) > said
@@ -74,7 +78,7 @@ impl<'a> Replay<'a> {
     }
 
     /// True if a model answers it.
-    fn is_prompt(pair: &Pair) -> bool {
+    fn is_prompt(pair: &RecordedPair) -> bool {
         let path = pair.path.split('?').next().unwrap_or_default();
         let last = path.rsplit('/').next().unwrap_or_default();
         let noted = pair.body.as_ref().is_some_and(|body| body["noReply"] == true);
@@ -86,16 +90,16 @@ impl<'a> Replay<'a> {
         pair.method == "POST" && pair.session().is_some() && words.contains(&last) && !noted
     }
 
-    fn client(&self, pair: &Pair) -> Client {
+    fn client(&self, pair: &RecordedPair) -> TestClient {
         let names = self.names.lock().expect("unpoisoned");
-        let with = |client: Client, (name, value): &(String, String)| {
-            client.with(name, &names.ours(value))
+        let with = |client: TestClient, (name, value): &(String, String)| {
+            client.with_header(name, &names.translate(value))
         };
         pair.headers.iter().fold(self.house.client().clone(), with)
     }
 
     /// The path with our names, moments and requests in it.
-    fn path(&self, pair: &Pair) -> String {
+    fn path(&self, pair: &RecordedPair) -> String {
         let unknown = pair.path.split('/').find(|word| {
             let is_request = word.starts_with("per_") || word.starts_with("que_");
             is_request
@@ -111,15 +115,15 @@ impl<'a> Replay<'a> {
                 .learn(unknown, pending[0]["id"].as_str().expect("an id"));
         }
         let names = self.names.lock().expect("unpoisoned");
-        let path = names.ours(&pair.path);
-        if let Some(path) = stream::numbered(self.house.client(), &path) {
+        let path = names.translate(&pair.path);
+        if let Some(path) = stream_reader::numbered(self.house.client(), &path) {
             return path;
         }
         let Some((head, start)) = path.split_once("start=") else { return path };
         let (start, rest) = start.split_once('&').unwrap_or((start, ""));
         let start = start.parse().expect("a moment");
         // Before anything happened it is the same moment.
-        format!("{head}start={}&{rest}", names.moment(start).unwrap_or(start))
+        format!("{head}start={}&{rest}", names.our_time(start).unwrap_or(start))
     }
 
     /// What waits for an answer, once something does.
@@ -134,32 +138,33 @@ impl<'a> Replay<'a> {
         panic!("nothing is asked at {path}");
     }
 
-    fn ask(&self, pair: &Pair) -> Answer {
+    fn ask(&self, pair: &RecordedPair) -> HttpAnswer {
         let path = self.path(pair);
         if pair.is_stream() {
-            return stream::read(&self.client(pair), &path);
+            return stream_reader::read(&self.client(pair), &path);
         }
         if ["/permission", "/question"].contains(&path.as_str()) && pair.answer != json!([]) {
             self.pending(&path);
         }
-        let body = pair.bytes().map(|text| self.names.lock().expect("unpoisoned").ours(&text));
+        let body = pair.bytes().map(|text| self.names.lock().expect("unpoisoned").translate(&text));
         self.client(pair).send(&pair.method, &path, body.as_deref().map(str::as_bytes))
     }
 
     /// Asks, and answers as the model did.
-    fn prompt(&self, pair: &Pair) -> Answer {
+    fn prompt(&self, pair: &RecordedPair) -> HttpAnswer {
         let answers = self.model.answers(pair);
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| self.ask(pair));
             loop {
                 let is_over = asked.is_finished();
                 if let Some(session) = self.session(pair)
-                    && let Some(driver) = Driver::take(self.house, self.names, self.model, &session)
+                    && let Some(driver) =
+                        RecordedDriver::take(self.house, self.names, self.model, &session)
                 {
                     self.children(pair, &driver);
                     driver.answer(&answers);
                     self.said.fetch_add(1, Ordering::Relaxed);
-                    self.entitle(pair, &session);
+                    self.set_title(pair, &session);
                     break;
                 }
                 if is_over {
@@ -172,7 +177,7 @@ impl<'a> Replay<'a> {
     }
 
     /// A command may be the task of a subagent, whose session no answer of the model names.
-    fn children(&self, pair: &Pair, driver: &Driver<'_>) {
+    fn children(&self, pair: &RecordedPair, driver: &RecordedDriver<'_>) {
         if pair.path.ends_with("/command") {
             let made =
                 pair.session().map(|it| self.model.children(it, pair.asked)).unwrap_or_default();
@@ -180,20 +185,20 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn session(&self, pair: &Pair) -> Option<String> {
+    fn session(&self, pair: &RecordedPair) -> Option<String> {
         let names = self.names.lock().expect("unpoisoned");
         names.find(pair.session()?).map(str::to_owned)
     }
 
     /// Gives the session the title that the model gave it.
-    fn entitle(&self, pair: &Pair, session: &str) {
+    fn set_title(&self, pair: &RecordedPair, session: &str) {
         if let Some(title) = pair.session().and_then(|it| self.model.title(it)) {
             let path = format!("/session/{session}");
             self.house.client().patch(&path, &json!({ "title": title })).expect(200);
         }
     }
 
-    fn compare(&self, pair: &Pair, answer: &Answer) -> Vec<Difference> {
+    fn compare(&self, pair: &RecordedPair, answer: &HttpAnswer) -> Vec<Difference> {
         let mut names = self.names.lock().expect("unpoisoned");
         let mut comparison =
             Comparison { label: &pair.label, names: &mut names, found: Vec::new() };
@@ -209,7 +214,7 @@ impl<'a> Replay<'a> {
             let at = format!("header/{name}");
             match (name.as_str(), answer.header(name)) {
                 ("x-next-cursor", Some(ours)) => drop(comparison.names.learn(value, ours)),
-                (_, Some(ours)) if comparison.names.ours(value) == ours => {}
+                (_, Some(ours)) if comparison.names.translate(value) == ours => {}
                 (_, ours) => comparison.differs(&at, value, ours.unwrap_or("(none)")),
             }
         }
@@ -222,16 +227,19 @@ impl<'a> Replay<'a> {
         comparison.found
     }
 
-    fn play(&self, pairs: &[Pair]) -> Vec<Difference> {
+    fn play(&self, pairs: &[RecordedPair]) -> Vec<Difference> {
         std::thread::scope(|scope| {
-            let mut open: Vec<(&Pair, ScopedJoinHandle<'_, Answer>)> = Vec::new();
+            let mut open: Vec<(&RecordedPair, ScopedJoinHandle<'_, HttpAnswer>)> = Vec::new();
             let mut found = Vec::new();
             for (nth, pair) in pairs.iter().enumerate() {
                 while let Some(place) = open.iter().position(|(early, _)| early.seq < pair.seq) {
                     let (early, asked) = open.remove(place);
                     found.extend(self.compare(early, &asked.join().expect("asked")));
                 }
-                if difference::SKIPPED.iter().any(|(label, _)| fits(label, &pair.label)) {
+                if known_differences::SKIPPED
+                    .iter()
+                    .any(|(label, _)| is_pattern_match(label, &pair.label))
+                {
                     continue;
                 }
                 // Lists are in the order of moments.
@@ -241,7 +249,7 @@ impl<'a> Replay<'a> {
                     open.push((pair, scope.spawn(|| self.prompt(pair))));
                     // What is stopped has begun.
                     if pairs[nth + 1].path.ends_with("/abort") {
-                        self.hear(said);
+                        self.wait_for_model(said);
                     }
                     continue;
                 }
@@ -254,7 +262,7 @@ impl<'a> Replay<'a> {
 }
 
 /// What a recording holds of its streams.
-struct Heard<'a> {
+struct RecordedStream<'a> {
     /// What it is called in differences.
     label: &'a str,
     /// Where it was listened.
@@ -264,38 +272,43 @@ struct Heard<'a> {
     api: Option<&'a str>,
 }
 
-impl<'a> Heard<'a> {
+impl<'a> RecordedStream<'a> {
     const fn of(told: &'a str) -> Self {
         Self { label: "event", path: "/event", told, api: None }
     }
 }
 
 /// Plays a recording and listens; what differs.
-fn play(house: &House, names: &Mutex<Names>, text: &str, want: &Heard<'_>) -> Vec<Difference> {
+fn play(
+    house: &ServerFixture,
+    names: &Mutex<IdMapping>,
+    text: &str,
+    want: &RecordedStream<'_>,
+) -> Vec<Difference> {
     let listen = |path| {
         let stream = house.client().stream(path);
-        std::thread::spawn(move || events::heard(stream))
+        std::thread::spawn(move || event_comparison::received_events(stream))
     };
     let (hears, hears_api) = (listen(want.path), listen("/api/event"));
     let pairs = pairs(text);
-    let mut found = ask_again(house, names, &Model::of(&pairs), &pairs);
-    let end = json!({ "message": events::END, "variant": "info" });
+    let mut found = ask_again(house, names, &RecordedSessions::of(&pairs), &pairs);
+    let end = json!({ "message": event_comparison::END, "variant": "info" });
     house.client().post("/tui/show-toast", &end).expect(200);
     let (heard, heard_api) = (hears.join().expect("heard"), hears_api.join().expect("heard"));
     let names = names.lock().expect("unpoisoned");
-    found.extend(events::compare(want.label, want.told, &heard, &names));
+    found.extend(event_comparison::compare(want.label, want.told, &heard, &names));
     if let Some(api) = want.api {
-        found.extend(stream::until_status(api, &heard_api, &names));
+        found.extend(stream_reader::until_status(api, &heard_api, &names));
     }
     found
 }
 
 /// Plays a recording; what is answered otherwise.
 pub(crate) fn ask_again(
-    house: &House,
-    names: &Mutex<Names>,
-    model: &Model,
-    pairs: &[Pair],
+    house: &ServerFixture,
+    names: &Mutex<IdMapping>,
+    model: &RecordedSessions,
+    pairs: &[RecordedPair],
 ) -> Vec<Difference> {
     let runner =
         house.client().post("/turnstone/runner", &json!({ "name": "recorded" })).expect(200);
@@ -312,92 +325,94 @@ pub(crate) fn ask_again(
             }
         };
         scope.spawn(beat);
-        let found = Replay::new(house, names, model).play(pairs);
+        let found = RecordingReplay::new(house, names, model).play(pairs);
         drop(tell);
         found
     })
 }
 
 /// What a server with a password answers otherwise.
-fn guarded() -> Vec<Difference> {
-    let house = House::with(|settings| {
+fn replay_with_password() -> Vec<Difference> {
+    let house = ServerFixture::with_settings(|settings| {
         let (user, password) = ("opencode".to_owned(), "secret".to_owned());
         settings.credentials = Some(Credentials { user, password });
         settings.origins = vec!["https://my.example".to_owned()];
     });
-    let names = Mutex::new(Names::new(&house));
+    let names = Mutex::new(IdMapping::new(&house));
     let pairs = pairs(include_str!("../golden/auth.jsonl"));
-    Replay::new(&house, &names, &Model::default()).play(&pairs)
+    RecordingReplay::new(&house, &names, &RecordedSessions::default()).play(&pairs)
 }
 
 /// What is answered otherwise to requests that were recorded on a server of their own.
-fn afresh(text: &str) -> Vec<Difference> {
+fn replay_fresh(text: &str) -> Vec<Difference> {
     let house = house();
-    let names = Mutex::new(Names::new(&house));
+    let names = Mutex::new(IdMapping::new(&house));
     let pairs = pairs(text);
-    ask_again(&house, &names, &Model::of(&pairs), &pairs)
+    ask_again(&house, &names, &RecordedSessions::of(&pairs), &pairs)
 }
 
 /// What is answered and told otherwise to a real client.
-fn followed(label: &str, path: &str, text: &str, told: &str) -> Vec<Difference> {
+fn replay_with_stream(label: &str, path: &str, text: &str, told: &str) -> Vec<Difference> {
     let house = house();
-    let names = Mutex::new(Names::new(&house));
-    play(&house, &names, text, &Heard { label, path, told, api: None })
+    let names = Mutex::new(IdMapping::new(&house));
+    play(&house, &names, text, &RecordedStream { label, path, told, api: None })
 }
 
 #[test]
-fn what_was_recorded_is_answered_again_and_every_difference_has_its_reason() {
+fn recordings_replay_with_only_known_differences() {
     let mut found = Vec::new();
     let house = house();
-    let names = Mutex::new(Names::new(&house));
-    let heard = Heard {
+    let names = Mutex::new(IdMapping::new(&house));
+    let heard = RecordedStream {
         api: Some(include_str!("../golden/drive-api-events.jsonl")),
-        ..Heard::of(include_str!("../golden/drive-events.jsonl"))
+        ..RecordedStream::of(include_str!("../golden/drive-events.jsonl"))
     };
     found.extend(play(&house, &names, include_str!("../golden/drive.jsonl"), &heard));
-    let heard = Heard {
+    let heard = RecordedStream {
         api: Some(include_str!("../golden/kinds-api-events.jsonl")),
-        ..Heard::of(include_str!("../golden/kinds-events.jsonl"))
+        ..RecordedStream::of(include_str!("../golden/kinds-events.jsonl"))
     };
     found.extend(play(&house, &names, include_str!("../golden/kinds.jsonl"), &heard));
     drop(house);
     let fresh = self::house();
-    let names = Mutex::new(Names::new(&fresh));
-    let heard = Heard::of(include_str!("../golden/lists-events.jsonl"));
+    let names = Mutex::new(IdMapping::new(&fresh));
+    let heard = RecordedStream::of(include_str!("../golden/lists-events.jsonl"));
     found.extend(play(&fresh, &names, include_str!("../golden/lists.jsonl"), &heard));
-    found.extend(stream::openings(&fresh));
-    found.extend(guarded());
-    found.extend(afresh(include_str!("../golden/share.jsonl")));
-    found.extend(followed(
+    found.extend(stream_reader::openings(&fresh));
+    found.extend(replay_with_password());
+    found.extend(replay_fresh(include_str!("../golden/share.jsonl")));
+    found.extend(replay_with_stream(
         "tui event",
         "/global/event",
         include_str!("../golden/client-tui.jsonl"),
         include_str!("../golden/client-tui-events.jsonl"),
     ));
-    found.extend(followed(
+    found.extend(replay_with_stream(
         "web event",
         "/global/event",
         include_str!("../golden/client-web.jsonl"),
         include_str!("../golden/client-web-events.jsonl"),
     ));
-    found.extend(followed(
+    found.extend(replay_with_stream(
         "run event",
         "/event",
         include_str!("../golden/client-run.jsonl"),
         include_str!("../golden/client-run-events.jsonl"),
     ));
     found.extend(crash::play());
-    assert!(difference::SKIPPED.iter().all(|(_, why)| !why.is_empty()));
-    settle(&found, TABLE);
+    assert!(known_differences::SKIPPED.iter().all(|(_, why)| !why.is_empty()));
+    check_differences(&found, TABLE);
 }
 
 #[test]
-fn every_reason_is_a_row_of_the_documentation() {
+fn every_known_difference_is_documented() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
     let read = |name: &str| fs_err::read_to_string(format!("{root}/{name}")).expect("read");
     let pages = read("http.md") + &read("events.md");
     // What stands in brackets is about the recording itself.
-    for row in TABLE.iter().chain(clients::TABLE).filter(|row| !row.listed.starts_with('(')) {
+    for row in
+        TABLE.iter().chain(recorded_clients::TABLE).filter(|row| !row.listed.starts_with('('))
+    {
         let is_there =
             pages.lines().any(|line| line.contains(row.listed) && line.starts_with("| "));
         assert!(is_there, "{} {}: no row begins with {:?}", row.label, row.at, row.listed);

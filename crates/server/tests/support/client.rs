@@ -11,21 +11,21 @@ const LONG: Duration = Duration::from_secs(300);
 
 /// Where to ask, and what to say with every request.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub(crate) struct TestClient {
     address: SocketAddr,
     headers: Vec<(String, String)>,
 }
 
 /// An answer, read to its end.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
     /// Names in small letters.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpAnswer {
     /// The first header of that name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(key, _)| key == name);
@@ -52,7 +52,7 @@ impl Answer {
     }
 }
 
-impl Client {
+impl TestClient {
     pub(crate) fn new(address: SocketAddr) -> Self {
         Self { address, headers: Vec::new() }
     }
@@ -62,33 +62,33 @@ impl Client {
     }
 
     /// The same client that says one thing more with every request.
-    pub(crate) fn with(&self, name: &str, value: &str) -> Self {
+    pub(crate) fn with_header(&self, name: &str, value: &str) -> Self {
         let mut more = self.clone();
         more.headers.push((name.to_owned(), value.to_owned()));
         more
     }
 
-    pub(crate) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> HttpAnswer {
         self.send("GET", path, None)
     }
 
-    pub(crate) fn delete(&self, path: &str) -> Answer {
+    pub(crate) fn delete(&self, path: &str) -> HttpAnswer {
         self.send("DELETE", path, None)
     }
 
-    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> HttpAnswer {
         self.send("POST", path, Some(body.to_string().as_bytes()))
     }
 
-    pub(crate) fn patch(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) fn patch(&self, path: &str, body: &Value) -> HttpAnswer {
         self.send("PATCH", path, Some(body.to_string().as_bytes()))
     }
 
     /// Any request; without a body there is none, not an empty object.
-    pub(crate) fn send(&self, method: &str, path: &str, body: Option<&[u8]>) -> Answer {
+    pub(crate) fn send(&self, method: &str, path: &str, body: Option<&[u8]>) -> HttpAnswer {
         let mut reader = self.open(method, path, body);
         let (status, headers) = head(&mut reader);
-        let mut answer = Answer { status, headers, body: Vec::new() };
+        let mut answer = HttpAnswer { status, headers, body: Vec::new() };
         let bodiless = method == "HEAD" || status == 204 || status == 304;
         if bodiless {
             return answer;
@@ -110,15 +110,15 @@ impl Client {
     }
 
     /// Asks, and goes away without an answer when what this returns is dropped.
-    pub(crate) fn ask(&self, path: &str, body: &Value) -> BufReader<TcpStream> {
+    pub(crate) fn post_without_reading(&self, path: &str, body: &Value) -> BufReader<TcpStream> {
         self.open("POST", path, Some(body.to_string().as_bytes()))
     }
 
     /// A stream of events, open.
-    pub(crate) fn stream(&self, path: &str) -> Stream {
+    pub(crate) fn stream(&self, path: &str) -> SseStream {
         let mut reader = self.open("GET", path, None);
         let (status, headers) = head(&mut reader);
-        Stream { status, headers, reader, rest: Vec::new() }
+        SseStream { status, headers, reader, rest: Vec::new() }
     }
 
     fn open(&self, method: &str, path: &str, body: Option<&[u8]>) -> BufReader<TcpStream> {
@@ -178,16 +178,16 @@ fn chunk(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
 
 /// A stream of events; it ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct SseStream {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     reader: BufReader<TcpStream>,
     rest: Vec<u8>,
 }
 
-impl Stream {
+impl SseStream {
     /// How long [`Self::frame`] waits before the test fails.
-    pub(crate) fn patience(&self, time: Duration) {
+    pub(crate) fn set_timeout(&self, time: Duration) {
         self.reader.get_ref().set_read_timeout(Some(time)).expect("a timeout");
     }
 
@@ -225,7 +225,7 @@ impl Stream {
     }
 
     /// Skips events until one is of `kind`, be it at the top or inside `payload`.
-    pub(crate) fn until(&mut self, kind: &str) -> Value {
+    pub(crate) fn wait_for(&mut self, kind: &str) -> Value {
         loop {
             let event = self.event().unwrap_or_else(|| panic!("the stream ended before {kind}"));
             if event["type"] == kind || event["payload"]["type"] == kind {

@@ -2,47 +2,47 @@
 
 use serde_json::{Value, json};
 
-use super::client::{Answer, Client};
+use super::client::{HttpAnswer, TestClient};
 
 /// A program that runs turns of one session.
-pub(crate) struct Driver {
-    client: Client,
+pub(crate) struct TurnDriver {
+    client: TestClient,
     base: String,
     pub(crate) turn: String,
     pub(crate) lease: String,
 }
 
-impl Driver {
+impl TurnDriver {
     /// Takes up the next prompt of the inbox.
-    pub(crate) fn take(client: &Client, session: &str) -> Self {
+    pub(crate) fn take(client: &TestClient, session: &str) -> Self {
         let begun = client.post(&format!("/turnstone/session/{session}/turn"), &json!({}));
-        Self::of(client, session, &begun.expect(200))
+        Self::from_response(client, session, &begun.expect(200))
     }
 
     /// Begins a turn with a prompt of its own.
-    pub(crate) fn begin(client: &Client, session: &str, text: &str) -> Self {
+    pub(crate) fn begin(client: &TestClient, session: &str, text: &str) -> Self {
         let body = json!({"prompt": {"agent": "build",
             "model": {"providerID": "p", "modelID": "m"},
             "parts": [{"type": "text", "text": text}]}});
         let begun = client.post(&format!("/turnstone/session/{session}/turn"), &body);
-        Self::of(client, session, &begun.expect(200))
+        Self::from_response(client, session, &begun.expect(200))
     }
 
-    pub(crate) fn of(client: &Client, session: &str, begun: &Value) -> Self {
+    pub(crate) fn from_response(client: &TestClient, session: &str, begun: &Value) -> Self {
         let text = |key: &str| begun[key].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
         let (turn, lease) = (text("turn"), text("lease"));
         let base = format!("/turnstone/session/{session}/turn/{turn}");
-        Self { client: client.with("x-turnstone-lease", &lease), base, turn, lease }
+        Self { client: client.with_header("x-turnstone-lease", &lease), base, turn, lease }
     }
 
-    pub(crate) fn post(&self, what: &str, body: &Value) -> Answer {
+    pub(crate) fn post(&self, what: &str, body: &Value) -> HttpAnswer {
         self.client.post(&format!("{}/{what}", self.base), body)
     }
 
     /// The same driver with one more header.
     pub(crate) fn with(&self, name: &str, value: &str) -> Self {
         let (base, turn, lease) = (self.base.clone(), self.turn.clone(), self.lease.clone());
-        Self { client: self.client.with(name, value), base, turn, lease }
+        Self { client: self.client.with_header(name, value), base, turn, lease }
     }
 
     pub(crate) fn step(&self) -> String {

@@ -5,9 +5,9 @@
 mod client;
 mod clock;
 mod driver;
-mod house;
+mod server_fixture;
 
-pub(crate) use client::{Answer, Client, Stream};
+pub(crate) use client::{HttpAnswer, SseStream, TestClient};
 pub(crate) use clock::{adjustable_now, advance_clock};
-pub(crate) use driver::Driver;
-pub(crate) use house::{House, git};
+pub(crate) use driver::TurnDriver;
+pub(crate) use server_fixture::{ServerFixture, git};

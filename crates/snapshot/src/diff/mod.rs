@@ -4,18 +4,18 @@
 //! One engine for all questions. Names are bytes, renames are a deletion and an addition, and a path
 //! that one side does not cover is never called added or deleted (R1).
 
-mod disk;
+mod file_diffs;
 mod patch;
-mod quote;
+mod path_quoting;
 mod rename;
-mod show;
-mod trees;
+mod tree_diff;
 mod untracked;
+mod worktree_diff;
 
-pub use disk::DiffError;
-pub use patch::Patch;
-pub use rename::Rename;
-pub(crate) use show::Unread;
-pub use show::{Diff, DiffOptions, FileDiff, Status};
-pub(crate) use trees::Change;
+pub(crate) use file_diffs::UnreadSide;
+pub use file_diffs::{CaptureDiff, DiffOptions, DiffStatus, PathDiff};
+pub use patch::PatchBody;
+pub use rename::DetectedRename;
+pub(crate) use tree_diff::ImageChange;
 pub use untracked::{UntrackedFiles, UntrackedPatch};
+pub use worktree_diff::DiffError;

@@ -6,8 +6,8 @@ use std::ops::Range;
 use gix::diff::blob::{Algorithm, InternedInput, Token, diff_with_slider_heuristics, sources};
 
 use super::DiffOptions;
-use super::quote::quote;
-use crate::object::{Leaf, LeafMode};
+use super::path_quoting::quote_path;
+use crate::object_store::{LeafMode, TreeLeaf};
 use crate::path::RelPath;
 
 /// Bytes looked at to tell a binary file, as git does.
@@ -15,7 +15,7 @@ const SNIFFED: usize = 8000;
 
 /// A change as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Patch {
+pub enum PatchBody {
     /// A patch that `git apply` takes.
     Text(Vec<u8>),
     /// One of the sides is no text.
@@ -24,42 +24,44 @@ pub enum Patch {
     TooLarge,
 }
 
-type Side<'a> = Option<(Leaf, &'a [u8])>;
+type PatchSide<'a> = Option<(TreeLeaf, &'a [u8])>;
 
 /// Makes the patch and counts lines: added, then deleted.
-pub(super) fn make(
+pub(super) fn build_patch(
     path: &RelPath,
-    before: Side<'_>,
-    after: Side<'_>,
+    before: PatchSide<'_>,
+    after: PatchSide<'_>,
     options: &DiffOptions,
-) -> (Patch, usize, usize) {
-    let (old, new) = (bytes(before), bytes(after));
+) -> (PatchBody, usize, usize) {
+    let (old, new) = (side_bytes(before), side_bytes(after));
     if is_binary(old) || is_binary(new) {
-        return (Patch::Binary, 0, 0);
+        return (PatchBody::Binary, 0, 0);
     }
     if old.len().max(new.len()) > options.max_file_bytes {
-        return (Patch::TooLarge, 0, 0);
+        return (PatchBody::TooLarge, 0, 0);
     }
     let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
-    if lines(old) + lines(new) > options.max_lines && contested(old, new) > options.max_lines {
-        return (Patch::TooLarge, 0, 0);
+    if lines(old) + lines(new) > options.max_lines
+        && count_contested_lines(old, new) > options.max_lines
+    {
+        return (PatchBody::TooLarge, 0, 0);
     }
-    let is_link = |side: Side<'_>| side.is_some_and(|(leaf, _)| leaf.mode == LeafMode::Link);
+    let is_link = |side: PatchSide<'_>| side.is_some_and(|(leaf, _)| leaf.mode == LeafMode::Link);
     let mut text = Vec::new();
     let (additions, deletions) =
         if before.is_some() && after.is_some() && is_link(before) != is_link(after) {
             // git cannot say it in one: a file that goes and a link that comes, or the reverse.
-            let (_, gone) = section(&mut text, path, before, None, options);
-            let (come, _) = section(&mut text, path, None, after, options);
+            let (_, gone) = write_file_section(&mut text, path, before, None, options);
+            let (come, _) = write_file_section(&mut text, path, None, after, options);
             (come, gone)
         } else {
-            section(&mut text, path, before, after, options)
+            write_file_section(&mut text, path, before, after, options)
         };
     let too_large = text.len() > options.max_patch_bytes;
-    (if too_large { Patch::TooLarge } else { Patch::Text(text) }, additions, deletions)
+    (if too_large { PatchBody::TooLarge } else { PatchBody::Text(text) }, additions, deletions)
 }
 
-fn bytes<'a>(side: Side<'a>) -> &'a [u8] {
+fn side_bytes<'a>(side: PatchSide<'a>) -> &'a [u8] {
     side.map_or(&[], |(_, bytes)| bytes)
 }
 
@@ -70,7 +72,7 @@ pub(super) fn is_binary(bytes: &[u8]) -> bool {
 
 /// How many lines are neither at an equal end of both sides nor on one side only: where there are
 /// many of them, finding the fewest changes takes long.
-fn contested(old: &[u8], new: &[u8]) -> usize {
+fn count_contested_lines(old: &[u8], new: &[u8]) -> usize {
     let input = InternedInput::new(sources::byte_lines(old), sources::byte_lines(new));
     let equal = |(one, other): &(&Token, &Token)| one == other;
     let lead = input.before.iter().zip(&input.after).take_while(equal).count();
@@ -86,48 +88,48 @@ fn contested(old: &[u8], new: &[u8]) -> usize {
 }
 
 /// Writes header and hunks of one file.
-fn section(
+fn write_file_section(
     out: &mut Vec<u8>,
     path: &RelPath,
-    before: Side<'_>,
-    after: Side<'_>,
+    before: PatchSide<'_>,
+    after: PatchSide<'_>,
     options: &DiffOptions,
 ) -> (usize, usize) {
-    let (a, b) = (quote("a/", path.as_bytes()), quote("b/", path.as_bytes()));
+    let (a, b) = (quote_path("a/", path.as_bytes()), quote_path("b/", path.as_bytes()));
     out.extend_from_slice(&[b"diff --git ", &a[..], b" ", &b, b"\n"].concat());
-    let mode = |side: Side<'_>| side.map(|(leaf, _)| leaf.mode.octal());
+    let mode = |side: PatchSide<'_>| side.map(|(leaf, _)| leaf.mode.octal());
     match (mode(before), mode(after)) {
-        (None, Some(mode)) => put(out, &format!("new file mode {mode}\n")),
-        (Some(mode), None) => put(out, &format!("deleted file mode {mode}\n")),
+        (None, Some(mode)) => put_text(out, &format!("new file mode {mode}\n")),
+        (Some(mode), None) => put_text(out, &format!("deleted file mode {mode}\n")),
         (Some(old), Some(new)) if old != new => {
-            put(out, &format!("old mode {old}\nnew mode {new}\n"));
+            put_text(out, &format!("old mode {old}\nnew mode {new}\n"));
         }
         _ => {}
     }
-    let (old, new) = (bytes(before), bytes(after));
+    let (old, new) = (side_bytes(before), side_bytes(after));
     if old == new {
         return (0, 0);
     }
     let null = || "0".repeat(40);
-    let name = |side: Side<'_>| side.map_or_else(null, |(leaf, _)| leaf.blob.to_string());
-    put(out, &format!("index {}..{}", name(before), name(after)));
+    let name = |side: PatchSide<'_>| side.map_or_else(null, |(leaf, _)| leaf.blob.to_string());
+    put_text(out, &format!("index {}..{}", name(before), name(after)));
     if let (Some(old), Some(new)) = (mode(before), mode(after))
         && old == new
     {
-        put(out, &format!(" {old}"));
+        put_text(out, &format!(" {old}"));
     }
-    put(out, "\n");
+    put_text(out, "\n");
     file_line(out, "--- ", before.is_some().then_some(&a));
     file_line(out, "+++ ", after.is_some().then_some(&b));
-    hunks(out, old, new, options.context)
+    write_hunks(out, old, new, options.context)
 }
 
-fn put(out: &mut Vec<u8>, text: &str) {
+fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
 fn file_line(out: &mut Vec<u8>, sign: &str, name: Option<&Vec<u8>>) {
-    put(out, sign);
+    put_text(out, sign);
     match name {
         Some(name) => {
             out.extend_from_slice(name);
@@ -136,18 +138,20 @@ fn file_line(out: &mut Vec<u8>, sign: &str, name: Option<&Vec<u8>>) {
                 out.push(b'\t');
             }
         }
-        None => put(out, "/dev/null"),
+        None => put_text(out, "/dev/null"),
     }
-    put(out, "\n");
+    put_text(out, "\n");
 }
 
 /// Writes the hunks; returns how many lines were added and deleted.
-fn hunks(out: &mut Vec<u8>, old: &[u8], new: &[u8], context: usize) -> (usize, usize) {
+fn write_hunks(out: &mut Vec<u8>, old: &[u8], new: &[u8], context: usize) -> (usize, usize) {
     let input = InternedInput::new(sources::byte_lines(old), sources::byte_lines(new));
     // Git's own default, so that git counts the same lines.
     let diff = diff_with_slider_heuristics(Algorithm::Myers, &input);
-    let changes: Vec<(Range<usize>, Range<usize>)> =
-        diff.hunks().map(|hunk| (wide(hunk.before), wide(hunk.after))).collect();
+    let changes: Vec<(Range<usize>, Range<usize>)> = diff
+        .hunks()
+        .map(|hunk| (to_usize_range(hunk.before), to_usize_range(hunk.after)))
+        .collect();
     let line = |tokens: &[Token], index: usize| input.interner[tokens[index]];
     let mut rest = &changes[..];
     while !rest.is_empty() {
@@ -161,25 +165,28 @@ fn hunks(out: &mut Vec<u8>, old: &[u8], new: &[u8], context: usize) -> (usize, u
         let trail = context.min(input.before.len() - last.0.end);
         let olds = first.0.start - lead..last.0.end + trail;
         let news = first.1.start - lead..last.1.end + trail;
-        put(out, &format!("@@ -{} +{} @@\n", span(&olds), span(&news)));
+        put_text(
+            out,
+            &format!("@@ -{} +{} @@\n", format_hunk_range(&olds), format_hunk_range(&news)),
+        );
         let mut at = olds.start;
         for (gone, come) in group {
-            (at..gone.start).for_each(|index| write(out, b' ', line(&input.before, index)));
-            gone.clone().for_each(|index| write(out, b'-', line(&input.before, index)));
-            come.clone().for_each(|index| write(out, b'+', line(&input.after, index)));
+            (at..gone.start).for_each(|index| write_line(out, b' ', line(&input.before, index)));
+            gone.clone().for_each(|index| write_line(out, b'-', line(&input.before, index)));
+            come.clone().for_each(|index| write_line(out, b'+', line(&input.after, index)));
             at = gone.end;
         }
-        (at..olds.end).for_each(|index| write(out, b' ', line(&input.before, index)));
+        (at..olds.end).for_each(|index| write_line(out, b' ', line(&input.before, index)));
     }
     (diff.count_additions() as usize, diff.count_removals() as usize)
 }
 
-fn wide(range: Range<u32>) -> Range<usize> {
+fn to_usize_range(range: Range<u32>) -> Range<usize> {
     range.start as usize..range.end as usize
 }
 
 /// A range as patches count it: from one, and an empty one from the line before it.
-fn span(range: &Range<usize>) -> String {
+fn format_hunk_range(range: &Range<usize>) -> String {
     match range.len() {
         0 => format!("{},0", range.start),
         1 => format!("{}", range.start + 1),
@@ -187,10 +194,10 @@ fn span(range: &Range<usize>) -> String {
     }
 }
 
-fn write(out: &mut Vec<u8>, sign: u8, line: &[u8]) {
+fn write_line(out: &mut Vec<u8>, sign: u8, line: &[u8]) {
     out.push(sign);
     out.extend_from_slice(line);
     if line.last() != Some(&b'\n') {
-        put(out, "\n\\ No newline at end of file\n");
+        put_text(out, "\n\\ No newline at end of file\n");
     }
 }

@@ -6,20 +6,20 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::show::Bytes;
-use crate::object::Oid;
+use super::file_diffs::DiffSide;
+use crate::object_store::Oid;
 use crate::path::RelPath;
 
 /// Files on either side that are compared by their lines.
-const CANDIDATES: usize = 200;
+const MAX_CANDIDATES: usize = 200;
 /// Larger files are paired by equal bytes only.
 const MAX_BYTES: usize = 1 << 20;
 /// So alike, in percent, two files must be.
-const ALIKE: usize = 50;
+const MIN_SIMILARITY_PERCENT: usize = 50;
 
 /// A deleted file and the added one it may have become.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rename {
+pub struct DetectedRename {
     /// The deleted file.
     pub from: RelPath,
     /// The added file.
@@ -29,7 +29,7 @@ pub struct Rename {
 }
 
 /// A file that came or went.
-struct Candidate {
+struct RenameCandidate {
     path: RelPath,
     blob: Oid,
     size: usize,
@@ -37,10 +37,10 @@ struct Candidate {
     lines: Option<HashMap<u64, usize>>,
 }
 
-impl Candidate {
-    fn new(path: &RelPath, bytes: &Bytes, is_full: bool) -> Option<Self> {
+impl RenameCandidate {
+    fn new(path: &RelPath, bytes: &DiffSide, is_full: bool) -> Option<Self> {
         let (leaf, data) = bytes.as_ref()?;
-        let lines = (data.len() <= MAX_BYTES && !is_full).then(|| lines(data));
+        let lines = (data.len() <= MAX_BYTES && !is_full).then(|| line_hashes(data));
         Some(Self { path: path.clone(), blob: leaf.blob, size: data.len(), lines })
     }
 
@@ -50,7 +50,7 @@ impl Candidate {
             return 0;
         };
         let larger = self.size.max(other.size);
-        if larger == 0 || self.size.min(other.size) * 100 < larger * ALIKE {
+        if larger == 0 || self.size.min(other.size) * 100 < larger * MIN_SIMILARITY_PERCENT {
             return 0;
         }
         let shared =
@@ -59,7 +59,7 @@ impl Candidate {
     }
 }
 
-fn lines(data: &[u8]) -> HashMap<u64, usize> {
+fn line_hashes(data: &[u8]) -> HashMap<u64, usize> {
     let mut found = HashMap::new();
     for line in data.split_inclusive(|byte| *byte == b'\n') {
         let mut hasher = DefaultHasher::new();
@@ -71,34 +71,35 @@ fn lines(data: &[u8]) -> HashMap<u64, usize> {
 
 /// Files that came and went, to be paired.
 #[derive(Default)]
-pub(super) struct Pairs {
-    gone: Vec<Candidate>,
-    come: Vec<Candidate>,
+pub(super) struct RenameDetector {
+    gone: Vec<RenameCandidate>,
+    come: Vec<RenameCandidate>,
 }
 
-impl Pairs {
+impl RenameDetector {
     /// Remembers a file if it came or went.
-    pub(super) fn add(&mut self, path: &RelPath, old: &Bytes, new: &Bytes) {
+    pub(super) fn add(&mut self, path: &RelPath, old: &DiffSide, new: &DiffSide) {
         let list = match (old, new) {
             (Some(_), None) => &mut self.gone,
             (None, Some(_)) => &mut self.come,
             (Some(_), Some(_)) | (None, None) => return,
         };
-        let is_full = list.len() >= CANDIDATES;
+        let is_full = list.len() >= MAX_CANDIDATES;
         list.extend(
-            Candidate::new(path, old, is_full).or_else(|| Candidate::new(path, new, is_full)),
+            RenameCandidate::new(path, old, is_full)
+                .or_else(|| RenameCandidate::new(path, new, is_full)),
         );
     }
 
     /// Finds the pairs; true if some files were not compared by their lines.
-    pub(super) fn find(mut self) -> (Vec<Rename>, bool) {
-        let is_cut = self.gone.len().max(self.come.len()) > CANDIDATES;
-        let mut found = self.equal();
+    pub(super) fn detect(mut self) -> (Vec<DetectedRename>, bool) {
+        let is_cut = self.gone.len().max(self.come.len()) > MAX_CANDIDATES;
+        let mut found = self.take_equal_pairs();
         let mut scored = Vec::new();
         for (from, gone) in self.gone.iter().enumerate() {
             for (to, come) in self.come.iter().enumerate() {
                 let similarity = gone.similarity(come);
-                if similarity >= ALIKE {
+                if similarity >= MIN_SIMILARITY_PERCENT {
                     scored.push((std::cmp::Reverse(similarity), from, to));
                 }
             }
@@ -112,14 +113,14 @@ impl Pairs {
             used_from.insert(from);
             used_to.insert(to);
             let (from, to) = (self.gone[from].path.clone(), self.come[to].path.clone());
-            found.push(Rename { from, to, similarity });
+            found.push(DetectedRename { from, to, similarity });
         }
         found.sort_by(|one, other| one.to.cmp(&other.to));
         (found, is_cut && !self.gone.is_empty() && !self.come.is_empty())
     }
 
     /// Takes out the pairs with equal bytes; of several the one with the same name, else the first.
-    fn equal(&mut self) -> Vec<Rename> {
+    fn take_equal_pairs(&mut self) -> Vec<DetectedRename> {
         let mut by_blob = HashMap::<Oid, Vec<RelPath>>::new();
         for gone in self.gone.iter().filter(|gone| gone.size > 0) {
             by_blob.entry(gone.blob).or_default().push(gone.path.clone());
@@ -131,7 +132,7 @@ impl Pairs {
             };
             let same_name = paths.iter().position(|path| path.name() == come.path.name());
             let from = paths.remove(same_name.unwrap_or(0));
-            found.push(Rename { from, to: come.path.clone(), similarity: 100 });
+            found.push(DetectedRename { from, to: come.path.clone(), similarity: 100 });
             false
         });
         let taken: BTreeSet<RelPath> = found.iter().map(|rename| rename.from.clone()).collect();

@@ -9,11 +9,11 @@ use std::path::Path;
 use gix::objs::Kind as ObjectKind;
 
 use super::patch::is_binary;
-use super::quote::quote_control;
-use crate::cache::mode_of;
-use crate::object::Oid;
+use super::path_quoting::quote_control;
+use crate::object_store::Oid;
 use crate::path::RelPath;
-use crate::worktree::{Kind, RootPolicy, Stat, Worktree};
+use crate::stat_cache::leaf_mode_of;
+use crate::worktree::{FileKind, FileStat, RootPolicy, Worktree};
 
 /// Digits of an id in a patch, as git writes them in a small repository.
 const SHORT_ID: usize = 7;
@@ -60,23 +60,23 @@ impl UntrackedFiles {
         let path = RelPath::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
         let (stat, content) = self.read(&path, limit)?;
         let id = match self.names_by_sha1 {
-            true => Some(Oid::of(ObjectKind::Blob, &content)?.to_string()),
+            true => Some(Oid::hash_of(ObjectKind::Blob, &content)?.to_string()),
             false => None,
         };
         let id = id.as_deref().and_then(|id| id.get(..SHORT_ID));
-        Ok(format_added(path.as_bytes(), mode_of(&stat).octal(), id, &content))
+        Ok(format_added(path.as_bytes(), leaf_mode_of(&stat).octal(), id, &content))
     }
 
-    fn read(&self, path: &RelPath, limit: u64) -> io::Result<(Stat, Vec<u8>)> {
+    fn read(&self, path: &RelPath, limit: u64) -> io::Result<(FileStat, Vec<u8>)> {
         let dir = self.worktree.open_parent(path)?;
         let stat = dir.stat(path.name())?.ok_or(io::ErrorKind::NotFound)?;
         match stat.kind {
-            Kind::Link => Ok((stat, dir.read_link(path.name())?)),
-            Kind::Directory => Err(io::ErrorKind::IsADirectory.into()),
-            Kind::Special => Err(io::Error::other("neither a regular file nor a link")),
-            Kind::File if stat.size > limit => Err(io::ErrorKind::FileTooLarge.into()),
+            FileKind::Link => Ok((stat, dir.read_link(path.name())?)),
+            FileKind::Directory => Err(io::ErrorKind::IsADirectory.into()),
+            FileKind::Special => Err(io::Error::other("neither a regular file nor a link")),
+            FileKind::File if stat.size > limit => Err(io::ErrorKind::FileTooLarge.into()),
             // Whatever stands there by now, only a regular file is opened.
-            Kind::File => {
+            FileKind::File => {
                 let (file, stat) = dir.open_file(path.name())?;
                 let mut content = Vec::new();
                 let count = file.take(limit.saturating_add(1)).read_to_end(&mut content)?;

@@ -3,13 +3,13 @@
 //! Owns `store/` of the data directory. Every store says in its own `store.json` whose it is; the
 //! registry file is an index of these, made anew whenever it does not agree with them.
 
-mod facts;
-mod file;
-mod find;
-mod table;
-mod written;
+mod path_serde;
+mod root_identity;
+mod store_lookup;
+mod store_record;
+mod store_registry;
 
-pub use facts::RootFacts;
-pub use file::{RegistryError, StoreId};
-pub(crate) use file::{private_folder, write_json};
-pub use table::{Link, ListedStore, Place, Registry};
+pub use root_identity::RootIdentity;
+pub use store_record::{RegistryError, StoreId};
+pub(crate) use store_record::{create_private_dir, write_json};
+pub use store_registry::{ListedStore, StoreLinkage, StoreLocation, StoreRegistry};

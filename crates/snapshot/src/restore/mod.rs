@@ -5,21 +5,23 @@
 //! plan is written, and none whose present bytes are not what the plan saw.
 
 mod apply;
-mod durable;
-mod group;
-mod merge;
+mod crash_recovery;
+mod directory_sync;
+mod file_swap;
+mod name_exchange;
+mod operation_log;
+mod pending_plan;
 mod plan;
-mod record;
-mod recover;
 mod report;
-mod step;
-mod stored;
-mod swap;
-mod write;
+mod step_transaction;
+mod text_merge;
+mod tool_write;
 
-pub use plan::{Plan, RestoreError, State, Step, Wish, WishLink};
-pub(crate) use record::GROUP_PREFIX;
-pub use record::{Action, Operation, OperationId, OperationIdError, Order};
-pub use report::{Conflict, Report, Why};
-pub(crate) use stored::mint;
-pub use write::{FileWrite, Seen};
+pub(crate) use operation_log::GROUP_PREFIX;
+pub use operation_log::{
+    LoggedOperation, OperationAction, OperationId, OperationIdError, OperationRequest,
+};
+pub(crate) use pending_plan::random_id;
+pub use plan::{FileState, RestoreError, RestorePlan, RestoreStep, TargetLink, TargetState};
+pub use report::{ConflictReason, RestoreConflict, RestoreReport};
+pub use tool_write::{ConditionalWrite, PathState};

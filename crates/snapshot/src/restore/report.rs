@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::coverage::Reason;
-use crate::object::Oid;
+use crate::coverage::UncoveredReason;
+use crate::object_store::Oid;
 use crate::path::RelPath;
 
 /// Why a path was left as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum ConflictReason {
     /// The same lines were changed in both.
     Overlap,
     /// It was changed since and is no text that could be merged.
@@ -24,16 +24,16 @@ pub enum Why {
 
 /// A path that was left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Conflict {
+pub struct RestoreConflict {
     /// Where.
     pub path: RelPath,
     /// Why.
-    pub why: Why,
+    pub why: ConflictReason,
 }
 
 /// What a restore did, compared with the bytes on disk afterwards.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct RestoreReport {
     /// Paths that hold what was wanted now and did not before.
     pub restored: Vec<RelPath>,
     /// Paths that are gone now.
@@ -41,11 +41,11 @@ pub struct Report {
     /// Paths that hold what was wanted and what was changed since.
     pub merged: Vec<RelPath>,
     /// Paths that were left as they are.
-    pub conflicts: Vec<Conflict>,
+    pub conflicts: Vec<RestoreConflict>,
     /// How many paths already held what was wanted.
     pub unchanged: usize,
     /// Paths nothing can be said of, or whose present bytes could not be kept.
-    pub not_covered: Vec<(RelPath, Reason)>,
+    pub not_covered: Vec<(RelPath, UncoveredReason)>,
     /// Paths written in place, because their owner, attributes or second names had to stay (R18).
     pub in_place: Vec<RelPath>,
     /// The capture of everything that was overwritten or removed; nothing if nothing was.

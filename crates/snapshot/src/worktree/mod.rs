@@ -4,13 +4,13 @@
 //! Writes go through the handle of the parent directory, so that a directory swapped for a link
 //! during an operation leads nowhere. Never touches anything named `.git`.
 
-mod dir;
+mod directory;
+mod file_ops;
 mod root;
 mod stat;
-mod write;
 
-pub(crate) use dir::{Dir, Names};
+pub(crate) use directory::{DirectoryNames, WorktreeDir};
+pub use file_ops::set_worktree_mask;
+pub(crate) use file_ops::{NameInDir, before_write, copy_metadata, set_perm, sync_file_system};
 pub use root::{RootError, RootPolicy, Worktree};
-pub(crate) use stat::{Kind, Stat};
-pub use write::set_worktree_mask;
-pub(crate) use write::{Name, copy_metadata, set_perm, sync_file_system, touch};
+pub(crate) use stat::{FileKind, FileStat};

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{Dir, Stat};
+use super::{FileStat, WorktreeDir};
 use crate::path::RelPath;
 
 /// Directories of the system, of all its users or of everybody's temporary files: never one project.
-const SYSTEM: [&str; 22] = [
+const SYSTEM_DIRECTORIES: [&str; 22] = [
     "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/proc", "/root",
     "/run", "/sbin", "/sys", "/tmp", "/usr", "/var", "/var/tmp", "/Users", "/Volumes", "/System",
     "/Library",
@@ -35,7 +35,7 @@ impl RootPolicy {
         let home = self.home.as_ref().map(fs_err::canonicalize);
         // What holds the home directory is larger still.
         let is_home = matches!(&home, Some(Ok(home)) if home.starts_with(real));
-        let is_system = SYSTEM.iter().any(|system| real == Path::new(system));
+        let is_system = SYSTEM_DIRECTORIES.iter().any(|system| real == Path::new(system));
         !self.by_name && (is_home || is_system || real.parent().is_none())
     }
 }
@@ -64,10 +64,10 @@ pub enum RootError {
 #[derive(Debug)]
 pub struct Worktree {
     path: PathBuf,
-    root: Dir,
-    stat: Stat,
+    root: WorktreeDir,
+    stat: FileStat,
     /// False once the kernel refused `openat2`; then every part is opened by itself.
-    whole_paths: AtomicBool,
+    has_openat2: AtomicBool,
 }
 
 impl Worktree {
@@ -83,7 +83,7 @@ impl Worktree {
             return Err(RootError::Refused(real));
         }
         let (root, stat) = open_root(&real).map_err(unusable)?;
-        Ok(Self { path: real, root: Dir(root), stat, whole_paths: AtomicBool::new(true) })
+        Ok(Self { path: real, root: WorktreeDir(root), stat, has_openat2: AtomicBool::new(true) })
     }
 
     /// The real path of the root.
@@ -103,7 +103,7 @@ impl Worktree {
     /// # Errors
     ///
     /// [`RootError::Replaced`] if it does not.
-    pub fn check(&self) -> Result<(), RootError> {
+    pub fn check_root(&self) -> Result<(), RootError> {
         let now = open_root(&self.path).ok().map(|(_, stat)| (stat.dev, stat.ino));
         if now == Some(self.identity()) {
             return Ok(());
@@ -112,27 +112,27 @@ impl Worktree {
     }
 
     /// Tells where in the worktree a real path lies, if it does.
-    pub(crate) fn find_below(&self, real: &Path) -> Option<RelPath> {
+    pub(crate) fn relative_path_of(&self, real: &Path) -> Option<RelPath> {
         RelPath::new(real.strip_prefix(&self.path).ok()?.as_os_str().as_bytes()).ok()
     }
 
     /// Opens a directory, or the root for nothing.
-    pub(crate) fn open_dir(&self, path: Option<&RelPath>) -> io::Result<Dir> {
+    pub(crate) fn open_dir(&self, path: Option<&RelPath>) -> io::Result<WorktreeDir> {
         let Some(path) = path else {
             return self.root.open_dir(b".");
         };
-        if self.whole_paths.load(Ordering::Relaxed) {
-            match self.open_whole(path) {
-                Ok(fd) => return Ok(Dir(fd)),
+        if self.has_openat2.load(Ordering::Relaxed) {
+            match self.open_with_openat2(path) {
+                Ok(fd) => return Ok(WorktreeDir(fd)),
                 // Old kernels, and sandboxes that know only the calls they list.
-                Err(Errno::NOSYS | Errno::PERM) => self.whole_paths.store(false, Ordering::Relaxed),
+                Err(Errno::NOSYS | Errno::PERM) => self.has_openat2.store(false, Ordering::Relaxed),
                 Err(error) => return Err(error.into()),
             }
         }
-        self.open_by_parts(path)
+        self.open_by_components(path)
     }
 
-    fn open_whole(&self, path: &RelPath) -> Result<OwnedFd, Errno> {
+    fn open_with_openat2(&self, path: &RelPath) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -147,7 +147,7 @@ impl Worktree {
     }
 
     /// Opens part by part, for kernels without `openat2`.
-    fn open_by_parts(&self, path: &RelPath) -> io::Result<Dir> {
+    fn open_by_components(&self, path: &RelPath) -> io::Result<WorktreeDir> {
         let mut dir = self.root.open_dir(b".")?;
         for part in path.parts() {
             dir = dir.open_dir(part)?;
@@ -156,22 +156,22 @@ impl Worktree {
     }
 
     /// Opens the directory that holds `path`.
-    pub(crate) fn open_parent(&self, path: &RelPath) -> io::Result<Dir> {
+    pub(crate) fn open_parent(&self, path: &RelPath) -> io::Result<WorktreeDir> {
         self.open_dir(path.parent().as_ref())
     }
 
     /// Describes what is at `path`; nothing if it is not there.
     ///
     /// A path that passes a link is an error, not an absence.
-    pub(crate) fn stat(&self, path: &RelPath) -> io::Result<Option<Stat>> {
+    pub(crate) fn stat(&self, path: &RelPath) -> io::Result<Option<FileStat>> {
         match self.open_parent(path) {
             Ok(dir) => dir.stat(path.name()),
-            Err(error) => self.absent_parent(path, error).map(|()| None),
+            Err(error) => self.absent_unless_link(path, error).map(|()| None),
         }
     }
 
     /// Tells a parent that is missing or a file, where the path is absent, from one that is a link.
-    pub(crate) fn absent_parent(&self, path: &RelPath, error: io::Error) -> io::Result<()> {
+    pub(crate) fn absent_unless_link(&self, path: &RelPath, error: io::Error) -> io::Result<()> {
         match Errno::from_io_error(&error) {
             Some(Errno::NOENT) => Ok(()),
             Some(Errno::NOTDIR) => self.refuse_link_above(path),
@@ -184,9 +184,9 @@ impl Worktree {
         let mut dir = self.root.open_dir(b".")?;
         for part in path.parts() {
             match dir.stat(part)?.map(|stat| stat.kind) {
-                Some(super::Kind::Directory) => dir = dir.open_dir(part)?,
-                Some(super::Kind::Link) => return Err(Errno::LOOP.into()),
-                Some(super::Kind::File | super::Kind::Special) | None => return Ok(()),
+                Some(super::FileKind::Directory) => dir = dir.open_dir(part)?,
+                Some(super::FileKind::Link) => return Err(Errno::LOOP.into()),
+                Some(super::FileKind::File | super::FileKind::Special) | None => return Ok(()),
             }
         }
         Ok(())
@@ -194,16 +194,16 @@ impl Worktree {
 
     /// Pretends that the kernel has no `openat2`, so that tests reach the other way.
     #[cfg(test)]
-    pub(crate) fn without_whole_paths(self) -> Self {
-        self.whole_paths.store(false, Ordering::Relaxed);
+    pub(crate) fn without_openat2(self) -> Self {
+        self.has_openat2.store(false, Ordering::Relaxed);
         self
     }
 }
 
-fn open_root(path: &Path) -> io::Result<(OwnedFd, Stat)> {
+fn open_root(path: &Path) -> io::Result<(OwnedFd, FileStat)> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty())?;
-    let stat = Stat::from(&rustix::fs::fstat(&fd)?);
+    let stat = FileStat::from(&rustix::fs::fstat(&fd)?);
     Ok((fd, stat))
 }
 
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_and_the_file_system_are_refused_unless_named() {
+    fn home_and_system_directories_are_refused_unless_named() {
         let home = tempfile::tempdir().unwrap();
         let mut policy = RootPolicy { home: Some(home.path().to_owned()), by_name: false };
 
@@ -237,21 +237,21 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_root_is_noticed_r16() {
+    fn replaced_root_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
         fs_err::create_dir(&root).unwrap();
         let worktree = Worktree::open(&root, &RootPolicy::default()).unwrap();
-        worktree.check().unwrap();
+        worktree.check_root().unwrap();
 
         fs_err::rename(&root, dir.path().join("moved")).unwrap();
         fs_err::create_dir(&root).unwrap();
 
-        assert!(matches!(worktree.check(), Err(RootError::Replaced(_))));
+        assert!(matches!(worktree.check_root(), Err(RootError::Replaced(_))));
     }
 
     #[test]
-    fn no_link_is_followed_with_or_without_openat2_r16() {
+    fn links_are_not_followed_with_or_without_openat2() {
         let dir = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         fs_err::write(outside.path().join("secret"), "s").unwrap();
@@ -262,7 +262,7 @@ mod tests {
         symlink("real/file", dir.path().join("link")).unwrap();
         let open = || Worktree::open(dir.path(), &RootPolicy::default()).unwrap();
 
-        for worktree in [open(), open().without_whole_paths()] {
+        for worktree in [open(), open().without_openat2()] {
             assert!(worktree.stat(&path("out/secret")).is_err());
             assert!(worktree.stat(&path("in/file")).is_err());
             assert!(worktree.open_dir(Some(&path("in"))).is_err());
@@ -270,7 +270,7 @@ mod tests {
             assert!(worktree.stat(&path("real/none/deep")).unwrap().is_none());
             assert!(worktree.stat(&path("real/file/deep")).unwrap().is_none());
             let stat = worktree.stat(&path("real/file")).unwrap().unwrap();
-            assert_eq!((stat.kind, stat.size), (super::super::Kind::File, 1));
+            assert_eq!((stat.kind, stat.size), (super::super::FileKind::File, 1));
         }
     }
 }

@@ -4,7 +4,7 @@ use rustix::fs::FileType;
 
 /// What kind of thing a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     /// A file with bytes.
     File,
     /// A symbolic link.
@@ -17,8 +17,8 @@ pub(crate) enum Kind {
 
 /// The facts by which an unchanged file is recognised, and its permission bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stat {
-    pub(crate) kind: Kind,
+pub(crate) struct FileStat {
+    pub(crate) kind: FileKind,
     /// Permission bits: the lower twelve.
     pub(crate) perm: u32,
     pub(crate) size: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Stat {
     pub(crate) nlink: u64,
 }
 
-impl Stat {
+impl FileStat {
     /// Describes an open file.
     pub(crate) fn of(file: &std::fs::File) -> std::io::Result<Self> {
         Ok(Self::from(&rustix::fs::fstat(file)?))
@@ -43,22 +43,22 @@ impl Stat {
     }
 
     /// Tells whether both describe the same, unchanged file.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_unchanged(&self, other: &Self) -> bool {
         Self { nlink: 0, ..*self } == Self { nlink: 0, ..*other }
     }
 }
 
-impl From<&rustix::fs::Stat> for Stat {
+impl From<&rustix::fs::Stat> for FileStat {
     fn from(stat: &rustix::fs::Stat) -> Self {
         let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Symlink => Kind::Link,
-            FileType::Directory => Kind::Directory,
+            FileType::RegularFile => FileKind::File,
+            FileType::Symlink => FileKind::Link,
+            FileType::Directory => FileKind::Directory,
             FileType::Fifo
             | FileType::Socket
             | FileType::CharacterDevice
             | FileType::BlockDevice
-            | FileType::Unknown => Kind::Special,
+            | FileType::Unknown => FileKind::Special,
         };
         Self {
             kind,

@@ -1,11 +1,11 @@
 //! Any directory can be captured, whatever kind of repository it belongs to, and whoever set a trap.
 
 #[cfg(test)]
-mod hostile;
+mod git_index_forms;
 #[cfg(test)]
-mod index;
+mod hostile_environment;
 #[cfg(test)]
-mod place;
+mod repository_layouts;
 #[cfg(test)]
 #[expect(dead_code, reason = "shared by several test programs")]
 #[path = "../support/mod.rs"]

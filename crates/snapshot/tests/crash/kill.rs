@@ -4,41 +4,47 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use turnstone_testkit::campaign;
-use turnstone_testkit::crash::{CrashError, Trigger, Victim, die_at_failpoint};
-use turnstone_testkit::fixture::{Rng, TempData};
+use turnstone_testkit::crash::{CrashError, KillTrigger, KillableProgram, run_until_failpoint};
+use turnstone_testkit::fixture::{SeededRng, TempDataDir};
+use turnstone_testkit::test_rounds;
 
-use crate::vault::{Fallible, acks, check, commit, vault};
+use crate::store_process::{
+    Fallible, acknowledged_captures, check_store, commit_checkout, store_process_command,
+};
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-fn data() -> Fallible<TempData> {
-    let data = TempData::in_memory()?;
+fn temp_data() -> Fallible<TempDataDir> {
+    let data = TempDataDir::in_memory()?;
     fs_err::create_dir(data.path().join("work"))?;
     Ok(data)
 }
 
 /// Kills one process after the other on the same store, by lines read or by time.
-fn kill_in_a_row(seed: u64, kills: u64, command: &str) -> Fallible {
-    let data = data()?;
-    let mut rng = Rng::new(seed);
+fn kill_repeatedly(seed: u64, kills: u64, command: &str) -> Fallible {
+    let data = temp_data()?;
+    let mut rng = SeededRng::new(seed);
     let mut all = Vec::new();
-    for round in 0..campaign::rounds(seed, kills) {
+    for round in 0..test_rounds::choose_rounds(seed, kills) {
         let run = (seed * 1000 + round).to_string();
-        let victim = Victim::start(&mut vault(data.path(), &[command, &run, "100000"])?)?;
-        let trigger = Trigger::draw(&mut rng, 8, Duration::from_millis(60));
+        let victim = KillableProgram::start(&mut store_process_command(
+            data.path(),
+            &[command, &run, "100000"],
+        )?)?;
+        let trigger = KillTrigger::random(&mut rng, 8, Duration::from_millis(60));
         let outcome = victim.kill_on(trigger, LIMIT)?;
-        assert!(outcome.death.is_sudden(), "{outcome:?}");
-        all.extend(acks(&outcome.acknowledged));
-        check(data.path(), &all).map_err(|error| format!("round {round}: {error}"))?;
-        whole(data.path()).map_err(|error| format!("seed {seed}, round {round}: {error}"))?;
+        assert!(outcome.death.is_kill_or_abort(), "{outcome:?}");
+        all.extend(acknowledged_captures(&outcome.acknowledged));
+        check_store(data.path(), &all).map_err(|error| format!("round {round}: {error}"))?;
+        check_worktree_files(data.path())
+            .map_err(|error| format!("seed {seed}, round {round}: {error}"))?;
     }
     assert!(!all.is_empty(), "nothing was acknowledged");
     Ok(())
 }
 
 /// Every file of the worktree is as one of its writers left it, and no file of ours is among them.
-fn whole(dir: &Path) -> Fallible {
+fn check_worktree_files(dir: &Path) -> Fallible {
     let mut todo = vec![dir.join("work")];
     while let Some(folder) = todo.pop() {
         for entry in fs_err::read_dir(folder)? {
@@ -63,28 +69,28 @@ fn whole(dir: &Path) -> Fallible {
 }
 
 #[test]
-fn killed_while_capturing_no_returned_id_is_lost() -> Fallible {
-    kill_in_a_row(1, 70, "load")
+fn kill_during_capture_loses_no_returned_capture() -> Fallible {
+    kill_repeatedly(1, 70, "load")
 }
 
 #[test]
-fn killed_while_capturing_another_store_no_returned_id_is_lost() -> Fallible {
-    kill_in_a_row(2, 70, "load")
+fn kill_during_capture_loses_no_returned_capture_second_seed() -> Fallible {
+    kill_repeatedly(2, 70, "load")
 }
 
 #[test]
-fn killed_while_collecting_and_merging_no_pinned_capture_is_lost() -> Fallible {
-    kill_in_a_row(4, 40, "churn")
+fn kill_during_gc_and_merge_loses_no_pinned_capture() -> Fallible {
+    kill_repeatedly(4, 40, "churn")
 }
 
 #[test]
-fn killed_while_restoring_no_file_is_lost_or_truncated() -> Fallible {
-    kill_in_a_row(3, 70, "swing")
+fn kill_during_restore_loses_or_truncates_no_file() -> Fallible {
+    kill_repeatedly(3, 70, "swing")
 }
 
 /// Dies at every named point of captures and restores, a little later each time.
 #[test]
-fn killed_at_every_named_point_everything_is_finished_afterwards() -> Fallible {
+fn kill_at_every_failpoint_is_recovered() -> Fallible {
     let points = [
         ("load", "snapshot::walked"),
         ("load", "snapshot::pack_synced"),
@@ -103,20 +109,21 @@ fn killed_at_every_named_point_everything_is_finished_afterwards() -> Fallible {
         ("swing", "snapshot::restored"),
     ];
     for (command, point) in points {
-        let data = data()?;
+        let data = temp_data()?;
         let mut all = Vec::new();
         for after in [0, 1, 2, 3, 5, 8, 13, 21] {
             let run = (after + 1).to_string();
-            let mut program = vault(data.path(), &[command, &run, "40"])?;
-            match die_at_failpoint(&mut program, &format!("{point}={after}*off->panic"), LIMIT) {
-                Ok(outcome) => all.extend(acks(&outcome.acknowledged)),
+            let mut program = store_process_command(data.path(), &[command, &run, "40"])?;
+            match run_until_failpoint(&mut program, &format!("{point}={after}*off->panic"), LIMIT) {
+                Ok(outcome) => all.extend(acknowledged_captures(&outcome.acknowledged)),
                 Err(CrashError::Survived(outcome)) => {
                     return Err(format!("{point}={after}: {outcome:?}").into());
                 }
                 Err(error) => return Err(error.into()),
             }
-            check(data.path(), &all).map_err(|error| format!("{point} {after}: {error}"))?;
-            whole(data.path()).map_err(|error| format!("{point} {after}: {error}"))?;
+            check_store(data.path(), &all).map_err(|error| format!("{point} {after}: {error}"))?;
+            check_worktree_files(data.path())
+                .map_err(|error| format!("{point} {after}: {error}"))?;
         }
     }
     Ok(())
@@ -124,7 +131,7 @@ fn killed_at_every_named_point_everything_is_finished_afterwards() -> Fallible {
 
 /// Dies at every named point of a loan and at moments in between; what was lent is there or not needed.
 #[test]
-fn killed_while_objects_are_lent_no_returned_id_is_lost_r10() -> Fallible {
+fn kill_with_borrowed_packs_loses_no_returned_capture() -> Fallible {
     for point in [
         "snapshot::pack_lent",
         "snapshot::loan_durable",
@@ -133,22 +140,23 @@ fn killed_while_objects_are_lent_no_returned_id_is_lost_r10() -> Fallible {
         "snapshot::settling",
         "snapshot::pack_dropped",
     ] {
-        let data = data()?;
-        commit(data.path())?;
+        let data = temp_data()?;
+        commit_checkout(data.path())?;
         let mut all = Vec::new();
         for after in 0..4 {
             let run = (after + 1).to_string();
-            let mut program = vault(data.path(), &["loan", &run, "6"])?;
+            let mut program = store_process_command(data.path(), &["loan", &run, "6"])?;
             let outcome =
-                die_at_failpoint(&mut program, &format!("{point}={after}*off->panic"), LIMIT)
+                run_until_failpoint(&mut program, &format!("{point}={after}*off->panic"), LIMIT)
                     .map_err(|error| format!("{point}={after}: {error}"))?;
-            all.extend(acks(&outcome.acknowledged));
-            check(data.path(), &all).map_err(|error| format!("{point} {after}: {error}"))?;
+            all.extend(acknowledged_captures(&outcome.acknowledged));
+            check_store(data.path(), &all).map_err(|error| format!("{point} {after}: {error}"))?;
             // Whatever the check itself remembered.
             fs_err::remove_file(data.path().join("store/stat-cache"))?;
         }
         fs_err::remove_dir_all(data.path().join("work/.git"))?;
-        check(data.path(), &all).map_err(|error| format!("{point}, no repository: {error}"))?;
+        check_store(data.path(), &all)
+            .map_err(|error| format!("{point}, no repository: {error}"))?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Sudden death and pulled plugs: no returned id is lost, no file of the user is lost or truncated.
 
-mod fault;
+mod io_faults;
 mod kill;
+mod maintenance_crash;
 mod powerloss;
-mod upkeep;
-mod vault;
+mod store_process;

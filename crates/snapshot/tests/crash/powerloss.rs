@@ -2,31 +2,34 @@
 
 use std::path::Path;
 
-use turnstone_testkit::fixture::TempData;
-use turnstone_testkit::powerloss::{Policy, Recorder, Recording};
+use turnstone_testkit::fixture::TempDataDir;
+use turnstone_testkit::powerloss::{PowerCutPolicy, Recorder, Recording};
 
-use crate::vault::{Fallible, States, acks, check, commit, vault};
+use crate::store_process::{
+    Fallible, WorktreeStates, acknowledged_captures, check_store, commit_checkout,
+    store_process_command,
+};
 
-fn record() -> Fallible<Recording> {
-    let data = TempData::in_memory()?;
+fn record_captures() -> Fallible<Recording> {
+    let data = TempDataDir::in_memory()?;
     fs_err::create_dir(data.path().join("work"))?;
-    let command = vault(data.path(), &["load", "1", "6"])?;
+    let command = store_process_command(data.path(), &["load", "1", "6"])?;
     let recording = Recorder::new(data.path()).record(&command)?;
     assert!(recording.status().success(), "{}", recording.stderr());
-    assert!(acks(&recording.acknowledged(&recording.end())).len() > 3);
+    assert!(acknowledged_captures(&recording.acknowledged(&recording.end())).len() > 3);
     Ok(recording)
 }
 
-fn sound(image: &Path, lines: &[String]) -> Result<(), String> {
-    check(image, &acks(lines)).map(drop).map_err(|error| error.to_string())
+fn check_image(image: &Path, lines: &[String]) -> Result<(), String> {
+    check_store(image, &acknowledged_captures(lines)).map(drop).map_err(|error| error.to_string())
 }
 
 #[test]
-fn a_power_cut_at_any_point_loses_no_returned_id() -> Fallible {
-    let recording = record()?;
-    for (policy, seed) in [(Policy::STRICT, 1), (Policy::torn(1), 2)] {
-        let points = recording.sample(50, seed);
-        let losses = recording.losses(&points, policy, sound)?;
+fn power_cut_loses_no_returned_capture() -> Fallible {
+    let recording = record_captures()?;
+    for (policy, seed) in [(PowerCutPolicy::STRICT, 1), (PowerCutPolicy::torn(1), 2)] {
+        let points = recording.sample_points(50, seed);
+        let losses = recording.find_losses(&points, policy, check_image)?;
         assert!(losses.is_empty(), "{} of {}: {}", losses.len(), points.len(), losses[0]);
     }
     Ok(())
@@ -34,28 +37,29 @@ fn a_power_cut_at_any_point_loses_no_returned_id() -> Fallible {
 
 /// The proof that the test can fail: the same run with syncs that do nothing must lose something.
 #[test]
-fn without_fsync_the_same_check_finds_losses() -> Fallible {
-    let recording = record()?;
-    let points = recording.sample(20, 5);
-    let losses = recording.losses(&points, Policy::STRICT.ignoring_fsync(), sound)?;
+fn power_cut_check_detects_missing_fsync() -> Fallible {
+    let recording = record_captures()?;
+    let points = recording.sample_points(20, 5);
+    let losses =
+        recording.find_losses(&points, PowerCutPolicy::STRICT.ignoring_fsync(), check_image)?;
     assert!(!losses.is_empty(), "a store without fsync passed the check");
     Ok(())
 }
 
 /// Restores five states one after the other, with the power cut at any point.
-fn cut_while_restoring(failpoints: &str, cuts: usize) -> Fallible {
-    let data = TempData::in_memory()?;
-    let states = States::make(data.path(), 5)?;
-    let mut command = vault(data.path(), &["step", "0", "5"])?;
+fn check_power_cuts_while_restoring(failpoints: &str, cuts: usize) -> Fallible {
+    let data = TempDataDir::in_memory()?;
+    let states = WorktreeStates::make(data.path(), 5)?;
+    let mut command = store_process_command(data.path(), &["step", "0", "5"])?;
     command.env("FAILPOINTS", failpoints);
     let recording = Recorder::new(data.path()).record(&command)?;
     assert!(recording.status().success(), "{}", recording.stderr());
     let check = |image: &Path, lines: &[String]| {
-        states.check_cut(image, lines).map_err(|error| error.to_string())
+        states.check_after_cut(image, lines).map_err(|error| error.to_string())
     };
-    for (policy, seed) in [(Policy::STRICT, 3), (Policy::torn(2), 4)] {
-        let points = recording.sample(cuts, seed);
-        let losses = recording.losses(&points, policy, check)?;
+    for (policy, seed) in [(PowerCutPolicy::STRICT, 3), (PowerCutPolicy::torn(2), 4)] {
+        let points = recording.sample_points(cuts, seed);
+        let losses = recording.find_losses(&points, policy, check)?;
         assert!(losses.is_empty(), "{} of {}: {}", losses.len(), points.len(), losses[0]);
     }
     Ok(())
@@ -63,27 +67,27 @@ fn cut_while_restoring(failpoints: &str, cuts: usize) -> Fallible {
 
 /// Every file is wholly old or wholly new at the cut, and `resume` finishes what was begun.
 #[test]
-fn a_power_cut_while_restoring_leaves_whole_files_and_is_finished_r34() -> Fallible {
-    cut_while_restoring("", 40)
+fn power_cut_during_restore_leaves_whole_files_and_resumes() -> Fallible {
+    check_power_cuts_while_restoring("", 40)
 }
 
 #[test]
-fn a_power_cut_while_restoring_without_exchange_is_finished_as_well_r34() -> Fallible {
-    cut_while_restoring("snapshot::no_exchange=return", 20)
+fn power_cut_during_restore_without_rename_exchange_resumes() -> Fallible {
+    check_power_cuts_while_restoring("snapshot::no_exchange=return", 20)
 }
 /// The packs of a loan are the user's, who need not have synced them; the captures that rely on them are ours.
 #[test]
-fn a_power_cut_during_a_loan_loses_no_returned_id_r10() -> Fallible {
-    let data = TempData::new()?;
+fn power_cut_with_borrowed_packs_loses_no_returned_capture() -> Fallible {
+    let data = TempDataDir::new()?;
     fs_err::create_dir(data.path().join("work"))?;
-    commit(data.path())?;
-    let command = vault(data.path(), &["loan", "1", "2"])?;
+    commit_checkout(data.path())?;
+    let command = store_process_command(data.path(), &["loan", "1", "2"])?;
     let recording = Recorder::new(data.path()).record(&command)?;
     assert!(recording.status().success(), "{}", recording.stderr());
     let lines = recording.acknowledged(&recording.end());
     assert!(lines.contains(&"reused 24".to_owned()), "{lines:?}");
-    let points = recording.sample(50, 3);
-    let losses = recording.losses(&points, Policy::STRICT, sound)?;
+    let points = recording.sample_points(50, 3);
+    let losses = recording.find_losses(&points, PowerCutPolicy::STRICT, check_image)?;
     assert!(losses.is_empty(), "{} of {}: {}", losses.len(), points.len(), losses[0]);
     Ok(())
 }
@@ -91,11 +95,11 @@ fn a_power_cut_during_a_loan_loses_no_returned_id_r10() -> Fallible {
 /// A finished plan that came back would be done again: whoever writes the old bytes by hand after the
 /// cut keeps them (R17).
 #[test]
-fn a_finished_restore_is_not_done_again_after_a_power_cut_r17() -> Fallible {
-    let data = TempData::in_memory()?;
-    States::make(data.path(), 3)?;
+fn finished_restore_is_not_repeated_after_power_cut() -> Fallible {
+    let data = TempDataDir::in_memory()?;
+    WorktreeStates::make(data.path(), 3)?;
     let old = fs_err::read_to_string(data.path().join("work/a"))?;
-    let command = vault(data.path(), &["step", "0", "1"])?;
+    let command = store_process_command(data.path(), &["step", "0", "1"])?;
     let recording = Recorder::new(data.path()).record(&command)?;
     assert!(recording.status().success(), "{}", recording.stderr());
     let by_hand = |image: &Path, _: &[String]| -> Fallible {
@@ -104,12 +108,12 @@ fn a_finished_restore_is_not_done_again_after_a_power_cut_r17() -> Fallible {
             return Err("the restore is lost".into());
         }
         fs_err::write(&file, &old)?;
-        check(image, &[])?;
+        check_store(image, &[])?;
         let is_kept = fs_err::read_to_string(file)? == old;
         if is_kept { Ok(()) } else { Err("the restore was done again".into()) }
     };
-    for policy in [Policy::STRICT, Policy::torn(3), Policy::torn(4)] {
-        let losses = recording.losses(&[recording.end()], policy, by_hand)?;
+    for policy in [PowerCutPolicy::STRICT, PowerCutPolicy::torn(3), PowerCutPolicy::torn(4)] {
+        let losses = recording.find_losses(&[recording.end()], policy, by_hand)?;
         assert!(losses.is_empty(), "{}", losses[0]);
     }
     Ok(())

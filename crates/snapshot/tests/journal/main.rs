@@ -1,10 +1,10 @@
 //! The journal: what it tells is what a walk finds, or it is not believed (R8).
 
 #[cfg(test)]
-mod exact;
+mod change_detection;
 #[cfg(test)]
-mod limits;
+mod fixture;
 #[cfg(test)]
-mod model;
+mod journal_limits;
 #[cfg(test)]
-mod site;
+mod random_operations;

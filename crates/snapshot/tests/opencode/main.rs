@@ -3,17 +3,17 @@
 //! The numbers (8.1.24, W9, S6) are those of `docs/snapshot-parity.md`, which says where each is.
 
 #[cfg(test)]
-mod compare;
+mod diff_parity;
 #[cfg(test)]
-mod confine;
+mod file_selection;
 #[cfg(test)]
-mod index;
+mod fixture;
 #[cfg(test)]
-mod revert;
+mod parity_table;
 #[cfg(test)]
-mod select;
+mod path_confinement;
 #[cfg(test)]
-mod session;
+mod revert_parity;
 #[cfg(test)]
 #[expect(dead_code, reason = "shared by several test programs")]
 #[path = "../support/mod.rs"]

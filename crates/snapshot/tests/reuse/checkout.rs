@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use turnstone_snapshot::{Captured, Selection, UserGit};
+use turnstone_snapshot::{CaptureOutcome, CaptureSelection, UserGitSettings};
 
-use crate::support::Case;
+use crate::support::StoreFixture;
 
 /// Files of every checkout below, and how many of them there are.
 pub(crate) const FILES: [(&str, &str); 5] = [
@@ -16,32 +16,35 @@ pub(crate) const FILES: [(&str, &str); 5] = [
     ("sub/deep/d.txt", "delta\n"),
     ("empty", ""),
 ];
-pub(crate) const ALL: usize = FILES.len();
+pub(crate) const FILE_COUNT: usize = FILES.len();
 
 /// Each text is written so many times: a pack smaller than its own index is not worth lending.
-pub(crate) const TIMES: usize = 200;
+pub(crate) const REPEATS: usize = 200;
 
 /// A checkout that nobody has captured; `settings` are the user's.
-pub(crate) fn checkout_of(settings: Option<UserGit>) -> Case {
-    let case = Case::with(Selection { user_git: settings, ..Selection::default() });
+pub(crate) fn checkout_of(settings: Option<UserGitSettings>) -> StoreFixture {
+    let case = StoreFixture::with_selection(CaptureSelection {
+        user_git: settings,
+        ..CaptureSelection::default()
+    });
     case.git_in(&case.root(), &["init", "-q"]);
-    FILES.iter().for_each(|(path, text)| case.write(path, text.repeat(TIMES)));
+    FILES.iter().for_each(|(path, text)| case.write(path, text.repeat(REPEATS)));
     case
 }
 
 /// Settings of a user who has none.
-pub(crate) fn nothing_set() -> Option<UserGit> {
-    Some(UserGit::default())
+pub(crate) fn default_settings() -> Option<UserGitSettings> {
+    Some(UserGitSettings::default())
 }
 
 /// Waits until the times of files written before tell them from files written after.
-pub(crate) fn pass_time() {
+pub(crate) fn wait_past_clock_granularity() {
     std::thread::sleep(Duration::from_millis(150));
 }
 
 /// Commits everything, with extra settings, into one pack.
-pub(crate) fn commit(case: &Case, settings: &[&str]) {
-    pass_time();
+pub(crate) fn commit_and_repack(case: &StoreFixture, settings: &[&str]) {
+    wait_past_clock_granularity();
     let git = |args: &[&str]| {
         let args: Vec<&str> = settings.iter().chain(args).copied().collect();
         case.git_in(&case.root(), &args)
@@ -51,15 +54,15 @@ pub(crate) fn commit(case: &Case, settings: &[&str]) {
     git(&["repack", "-a", "-d", "-q"]);
 }
 
-pub(crate) fn committed() -> Case {
-    let case = checkout_of(nothing_set());
-    commit(&case, &[]);
+pub(crate) fn committed_checkout() -> StoreFixture {
+    let case = checkout_of(default_settings());
+    commit_and_repack(&case, &[]);
     case
 }
 
 /// Every captured file has the raw bytes of the worktree, as git names them without its filters.
-pub(crate) fn assert_raw(case: &Case, captured: &Captured) {
-    for name in case.paths(captured) {
+pub(crate) fn assert_raw_bytes(case: &StoreFixture, captured: &CaptureOutcome) {
+    for name in case.tree_paths(captured) {
         let stored = case.git(&["rev-parse", &format!("{}:{name}", captured.capture.tree)]);
         let file = case.at(&name);
         if file.is_symlink() {
@@ -71,21 +74,21 @@ pub(crate) fn assert_raw(case: &Case, captured: &Captured) {
 }
 
 /// Captures, and wants raw bytes and so many files that were not read.
-pub(crate) fn assert_reused(case: &Case, reused: usize) -> Captured {
+pub(crate) fn assert_reused(case: &StoreFixture, reused: usize) -> CaptureOutcome {
     let captured = case.capture();
-    assert_raw(case, &captured);
+    assert_raw_bytes(case, &captured);
     assert_eq!(captured.reused, reused, "files that were not read");
     captured
 }
 
 /// Everything below a directory: path, bytes, time of change.
-pub(crate) fn everything(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
+pub(crate) fn snapshot_tree(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     let mut found = BTreeMap::new();
     for entry in fs_err::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let meta = fs_err::symlink_metadata(&path).unwrap();
         if meta.is_dir() {
-            found.extend(everything(&path));
+            found.extend(snapshot_tree(&path));
         }
         let bytes = if meta.is_file() { fs_err::read(&path).unwrap() } else { Vec::new() };
         found.insert(path, (bytes, meta.modified().unwrap()));
@@ -94,13 +97,13 @@ pub(crate) fn everything(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTim
 }
 
 /// The index of the user's one pack.
-fn index_of_pack(case: &Case) -> PathBuf {
+fn index_of_pack(case: &StoreFixture) -> PathBuf {
     let folder = fs_err::read_dir(case.at(".git/objects/pack")).unwrap();
     let mut paths = folder.map(|entry| entry.unwrap().path());
     paths.find(|path| path.extension().unwrap() == "idx").unwrap()
 }
 
-fn blob_of(case: &Case, path: &str) -> String {
+fn blob_of(case: &StoreFixture, path: &str) -> String {
     case.git_in(&case.root(), &["rev-parse", &format!("HEAD:{path}")])
 }
 
@@ -111,7 +114,7 @@ fn overwrite(path: &Path, bytes: &[u8]) {
 }
 
 /// Damages the object of `path` in the user's one pack without changing its length.
-pub(crate) fn damage(case: &Case, path: &str) {
+pub(crate) fn corrupt_packed_object(case: &StoreFixture, path: &str) {
     let (index, blob) = (index_of_pack(case), blob_of(case, path));
     let listed = case.git_in(&case.root(), &["verify-pack", "-v", index.to_str().unwrap()]);
     let line = listed.lines().find(|line| line.starts_with(&blob)).unwrap();
@@ -124,7 +127,7 @@ pub(crate) fn damage(case: &Case, path: &str) {
 }
 
 /// Makes the user's one pack give the bytes of each of two files for the other: sound, but wrong.
-pub(crate) fn exchange(case: &Case, one: &str, other: &str) {
+pub(crate) fn swap_packed_objects(case: &StoreFixture, one: &str, other: &str) {
     let index = index_of_pack(case);
     let mut bytes = fs_err::read(&index).unwrap();
     let count = u32::from_be_bytes(bytes[1028..1032].try_into().unwrap()) as usize;

@@ -2,12 +2,12 @@
 //! is believed (R10).
 
 #[cfg(test)]
+mod borrowed_packs;
+#[cfg(test)]
 mod checkout;
 #[cfg(test)]
-mod loan;
+mod reuse_conditions;
 #[cfg(test)]
 #[expect(dead_code, reason = "shared by several test programs")]
 #[path = "../support/mod.rs"]
 mod support;
-#[cfg(test)]
-mod terms;

@@ -8,42 +8,43 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 use turnstone_snapshot::{
-    Budget, Captured, Group, RelPath, RootPolicy, Selection, Shadow, Worktree,
+    CaptureOutcome, CaptureSelection, PinGroup, RelPath, RootPolicy, SnapshotStore, StorageBudget,
+    Worktree,
 };
 
-pub(crate) const NOW: Millis = Millis(1_794_728_448_904);
+pub(crate) const NOW: EpochMillis = EpochMillis(1_794_728_448_904);
 
-pub(crate) struct Case {
+pub(crate) struct StoreFixture {
     pub(crate) dir: TempDir,
-    pub(crate) shadow: Shadow,
-    pub(crate) selection: Selection,
+    pub(crate) store: SnapshotStore,
+    pub(crate) selection: CaptureSelection,
 }
 
-impl Case {
+impl StoreFixture {
     pub(crate) fn new() -> Self {
-        Self::with(Selection::default())
+        Self::with_selection(CaptureSelection::default())
     }
 
-    pub(crate) fn with(selection: Selection) -> Self {
+    pub(crate) fn with_selection(selection: CaptureSelection) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs_err::create_dir(dir.path().join("work")).unwrap();
-        let shadow = open(dir.path(), &selection);
-        Self { dir, shadow, selection }
+        let shadow = open_store(dir.path(), &selection);
+        Self { dir, store: shadow, selection }
     }
 
     /// A worktree in memory where there is such a place: for tests that ask nothing of the disk.
     pub(crate) fn in_memory() -> Self {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         fs_err::create_dir(dir.path().join("work")).unwrap();
-        let selection = Selection::default();
-        let shadow = open(dir.path(), &selection);
-        Self { dir, shadow, selection }
+        let selection = CaptureSelection::default();
+        let shadow = open_store(dir.path(), &selection);
+        Self { dir, store: shadow, selection }
     }
 
     /// A worktree that is a git checkout.
-    pub(crate) fn in_git() -> Self {
+    pub(crate) fn new_git_checkout() -> Self {
         let case = Self::new();
         case.git_in(&case.root(), &["init", "-q"]);
         case
@@ -54,13 +55,13 @@ impl Case {
         // Two keepers of one store cannot be, so the old one goes first.
         let spare = tempfile::tempdir_in(self.dir.path()).unwrap();
         fs_err::create_dir(spare.path().join("work")).unwrap();
-        self.shadow = open(spare.path(), &self.selection);
-        self.shadow = open(self.dir.path(), &self.selection);
+        self.store = open_store(spare.path(), &self.selection);
+        self.store = open_store(self.dir.path(), &self.selection);
     }
 
-    pub(crate) fn with_budget(self, budget: Budget) -> Self {
-        let Self { dir, shadow, selection } = self;
-        Self { dir, shadow: shadow.with_budget(budget).unwrap(), selection }
+    pub(crate) fn with_budget(self, budget: StorageBudget) -> Self {
+        let Self { dir, store: shadow, selection } = self;
+        Self { dir, store: shadow.with_budget(budget).unwrap(), selection }
     }
 
     pub(crate) fn root(&self) -> PathBuf {
@@ -97,20 +98,20 @@ impl Case {
         fs_err::remove_file(self.at(path)).unwrap();
     }
 
-    pub(crate) fn capture(&self) -> Captured {
-        self.shadow.capture(&Group::new("test"), NOW).unwrap()
+    pub(crate) fn capture(&self) -> CaptureOutcome {
+        self.store.capture(&PinGroup::new("test"), NOW).unwrap()
     }
 
-    pub(crate) fn capture_named(&self, paths: &[&str]) -> Captured {
-        self.shadow.capture_named(&Group::new("test"), &paths_of(paths), false, NOW).unwrap()
+    pub(crate) fn capture_named(&self, paths: &[&str]) -> CaptureOutcome {
+        self.store.capture_named(&PinGroup::new("test"), &paths_of(paths), false, NOW).unwrap()
     }
 
     /// What git itself says of the worktree, with an index of its own.
-    pub(crate) fn oracle(&self) -> String {
+    pub(crate) fn git_write_tree(&self) -> String {
         let index = tempfile::tempdir().unwrap();
         let git = |args: &[&str]| {
-            let mut command = scrubbed();
-            command.arg("--git-dir").arg(self.shadow.git_dir()).arg("--work-tree").arg(self.root());
+            let mut command = clean_git_command();
+            command.arg("--git-dir").arg(self.store.git_dir()).arg("--work-tree").arg(self.root());
             command.env("GIT_INDEX_FILE", index.path().join("index"));
             command.env("GIT_OBJECT_DIRECTORY", index.path());
             run(command.current_dir(self.root()).args(args))
@@ -121,8 +122,8 @@ impl Case {
 
     /// Runs git in the store.
     pub(crate) fn git(&self, args: &[&str]) -> String {
-        let mut command = scrubbed();
-        run(command.arg("--git-dir").arg(self.shadow.git_dir()).args(args))
+        let mut command = clean_git_command();
+        run(command.arg("--git-dir").arg(self.store.git_dir()).args(args))
     }
 
     pub(crate) fn git_in(&self, folder: &Path, args: &[&str]) -> String {
@@ -130,25 +131,25 @@ impl Case {
     }
 
     /// Lists the paths of a tree.
-    pub(crate) fn paths(&self, captured: &Captured) -> Vec<String> {
+    pub(crate) fn tree_paths(&self, captured: &CaptureOutcome) -> Vec<String> {
         let tree = captured.capture.tree.to_string();
         let text = self.git(&["ls-tree", "-r", "--name-only", "-z", &tree]);
         text.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 }
 
-pub(crate) fn open(dir: &Path, selection: &Selection) -> Shadow {
+pub(crate) fn open_store(dir: &Path, selection: &CaptureSelection) -> SnapshotStore {
     let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default()).unwrap();
-    Shadow::open(&dir.join("store"), worktree, selection.clone()).unwrap()
+    SnapshotStore::open(&dir.join("store"), worktree, selection.clone()).unwrap()
 }
 
 /// Runs git in a folder.
 pub(crate) fn git_in(folder: &Path, args: &[&str]) -> String {
-    run(scrubbed().current_dir(folder).args(args))
+    run(clean_git_command().current_dir(folder).args(args))
 }
 
 #[expect(clippy::disallowed_methods, reason = "git is the judge of what we write, in tests only")]
-fn scrubbed() -> Command {
+fn clean_git_command() -> Command {
     let mut command = Command::new("git");
     for (key, value) in [
         ("GIT_CONFIG_NOSYSTEM", "1"),

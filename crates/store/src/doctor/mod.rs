@@ -3,14 +3,14 @@
 //!
 //! Owns no data. What is to be done about a finding is somebody else's command.
 
-mod exam;
-mod file;
-mod log;
-mod place;
+mod data_dir_check;
+mod examination;
+mod file_check;
+mod log_check;
 mod report;
-mod table;
+mod table_check;
 
-use exam::Exam;
-pub use exam::doctor;
+use examination::CheckContext;
+pub use examination::diagnose;
 pub use report::{Diagnosis, Finding, Severity};
-use report::{Report, remedy, show};
+use report::{DiagnosisBuilder, display_path, remedy};

@@ -15,7 +15,7 @@ pub(super) mod remedy {
 }
 
 /// The most findings of one kind that are listed; the rest is counted.
-const MOST: u64 = 20;
+const MAX_LISTED: u64 = 20;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,55 +85,59 @@ impl Diagnosis {
 }
 
 /// A path as findings show it.
-pub(super) fn show(path: &Path) -> String {
+pub(super) fn display_path(path: &Path) -> String {
     path.display().to_string()
 }
 
 /// Findings in the making.
 #[derive(Default)]
-pub(super) struct Report {
-    pub(super) seen: Diagnosis,
+pub(super) struct DiagnosisBuilder {
+    pub(super) diagnosis: Diagnosis,
     /// How many findings of each check there were, listed or not.
-    counted: std::collections::HashMap<&'static str, u64>,
+    counts: std::collections::HashMap<&'static str, u64>,
     /// The check under way.
-    pub(super) now: &'static str,
+    pub(super) current_check: &'static str,
 }
 
-impl Report {
+impl DiagnosisBuilder {
     /// Makes a check; one that cannot be made is a finding too.
-    pub(super) fn check(&mut self, name: &'static str, run: impl FnOnce(&mut Self) -> Result<()>) {
-        self.now = name;
-        self.seen.checks.push(name);
+    pub(super) fn run_check(
+        &mut self,
+        name: &'static str,
+        run: impl FnOnce(&mut Self) -> Result<()>,
+    ) {
+        self.current_check = name;
+        self.diagnosis.checks.push(name);
         if let Err(error) = run(self) {
             self.error(format!("could not be checked: {error}"), name, remedy::SALVAGE);
         }
     }
 
-    pub(super) fn add(&mut self, finding: Finding) {
-        let count = self.counted.entry(finding.check).or_default();
+    pub(super) fn push(&mut self, finding: Finding) {
+        let count = self.counts.entry(finding.check).or_default();
         *count += 1;
-        if *count <= MOST {
-            self.seen.findings.push(finding);
+        if *count <= MAX_LISTED {
+            self.diagnosis.findings.push(finding);
         }
     }
 
-    pub(super) fn find(
+    pub(super) fn add_finding(
         &mut self,
         severity: Severity,
         what: String,
         place: impl Into<String>,
         remedy: &'static str,
     ) {
-        let (check, place) = (self.now, place.into());
-        self.add(Finding { severity, check, what, place, remedy });
+        let (check, place) = (self.current_check, place.into());
+        self.push(Finding { severity, check, what, place, remedy });
     }
 
     pub(super) fn error(&mut self, what: String, place: impl Into<String>, remedy: &'static str) {
-        self.find(Severity::Error, what, place, remedy);
+        self.add_finding(Severity::Error, what, place, remedy);
     }
 
     pub(super) fn warning(&mut self, what: String, place: impl Into<String>, remedy: &'static str) {
-        self.find(Severity::Warning, what, place, remedy);
+        self.add_finding(Severity::Warning, what, place, remedy);
     }
 
     pub(super) fn note(
@@ -143,21 +147,23 @@ impl Report {
         place: String,
         remedy: &'static str,
     ) {
-        self.add(Finding { severity: Severity::Note, check, what, place, remedy });
+        self.push(Finding { severity: Severity::Note, check, what, place, remedy });
     }
 
     pub(super) fn finish(mut self) -> Diagnosis {
-        for (check, count) in self.counted {
-            let Some(more) = count.checked_sub(MOST).filter(|more| *more > 0) else {
+        for (check, count) in self.counts {
+            let Some(more) = count.checked_sub(MAX_LISTED).filter(|more| *more > 0) else {
                 continue;
             };
             let what = format!("and {more} more of this kind");
-            let like = self.seen.findings.iter().rev().find(|finding| finding.check == check);
+            let like = self.diagnosis.findings.iter().rev().find(|finding| finding.check == check);
             if let Some(finding) = like.map(|like| Finding { what, ..like.clone() }) {
-                self.seen.findings.push(finding);
+                self.diagnosis.findings.push(finding);
             }
         }
-        self.seen.findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.check.cmp(b.check)));
-        self.seen
+        self.diagnosis
+            .findings
+            .sort_by(|a, b| b.severity.cmp(&a.severity).then(a.check.cmp(b.check)));
+        self.diagnosis
     }
 }

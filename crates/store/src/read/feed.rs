@@ -10,33 +10,33 @@ use serde_json::Value;
 use turnstone_core::event::{EntityClass, EventKind};
 use turnstone_core::id::{MessageId, PartId, ProjectId, SessionId, TurnId};
 use turnstone_core::model::{
-    Failure, FileDiff, Message, Part, Project, Request, RequestId, RequestState, Session, Status,
-    Todo, Usage, WorktreeNews,
+    Message, MessageFailure, Part, Project, RequestId, RequestState, Session, SessionFileDiff,
+    SessionStatus, SessionUsage, Todo, UserRequest, WorktreeEvent,
 };
-use turnstone_core::operation::{Head, HeadMove};
-use turnstone_core::time::{Cursor, Millis, Seq};
+use turnstone_core::operation::{HeadMove, SessionHead};
+use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
 use turnstone_core::turn::TurnEvent;
 
-use super::body::{load_session, message_from, part_from, take_id};
-use super::reader::{Reader, parse_id};
-use super::saying::{side_body, turn_body, weight};
-use super::tally::Tally;
+use super::event_decoding::{decode_session_event, decode_turn_event, row_bytes};
+use super::historical_usage::UsageCache;
+use super::load::{load_session, message_from_payload, part_from_payload, take_id};
+use super::reader::{ReadTx, parse_id};
 use crate::error::{Result, StoreError};
-use crate::mutate::Delivery;
+use crate::mutation::PromptDelivery;
 use crate::payload;
 
 /// A page ends when it holds this many bytes.
-pub(super) const PAGE: usize = 1 << 20;
+pub(super) const PAGE_BYTES: usize = 1 << 20;
 /// Names that are remembered from page to page.
-const NAMES: usize = 4_096;
+const MAX_CACHED_NAMES: usize = 4_096;
 
 /// One event of the log, resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeedEvent {
     /// Its place in the log.
-    pub cursor: Cursor,
+    pub cursor: LogCursor,
     /// When it happened.
-    pub time: Millis,
+    pub time: EpochMillis,
     /// What happened.
     pub kind: EventKind,
     /// True if it is the first event of the thing it is about.
@@ -53,11 +53,11 @@ pub struct FeedSession {
     /// The session.
     pub id: SessionId,
     /// The event's place in the session's stream.
-    pub seq: Seq,
+    pub seq: SessionSeq,
     /// Its number among OpenCode's durable types (R25).
     pub sync_seq: Option<i64>,
     /// The directory and the project of the session; absent once it was deleted and purged.
-    pub place: Option<(String, ProjectId)>,
+    pub location: Option<(String, ProjectId)>,
 }
 
 /// What an event says.
@@ -70,12 +70,12 @@ pub enum FeedBody {
         /// The project.
         project: ProjectId,
         /// What became of it.
-        news: WorktreeNews,
+        news: WorktreeEvent,
     },
     /// A session was created or changed.
-    Session(Box<SessionThen>),
+    Session(Box<HistoricalSession>),
     /// A session was deleted; what it last was, while that is still there.
-    SessionDeleted(Option<Box<SessionThen>>),
+    SessionDeleted(Option<Box<HistoricalSession>>),
     /// A message was written.
     Message(Box<Message>),
     /// A message was removed with its parts.
@@ -90,7 +90,7 @@ pub enum FeedBody {
         part: PartId,
     },
     /// Text was appended to a part.
-    Delta {
+    PartDelta {
         /// The message.
         message: MessageId,
         /// The part.
@@ -101,7 +101,7 @@ pub enum FeedBody {
     /// The to-do list was replaced.
     Todos(Vec<Todo>),
     /// The stored diff was replaced.
-    Diff(Vec<FileDiff>),
+    Diff(Vec<SessionFileDiff>),
     /// A turn was accepted.
     TurnAccepted {
         /// The turn.
@@ -116,28 +116,28 @@ pub enum FeedBody {
         /// How it moved.
         event: TurnEvent,
         /// Why it did not end well, if it did not.
-        error: Option<Failure>,
+        error: Option<MessageFailure>,
     },
     /// What the session shows it is doing.
-    Status(Status),
+    Status(SessionStatus),
     /// Somebody is asked.
-    Asked(Box<Request>),
+    RequestAsked(Box<UserRequest>),
     /// A request was answered or withdrawn.
-    Resolved {
+    RequestResolved {
         /// The request.
         id: RequestId,
         /// How.
         state: RequestState,
     },
     /// A prompt was put into the inbox.
-    Admitted {
+    PromptAdmitted {
         /// Its message.
         message: MessageId,
         /// When it is taken up.
-        delivery: Delivery,
+        delivery: PromptDelivery,
     },
     /// A prompt was taken from the inbox.
-    Promoted(MessageId),
+    PromptPromoted(MessageId),
     /// Something with nothing to resolve: its kind says it.
     Other,
     /// Compaction took what it said; a later event of the same thing contains it (R25).
@@ -149,15 +149,15 @@ pub enum FeedBody {
 
 /// A session as it was after an event.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SessionThen {
+pub struct HistoricalSession {
     /// The session.
     pub session: Session,
     /// What its finished steps added up to.
-    pub usage: Usage,
+    pub usage: SessionUsage,
     /// Where it stood, if not at its end.
-    pub head: Option<Head>,
+    pub head: Option<SessionHead>,
     /// True if it stands there still.
-    pub is_still_there: bool,
+    pub is_head_current: bool,
 }
 
 /// A page of the resolved log.
@@ -166,30 +166,30 @@ pub struct FeedPage {
     /// The events, in order.
     pub events: Vec<FeedEvent>,
     /// Where to go on.
-    pub next: Cursor,
+    pub next: LogCursor,
 }
 
 /// What a reader remembers from page to page, so that nothing is looked up or summed twice.
 #[derive(Default)]
-pub struct FeedMemo {
-    pub(super) tally: Tally,
+pub struct FeedCache {
+    pub(super) tally: UsageCache,
     pub(super) messages: HashMap<i64, MessageId>,
     parts: HashMap<i64, (PartId, MessageId)>,
 }
 
-impl FeedMemo {
+impl FeedCache {
     fn trim(&mut self) {
-        if self.messages.len() > NAMES {
+        if self.messages.len() > MAX_CACHED_NAMES {
             self.messages.clear();
         }
-        if self.parts.len() > NAMES {
+        if self.parts.len() > MAX_CACHED_NAMES {
             self.parts.clear();
         }
-        self.tally.trim(NAMES);
+        self.tally.trim(MAX_CACHED_NAMES);
     }
 }
 
-const AFTER: &str = "
+const EVENTS_AFTER: &str = "
 SELECT cursor, event.session, stream.id, stream.deleted, event.seq, event.sync_seq, kind, entity,
        time, payload, refs, text_from, text_to, session.directory, project.id
 FROM event LEFT JOIN stream ON stream.session = event.session
@@ -198,7 +198,7 @@ LEFT JOIN project ON project.num = session.project
 WHERE cursor > ?1 ORDER BY cursor LIMIT ?2";
 
 /// The columns of a row that say what the event is.
-pub(super) struct Entry {
+pub(super) struct FeedRow {
     pub(super) cursor: i64,
     pub(super) owner: Option<i64>,
     pub(super) id: Option<SessionId>,
@@ -213,13 +213,13 @@ pub(super) struct Entry {
     place: Option<(String, ProjectId)>,
 }
 
-impl Entry {
-    fn places(&self) -> (i64, i64, i64) {
+impl FeedRow {
+    fn position(&self) -> (i64, i64, i64) {
         (self.owner.unwrap_or(self.entity), self.seq, self.cursor)
     }
 }
 
-impl Reader<'_> {
+impl ReadTx<'_> {
     /// The events after `cursor`, resolved, at most `limit` and about a mebibyte.
     ///
     /// # Errors
@@ -227,31 +227,33 @@ impl Reader<'_> {
     /// Only what the database refuses.
     pub fn feed_after(
         &self,
-        cursor: Cursor,
+        cursor: LogCursor,
         limit: usize,
-        memo: &mut FeedMemo,
+        memo: &mut FeedCache,
     ) -> Result<FeedPage> {
         memo.trim();
-        let mut statement = self.conn.prepare_cached(AFTER)?;
+        let mut statement = self.conn.prepare_cached(EVENTS_AFTER)?;
         let mut rows = statement.query((cursor.0, limit as i64))?;
         let (mut events, mut bytes) = (Vec::new(), 0);
-        while let (true, Some(row)) = (bytes < PAGE, rows.next()?) {
-            bytes += weight(row)?;
-            let entry = self.entry(row)?;
-            events.push(self.resolve(entry, memo)?);
+        while let (true, Some(row)) = (bytes < PAGE_BYTES, rows.next()?) {
+            bytes += row_bytes(row)?;
+            let entry = self.feed_row(row)?;
+            events.push(self.resolve_row(entry, memo)?);
         }
         let next = events.last().map_or(cursor, |event| event.cursor);
         Ok(FeedPage { events, next })
     }
 
-    pub(super) fn entry(&self, row: &Row<'_>) -> Result<Entry> {
+    pub(super) fn feed_row(&self, row: &Row<'_>) -> Result<FeedRow> {
         let code: i64 = row.get(6)?;
         let kind = EventKind::from_code(code)
             .ok_or_else(|| StoreError::Internal(format!("event kind {code}")))?;
         let json: Option<String> = row.get(9)?;
         let refs: Option<String> = row.get(10)?;
         let payload = json
-            .map(|json| payload::restore(self.conn, self.blobs, &json, refs.as_deref()))
+            .map(|json| {
+                payload::restore_long_strings(self.conn, self.blobs, &json, refs.as_deref())
+            })
             .transpose()?;
         let (directory, project): (Option<String>, Option<String>) = (row.get(13)?, row.get(14)?);
         let place = match (directory, project) {
@@ -259,7 +261,7 @@ impl Reader<'_> {
             _ => None,
         };
         let (from, to): (Option<i64>, Option<i64>) = (row.get(11)?, row.get(12)?);
-        Ok(Entry {
+        Ok(FeedRow {
             cursor: row.get(0)?,
             owner: row.get(1)?,
             id: row.get::<_, Option<String>>(2)?.map(parse_id).transpose()?,
@@ -275,28 +277,32 @@ impl Reader<'_> {
         })
     }
 
-    pub(super) fn resolve(&self, mut entry: Entry, memo: &mut FeedMemo) -> Result<FeedEvent> {
+    pub(super) fn resolve_row(
+        &self,
+        mut entry: FeedRow,
+        memo: &mut FeedCache,
+    ) -> Result<FeedEvent> {
         let body = self.feed_body(&mut entry, memo)?;
-        Ok(self.event_of(entry, body))
+        Ok(self.feed_event(entry, body))
     }
 
-    pub(super) fn event_of(&self, entry: Entry, body: FeedBody) -> FeedEvent {
-        let (seq, sync_seq, place) = (Seq(entry.seq), entry.sync_seq, entry.place);
+    pub(super) fn feed_event(&self, entry: FeedRow, body: FeedBody) -> FeedEvent {
+        let (seq, sync_seq, place) = (SessionSeq(entry.seq), entry.sync_seq, entry.place);
         FeedEvent {
-            cursor: Cursor(entry.cursor),
-            time: Millis(entry.time),
+            cursor: LogCursor(entry.cursor),
+            time: EpochMillis(entry.time),
             kind: entry.kind,
             is_first: entry.cursor == entry.entity,
-            session: entry.id.map(|id| FeedSession { id, seq, sync_seq, place }),
+            session: entry.id.map(|id| FeedSession { id, seq, sync_seq, location: place }),
             body,
         }
     }
 
-    fn feed_body(&self, entry: &mut Entry, memo: &mut FeedMemo) -> Result<FeedBody> {
+    fn feed_body(&self, entry: &mut FeedRow, memo: &mut FeedCache) -> Result<FeedBody> {
         if entry.kind == EventKind::PartDelta && entry.text.is_some() {
             return self.delta_body(entry, memo);
         }
-        if entry.kind.is_bare() {
+        if entry.kind.has_no_payload() {
             return Ok(FeedBody::Other);
         }
         let Some(value) = entry.payload.take() else {
@@ -305,13 +311,13 @@ impl Reader<'_> {
         match entry.kind.class() {
             EntityClass::Project => self.project_body(entry, value),
             EntityClass::Session => self.session_body(entry, value, memo),
-            EntityClass::Message | EntityClass::Part => self.content_body(entry, value, memo),
-            EntityClass::Turn => turn_body(entry.kind, value),
+            EntityClass::Message | EntityClass::Part => self.message_body(entry, value, memo),
+            EntityClass::Turn => decode_turn_event(entry.kind, value),
             EntityClass::Todo
             | EntityClass::Diff
             | EntityClass::Status
             | EntityClass::Request
-            | EntityClass::Input => side_body(entry.kind, value),
+            | EntityClass::Input => decode_session_event(entry.kind, value),
             EntityClass::Approval
             | EntityClass::Share
             | EntityClass::Change
@@ -319,7 +325,7 @@ impl Reader<'_> {
         }
     }
 
-    fn project_body(&self, entry: &Entry, value: Value) -> Result<FeedBody> {
+    fn project_body(&self, entry: &FeedRow, value: Value) -> Result<FeedBody> {
         if entry.kind == EventKind::ProjectUpdated {
             return Ok(FeedBody::Project(Box::new(serde_json::from_value(value)?)));
         }
@@ -333,12 +339,13 @@ impl Reader<'_> {
 
     fn session_body(
         &self,
-        entry: &mut Entry,
+        entry: &mut FeedRow,
         value: Value,
-        memo: &mut FeedMemo,
+        memo: &mut FeedCache,
     ) -> Result<FeedBody> {
         if entry.kind != EventKind::SessionDeleted {
-            let then = self.then(entry.places(), serde_json::from_value(value)?, memo)?;
+            let then =
+                self.historical_session(entry.position(), serde_json::from_value(value)?, memo)?;
             return Ok(FeedBody::Session(Box::new(then)));
         }
         if entry.place.is_none() {
@@ -347,26 +354,26 @@ impl Reader<'_> {
             return Ok(FeedBody::SessionDeleted(None));
         }
         let session = load_session(self.conn, self.blobs, entry.entity)?;
-        let then = self.then(entry.places(), session, memo)?;
+        let then = self.historical_session(entry.position(), session, memo)?;
         Ok(FeedBody::SessionDeleted(Some(Box::new(then))))
     }
 
     /// The session with what belongs to it but is not in its image.
     ///
     /// It is named by its number, the event by its places in the session's stream and in the log.
-    pub(super) fn then(
+    pub(super) fn historical_session(
         &self,
         (owner, seq, cursor): (i64, i64, i64),
         session: Session,
-        memo: &mut FeedMemo,
-    ) -> Result<SessionThen> {
-        let usage = self.usage_then(owner, seq, &mut memo.tally)?;
-        let (head, is_still_there) = self.head_then(owner, cursor)?;
-        Ok(SessionThen { session, usage, head, is_still_there })
+        memo: &mut FeedCache,
+    ) -> Result<HistoricalSession> {
+        let usage = self.usage_at_seq(owner, seq, &mut memo.tally)?;
+        let (head, is_still_there) = self.head_at(owner, cursor)?;
+        Ok(HistoricalSession { session, usage, head, is_head_current: is_still_there })
     }
 
     /// Where a session stood after an event, and whether it stands there still.
-    pub(super) fn head_then(&self, session: i64, cursor: i64) -> Result<(Option<Head>, bool)> {
+    pub(super) fn head_at(&self, session: i64, cursor: i64) -> Result<(Option<SessionHead>, bool)> {
         let mut statement = self.conn.prepare_cached(
             "SELECT event.payload ->> '$.head', operation.done <= ?2
              FROM operation JOIN event ON event.cursor = operation.done
@@ -389,11 +396,11 @@ impl Reader<'_> {
         Ok((None, is_still_there))
     }
 
-    fn content_body(
+    fn message_body(
         &self,
-        entry: &Entry,
+        entry: &FeedRow,
         mut value: Value,
-        memo: &mut FeedMemo,
+        memo: &mut FeedCache,
     ) -> Result<FeedBody> {
         let (Some(owner), Some(session)) = (entry.owner, &entry.id) else {
             return Err(StoreError::Internal(format!("{} without a session", entry.kind)));
@@ -402,27 +409,27 @@ impl Reader<'_> {
             return Ok(FeedBody::MessageRemoved(parse_id(take_id(&mut value)?)?));
         }
         if entry.kind == EventKind::MessageUpdated {
-            let message = message_from(session, value)?;
+            let message = message_from_payload(session, value)?;
             memo.messages.insert(entry.entity, message.id.clone());
             return Ok(FeedBody::Message(Box::new(message)));
         }
-        let message = self.message_name(owner, value["message"].as_i64(), &mut memo.messages)?;
+        let message = self.message_id(owner, value["message"].as_i64(), &mut memo.messages)?;
         if entry.kind == EventKind::PartRemoved {
             return Ok(FeedBody::PartRemoved { message, part: parse_id(take_id(&mut value)?)? });
         }
         let len = value["text"]["len"].as_i64();
-        let part = part_from(self.conn, (session, &message), entry.entity, value, len)?;
+        let part = part_from_payload(self.conn, (session, &message), entry.entity, value, len)?;
         memo.parts.insert(entry.entity, (part.id.clone(), message));
         Ok(FeedBody::Part(Box::new(part)))
     }
 
-    fn delta_body(&self, entry: &Entry, memo: &mut FeedMemo) -> Result<FeedBody> {
+    fn delta_body(&self, entry: &FeedRow, memo: &mut FeedCache) -> Result<FeedBody> {
         let stub = FeedBody::Stub { is_deleted: entry.is_deleted };
         let (Some((from, to)), Some(owner)) = (entry.text, entry.owner) else { return Ok(stub) };
-        let Some(delta) = self.delta(entry.entity, from, to)? else { return Ok(stub) };
+        let Some(delta) = self.load_delta(entry.entity, from, to)? else { return Ok(stub) };
         if let Some((part, message)) = memo.parts.get(&entry.entity) {
             let (message, part) = (message.clone(), part.clone());
-            return Ok(FeedBody::Delta { message, part, text: delta.text });
+            return Ok(FeedBody::PartDelta { message, part, text: delta.text });
         }
         // A removed part is still named by its events; the removal itself is never compacted.
         let named: Option<(String, i64)> = self
@@ -439,8 +446,8 @@ impl Reader<'_> {
             .optional()?;
         let Some((part, message)) = named else { return Ok(stub) };
         let part: PartId = parse_id(part)?;
-        let message = self.message_name(owner, Some(message), &mut memo.messages)?;
+        let message = self.message_id(owner, Some(message), &mut memo.messages)?;
         memo.parts.insert(entry.entity, (part.clone(), message.clone()));
-        Ok(FeedBody::Delta { message, part, text: delta.text })
+        Ok(FeedBody::PartDelta { message, part, text: delta.text })
     }
 }

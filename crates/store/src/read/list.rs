@@ -2,12 +2,13 @@
 
 use rusqlite::{Row, named_params};
 use turnstone_core::id::{MessageId, PartId, ProjectId, SessionId};
-use turnstone_core::model::{Message, Part, Session, Usage};
+use turnstone_core::model::{Message, Part, Session, SessionUsage};
 
-use super::body::{
-    find_message, load_message, load_part, message_from, part_from, parts_of, restored,
+use super::load::{
+    find_message, find_parts, load_message, load_part, message_from_payload, part_from_payload,
+    restore_row_payload,
 };
-use super::reader::{Reader, parse_id};
+use super::reader::{ReadTx, parse_id};
 use crate::error::{Result, StoreError};
 
 /// Which sessions to list; every field narrows the list.
@@ -39,7 +40,7 @@ pub struct SessionRow {
     /// The session.
     pub session: Session,
     /// What its steps add up to.
-    pub usage: Usage,
+    pub usage: SessionUsage,
 }
 
 /// A page of sessions, newest change first.
@@ -54,14 +55,14 @@ pub struct SessionPage {
 impl SessionPage {
     /// Where the page of what changed before a moment begins.
     #[must_use]
-    pub fn changed_before(updated: f64) -> String {
+    pub fn cursor_before(updated: f64) -> String {
         session_cursor(updated, 0)
     }
 }
 
 /// A message with its parts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WithParts {
+pub struct MessageWithParts {
     /// The message.
     pub message: Message,
     /// Its parts, in order.
@@ -72,14 +73,14 @@ pub struct WithParts {
 #[derive(Clone, Debug)]
 pub struct MessagePage {
     /// The messages.
-    pub items: Vec<WithParts>,
+    pub items: Vec<MessageWithParts>,
     /// Where the page before this one ends; absent on the first.
     pub before: Option<String>,
 }
 
 /// Usage columns beginning at column `N`.
-pub(crate) fn usage_at<const N: usize>(row: &Row<'_>) -> rusqlite::Result<Usage> {
-    Ok(Usage {
+pub(crate) fn usage_from_row<const N: usize>(row: &Row<'_>) -> rusqlite::Result<SessionUsage> {
+    Ok(SessionUsage {
         cost: row.get(N)?,
         input: row.get(N + 1)?,
         output: row.get(N + 2)?,
@@ -105,7 +106,7 @@ fn parse_session_cursor(text: Option<&str>) -> Result<(f64, i64)> {
 
 /// No pattern is matched, so that no character means anything but itself, not even NUL (R44).
 /// Outer joins, here and below: a missing event is an error to tell, not a row to leave out.
-const LIST: &str = "
+const SELECT_SESSIONS: &str = "
 SELECT session.num, session.updated, session.image, event.payload, event.refs, session.cost,
        tokens_input, tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write,
        EXISTS (SELECT 1 FROM head WHERE head.session = session.num)
@@ -125,18 +126,18 @@ WHERE (session.updated, session.num) < (:updated, :num) AND hidden = 0
           WHERE name = :actor OR substr(name, 1, length(:actor) + 1) = :actor || char(10)))
 ORDER BY session.updated DESC, session.num DESC LIMIT :limit";
 
-pub(super) const MESSAGES: &str = "
+pub(super) const SELECT_MESSAGES: &str = "
 SELECT message.num, image, payload, refs
 FROM message LEFT JOIN event ON event.cursor = message.image
 WHERE message.session = ?1 AND message.num < ?2 ORDER BY message.num DESC LIMIT ?3";
 
-pub(super) const PARTS: &str = "
+pub(super) const SELECT_PARTS: &str = "
 SELECT part.num, message, text_len, image, payload, refs
 FROM part LEFT JOIN event ON event.cursor = part.image
 WHERE part.session = ?1 AND message BETWEEN ?2 AND ?3 ORDER BY message, part.num";
 
 /// The stored JSON in the columns `payload, refs` from `at` on, if it is all there as it is.
-pub(super) fn whole_text<'a>(row: &'a Row<'_>, at: usize) -> Result<Option<&'a str>> {
+pub(super) fn inline_json<'a>(row: &'a Row<'_>, at: usize) -> Result<Option<&'a str>> {
     let text = |column: usize| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
     Ok(match (text(at)?, text(at + 1)?) {
         (Some(json), None) => Some(json),
@@ -145,18 +146,18 @@ pub(super) fn whole_text<'a>(row: &'a Row<'_>, at: usize) -> Result<Option<&'a s
 }
 
 /// The number before which a page of messages ends.
-pub(super) fn before_num(cursor: Option<&str>) -> Result<i64> {
+pub(super) fn parse_message_cursor(cursor: Option<&str>) -> Result<i64> {
     let Some(text) = cursor else { return Ok(i64::MAX) };
-    place_of(text)
+    message_cursor_num(text)
         .ok_or_else(|| StoreError::Invalid("this is not a cursor of a message list".to_owned()))
 }
 
 /// One row more than a page holds tells whether there is a next page.
-pub(super) fn one_more(limit: usize) -> i64 {
+pub(super) fn limit_plus_one(limit: usize) -> i64 {
     i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX)
 }
 
-impl Reader<'_> {
+impl ReadTx<'_> {
     /// A page of sessions, newest change first, beginning at a cursor of the page before.
     ///
     /// # Errors
@@ -168,22 +169,22 @@ impl Reader<'_> {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<SessionPage> {
-        let make = |row: &Row<'_>| self.session_row(row);
-        let (items, next) = self.sessions_by(filter, cursor, limit, make)?;
+        let make = |row: &Row<'_>| self.session_from_row(row);
+        let (items, next) = self.list_sessions_with(filter, cursor, limit, make)?;
         Ok(SessionPage { items, next })
     }
 
     /// The session in a row of [`LIST`].
-    pub(super) fn session_row(&self, row: &Row<'_>) -> Result<SessionRow> {
-        let session = match whole_text(row, 3)? {
+    pub(super) fn session_from_row(&self, row: &Row<'_>) -> Result<SessionRow> {
+        let session = match inline_json(row, 3)? {
             Some(json) => serde_json::from_str(json)?,
-            None => serde_json::from_value(self.joined(row, 2)?)?,
+            None => serde_json::from_value(self.row_payload(row, 2)?)?,
         };
-        Ok(SessionRow { session, usage: usage_at::<5>(row)? })
+        Ok(SessionRow { session, usage: usage_from_row::<5>(row)? })
     }
 
     /// A page of sessions, each made from its row, and where the next page begins.
-    pub(super) fn sessions_by<T>(
+    pub(super) fn list_sessions_with<T>(
         &self,
         filter: &SessionFilter,
         cursor: Option<&str>,
@@ -191,7 +192,7 @@ impl Reader<'_> {
         make: impl Fn(&Row<'_>) -> Result<T>,
     ) -> Result<(Vec<T>, Option<String>)> {
         let (updated, num) = parse_session_cursor(cursor)?;
-        let mut statement = self.conn.prepare_cached(LIST)?;
+        let mut statement = self.conn.prepare_cached(SELECT_SESSIONS)?;
         let mut rows = statement.query(named_params! {
             ":updated": updated,
             ":num": num,
@@ -205,7 +206,7 @@ impl Reader<'_> {
             ":search": filter.search,
             ":archived": filter.archived,
             ":actor": filter.actor,
-            ":limit": one_more(limit),
+            ":limit": limit_plus_one(limit),
         })?;
         let mut items = Vec::new();
         let mut places = Vec::new();
@@ -247,8 +248,9 @@ impl Reader<'_> {
         limit: usize,
     ) -> Result<MessagePage> {
         let owner = self.session_num(session)?;
-        let mut statement = self.conn.prepare_cached(MESSAGES)?;
-        let mut rows = statement.query((owner, before_num(before)?, one_more(limit)))?;
+        let mut statement = self.conn.prepare_cached(SELECT_MESSAGES)?;
+        let mut rows =
+            statement.query((owner, parse_message_cursor(before)?, limit_plus_one(limit)))?;
         let (mut nums, mut items, mut more) = (Vec::new(), Vec::new(), false);
         while let Some(row) = rows.next()? {
             if items.len() == limit {
@@ -256,33 +258,33 @@ impl Reader<'_> {
                 break;
             }
             nums.push(row.get::<_, i64>(0)?);
-            let message = message_from(session, self.joined(row, 1)?)?;
-            items.push(WithParts { message, parts: Vec::new() });
+            let message = message_from_payload(session, self.row_payload(row, 1)?)?;
+            items.push(MessageWithParts { message, parts: Vec::new() });
         }
         nums.reverse();
         items.reverse();
-        self.fill_parts(owner, session, &nums, &mut items)?;
+        self.load_parts_into(owner, session, &nums, &mut items)?;
         let oldest = nums.first().filter(|_| more);
-        Ok(MessagePage { items, before: oldest.map(|num| cursor_at(*num)) })
+        Ok(MessagePage { items, before: oldest.map(|num| message_cursor(*num)) })
     }
 
     /// The payload in the columns `image, payload, refs` beginning at column `at`.
-    pub(super) fn joined(&self, row: &Row<'_>, at: usize) -> Result<serde_json::Value> {
+    pub(super) fn row_payload(&self, row: &Row<'_>, at: usize) -> Result<serde_json::Value> {
         let text =
             |column: usize| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
-        restored(self.conn, self.blobs, row.get(at)?, text(at + 1)?, text(at + 2)?)
+        restore_row_payload(self.conn, self.blobs, row.get(at)?, text(at + 1)?, text(at + 2)?)
     }
 
     /// Reads the parts of all listed messages in one go.
-    fn fill_parts(
+    fn load_parts_into(
         &self,
         owner: i64,
         session: &SessionId,
         nums: &[i64],
-        items: &mut [WithParts],
+        items: &mut [MessageWithParts],
     ) -> Result<()> {
         let (Some(first), Some(last)) = (nums.first(), nums.last()) else { return Ok(()) };
-        let mut statement = self.conn.prepare_cached(PARTS)?;
+        let mut statement = self.conn.prepare_cached(SELECT_PARTS)?;
         let mut rows = statement.query((owner, first, last))?;
         let mut at = 0;
         while let Some(row) = rows.next()? {
@@ -292,8 +294,8 @@ impl Reader<'_> {
             }
             let Some(item) = items.get_mut(at) else { break };
             let owner = (session, &item.message.id);
-            let value = self.joined(row, 3)?;
-            item.parts.push(part_from(self.conn, owner, row.get(0)?, value, row.get(2)?)?);
+            let value = self.row_payload(row, 3)?;
+            item.parts.push(part_from_payload(self.conn, owner, row.get(0)?, value, row.get(2)?)?);
         }
         Ok(())
     }
@@ -303,7 +305,11 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoMessage`] if the session has no such message.
-    pub fn get_message(&self, session: &SessionId, message: &MessageId) -> Result<WithParts> {
+    pub fn get_message(
+        &self,
+        session: &SessionId,
+        message: &MessageId,
+    ) -> Result<MessageWithParts> {
         let owner = self.session_num(session)?;
         let missing =
             || StoreError::NoMessage { session: session.clone(), message: message.clone() };
@@ -312,11 +318,11 @@ impl Reader<'_> {
             return Err(missing());
         }
         let message = load_message(self.conn, self.blobs, session, found.image)?;
-        let parts = parts_of(self.conn, owner, found.num)?
+        let parts = find_parts(self.conn, owner, found.num)?
             .into_iter()
             .map(|part| load_part(self.conn, self.blobs, (session, &message.id), part))
             .collect::<Result<_>>()?;
-        Ok(WithParts { message, parts })
+        Ok(MessageWithParts { message, parts })
     }
 
     /// One part.
@@ -327,7 +333,7 @@ impl Reader<'_> {
     pub fn get_part(&self, session: &SessionId, part: &PartId) -> Result<Part> {
         let owner = self.session_num(session)?;
         let missing = || StoreError::NoPart { session: session.clone(), part: part.clone() };
-        let found = super::body::find_part(self.conn, part)?.ok_or_else(missing)?;
+        let found = super::load::find_part(self.conn, part)?.ok_or_else(missing)?;
         if found.session != owner {
             return Err(missing());
         }
@@ -340,12 +346,12 @@ impl Reader<'_> {
 }
 
 /// The cursor of a place in a list of messages: of one length, so that a word that was made up is none.
-pub(super) fn cursor_at(num: i64) -> String {
+pub(super) fn message_cursor(num: i64) -> String {
     format!("m{num:016x}")
 }
 
 /// The place a cursor of [`cursor_at`] stands for.
-fn place_of(cursor: &str) -> Option<i64> {
+fn message_cursor_num(cursor: &str) -> Option<i64> {
     let digits = cursor.strip_prefix('m').filter(|digits| digits.len() == 16)?;
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if !digits.bytes().all(is_digit) {

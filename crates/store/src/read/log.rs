@@ -6,12 +6,12 @@ use rusqlite::Row;
 use serde_json::Value;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::SessionId;
-use turnstone_core::time::{Cursor, Millis, Seq};
+use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
 
-use super::reader::{Reader, parse_id};
+use super::reader::{ReadTx, parse_id};
+use crate::actor_name;
 use crate::context::Context;
 use crate::error::{Result, StoreError};
-use crate::identity;
 use crate::payload;
 use crate::store::Store;
 
@@ -19,11 +19,11 @@ use crate::store::Store;
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogEvent {
     /// Its place in the log.
-    pub cursor: Cursor,
+    pub cursor: LogCursor,
     /// Its session, if it belongs to one.
     pub session: Option<SessionId>,
     /// Its place in the session's stream.
-    pub seq: Option<Seq>,
+    pub seq: Option<SessionSeq>,
     /// Its number among OpenCode's durable types (R25).
     pub sync_seq: Option<i64>,
     /// What happened.
@@ -35,7 +35,7 @@ pub struct LogEvent {
     /// By which program, if it was said.
     pub client: Option<String>,
     /// When.
-    pub time: Millis,
+    pub time: EpochMillis,
     /// The version of its payload.
     pub version: u16,
     /// How many sequence numbers it stands for; more than one only for stubs.
@@ -43,20 +43,20 @@ pub struct LogEvent {
     /// What it says; absent for deltas and stubs.
     pub payload: Option<Value>,
     /// The text a delta appended, and where.
-    pub delta: Option<Delta>,
+    pub delta: Option<TextDelta>,
 }
 
 impl LogEvent {
     /// True if compaction removed what the event said; its entity has a later image (R25).
     #[must_use]
     pub const fn is_stub(&self) -> bool {
-        self.payload.is_none() && self.delta.is_none() && !self.kind.is_bare()
+        self.payload.is_none() && self.delta.is_none() && !self.kind.has_no_payload()
     }
 }
 
 /// Text appended to a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delta {
+pub struct TextDelta {
     /// Byte offset where the text begins.
     pub from: i64,
     /// The text.
@@ -69,7 +69,7 @@ pub struct LogPage {
     /// The events, in order.
     pub events: Vec<LogEvent>,
     /// Where to go on.
-    pub next: Cursor,
+    pub next: LogCursor,
     /// True if the page contains a stub: some of what lay in this range was compacted, and whoever
     /// needs every step has to read the state anew. What a stub no longer says is contained in a
     /// later event of the same entity, so a reader that fetches what an event names may go on.
@@ -90,20 +90,20 @@ FROM event JOIN stream ON stream.session = event.session
 JOIN actor ON actor.num = event.actor
 WHERE event.session = ?3 AND event.seq > ?1 ORDER BY event.seq LIMIT ?2";
 
-impl Reader<'_> {
+impl ReadTx<'_> {
     /// The events after `cursor`, at most `limit`.
     ///
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn log_after(&self, cursor: Cursor, limit: usize) -> Result<LogPage> {
+    pub fn log_after(&self, cursor: LogCursor, limit: usize) -> Result<LogPage> {
         let mut statement = self.conn.prepare_cached(COLUMNS_AFTER)?;
         let mut rows = statement.query((cursor.0, limit as i64))?;
         let mut events = Vec::new();
         while let Some(row) = rows.next()? {
-            events.push(self.event(row)?);
+            events.push(self.log_event_from_row(row)?);
         }
-        Ok(page(events, cursor))
+        Ok(log_page(events, cursor))
     }
 
     /// The events of a session after `seq`, at most `limit`.
@@ -111,15 +111,20 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`] if there never was such a session.
-    pub fn stream_after(&self, session: &SessionId, seq: Seq, limit: usize) -> Result<LogPage> {
+    pub fn stream_after(
+        &self,
+        session: &SessionId,
+        seq: SessionSeq,
+        limit: usize,
+    ) -> Result<LogPage> {
         let num = self.stream_num(session)?;
         let mut statement = self.conn.prepare_cached(COLUMNS_STREAM)?;
         let mut rows = statement.query((seq.0, limit as i64, num))?;
         let mut events = Vec::new();
         while let Some(row) = rows.next()? {
-            events.push(self.event(row)?);
+            events.push(self.log_event_from_row(row)?);
         }
-        Ok(page(events, Cursor(0)))
+        Ok(log_page(events, LogCursor(0)))
     }
 
     /// The number of a session that lives or lived.
@@ -132,32 +137,34 @@ impl Reader<'_> {
         num.ok_or_else(|| StoreError::NoSession(session.clone()))
     }
 
-    fn event(&self, row: &Row<'_>) -> Result<LogEvent> {
+    fn log_event_from_row(&self, row: &Row<'_>) -> Result<LogEvent> {
         let code: i64 = row.get(4)?;
         let kind = EventKind::from_code(code)
             .ok_or_else(|| StoreError::Internal(format!("event kind {code}")))?;
         let json: Option<String> = row.get(10)?;
         let refs: Option<String> = row.get(11)?;
         let payload = json
-            .map(|json| payload::restore(self.conn, self.blobs, &json, refs.as_deref()))
+            .map(|json| {
+                payload::restore_long_strings(self.conn, self.blobs, &json, refs.as_deref())
+            })
             .transpose()?;
         let entity: i64 = row.get(5)?;
         let (from, to): (Option<i64>, Option<i64>) = (row.get(12)?, row.get(13)?);
         let delta = match (from, to) {
-            (Some(from), Some(to)) => self.delta(entity, from, to)?,
+            (Some(from), Some(to)) => self.load_delta(entity, from, to)?,
             _ => None,
         };
-        let (actor, client) = identity::apart(row.get(6)?);
+        let (actor, client) = actor_name::split_actor_client(row.get(6)?);
         Ok(LogEvent {
-            cursor: Cursor(row.get(0)?),
+            cursor: LogCursor(row.get(0)?),
             session: row.get::<_, Option<String>>(1)?.map(parse_id).transpose()?,
-            seq: row.get::<_, Option<i64>>(2)?.map(Seq),
+            seq: row.get::<_, Option<i64>>(2)?.map(SessionSeq),
             sync_seq: row.get(3)?,
             kind,
             entity,
             actor,
             client,
-            time: Millis(row.get(7)?),
+            time: EpochMillis(row.get(7)?),
             version: row.get(8)?,
             span: row.get(9)?,
             payload,
@@ -166,7 +173,7 @@ impl Reader<'_> {
     }
 
     /// The text a delta appended; absent if the text was replaced since.
-    pub(super) fn delta(&self, part: i64, from: i64, to: i64) -> Result<Option<Delta>> {
+    pub(super) fn load_delta(&self, part: i64, from: i64, to: i64) -> Result<Option<TextDelta>> {
         let mut statement = self.conn.prepare_cached(
             "SELECT start, text FROM chunk
              WHERE part = ?1 AND start < ?3 AND start + octet_length(text) > ?2 ORDER BY start",
@@ -184,31 +191,31 @@ impl Reader<'_> {
             }
         }
         let whole = text.len() as i64 == to - from;
-        Ok(whole.then_some(Delta { from, text }))
+        Ok(whole.then_some(TextDelta { from, text }))
     }
 }
 
-fn page(events: Vec<LogEvent>, from: Cursor) -> LogPage {
+fn log_page(events: Vec<LogEvent>, from: LogCursor) -> LogPage {
     let next = events.last().map_or(from, |event| event.cursor);
     let resync = events.iter().any(LogEvent::is_stub);
     LogPage { events, next, resync }
 }
 
 /// Follows the log from a cursor: first history, then what is being written.
-pub struct Tail<'s> {
+pub struct LogTail<'s> {
     store: &'s Store,
     ctx: Context,
-    cursor: Cursor,
+    cursor: LogCursor,
 }
 
-impl<'s> Tail<'s> {
-    pub(crate) fn new(store: &'s Store, ctx: &Context, after: Cursor) -> Self {
+impl<'s> LogTail<'s> {
+    pub(crate) fn new(store: &'s Store, ctx: &Context, after: LogCursor) -> Self {
         Self { store, ctx: ctx.clone(), cursor: after }
     }
 
     /// Where the tail has come to.
     #[must_use]
-    pub const fn cursor(&self) -> Cursor {
+    pub const fn cursor(&self) -> LogCursor {
         self.cursor
     }
 
@@ -221,14 +228,14 @@ impl<'s> Tail<'s> {
     pub fn next(&mut self, limit: usize, wait: Duration) -> Result<LogPage> {
         let mut left = wait;
         loop {
-            let mark = self.store.watch().mark();
+            let mark = self.store.commit_watch().mark();
             let page = self.store.read(&self.ctx, |r| r.log_after(self.cursor, limit))?;
             if !page.events.is_empty() || left.is_zero() {
                 self.cursor = page.next;
                 return Ok(page);
             }
-            let step = self.store.watch().step(left);
-            if !self.store.watch().wait(mark, step) {
+            let step = self.store.commit_watch().wait_step(left);
+            if !self.store.commit_watch().wait(mark, step) {
                 left = left.saturating_sub(step);
             }
         }

@@ -4,21 +4,21 @@ use rusqlite::{Connection, OptionalExtension};
 use serde_json::Value;
 use turnstone_core::id::{MessageId, ProjectId, SessionId, TurnId};
 use turnstone_core::model::{
-    FileDiff, Project, Request, RequestState, Session, Status, Todo, Usage,
+    Project, RequestState, Session, SessionFileDiff, SessionStatus, SessionUsage, Todo, UserRequest,
 };
-use turnstone_core::permission::Rule;
-use turnstone_core::time::{Cursor, Seq};
+use turnstone_core::permission::PermissionRule;
+use turnstone_core::time::{LogCursor, SessionSeq};
 use turnstone_core::turn::TurnState;
 
-use super::body::{is_abort_asked, load_project, load_session, open_turn, payload_at};
+use super::load::{find_open_turn, is_abort_requested, load_payload, load_project, load_session};
+use crate::actor_name;
 use crate::blob::BlobDir;
 use crate::context::OwnerId;
 use crate::error::{Result, StoreError};
-use crate::identity;
-use crate::mutate::{Admitted, Delivery, ShareRecord, find_share};
+use crate::mutation::{PromptDelivery, PromptReceipt, ShareRecord, find_share};
 
 /// One consistent view: everything read through it is of the same moment.
-pub struct Reader<'a> {
+pub struct ReadTx<'a> {
     pub(crate) conn: &'a Connection,
     pub(crate) blobs: &'a BlobDir,
 }
@@ -39,10 +39,10 @@ pub struct TurnRow {
     /// True if its message was hidden by a branch, or removed.
     pub hidden: bool,
     /// Where in the log it was accepted and where it last moved: its end, once it has ended.
-    pub span: (Cursor, Cursor),
+    pub span: (LogCursor, LogCursor),
 }
 
-impl Reader<'_> {
+impl ReadTx<'_> {
     pub(crate) fn session_num(&self, id: &SessionId) -> Result<i64> {
         self.find_session_num(id)?.ok_or_else(|| StoreError::NoSession(id.clone()))
     }
@@ -92,13 +92,13 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn session_seq(&self, id: &SessionId) -> Result<Seq> {
+    pub fn session_seq(&self, id: &SessionId) -> Result<SessionSeq> {
         let num = self.session_num(id)?;
         let seq = self
             .conn
             .prepare_cached("SELECT seq FROM stream WHERE session = ?1")?
             .query_row([num], |row| row.get(0))?;
-        Ok(Seq(seq))
+        Ok(SessionSeq(seq))
     }
 
     /// The newest cursor of the log.
@@ -106,12 +106,12 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn last_cursor(&self) -> Result<Cursor> {
+    pub fn last_cursor(&self) -> Result<LogCursor> {
         let cursor = self
             .conn
             .prepare_cached("SELECT coalesce(max(cursor), 0) FROM event")?
             .query_row([], |row| row.get(0))?;
-        Ok(Cursor(cursor))
+        Ok(LogCursor(cursor))
     }
 
     /// What a session's finished steps add up to.
@@ -119,7 +119,7 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn session_usage(&self, id: &SessionId) -> Result<Usage> {
+    pub fn session_usage(&self, id: &SessionId) -> Result<SessionUsage> {
         let num = self.session_num(id)?;
         Ok(self
             .conn
@@ -127,7 +127,7 @@ impl Reader<'_> {
                 "SELECT cost, tokens_input, tokens_output, tokens_reasoning, tokens_cache_read,
                         tokens_cache_write FROM session WHERE num = ?1",
             )?
-            .query_row([num], super::list::usage_at::<0>)?)
+            .query_row([num], super::list::usage_from_row::<0>)?)
     }
 
     /// The sessions a session started as subagents, oldest first.
@@ -135,7 +135,7 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn children(&self, id: &SessionId) -> Result<Vec<Session>> {
+    pub fn child_sessions(&self, id: &SessionId) -> Result<Vec<Session>> {
         let mut statement = self.conn.prepare_cached(
             "SELECT num FROM session WHERE parent = ?1 AND hidden = 0 ORDER BY num",
         )?;
@@ -151,8 +151,8 @@ impl Reader<'_> {
     ///
     /// [`StoreError::NoSession`].
     pub fn todos(&self, id: &SessionId) -> Result<Vec<Todo>> {
-        let image = self.side(id, "SELECT image FROM todo WHERE session = ?1")?;
-        self.side_list(image, "todos")
+        let image = self.find_image(id, "SELECT image FROM todo WHERE session = ?1")?;
+        self.load_list(image, "todos")
     }
 
     /// The stored diff of a session.
@@ -160,24 +160,24 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn diff(&self, id: &SessionId) -> Result<Option<Vec<FileDiff>>> {
-        match self.side(id, "SELECT image FROM diff WHERE session = ?1")? {
-            Some(image) => Ok(Some(self.side_list(Some(image), "diff")?)),
+    pub fn session_diff(&self, id: &SessionId) -> Result<Option<Vec<SessionFileDiff>>> {
+        match self.find_image(id, "SELECT image FROM diff WHERE session = ?1")? {
+            Some(image) => Ok(Some(self.load_list(Some(image), "diff")?)),
             None => Ok(None),
         }
     }
 
-    fn side(&self, id: &SessionId, sql: &'static str) -> Result<Option<i64>> {
+    fn find_image(&self, id: &SessionId, sql: &'static str) -> Result<Option<i64>> {
         let num = self.session_num(id)?;
         Ok(self.conn.prepare_cached(sql)?.query_row([num], |row| row.get(0)).optional()?)
     }
 
-    fn side_list<T>(&self, image: Option<i64>, field: &str) -> Result<Vec<T>>
+    fn load_list<T>(&self, image: Option<i64>, field: &str) -> Result<Vec<T>>
     where
         T: serde::de::DeserializeOwned,
     {
         let Some(image) = image else { return Ok(Vec::new()) };
-        Ok(serde_json::from_value(payload_at(self.conn, self.blobs, image)?[field].take())?)
+        Ok(serde_json::from_value(load_payload(self.conn, self.blobs, image)?[field].take())?)
     }
 
     /// How a session is shared, with its secret.
@@ -185,7 +185,7 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn share(&self, id: &SessionId) -> Result<Option<ShareRecord>> {
+    pub fn session_share(&self, id: &SessionId) -> Result<Option<ShareRecord>> {
         find_share(self.conn, self.session_num(id)?)
     }
 
@@ -220,7 +220,7 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn approvals(&self, project: &ProjectId) -> Result<Vec<Rule>> {
+    pub fn approved_rules(&self, project: &ProjectId) -> Result<Vec<PermissionRule>> {
         let mut statement = self.conn.prepare_cached(
             "SELECT permission, pattern, action FROM approval
              WHERE project = (SELECT num FROM project WHERE id = ?1) ORDER BY granted",
@@ -231,7 +231,7 @@ impl Reader<'_> {
         rows.map(|row| {
             let (permission, pattern, action) = row?;
             let action = serde_json::from_value(Value::String(action))?;
-            Ok(Rule::new(&permission, &pattern, action))
+            Ok(PermissionRule::new(&permission, &pattern, action))
         })
         .collect()
     }
@@ -241,7 +241,7 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn pending_requests(&self, session: Option<&SessionId>) -> Result<Vec<Request>> {
+    pub fn pending_requests(&self, session: Option<&SessionId>) -> Result<Vec<UserRequest>> {
         let num = session.map(|id| self.session_num(id)).transpose()?;
         let mut statement = self.conn.prepare_cached(
             "SELECT asked FROM request WHERE pending = 1 AND (?1 IS NULL OR session = ?1)
@@ -251,7 +251,7 @@ impl Reader<'_> {
             statement.query_map([num], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         asked
             .into_iter()
-            .map(|cursor| Ok(serde_json::from_value(payload_at(self.conn, self.blobs, cursor)?)?))
+            .map(|cursor| Ok(serde_json::from_value(load_payload(self.conn, self.blobs, cursor)?)?))
             .collect()
     }
 
@@ -270,7 +270,7 @@ impl Reader<'_> {
             None => Err(StoreError::NotFound { kind: "request", id: id.to_owned() }),
             Some(None) => Ok(RequestState::Pending),
             Some(Some(at)) => {
-                let mut value = payload_at(self.conn, self.blobs, at)?;
+                let mut value = load_payload(self.conn, self.blobs, at)?;
                 Ok(serde_json::from_value(value["state"].take())?)
             }
         }
@@ -281,7 +281,7 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn find_request(&self, id: &str) -> Result<Option<Request>> {
+    pub fn find_request(&self, id: &str) -> Result<Option<UserRequest>> {
         let asked: Option<i64> = self
             .conn
             .prepare_cached("SELECT asked FROM request WHERE id = ?1")?
@@ -290,8 +290,8 @@ impl Reader<'_> {
         let Some(asked) = asked else {
             return Ok(None);
         };
-        let mut request: Request =
-            serde_json::from_value(payload_at(self.conn, self.blobs, asked)?)?;
+        let mut request: UserRequest =
+            serde_json::from_value(load_payload(self.conn, self.blobs, asked)?)?;
         request.state = self.request_state(id)?;
         Ok(Some(request))
     }
@@ -310,7 +310,7 @@ impl Reader<'_> {
             )?
             .query_row([id], |row| row.get(0))
             .optional()?;
-        Ok(name.map(|name| identity::apart(name).0))
+        Ok(name.map(|name| actor_name::split_actor_client(name).0))
     }
 
     /// Who created a session (R43).
@@ -327,7 +327,7 @@ impl Reader<'_> {
                  WHERE session.num = ?1",
             )?
             .query_row([num], |row| row.get(0))?;
-        Ok(identity::apart(name).0)
+        Ok(actor_name::split_actor_client(name).0)
     }
 
     /// The turns of a session, oldest first.
@@ -354,7 +354,7 @@ impl Reader<'_> {
                 started: row.get(3)?,
                 ended: row.get(4)?,
                 hidden: row.get(7)?,
-                span: (Cursor(row.get(5)?), Cursor(row.get(6)?)),
+                span: (LogCursor(row.get(5)?), LogCursor(row.get(6)?)),
             });
         }
         Ok(turns)
@@ -378,16 +378,16 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn abort_asked(&self, session: &SessionId) -> Result<bool> {
+    pub fn is_abort_requested(&self, session: &SessionId) -> Result<bool> {
         let num = self.session_num(session)?;
-        match open_turn(self.conn, num)? {
-            Some(turn) => is_abort_asked(self.conn, num, turn),
+        match find_open_turn(self.conn, num)? {
+            Some(turn) => is_abort_requested(self.conn, num, turn),
             None => Ok(false),
         }
     }
 
     /// Who holds the lease on a session, if somebody does.
-    pub(crate) fn holder(&self, session: &SessionId) -> Result<Option<OwnerId>> {
+    pub(crate) fn lease_holder(&self, session: &SessionId) -> Result<Option<OwnerId>> {
         let num = self.session_num(session)?;
         let owner: Option<String> = self
             .conn
@@ -401,7 +401,7 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn open_sessions(&self) -> Result<Vec<SessionId>> {
+    pub fn sessions_with_open_turn(&self) -> Result<Vec<SessionId>> {
         let mut statement = self.conn.prepare_cached(
             "SELECT session.id FROM turn JOIN session ON session.num = turn.session
              WHERE turn.ended IS NULL AND session.hidden = 0 ORDER BY turn.num",
@@ -416,7 +416,7 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn status(&self, session: &SessionId) -> Result<Status> {
+    pub fn session_status(&self, session: &SessionId) -> Result<SessionStatus> {
         let num = self.session_num(session)?;
         let row: Option<(String, Option<i64>)> = self
             .conn
@@ -424,12 +424,12 @@ impl Reader<'_> {
             .query_row([num], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         match row {
-            None => Ok(Status::Idle),
+            None => Ok(SessionStatus::Idle),
             Some((_, Some(at))) => {
-                let mut value = payload_at(self.conn, self.blobs, at)?;
+                let mut value = load_payload(self.conn, self.blobs, at)?;
                 Ok(serde_json::from_value(value["status"].take())?)
             }
-            Some(_) => Ok(Status::Busy),
+            Some(_) => Ok(SessionStatus::Busy),
         }
     }
 
@@ -438,7 +438,7 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn inbox(&self, session: &SessionId) -> Result<Vec<Admitted>> {
+    pub fn waiting_prompts(&self, session: &SessionId) -> Result<Vec<PromptReceipt>> {
         let num = self.session_num(session)?;
         let mut statement = self.conn.prepare_cached(
             "SELECT message, delivery, admitted FROM input
@@ -448,10 +448,10 @@ impl Reader<'_> {
         let mut waiting = Vec::new();
         while let Some(row) = rows.next()? {
             let queue = row.get::<_, String>(1)? == "queue";
-            waiting.push(Admitted {
+            waiting.push(PromptReceipt {
                 message: parse_id(row.get(0)?)?,
-                delivery: if queue { Delivery::Queue } else { Delivery::Steer },
-                admitted: Seq(row.get(2)?),
+                delivery: if queue { PromptDelivery::Queue } else { PromptDelivery::Steer },
+                admitted: SessionSeq(row.get(2)?),
                 promoted: None,
             });
         }
@@ -463,18 +463,18 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn outbox(
+    pub fn outbox_rows(
         &self,
         session: &SessionId,
         num: i64,
         limit: usize,
-    ) -> Result<Vec<(i64, Cursor)>> {
+    ) -> Result<Vec<(i64, LogCursor)>> {
         let session = self.session_num(session)?;
         let mut statement = self.conn.prepare_cached(
             "SELECT num, cursor FROM outbox WHERE session = ?1 AND num > ?2 ORDER BY num LIMIT ?3",
         )?;
         let rows = statement.query_map((session, num, limit as i64), |row| {
-            Ok((row.get(0)?, Cursor(row.get(1)?)))
+            Ok((row.get(0)?, LogCursor(row.get(1)?)))
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }

@@ -7,16 +7,16 @@
 //! the new store is itself sound. Stubs have no sum; they are taken if they fit between their
 //! neighbours. A session is called complete only if nothing of it is missing.
 
-mod companion;
-mod event;
-mod mend;
-mod outcome;
-mod range;
-mod source;
-mod stream;
-mod text;
-mod work;
+mod damaged_database;
+mod log_tables;
+mod range_reader;
+mod repair;
+mod report;
+mod salvage_run;
+mod session_streams;
+mod side_tables;
+mod streamed_text;
 
-pub use outcome::{DamagedSession, Salvaged, Tally};
-use work::Work;
-pub use work::salvage;
+pub use report::{DamagedSession, SalvageReport, TableSalvageCounts};
+use salvage_run::SalvageRun;
+pub use salvage_run::salvage;

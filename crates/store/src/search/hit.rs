@@ -2,14 +2,14 @@
 
 use rusqlite::OptionalExtension;
 use turnstone_core::id::{MessageId, PartId, SessionId};
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 
-use super::plan::{body_at, readable};
-use super::query::Phrase;
+use super::index_plan::{load_part_body, skip_unreadable};
+use super::query_parser::Phrase;
+use super::searchable_text::{self, SearchKind};
 use super::snippet::{self, Snippet};
-use super::text::{self, SearchKind};
 use crate::error::{Result, StoreError};
-use crate::read::{Reader, parse_stored};
+use crate::read::{ReadTx, parse_stored};
 
 /// One part or title that matches.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,10 +29,10 @@ pub struct SearchHit {
     /// How well it matches: the higher the better. Comparable within one page only.
     pub rank: f64,
     /// When the message was made, or the session last changed.
-    pub time: Millis,
+    pub time: EpochMillis,
 }
 
-struct Row {
+struct HitRow {
     kind: i64,
     session: String,
     title: String,
@@ -52,8 +52,8 @@ LEFT JOIN part ON part.num = doc.num
 WHERE doc.num = ?1";
 
 /// Reads a match.
-pub(super) fn load(
-    reader: &Reader<'_>,
+pub(super) fn load_hit(
+    reader: &ReadTx<'_>,
     num: i64,
     rank: f64,
     phrases: &[Phrase],
@@ -62,7 +62,7 @@ pub(super) fn load(
         .conn
         .prepare_cached(HIT)?
         .query_row([num], |row| {
-            Ok(Row {
+            Ok(HitRow {
                 kind: row.get(0)?,
                 session: row.get(1)?,
                 title: row.get(2)?,
@@ -77,11 +77,12 @@ pub(super) fn load(
     let Some(row) = row else { return Ok(None) };
     let text = match row.image {
         Some(image) => {
-            let body = body_at(reader.conn, reader.blobs, num, image, row.text_len);
-            let text = readable(num, body)?.as_ref().and_then(text::searched);
+            let body = load_part_body(reader.conn, reader.blobs, num, image, row.text_len);
+            let text =
+                skip_unreadable(num, body)?.as_ref().and_then(searchable_text::searchable_text);
             text.map_or_else(String::new, |(_, text)| text)
         }
-        None => text::title(&row.title),
+        None => searchable_text::searchable_title(&row.title),
     };
     let kind = SearchKind::from_code(row.kind)
         .ok_or_else(|| StoreError::Internal(format!("search kind {}", row.kind)))?;
@@ -91,8 +92,8 @@ pub(super) fn load(
         message: row.message.map(parse_stored).transpose()?,
         part: row.part.map(parse_stored).transpose()?,
         kind,
-        snippet: snippet::cut(&text, phrases),
+        snippet: snippet::cut_snippet(&text, phrases),
         rank: -rank,
-        time: Millis(row.time as i64),
+        time: EpochMillis(row.time as i64),
     }))
 }

@@ -5,21 +5,21 @@
 //! in the same transaction; every transaction is an ordinary, small mutation of the writer. A query
 //! first drains what was logged before it began. Nothing a user types reaches FTS5 as syntax (R44).
 
-mod find;
-mod fold;
+mod case_folding;
 mod hit;
-mod index;
-mod merge;
-mod plan;
-mod query;
+mod index_plan;
+mod indexer;
+mod query_parser;
+mod run_query;
+mod searchable_text;
+mod segment_merge;
 mod snippet;
 #[cfg(test)]
 mod tests;
-mod text;
-mod word;
+mod tokenizer;
 
-pub use find::{SearchFilter, SearchPage, SearchQuery};
 pub use hit::SearchHit;
-pub use index::{Indexed, SearchSize};
+pub use indexer::{IndexLag, SearchIndexSize};
+pub use run_query::{SearchFilter, SearchPage, SearchQuery};
+pub use searchable_text::SearchKind;
 pub use snippet::Snippet;
-pub use text::SearchKind;

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::query::Phrase;
-use super::word::{humps, is_word, words};
+use super::query_parser::Phrase;
+use super::tokenizer::{is_word_match, split_camel_case, words};
 
 /// Bytes shown before the first match, at most.
 const BEFORE: usize = 60;
@@ -20,41 +20,48 @@ pub struct Snippet {
 }
 
 /// Cuts the snippet of `text` for a query.
-pub(super) fn cut(text: &str, phrases: &[Phrase]) -> Snippet {
+pub(super) fn cut_snippet(text: &str, phrases: &[Phrase]) -> Snippet {
     let first = first_match(text, phrases).unwrap_or(0..0);
-    let window = window(text, &first);
+    let window = snippet_range(text, &first);
     let piece = &text[window];
     Snippet { text: printable(piece), matches: matches(piece, phrases) }
 }
 
 /// A word of the text, and a word inside an identifier: phrases may match along either.
-struct Streams {
+struct WordStreams {
     whole: Vec<Range<usize>>,
-    humps: Vec<Range<usize>>,
+    subwords: Vec<Range<usize>>,
 }
 
-impl Streams {
+impl WordStreams {
     const fn new() -> Self {
-        Self { whole: Vec::new(), humps: Vec::new() }
+        Self { whole: Vec::new(), subwords: Vec::new() }
     }
 
     fn push(&mut self, text: &str, word: &Range<usize>) {
-        let inner = humps(&text[word.clone()]);
-        self.humps.extend(inner.into_iter().map(|r| word.start + r.start..word.start + r.end));
+        let inner = split_camel_case(&text[word.clone()]);
+        self.subwords.extend(inner.into_iter().map(|r| word.start + r.start..word.start + r.end));
         self.whole.push(word.clone());
     }
 
     /// Matches that end with the newest word.
-    fn ending(&self, text: &str, phrases: &[Phrase], humps_before: usize) -> Option<Range<usize>> {
-        let whole = phrases.iter().filter_map(|p| ends_at(text, &self.whole, self.whole.len(), p));
-        let inner = (humps_before + 1..=self.humps.len())
-            .flat_map(|end| phrases.iter().filter_map(move |p| ends_at(text, &self.humps, end, p)));
+    fn match_ending(
+        &self,
+        text: &str,
+        phrases: &[Phrase],
+        humps_before: usize,
+    ) -> Option<Range<usize>> {
+        let whole =
+            phrases.iter().filter_map(|p| phrase_ending_at(text, &self.whole, self.whole.len(), p));
+        let inner = (humps_before + 1..=self.subwords.len()).flat_map(|end| {
+            phrases.iter().filter_map(move |p| phrase_ending_at(text, &self.subwords, end, p))
+        });
         whole.chain(inner).min_by_key(|r| (r.start, std::cmp::Reverse(r.end)))
     }
 }
 
 /// The range of `phrase` if its last word is word `end - 1` of the stream.
-fn ends_at(
+fn phrase_ending_at(
     text: &str,
     stream: &[Range<usize>],
     end: usize,
@@ -63,29 +70,28 @@ fn ends_at(
     let start = end.checked_sub(phrase.words.len())?;
     let found = stream.get(start..end)?;
     let last = phrase.words.len().checked_sub(1)?;
-    let same =
-        found.iter().zip(&phrase.words).enumerate().all(|(i, (range, word))| {
-            is_word(&text[range.clone()], word, phrase.prefix && i == last)
-        });
+    let same = found.iter().zip(&phrase.words).enumerate().all(|(i, (range, word))| {
+        is_word_match(&text[range.clone()], word, phrase.prefix && i == last)
+    });
     same.then(|| found[0].start..found[last].end)
 }
 
 fn first_match(text: &str, phrases: &[Phrase]) -> Option<Range<usize>> {
-    let mut streams = Streams::new();
+    let mut streams = WordStreams::new();
     words(text).find_map(|word| {
-        let before = streams.humps.len();
+        let before = streams.subwords.len();
         streams.push(text, &word);
-        streams.ending(text, phrases, before)
+        streams.match_ending(text, phrases, before)
     })
 }
 
 fn matches(text: &str, phrases: &[Phrase]) -> Vec<Range<usize>> {
-    let mut streams = Streams::new();
+    let mut streams = WordStreams::new();
     let mut found: Vec<Range<usize>> = Vec::new();
     for word in words(text) {
-        let before = streams.humps.len();
+        let before = streams.subwords.len();
         streams.push(text, &word);
-        let Some(range) = streams.ending(text, phrases, before) else {
+        let Some(range) = streams.match_ending(text, phrases, before) else {
             continue;
         };
         while found.last().is_some_and(|last| last.start >= range.start) {
@@ -100,7 +106,7 @@ fn matches(text: &str, phrases: &[Phrase]) -> Vec<Range<usize>> {
 }
 
 /// The range to show: whole words around the match where there are blanks to cut at.
-fn window(text: &str, found: &Range<usize>) -> Range<usize> {
+fn snippet_range(text: &str, found: &Range<usize>) -> Range<usize> {
     let mut start = text.floor_char_boundary(found.start.saturating_sub(BEFORE));
     if start > 0 {
         let blank = text[start..found.start].find(char::is_whitespace);
@@ -130,11 +136,11 @@ fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::query::parse;
+    use super::super::query_parser::parse_query;
     use super::*;
 
     fn marked(text: &str, query: &str) -> String {
-        let snippet = cut(text, &parse(query).expect("a query"));
+        let snippet = cut_snippet(text, &parse_query(query).expect("a query"));
         let mut out = String::new();
         let mut at = 0;
         for range in &snippet.matches {
@@ -146,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn matches_are_marked_without_regard_to_case_and_marks() {
+    fn matches_ignore_case_and_diacritics() {
         assert_eq!(
             marked("Frau MÜLLER kam\nund ging", "muller und"),
             "Frau [MÜLLER] kam [und] ging"
@@ -160,13 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn a_snippet_is_short_and_has_whole_words() {
+    fn snippet_is_short_and_cuts_at_words() {
         let text = format!("{}needle{}", "früh ".repeat(1000), " spät".repeat(1000));
-        let snippet = cut(&text, &parse("needle").expect("a query"));
+        let snippet = cut_snippet(&text, &parse_query("needle").expect("a query"));
         assert!(snippet.text.len() <= BEFORE + AFTER + 10, "{}", snippet.text.len());
         assert!(snippet.text.starts_with("früh ") && snippet.text.ends_with(" spät"));
         let solid = "ä".repeat(100_000);
-        assert!(cut(&solid, &parse("x").expect("a query")).text.len() <= AFTER + 4);
-        assert!(cut(&solid, &parse("ä*x").expect("a query")).text.len() <= AFTER + 4);
+        assert!(cut_snippet(&solid, &parse_query("x").expect("a query")).text.len() <= AFTER + 4);
+        assert!(cut_snippet(&solid, &parse_query("ä*x").expect("a query")).text.len() <= AFTER + 4);
     }
 }

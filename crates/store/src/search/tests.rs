@@ -3,20 +3,20 @@
 use serde_json::{Value, json};
 use turnstone_core::event::EventKind;
 use turnstone_core::model::{Message, Part, PartBody, Project, Session};
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 
-use super::merge;
-use super::plan::{Action, Cost, Doc};
-use super::text::SearchKind;
+use super::index_plan::{IndexAction, IndexCost, SearchDocument};
+use super::searchable_text::SearchKind;
+use super::segment_merge;
 use super::{SearchPage, SearchQuery};
 use crate::context::Context;
+use crate::data_layout::DataLayout;
 use crate::error::Result;
-use crate::layout::Layout;
-use crate::payload::Prepared;
+use crate::payload::PreparedPayload;
 use crate::store::{Options, Store};
-use crate::tx::{Draft, Tx};
+use crate::tx::{EventDraft, Tx};
 
-struct Case {
+struct IndexTestStore {
     store: Store,
     ctx: Context,
     dir: tempfile::TempDir,
@@ -26,12 +26,12 @@ fn from<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("a valid value")
 }
 
-impl Case {
+impl IndexTestStore {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("temp dir");
-        let options = Options::new(Layout::new(dir.path()), Millis(1));
+        let options = Options::new(DataLayout::new(dir.path()), EpochMillis(1));
         let store = Store::open(&options).expect("opens");
-        let case = Self { store, ctx: Context::system(Millis(1)), dir };
+        let case = Self { store, ctx: Context::system(EpochMillis(1)), dir };
         let project: Project =
             from(json!({"id": "p", "worktree": "/w", "time": {"created": 1, "updated": 1}}));
         case.write(move |tx| tx.put_project(&project));
@@ -59,12 +59,12 @@ impl Case {
         });
     }
 
-    fn say(&self, session: &str, part: &str, text: &str) {
+    fn add_text(&self, session: &str, part: &str, text: &str) {
         let part = Part {
             id: part.parse().expect("id"),
             session: session.parse().expect("id"),
             message: session.replace("ses", "msg").parse().expect("id"),
-            body: PartBody::lenient(json!({"type": "text", "text": text})).expect("a part"),
+            body: PartBody::parse_lenient(json!({"type": "text", "text": text})).expect("a part"),
         };
         self.write(move |tx| tx.put_part(&part));
     }
@@ -81,7 +81,7 @@ impl Case {
     }
 
     /// FTS5's own check of its tables.
-    fn check(&self) {
+    fn check_index(&self) {
         self.write(|tx| {
             tx.conn.execute("INSERT INTO search (search) VALUES ('integrity-check')", [])?;
             Ok(())
@@ -89,7 +89,7 @@ impl Case {
     }
 
     fn most_rows(&self) -> u64 {
-        self.store.stats().expect("stats").most_rows()
+        self.store.writer_stats().expect("stats").most_rows()
     }
 }
 
@@ -116,11 +116,11 @@ fn a_batch_costs_no_more_than_estimated() {
     ];
     let mut worst = (0.0, 0.0);
     for (num, body) in texts.into_iter().enumerate() {
-        let case = Case::new();
+        let case = IndexTestStore::new();
         case.search("nothing");
-        let camel = super::word::camel_words(&body, 64 * 1024);
+        let camel = super::tokenizer::camel_words(&body, 64 * 1024);
         let bytes = body.len() + camel.len();
-        let doc = Doc {
+        let doc = SearchDocument {
             num: 1000 + num as i64,
             session: 2,
             message: Some(3),
@@ -131,16 +131,16 @@ fn a_batch_costs_no_more_than_estimated() {
             camel,
             replaces: false,
         };
-        let action = Action::Put(Box::new(doc));
-        let cost = Cost::default().and(&action);
-        let before = case.store.search_size(&case.ctx).expect("size").bytes;
+        let action = IndexAction::Put(Box::new(doc));
+        let cost = IndexCost::default().plus(&action);
+        let before = case.store.search_index_size(&case.ctx).expect("size").bytes;
         let rows = case.write(move |tx| {
             let before = tx.conn.total_changes();
-            super::index::act(tx, &action)?;
-            super::index::flush(tx)?;
+            super::indexer::apply_action(tx, &action)?;
+            super::indexer::flush_fts(tx)?;
             Ok(tx.conn.total_changes() - before)
         });
-        let grown = case.store.search_size(&case.ctx).expect("size").bytes - before;
+        let grown = case.store.search_index_size(&case.ctx).expect("size").bytes - before;
         let growth = grown as f64 / bytes as f64;
         println!(
             "{num}: {bytes} bytes, index {grown} ({growth:.2}), {rows} rows of {}",
@@ -148,37 +148,41 @@ fn a_batch_costs_no_more_than_estimated() {
         );
         assert!(rows <= cost.rows(), "{num}: {rows} rows, {} estimated", cost.rows());
         worst = (f64::max(worst.0, growth), f64::max(worst.1, rows as f64 / cost.rows() as f64));
-        case.check();
+        case.check_index();
     }
     println!("worst growth {:.2}, worst share of the estimate {:.2}", worst.0, worst.1);
     assert!(worst.0 < 3.0, "{worst:?}");
 }
 
 #[test]
-fn many_small_batches_leave_few_segments_and_small_transactions() {
-    let case = Case::new();
+fn many_small_batches_leave_few_segments() {
+    let case = IndexTestStore::new();
     for n in 0..300 {
-        case.say("ses_a", &format!("prt_{n}"), &format!("common {} unique{n}", word(n * 31, 4)));
+        case.add_text(
+            "ses_a",
+            &format!("prt_{n}"),
+            &format!("common {} unique{n}", word(n * 31, 4)),
+        );
         case.search("common");
     }
     let segments = case.count("SELECT count(DISTINCT segid) FROM search_idx");
     assert!(segments < 40, "{segments}");
     assert_eq!(case.search("common").hits.len(), 200);
     assert_eq!(case.search("unique77").hits.len(), 1);
-    case.check();
+    case.check_index();
     assert!(case.most_rows() < 100, "{}", case.most_rows());
 }
 
 /// Whole texts of many different words, so that segments have hundreds of pages.
 #[test]
-fn large_merges_are_done_in_small_steps_and_found_half_way() {
-    let case = Case::new();
+fn large_merge_runs_in_small_steps_and_stays_searchable() {
+    let case = IndexTestStore::new();
     for n in 0..120 {
         let text = (0..6000).map(|w| word(w * 17 + n * 101, 4) + " ").collect::<String>();
-        case.say("ses_a", &format!("prt_{n}"), &format!("common {text} unique{n}"));
+        case.add_text("ses_a", &format!("prt_{n}"), &format!("common {text} unique{n}"));
         if n % 10 == 0 {
             case.search("common");
-            case.check();
+            case.check_index();
         }
     }
     assert_eq!(case.search("common").hits.len(), 120);
@@ -187,98 +191,101 @@ fn large_merges_are_done_in_small_steps_and_found_half_way() {
     assert!(pages > 250, "{pages}: too few to show anything");
     // Whatever merge is under way: to its end, looking in between.
     for _ in 0..100 {
-        if case.write(|tx| merge::step(tx, merge::Stride::Usual)) != merge::Merged::Some {
+        if case.write(|tx| segment_merge::merge_step(tx, segment_merge::MergeStepSize::Pages))
+            != segment_merge::SegmentMergeOutcome::Progressed
+        {
             break;
         }
         assert_eq!(case.search("unique77").hits.len(), 1);
     }
-    case.check();
+    case.check_index();
     let listed = case.count("SELECT count(*) FROM search_idx");
     assert!(listed <= case.count("SELECT count(*) FROM search_data"), "{listed}");
     assert!(case.most_rows() <= 500, "{}", case.most_rows());
 }
 
 #[test]
-fn a_deleted_session_is_gone_at_once_and_leaves_the_index_in_small_steps() {
-    let case = Case::new();
+fn deleted_session_is_hidden_at_once_and_unindexed_in_steps() {
+    let case = IndexTestStore::new();
     case.session("ses_b");
-    case.say("ses_a", "prt_keep", "okapi stays");
+    case.add_text("ses_a", "prt_keep", "okapi stays");
     for n in 0..500 {
         let text = (0..300).map(|w| word(w * 17 + n * 101, 4) + " ").collect::<String>();
-        case.say("ses_b", &format!("prt_{n}"), &format!("okapi {text}"));
+        case.add_text("ses_b", &format!("prt_{n}"), &format!("okapi {text}"));
     }
     assert_eq!(case.search("okapi").hits.len(), 200);
     case.write(|tx| {
         let id = "ses_b".parse().expect("id");
         let num = tx.session_num(&id)?;
-        let payload = Prepared::new(&json!({"id": id}))?;
-        let draft = Draft::new(Some(num), EventKind::SessionDeleted, Some(num)).payload(payload);
+        let payload = PreparedPayload::new(&json!({"id": id}))?;
+        let draft =
+            EventDraft::new(Some(num), EventKind::SessionDeleted, Some(num)).payload(payload);
         tx.append(&draft)
     });
     let hidden = case.store.read(&case.ctx, |r| {
         let query = SearchQuery::new("okapi");
-        super::find::page(r, &query, &super::query::parse("okapi")?, None)
+        super::run_query::search_page(r, &query, &super::query_parser::parse_query("okapi")?, None)
     });
     assert_eq!(hidden.expect("searches").hits.len(), 1, "hidden before the index knows");
     assert_eq!(case.search("okapi").hits.len(), 1);
     assert_eq!(case.count("SELECT count(*) FROM search_doc"), 2);
     assert_eq!(case.count("SELECT count(*) FROM search_docsize"), 2);
-    case.check();
+    case.check_index();
     for n in 0..40 {
-        case.say("ses_a", &format!("prt_more{n}"), "okapi again");
+        case.add_text("ses_a", &format!("prt_more{n}"), "okapi again");
         case.search("okapi");
     }
-    case.check();
+    case.check_index();
     println!("most rows {}", case.most_rows());
     assert!(case.most_rows() <= 500, "{}", case.most_rows());
-    let size = case.store.search_size(&case.ctx).expect("size");
+    let size = case.store.search_index_size(&case.ctx).expect("size");
     assert!(size.bytes < 100_000, "deleted text left the index: {size:?}");
 }
 
 #[test]
-fn an_index_being_emptied_is_not_read() {
-    let case = Case::new();
+fn index_being_cleared_is_not_searched() {
+    let case = IndexTestStore::new();
     for n in 0..300 {
-        case.say("ses_a", &format!("prt_{n}"), "tapir");
+        case.add_text("ses_a", &format!("prt_{n}"), "tapir");
     }
     assert_eq!(case.search("tapir").hits.len(), 200);
-    case.write(super::index::begin_anew);
-    case.write(super::index::empty_some);
+    case.write(super::indexer::reset_index);
+    case.write(super::indexer::clear_index_step);
     let upto = case.store.read(&case.ctx, |r| r.last_cursor()).expect("reads");
-    assert_eq!(case.store.index_some(&case.ctx, 0).expect("looks").behind, upto.0 as u64);
+    assert_eq!(case.store.index_batches(&case.ctx, 0).expect("looks").behind, upto.0 as u64);
     assert_eq!(case.search("tapir").hits.len(), 200, "the query finishes the work");
-    case.check();
+    case.check_index();
 }
 
 #[test]
-fn a_store_open_for_reading_says_how_far_it_is_behind() {
-    let mut case = Case::new();
-    case.say("ses_a", "prt_1", "dingo indexed");
+fn read_only_store_reports_index_lag() {
+    let mut case = IndexTestStore::new();
+    case.add_text("ses_a", "prt_1", "dingo indexed");
     assert_eq!(case.search("dingo").hits.len(), 1);
-    case.say("ses_a", "prt_2", "dingo not yet");
+    case.add_text("ses_a", "prt_2", "dingo not yet");
     case.write(|tx| Ok(tx.conn.execute_batch("PRAGMA user_version = 9999")?));
     drop(case.store);
-    let options = Options::new(Layout::new(case.dir.path()), Millis(1));
+    let options = Options::new(DataLayout::new(case.dir.path()), EpochMillis(1));
     case.store = Store::open(&options).expect("opens");
-    assert!(case.store.read_only().is_some());
+    assert!(case.store.read_only_reason().is_some());
     let page = case.store.search(&case.ctx, &SearchQuery::new("dingo")).expect("searches");
     assert_eq!((page.hits.len(), page.behind), (1, 1));
-    assert!(case.store.index_some(&case.ctx, 1).is_err());
+    assert!(case.store.index_batches(&case.ctx, 1).is_err());
     assert!(case.store.reindex(&case.ctx).is_err());
 }
 
 /// The list of one word is merged in one go; when it does not fit, the segments stay apart.
 #[test]
-fn a_word_too_frequent_to_merge_stops_nothing() {
-    let case = Case::new();
+fn term_too_frequent_to_merge_does_not_block_indexing() {
+    let case = IndexTestStore::new();
     let often = "yy ".repeat(87_000);
     for n in 0..90 {
-        case.say("ses_a", &format!("prt_{n}"), &format!("unique{n} {often}"));
+        case.add_text("ses_a", &format!("prt_{n}"), &format!("unique{n} {often}"));
         case.search("unique1");
     }
     assert_eq!(case.search("yy").hits.len(), 90);
     assert_eq!(case.search("unique77 yy").hits.len(), 1);
     let segments = case.count("SELECT count(DISTINCT segid) FROM search_idx");
     println!("{segments} segments, most rows tried {}", case.most_rows());
-    case.check();
+    case.check_index();
 }

@@ -1,30 +1,34 @@
 //! Compaction, consumers and upkeep through the store's own doors (R24, R25).
 
+mod blobs;
 mod consumer;
 #[path = "../history/mod.rs"]
 mod history;
+mod maintenance;
 mod property;
-mod stream;
-mod upkeep;
-mod value;
+mod stream_compaction;
 
-use history::World;
-use turnstone_core::time::Cursor;
-use turnstone_store::{Budget, LogEvent, Maintained, Upkeep};
+use history::HistoryRunner;
+use turnstone_core::time::LogCursor;
+use turnstone_store::{DatabaseMaintenanceReport, LogEvent, MaintenanceBudget, MaintenanceLimits};
 
 /// No grace, and nobody holds the log: everything may go at once.
-fn at_once() -> Upkeep {
-    Upkeep { grace_ms: 0, lag_ms: 0, ..Upkeep::default() }
+fn immediate_limits() -> MaintenanceLimits {
+    MaintenanceLimits { grace_ms: 0, lag_ms: 0, ..MaintenanceLimits::default() }
 }
 
-fn maintain(world: &World, budget: Budget) -> Maintained {
-    maintain_with(world, budget, &at_once())
+fn maintain(world: &HistoryRunner, budget: MaintenanceBudget) -> DatabaseMaintenanceReport {
+    maintain_with(world, budget, &immediate_limits())
 }
 
-fn maintain_with(world: &World, budget: Budget, upkeep: &Upkeep) -> Maintained {
+fn maintain_with(
+    world: &HistoryRunner,
+    budget: MaintenanceBudget,
+    upkeep: &MaintenanceLimits,
+) -> DatabaseMaintenanceReport {
     world.store.maintain_with(&world.ctx(), budget, upkeep).expect("maintained")
 }
 
-fn whole_log(world: &World) -> Vec<LogEvent> {
-    world.store.read(&world.ctx(), |r| r.log_after(Cursor(0), 100_000)).expect("log").events
+fn whole_log(world: &HistoryRunner) -> Vec<LogEvent> {
+    world.store.read(&world.ctx(), |r| r.log_after(LogCursor(0), 100_000)).expect("log").events
 }

@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use turnstone_core::time::{Millis, Seq};
+use turnstone_core::time::{EpochMillis, SessionSeq};
 use turnstone_store::{
-    Actor, Budget, Context, Layout, LogEvent, Options, SessionAt, Store, StoreError, SyncBody,
-    SyncEvent, Upkeep,
+    Actor, Context, DataLayout, LogEvent, MaintenanceBudget, MaintenanceLimits, Options,
+    SessionAtBoundary, Store, StoreError, SyncBody, SyncEvent,
 };
 
-use super::history::{SESSIONS, Step, World, history, session_id};
-use super::{at_once, maintain, whole_log};
+use super::history::{HistoryRunner, HistoryStep, SESSIONS, history, session_id};
+use super::{immediate_limits, maintain, whole_log};
 
 /// What a replica has after applying numbered events in order.
-type Replica = BTreeMap<String, String>;
+type ReplicaState = BTreeMap<String, String>;
 
-fn replay(events: &[SyncEvent]) -> Replica {
-    let mut replica = Replica::new();
+fn replay(events: &[SyncEvent]) -> ReplicaState {
+    let mut replica = ReplicaState::new();
     for event in events {
         match &event.body {
             SyncBody::Session(session) => {
@@ -48,27 +48,27 @@ fn replay(events: &[SyncEvent]) -> Replica {
 }
 
 /// What was seen at a boundary while it happened.
-struct Recorded {
+struct RecordedState {
     session: u8,
-    seq: Seq,
-    state: SessionAt,
-    replica: Replica,
+    seq: SessionSeq,
+    state: SessionAtBoundary,
+    replica: ReplicaState,
 }
 
-fn live(world: &World, s: u8) -> (SessionAt, Replica) {
+fn live(world: &HistoryRunner, s: u8) -> (SessionAtBoundary, ReplicaState) {
     let id = session_id(s);
     let read = world.store.read(&world.ctx(), |r| {
         let session = r.get_session(&id)?;
         let messages = r.list_messages(&id, None, 1000)?.items;
-        let state = SessionAt { session, messages, todos: r.todos(&id)? };
+        let state = SessionAtBoundary { session, messages, todos: r.todos(&id)? };
         Ok((state, replay(&r.sync_after(&id, -1, 100_000)?)))
     });
     read.expect("live state")
 }
 
 /// Takes a step and records what was seen at the boundaries it made.
-fn run_recorded(world: &mut World, step: &Step, recorded: &mut Vec<Recorded>) {
-    let seqs = |world: &World| -> Vec<Seq> {
+fn run_recorded(world: &mut HistoryRunner, step: &HistoryStep, recorded: &mut Vec<RecordedState>) {
+    let seqs = |world: &HistoryRunner| -> Vec<SessionSeq> {
         let seq = |s| world.store.read(&world.ctx(), |r| r.session_seq(&session_id(s)));
         (0..SESSIONS).map(|s| seq(s).expect("seq")).collect()
     };
@@ -82,7 +82,7 @@ fn run_recorded(world: &mut World, step: &Step, recorded: &mut Vec<Recorded>) {
             // A step makes one boundary: as its last event, or as the first one of a new turn.
             let seen = if boundary.seq == new { live(world, s) } else { before.clone() };
             assert!(boundary.seq == new || boundary.seq.0 == old.0 + 1, "in the middle of a step");
-            recorded.push(Recorded {
+            recorded.push(RecordedState {
                 session: s,
                 seq: boundary.seq,
                 state: seen.0,
@@ -92,13 +92,13 @@ fn run_recorded(world: &mut World, step: &Step, recorded: &mut Vec<Recorded>) {
     }
 }
 
-pub(super) fn check_numbers(world: &World) {
+pub(super) fn check_numbers(world: &HistoryRunner) {
     for s in 0..SESSIONS {
         let id = session_id(s);
         let (page, end, numbered) = world
             .store
             .read(&world.ctx(), |r| {
-                let page = r.stream_after(&id, Seq(0), 100_000)?;
+                let page = r.stream_after(&id, SessionSeq(0), 100_000)?;
                 Ok((page, r.session_seq(&id)?, r.sync_after(&id, -1, 100_000)?))
             })
             .expect("stream");
@@ -118,17 +118,17 @@ pub(super) fn check_numbers(world: &World) {
     }
 }
 
-fn check_recorded(world: &World, recorded: &[Recorded]) {
-    for Recorded { session, seq, state, replica } in recorded {
+fn check_recorded(world: &HistoryRunner, recorded: &[RecordedState]) {
+    for RecordedState { session, seq, state, replica } in recorded {
         let id = session_id(*session);
         let (at, numbered) = world
             .store
             .read(&world.ctx(), |r| {
-                let here = r.boundaries(&id, Seq(seq.0 - 1), 1)?[0].cursor;
+                let here = r.boundaries(&id, SessionSeq(seq.0 - 1), 1)?[0].cursor;
                 let numbered = r.sync_after(&id, -1, 100_000)?;
                 let numbered: Vec<SyncEvent> =
                     numbered.into_iter().take_while(|event| event.cursor <= here).collect();
-                Ok((r.session_at(&id, *seq)?, numbered))
+                Ok((r.session_at_boundary(&id, *seq)?, numbered))
             })
             .expect("state at a boundary");
         assert_eq!(&at, state, "session {session} at {seq}");
@@ -145,19 +145,19 @@ proptest! {
         pauses in prop::collection::vec((0..90_usize, 0..12_u64), 0..5),
     ) {
         let dir = tempfile::tempdir().expect("temp dir");
-        let mut world = World::new(dir.path());
+        let mut world = HistoryRunner::new(dir.path());
         let mut recorded = Vec::new();
         for (index, step) in steps.iter().enumerate() {
             run_recorded(&mut world, step, &mut recorded);
             for (_, steps) in pauses.iter().filter(|pause| pause.0 == index) {
                 let before = world.reads();
-                maintain(&world, Budget::steps(*steps));
+                maintain(&world, MaintenanceBudget::steps(*steps));
                 prop_assert_eq!(before, world.reads());
             }
         }
         let before = world.reads();
         check_numbers(&world);
-        prop_assert!(maintain(&world, Budget::unlimited()).finished);
+        prop_assert!(maintain(&world, MaintenanceBudget::unlimited()).finished);
         prop_assert_eq!(before, world.reads());
         check_numbers(&world);
         check_recorded(&world, &recorded);
@@ -165,28 +165,30 @@ proptest! {
         prop_assert_eq!(world.store.verify_projections(&world.ctx()).expect("verifies"), []);
 
         let log = whole_log(&world);
-        let again = maintain(&world, Budget::unlimited());
+        let again = maintain(&world, MaintenanceBudget::unlimited());
         prop_assert_eq!((again.compacted, again.freed_bytes), (0, 0));
         prop_assert_eq!(log, whole_log(&world));
     }
 }
 
 #[test]
-fn only_boundaries_are_places_to_go_back_to() {
+fn session_at_rejects_non_boundaries() {
     let dir = tempfile::tempdir().expect("temp dir");
-    let mut world = World::new(dir.path());
-    world.run(&Step::Begin { s: 0 });
-    let at = |seq| world.store.read(&world.ctx(), |r| r.session_at(&session_id(0), Seq(seq)));
-    assert!(matches!(at(1), Err(StoreError::NoBoundary { seq: Seq(1), .. })), "created");
+    let mut world = HistoryRunner::new(dir.path());
+    world.run(&HistoryStep::Begin { s: 0 });
+    let at = |seq| {
+        world.store.read(&world.ctx(), |r| r.session_at_boundary(&session_id(0), SessionSeq(seq)))
+    };
+    assert!(matches!(at(1), Err(StoreError::NoBoundary { seq: SessionSeq(1), .. })), "created");
     assert!(at(2).expect("turn accepted").messages.is_empty());
     assert!(matches!(at(3), Err(StoreError::NoBoundary { .. })), "its message");
-    assert!(matches!(at(4), Err(StoreError::BeyondEnd { end: Seq(3), .. })));
+    assert!(matches!(at(4), Err(StoreError::BeyondEnd { end: SessionSeq(3), .. })));
 }
 
 #[test]
-fn two_processes_may_compact_while_a_third_writes() {
+fn two_stores_compact_while_a_third_writes() {
     let dir = tempfile::tempdir().expect("temp dir");
-    let mut world = World::new(dir.path());
+    let mut world = HistoryRunner::new(dir.path());
     let (done, mut recorded) = (AtomicBool::new(false), Vec::new());
     let mut runner = TestRunner::deterministic();
     let mut steps = Vec::new();
@@ -195,13 +197,15 @@ fn two_processes_may_compact_while_a_third_writes() {
     }
     let compact = || {
         // A store of its own, as another process would have.
-        let now = Millis(1_000_000);
-        let store = Store::open(&Options::new(Layout::new(dir.path()), now)).expect("opens");
+        let now = EpochMillis(1_000_000);
+        let store = Store::open(&Options::new(DataLayout::new(dir.path()), now)).expect("opens");
         let ctx = Context::new(Actor::new("upkeep").expect("actor"), now.plus(1_000_000_000));
         let mut compacted = 0;
         while !done.load(Ordering::SeqCst) {
-            let upkeep = Upkeep { remembered_ms: 0, ..at_once() };
-            let run = store.maintain_with(&ctx, Budget::steps(20), &upkeep).expect("maintained");
+            let upkeep = MaintenanceLimits { key_retention_ms: 0, ..immediate_limits() };
+            let run = store
+                .maintain_with(&ctx, MaintenanceBudget::steps(20), &upkeep)
+                .expect("maintained");
             compacted += run.compacted;
         }
         compacted
@@ -216,9 +220,9 @@ fn two_processes_may_compact_while_a_third_writes() {
     });
     assert!(compacted > 0, "they did nothing");
     let reads = world.reads();
-    maintain(&world, Budget::unlimited());
+    maintain(&world, MaintenanceBudget::unlimited());
     assert_eq!(reads, world.reads());
     check_numbers(&world);
     check_recorded(&world, &recorded);
-    assert!(world.store.stats().is_some_and(|stats| stats.most_rows() <= 500));
+    assert!(world.store.writer_stats().is_some_and(|stats| stats.most_rows() <= 500));
 }

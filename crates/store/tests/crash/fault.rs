@@ -5,16 +5,16 @@ use std::time::Duration;
 use crate::ledger::{Fallible, acks, check, ledger};
 use fs_err as fs;
 use turnstone_testkit::fault::{Errno, Fault, FaultPlan, Syscall};
-use turnstone_testkit::fixture::TempData;
+use turnstone_testkit::fixture::TempDataDir;
 
 /// Runs the writer with a fault on the write-ahead log, then checks what it had acknowledged.
 fn with_fault(fault: Fault, says: &[&str]) -> Fallible {
-    let data = TempData::new()?;
+    let data = TempDataDir::new()?;
     // The file exists and is healthy before the fault.
     assert!(ledger(data.path(), &["load", "1", "2", "1"])?.output()?.status.success());
     let plan =
         FaultPlan::new(fault).only_on(data.join("turnstone.db-wal")).limit(Duration::from_secs(60));
-    let run = plan.run(&ledger(data.path(), &["load", "2", "3", "20"])?)?.must_fire()?;
+    let run = plan.run(&ledger(data.path(), &["load", "2", "3", "20"])?)?.require_fired()?;
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(!run.status.success(), "the fault went unnoticed");
     assert!(said.contains("turnstone.db"), "it names the file: {said}");
@@ -23,7 +23,7 @@ fn with_fault(fault: Fault, says: &[&str]) -> Fallible {
 }
 
 #[test]
-fn a_full_disk_is_said_and_loses_nothing_acknowledged() -> Fallible {
+fn full_disk_is_reported_and_keeps_acknowledged_writes() -> Fallible {
     for nth in [3, 9, 20] {
         with_fault(
             Fault::new(Syscall::Pwrite).error(Errno::Enospc).when_from(nth),
@@ -34,7 +34,7 @@ fn a_full_disk_is_said_and_loses_nothing_acknowledged() -> Fallible {
 }
 
 #[test]
-fn a_failed_sync_poisons_the_store_and_loses_nothing_acknowledged() -> Fallible {
+fn failed_fsync_poisons_store_and_keeps_acknowledged_writes() -> Fallible {
     for nth in [2, 5, 11] {
         let fault = Fault::new(Syscall::Fdatasync).and(Syscall::Fsync).error(Errno::Eio).when(nth);
         with_fault(fault, &["nothing more is written until it is opened again", "cannot open"])?;
@@ -43,7 +43,7 @@ fn a_failed_sync_poisons_the_store_and_loses_nothing_acknowledged() -> Fallible 
 }
 
 #[test]
-fn a_failed_write_is_said_and_loses_nothing_acknowledged() -> Fallible {
+fn failed_write_is_reported_and_keeps_acknowledged_writes() -> Fallible {
     for nth in [4, 13] {
         with_fault(Fault::new(Syscall::Pwrite).error(Errno::Eio).when(nth), &["I/O error"])?;
     }
@@ -51,19 +51,19 @@ fn a_failed_write_is_said_and_loses_nothing_acknowledged() -> Fallible {
 }
 
 #[test]
-fn a_cut_write_ahead_log_gives_a_consistent_older_state() -> Fallible {
+fn truncated_wal_yields_consistent_older_state() -> Fallible {
     // What a lying disk may do; acknowledged writes are then beyond anybody's reach, but what is
     // left must be whole.
-    let data = TempData::new()?;
+    let data = TempDataDir::new()?;
     let command = ledger(data.path(), &["load", "1", "3", "100000"])?;
-    let victim = turnstone_testkit::crash::Victim::start(&mut { command })?;
-    let outcome =
-        victim.kill_on(turnstone_testkit::crash::Trigger::Lines(120), Duration::from_secs(60))?;
+    let victim = turnstone_testkit::crash::KillableProgram::start(&mut { command })?;
+    let outcome = victim
+        .kill_on(turnstone_testkit::crash::KillTrigger::Lines(120), Duration::from_secs(60))?;
     assert!(outcome.acknowledged.len() >= 120);
     let wal = fs::read(data.join("turnstone.db-wal"))?;
     assert!(wal.len() > 8192, "the log is still there");
     for cut in [wal.len() / 3, wal.len() / 2 + 7, wal.len() - 100] {
-        let copy = TempData::new()?;
+        let copy = TempDataDir::new()?;
         fs::create_dir_all(copy.join("blob"))?;
         fs::copy(data.join("turnstone.db"), copy.join("turnstone.db"))?;
         fs::write(copy.join("turnstone.db-wal"), &wal[..cut])?;

@@ -3,23 +3,24 @@
 use std::time::Duration;
 
 use crate::ledger::{Fallible, acks, check, ledger};
-use turnstone_testkit::campaign;
-use turnstone_testkit::crash::{Trigger, Victim, die_at_failpoint};
-use turnstone_testkit::fixture::{Rng, TempData};
+use turnstone_testkit::crash::{KillTrigger, KillableProgram, run_until_failpoint};
+use turnstone_testkit::fixture::{SeededRng, TempDataDir};
+use turnstone_testkit::test_rounds;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Kills one writer after the other on the same file.
-fn kill_in_a_row(seed: u64, kills: u64) -> Fallible {
-    let data = TempData::new()?;
-    let mut rng = Rng::new(seed);
+fn kill_repeatedly(seed: u64, kills: u64) -> Fallible {
+    let data = TempDataDir::new()?;
+    let mut rng = SeededRng::new(seed);
     let mut all = Vec::new();
-    for round in 0..campaign::rounds(seed, kills) {
+    for round in 0..test_rounds::choose_rounds(seed, kills) {
         let run = (seed * 1000 + round).to_string();
-        let victim = Victim::start(&mut ledger(data.path(), &["load", &run, "4", "100000"])?)?;
+        let victim =
+            KillableProgram::start(&mut ledger(data.path(), &["load", &run, "4", "100000"])?)?;
         let outcome =
-            victim.kill_on(Trigger::draw(&mut rng, 60, Duration::from_millis(150)), LIMIT)?;
-        assert!(outcome.death.is_sudden(), "{outcome:?}");
+            victim.kill_on(KillTrigger::random(&mut rng, 60, Duration::from_millis(150)), LIMIT)?;
+        assert!(outcome.death.is_kill_or_abort(), "{outcome:?}");
         all.extend(acks(&outcome.acknowledged));
         check(data.path(), &all).map_err(|e| format!("seed {seed}, round {round}: {e}"))?;
     }
@@ -31,7 +32,7 @@ macro_rules! rows_of_kills {
     ($($name:ident $seed:literal)*) => {$(
         #[test]
         fn $name() -> Fallible {
-            kill_in_a_row($seed, 24)
+            kill_repeatedly($seed, 24)
         }
     )*};
 }
@@ -52,7 +53,7 @@ rows_of_kills! {
 
 /// Another 40 deaths, each at a point with a name.
 #[test]
-fn killed_at_every_named_point_nothing_acknowledged_is_lost() -> Fallible {
+fn kill_at_each_failpoint_keeps_acknowledged_writes() -> Fallible {
     let points = [
         "store::before_begin",
         "store::before_commit",
@@ -60,13 +61,13 @@ fn killed_at_every_named_point_nothing_acknowledged_is_lost() -> Fallible {
         "store::after_answer",
     ];
     for point in points {
-        let data = TempData::new()?;
+        let data = TempDataDir::new()?;
         let mut all = Vec::new();
         for after in [0, 1, 2, 3, 5, 8, 13, 21, 34, 55] {
             let run = after.to_string();
             let mut command = ledger(data.path(), &["load", &run, "4", "100000"])?;
             let outcome =
-                die_at_failpoint(&mut command, &format!("{point}={after}*off->panic"), LIMIT)?;
+                run_until_failpoint(&mut command, &format!("{point}={after}*off->panic"), LIMIT)?;
             all.extend(acks(&outcome.acknowledged));
             check(data.path(), &all).map_err(|e| format!("{point} after {after}: {e}"))?;
         }
@@ -77,13 +78,13 @@ fn killed_at_every_named_point_nothing_acknowledged_is_lost() -> Fallible {
 
 /// One more death after each of the first steps of a purge; whatever is left looks sound.
 #[test]
-fn killed_while_purging_a_deletion_is_finished_by_the_next() -> Fallible {
+fn interrupted_purge_is_finished_by_next_process() -> Fallible {
     for after in 0..14 {
-        let data = TempData::new()?;
+        let data = TempDataDir::new()?;
         let mut command = ledger(data.path(), &["load", "7", "4", "5"])?;
         assert!(command.output()?.status.success());
         let mut command = ledger(data.path(), &["bulk"])?;
-        let outcome = die_at_failpoint(
+        let outcome = run_until_failpoint(
             &mut command,
             &format!("store::purge_step={after}*off->panic"),
             LIMIT,
@@ -92,7 +93,7 @@ fn killed_while_purging_a_deletion_is_finished_by_the_next() -> Fallible {
         check(data.path(), &[]).map_err(|e| format!("after {after} steps: {e}"))?;
         let store = crate::ledger::open(data.path())?;
         let ctx = crate::ledger::context()?;
-        assert!(store.purge_some(&ctx, 10_000)?);
+        assert!(store.purge_deleted(&ctx, 10_000)?);
         drop(store);
         check(data.path(), &[]).map_err(|e| format!("finished after {after} steps: {e}"))?;
     }
@@ -101,15 +102,17 @@ fn killed_while_purging_a_deletion_is_finished_by_the_next() -> Fallible {
 
 /// Two processes on one file: both are killed, neither loses what it was told (40 deaths).
 #[test]
-fn two_processes_on_one_file_are_killed_and_lose_nothing() -> Fallible {
-    let data = TempData::new()?;
-    let mut rng = Rng::new(99);
+fn killing_two_writers_keeps_acknowledged_writes() -> Fallible {
+    let data = TempDataDir::new()?;
+    let mut rng = SeededRng::new(99);
     let mut all = Vec::new();
-    for round in 0..campaign::rounds(99, 20) {
+    for round in 0..test_rounds::choose_rounds(99, 20) {
         let (one, two) = ((round * 2 + 1).to_string(), (round * 2 + 2).to_string());
-        let first = Victim::start(&mut ledger(data.path(), &["load", &one, "3", "100000"])?)?;
-        let second = Victim::start(&mut ledger(data.path(), &["load", &two, "3", "100000"])?)?;
-        let draw = |rng: &mut Rng| Trigger::draw(rng, 60, Duration::from_millis(250));
+        let first =
+            KillableProgram::start(&mut ledger(data.path(), &["load", &one, "3", "100000"])?)?;
+        let second =
+            KillableProgram::start(&mut ledger(data.path(), &["load", &two, "3", "100000"])?)?;
+        let draw = |rng: &mut SeededRng| KillTrigger::random(rng, 60, Duration::from_millis(250));
         let outcome = first.kill_on(draw(&mut rng), LIMIT)?;
         all.extend(acks(&outcome.acknowledged));
         let outcome = second.kill_on(draw(&mut rng), LIMIT)?;

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use turnstone_core::id::SessionId;
-use turnstone_core::model::Status;
-use turnstone_core::time::{Cursor, Millis};
+use turnstone_core::model::SessionStatus;
+use turnstone_core::time::{EpochMillis, LogCursor};
 use turnstone_store::{
-    Actor, Context, Layout, Options, SessionFilter, Store, StoreError, Takeover, doctor,
+    Actor, Context, DataLayout, LeaseTakeover, Options, SessionFilter, Store, StoreError, diagnose,
 };
 
 pub(crate) type Fallible<T = ()> = Result<T, Box<dyn Error>>;
@@ -29,29 +29,29 @@ pub(crate) fn ledger(dir: &Path, words: &[&str]) -> Fallible<Command> {
 }
 
 pub(crate) fn context() -> Fallible<Context> {
-    Ok(Context::new(Actor::new("test")?, Millis(1_794_728_500_000)))
+    Ok(Context::new(Actor::new("test")?, EpochMillis(1_794_728_500_000)))
 }
 
 pub(crate) fn open(dir: &Path) -> Fallible<Store> {
-    Ok(Store::open(&Options::new(Layout::new(dir), Millis(1_794_728_500_000)))?)
+    Ok(Store::open(&Options::new(DataLayout::new(dir), EpochMillis(1_794_728_500_000)))?)
 }
 
 /// An acknowledgement as the program printed it.
 #[derive(Clone, Debug)]
-pub(crate) struct Ack {
+pub(crate) struct AcknowledgedWrite {
     pub(crate) cursor: i64,
     pub(crate) session: String,
     pub(crate) seq: i64,
 }
 
 /// The acknowledgements among the lines a program printed.
-pub(crate) fn acks(lines: &[String]) -> Vec<Ack> {
+pub(crate) fn acks(lines: &[String]) -> Vec<AcknowledgedWrite> {
     lines
         .iter()
         .filter_map(|line| {
             let mut words = line.strip_prefix("ack ")?.split(' ');
             let (cursor, session, seq) = (words.next()?, words.next()?, words.next()?);
-            Some(Ack {
+            Some(AcknowledgedWrite {
                 cursor: cursor.parse().ok()?,
                 session: session.to_owned(),
                 seq: seq.parse().ok()?,
@@ -61,15 +61,15 @@ pub(crate) fn acks(lines: &[String]) -> Vec<Ack> {
 }
 
 /// The whole log: its cursors, and the sequence numbers of each session with what they stand for.
-pub(crate) struct Log {
+pub(crate) struct LoggedEvents {
     pub(crate) cursors: BTreeSet<i64>,
     pub(crate) streams: BTreeMap<String, Vec<(i64, i64)>>,
 }
 
-pub(crate) fn read_log(store: &Store) -> Fallible<Log> {
+pub(crate) fn read_log(store: &Store) -> Fallible<LoggedEvents> {
     let ctx = context()?;
-    let mut log = Log { cursors: BTreeSet::new(), streams: BTreeMap::new() };
-    let mut at = Cursor(0);
+    let mut log = LoggedEvents { cursors: BTreeSet::new(), streams: BTreeMap::new() };
+    let mut at = LogCursor(0);
     loop {
         let page = store.read(&ctx, |r| r.log_after(at, 500))?;
         if page.events.is_empty() {
@@ -86,7 +86,7 @@ pub(crate) fn read_log(store: &Store) -> Fallible<Log> {
 }
 
 /// Everything acknowledged is there, numbers have no gap, nothing is stuck, tables equal a rebuild.
-pub(crate) fn check(dir: &Path, acknowledged: &[Ack]) -> Fallible {
+pub(crate) fn check(dir: &Path, acknowledged: &[AcknowledgedWrite]) -> Fallible {
     let store = open(dir)?;
     let ctx = context()?;
     let log = read_log(&store)?;
@@ -109,15 +109,15 @@ pub(crate) fn check(dir: &Path, acknowledged: &[Ack]) -> Fallible {
             at = seq;
         }
     }
-    nothing_is_stuck(&store, &ctx)?;
-    everything_can_be_read(&store, &ctx)?;
+    assert_no_stuck_sessions(&store, &ctx)?;
+    assert_all_readable(&store, &ctx)?;
     let wrong = store.verify_projections(&ctx)?;
     if !wrong.is_empty() {
         return Err(format!("projections differ from a rebuild: {wrong:?}").into());
     }
     drop(store);
     // Integrity, foreign keys (R44), check sums, files, sequences: all of it.
-    let diagnosis = doctor(&Layout::new(dir), ctx.now);
+    let diagnosis = diagnose(&DataLayout::new(dir), ctx.now);
     if !diagnosis.is_sound() {
         return Err(format!("the doctor finds {:?}", diagnosis.findings).into());
     }
@@ -125,7 +125,7 @@ pub(crate) fn check(dir: &Path, acknowledged: &[Ack]) -> Fallible {
 }
 
 /// Every message with its texts and large values; a file cut short or missing is an error (W28).
-fn everything_can_be_read(store: &Store, ctx: &Context) -> Fallible {
+fn assert_all_readable(store: &Store, ctx: &Context) -> Fallible {
     let page = store.read(ctx, |r| r.list_sessions(&SessionFilter::default(), None, 1000))?;
     for row in page.items {
         store.read(ctx, |r| r.list_messages(&row.session.id, None, 100_000))?;
@@ -133,22 +133,22 @@ fn everything_can_be_read(store: &Store, ctx: &Context) -> Fallible {
     Ok(())
 }
 
-fn nothing_is_stuck(store: &Store, ctx: &Context) -> Fallible {
+fn assert_no_stuck_sessions(store: &Store, ctx: &Context) -> Fallible {
     let filter = SessionFilter { archived: true, ..SessionFilter::default() };
     let page = store.read(ctx, |r| r.list_sessions(&filter, None, 1000))?;
     for row in page.items {
         let id: SessionId = row.session.id;
-        let held = match store.lease(ctx, &id, Takeover::IfDead) {
+        let held = match store.acquire_lease(ctx, &id, LeaseTakeover::IfDead) {
             Ok(lease) => {
-                store.release(ctx, &lease)?;
+                store.release_lease(ctx, &lease)?;
                 false
             }
             // Only a process that lives may hold it.
             Err(StoreError::Busy(_)) => true,
             Err(error) => return Err(error.into()),
         };
-        let status = store.read(ctx, |r| r.status(&id))?;
-        if !held && status != Status::Idle && !only_accepted(store, ctx, &id)? {
+        let status = store.read(ctx, |r| r.session_status(&id))?;
+        if !held && status != SessionStatus::Idle && !has_only_accepted_turn(store, ctx, &id)? {
             return Err(format!("{id} is stuck as {status:?}").into());
         }
     }
@@ -156,7 +156,7 @@ fn nothing_is_stuck(store: &Store, ctx: &Context) -> Fallible {
 }
 
 /// A turn that was accepted and never started waits for the next runner (R28).
-fn only_accepted(store: &Store, ctx: &Context, id: &SessionId) -> Fallible<bool> {
+fn has_only_accepted_turn(store: &Store, ctx: &Context, id: &SessionId) -> Fallible<bool> {
     let turns = store.read(ctx, |r| r.turns(id))?;
     let open: Vec<_> = turns.iter().filter(|t| t.state.is_open()).collect();
     Ok(open.iter().all(|t| t.state == turnstone_core::turn::TurnState::Accepted))

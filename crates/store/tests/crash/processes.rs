@@ -6,54 +6,60 @@ use std::time::Duration;
 
 use crate::ledger::{Fallible, context, ledger, open};
 use turnstone_core::id::SessionId;
-use turnstone_core::model::Status;
-use turnstone_core::time::{Cursor, Millis};
+use turnstone_core::model::SessionStatus;
+use turnstone_core::time::{EpochMillis, LogCursor};
 use turnstone_core::turn::TurnState;
-use turnstone_store::{Layout, Options, Store, StoreError, Takeover};
-use turnstone_testkit::crash::Victim;
-use turnstone_testkit::fixture::TempData;
+use turnstone_store::{DataLayout, LeaseTakeover, Options, Store, StoreError};
+use turnstone_testkit::crash::KillableProgram;
+use turnstone_testkit::fixture::TempDataDir;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// A process that holds `session`, and a pipe to it: each line makes it write once.
-fn holder(data: &TempData, session: &str) -> Fallible<(Victim, std::fs::File)> {
+fn holder(data: &TempDataDir, session: &str) -> Fallible<(KillableProgram, std::fs::File)> {
     let (reader, writer) = std::io::pipe()?;
     let mut command = ledger(data.path(), &["hold", session])?;
     command.stdin(Stdio::from(reader));
-    let mut victim = Victim::start(&mut command)?;
+    let mut victim = KillableProgram::start(&mut command)?;
     victim.wait_for_lines(3, LIMIT)?;
     assert_eq!(victim.acknowledged().last().map(String::as_str), Some("held"));
     Ok((victim, std::fs::File::from(std::os::fd::OwnedFd::from(writer))))
 }
 
 #[test]
-fn a_session_held_by_a_living_process_is_busy_and_a_dead_one_s_is_free() -> Fallible {
-    let data = TempData::new()?;
+fn lease_is_busy_while_holder_lives_and_free_after_death() -> Fallible {
+    let data = TempDataDir::new()?;
     let id: SessionId = "ses_held".parse()?;
     let (victim, _pipe) = holder(&data, "ses_held")?;
     let (store, ctx) = (open(data.path())?, context()?);
-    assert!(store.recovered().interrupted.is_empty(), "its owner lives");
-    assert!(matches!(store.lease(&ctx, &id, Takeover::IfDead), Err(StoreError::Busy(_))));
+    assert!(store.turn_recovery().interrupted.is_empty(), "its owner lives");
+    assert!(matches!(
+        store.acquire_lease(&ctx, &id, LeaseTakeover::IfDead),
+        Err(StoreError::Busy(_))
+    ));
     // R27: a clock that jumps an hour either way changes nothing.
-    for now in [Millis(0), Millis(ctx.now.0 + 3_600_000)] {
-        let moved = ctx.clone().at(now);
-        assert!(matches!(store.lease(&moved, &id, Takeover::IfDead), Err(StoreError::Busy(_))));
-        assert!(store.recover(&moved)?.interrupted.is_empty());
+    for now in [EpochMillis(0), EpochMillis(ctx.now.0 + 3_600_000)] {
+        let moved = ctx.clone().at_time(now);
+        assert!(matches!(
+            store.acquire_lease(&moved, &id, LeaseTakeover::IfDead),
+            Err(StoreError::Busy(_))
+        ));
+        assert!(store.recover_turns(&moved)?.interrupted.is_empty());
     }
-    assert_eq!(store.read(&ctx, |r| r.status(&id))?, Status::Busy);
+    assert_eq!(store.read(&ctx, |r| r.session_status(&id))?, SessionStatus::Busy);
     victim.kill()?;
-    let recovered = store.recover(&ctx)?;
+    let recovered = store.recover_turns(&ctx)?;
     assert_eq!(recovered.interrupted.len(), 1);
-    assert!(store.recover(&ctx)?.interrupted.is_empty(), "a second sweep finds nothing");
+    assert!(store.recover_turns(&ctx)?.interrupted.is_empty(), "a second sweep finds nothing");
     let turns = store.read(&ctx, |r| r.turns(&id))?;
     assert_eq!(turns[0].state, TurnState::Interrupted);
-    store.lease(&ctx, &id, Takeover::IfDead)?;
+    store.acquire_lease(&ctx, &id, LeaseTakeover::IfDead)?;
     Ok(())
 }
 
 #[test]
-fn a_suspended_owner_that_was_taken_over_is_fenced_when_it_wakes() -> Fallible {
-    let data = TempData::new()?;
+fn suspended_owner_is_fenced_after_takeover() -> Fallible {
+    let data = TempDataDir::new()?;
     let id: SessionId = "ses_fence".parse()?;
     let (mut victim, mut pipe) = holder(&data, "ses_fence")?;
     pipe.write_all(b"write\n")?;
@@ -61,8 +67,11 @@ fn a_suspended_owner_that_was_taken_over_is_fenced_when_it_wakes() -> Fallible {
     victim.suspend()?;
     let (store, ctx) = (open(data.path())?, context()?);
     // Stopped is not dead: only force takes the session over.
-    assert!(matches!(store.lease(&ctx, &id, Takeover::IfDead), Err(StoreError::Busy(_))));
-    let lease = store.lease(&ctx, &id, Takeover::Force)?;
+    assert!(matches!(
+        store.acquire_lease(&ctx, &id, LeaseTakeover::IfDead),
+        Err(StoreError::Busy(_))
+    ));
+    let lease = store.acquire_lease(&ctx, &id, LeaseTakeover::Force)?;
     let before = store.read(&ctx, |r| r.session_seq(&id))?;
     victim.resume()?;
     pipe.write_all(b"write\n")?;
@@ -70,14 +79,14 @@ fn a_suspended_owner_that_was_taken_over_is_fenced_when_it_wakes() -> Fallible {
     assert_eq!(victim.acknowledged()[3..], ["wrote", "fenced"]);
     assert_eq!(store.read(&ctx, |r| r.session_seq(&id))?, before, "nothing was written");
     // Whoever took it over has a turn to end first: until then the lease is needed.
-    assert!(!store.release(&ctx, &lease)?);
+    assert!(!store.release_lease(&ctx, &lease)?);
     victim.kill()?;
     Ok(())
 }
 
 #[test]
-fn two_sweepers_at_once_end_a_turn_once() -> Fallible {
-    let data = TempData::new()?;
+fn concurrent_recovery_ends_a_turn_once() -> Fallible {
+    let data = TempDataDir::new()?;
     let id: SessionId = "ses_sweep".parse()?;
     let (victim, _pipe) = holder(&data, "ses_sweep")?;
     let stores = [open(data.path())?, open(data.path())?];
@@ -86,7 +95,7 @@ fn two_sweepers_at_once_end_a_turn_once() -> Fallible {
     let ended: usize = std::thread::scope(|scope| {
         let sweepers: Vec<_> = stores
             .iter()
-            .map(|store| scope.spawn(|| store.recover(&ctx).map(|r| r.interrupted.len())))
+            .map(|store| scope.spawn(|| store.recover_turns(&ctx).map(|r| r.interrupted.len())))
             .collect();
         sweepers.into_iter().map(|t| t.join().expect("a sweeper panicked").expect("sweeps")).sum()
     });
@@ -98,14 +107,15 @@ fn two_sweepers_at_once_end_a_turn_once() -> Fallible {
 }
 
 #[test]
-fn another_process_is_woken_by_commits_without_the_safety_tick() -> Fallible {
-    let data = TempData::new()?;
+fn commit_wakes_other_process_without_safety_tick() -> Fallible {
+    let data = TempDataDir::new()?;
     drop(open(data.path())?);
-    let mut reader = Victim::start(&mut ledger(data.path(), &["tail", "300", "--no-tick"])?)?;
+    let mut reader =
+        KillableProgram::start(&mut ledger(data.path(), &["tail", "300", "--no-tick"])?)?;
     reader.wait_for_lines(1, LIMIT)?;
     // Two writer processes at once.
-    let first = Victim::start(&mut ledger(data.path(), &["load", "1", "2", "6"])?)?;
-    let second = Victim::start(&mut ledger(data.path(), &["load", "2", "2", "6"])?)?;
+    let first = KillableProgram::start(&mut ledger(data.path(), &["load", "1", "2", "6"])?)?;
+    let second = KillableProgram::start(&mut ledger(data.path(), &["load", "2", "2", "6"])?)?;
     first.wait(LIMIT)?;
     second.wait(LIMIT)?;
     let outcome = reader.wait(LIMIT)?;
@@ -121,13 +131,13 @@ fn another_process_is_woken_by_commits_without_the_safety_tick() -> Fallible {
 }
 
 #[test]
-fn a_tail_has_no_gap_between_history_and_live_under_load() -> Fallible {
-    let data = TempData::new()?;
+fn log_tail_has_no_gap_under_load() -> Fallible {
+    let data = TempDataDir::new()?;
     drop(open(data.path())?);
-    let mut options = Options::new(Layout::new(data.path()), Millis(1));
+    let mut options = Options::new(DataLayout::new(data.path()), EpochMillis(1));
     options.safety_tick = false;
     let store = Store::open(&options)?;
-    let writer = Victim::start(&mut ledger(data.path(), &["load", "3", "4", "15"])?)?;
+    let writer = KillableProgram::start(&mut ledger(data.path(), &["load", "3", "4", "15"])?)?;
     let ctx = context()?;
     // Readers that join at different moments, some in the middle of history.
     std::thread::scope(|scope| -> Fallible {
@@ -136,7 +146,7 @@ fn a_tail_has_no_gap_between_history_and_live_under_load() -> Fallible {
                 let (store, ctx) = (&store, &ctx);
                 scope.spawn(move || {
                     std::thread::sleep(Duration::from_millis(30 * n));
-                    let mut tail = store.tail(ctx, Cursor(0));
+                    let mut tail = store.tail_log(ctx, LogCursor(0));
                     let mut seen = Vec::new();
                     while seen.len() < 400 {
                         let page = tail.next(7, LIMIT).expect("reads");

@@ -3,18 +3,19 @@
 //! A step names things by small numbers, so that steps meet: the same message is written, removed
 //! and written again. A step the store refuses for a good reason changes nothing and counts too.
 
-mod take;
+mod apply_step;
 
 use proptest::prelude::*;
 use turnstone_core::id::TurnId;
 use turnstone_core::model::PartBody;
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 use turnstone_store::{
-    Actor, Context, Layout, Lease, Options, Reader, SessionFilter, Store, StoreError, Takeover,
+    Actor, Context, DataLayout, Lease, LeaseTakeover, Options, ReadTx, SessionFilter, Store,
+    StoreError,
 };
 
-pub(crate) use take::session_id;
-use take::{part_id, project_id, session, take};
+pub(crate) use apply_step::session_id;
+use apply_step::{apply_step, part_id, project_id, session};
 
 /// How many sessions, messages of a session and parts of a message there are.
 pub(crate) const SESSIONS: u8 = 2;
@@ -23,7 +24,7 @@ const PARTS: u8 = 5;
 
 /// One step of a history.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub(crate) enum HistoryStep {
     Project {
         n: u8,
     },
@@ -56,7 +57,7 @@ pub(crate) enum Step {
         s: u8,
         m: u8,
         p: u8,
-        body: Body,
+        body: PartSpec,
     },
     RemovePart {
         s: u8,
@@ -114,7 +115,7 @@ pub(crate) enum Step {
 
 /// What a part becomes.
 #[derive(Clone, Debug)]
-pub(crate) enum Body {
+pub(crate) enum PartSpec {
     /// A text, or the beginning of what was streamed.
     Text {
         text: String,
@@ -151,82 +152,82 @@ fn words() -> impl Strategy<Value = String> {
 }
 
 /// A part and what it becomes: the first parts of a message are mostly texts, the next tools.
-fn part() -> impl Strategy<Value = (u8, Body)> {
-    let text = (words(), any::<bool>()).prop_map(|(text, open)| Body::Text { text, open });
+fn part() -> impl Strategy<Value = (u8, PartSpec)> {
+    let text = (words(), any::<bool>()).prop_map(|(text, open)| PartSpec::Text { text, open });
     let long = prop_oneof![8 => Just(0), 2 => Just(3000_u32), 1 => Just(300_000)];
     let tool = (prop_oneof![1 => Just(0), 6 => Just(1), 1 => 2..4_u8], 0..3_u8, long)
-        .prop_map(|(phase, n, long)| Body::Tool { phase, n, long });
+        .prop_map(|(phase, n, long)| PartSpec::Tool { phase, n, long });
     prop_oneof![
         3 => (0..2_u8, text),
-        3 => (0..2_u8, (0..3_u8).prop_map(|cut| Body::Seal { cut })),
-        1 => (0..2_u8, words().prop_map(|text| Body::Reasoning { text })),
+        3 => (0..2_u8, (0..3_u8).prop_map(|cut| PartSpec::Seal { cut })),
+        1 => (0..2_u8, words().prop_map(|text| PartSpec::Reasoning { text })),
         6 => (2..4_u8, tool),
-        1 => (0..PARTS, 0..4_u8).prop_map(|(p, n)| (p, Body::StepStart { n })),
-        2 => (3..PARTS, 0..4_u8).prop_map(|(p, n)| (p, Body::StepFinish { n })),
-        2 => (0..PARTS, (0..8_u8, 0..3_u8).prop_map(|(which, n)| Body::Other { which, n })),
+        1 => (0..PARTS, 0..4_u8).prop_map(|(p, n)| (p, PartSpec::StepStart { n })),
+        2 => (3..PARTS, 0..4_u8).prop_map(|(p, n)| (p, PartSpec::StepFinish { n })),
+        2 => (0..PARTS, (0..8_u8, 0..3_u8).prop_map(|(which, n)| PartSpec::Other { which, n })),
     ]
 }
 
 /// One step, any of them.
-pub(crate) fn step() -> impl Strategy<Value = Step> {
+pub(crate) fn step() -> impl Strategy<Value = HistoryStep> {
     // Most happens in one message of one session, so that steps meet.
     let s = || prop_oneof![4 => Just(0), 1 => 0..SESSIONS];
     let m = || prop_oneof![4 => Just(0), 1 => 0..MESSAGES];
     let p = || 0..PARTS;
     let n = || 0..4_u8;
     prop_oneof![
-        1 => n().prop_map(|n| Step::Project { n }),
-        1 => (n(), any::<bool>()).prop_map(|(n, withdraw)| Step::Approve { n, withdraw }),
-        2 => (s(), n()).prop_map(|(s, n)| Step::Session { s, n }),
-        2 => (s(), n()).prop_map(|(s, n)| Step::Todos { s, n }),
-        1 => (s(), n()).prop_map(|(s, n)| Step::Diff { s, n }),
-        6 => (s(), m(), n()).prop_map(|(s, m, n)| Step::Message { s, m, n }),
-        1 => (s(), 1..MESSAGES).prop_map(|(s, m)| Step::RemoveMessage { s, m }),
-        20 => (s(), m(), part()).prop_map(|(s, m, (p, body))| Step::Part { s, m, p, body }),
-        1 => (s(), m(), p()).prop_map(|(s, m, p)| Step::RemovePart { s, m, p }),
+        1 => n().prop_map(|n| HistoryStep::Project { n }),
+        1 => (n(), any::<bool>()).prop_map(|(n, withdraw)| HistoryStep::Approve { n, withdraw }),
+        2 => (s(), n()).prop_map(|(s, n)| HistoryStep::Session { s, n }),
+        2 => (s(), n()).prop_map(|(s, n)| HistoryStep::Todos { s, n }),
+        1 => (s(), n()).prop_map(|(s, n)| HistoryStep::Diff { s, n }),
+        6 => (s(), m(), n()).prop_map(|(s, m, n)| HistoryStep::Message { s, m, n }),
+        1 => (s(), 1..MESSAGES).prop_map(|(s, m)| HistoryStep::RemoveMessage { s, m }),
+        20 => (s(), m(), part()).prop_map(|(s, m, (p, body))| HistoryStep::Part { s, m, p, body }),
+        1 => (s(), m(), p()).prop_map(|(s, m, p)| HistoryStep::RemovePart { s, m, p }),
         12 => (s(), m(), 0..2_u8, words(), 1..5_u8)
-            .prop_map(|(s, m, p, text, times)| Step::Delta { s, m, p, text, times }),
-        2 => s().prop_map(|s| Step::Begin { s }),
-        2 => (s(), 0..3_u8).prop_map(|(s, event)| Step::Move { s, event }),
-        2 => (s(), n()).prop_map(|(s, n)| Step::Retry { s, n }),
-        1 => (s(), 0..4_u8).prop_map(|(s, outcome)| Step::End { s, outcome }),
-        1 => (s(), n()).prop_map(|(s, n)| Step::Ask { s, n }),
-        1 => (n(), any::<bool>()).prop_map(|(n, yes)| Step::Answer { n, yes }),
-        1 => (s(), n(), any::<bool>()).prop_map(|(s, n, queue)| Step::Admit { s, n, queue }),
-        1 => (s(), any::<bool>()).prop_map(|(s, queue)| Step::Promote { s, queue }),
-        1 => (s(), n()).prop_map(|(s, n)| Step::Share { s, n }),
-        1 => s().prop_map(|s| Step::Unshare { s }),
+            .prop_map(|(s, m, p, text, times)| HistoryStep::Delta { s, m, p, text, times }),
+        2 => s().prop_map(|s| HistoryStep::Begin { s }),
+        2 => (s(), 0..3_u8).prop_map(|(s, event)| HistoryStep::Move { s, event }),
+        2 => (s(), n()).prop_map(|(s, n)| HistoryStep::Retry { s, n }),
+        1 => (s(), 0..4_u8).prop_map(|(s, outcome)| HistoryStep::End { s, outcome }),
+        1 => (s(), n()).prop_map(|(s, n)| HistoryStep::Ask { s, n }),
+        1 => (n(), any::<bool>()).prop_map(|(n, yes)| HistoryStep::Answer { n, yes }),
+        1 => (s(), n(), any::<bool>()).prop_map(|(s, n, queue)| HistoryStep::Admit { s, n, queue }),
+        1 => (s(), any::<bool>()).prop_map(|(s, queue)| HistoryStep::Promote { s, queue }),
+        1 => (s(), n()).prop_map(|(s, n)| HistoryStep::Share { s, n }),
+        1 => s().prop_map(|s| HistoryStep::Unshare { s }),
     ]
 }
 
 /// A history of up to `most` steps. Messages come first, so that the rest finds something.
-pub(crate) fn history(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    let message = |s| Step::Message { s, m: 0, n: 0 };
+pub(crate) fn history(most: usize) -> impl Strategy<Value = Vec<HistoryStep>> {
+    let message = |s| HistoryStep::Message { s, m: 0, n: 0 };
     let text = |s| {
-        let body = Body::Text { text: String::new(), open: true };
-        Step::Part { s, m: 0, p: 0, body }
+        let body = PartSpec::Text { text: String::new(), open: true };
+        HistoryStep::Part { s, m: 0, p: 0, body }
     };
-    let first: Vec<Step> = (0..SESSIONS).flat_map(|s| [message(s), text(s)]).collect();
+    let first: Vec<HistoryStep> = (0..SESSIONS).flat_map(|s| [message(s), text(s)]).collect();
     prop::collection::vec(step(), 1..most).prop_map(move |rest| [first.clone(), rest].concat())
 }
 
 /// A store, and who works on it.
-pub(crate) struct World {
+pub(crate) struct HistoryRunner {
     pub(crate) store: Store,
     leases: Vec<Lease>,
     turns: Vec<Option<TurnId>>,
     count: u32,
     /// The present moment; grows with every step.
-    pub(crate) now: Millis,
+    pub(crate) now: EpochMillis,
 }
 
-impl World {
+impl HistoryRunner {
     /// Opens a store in `dir` with a project and its sessions.
     pub(crate) fn new(dir: &std::path::Path) -> Self {
-        let now = Millis(1_000_000);
-        let store = Store::open(&Options::new(Layout::new(dir), now)).expect("opens");
+        let now = EpochMillis(1_000_000);
+        let store = Store::open(&Options::new(DataLayout::new(dir), now)).expect("opens");
         let mut world = Self { store, leases: Vec::new(), turns: Vec::new(), count: 0, now };
-        world.run(&Step::Project { n: 0 });
+        world.run(&HistoryStep::Project { n: 0 });
         for s in 0..SESSIONS {
             let session = session(s, 0);
             world
@@ -234,7 +235,8 @@ impl World {
                 .write(&world.ctx(), move |tx| tx.create_session(&session))
                 .wait()
                 .expect("new");
-            let lease = world.store.lease(&world.ctx(), &session_id(s), Takeover::IfDead);
+            let lease =
+                world.store.acquire_lease(&world.ctx(), &session_id(s), LeaseTakeover::IfDead);
             world.leases.push(lease.expect("lease"));
             world.turns.push(None);
         }
@@ -248,25 +250,25 @@ impl World {
     }
 
     /// Takes one step; true if the store accepted it.
-    pub(crate) fn run(&mut self, step: &Step) -> bool {
+    pub(crate) fn run(&mut self, step: &HistoryStep) -> bool {
         self.count += 1;
         self.now = self.now.plus(1000);
         let mut ctx = self.ctx();
         if let Some(lease) = owner(step).and_then(|s| self.leases.get(usize::from(s))) {
-            ctx = ctx.leased(lease);
+            ctx = ctx.with_lease(lease);
         }
-        let (step, count, turns) = (self.concrete(step), self.count, self.turns.clone());
+        let (step, count, turns) = (self.resolve_seal(step), self.count, self.turns.clone());
         // Deltas that meet in one transaction become one event, so each gets its own.
         for _ in 1..times(&step) {
             let (step, turns) = (step.clone(), turns.clone());
-            drop(self.store.write(&ctx, move |tx| take(tx, &step, count, &turns)).wait());
+            drop(self.store.write(&ctx, move |tx| apply_step(tx, &step, count, &turns)).wait());
         }
-        let done = self.store.write(&ctx, move |tx| take(tx, &step, count, &turns)).wait();
+        let done = self.store.write(&ctx, move |tx| apply_step(tx, &step, count, &turns)).wait();
         match done {
             Ok(Some((s, turn))) => self.turns[usize::from(s)] = turn,
             Ok(None) => {}
             Err(error) => {
-                refused(&error);
+                assert_expected_refusal(&error);
                 return false;
             }
         }
@@ -274,8 +276,8 @@ impl World {
     }
 
     /// A text is sealed as it stands, less some characters.
-    fn concrete(&self, step: &Step) -> Step {
-        let Step::Part { s, m, p, body: Body::Seal { cut } } = step else {
+    fn resolve_seal(&self, step: &HistoryStep) -> HistoryStep {
+        let HistoryStep::Part { s, m, p, body: PartSpec::Seal { cut } } = step else {
             return step.clone();
         };
         let (s, m, p) = (*s, *m, *p);
@@ -288,7 +290,7 @@ impl World {
         for _ in 0..*cut {
             text.pop();
         }
-        Step::Part { s, m, p, body: Body::Text { text, open: false } }
+        HistoryStep::Part { s, m, p, body: PartSpec::Text { text, open: false } }
     }
 
     /// Everything readers can see, as text.
@@ -298,10 +300,10 @@ impl World {
 }
 
 /// Everything readers can see, as text.
-pub(crate) fn reads(r: &Reader<'_>) -> Result<Vec<String>, StoreError> {
+pub(crate) fn reads(r: &ReadTx<'_>) -> Result<Vec<String>, StoreError> {
     let mut seen = vec![
         format!("{:?}", r.projects()?),
-        format!("{:?}", r.approvals(&project_id())?),
+        format!("{:?}", r.approved_rules(&project_id())?),
         format!("{:?}", r.pending_requests(None)?),
     ];
     let filter =
@@ -314,10 +316,10 @@ pub(crate) fn reads(r: &Reader<'_>) -> Result<Vec<String>, StoreError> {
         seen.push(format!("{:?}", r.get_session(&id)?));
         seen.push(format!("{:?}", r.session_seq(&id)?));
         seen.push(format!("{:?}", r.list_messages(&id, None, 1000)?.items));
-        seen.push(format!("{:?} {:?}", r.todos(&id)?, r.diff(&id)?));
-        seen.push(format!("{:?} {:?}", r.session_usage(&id)?, r.status(&id)?));
-        seen.push(format!("{:?} {:?}", r.turns(&id)?, r.inbox(&id)?));
-        seen.push(format!("{:?}", r.share(&id)?));
+        seen.push(format!("{:?} {:?}", r.todos(&id)?, r.session_diff(&id)?));
+        seen.push(format!("{:?} {:?}", r.session_usage(&id)?, r.session_status(&id)?));
+        seen.push(format!("{:?} {:?}", r.turns(&id)?, r.waiting_prompts(&id)?));
+        seen.push(format!("{:?}", r.session_share(&id)?));
     }
     for n in 0..4 {
         seen.push(format!("{:?}", r.request_state(&format!("per_{n}")).ok()));
@@ -326,7 +328,7 @@ pub(crate) fn reads(r: &Reader<'_>) -> Result<Vec<String>, StoreError> {
 }
 
 /// Only refusals with a reason are fine.
-fn refused(error: &StoreError) {
+fn assert_expected_refusal(error: &StoreError) {
     let fine = matches!(
         error,
         StoreError::NoSession(_)
@@ -343,29 +345,31 @@ fn refused(error: &StoreError) {
     assert!(fine, "{error:?}");
 }
 
-const fn times(step: &Step) -> u8 {
-    if let Step::Delta { times, .. } = step { *times } else { 1 }
+const fn times(step: &HistoryStep) -> u8 {
+    if let HistoryStep::Delta { times, .. } = step { *times } else { 1 }
 }
 
-const fn owner(step: &Step) -> Option<u8> {
+const fn owner(step: &HistoryStep) -> Option<u8> {
     match step {
-        Step::Session { s, .. }
-        | Step::Todos { s, .. }
-        | Step::Diff { s, .. }
-        | Step::Message { s, .. }
-        | Step::RemoveMessage { s, .. }
-        | Step::Part { s, .. }
-        | Step::RemovePart { s, .. }
-        | Step::Delta { s, .. }
-        | Step::Begin { s }
-        | Step::Move { s, .. }
-        | Step::Retry { s, .. }
-        | Step::End { s, .. }
-        | Step::Ask { s, .. }
-        | Step::Admit { s, .. }
-        | Step::Promote { s, .. }
-        | Step::Share { s, .. }
-        | Step::Unshare { s } => Some(*s),
-        Step::Project { .. } | Step::Approve { .. } | Step::Answer { .. } => None,
+        HistoryStep::Session { s, .. }
+        | HistoryStep::Todos { s, .. }
+        | HistoryStep::Diff { s, .. }
+        | HistoryStep::Message { s, .. }
+        | HistoryStep::RemoveMessage { s, .. }
+        | HistoryStep::Part { s, .. }
+        | HistoryStep::RemovePart { s, .. }
+        | HistoryStep::Delta { s, .. }
+        | HistoryStep::Begin { s }
+        | HistoryStep::Move { s, .. }
+        | HistoryStep::Retry { s, .. }
+        | HistoryStep::End { s, .. }
+        | HistoryStep::Ask { s, .. }
+        | HistoryStep::Admit { s, .. }
+        | HistoryStep::Promote { s, .. }
+        | HistoryStep::Share { s, .. }
+        | HistoryStep::Unshare { s } => Some(*s),
+        HistoryStep::Project { .. } | HistoryStep::Approve { .. } | HistoryStep::Answer { .. } => {
+            None
+        }
     }
 }

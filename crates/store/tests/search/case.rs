@@ -5,26 +5,26 @@ use std::path::Path;
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
 use turnstone_core::model::{Message, Part, PartBody, Project, Session};
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 use turnstone_store::{
-    Actor, Context, Layout, Options, SearchFilter, SearchHit, SearchPage, SearchQuery, Store,
+    Actor, Context, DataLayout, Options, SearchFilter, SearchHit, SearchPage, SearchQuery, Store,
 };
 
-pub(crate) struct Case {
+pub(crate) struct SearchTestStore {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) store: Store,
     pub(crate) ctx: Context,
 }
 
 pub(crate) fn open(dir: &Path) -> Store {
-    Store::open(&Options::new(Layout::new(dir), Millis(1))).expect("opens")
+    Store::open(&Options::new(DataLayout::new(dir), EpochMillis(1))).expect("opens")
 }
 
 pub(crate) fn actor(name: &str) -> Context {
-    Context::new(Actor::new(name).expect("actor"), Millis(1000))
+    Context::new(Actor::new(name).expect("actor"), EpochMillis(1000))
 }
 
-pub(crate) fn from<T: serde::de::DeserializeOwned>(value: Value) -> T {
+pub(crate) fn from_json<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("a valid value")
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn sid(id: &str) -> SessionId {
     id.parse().expect("id")
 }
 
-impl Case {
+impl SearchTestStore {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().expect("temp dir");
         let store = open(dir.path());
@@ -43,7 +43,7 @@ impl Case {
     }
 
     pub(crate) fn project(&self, id: &str) {
-        let project: Project = from(
+        let project: Project = from_json(
             json!({"id": id, "worktree": format!("/w/{id}"), "time": {"created": 1, "updated": 1}}),
         );
         self.store.write(&self.ctx, move |tx| tx.put_project(&project)).wait().expect("project");
@@ -55,12 +55,13 @@ impl Case {
             "title": "T", "version": "1", "time": {"created": 1, "updated": 1}});
         let map = value.as_object_mut().expect("an object");
         map.extend(fields.as_object().cloned().unwrap_or_default());
-        let session: Session = from(value);
+        let session: Session = from_json(value);
         self.store.write(&self.ctx, move |tx| tx.put_session(&session)).wait().expect("session");
     }
 
     pub(crate) fn message(&self, ctx: &Context, session: &str, id: &str, created: i64) {
-        let body = from(json!({"role": "user", "time": {"created": created}, "agent": "build",
+        let body =
+            from_json(json!({"role": "user", "time": {"created": created}, "agent": "build",
             "model": {"providerID": "p", "modelID": "m"}}));
         let message = Message { id: id.parse().expect("id"), session: sid(session), body };
         self.store.write(ctx, move |tx| tx.put_message(&message)).wait().expect("message");
@@ -71,7 +72,7 @@ impl Case {
     }
 
     /// A message `msg_N` with one part `prt_N` of `text` in session `ses_a`.
-    pub(crate) fn say(&self, n: u32, text: &str) {
+    pub(crate) fn add_text(&self, n: u32, text: &str) {
         self.message(&self.ctx, "ses_a", &format!("msg_{n}"), i64::from(n));
         let (message, part) = (format!("msg_{n}"), format!("prt_{n}"));
         self.part("ses_a", &message, &part, json!({"type": "text", "text": text}));
@@ -110,7 +111,7 @@ pub(crate) fn put_part(
         id: id.parse().expect("id"),
         session: sid(session),
         message: message.parse().expect("id"),
-        body: PartBody::lenient(body).expect("a part"),
+        body: PartBody::parse_lenient(body).expect("a part"),
     };
     store.write(ctx, move |tx| tx.put_part(&part)).wait().expect("part");
 }

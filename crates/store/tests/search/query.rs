@@ -1,16 +1,16 @@
 //! Queries: words, filters, pages, and what people should not be able to do with them.
 
 use serde_json::json;
-use turnstone_core::time::Millis;
+use turnstone_core::time::EpochMillis;
 use turnstone_store::{SearchFilter, SearchKind, SearchQuery, StoreError};
 
-use crate::case::{Case, actor, sid, tool};
+use crate::case::{SearchTestStore, actor, sid, tool};
 
 #[test]
-fn every_kind_of_text_is_found_and_named() {
-    let case = Case::new();
+fn every_search_kind_is_found() {
+    let case = SearchTestStore::new();
     case.session("ses_a", &json!({"title": "quokka title"}));
-    case.say(1, "quokka text");
+    case.add_text(1, "quokka text");
     let thought =
         json!({"type": "reasoning", "text": "quokka thought", "time": {"start": 1, "end": 2}});
     case.part("ses_a", "msg_1", "prt_2", thought);
@@ -36,10 +36,10 @@ fn every_kind_of_text_is_found_and_named() {
 }
 
 #[test]
-fn words_are_required_and_phrases_and_prefixes_are_kept() {
-    let case = Case::new();
-    case.say(1, "the quick brown fox");
-    case.say(2, "the brown quick fox");
+fn all_words_phrases_and_prefixes_must_match() {
+    let case = SearchTestStore::new();
+    case.add_text(1, "the quick brown fox");
+    case.add_text(2, "the brown quick fox");
     assert_eq!(case.found("quick fox"), ["prt_1", "prt_2"]);
     assert_eq!(case.found("quick dog"), Vec::<String>::new());
     assert_eq!(case.found("\"quick brown\""), ["prt_1"]);
@@ -49,11 +49,11 @@ fn words_are_required_and_phrases_and_prefixes_are_kept() {
 }
 
 #[test]
-fn case_and_diacritics_do_not_matter() {
-    let case = Case::new();
-    case.say(1, "Frau Müller aß ein Crème brûlée");
-    case.say(2, "mu\u{308}ller, decomposed");
-    case.say(3, "ЖУРНАЛ 漢字テスト");
+fn search_ignores_case_and_diacritics() {
+    let case = SearchTestStore::new();
+    case.add_text(1, "Frau Müller aß ein Crème brûlée");
+    case.add_text(2, "mu\u{308}ller, decomposed");
+    case.add_text(3, "ЖУРНАЛ 漢字テスト");
     assert_eq!(case.found("muller"), ["prt_1", "prt_2"]);
     assert_eq!(case.found("MÜLLER"), ["prt_1", "prt_2"]);
     assert_eq!(case.found("creme BRULEE"), ["prt_1"]);
@@ -66,10 +66,10 @@ fn case_and_diacritics_do_not_matter() {
 }
 
 #[test]
-fn code_is_found_by_its_identifiers_and_by_their_words() {
-    let case = Case::new();
-    case.say(1, "let foo_bar = fooBar(); // path/to/file.rs");
-    case.say(2, "bar foo HTTPServerError");
+fn code_is_found_by_identifier_and_subword() {
+    let case = SearchTestStore::new();
+    case.add_text(1, "let foo_bar = fooBar(); // path/to/file.rs");
+    case.add_text(2, "bar foo HTTPServerError");
     assert_eq!(case.found("foo_bar"), ["prt_1"]);
     assert_eq!(case.found("fooBar"), ["prt_1"]);
     assert_eq!(case.found("path/to/file.rs"), ["prt_1"]);
@@ -83,8 +83,8 @@ fn code_is_found_by_its_identifiers_and_by_their_words() {
 }
 
 #[test]
-fn of_a_long_output_both_ends_are_found() {
-    let case = Case::new();
+fn both_ends_of_long_output_are_indexed() {
+    let case = SearchTestStore::new();
     case.message(&case.ctx, "ses_a", "msg_1", 1);
     let filler = "filler ".repeat(40_000);
     let output = format!("headword {filler} middleword {filler} tailword");
@@ -99,8 +99,8 @@ fn of_a_long_output_both_ends_are_found() {
 
 #[test]
 fn hostile_queries_are_refused_or_find_nothing() {
-    let case = Case::new();
-    case.say(1, "OR AND NOT NEAR 1 col body scope s2 k2");
+    let case = SearchTestStore::new();
+    case.add_text(1, "OR AND NOT NEAR 1 col body scope s2 k2");
     let words = [
         "\" OR 1",
         "NEAR(",
@@ -148,8 +148,8 @@ fn hostile_queries_are_refused_or_find_nothing() {
 }
 
 #[test]
-fn filters_narrow() {
-    let case = Case::new();
+fn search_filters_narrow_results() {
+    let case = SearchTestStore::new();
     case.project("p2");
     case.session(
         "ses_b",
@@ -186,17 +186,18 @@ fn filters_narrow() {
     let by = |name: &str| SearchFilter { actor: Some(name.to_owned()), ..all() };
     assert_eq!(case.found_in("lynx", by("bob")), ["prt_2"]);
     assert_eq!(case.found_in("lynx", by("nobody")), Vec::<String>::new());
-    let after = SearchFilter { after: Some(Millis(100)), ..all() };
+    let after = SearchFilter { after: Some(EpochMillis(100)), ..all() };
     assert_eq!(case.found_in("lynx", after), ["prt_1", "prt_2"]);
-    let between = SearchFilter { after: Some(Millis(1)), before: Some(Millis(200)), ..all() };
+    let between =
+        SearchFilter { after: Some(EpochMillis(1)), before: Some(EpochMillis(200)), ..all() };
     assert_eq!(case.found_in("lynx", between), ["prt_1", "ses_b"]);
 }
 
 #[test]
-fn pages_follow_each_other_and_foreign_cursors_are_refused() {
-    let case = Case::new();
+fn search_pages_continue_and_reject_foreign_cursors() {
+    let case = SearchTestStore::new();
     for n in 1..=25 {
-        case.say(n, "same words");
+        case.add_text(n, "same words");
     }
     let mut query = SearchQuery { limit: 10, ..SearchQuery::new("same") };
     let mut seen = Vec::new();
@@ -239,10 +240,10 @@ fn pages_follow_each_other_and_foreign_cursors_are_refused() {
 
 #[test]
 fn better_matches_come_first() {
-    let case = Case::new();
-    case.say(1, "ibex ibex ibex");
-    case.say(2, &format!("ibex {}", "other words ".repeat(50)));
-    case.say(3, "nothing");
+    let case = SearchTestStore::new();
+    case.add_text(1, "ibex ibex ibex");
+    case.add_text(2, &format!("ibex {}", "other words ".repeat(50)));
+    case.add_text(3, "nothing");
     let hits = case.hits("ibex");
     assert_eq!(hits[0].part.as_ref().map(ToString::to_string).as_deref(), Some("prt_1"));
     assert!(hits[0].rank > hits[1].rank);

@@ -6,14 +6,14 @@ use rusqlite::types::Value as Cell;
 use serde_json::{Value, json};
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{Message, Part, PartBody, Project, Session};
-use turnstone_core::time::{Cursor, Millis};
-use turnstone_store::{Actor, Context, Layout, LogEvent, Options, Result, Store, Tx};
+use turnstone_core::time::{EpochMillis, LogCursor};
+use turnstone_store::{Actor, Context, DataLayout, LogEvent, Options, Result, Store, Tx};
 
 /// 2026-01-01, where the tests' clock stands.
-pub(crate) const NOW: Millis = Millis(1_767_225_600_000);
+pub(crate) const NOW: EpochMillis = EpochMillis(1_767_225_600_000);
 
 pub(crate) fn open(dir: &Path) -> Store {
-    Store::open(&Options::new(Layout::new(dir), NOW)).expect("opens")
+    Store::open(&Options::new(DataLayout::new(dir), NOW)).expect("opens")
 }
 
 pub(crate) fn ctx() -> Context {
@@ -69,7 +69,7 @@ pub(crate) fn tokens(n: i64) -> Value {
 }
 
 pub(crate) fn part(session: &str, message: &str, id: &str, body: Value) -> Part {
-    let body = PartBody::lenient(body).expect("part body");
+    let body = PartBody::parse_lenient(body).expect("part body");
     Part { id: pid(id), session: sid(session), message: mid(message), body }
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn with_sessions(dir: &Path, ids: &'static [&'static str]) -> Store {
 
 /// The whole log.
 pub(crate) fn log(store: &Store) -> Vec<LogEvent> {
-    store.read(&ctx(), |r| r.log_after(Cursor(0), 1_000_000)).expect("log").events
+    store.read(&ctx(), |r| r.log_after(LogCursor(0), 1_000_000)).expect("log").events
 }
 
 /// A connection beside the store's own, for looking and for damage.
@@ -139,7 +139,7 @@ pub(crate) fn projections(dir: &Path) -> Vec<(&'static str, Vec<Cell>)> {
 
 /// Each test binary needs a part of this module; here is the whole of it in use.
 #[test]
-fn the_helpers_agree_with_each_other() {
+fn helper_functions_agree() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_x"]);
     let step = json!({"type": "step-finish", "reason": "stop", "cost": 1, "tokens": tokens(1)});

@@ -1,6 +1,6 @@
 //! A program under test for testkit's own tests: does to files exactly what its arguments say.
 //!
-//! `testkit-probe DIR STEP…`: a step is a word and its arguments, joined by colons; see [`Probe::step`].
+//! `testkit-probe DIR STEP…`: a step is a word and its arguments, joined by colons; see [`Probe::run_step`].
 //! Each `ack` is one line on standard output, written at once.
 
 use std::{
@@ -17,14 +17,14 @@ use std::{
 use fs_err as fs;
 use rusqlite::Connection;
 
-type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
+type StepResult = Result<(), Box<dyn Error + Send + Sync>>;
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let dir = PathBuf::from(args.next().unwrap_or_default());
     let mut probe = Probe { dir, files: HashMap::new() };
     for step in args {
-        if let Err(error) = probe.step(&step) {
+        if let Err(error) = probe.run_step(&step) {
             // Nothing is left to do if standard error is closed.
             writeln!(io::stderr(), "{step}: {error}").ok();
             return ExitCode::from(1);
@@ -45,20 +45,20 @@ struct Probe {
 }
 
 impl Probe {
-    fn step(&mut self, step: &str) -> Outcome {
+    fn run_step(&mut self, step: &str) -> StepResult {
         let parts: Vec<&str> = step.split(':').collect();
         match parts.as_slice() {
-            ["open", name] => drop(self.file(name)?),
+            ["open", name] => drop(self.open_file(name)?),
             ["write", name, offset, text] => {
                 let offset = offset.parse()?;
-                self.file(name)?.file().write_all_at(text.as_bytes(), offset)?;
+                self.open_file(name)?.file().write_all_at(text.as_bytes(), offset)?;
             }
             ["fill", name, offset, len, byte] => {
                 let data = byte.repeat(len.parse()?);
                 let offset = offset.parse()?;
-                self.file(name)?.file().write_all_at(data.as_bytes(), offset)?;
+                self.open_file(name)?.file().write_all_at(data.as_bytes(), offset)?;
             }
-            ["put", name, text] => self.file(name)?.write_all(text.as_bytes())?,
+            ["put", name, text] => self.open_file(name)?.write_all(text.as_bytes())?,
             ["append", name, text] => {
                 let path = self.dir.join(name);
                 fs::OpenOptions::new()
@@ -70,18 +70,18 @@ impl Probe {
             ["replace", name, text] => fs::write(self.dir.join(name), text)?,
             ["truncate", name, len] => {
                 let len = len.parse()?;
-                self.file(name)?.set_len(len)?;
+                self.open_file(name)?.set_len(len)?;
             }
-            ["fsync", name] => self.file(name)?.sync_all()?,
-            ["fdatasync", name] => self.file(name)?.sync_data()?,
+            ["fsync", name] => self.open_file(name)?.sync_all()?,
+            ["fdatasync", name] => self.open_file(name)?.sync_data()?,
             ["syncdir", name] => fs::File::open(self.dir.join(name))?.sync_all()?,
             ["ack", text] => acknowledge(text)?,
-            _ => self.other_step(&parts)?,
+            _ => self.run_other_step(&parts)?,
         }
         Ok(())
     }
 
-    fn other_step(&mut self, parts: &[&str]) -> Outcome {
+    fn run_other_step(&mut self, parts: &[&str]) -> StepResult {
         let dir = &self.dir;
         match parts {
             ["rename", from, to] => fs::rename(dir.join(from), dir.join(to))?,
@@ -114,14 +114,16 @@ impl Probe {
                     return Err(format!("the child ended with {status}").into());
                 }
             }
-            ["threads", count, rounds] => self.threads(count.parse()?, rounds.parse()?)?,
-            ["sqlite", name, rows, synchronous] => self.sqlite(name, rows.parse()?, synchronous)?,
+            ["threads", count, rounds] => self.write_in_threads(count.parse()?, rounds.parse()?)?,
+            ["sqlite", name, rows, synchronous] => {
+                self.commit_rows(name, rows.parse()?, synchronous)?
+            }
             _ => return Err("no such step".into()),
         }
         Ok(())
     }
 
-    fn file(&mut self, name: &str) -> io::Result<&mut fs::File> {
+    fn open_file(&mut self, name: &str) -> io::Result<&mut fs::File> {
         if !self.files.contains_key(name) {
             let mut options = fs::OpenOptions::new();
             let path = self.dir.join(name);
@@ -132,8 +134,8 @@ impl Probe {
     }
 
     /// Threads write, sync and acknowledge at the same time, each in a file of its own.
-    fn threads(&self, count: usize, rounds: usize) -> Outcome {
-        let run = |thread: usize| -> Outcome {
+    fn write_in_threads(&self, count: usize, rounds: usize) -> StepResult {
+        let run = |thread: usize| -> StepResult {
             let path = self.dir.join(format!("thread-{thread}"));
             let mut file = fs::File::create(path)?;
             fs::File::open(&self.dir)?.sync_all()?;
@@ -154,7 +156,7 @@ impl Probe {
     }
 
     /// Commits rows one by one and acknowledges each.
-    fn sqlite(&self, name: &str, rows: i64, synchronous: &str) -> Outcome {
+    fn commit_rows(&self, name: &str, rows: i64, synchronous: &str) -> StepResult {
         let db = Connection::open(self.dir.join(name))?;
         db.pragma_update(None, "journal_mode", "WAL")?;
         db.pragma_update(None, "synchronous", synchronous)?;

@@ -2,17 +2,17 @@
 //!
 //! [`Recorder`] runs a program under strace and takes down, in one global order, every change of a
 //! file or a name below a directory, every sync, and every write to standard output: the lines by
-//! which the program acknowledges. [`Image::at`] rebuilds the directory from that as it may be
-//! found after a power cut at one [`Point`]; [`Recording::acknowledged`] says what the program had
+//! which the program acknowledges. [`DiskImage::build`] rebuilds the directory from that as it may be
+//! found after a power cut at one [`CutPoint`]; [`Recording::acknowledged`] says what the program had
 //! promised by then.
 //!
 //! The rules, strict by default:
 //! - Data is durable once a sync of its file, begun after the write returned, has returned 0. Until
-//!   then it is lost ([`Data::DropUnsynced`]) or kept in part, sector by sector ([`Data::Torn`]).
+//!   then it is lost ([`UnsyncedData::DropUnsynced`]) or kept in part, sector by sector ([`UnsyncedData::Torn`]).
 //! - A file's size is data: it grows with synced writes, and a truncation lasts from the next sync.
 //! - A name (created, linked, renamed, removed) is durable once its directory has been synced, and
 //!   that directory's own name with its parent. A rename within one directory is atomic; across
-//!   two, each directory keeps its own half. [`Names::Ordered`] is the milder, ext4-like rule.
+//!   two, each directory keeps its own half. [`NameDurability::Ordered`] is the milder, ext4-like rule.
 //! - `sync_file_range` and `close` make nothing durable; a call that strace answered in the kernel's
 //!   place (`FaultPlan`) did not happen.
 //!
@@ -23,22 +23,22 @@
 //! one, byte by byte, and so are the acknowledgements: a change it has missed is an error.
 //! Modes, owners, times and extended attributes are not modelled.
 
-mod content;
-mod disk;
-mod event;
-mod image;
-mod log;
+mod call_args;
+mod content_calls;
+mod disk_event;
+mod disk_image;
+mod disk_model;
+mod memory_tree;
+mod name_calls;
 mod namespace;
-mod naming;
-mod process;
 mod recorder;
 mod recording;
-mod request;
+mod strace_log;
+mod strace_value;
+mod traced_processes;
 mod tracker;
-mod tree;
-mod value;
 
-pub use event::{Event, NameChange, NodeId, Operation};
-pub use image::{Data, Image, Names, Policy};
+pub use disk_event::{DiskEvent, DiskOperation, NameChange, NodeId};
+pub use disk_image::{DiskImage, NameDurability, PowerCutPolicy, UnsyncedData};
 pub use recorder::{RecordError, Recorder};
-pub use recording::{Loss, Point, PointKind, Recording, Side};
+pub use recording::{CutPoint, CutPointKind, CutSide, DurabilityLoss, Recording};

@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    NameChange, NodeId, Operation,
-    tree::{Node, ROOT, Tree},
+    DiskOperation, NameChange, NodeId,
+    memory_tree::{MemoryTree, ROOT, TreeNode},
 };
 
 /// Symbolic links that a path may lead through.
@@ -16,7 +16,7 @@ const MAX_LINKS: u32 = 40;
 
 /// What a path means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Spot {
+pub(crate) enum ResolvedPath {
     /// Something not below the recorded directory.
     Outside(PathBuf),
     /// The recorded directory itself.
@@ -24,15 +24,15 @@ pub(crate) enum Spot {
     /// A name in a directory, and what it stands for, if it is taken.
     Name { dir: NodeId, name: OsString, node: Option<NodeId> },
     /// A name in a directory that the model does not know.
-    Lost(PathBuf),
+    UnknownParent(PathBuf),
 }
 
-impl Spot {
+impl ResolvedPath {
     pub(crate) fn node(&self) -> Option<NodeId> {
         match self {
             Self::Root => Some(ROOT),
             Self::Name { node, .. } => *node,
-            Self::Outside(_) | Self::Lost(_) => None,
+            Self::Outside(_) | Self::UnknownParent(_) => None,
         }
     }
 }
@@ -41,25 +41,25 @@ impl Spot {
 pub(crate) struct Namespace {
     /// The recorded directory: without links first, then as it was given.
     roots: Vec<PathBuf>,
-    pub(crate) tree: Tree,
+    pub(crate) tree: MemoryTree,
     /// The latest name of each node.
     names: HashMap<NodeId, (NodeId, OsString)>,
 }
 
 impl Namespace {
-    pub(crate) fn new(roots: Vec<PathBuf>, tree: Tree) -> Self {
+    pub(crate) fn new(roots: Vec<PathBuf>, tree: MemoryTree) -> Self {
         let mut names = HashMap::new();
         for id in (0..tree.len()).map(NodeId) {
-            if let Node::Directory(entries) = tree.node(id) {
+            if let TreeNode::Directory(entries) = tree.node(id) {
                 names.extend(entries.iter().map(|(name, node)| (*node, (id, name.clone()))));
             }
         }
         Self { roots, tree, names }
     }
 
-    pub(crate) fn apply(&mut self, operation: &Operation) {
+    pub(crate) fn apply(&mut self, operation: &DiskOperation) {
         self.tree.apply(operation);
-        if let Operation::Names(changes) = operation {
+        if let DiskOperation::Names(changes) = operation {
             for NameChange { dir, name, node } in changes {
                 if let Some(node) = node {
                     self.names.insert(*node, (*dir, name.clone()));
@@ -85,41 +85,41 @@ impl Namespace {
     }
 
     /// Finds what the absolute `path` means; with `follow` a link at its end is followed.
-    pub(crate) fn locate(&self, path: &Path, follow: bool) -> Spot {
+    pub(crate) fn locate(&self, path: &Path, follow: bool) -> ResolvedPath {
         self.locate_within(path, follow, MAX_LINKS)
     }
 
-    fn locate_within(&self, path: &Path, follow: bool, links: u32) -> Spot {
-        let path = normal(path);
+    fn locate_within(&self, path: &Path, follow: bool, links: u32) -> ResolvedPath {
+        let path = normalize(path);
         let Some(below) = self.roots.iter().find_map(|root| path.strip_prefix(root).ok()) else {
-            return Spot::Outside(path);
+            return ResolvedPath::Outside(path);
         };
-        let mut spot = Spot::Root;
+        let mut spot = ResolvedPath::Root;
         let mut rest = below.components();
         while let Some(part) = rest.next() {
             let Some(dir) = spot.node() else {
-                return Spot::Lost(path.clone());
+                return ResolvedPath::UnknownParent(path.clone());
             };
             let name = part.as_os_str().to_owned();
             let node = self.tree.child(dir, &name);
             let is_last = rest.as_path().as_os_str().is_empty();
-            if let (Some(Node::Link(target)), true) =
+            if let (Some(TreeNode::Link(target)), true) =
                 (node.map(|id| self.tree.node(id)), follow || !is_last)
             {
                 let onwards = self.absolute(dir).join(target).join(rest.as_path());
                 return match links.checked_sub(1) {
                     Some(links) => self.locate_within(&onwards, follow, links),
-                    None => Spot::Lost(path.clone()),
+                    None => ResolvedPath::UnknownParent(path.clone()),
                 };
             }
-            spot = Spot::Name { dir, name, node };
+            spot = ResolvedPath::Name { dir, name, node };
         }
         spot
     }
 }
 
 /// Takes `.` and `..` out of an absolute path, without a look at the disk.
-pub(crate) fn normal(path: &Path) -> PathBuf {
+pub(crate) fn normalize(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for part in path.components() {
         match part {

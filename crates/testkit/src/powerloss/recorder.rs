@@ -10,28 +10,28 @@ use std::{
 };
 
 use super::{
-    Operation, Recording,
-    log::Log,
-    namespace::{Namespace, normal},
-    recording::Ending,
+    DiskOperation, Recording,
+    memory_tree::{MemoryTree, VolatileSuffixes},
+    namespace::{Namespace, normalize},
+    recording::ProgramEnd,
+    strace_log::StraceLog,
     tracker::Tracker,
-    tree::{Tree, Volatile},
 };
 use crate::{
     fault::FaultPlan,
-    trace::{self, TraceError},
+    strace_run::{self, TraceError},
 };
 
 /// Largest single write that is taken down whole.
-const MAX_WRITE: &str = "33554432";
+const MAX_STRING_BYTES: &str = "33554432";
 /// Every call that changes files, names, descriptors or directories; `?` excuses what is not there.
-const CALLS: &str = "trace=?open,?creat,openat,?openat2,write,writev,pwrite64,pwritev,?pwritev2,\
+const TRACED_CALLS: &str = "trace=?open,?creat,openat,?openat2,write,writev,pwrite64,pwritev,?pwritev2,\
     ftruncate,truncate,fallocate,?rename,?renameat,renameat2,?link,linkat,?symlink,symlinkat,\
     ?unlink,unlinkat,?rmdir,?mkdir,mkdirat,fsync,fdatasync,sync,syncfs,sync_file_range,\
     read,readv,lseek,close,?close_range,dup,?dup2,dup3,fcntl,ioctl,?mmap,chdir,fchdir,\
     ?fork,?vfork,clone,?clone3,execve,execveat,copy_file_range,sendfile,splice,?io_uring_setup,?io_submit";
 /// Calls that move data past us; programs fall back to plain writes.
-const ABSENT: &str =
+const DISABLED_CALLS: &str =
     "inject=copy_file_range,sendfile,splice,?io_uring_setup,?io_submit:error=ENOSYS";
 
 /// Why a run could not be recorded. A recording that might be incomplete is never returned.
@@ -101,7 +101,7 @@ pub enum RecordError {
 #[derive(Clone, Debug)]
 pub struct Recorder {
     root: PathBuf,
-    volatile: Volatile,
+    volatile: VolatileSuffixes,
     faults: Option<FaultPlan>,
     limit: Duration,
 }
@@ -110,7 +110,7 @@ impl Recorder {
     /// Records changes below `root`, which must exist; what is in it already counts as durable.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        let volatile = Volatile(vec!["-shm".to_owned()]);
+        let volatile = VolatileSuffixes(vec!["-shm".to_owned()]);
         Self { root: root.into(), volatile, faults: None, limit: Duration::from_secs(300) }
     }
 
@@ -147,48 +147,48 @@ impl Recorder {
     pub fn record(&self, command: &Command) -> Result<Recording, RecordError> {
         let root = fs_err::canonicalize(&self.root)?;
         let here = env::current_dir()?;
-        let before = Tree::load(&root)?;
-        let traced = trace::run(command, &self.options(), self.limit)?;
-        let text = traced.log()?;
-        let log = Log::parse(&text)?;
+        let before = MemoryTree::load(&root)?;
+        let traced = strace_run::run_traced(command, &self.options(), self.limit)?;
+        let text = traced.read_log()?;
+        let log = StraceLog::parse(&text)?;
         let cwd = here.join(command.get_current_dir().unwrap_or(Path::new("")));
         let cwd = fs_err::canonicalize(cwd)?;
-        let given = normal(&here.join(&self.root));
+        let given = normalize(&here.join(&self.root));
         let namespace = Namespace::new(vec![root.clone(), given], before.clone());
-        let tracker = Tracker::follow(&log, namespace, cwd, self.volatile.clone())?;
+        let tracker = Tracker::replay(&log, namespace, cwd, self.volatile.clone())?;
 
-        let trace::Traced { stdout, stderr, status, .. } = traced;
+        let strace_run::TracedRun { stdout, stderr, status, .. } = traced;
         let recording = Recording {
             before,
             after: tracker.namespace.tree,
             events: tracker.events,
             volatile: self.volatile.clone(),
-            ending: Ending { stdout, stderr, status },
+            ending: ProgramEnd { stdout, stderr, status },
         };
-        verify(&recording, &root)?;
+        verify_complete(&recording, &root)?;
         Ok(recording)
     }
 
     fn options(&self) -> Vec<OsString> {
-        let mut options: Vec<OsString> = ["-q", "-xx", "-s", MAX_WRITE, "-e", "signal=none"]
+        let mut options: Vec<OsString> = ["-q", "-xx", "-s", MAX_STRING_BYTES, "-e", "signal=none"]
             .into_iter()
-            .chain(["-e", CALLS, "-e", "raw=read,readv", "-e", ABSENT])
+            .chain(["-e", TRACED_CALLS, "-e", "raw=read,readv", "-e", DISABLED_CALLS])
             .map(Into::into)
             .collect();
-        options.extend(self.faults.iter().flat_map(FaultPlan::injections));
+        options.extend(self.faults.iter().flat_map(FaultPlan::strace_options));
         options
     }
 }
 
 /// Compares what was recorded with what is there.
-fn verify(recording: &Recording, root: &Path) -> Result<(), RecordError> {
-    let real = Tree::load(root)?;
-    if let Some((path, how)) = recording.after.difference(&real, &recording.volatile) {
+fn verify_complete(recording: &Recording, root: &Path) -> Result<(), RecordError> {
+    let real = MemoryTree::load(root)?;
+    if let Some((path, how)) = recording.after.first_difference(&real, &recording.volatile) {
         return Err(RecordError::Diverged { path, how });
     }
     let mut output = Vec::new();
     for event in &recording.events {
-        if let Operation::Acknowledge { data } = &event.operation {
+        if let DiskOperation::Acknowledge { data } = &event.operation {
             output.extend_from_slice(data);
         }
     }

@@ -3,14 +3,14 @@
 use std::{fmt, io, path::Path, process::ExitStatus};
 
 use super::{
-    Event, Image, Operation, Policy,
-    tree::{Tree, Volatile},
+    DiskEvent, DiskImage, DiskOperation, PowerCutPolicy,
+    memory_tree::{MemoryTree, VolatileSuffixes},
 };
-use crate::{fixture::Rng, trace::complete_lines};
+use crate::{fixture::SeededRng, strace_run::complete_lines};
 
 /// What a point is next to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PointKind {
+pub enum CutPointKind {
     /// A sync of a file, a directory or everything.
     Sync,
     /// A change of names: create, link, rename, remove.
@@ -23,7 +23,7 @@ pub enum PointKind {
 
 /// On which side of its event a point is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum CutSide {
     /// The event has not counted yet: a sync has not returned, a name not changed.
     Before,
     /// The event counts.
@@ -32,22 +32,22 @@ pub enum Side {
 
 /// A moment at which the current may go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Point {
+pub struct CutPoint {
     /// Its place in the global order.
     pub position: usize,
     /// What it is next to.
-    pub kind: PointKind,
+    pub kind: CutPointKind,
     /// On which side of that.
-    pub side: Side,
+    pub side: CutSide,
     /// The event in words.
     pub label: String,
 }
 
-impl fmt::Display for Point {
+impl fmt::Display for CutPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let side = match self.side {
-            Side::Before => "before",
-            Side::After => "after",
+            CutSide::Before => "before",
+            CutSide::After => "after",
         };
         write!(f, "{side} {} (#{})", self.label, self.position)
     }
@@ -55,16 +55,16 @@ impl fmt::Display for Point {
 
 /// A point and policy under which a check failed.
 #[derive(Clone, Debug)]
-pub struct Loss {
+pub struct DurabilityLoss {
     /// When the current went.
-    pub point: Point,
+    pub point: CutPoint,
     /// What it did.
-    pub policy: Policy,
+    pub policy: PowerCutPolicy,
     /// What the check said.
     pub reason: String,
 }
 
-impl fmt::Display for Loss {
+impl fmt::Display for DurabilityLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "power cut {} under {:?}: {}", self.point, self.policy, self.reason)
     }
@@ -72,7 +72,7 @@ impl fmt::Display for Loss {
 
 /// What the program itself said, and how it ended.
 #[derive(Debug)]
-pub(crate) struct Ending {
+pub(crate) struct ProgramEnd {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) status: ExitStatus,
@@ -81,17 +81,17 @@ pub(crate) struct Ending {
 /// Everything a program did to a directory, and everything it acknowledged.
 #[derive(Debug)]
 pub struct Recording {
-    pub(super) before: Tree,
-    pub(super) after: Tree,
-    pub(super) events: Vec<Event>,
-    pub(super) volatile: Volatile,
-    pub(super) ending: Ending,
+    pub(super) before: MemoryTree,
+    pub(super) after: MemoryTree,
+    pub(super) events: Vec<DiskEvent>,
+    pub(super) volatile: VolatileSuffixes,
+    pub(super) ending: ProgramEnd,
 }
 
 impl Recording {
     /// The events in the order in which they count.
     #[must_use]
-    pub fn events(&self) -> &[Event] {
+    pub fn events(&self) -> &[DiskEvent] {
         &self.events
     }
 
@@ -115,41 +115,51 @@ impl Recording {
 
     /// The moment after everything.
     #[must_use]
-    pub fn end(&self) -> Point {
+    pub fn end(&self) -> CutPoint {
         let position = self.events.iter().map(|event| event.end).max().unwrap_or_default();
-        Point { position, kind: PointKind::End, side: Side::After, label: "the end".to_owned() }
+        CutPoint {
+            position,
+            kind: CutPointKind::End,
+            side: CutSide::After,
+            label: "the end".to_owned(),
+        }
     }
 
     /// Every moment before and after a sync, a change of names or an acknowledgement, in order,
     /// and the end.
     #[must_use]
-    pub fn points(&self) -> Vec<Point> {
+    pub fn cut_points(&self) -> Vec<CutPoint> {
         let mut points = Vec::new();
         for event in &self.events {
-            if let Some((kind, label)) = describe(event) {
-                let before = event.at().saturating_sub(1);
-                points.push(Point {
+            if let Some((kind, label)) = describe_event(event) {
+                let before = event.position().saturating_sub(1);
+                points.push(CutPoint {
                     position: before,
                     kind,
-                    side: Side::Before,
+                    side: CutSide::Before,
                     label: label.clone(),
                 });
-                points.push(Point { position: event.at(), kind, side: Side::After, label });
+                points.push(CutPoint {
+                    position: event.position(),
+                    kind,
+                    side: CutSide::After,
+                    label,
+                });
             }
         }
         points.push(self.end());
         // Of two names for one moment the one that says what has happened is kept.
-        points.sort_by_key(|point| (point.position, point.side == Side::Before));
+        points.sort_by_key(|point| (point.position, point.side == CutSide::Before));
         points.dedup_by_key(|point| point.position);
         points
     }
 
     /// `count` of the points, drawn from `seed`, in order and with the last always among them.
     #[must_use]
-    pub fn sample(&self, count: usize, seed: u64) -> Vec<Point> {
-        let mut points = self.points();
+    pub fn sample_points(&self, count: usize, seed: u64) -> Vec<CutPoint> {
+        let mut points = self.cut_points();
         let last = points.pop();
-        let mut rng = Rng::new(seed);
+        let mut rng = SeededRng::new(seed);
         while points.len() >= count.max(1) {
             points.remove(rng.below(points.len() as u64) as usize);
         }
@@ -159,10 +169,10 @@ impl Recording {
 
     /// The complete lines whose writes to standard output had returned by `point`.
     #[must_use]
-    pub fn acknowledged(&self, point: &Point) -> Vec<String> {
+    pub fn acknowledged(&self, point: &CutPoint) -> Vec<String> {
         let mut output = Vec::new();
-        for event in self.until(point) {
-            if let Operation::Acknowledge { data } = &event.operation {
+        for event in self.events_until(point) {
+            if let DiskOperation::Acknowledge { data } = &event.operation {
                 output.extend_from_slice(data);
             }
         }
@@ -172,10 +182,10 @@ impl Recording {
     /// Images for `points`, one after the other.
     pub fn images<'a>(
         &'a self,
-        points: &'a [Point],
-        policy: Policy,
-    ) -> impl Iterator<Item = io::Result<(&'a Point, Image)>> {
-        points.iter().map(move |point| Ok((point, Image::at(self, point, policy)?)))
+        points: &'a [CutPoint],
+        policy: PowerCutPolicy,
+    ) -> impl Iterator<Item = io::Result<(&'a CutPoint, DiskImage)>> {
+        points.iter().map(move |point| Ok((point, DiskImage::build(self, point, policy)?)))
     }
 
     /// Cuts the current at each of `points` and collects where `check` fails.
@@ -186,50 +196,56 @@ impl Recording {
     /// # Errors
     ///
     /// An image cannot be written.
-    pub fn losses<E: fmt::Display>(
+    pub fn find_losses<E: fmt::Display>(
         &self,
-        points: &[Point],
-        policy: Policy,
+        points: &[CutPoint],
+        policy: PowerCutPolicy,
         mut check: impl FnMut(&Path, &[String]) -> Result<(), E>,
-    ) -> io::Result<Vec<Loss>> {
+    ) -> io::Result<Vec<DurabilityLoss>> {
         let mut losses = Vec::new();
         for built in self.images(points, policy) {
             let (point, image) = built?;
             if let Err(reason) = check(image.path(), &self.acknowledged(point)) {
-                losses.push(Loss { point: point.clone(), policy, reason: reason.to_string() });
+                losses.push(DurabilityLoss {
+                    point: point.clone(),
+                    policy,
+                    reason: reason.to_string(),
+                });
             }
         }
         Ok(losses)
     }
 
     /// The directory before the run, with all later files known and empty.
-    pub(super) fn initial(&self) -> Tree {
+    pub(super) fn initial_tree(&self) -> MemoryTree {
         let mut initial = self.before.clone();
         initial.extend_from(&self.after);
         initial
     }
 
     /// The events that count at `point`.
-    pub(super) fn until(&self, point: &Point) -> &[Event] {
-        let count = self.events.partition_point(|event| event.at() <= point.position);
+    pub(super) fn events_until(&self, point: &CutPoint) -> &[DiskEvent] {
+        let count = self.events.partition_point(|event| event.position() <= point.position);
         &self.events[..count]
     }
 
-    pub(super) fn volatile(&self) -> &Volatile {
+    pub(super) fn volatile(&self) -> &VolatileSuffixes {
         &self.volatile
     }
 }
 
-fn describe(event: &Event) -> Option<(PointKind, String)> {
+fn describe_event(event: &DiskEvent) -> Option<(CutPointKind, String)> {
     let kind = match &event.operation {
-        Operation::Sync { .. } | Operation::SyncAll => PointKind::Sync,
-        Operation::Names(_) => PointKind::Name,
-        Operation::Acknowledge { data } => {
+        DiskOperation::Sync { .. } | DiskOperation::SyncAll => CutPointKind::Sync,
+        DiskOperation::Names(_) => CutPointKind::Name,
+        DiskOperation::Acknowledge { data } => {
             let said = String::from_utf8_lossy(data);
             let label = format!("stdout {:?}", said.chars().take(80).collect::<String>());
-            return Some((PointKind::Acknowledgement, label));
+            return Some((CutPointKind::Acknowledgement, label));
         }
-        Operation::Write { .. } | Operation::Resize { .. } | Operation::Zero { .. } => return None,
+        DiskOperation::Write { .. } | DiskOperation::Resize { .. } | DiskOperation::Zero { .. } => {
+            return None;
+        }
     };
     Some((kind, format!("{} {:?}", event.call, event.path)))
 }

@@ -6,17 +6,17 @@
 use std::{collections::HashMap, path::PathBuf};
 
 use super::{
-    Event, NodeId, Operation, RecordError,
-    log::{Call, Edge, Log},
-    namespace::{Namespace, Spot},
-    process::{OpenFile, Processes, Target, is_birth},
-    request::Request,
-    tree::{Node, Volatile},
-    value,
+    DiskEvent, DiskOperation, NodeId, RecordError,
+    call_args::CallArgs,
+    memory_tree::{TreeNode, VolatileSuffixes},
+    namespace::{Namespace, ResolvedPath},
+    strace_log::{CallEdge, StraceLog, TracedCall},
+    strace_value,
+    traced_processes::{DescriptorTarget, OpenFile, TracedProcesses, is_spawn_call},
 };
 
 /// What a call has found at its start and needs at its end.
-pub(super) enum Begun {
+pub(super) enum PendingCall {
     Open { file: OpenFile, close_on_exec: bool },
     Sync(NodeId),
     Acknowledge(Vec<u8>),
@@ -24,53 +24,53 @@ pub(super) enum Begun {
 
 pub(crate) struct Tracker {
     pub(crate) namespace: Namespace,
-    pub(crate) events: Vec<Event>,
-    pub(super) processes: Processes,
-    pub(super) begun: HashMap<usize, Begun>,
-    pub(super) volatile: Volatile,
+    pub(crate) events: Vec<DiskEvent>,
+    pub(super) processes: TracedProcesses,
+    pub(super) begun: HashMap<usize, PendingCall>,
+    pub(super) volatile: VolatileSuffixes,
 }
 
 impl Tracker {
     /// Follows the whole log, from the directory as it was before the program started.
-    pub(crate) fn follow(
-        log: &Log<'_>,
+    pub(crate) fn replay(
+        log: &StraceLog<'_>,
         namespace: Namespace,
         cwd: PathBuf,
-        volatile: Volatile,
+        volatile: VolatileSuffixes,
     ) -> Result<Self, RecordError> {
-        let processes = Processes::new(&log.calls, cwd);
+        let processes = TracedProcesses::new(&log.calls, cwd);
         let begun = HashMap::new();
         let mut tracker = Self { namespace, events: Vec::new(), processes, begun, volatile };
         for edge in &log.edges {
             match edge {
-                Edge::Start(index) => {
+                CallEdge::Start(index) => {
                     let call = &log.calls[*index];
-                    let known = tracker.processes.meet(call.thread);
+                    let known = tracker.processes.register_thread(call.thread);
                     known.ok_or_else(|| {
-                        Request::new(call).unsupported("a thread of unknown origin")
+                        CallArgs::new(call).unsupported_error("a thread of unknown origin")
                     })?;
                     if !call.failed() {
-                        tracker.start(&Request::new(call))?;
+                        tracker.start_call(&CallArgs::new(call))?;
                     }
                 }
-                Edge::End(index) if log.calls[*index].succeeded() => {
-                    tracker.end(&log.calls[*index])?;
+                CallEdge::End(index) if log.calls[*index].succeeded() => {
+                    tracker.end_call(&log.calls[*index])?;
                 }
-                Edge::End(_) => {}
-                Edge::Exit(thread) => tracker.processes.exit(*thread),
+                CallEdge::End(_) => {}
+                CallEdge::Exit(thread) => tracker.processes.exit(*thread),
             }
         }
         Ok(tracker)
     }
 
-    fn start(&mut self, request: &Request<'_>) -> Result<(), RecordError> {
+    fn start_call(&mut self, request: &CallArgs<'_>) -> Result<(), RecordError> {
         match request.call.name {
             "open" => self.open(request, None, 0, request.text(1)),
             "creat" => self.open(request, None, 0, "O_WRONLY|O_CREAT|O_TRUNC"),
             "openat" => self.open(request, Some(0), 1, request.text(2)),
             "openat2" => {
-                let flags =
-                    value::field(request.text(2), "flags").ok_or_else(|| request.syntax())?;
+                let flags = strace_value::struct_field(request.text(2), "flags")
+                    .ok_or_else(|| request.syntax_error())?;
                 self.open(request, Some(0), 1, flags)
             }
             "write" | "writev" => self.write(request, None),
@@ -81,7 +81,7 @@ impl Tracker {
                 self.truncate(request, node)
             }
             "truncate" => {
-                let node = self.spot(request, None, 0, true)?.node();
+                let node = self.resolve_path(request, None, 0, true)?.node();
                 self.truncate(request, node)
             }
             "fallocate" => self.allocate(request),
@@ -90,21 +90,23 @@ impl Tracker {
             "renameat2" => self.rename(request, (Some(0), 1), (Some(2), 3), request.text(4)),
             "link" => self.link(request, (None, 0), (None, 1), ""),
             "linkat" => self.link(request, (Some(0), 1), (Some(2), 3), request.text(4)),
-            "symlink" => self.make(request, None, 1, &Node::Link(request.path(0)?)),
-            "symlinkat" => self.make(request, Some(1), 2, &Node::Link(request.path(0)?)),
-            "mkdir" => self.make(request, None, 0, &Node::Directory(Default::default())),
-            "mkdirat" => self.make(request, Some(0), 1, &Node::Directory(Default::default())),
+            "symlink" => self.create_node(request, None, 1, &TreeNode::Link(request.path(0)?)),
+            "symlinkat" => self.create_node(request, Some(1), 2, &TreeNode::Link(request.path(0)?)),
+            "mkdir" => self.create_node(request, None, 0, &TreeNode::Directory(Default::default())),
+            "mkdirat" => {
+                self.create_node(request, Some(0), 1, &TreeNode::Directory(Default::default()))
+            }
             "unlink" | "rmdir" => self.remove(request, None, 0),
             "unlinkat" => self.remove(request, Some(0), 1),
             "fsync" | "fdatasync" => {
                 if let Some(node) = self.node_of(request, 0) {
-                    self.begun.insert(request.call.start, Begun::Sync(node));
+                    self.begun.insert(request.call.start, PendingCall::Sync(node));
                 }
                 Ok(())
             }
-            "mmap" => self.map(request),
+            "mmap" => self.map_memory(request),
             "ioctl" if request.text(1).contains("FICLONE") => match self.node_of(request, 0) {
-                Some(_) => Err(request.unsupported("data shared between files")),
+                Some(_) => Err(request.unsupported_error("data shared between files")),
                 None => Ok(()),
             },
             _ => self.start_on_descriptor(request),
@@ -112,7 +114,7 @@ impl Tracker {
     }
 
     /// Calls that move offsets, close descriptors and change directories.
-    fn start_on_descriptor(&mut self, request: &Request<'_>) -> Result<(), RecordError> {
+    fn start_on_descriptor(&mut self, request: &CallArgs<'_>) -> Result<(), RecordError> {
         let thread = request.call.thread;
         match request.call.name {
             "read" | "readv" => {
@@ -127,7 +129,7 @@ impl Tracker {
             }
             "close" => self.processes.close(thread, request.number(0)?),
             "close_range" => {
-                let last = value::number(request.text(1)).unwrap_or(i64::MAX);
+                let last = strace_value::parse_number(request.text(1)).unwrap_or(i64::MAX);
                 let only_on_exec = request.has(2, "CLOSE_RANGE_CLOEXEC");
                 self.processes.close_range(thread, request.number(0)?, last, only_on_exec);
             }
@@ -145,7 +147,7 @@ impl Tracker {
                 self.processes.set_cwd(thread, path);
             }
             "fchdir" => {
-                let path = self.base(request, Some(0))?;
+                let path = self.base_directory(request, Some(0))?;
                 self.processes.set_cwd(thread, path);
             }
             _ => {}
@@ -153,29 +155,29 @@ impl Tracker {
         Ok(())
     }
 
-    fn end(&mut self, call: &Call<'_>) -> Result<(), RecordError> {
+    fn end_call(&mut self, call: &TracedCall<'_>) -> Result<(), RecordError> {
         let thread = call.thread;
         match (self.begun.remove(&call.start), call.result) {
-            (Some(Begun::Open { file, close_on_exec }), Some(fd)) => {
+            (Some(PendingCall::Open { file, close_on_exec }), Some(fd)) => {
                 self.processes.open(thread, fd, file, close_on_exec);
                 return Ok(());
             }
-            (Some(Begun::Sync(node)), _) => {
+            (Some(PendingCall::Sync(node)), _) => {
                 let path = self.namespace.relative(node);
-                return self.push(&Request::new(call), path, Operation::Sync { node });
+                return self.push_event(&CallArgs::new(call), path, DiskOperation::Sync { node });
             }
-            (Some(Begun::Acknowledge(data)), _) => {
-                let operation = Operation::Acknowledge { data };
-                return self.push(&Request::new(call), PathBuf::new(), operation);
+            (Some(PendingCall::Acknowledge(data)), _) => {
+                let operation = DiskOperation::Acknowledge { data };
+                return self.push_event(&CallArgs::new(call), PathBuf::new(), operation);
             }
             (_, None) | (None, _) => {}
         }
         match call.name {
             "sync" | "syncfs" => {
-                self.push(&Request::new(call), PathBuf::new(), Operation::SyncAll)?;
+                self.push_event(&CallArgs::new(call), PathBuf::new(), DiskOperation::SyncAll)?;
             }
             "dup" | "dup2" | "dup3" | "fcntl" => {
-                let request = Request::new(call);
+                let request = CallArgs::new(call);
                 let is_dup = call.name != "fcntl" || request.text(1).starts_with("F_DUPFD");
                 if is_dup {
                     let exec = request.has(1, "F_DUPFD_CLOEXEC") || request.has(2, "O_CLOEXEC");
@@ -183,10 +185,10 @@ impl Tracker {
                 }
             }
             "execve" | "execveat" => self.processes.exec(thread),
-            name if is_birth(name) => {
+            name if is_spawn_call(name) => {
                 // The child may have been met already, at a call of its own.
                 if let Some(Ok(child)) = call.result.map(u32::try_from) {
-                    self.processes.meet(child);
+                    self.processes.register_thread(child);
                 }
             }
             _ => {}
@@ -194,33 +196,33 @@ impl Tracker {
         Ok(())
     }
 
-    pub(super) fn push(
+    pub(super) fn push_event(
         &mut self,
-        request: &Request<'_>,
+        request: &CallArgs<'_>,
         path: PathBuf,
-        operation: Operation,
+        operation: DiskOperation,
     ) -> Result<(), RecordError> {
         self.namespace.apply(&operation);
-        let Call { start, thread, name, .. } = *request.call;
-        let end = request.end()?;
-        self.events.push(Event { start, end, thread, call: name.to_owned(), path, operation });
+        let TracedCall { start, thread, name, .. } = *request.call;
+        let end = request.end_edge()?;
+        self.events.push(DiskEvent { start, end, thread, call: name.to_owned(), path, operation });
         Ok(())
     }
 
-    pub(super) fn push_on(
+    pub(super) fn push_node_event(
         &mut self,
-        request: &Request<'_>,
+        request: &CallArgs<'_>,
         node: NodeId,
-        op: Operation,
+        op: DiskOperation,
     ) -> Result<(), RecordError> {
         let path = self.namespace.relative(node);
-        self.push(request, path, op)
+        self.push_event(request, path, op)
     }
 
     /// The directory that a call's path starts from: that of descriptor `at`, or the current one.
-    pub(super) fn base(
+    pub(super) fn base_directory(
         &mut self,
-        request: &Request<'_>,
+        request: &CallArgs<'_>,
         at: Option<usize>,
     ) -> Result<PathBuf, RecordError> {
         let thread = request.call.thread;
@@ -228,32 +230,37 @@ impl Tracker {
             return Ok(self.processes.cwd(thread));
         };
         Ok(match self.processes.file(thread, request.number(at)?).map(|file| &file.target) {
-            Some(Target::Node(node)) => self.namespace.absolute(*node),
-            Some(Target::Outside(path)) => path.clone(),
-            Some(Target::Output) | None => PathBuf::from("/nowhere"),
+            Some(DescriptorTarget::Node(node)) => self.namespace.absolute(*node),
+            Some(DescriptorTarget::Outside(path)) => path.clone(),
+            Some(DescriptorTarget::Output) | None => PathBuf::from("/nowhere"),
         })
     }
 
-    pub(super) fn spot(
+    pub(super) fn resolve_path(
         &mut self,
-        request: &Request<'_>,
+        request: &CallArgs<'_>,
         at: Option<usize>,
         path: usize,
         follow: bool,
-    ) -> Result<Spot, RecordError> {
+    ) -> Result<ResolvedPath, RecordError> {
         let path = request.path(path)?;
-        let base = if path.is_absolute() { PathBuf::new() } else { self.base(request, at)? };
+        let base =
+            if path.is_absolute() { PathBuf::new() } else { self.base_directory(request, at)? };
         match self.namespace.locate(&base.join(path), follow) {
-            Spot::Lost(path) => Err(RecordError::Unknown { path, call: request.call.describe() }),
-            spot @ (Spot::Outside(_) | Spot::Root | Spot::Name { .. }) => Ok(spot),
+            ResolvedPath::UnknownParent(path) => {
+                Err(RecordError::Unknown { path, call: request.call.describe() })
+            }
+            spot @ (ResolvedPath::Outside(_) | ResolvedPath::Root | ResolvedPath::Name { .. }) => {
+                Ok(spot)
+            }
         }
     }
 
-    pub(super) fn node_of(&mut self, request: &Request<'_>, fd: usize) -> Option<NodeId> {
+    pub(super) fn node_of(&mut self, request: &CallArgs<'_>, fd: usize) -> Option<NodeId> {
         let fd = request.number(fd).ok()?;
         match self.processes.file(request.call.thread, fd)?.target {
-            Target::Node(node) => Some(node),
-            Target::Outside(_) | Target::Output => None,
+            DescriptorTarget::Node(node) => Some(node),
+            DescriptorTarget::Outside(_) | DescriptorTarget::Output => None,
         }
     }
 }

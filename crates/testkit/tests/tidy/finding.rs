@@ -3,15 +3,15 @@
 use std::fmt;
 
 /// A rule of the repository: its name and what to do when it is broken.
-pub(crate) struct Rule {
+pub(crate) struct TidyRule {
     pub(crate) name: &'static str,
     pub(crate) remedy: &'static str,
 }
 
-impl Rule {
+impl TidyRule {
     /// Reports that `what` breaks this rule at `line` of `file`.
-    pub(crate) fn at(&self, file: &str, line: usize, what: impl Into<String>) -> Finding {
-        Finding {
+    pub(crate) fn report(&self, file: &str, line: usize, what: impl Into<String>) -> TidyFinding {
+        TidyFinding {
             file: file.to_owned(),
             line,
             rule: self.name,
@@ -23,7 +23,7 @@ impl Rule {
 
 /// One place that breaks a rule.
 #[derive(Debug)]
-pub(crate) struct Finding {
+pub(crate) struct TidyFinding {
     pub(crate) file: String,
     pub(crate) line: usize,
     pub(crate) rule: &'static str,
@@ -31,7 +31,7 @@ pub(crate) struct Finding {
     pub(crate) remedy: &'static str,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for TidyFinding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, rule, what, remedy } = self;
         write!(out, "{file}:{line}: {rule}: {what}\n    remedy: {remedy}")
@@ -39,25 +39,25 @@ impl fmt::Display for Finding {
 }
 
 /// A file that may break one rule, and why.
-pub(crate) struct Exception {
+pub(crate) struct RuleException {
     pub(crate) file: &'static str,
     pub(crate) reason: &'static str,
 }
 
 /// Removes the findings that an exception covers; an exception that covers nothing is a finding.
-pub(crate) fn excuse(
-    rule: &Rule,
-    mut findings: Vec<Finding>,
-    exceptions: &[Exception],
-) -> Vec<Finding> {
+pub(crate) fn apply_exceptions(
+    rule: &TidyRule,
+    mut findings: Vec<TidyFinding>,
+    exceptions: &[RuleException],
+) -> Vec<TidyFinding> {
     for exception in exceptions {
         let before = findings.len();
         findings.retain(|finding| finding.file != exception.file);
         if findings.len() == before {
             let what = format!("the exception ({}) is no longer needed", exception.reason);
-            findings.push(Finding {
+            findings.push(TidyFinding {
                 remedy: "remove the line from the rule's table of exceptions",
-                ..rule.at(exception.file, 1, what)
+                ..rule.report(exception.file, 1, what)
             });
         }
     }
@@ -66,38 +66,38 @@ pub(crate) fn excuse(
 
 /// Fails the test with every finding, one below the other.
 #[track_caller]
-pub(crate) fn assert_none(findings: &[Finding]) {
+pub(crate) fn assert_no_findings(findings: &[TidyFinding]) {
     let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
     assert!(lines.is_empty(), "{} finding(s)\n{}", lines.len(), lines.join("\n"));
 }
 
 /// Fails the companion test unless the sample was found guilty at exactly these lines.
 #[track_caller]
-pub(crate) fn assert_lines(findings: &[Finding], lines: &[usize]) {
+pub(crate) fn assert_lines(findings: &[TidyFinding], lines: &[usize]) {
     let found: Vec<usize> = findings.iter().map(|finding| finding.line).collect();
     assert_eq!(found, lines, "{findings:#?}");
 }
 
-const SAMPLE: Rule = Rule { name: "sample", remedy: "none" };
+const SAMPLE: TidyRule = TidyRule { name: "sample", remedy: "none" };
 
 #[test]
-fn an_exception_covers_its_file_only() {
-    let findings = vec![SAMPLE.at("a.rs", 3, "x"), SAMPLE.at("b.rs", 4, "x")];
-    let exceptions = [Exception { file: "a.rs", reason: "sample" }];
+fn exception_covers_only_its_file() {
+    let findings = vec![SAMPLE.report("a.rs", 3, "x"), SAMPLE.report("b.rs", 4, "x")];
+    let exceptions = [RuleException { file: "a.rs", reason: "sample" }];
 
-    assert_lines(&excuse(&SAMPLE, findings, &exceptions), &[4]);
+    assert_lines(&apply_exceptions(&SAMPLE, findings, &exceptions), &[4]);
 }
 
 #[test]
-fn an_exception_that_covers_nothing_is_reported() {
-    let exceptions = [Exception { file: "gone.rs", reason: "sample" }];
+fn unused_exception_is_reported() {
+    let exceptions = [RuleException { file: "gone.rs", reason: "sample" }];
 
-    assert_lines(&excuse(&SAMPLE, Vec::new(), &exceptions), &[1]);
+    assert_lines(&apply_exceptions(&SAMPLE, Vec::new(), &exceptions), &[1]);
 }
 
 #[test]
 fn a_finding_names_file_line_rule_and_remedy() {
-    let text = SAMPLE.at("a.rs", 3, "it is wrong").to_string();
+    let text = SAMPLE.report("a.rs", 3, "it is wrong").to_string();
 
     assert_eq!(text, "a.rs:3: sample: it is wrong\n    remedy: none");
 }
@@ -105,5 +105,5 @@ fn a_finding_names_file_line_rule_and_remedy() {
 #[test]
 #[should_panic(expected = "1 finding(s)\na.rs:3: sample")]
 fn a_finding_fails_the_test() {
-    assert_none(&[SAMPLE.at("a.rs", 3, "it is wrong")]);
+    assert_no_findings(&[SAMPLE.report("a.rs", 3, "it is wrong")]);
 }

@@ -4,15 +4,15 @@
 //! whole repository; a companion test runs it over a small bad sample, so that no rule can pass
 //! because it looks at nothing. A finding names file, line, rule and remedy.
 
-mod advisory;
-mod ban;
-mod document;
+mod advisories;
+mod banned_code;
+mod ci_gates;
+mod constant_sql;
+mod crate_graph;
 mod finding;
-mod gate;
-mod graph;
-mod limit;
-mod machine;
-mod shape;
-mod sql;
-mod token;
-mod tree;
+mod machine_paths;
+mod repository_files;
+mod required_documents;
+mod rust_tokens;
+mod size_limits;
+mod source_layout;

@@ -1,9 +1,9 @@
 //! `turnstone exec`: any command as a turn that can be taken back.
 
-mod attend;
-mod line;
 mod run;
+mod shell_quote;
+mod supervised_run;
 
-pub(crate) use attend::supervise;
-pub(crate) use line::line;
 pub(crate) use run::{ExecArgs, run};
+pub(crate) use shell_quote::quote_command;
+pub(crate) use supervised_run::supervise;

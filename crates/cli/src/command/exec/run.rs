@@ -4,25 +4,27 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use turnstone_core::id::SessionId;
-use turnstone_core::model::{Session, Status};
-use turnstone_engine::{Closed, CommandEnd, Engine, Execution, NewSession, NewWorktree, Ran};
+use turnstone_core::model::{Session, SessionStatus};
+use turnstone_engine::{
+    ClosedCall, CommandEnd, CommandExecution, Engine, ExecutionResult, NewSession, WorktreeRequest,
+};
 use turnstone_store::Context;
 
-use super::attend::{self, NOT_BEGUN};
-use super::line::line;
-use crate::app::App;
-use crate::choice;
-use crate::command::worktree::refused;
+use super::shell_quote::quote_command;
+use super::supervised_run::{self, EXIT_NOT_STARTED};
+use crate::app::CliApp;
+use crate::command::worktree::worktree_error;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
-use crate::place::Place;
-use crate::reference::Prefix;
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::number_format;
+use crate::project_location::ProjectLocation;
+use crate::session_lookup;
 use crate::text;
-use crate::ui::{Ui, WARN, paint};
+use crate::ui::{Ui, WARNING_STYLE, apply_style};
 
 /// The longest title made of a command line.
-const TITLE: usize = 80;
+const MAX_TITLE_WIDTH: usize = 80;
 
 /// Run any command as a turn that can be undone
 ///
@@ -38,7 +40,7 @@ const TITLE: usize = 80;
 pub(crate) struct ExecArgs {
     /// Go on with this session instead of beginning one: its id, or a beginning no other id has
     #[arg(long, value_name = "ID")]
-    session: Option<Prefix>,
+    session: Option<IdPrefix>,
 
     /// The title of the session [default: the command]
     #[arg(long, value_name = "TITLE", conflicts_with = "session")]
@@ -61,58 +63,58 @@ pub(crate) struct ExecArgs {
 /// # Errors
 ///
 /// None: they are told here.
-pub(crate) fn run(ui: &mut Ui, app: &App, args: &ExecArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ExecArgs) -> Result<ProgramExit, CliError> {
     Ok(match execute(ui, app, args) {
-        Ok(code) => Exit::Of(code),
+        Ok(code) => ProgramExit::CommandCode(code),
         Err(error) => {
-            ui.fail(&error);
-            Exit::Of(NOT_BEGUN)
+            ui.print_error(&error);
+            ProgramExit::CommandCode(EXIT_NOT_STARTED)
         }
     })
 }
 
-fn execute(ui: &mut Ui, app: &App, args: &ExecArgs) -> Result<u8, CliError> {
-    let (engine, ctx) = (app.engine()?, app.context());
-    choice::settle(ui, &engine, &ctx);
-    let line = line(&args.command);
+fn execute(ui: &mut Ui, app: &CliApp, args: &ExecArgs) -> Result<u8, CliError> {
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    session_lookup::recover_and_report(ui, &engine, &ctx);
+    let line = quote_command(&args.command);
     let place = match &args.worktree {
-        Some(name) => worktree(ui, app, &engine, &ctx, name)?,
+        Some(name) => find_or_create_worktree(ui, app, &engine, &ctx, name)?,
         None => app.directory()?.to_owned(),
     };
-    let session = session(app, &engine, &ctx, args, &line, &place)?;
+    let session = resolve_or_create_session(app, &engine, &ctx, args, &line, &place)?;
     let begin = || engine.begin_exec(&ctx, &session, &line);
-    let mut execution = ui.busy("capturing the directory, so that undo works", begin)?;
-    tell_limits(ui, &session, &execution);
-    let Ran { end, code, left } =
-        attend::run(app, &engine, &ctx, &mut execution, &place, &args.command)?;
+    let mut execution = ui.with_spinner("capturing the directory, so that undo works", begin)?;
+    warn_undo_limits(ui, &session, &execution);
+    let ExecutionResult { end, code, left_running: left } =
+        supervised_run::run_supervised(app, &engine, &ctx, &mut execution, &place, &args.command)?;
     match &end {
         CommandEnd::NotStarted(why) | CommandEnd::Lost(why) => {
-            ui.note(&format!("turnstone: {}", text::clean_line(why)));
+            ui.print_note(&format!("turnstone: {}", text::sanitize_line(why)));
         }
         CommandEnd::Exited { .. } => {}
     }
     if left > 0 {
-        let count = figure::counted(left, "process");
-        ui.note(&format!("turnstone: {count} left running; what they change is in no turn"));
+        let count = number_format::format_counted(left, "process");
+        ui.print_note(&format!("turnstone: {count} left running; what they change is in no turn"));
     }
     let covered = execution.call.is_covered();
-    let ended =
-        ui.busy("looking what changed", || engine.end_exec(&app.context(), execution, &end));
+    let ended = ui
+        .with_spinner("looking what changed", || engine.end_exec(&app.context(), execution, &end));
     match ended {
-        Ok(closed) => tell_changes(ui, closed.filter(|_| covered).as_ref()),
+        Ok(closed) => print_change_count(ui, closed.filter(|_| covered).as_ref()),
         // The command has run: its code is what a script wants. The books are closed later.
         Err(error) => {
-            ui.fail(&error.into());
-            ui.note("turnstone: the next turnstone here finds out what the command changed");
+            ui.print_error(&error.into());
+            ui.print_note("turnstone: the next turnstone here finds out what the command changed");
         }
     }
-    app.tend(&engine);
-    Ok(u8::try_from(code & 0xff).unwrap_or(NOT_BEGUN))
+    app.run_maintenance(&engine);
+    Ok(u8::try_from(code & 0xff).unwrap_or(EXIT_NOT_STARTED))
 }
 
 /// The session the command belongs to: the one named, or a new one.
-fn session(
-    app: &App,
+fn resolve_or_create_session(
+    app: &CliApp,
     engine: &Engine,
     ctx: &Context,
     args: &ExecArgs,
@@ -120,10 +122,10 @@ fn session(
     directory: &Path,
 ) -> Result<Session, CliError> {
     if let Some(prefix) = &args.session {
-        let session = choice::session(app, engine, ctx, Some(prefix))?;
+        let session = session_lookup::resolve_session_or_newest(app, engine, ctx, Some(prefix))?;
         let projects = engine.store().read(ctx, |r| r.projects())?;
-        if !Place::find(&projects, directory).holds(&session) {
-            let (id, home) = (&session.id, text::clean_line(&session.directory));
+        if !ProjectLocation::find(&projects, directory).contains_session(&session) {
+            let (id, home) = (&session.id, text::sanitize_line(&session.directory));
             return Err(CliError::Refused {
                 what: format!("session {id} belongs to {home}, not to this directory"),
                 hint: Some(format!("change to {home}, or leave --session out")),
@@ -131,76 +133,89 @@ fn session(
         }
         return Ok(session);
     }
-    let title = args.title.clone().unwrap_or_else(|| text::cut(&text::clean_line(line), TITLE));
+    let title = args
+        .title
+        .clone()
+        .unwrap_or_else(|| text::truncate_to_width(&text::sanitize_line(line), MAX_TITLE_WIDTH));
     let new = NewSession {
         title: Some(title),
-        parent: parent(app, engine, ctx)?,
+        parent: find_parent_session(app, engine, ctx)?,
         ..NewSession::default()
     };
     Ok(engine.create_session(ctx, directory, &new)?)
 }
 
 /// The worktree of that name, or a new one.
-fn worktree(
+fn find_or_create_worktree(
     ui: &mut Ui,
-    app: &App,
+    app: &CliApp,
     engine: &Engine,
     ctx: &Context,
     name: &str,
 ) -> Result<PathBuf, CliError> {
     let project = engine.open_project(ctx, app.directory()?)?.project.id;
-    let listed = engine.list_worktrees(ctx, &project).map_err(refused)?;
+    let listed = engine.list_worktrees(ctx, &project).map_err(worktree_error)?;
     let known = listed.into_iter().find(|it| it.made && it.ready && it.name == name);
     let found = match known {
         Some(known) => known,
         None => {
             let name = Some(name.to_owned()).filter(|name| !name.is_empty());
-            let new = NewWorktree { name, ..NewWorktree::default() };
-            engine.create_worktree(ctx, &project, &new).map_err(refused)?
+            let new = WorktreeRequest { name, ..WorktreeRequest::default() };
+            engine.create_worktree(ctx, &project, &new).map_err(worktree_error)?
         }
     };
-    let directory = text::clean_line(&found.directory.to_string_lossy());
-    ui.aside(&format!("turnstone: in worktree {} ({directory})", found.name));
+    let directory = text::sanitize_line(&found.directory.to_string_lossy());
+    ui.print_dim_note(&format!("turnstone: in worktree {} ({directory})", found.name));
     Ok(found.directory)
 }
 
 /// The session whose command runs this one, while it does: the inner window then wins (R3).
-fn parent(app: &App, engine: &Engine, ctx: &Context) -> Result<Option<SessionId>, CliError> {
-    let Some(id) = app.session().and_then(|text| text.parse::<SessionId>().ok()) else {
+fn find_parent_session(
+    app: &CliApp,
+    engine: &Engine,
+    ctx: &Context,
+) -> Result<Option<SessionId>, CliError> {
+    let Some(id) = app.enclosing_session().and_then(|text| text.parse::<SessionId>().ok()) else {
         return Ok(None);
     };
     Ok(engine.store().read(ctx, |r| {
         let known = r.find_session(&id)?.is_some();
-        let runs = known && !matches!(r.status(&id)?, Status::Idle);
+        let runs = known && !matches!(r.session_status(&id)?, SessionStatus::Idle);
         Ok(runs.then_some(id))
     })?)
 }
 
 /// Says what undo will not be able to do, before the command runs.
-fn tell_limits(ui: &mut Ui, session: &Session, execution: &Execution) {
-    let mark = paint(WARN, "turnstone:");
-    if execution.call.had_no_room() {
-        ui.note(&format!("{mark} no room for what undo needs: this command cannot be undone"));
+fn warn_undo_limits(ui: &mut Ui, session: &Session, execution: &CommandExecution) {
+    let mark = apply_style(WARNING_STYLE, "turnstone:");
+    if execution.call.is_over_budget() {
+        ui.print_note(&format!(
+            "{mark} no room for what undo needs: this command cannot be undone"
+        ));
     } else if !execution.call.is_covered() {
-        let place = text::clean_line(&session.directory);
-        ui.note(&format!("{mark} no undo here: {place} is not captured, the command runs anyway"));
+        let place = text::sanitize_line(&session.directory);
+        ui.print_note(&format!(
+            "{mark} no undo here: {place} is not captured, the command runs anyway"
+        ));
     }
-    for beside in &execution.beside {
-        let title = text::cut(&text::clean_line(&beside.title), TITLE);
+    for beside in &execution.concurrent {
+        let title = text::truncate_to_width(&text::sanitize_line(&beside.title), MAX_TITLE_WIDTH);
         let other = &beside.session;
-        ui.note(&format!(
+        ui.print_note(&format!(
             "{mark} another command runs here ({title}, {other}); files that both change can only \
              be undone together"
         ));
-        ui.hint("to keep them apart: `turnstone exec --worktree -- COMMAND`");
+        ui.print_hint("to keep them apart: `turnstone exec --worktree -- COMMAND`");
     }
 }
 
 /// Says what can be undone, to a person who watches.
-fn tell_changes(ui: &mut Ui, closed: Option<&Closed>) {
-    let Some(closed) = closed.filter(|closed| ui.is_watched() && !closed.changes.is_empty()) else {
+fn print_change_count(ui: &mut Ui, closed: Option<&ClosedCall>) {
+    let Some(closed) =
+        closed.filter(|closed| ui.is_stderr_terminal() && !closed.changes.is_empty())
+    else {
         return;
     };
-    let files = figure::counted(closed.changes.len(), "file");
-    ui.aside(&format!("turnstone: {files} changed; `turnstone undo` takes that back"));
+    let files = number_format::format_counted(closed.changes.len(), "file");
+    ui.print_dim_note(&format!("turnstone: {files} changed; `turnstone undo` takes that back"));
 }

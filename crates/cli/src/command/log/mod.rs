@@ -1,8 +1,8 @@
 //! `turnstone log`: what happened in a session, turn by turn and operation by operation.
 
-mod read;
+mod log_entries;
+mod log_output;
 mod run;
-mod show;
 
-pub(crate) use read::prompt;
+pub(crate) use log_entries::find_turn_prompt;
 pub(crate) use run::{LogArgs, run};

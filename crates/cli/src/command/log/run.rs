@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use super::{read, show};
-use crate::app::App;
-use crate::choice;
+use super::{log_entries, log_output};
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::reference::Prefix;
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::session_lookup;
 use crate::ui::Ui;
 
 /// Show what happened in a session: turns, the files they changed, operations, forks
@@ -19,7 +19,7 @@ use crate::ui::Ui;
 pub(crate) struct LogArgs {
     /// The session [default: the newest of this directory]
     #[arg(value_name = "ID")]
-    session: Option<Prefix>,
+    session: Option<IdPrefix>,
 
     /// Also what later prompts left behind
     #[arg(long)]
@@ -31,19 +31,20 @@ pub(crate) struct LogArgs {
 /// # Errors
 ///
 /// There is no such session.
-pub(crate) fn run(ui: &mut Ui, app: &App, args: &LogArgs) -> Result<Exit, CliError> {
-    let (engine, ctx) = (app.engine()?, app.context());
-    choice::settle(ui, &engine, &ctx);
-    let session = choice::session(app, &engine, &ctx, args.session.as_ref())?;
-    let entries = read::timeline(&engine, &ctx, &session.id, args.all)?;
-    let forks = read::forks(&engine, &ctx, &session)?;
+pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &LogArgs) -> Result<ProgramExit, CliError> {
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    session_lookup::recover_and_report(ui, &engine, &ctx);
+    let session =
+        session_lookup::resolve_session_or_newest(app, &engine, &ctx, args.session.as_ref())?;
+    let entries = log_entries::read_log(&engine, &ctx, &session.id, args.all)?;
+    let forks = log_entries::read_forks(&engine, &ctx, &session)?;
     if ui.wants_json() {
-        let head = engine.store().read(&ctx, |r| r.head(&session.id))?;
-        ui.json(&json!({ "session": session.id, "title": session.title, "head": head,
+        let head = engine.store().read(&ctx, |r| r.session_head(&session.id))?;
+        ui.print_json(&json!({ "session": session.id, "title": session.title, "head": head,
             "origin": session.origin, "summary": session.summary,
             "entries": serde_json::to_value(&entries)?, "forks": forks }))?;
-        return Ok(Exit::Ok);
+        return Ok(ProgramExit::Ok);
     }
-    show::print(ui, app.now(), &session, &entries, &forks)?;
-    Ok(Exit::Ok)
+    log_output::print_log(ui, app.now(), &session, &entries, &forks)?;
+    Ok(ProgramExit::Ok)
 }

@@ -1,7 +1,7 @@
 //! `turnstone serve`: the server, its password, and its end.
 
 mod password;
-mod run;
-mod start;
+mod serve_args;
+mod server_thread;
 
-pub(crate) use start::{ServeArgs, run};
+pub(crate) use serve_args::{ServeArgs, run};

@@ -10,57 +10,57 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use turnstone_process::{Environment, replace_process};
+use turnstone_process::{CommandEnvironment, replace_process};
 use turnstone_server::PASSWORD_VARIABLES;
 use turnstone_snapshot::open_regular_file;
 
 use super::ServeArgs;
-use crate::app::App;
+use crate::app::CliApp;
 use crate::error::CliError;
 
 /// The longest password, in bytes: it must fit into a pipe, and nobody types more.
-const LONGEST: u64 = 4_096;
+const MAX_PASSWORD_BYTES: u64 = 4_096;
 
 /// The password, if there is one. May start the program again without the variables that hold it.
 ///
 /// # Errors
 ///
 /// It was named but cannot be read: a server without one is never started by mistake.
-pub(super) fn read(app: &App, args: &ServeArgs) -> Result<Option<String>, CliError> {
+pub(super) fn read_password(app: &CliApp, args: &ServeArgs) -> Result<Option<String>, CliError> {
     let is_explicit = args.password_file.is_some() || args.password_stdin;
-    if holds_password(app) {
-        let password = if is_explicit { None } else { from_variables(app)? };
-        return Err(start_again(app, password.as_deref()));
+    if has_password_variable(app) {
+        let password = if is_explicit { None } else { password_from_environment(app)? };
+        return Err(reexec_without_password(app, password.as_deref()));
     }
     if let Some(path) = &args.password_file {
-        return from_file(path).map(Some);
+        return password_from_file(path).map(Some);
     }
     if args.password_stdin {
-        return from_reader(io::stdin().lock(), "standard input").map(Some);
+        return password_from_reader(io::stdin().lock(), "standard input").map(Some);
     }
     Ok(None)
 }
 
-fn holds_password(app: &App) -> bool {
+fn has_password_variable(app: &CliApp) -> bool {
     let is_password = |name: &OsStr| PASSWORD_VARIABLES.iter().any(|one| name == OsStr::new(one));
-    app.variables().iter().any(|(name, value)| is_password(name) && !value.is_empty())
+    app.environment_variables().iter().any(|(name, value)| is_password(name) && !value.is_empty())
 }
 
 /// Our own variable goes before the one of OpenCode.
-fn from_variables(app: &App) -> Result<Option<String>, CliError> {
+fn password_from_environment(app: &CliApp) -> Result<Option<String>, CliError> {
     for name in PASSWORD_VARIABLES {
-        let mut all = app.variables().iter();
+        let mut all = app.environment_variables().iter();
         let found = all.find(|(key, value)| key == OsStr::new(name) && !value.is_empty());
         let Some((_, value)) = found else { continue };
         let Some(text) = value.to_str() else {
-            return Err(refused(format!("{name} is not UTF-8"), "set another password"));
+            return Err(password_error(format!("{name} is not UTF-8"), "set another password"));
         };
-        return check(text, name).map(Some);
+        return validate_password(text, name).map(Some);
     }
     Ok(None)
 }
 
-fn from_file(path: &Path) -> Result<String, CliError> {
+fn password_from_file(path: &Path) -> Result<String, CliError> {
     let failed = |source| CliError::File { what: "cannot read the password".to_owned(), source };
     let missing = || io::Error::new(io::ErrorKind::NotFound, format!("no {}", path.display()));
     let file: File =
@@ -68,48 +68,49 @@ fn from_file(path: &Path) -> Result<String, CliError> {
     let mode = file.metadata().map_err(failed)?.permissions().mode();
     if mode & 0o077 != 0 {
         let what = format!("other users can read {} (mode {:o})", path.display(), mode & 0o777);
-        return Err(refused(what, &format!("chmod 600 {}", path.display())));
+        return Err(password_error(what, &format!("chmod 600 {}", path.display())));
     }
-    from_reader(file, &path.display().to_string())
+    password_from_reader(file, &path.display().to_string())
 }
 
 /// Everything up to the end, without the line break that editors and `echo` put there.
-fn from_reader(reader: impl Read, name: &str) -> Result<String, CliError> {
+fn password_from_reader(reader: impl Read, name: &str) -> Result<String, CliError> {
     let mut bytes = Vec::new();
     let failed = |source| CliError::File { what: format!("cannot read {name}"), source };
-    reader.take(LONGEST + 3).read_to_end(&mut bytes).map_err(failed)?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| refused(format!("the password in {name} is not UTF-8"), "set another one"))?;
+    reader.take(MAX_PASSWORD_BYTES + 3).read_to_end(&mut bytes).map_err(failed)?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        password_error(format!("the password in {name} is not UTF-8"), "set another one")
+    })?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
-    check(line.strip_suffix('\r').unwrap_or(line), name)
+    validate_password(line.strip_suffix('\r').unwrap_or(line), name)
 }
 
-fn check(password: &str, name: &str) -> Result<String, CliError> {
+fn validate_password(password: &str, name: &str) -> Result<String, CliError> {
     if password.is_empty() {
-        return Err(refused(
+        return Err(password_error(
             format!("the password in {name} is empty"),
             "set one, or leave it out",
         ));
     }
-    if password.len() as u64 > LONGEST {
-        let what = format!("the password in {name} is longer than {LONGEST} bytes");
-        return Err(refused(what, "choose a shorter one"));
+    if password.len() as u64 > MAX_PASSWORD_BYTES {
+        let what = format!("the password in {name} is longer than {MAX_PASSWORD_BYTES} bytes");
+        return Err(password_error(what, "choose a shorter one"));
     }
     if password.contains(['\n', '\r', '\0']) {
         let what = format!("the password in {name} has more than one line");
-        return Err(refused(what, "put the password and nothing else there"));
+        return Err(password_error(what, "put the password and nothing else there"));
     }
     Ok(password.to_owned())
 }
 
-fn refused(what: String, hint: &str) -> CliError {
+fn password_error(what: String, hint: &str) -> CliError {
     CliError::Refused { what, hint: Some(hint.to_owned()) }
 }
 
 /// Becomes the same program without the password in its environment; returns only if that fails.
-fn start_again(app: &App, password: Option<&str>) -> CliError {
+fn reexec_without_password(app: &CliApp, password: Option<&str>) -> CliError {
     let failed = |source| CliError::File { what: "cannot start again".to_owned(), source };
-    let program = match app.program() {
+    let program = match app.executable_path() {
         Ok(program) => program,
         Err(error) => return error,
     };
@@ -127,7 +128,10 @@ fn start_again(app: &App, password: Option<&str>) -> CliError {
         let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
         args.insert(end, "--password-stdin".into());
     }
-    let env = Environment::without(app.variables().iter().cloned(), &PASSWORD_VARIABLES);
+    let env = CommandEnvironment::without(
+        app.environment_variables().iter().cloned(),
+        &PASSWORD_VARIABLES,
+    );
     failed(replace_process(program, &args, &env, stdin))
 }
 
@@ -136,8 +140,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_one_line_of_text_within_bounds() {
-        let read = |text: &[u8]| from_reader(text, "a file");
+    fn password_must_be_one_short_line_of_utf8() {
+        let read = |text: &[u8]| password_from_reader(text, "a file");
         assert_eq!(read(b"hush\n").expect("read"), "hush");
         assert_eq!(read(b"hush\r\n").expect("read"), "hush");
         assert_eq!(read(b" hush ").expect("read"), " hush ");

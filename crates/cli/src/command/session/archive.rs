@@ -3,13 +3,13 @@
 use serde_json::{Number, Value};
 use turnstone_core::id::SessionId;
 
-use super::run::info;
-use crate::app::App;
-use crate::command::permission::by_a_person;
+use super::subcommands::session_json;
+use crate::app::CliApp;
+use crate::command::permission::require_person;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::reference::Prefix;
-use crate::ui::{NAME, Ui, paint};
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::ui::{ID_STYLE, Ui, apply_style};
 
 /// Put sessions out of sight; nothing is lost
 #[derive(Debug, clap::Args)]
@@ -20,7 +20,7 @@ use crate::ui::{NAME, Ui, paint};
 pub(crate) struct ArchiveArgs {
     /// The sessions: ids, or beginnings no other id has
     #[arg(value_name = "ID", required = true)]
-    sessions: Vec<Prefix>,
+    sessions: Vec<IdPrefix>,
 }
 
 /// Bring archived sessions back into the list
@@ -29,30 +29,40 @@ pub(crate) struct ArchiveArgs {
 pub(crate) struct UnarchiveArgs {
     /// The sessions: ids, or beginnings no other id has
     #[arg(value_name = "ID", required = true)]
-    sessions: Vec<Prefix>,
+    sessions: Vec<IdPrefix>,
 }
 
-pub(super) fn archive(ui: &mut Ui, app: &App, args: &ArchiveArgs) -> Result<Exit, CliError> {
+pub(super) fn archive(
+    ui: &mut Ui,
+    app: &CliApp,
+    args: &ArchiveArgs,
+) -> Result<ProgramExit, CliError> {
     // The undo of archived sessions is the first to expire.
-    by_a_person(app)?;
-    set(ui, app, &args.sessions, Some(&Number::from(app.now().0)))
+    require_person(app)?;
+    set_archived(ui, app, &args.sessions, Some(&Number::from(app.now().0)))
 }
 
-pub(super) fn unarchive(ui: &mut Ui, app: &App, args: &UnarchiveArgs) -> Result<Exit, CliError> {
-    set(ui, app, &args.sessions, None)
+pub(super) fn unarchive(
+    ui: &mut Ui,
+    app: &CliApp,
+    args: &UnarchiveArgs,
+) -> Result<ProgramExit, CliError> {
+    set_archived(ui, app, &args.sessions, None)
 }
 
 /// Archives or unarchives; a session that is so already stays as it is.
-fn set(
+fn set_archived(
     ui: &mut Ui,
-    app: &App,
-    sessions: &[Prefix],
+    app: &CliApp,
+    sessions: &[IdPrefix],
     moment: Option<&Number>,
-) -> Result<Exit, CliError> {
-    let (store, ctx) = (app.open()?, app.context());
+) -> Result<ProgramExit, CliError> {
+    let (store, ctx) = (app.open_store()?, app.context());
     // All names are settled before anything changes.
-    let ids: Vec<SessionId> =
-        sessions.iter().map(|prefix| prefix.session(&store, &ctx)).collect::<Result<_, _>>()?;
+    let ids: Vec<SessionId> = sessions
+        .iter()
+        .map(|prefix| prefix.resolve_session(&store, &ctx))
+        .collect::<Result<_, _>>()?;
     let word = if moment.is_some() { "archived" } else { "not archived" };
     let mut infos = Vec::new();
     for id in &ids {
@@ -70,13 +80,13 @@ fn set(
         });
         let adverb = if written.wait()? { "now" } else { "already" };
         if ui.wants_json() {
-            infos.push(info(&store, &ctx, id)?);
+            infos.push(session_json(&store, &ctx, id)?);
         } else {
-            ui.note(&format!("{} is {adverb} {word}", paint(NAME, id)));
+            ui.print_note(&format!("{} is {adverb} {word}", apply_style(ID_STYLE, id)));
         }
     }
     if ui.wants_json() {
-        ui.json(&Value::Array(infos))?;
+        ui.print_json(&Value::Array(infos))?;
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }

@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
 use turnstone_core::model::Session;
-use turnstone_store::{Reader, StoreError};
+use turnstone_store::{ReadTx, StoreError};
 
-use crate::app::App;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
-use crate::reference::Prefix;
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::number_format;
 use crate::text;
-use crate::ui::{NAME, Ui, paint};
+use crate::ui::{ID_STYLE, Ui, apply_style};
 
 /// Delete sessions with everything in them
 ///
@@ -23,7 +23,7 @@ use crate::ui::{NAME, Ui, paint};
 pub(crate) struct DeleteArgs {
     /// The sessions: ids, or beginnings no other id has
     #[arg(value_name = "ID", required = true)]
-    sessions: Vec<Prefix>,
+    sessions: Vec<IdPrefix>,
 
     /// Print what would go, and stop
     #[arg(long)]
@@ -35,34 +35,35 @@ pub(crate) struct DeleteArgs {
 }
 
 /// One session that would go, and where it hangs in the tree.
-struct Doomed {
+struct SessionToDelete {
     session: Session,
     depth: usize,
     messages: usize,
     parts: usize,
 }
 
-pub(super) fn run(ui: &mut Ui, app: &App, args: &DeleteArgs) -> Result<Exit, CliError> {
-    let (engine, ctx) = (app.engine()?, app.context());
+pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &DeleteArgs) -> Result<ProgramExit, CliError> {
+    let (engine, ctx) = (app.open_engine()?, app.context());
     let store = engine.store();
     let mut roots: Vec<SessionId> = Vec::new();
     for prefix in &args.sessions {
-        let id = prefix.session(store, &ctx)?;
+        let id = prefix.resolve_session(store, &ctx)?;
         if !roots.contains(&id) {
             roots.push(id);
         }
     }
-    let plan = store.read(&ctx, |r| plan(r, &roots))?;
+    let plan = store.read(&ctx, |r| plan_deletion(r, &roots))?;
     if args.dry_run {
-        return print(ui, &plan).map(|()| Exit::Ok);
+        return print_plan(ui, &plan).map(|()| ProgramExit::Ok);
     }
     // All of them before any of them: a refusal deletes nothing.
     for id in &roots {
-        engine.require_delete(&ctx, id)?;
+        engine.require_delete_permission(&ctx, id)?;
     }
     if !args.yes {
-        tell(ui, &plan);
-        let question = format!("Delete {} for good?", figure::counted(plan.len(), "session"));
+        print_plan_to_stderr(ui, &plan);
+        let question =
+            format!("Delete {} for good?", number_format::format_counted(plan.len(), "session"));
         if !ui.confirm(&question)? {
             return Err(CliError::NotConfirmed);
         }
@@ -77,21 +78,24 @@ pub(super) fn run(ui: &mut Ui, app: &App, args: &DeleteArgs) -> Result<Exit, Cli
         }
     }
     // The rows go now; if this is cut off, the next upkeep finishes it.
-    while !store.purge_some(&ctx, 64)? {}
+    while !store.purge_deleted(&ctx, 64)? {}
     let directories = plan.iter().map(|doomed| doomed.session.directory.clone().into()).collect();
-    if let Err(error) = engine.tend_after_delete(&app.context(), &directories) {
+    if let Err(error) = engine.run_maintenance_after_delete(&app.context(), &directories) {
         tracing::info!("upkeep of the snapshots failed: {error}");
     }
     if ui.wants_json() {
-        print(ui, &plan)?;
+        print_plan(ui, &plan)?;
     }
-    ui.note(&format!("deleted {}", figure::counted(gone, "session")));
-    Ok(Exit::Ok)
+    ui.print_note(&format!("deleted {}", number_format::format_counted(gone, "session")));
+    Ok(ProgramExit::Ok)
 }
 
 /// Everything that goes with these sessions: each once, below what it hangs on.
-fn plan(reader: &Reader<'_>, roots: &[SessionId]) -> Result<Vec<Doomed>, StoreError> {
-    let mut plan: Vec<Doomed> = Vec::new();
+fn plan_deletion(
+    reader: &ReadTx<'_>,
+    roots: &[SessionId],
+) -> Result<Vec<SessionToDelete>, StoreError> {
+    let mut plan: Vec<SessionToDelete> = Vec::new();
     let mut open: Vec<(Session, usize)> = Vec::new();
     for id in roots.iter().rev() {
         open.push((reader.get_session(id)?, 0));
@@ -100,23 +104,23 @@ fn plan(reader: &Reader<'_>, roots: &[SessionId]) -> Result<Vec<Doomed>, StoreEr
         if plan.iter().any(|doomed| doomed.session.id == session.id) {
             continue;
         }
-        let children = reader.children(&session.id)?;
+        let children = reader.child_sessions(&session.id)?;
         open.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
         let messages = reader.list_messages(&session.id, None, usize::MAX - 1)?.items;
         let parts = messages.iter().map(|message| message.parts.len()).sum();
-        plan.push(Doomed { session, depth, messages: messages.len(), parts });
+        plan.push(SessionToDelete { session, depth, messages: messages.len(), parts });
     }
     Ok(plan)
 }
 
-fn print(ui: &mut Ui, plan: &[Doomed]) -> Result<(), CliError> {
+fn print_plan(ui: &mut Ui, plan: &[SessionToDelete]) -> Result<(), CliError> {
     if !ui.wants_json() {
-        for line in lines(plan) {
-            ui.line(&line)?;
+        for line in plan_lines(plan) {
+            ui.print_line(&line)?;
         }
         return Ok(());
     }
-    let value = |doomed: &Doomed| {
+    let value = |doomed: &SessionToDelete| {
         json!({
             "id": doomed.session.id,
             "title": doomed.session.title,
@@ -125,24 +129,24 @@ fn print(ui: &mut Ui, plan: &[Doomed]) -> Result<(), CliError> {
             "parts": doomed.parts,
         })
     };
-    ui.json(&Value::Array(plan.iter().map(value).collect()))
+    ui.print_json(&Value::Array(plan.iter().map(value).collect()))
 }
 
-fn tell(ui: &mut Ui, plan: &[Doomed]) {
-    for line in lines(plan) {
-        ui.note(&line);
+fn print_plan_to_stderr(ui: &mut Ui, plan: &[SessionToDelete]) {
+    for line in plan_lines(plan) {
+        ui.print_note(&line);
     }
 }
 
-fn lines(plan: &[Doomed]) -> Vec<String> {
-    let line = |doomed: &Doomed| {
+fn plan_lines(plan: &[SessionToDelete]) -> Vec<String> {
+    let line = |doomed: &SessionToDelete| {
         format!(
             "{}{}  {}  ({}, {})",
             "  ".repeat(doomed.depth),
-            paint(NAME, &doomed.session.id),
-            text::clean_line(&doomed.session.title),
-            figure::counted(doomed.messages, "message"),
-            figure::counted(doomed.parts, "part"),
+            apply_style(ID_STYLE, &doomed.session.id),
+            text::sanitize_line(&doomed.session.title),
+            number_format::format_counted(doomed.messages, "message"),
+            number_format::format_counted(doomed.parts, "part"),
         )
     };
     let (messages, parts) =
@@ -150,9 +154,9 @@ fn lines(plan: &[Doomed]) -> Vec<String> {
     let mut lines: Vec<String> = plan.iter().map(line).collect();
     lines.push(format!(
         "{}, {}, {} would go",
-        figure::counted(plan.len(), "session"),
-        figure::counted(messages, "message"),
-        figure::counted(parts, "part"),
+        number_format::format_counted(plan.len(), "session"),
+        number_format::format_counted(messages, "message"),
+        number_format::format_counted(parts, "part"),
     ));
     lines
 }

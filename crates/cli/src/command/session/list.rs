@@ -4,18 +4,18 @@ use serde_json::Value;
 use turnstone_core::id::ProjectId;
 use turnstone_core::model::Session;
 use turnstone_core::wire;
-use turnstone_store::{Context, Reader, SessionFilter, SessionRow, Store, StoreError};
+use turnstone_store::{Context, ReadTx, SessionFilter, SessionRow, Store, StoreError};
 
-use crate::app::App;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
-use crate::moment;
-use crate::place::Place;
-use crate::reference::Prefix;
-use crate::scope;
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::number_format;
+use crate::project_flag;
+use crate::project_location::ProjectLocation;
 use crate::text;
-use crate::ui::{Column, Grid, Ui};
+use crate::time_format;
+use crate::ui::{ColumnKind, TextTable, Ui};
 
 /// List sessions, newest change first
 ///
@@ -26,14 +26,14 @@ use crate::ui::{Column, Grid, Ui};
 #[command(after_help = "Examples:\n  turnstone session list\n  \
                         turnstone session list --all --search tide\n  \
                         turnstone session list --json | jq -r '.[].id'")]
-pub(crate) struct ListArgs {
+pub(crate) struct SessionListArgs {
     /// Of every project, wherever it is
     #[arg(long, short, conflicts_with = "project")]
     all: bool,
 
     /// Of the whole project you are in, or of the one with this id
     #[arg(long, value_name = "ID", num_args = 0..=1)]
-    project: Option<Option<Prefix>>,
+    project: Option<Option<IdPrefix>>,
 
     /// Archived ones too
     #[arg(long)]
@@ -58,44 +58,48 @@ pub(crate) struct ListArgs {
 }
 
 /// Which sessions are wanted.
-enum Scope {
-    Everywhere,
+enum SessionListScope {
+    AllProjects,
     Project(ProjectId),
-    Here(Place),
+    Checkout(ProjectLocation),
 }
 
-impl Scope {
-    fn holds(&self, session: &Session) -> bool {
+impl SessionListScope {
+    fn contains(&self, session: &Session) -> bool {
         match self {
-            Self::Everywhere => true,
+            Self::AllProjects => true,
             Self::Project(id) => session.project == *id,
-            Self::Here(place) => place.holds(session),
+            Self::Checkout(place) => place.contains_session(session),
         }
     }
 
     /// True if a session is of the same project although it is not in scope.
-    fn is_near(&self, session: &Session) -> bool {
+    fn is_same_project(&self, session: &Session) -> bool {
         match self {
-            Self::Everywhere | Self::Project(_) => false,
-            Self::Here(place) => place.shares_project(session),
+            Self::AllProjects | Self::Project(_) => false,
+            Self::Checkout(place) => place.has_same_project(session),
         }
     }
 }
 
 /// A page of the list, and what is not on it.
 #[derive(Default)]
-struct Page {
+struct SessionListPage {
     rows: Vec<SessionRow>,
     next: Option<String>,
     /// In the same project, but not in this checkout.
-    near: usize,
+    elsewhere_in_project: usize,
     /// In other projects.
-    far: usize,
+    in_other_projects: usize,
 }
 
-pub(super) fn run(ui: &mut Ui, app: &App, args: &ListArgs) -> Result<Exit, CliError> {
-    let (store, ctx) = (app.open()?, app.context());
-    let scope = wanted(app, &store, &ctx, args)?;
+pub(super) fn run(
+    ui: &mut Ui,
+    app: &CliApp,
+    args: &SessionListArgs,
+) -> Result<ProgramExit, CliError> {
+    let (store, ctx) = (app.open_store()?, app.context());
+    let scope = resolve_scope(app, &store, &ctx, args)?;
     let filter = SessionFilter {
         roots: !args.children,
         search: args.search.clone(),
@@ -105,49 +109,63 @@ pub(super) fn run(ui: &mut Ui, app: &App, args: &ListArgs) -> Result<Exit, CliEr
     let page = store.read(&ctx, |r| read_page(r, &scope, &filter, args))?;
     if ui.wants_json() {
         let info = |row: &SessionRow| wire::session_info(&row.session, row.usage);
-        ui.json(&Value::Array(page.rows.iter().map(info).collect()))?;
+        ui.print_json(&Value::Array(page.rows.iter().map(info).collect()))?;
     } else if page.rows.is_empty() {
-        tell_none(ui, &scope, args);
+        print_empty(ui, &scope, args);
     } else {
-        print(ui, app, &scope, &page.rows)?;
+        print_sessions(ui, app, &scope, &page.rows)?;
     }
-    tell_rest(ui, &scope, &page);
-    Ok(Exit::Ok)
+    print_remaining(ui, &scope, &page);
+    Ok(ProgramExit::Ok)
 }
 
-fn wanted(app: &App, store: &Store, ctx: &Context, args: &ListArgs) -> Result<Scope, CliError> {
+fn resolve_scope(
+    app: &CliApp,
+    store: &Store,
+    ctx: &Context,
+    args: &SessionListArgs,
+) -> Result<SessionListScope, CliError> {
     if args.all {
-        return Ok(Scope::Everywhere);
+        return Ok(SessionListScope::AllProjects);
     }
     if let Some(wanted) = &args.project {
-        return Ok(Scope::Project(scope::project(app, store, ctx, wanted.as_ref())?));
+        return Ok(SessionListScope::Project(project_flag::resolve_project_or_current(
+            app,
+            store,
+            ctx,
+            wanted.as_ref(),
+        )?));
     }
     let projects = store.read(ctx, |r| r.projects())?;
-    Ok(Scope::Here(Place::find(&projects, app.directory()?)))
+    Ok(SessionListScope::Checkout(ProjectLocation::find(&projects, app.directory()?)))
 }
 
 /// Reads the page, and on the first one counts what lies outside of the scope.
 fn read_page(
-    reader: &Reader<'_>,
-    scope: &Scope,
+    reader: &ReadTx<'_>,
+    scope: &SessionListScope,
     filter: &SessionFilter,
-    args: &ListArgs,
-) -> Result<Page, StoreError> {
+    args: &SessionListArgs,
+) -> Result<SessionListPage, StoreError> {
     let cursor = args.cursor.as_deref();
     let limit = args.limit as usize;
-    if let Scope::Everywhere = scope {
+    if let SessionListScope::AllProjects = scope {
         let listed = reader.list_sessions(filter, cursor, limit)?;
-        return Ok(Page { rows: listed.items, next: listed.next, ..Page::default() });
+        return Ok(SessionListPage {
+            rows: listed.items,
+            next: listed.next,
+            ..SessionListPage::default()
+        });
     }
     let all = reader.list_sessions(filter, cursor, usize::MAX - 1)?.items;
-    let mut page = Page::default();
+    let mut page = SessionListPage::default();
     let mut seen = 0;
     let mut more = false;
     for (index, row) in all.into_iter().enumerate() {
         match &row.session {
-            session if !scope.holds(session) => {
-                page.near += usize::from(scope.is_near(session));
-                page.far += usize::from(!scope.is_near(session));
+            session if !scope.contains(session) => {
+                page.elsewhere_in_project += usize::from(scope.is_same_project(session));
+                page.in_other_projects += usize::from(!scope.is_same_project(session));
             }
             _ if page.rows.len() < limit => {
                 page.rows.push(row);
@@ -160,64 +178,83 @@ fn read_page(
         page.next = reader.list_sessions(filter, cursor, seen)?.next;
     }
     if cursor.is_some() {
-        (page.near, page.far) = (0, 0);
+        (page.elsewhere_in_project, page.in_other_projects) = (0, 0);
     }
     Ok(page)
 }
 
 /// Says that there is nothing to show.
-fn tell_none(ui: &mut Ui, scope: &Scope, args: &ListArgs) {
+fn print_empty(ui: &mut Ui, scope: &SessionListScope, args: &SessionListArgs) {
     let place = match scope {
-        Scope::Everywhere => String::new(),
-        Scope::Project(id) => format!(" in project {id}"),
-        Scope::Here(place) => format!(" in {}", text::clean_line(&place.root)),
+        SessionListScope::AllProjects => String::new(),
+        SessionListScope::Project(id) => format!(" in project {id}"),
+        SessionListScope::Checkout(place) => format!(" in {}", text::sanitize_line(&place.root)),
     };
     let called = args.search.as_deref().map(|words| format!(" with {words:?} in the title"));
-    ui.note(&format!("no sessions{place}{}", called.unwrap_or_default()));
+    ui.print_note(&format!("no sessions{place}{}", called.unwrap_or_default()));
 }
 
-fn print(ui: &mut Ui, app: &App, scope: &Scope, rows: &[SessionRow]) -> Result<(), CliError> {
+fn print_sessions(
+    ui: &mut Ui,
+    app: &CliApp,
+    scope: &SessionListScope,
+    rows: &[SessionRow],
+) -> Result<(), CliError> {
     let now = app.now();
-    let updated = |session: &Session| moment::near(moment::millis(&session.time.updated), now);
+    let updated = |session: &Session| {
+        time_format::format_local_time(time_format::number_to_millis(&session.time.updated), now)
+    };
     let title = |session: &Session| match &session.time.archived {
         Some(_) => format!("{} (archived)", session.title),
         None => session.title.clone(),
     };
-    if let Scope::Here(_) = scope {
-        let columns = [("ID", Column::Text), ("UPDATED", Column::Text), ("TITLE", Column::Cut)];
-        let mut grid = Grid::new(&columns);
+    if let SessionListScope::Checkout(_) = scope {
+        let columns = [
+            ("ID", ColumnKind::Text),
+            ("UPDATED", ColumnKind::Text),
+            ("TITLE", ColumnKind::Truncated),
+        ];
+        let mut grid = TextTable::new(&columns);
         for SessionRow { session, .. } in rows {
-            grid.row(&[session.id.to_string(), updated(session), title(session)]);
+            grid.add_row(&[session.id.to_string(), updated(session), title(session)]);
         }
-        return ui.table(&grid);
+        return ui.print_table(&grid);
     }
     let columns = [
-        ("ID", Column::Text),
-        ("UPDATED", Column::Text),
-        ("TITLE", Column::Cut),
-        ("DIRECTORY", Column::Cut),
+        ("ID", ColumnKind::Text),
+        ("UPDATED", ColumnKind::Text),
+        ("TITLE", ColumnKind::Truncated),
+        ("DIRECTORY", ColumnKind::Truncated),
     ];
-    let mut grid = Grid::new(&columns);
+    let mut grid = TextTable::new(&columns);
     for SessionRow { session, .. } in rows {
         let directory = session.directory.clone();
-        grid.row(&[session.id.to_string(), updated(session), title(session), directory]);
+        grid.add_row(&[session.id.to_string(), updated(session), title(session), directory]);
     }
-    ui.table(&grid)
+    ui.print_table(&grid)
 }
 
 /// Says what is not on the page, and how to see it.
-fn tell_rest(ui: &mut Ui, scope: &Scope, page: &Page) {
-    if page.near > 0 {
-        ui.aside(&format!("+ {} elsewhere in this project (--project)", figure::count(page.near)));
+fn print_remaining(ui: &mut Ui, scope: &SessionListScope, page: &SessionListPage) {
+    if page.elsewhere_in_project > 0 {
+        ui.print_dim_note(&format!(
+            "+ {} elsewhere in this project (--project)",
+            number_format::format_count(page.elsewhere_in_project)
+        ));
     }
-    if page.far > 0 {
+    if page.in_other_projects > 0 {
         let other = match scope {
-            Scope::Here(Place { project: None, .. }) => "elsewhere",
-            Scope::Here(_) | Scope::Project(_) | Scope::Everywhere => "in other projects",
+            SessionListScope::Checkout(ProjectLocation { project: None, .. }) => "elsewhere",
+            SessionListScope::Checkout(_)
+            | SessionListScope::Project(_)
+            | SessionListScope::AllProjects => "in other projects",
         };
-        ui.aside(&format!("+ {} {other} (--all)", figure::count(page.far)));
+        ui.print_dim_note(&format!(
+            "+ {} {other} (--all)",
+            number_format::format_count(page.in_other_projects)
+        ));
     }
     if let Some(cursor) = &page.next {
-        ui.hint(&format!("there are more: repeat with `--cursor {cursor}`"));
+        ui.print_hint(&format!("there are more: repeat with `--cursor {cursor}`"));
     }
 }

@@ -5,7 +5,7 @@ mod archive;
 mod delete;
 mod list;
 mod rename;
-mod run;
 mod show;
+mod subcommands;
 
-pub(crate) use run::{SessionCommand, run};
+pub(crate) use subcommands::{SessionCommand, run};

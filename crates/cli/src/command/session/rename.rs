@@ -1,12 +1,12 @@
 //! `turnstone session rename`
 
-use super::run::info;
-use crate::app::App;
+use super::subcommands::session_json;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::reference::Prefix;
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
 use crate::text;
-use crate::ui::{NAME, Ui, paint};
+use crate::ui::{ID_STYLE, Ui, apply_style};
 
 /// Give a session another title
 #[derive(Debug, clap::Args)]
@@ -14,19 +14,19 @@ use crate::ui::{NAME, Ui, paint};
 pub(crate) struct RenameArgs {
     /// The session: its id, or a beginning no other id has
     #[arg(value_name = "ID")]
-    session: Prefix,
+    session: IdPrefix,
 
     /// The title
     title: String,
 }
 
-pub(super) fn run(ui: &mut Ui, app: &App, args: &RenameArgs) -> Result<Exit, CliError> {
+pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &RenameArgs) -> Result<ProgramExit, CliError> {
     let title = args.title.trim().to_owned();
     if title.is_empty() {
         return Err(CliError::Refused { what: "a title needs a letter".to_owned(), hint: None });
     }
-    let (store, ctx) = (app.open()?, app.context());
-    let id = args.session.session(&store, &ctx)?;
+    let (store, ctx) = (app.open_store()?, app.context());
+    let id = args.session.resolve_session(&store, &ctx)?;
     let (named, wanted) = (id.clone(), title.clone());
     let written = store.write(&ctx, move |tx| {
         tx.update_session(&named, |session| {
@@ -36,9 +36,13 @@ pub(super) fn run(ui: &mut Ui, app: &App, args: &RenameArgs) -> Result<Exit, Cli
     });
     written.wait()?;
     if ui.wants_json() {
-        ui.json(&info(&store, &ctx, &id)?)?;
+        ui.print_json(&session_json(&store, &ctx, &id)?)?;
     } else {
-        ui.note(&format!("{} is now called {}", paint(NAME, &id), text::clean_line(&title)));
+        ui.print_note(&format!(
+            "{} is now called {}",
+            apply_style(ID_STYLE, &id),
+            text::sanitize_line(&title)
+        ));
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }

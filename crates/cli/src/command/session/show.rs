@@ -1,13 +1,13 @@
 //! `turnstone session show`
 
-use turnstone_core::wire::{self, Document, Entry};
-use turnstone_store::{Reader, WithParts};
+use turnstone_core::wire::{self, DocumentMessage, ExportDocument};
+use turnstone_store::{MessageWithParts, ReadTx};
 
-use crate::app::App;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::reference::Prefix;
-use crate::transcript::{Detail, Transcript};
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::transcript::{Transcript, TranscriptDetail};
 use crate::ui::Ui;
 
 /// Show a session as a readable transcript
@@ -16,10 +16,10 @@ use crate::ui::Ui;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone session show ses_e21d --limit 4\n  \
                         turnstone session show ses_e21d --full | less -R")]
-pub(crate) struct ShowArgs {
+pub(crate) struct SessionShowArgs {
     /// The session: its id, or a beginning no other id has
     #[arg(value_name = "ID")]
-    session: Prefix,
+    session: IdPrefix,
 
     /// Only the newest N messages
     #[arg(long, short = 'n', value_name = "N")]
@@ -31,42 +31,46 @@ pub(crate) struct ShowArgs {
     full: bool,
 }
 
-pub(super) fn run(ui: &mut Ui, app: &App, args: &ShowArgs) -> Result<Exit, CliError> {
-    let (store, ctx) = (app.open()?, app.context());
-    let id = args.session.session(&store, &ctx)?;
+pub(super) fn run(
+    ui: &mut Ui,
+    app: &CliApp,
+    args: &SessionShowArgs,
+) -> Result<ProgramExit, CliError> {
+    let (store, ctx) = (app.open_store()?, app.context());
+    let id = args.session.resolve_session(&store, &ctx)?;
     let limit = args.limit.map_or(usize::MAX - 1, |limit| limit as usize);
-    let transcript = store.read(&ctx, |r: &Reader<'_>| {
+    let transcript = store.read(&ctx, |r: &ReadTx<'_>| {
         let page = r.list_messages(&id, None, limit)?;
         Ok(Transcript {
             session: r.get_session(&id)?,
             usage: r.session_usage(&id)?,
-            status: r.status(&id)?,
+            status: r.session_status(&id)?,
             todos: r.todos(&id)?,
             earlier: page.before.is_some(),
             messages: page.items,
         })
     })?;
     if ui.wants_json() {
-        ui.json(&json(transcript))?;
-        return Ok(Exit::Ok);
+        ui.print_json(&transcript_json(transcript))?;
+        return Ok(ProgramExit::Ok);
     }
-    let detail = if args.full { Detail::Full } else { Detail::Brief };
+    let detail = if args.full { TranscriptDetail::Full } else { TranscriptDetail::Brief };
     for line in transcript.lines(ui.width(), detail, app.now()) {
-        ui.line(&line)?;
+        ui.print_line(&line)?;
     }
     if transcript.earlier {
-        ui.aside("there are earlier messages: leave out --limit to see them");
+        ui.print_dim_note("there are earlier messages: leave out --limit to see them");
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }
 
-fn json(transcript: Transcript) -> serde_json::Value {
-    let entry = |WithParts { message, parts }| Entry { message, parts };
-    let document = Document {
+fn transcript_json(transcript: Transcript) -> serde_json::Value {
+    let entry = |MessageWithParts { message, parts }| DocumentMessage { message, parts };
+    let document = ExportDocument {
         session: transcript.session,
         messages: transcript.messages.into_iter().map(entry).collect(),
     };
-    let mut value = wire::document(&document, transcript.usage);
-    value["todos"] = wire::todos(&transcript.todos);
+    let mut value = wire::export_document(&document, transcript.usage);
+    value["todos"] = wire::todos_info(&transcript.todos);
     value
 }

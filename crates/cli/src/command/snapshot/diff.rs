@@ -1,15 +1,15 @@
 //! `turnstone snapshot diff`
 
 use serde_json::{Value, json};
-use turnstone_snapshot::{Diff, DiffOptions, FileDiff, Patch, Status};
+use turnstone_snapshot::{CaptureDiff, DiffOptions, DiffStatus, PatchBody, PathDiff};
 
-use super::site::Site;
-use super::track::{skipped, skipped_json};
-use crate::app::App;
+use super::directory_store::DirectoryStore;
+use super::track::{skipped_json, summarize_skipped};
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
-use crate::ui::{Column, Grid, Ui};
+use crate::exit_code::ProgramExit;
+use crate::number_format;
+use crate::ui::{ColumnKind, TextTable, Ui};
 
 /// Compare two captures, or a capture with the files as they are now
 ///
@@ -18,7 +18,7 @@ use crate::ui::{Column, Grid, Ui};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone snapshot diff 4b825dc6\n  \
                         turnstone snapshot diff 4b825dc6 a2f1 --stat")]
-pub(crate) struct DiffArgs {
+pub(crate) struct SnapshotDiffArgs {
     /// The older tree or capture
     #[arg(value_name = "A")]
     before: String,
@@ -40,46 +40,52 @@ pub(crate) struct DiffArgs {
     whole: bool,
 }
 
-pub(super) fn run(ui: &mut Ui, app: &App, args: &DiffArgs) -> Result<Exit, CliError> {
-    let site = Site::here(ui, app)?;
+pub(super) fn run(
+    ui: &mut Ui,
+    app: &CliApp,
+    args: &SnapshotDiffArgs,
+) -> Result<ProgramExit, CliError> {
+    let site = DirectoryStore::open_current(ui, app)?;
     let scope = site.scope().filter(|_| !args.whole).cloned();
     if let Some(scope) = &scope {
-        site.tell_scope(ui, scope);
+        site.print_scope(ui, scope);
     }
     let options = DiffOptions { scope, context: args.context, ..DiffOptions::default() };
-    let before = site.vault.find_capture(&args.before)?;
+    let before = site.handle.find_capture(&args.before)?;
     let diff = match &args.after {
-        Some(after) => site.vault.diff(&before, &site.vault.find_capture(after)?, &options)?,
-        None => site.vault.diff_worktree(&before, &options)?,
+        Some(after) => {
+            site.handle.diff_captures(&before, &site.handle.find_capture(after)?, &options)?
+        }
+        None => site.handle.diff_worktree(&before, &options)?,
     };
     if ui.wants_json() {
-        ui.json(&json(&diff))?;
+        ui.print_json(&diff_json(&diff))?;
     } else if args.stat {
         print_stat(ui, &diff)?;
     } else {
-        ui.raw(&diff.patch())?;
-        tell_unshown(ui, &diff);
+        ui.print_bytes(&diff.patch())?;
+        print_omitted_files(ui, &diff);
     }
-    if let Some(reasons) = skipped(&diff.not_covered) {
-        ui.aside(&format!("of some paths nothing can be said: {reasons}"));
+    if let Some(reasons) = summarize_skipped(&diff.not_covered) {
+        ui.print_dim_note(&format!("of some paths nothing can be said: {reasons}"));
     }
-    site.close(app);
-    Ok(Exit::Ok)
+    site.finish_with_maintenance(app);
+    Ok(ProgramExit::Ok)
 }
 
-fn json(diff: &Diff) -> Value {
-    let file = |file: &FileDiff| {
+fn diff_json(diff: &CaptureDiff) -> Value {
+    let file = |file: &PathDiff| {
         let text = match &file.patch {
-            Patch::Text(text) => Some(String::from_utf8_lossy(text)),
-            Patch::Binary | Patch::TooLarge => None,
+            PatchBody::Text(text) => Some(String::from_utf8_lossy(text)),
+            PatchBody::Binary | PatchBody::TooLarge => None,
         };
         json!({
             "file": file.path,
             "status": file.status,
             "additions": file.additions,
             "deletions": file.deletions,
-            "binary": file.patch == Patch::Binary,
-            "too_large": file.patch == Patch::TooLarge,
+            "binary": file.patch == PatchBody::Binary,
+            "too_large": file.patch == PatchBody::TooLarge,
             "patch": text,
         })
     };
@@ -89,51 +95,55 @@ fn json(diff: &Diff) -> Value {
     })
 }
 
-fn print_stat(ui: &mut Ui, diff: &Diff) -> Result<(), CliError> {
-    let columns =
-        [("", Column::Text), ("", Column::Figure), ("", Column::Figure), ("", Column::Text)];
-    let mut grid = Grid::new(&columns);
+fn print_stat(ui: &mut Ui, diff: &CaptureDiff) -> Result<(), CliError> {
+    let columns = [
+        ("", ColumnKind::Text),
+        ("", ColumnKind::Number),
+        ("", ColumnKind::Number),
+        ("", ColumnKind::Text),
+    ];
+    let mut grid = TextTable::new(&columns);
     for file in &diff.files {
         let (plus, minus) = match file.patch {
-            Patch::Text(_) => (format!("+{}", file.additions), format!("-{}", file.deletions)),
-            Patch::Binary => ("binary".to_owned(), String::new()),
-            Patch::TooLarge => ("large".to_owned(), String::new()),
+            PatchBody::Text(_) => (format!("+{}", file.additions), format!("-{}", file.deletions)),
+            PatchBody::Binary => ("binary".to_owned(), String::new()),
+            PatchBody::TooLarge => ("large".to_owned(), String::new()),
         };
-        grid.row(&[status(file.status).to_owned(), plus, minus, file.path.to_string()]);
+        grid.add_row(&[status_name(file.status).to_owned(), plus, minus, file.path.to_string()]);
     }
-    ui.table(&grid)?;
+    ui.print_table(&grid)?;
     if diff.files.is_empty() {
-        ui.note("no differences");
+        ui.print_note("no differences");
         return Ok(());
     }
-    let sum = |count: fn(&FileDiff) -> usize| diff.files.iter().map(count).sum::<usize>();
-    let files = figure::counted(diff.files.len(), "file");
-    let plus = figure::counted(sum(|file| file.additions), "line");
-    let minus = figure::counted(sum(|file| file.deletions), "line");
-    ui.note(&format!("{files} changed, {plus} added, {minus} removed"));
+    let sum = |count: fn(&PathDiff) -> usize| diff.files.iter().map(count).sum::<usize>();
+    let files = number_format::format_counted(diff.files.len(), "file");
+    let plus = number_format::format_counted(sum(|file| file.additions), "line");
+    let minus = number_format::format_counted(sum(|file| file.deletions), "line");
+    ui.print_note(&format!("{files} changed, {plus} added, {minus} removed"));
     Ok(())
 }
 
-const fn status(status: Status) -> &'static str {
+const fn status_name(status: DiffStatus) -> &'static str {
     match status {
-        Status::Added => "added",
-        Status::Modified => "modified",
-        Status::Deleted => "deleted",
-        Status::Type => "other type",
+        DiffStatus::Added => "added",
+        DiffStatus::Modified => "modified",
+        DiffStatus::Deleted => "deleted",
+        DiffStatus::Type => "other type",
     }
 }
 
 /// Names the files the patch does not show.
-fn tell_unshown(ui: &mut Ui, diff: &Diff) {
+fn print_omitted_files(ui: &mut Ui, diff: &CaptureDiff) {
     for file in &diff.files {
         let what = match file.patch {
-            Patch::Text(_) => continue,
-            Patch::Binary => "binary",
-            Patch::TooLarge => "too large to show",
+            PatchBody::Text(_) => continue,
+            PatchBody::Binary => "binary",
+            PatchBody::TooLarge => "too large to show",
         };
-        ui.note(&format!("{} {}: {what}", status(file.status), file.path));
+        ui.print_note(&format!("{} {}: {what}", status_name(file.status), file.path));
     }
     if diff.files.is_empty() {
-        ui.note("no differences");
+        ui.print_note("no differences");
     }
 }

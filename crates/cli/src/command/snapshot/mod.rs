@@ -1,22 +1,24 @@
 //! `turnstone snapshot`: captures of a directory, and the way back.
 
 mod diff;
-mod history;
-mod path;
-mod report;
+mod directory_store;
+mod disk_usage;
+mod list;
+mod messages;
+mod path_args;
 mod restore;
-mod run;
+mod restore_report;
 mod show;
-mod site;
-mod space;
+mod subcommands;
 mod track;
 mod undo;
 mod verify;
 mod watch;
-mod words;
 
-pub(crate) use path::chosen;
-pub(crate) use report::foreseen;
-pub(crate) use run::{SnapshotCommand, run};
-pub(crate) use site::{look, vault_options};
-pub(crate) use words::{exit, hint, reason, why};
+pub(crate) use directory_store::{creating_store_options, open_existing_store};
+pub(crate) use messages::{
+    describe_conflict, describe_skip_reason, exit_for_snapshot_error, hint_for_snapshot_error,
+};
+pub(crate) use path_args::resolve_paths;
+pub(crate) use restore_report::predict_report;
+pub(crate) use subcommands::{SnapshotCommand, run};

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use turnstone_core::permission::Gate;
-use turnstone_snapshot::{Action, OperationId, Order, RelPath};
+use turnstone_core::permission::GatedOperation;
+use turnstone_snapshot::{OperationAction, OperationId, OperationRequest, RelPath};
 
-use super::path::chosen;
-use super::report;
-use super::site::Site;
-use crate::app::App;
+use super::directory_store::DirectoryStore;
+use super::path_args::resolve_paths;
+use super::restore_report;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
+use crate::exit_code::ProgramExit;
 use crate::ui::Ui;
 
 /// Make files equal to a capture
@@ -46,65 +46,83 @@ pub(crate) struct RestoreArgs {
     whole: bool,
 }
 
-pub(super) fn run(ui: &mut Ui, app: &App, args: &RestoreArgs) -> Result<Exit, CliError> {
-    let site = Site::here(ui, app)?;
-    let target = site.vault.find_capture(&args.tree)?;
-    let paths = meant(ui, &site, args)?;
-    let plan = site.vault.plan_restore(&target, paths.as_ref(), args.keep_added, app.now())?;
+pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &RestoreArgs) -> Result<ProgramExit, CliError> {
+    let site = DirectoryStore::open_current(ui, app)?;
+    let target = site.handle.find_capture(&args.tree)?;
+    let paths = resolve_selection(ui, &site, args)?;
+    let plan = site.handle.plan_restore(&target, paths.as_ref(), args.keep_added, app.now())?;
     if args.dry_run {
-        return report::print(ui, &report::foreseen(&plan), None, true);
+        return restore_report::print_report(
+            ui,
+            &restore_report::predict_report(&plan),
+            None,
+            true,
+        );
     }
     let paths = paths.into_iter().flatten().collect();
-    let action = Action::Restore { tree: target.tree, paths };
-    let exit = carry_out(ui, app, &site, action, plan)?;
-    site.close(app);
+    let action = OperationAction::Restore { tree: target.tree, paths };
+    let exit = apply_plan(ui, app, &site, action, plan)?;
+    site.finish_with_maintenance(app);
     Ok(exit)
 }
 
-fn meant(
+fn resolve_selection(
     ui: &mut Ui,
-    site: &Site,
+    site: &DirectoryStore,
     args: &RestoreArgs,
 ) -> Result<Option<BTreeSet<RelPath>>, CliError> {
     if !args.paths.is_empty() {
-        return chosen(site.root(), &site.directory, &args.paths);
+        return resolve_paths(site.root(), &site.directory, &args.paths);
     }
     let scope = site.scope().filter(|_| !args.whole).cloned();
     if let Some(scope) = &scope {
-        site.tell_scope(ui, scope);
+        site.print_scope(ui, scope);
     }
     Ok(scope.map(|scope| [scope].into()))
 }
 
 /// Lets a plan pass the permission rules: those of the sessions of this directory, or, where none has
 /// ever worked, those of the user and of the directory (R37).
-fn pass_gate(app: &App, site: &Site, plan: &turnstone_snapshot::Plan) -> Result<(), CliError> {
+fn require_revert_permission(
+    app: &CliApp,
+    site: &DirectoryStore,
+    plan: &turnstone_snapshot::RestorePlan,
+) -> Result<(), CliError> {
     let paths: Vec<String> = plan.steps.iter().map(|step| step.path.to_string()).collect();
     if paths.is_empty() {
         return Ok(());
     }
     if app.layout().database().exists() {
-        app.engine()?.require_at(&app.context(), site.root(), Gate::Revert, &paths)?;
+        app.open_engine()?.require_permission_at(
+            &app.context(),
+            site.root(),
+            GatedOperation::Revert,
+            &paths,
+        )?;
     } else {
-        app.rules()?.judge_at(&app.context(), site.root(), (Gate::Revert, &paths))?;
+        app.read_permission_rules()?.enforce_gate_at(
+            &app.context(),
+            site.root(),
+            (GatedOperation::Revert, &paths),
+        )?;
     }
     Ok(())
 }
 
 /// Applies a plan under an id of its own and says what came of it.
-pub(super) fn carry_out(
+pub(super) fn apply_plan(
     ui: &mut Ui,
-    app: &App,
-    site: &Site,
-    action: Action,
-    plan: turnstone_snapshot::Plan,
-) -> Result<Exit, CliError> {
-    pass_gate(app, site, &plan)?;
-    let mint = OperationId::mint();
+    app: &CliApp,
+    site: &DirectoryStore,
+    action: OperationAction,
+    plan: turnstone_snapshot::RestorePlan,
+) -> Result<ProgramExit, CliError> {
+    require_revert_permission(app, site, &plan)?;
+    let mint = OperationId::generate();
     let id =
         mint.map_err(|source| CliError::File { what: "no random bytes".to_owned(), source })?;
-    let order = Order { id, action, plan };
-    let done = site.vault.apply(&order, app.now())?;
+    let order = OperationRequest { id, action, plan };
+    let done = site.handle.apply_once(&order, app.now())?;
     let logged = done.guard.is_some().then_some(&order.id);
-    report::print(ui, &done, logged, false)
+    restore_report::print_report(ui, &done, logged, false)
 }

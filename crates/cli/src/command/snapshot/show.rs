@@ -3,22 +3,22 @@
 use serde_json::json;
 use turnstone_snapshot::{Capture, LeafMode, ListedFile};
 
-use super::history::value;
-use super::site::Site;
-use super::track::{skipped, skipped_json};
-use super::words;
-use crate::app::App;
+use super::directory_store::DirectoryStore;
+use super::list::to_json;
+use super::messages;
+use super::track::{skipped_json, summarize_skipped};
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
-use crate::moment;
-use crate::ui::{Column, Grid, Ui};
+use crate::exit_code::ProgramExit;
+use crate::number_format;
+use crate::time_format;
+use crate::ui::{ColumnKind, TextTable, Ui};
 
 /// Show what a capture holds: its files with permissions and sizes
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone snapshot show 4b825dc6\n  \
                         turnstone snapshot show 4b825dc6 --skipped")]
-pub(crate) struct ShowArgs {
+pub(crate) struct SnapshotShowArgs {
     /// The tree or the capture: its id, or a beginning no other one has
     #[arg(value_name = "TREE")]
     tree: String,
@@ -28,58 +28,68 @@ pub(crate) struct ShowArgs {
     skipped: bool,
 }
 
-pub(super) fn run(ui: &mut Ui, app: &App, args: &ShowArgs) -> Result<Exit, CliError> {
-    let site = Site::here(ui, app)?;
-    let capture = site.vault.find_capture(&args.tree)?;
-    let files = site.vault.list_files(&capture)?;
+pub(super) fn run(
+    ui: &mut Ui,
+    app: &CliApp,
+    args: &SnapshotShowArgs,
+) -> Result<ProgramExit, CliError> {
+    let site = DirectoryStore::open_current(ui, app)?;
+    let capture = site.handle.find_capture(&args.tree)?;
+    let files = site.handle.list_files(&capture)?;
     if ui.wants_json() {
-        ui.json(&json!({
+        ui.print_json(&json!({
             "tree": capture.tree,
             "capture": capture.id,
             "time": capture.time,
             "scope": capture.coverage.scope,
-            "files": value(&files)?,
+            "files": to_json(&files)?,
             "skipped": skipped_json(&capture.coverage.skipped),
-            "absent": value(&capture.coverage.absent)?,
-            "nested": value(&capture.coverage.nested)?,
+            "absent": to_json(&capture.coverage.absent)?,
+            "nested": to_json(&capture.coverage.nested)?,
         }))?;
     } else if args.skipped {
         print_skipped(ui, &capture)?;
     } else {
-        print(ui, app, &capture, &files)?;
+        print_files(ui, app, &capture, &files)?;
     }
-    site.close(app);
-    Ok(Exit::Ok)
+    site.finish_with_maintenance(app);
+    Ok(ProgramExit::Ok)
 }
 
-fn print(ui: &mut Ui, app: &App, capture: &Capture, files: &[ListedFile]) -> Result<(), CliError> {
-    let mut grid = Grid::new(&[("", Column::Text), ("", Column::Figure), ("", Column::Text)]);
+fn print_files(
+    ui: &mut Ui,
+    app: &CliApp,
+    capture: &Capture,
+    files: &[ListedFile],
+) -> Result<(), CliError> {
+    let mut grid =
+        TextTable::new(&[("", ColumnKind::Text), ("", ColumnKind::Number), ("", ColumnKind::Text)]);
     for file in files {
         let mode = match file.mode {
             LeafMode::Link => "link".to_owned(),
             LeafMode::File | LeafMode::Exec => format!("{:04o}", file.perm),
         };
-        grid.row(&[mode, figure::size(file.size), file.path.to_string()]);
+        grid.add_row(&[mode, number_format::format_size(file.size), file.path.to_string()]);
     }
-    ui.table(&grid)?;
-    let bytes = figure::size(files.iter().map(|file| file.size).sum());
-    let made = moment::near(capture.time.0, app.now());
-    let count = figure::counted(files.len(), "file");
-    ui.note(&format!("{count}, {bytes}, captured {made}"));
-    if let Some(skipped) = skipped(&capture.coverage.skipped) {
-        ui.aside(&format!("skipped {skipped} (--skipped)"));
+    ui.print_table(&grid)?;
+    let bytes = number_format::format_size(files.iter().map(|file| file.size).sum());
+    let made = time_format::format_local_time(capture.time.0, app.now());
+    let count = number_format::format_counted(files.len(), "file");
+    ui.print_note(&format!("{count}, {bytes}, captured {made}"));
+    if let Some(skipped) = summarize_skipped(&capture.coverage.skipped) {
+        ui.print_dim_note(&format!("skipped {skipped} (--skipped)"));
     }
     Ok(())
 }
 
 fn print_skipped(ui: &mut Ui, capture: &Capture) -> Result<(), CliError> {
-    let mut grid = Grid::new(&[("", Column::Text), ("", Column::Text)]);
+    let mut grid = TextTable::new(&[("", ColumnKind::Text), ("", ColumnKind::Text)]);
     for (path, reason) in &capture.coverage.skipped {
-        grid.row(&[words::reason(*reason).to_owned(), path.to_string()]);
+        grid.add_row(&[messages::describe_skip_reason(*reason).to_owned(), path.to_string()]);
     }
-    ui.table(&grid)?;
+    ui.print_table(&grid)?;
     if capture.coverage.skipped.is_empty() {
-        ui.note("nothing was skipped");
+        ui.print_note("nothing was skipped");
     }
     Ok(())
 }

@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use turnstone_core::time::Millis;
-use turnstone_snapshot::{Captured, Reason, RelPath, VaultError};
+use turnstone_core::time::EpochMillis;
+use turnstone_snapshot::{CaptureOutcome, RelPath, SnapshotError, UncoveredReason};
 
-use super::site::{Site, Wanted};
-use super::words;
-use crate::app::App;
+use super::directory_store::{DirectoryStore, DirectoryStoreRequest};
+use super::messages;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
-use crate::moment;
+use crate::exit_code::ProgramExit;
+use crate::number_format;
+use crate::time_format;
 use crate::ui::Ui;
 
 /// Capture a directory
@@ -37,7 +37,7 @@ pub(crate) struct TrackArgs {
     insist: bool,
 }
 
-pub(super) fn run(ui: &mut Ui, app: &App, args: &TrackArgs) -> Result<Exit, CliError> {
+pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &TrackArgs) -> Result<ProgramExit, CliError> {
     let directory = args.directory.as_deref();
     // Who writes its name means it; a dot does not name anything.
     let is_named = |directory: &Path| {
@@ -45,37 +45,48 @@ pub(super) fn run(ui: &mut Ui, app: &App, args: &TrackArgs) -> Result<Exit, CliE
         parts.any(|part| matches!(part, Component::Normal(_) | Component::RootDir))
     };
     let insist = args.insist || directory.is_some_and(is_named);
-    let site = Site::open(ui, app, Wanted { directory, insist, make: true })?;
+    let site = DirectoryStore::open(
+        ui,
+        app,
+        DirectoryStoreRequest { directory, allow_large_root: insist, create: true },
+    )?;
     let started = app.now();
     let captured = capture(ui, &site, started)?;
     let elapsed = app.now().since(started);
     if ui.wants_json() {
-        ui.json(&json(&captured, elapsed))?;
+        ui.print_json(&capture_json(&captured, elapsed))?;
     } else {
-        ui.line(&captured.capture.tree.to_string())?;
-        tell(ui, &captured, elapsed, started);
+        ui.print_line(&captured.capture.tree.to_string())?;
+        print_capture_summary(ui, &captured, elapsed, started);
     }
-    site.close(app);
-    Ok(Exit::Ok)
+    site.finish_with_maintenance(app);
+    Ok(ProgramExit::Ok)
 }
 
 /// Captures, and shows on a terminal that something happens if it takes long.
-fn capture(ui: &Ui, site: &Site, now: Millis) -> Result<Captured, VaultError> {
-    let bar = ui.bar("{spinner} {msg} ({elapsed})");
+fn capture(
+    ui: &Ui,
+    site: &DirectoryStore,
+    now: EpochMillis,
+) -> Result<CaptureOutcome, SnapshotError> {
+    let bar = ui.progress_bar("{spinner} {msg} ({elapsed})");
     let is_done = AtomicBool::new(false);
-    let started = site.vault.progress();
+    let started = site.handle.stored_object_count();
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             // What is done in a moment needs no bar.
             std::thread::park_timeout(Duration::from_millis(500));
             while !is_done.load(Ordering::Relaxed) {
                 std::thread::park_timeout(Duration::from_millis(120));
-                let stored = site.vault.progress().saturating_sub(started);
-                bar.set_message(format!("capturing: {} stored", figure::count(stored)));
+                let stored = site.handle.stored_object_count().saturating_sub(started);
+                bar.set_message(format!(
+                    "capturing: {} stored",
+                    number_format::format_count(stored)
+                ));
                 bar.tick();
             }
         });
-        let captured = site.vault.track(&Site::group(), now);
+        let captured = site.handle.capture(&DirectoryStore::capture_group(), now);
         is_done.store(true, Ordering::Relaxed);
         watcher.thread().unpark();
         drop(watcher.join());
@@ -84,8 +95,8 @@ fn capture(ui: &Ui, site: &Site, now: Millis) -> Result<Captured, VaultError> {
     })
 }
 
-fn json(captured: &Captured, elapsed: i64) -> Value {
-    let Captured { capture, files, changed, reused, mode, journal, is_new } = captured;
+fn capture_json(captured: &CaptureOutcome, elapsed: i64) -> Value {
+    let CaptureOutcome { capture, files, changed, reused, mode, journal, is_new } = captured;
     json!({
         "tree": capture.tree,
         "capture": capture.id,
@@ -101,36 +112,39 @@ fn json(captured: &Captured, elapsed: i64) -> Value {
 }
 
 /// Skipped paths with their reasons.
-pub(super) fn skipped_json(skipped: &[(RelPath, Reason)]) -> Value {
+pub(super) fn skipped_json(skipped: &[(RelPath, UncoveredReason)]) -> Value {
     skipped.iter().map(|(path, reason)| json!({ "path": path, "reason": reason })).collect()
 }
 
-fn tell(ui: &mut Ui, captured: &Captured, elapsed: i64, now: Millis) {
-    let files = figure::counted(captured.files, "file");
+fn print_capture_summary(ui: &mut Ui, captured: &CaptureOutcome, elapsed: i64, now: EpochMillis) {
+    let files = number_format::format_counted(captured.files, "file");
     let what = match captured.is_new {
-        true => format!("{files}, {} changed", figure::count(captured.changed)),
+        true => format!("{files}, {} changed", number_format::format_count(captured.changed)),
         false => {
-            format!("{files}, nothing new since {}", moment::near(captured.capture.time.0, now))
+            format!(
+                "{files}, nothing new since {}",
+                time_format::format_local_time(captured.capture.time.0, now)
+            )
         }
     };
-    ui.note(&format!("{what} ({})", figure::duration(elapsed)));
-    if let Some(why) = words::journal(captured.journal) {
-        ui.aside(&format!("every file was looked at: {why}"));
+    ui.print_note(&format!("{what} ({})", number_format::format_duration(elapsed)));
+    if let Some(why) = messages::describe_journal_problem(captured.journal) {
+        ui.print_dim_note(&format!("every file was looked at: {why}"));
     }
-    if let Some(skipped) = skipped(&captured.capture.coverage.skipped) {
-        ui.aside(&format!("skipped {skipped}"));
+    if let Some(skipped) = summarize_skipped(&captured.capture.coverage.skipped) {
+        ui.print_dim_note(&format!("skipped {skipped}"));
     }
 }
 
 /// How many paths were skipped and why; nothing if none was.
-pub(super) fn skipped(skipped: &[(RelPath, Reason)]) -> Option<String> {
+pub(super) fn summarize_skipped(skipped: &[(RelPath, UncoveredReason)]) -> Option<String> {
     let mut counts = BTreeMap::<&str, usize>::new();
     for (_, reason) in skipped {
-        *counts.entry(words::reason(*reason)).or_default() += 1;
+        *counts.entry(messages::describe_skip_reason(*reason)).or_default() += 1;
     }
     let list: Vec<String> = counts
         .iter()
-        .map(|(reason, count)| format!("{} {reason}", figure::count(*count)))
+        .map(|(reason, count)| format!("{} {reason}", number_format::format_count(*count)))
         .collect();
     (!list.is_empty()).then(|| list.join(", "))
 }

@@ -1,18 +1,18 @@
 //! `turnstone snapshot undo`
 
 use serde_json::{Value, json};
-use turnstone_snapshot::{Action, Operation};
+use turnstone_snapshot::{LoggedOperation, OperationAction};
 
-use super::history::SHORT;
-use super::report;
-use super::restore::carry_out;
-use super::site::Site;
-use crate::app::App;
+use super::directory_store::DirectoryStore;
+use super::list::SHORT_ID_LENGTH;
+use super::restore::apply_plan;
+use super::restore_report;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
-use crate::moment;
-use crate::ui::{Column, Grid, Ui};
+use crate::exit_code::ProgramExit;
+use crate::number_format;
+use crate::time_format;
+use crate::ui::{ColumnKind, TextTable, Ui};
 
 /// Take back the last restore
 ///
@@ -21,7 +21,7 @@ use crate::ui::{Column, Grid, Ui};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone snapshot undo --dry-run\n  \
                         turnstone snapshot undo --list")]
-pub(crate) struct UndoArgs {
+pub(crate) struct SnapshotUndoArgs {
     /// The operation to take back, if it is not the last one
     #[arg(value_name = "OPERATION")]
     operation: Option<String>,
@@ -35,46 +35,61 @@ pub(crate) struct UndoArgs {
     list: bool,
 }
 
-pub(super) fn run(ui: &mut Ui, app: &App, args: &UndoArgs) -> Result<Exit, CliError> {
-    let site = Site::here(ui, app)?;
+pub(super) fn run(
+    ui: &mut Ui,
+    app: &CliApp,
+    args: &SnapshotUndoArgs,
+) -> Result<ProgramExit, CliError> {
+    let site = DirectoryStore::open_current(ui, app)?;
     if args.list {
-        return list(ui, app, &site);
+        return list_operations(ui, app, &site);
     }
-    let operation = site.vault.find_operation(args.operation.as_deref())?;
-    let plan = site.vault.plan_undo(&operation.id, app.now())?;
+    let operation = site.handle.find_operation(args.operation.as_deref())?;
+    let plan = site.handle.plan_undo(&operation.id, app.now())?;
     let now = app.now();
-    ui.aside(&format!(
+    ui.print_dim_note(&format!(
         "taking back: {} ({})",
-        what(&operation),
-        moment::near(operation.time.0, now)
+        describe_operation(&operation),
+        time_format::format_local_time(operation.time.0, now)
     ));
     if args.dry_run {
-        return report::print(ui, &report::foreseen(&plan), None, true);
+        return restore_report::print_report(
+            ui,
+            &restore_report::predict_report(&plan),
+            None,
+            true,
+        );
     }
-    let exit = carry_out(ui, app, &site, Action::Undo { of: operation.id }, plan)?;
-    site.close(app);
+    let exit = apply_plan(ui, app, &site, OperationAction::Undo { of: operation.id }, plan)?;
+    site.finish_with_maintenance(app);
     Ok(exit)
 }
 
-fn what(operation: &Operation) -> String {
+fn describe_operation(operation: &LoggedOperation) -> String {
     match &operation.action {
-        Action::Restore { tree, paths } => {
-            let tree = &tree.to_string()[..SHORT];
+        OperationAction::Restore { tree, paths } => {
+            let tree = &tree.to_string()[..SHORT_ID_LENGTH];
             match paths.len() {
                 0 => format!("restore {tree}"),
                 1 => format!("restore {tree} {}", paths[0]),
-                count => format!("restore {tree} ({})", figure::counted(count, "path")),
+                count => {
+                    format!("restore {tree} ({})", number_format::format_counted(count, "path"))
+                }
             }
         }
-        Action::Decided { by } => by.clone(),
-        Action::Undo { of } => format!("undo {}", &of.as_str()[..SHORT]),
+        OperationAction::Decided { by } => by.clone(),
+        OperationAction::Undo { of } => format!("undo {}", &of.as_str()[..SHORT_ID_LENGTH]),
     }
 }
 
-fn list(ui: &mut Ui, app: &App, site: &Site) -> Result<Exit, CliError> {
-    let operations = site.vault.list_operations()?;
+fn list_operations(
+    ui: &mut Ui,
+    app: &CliApp,
+    site: &DirectoryStore,
+) -> Result<ProgramExit, CliError> {
+    let operations = site.handle.list_operations()?;
     if ui.wants_json() {
-        let value = |operation: &Operation| {
+        let value = |operation: &LoggedOperation| {
             json!({
                 "operation": operation.id,
                 "number": operation.number,
@@ -87,30 +102,30 @@ fn list(ui: &mut Ui, app: &App, site: &Site) -> Result<Exit, CliError> {
                 "guard": operation.report.guard,
             })
         };
-        ui.json(&Value::Array(operations.iter().map(value).collect()))?;
-        return Ok(Exit::Ok);
+        ui.print_json(&Value::Array(operations.iter().map(value).collect()))?;
+        return Ok(ProgramExit::Ok);
     }
     if operations.is_empty() {
-        ui.note(&format!("nothing has been restored in {} yet", site.root().display()));
-        return Ok(Exit::Ok);
+        ui.print_note(&format!("nothing has been restored in {} yet", site.root().display()));
+        return Ok(ProgramExit::Ok);
     }
     let columns = [
-        ("OPERATION", Column::Text),
-        ("DONE", Column::Text),
-        ("FILES", Column::Figure),
-        ("WHAT", Column::Cut),
+        ("OPERATION", ColumnKind::Text),
+        ("DONE", ColumnKind::Text),
+        ("FILES", ColumnKind::Number),
+        ("WHAT", ColumnKind::Truncated),
     ];
-    let mut grid = Grid::new(&columns);
+    let mut grid = TextTable::new(&columns);
     for operation in &operations {
         let done = &operation.report;
         let files = done.restored.len() + done.removed.len() + done.merged.len();
-        grid.row(&[
-            operation.id.as_str()[..SHORT].to_owned(),
-            moment::near(operation.time.0, app.now()),
-            figure::count(files),
-            what(operation),
+        grid.add_row(&[
+            operation.id.as_str()[..SHORT_ID_LENGTH].to_owned(),
+            time_format::format_local_time(operation.time.0, app.now()),
+            number_format::format_count(files),
+            describe_operation(operation),
         ]);
     }
-    ui.table(&grid)?;
-    Ok(Exit::Ok)
+    ui.print_table(&grid)?;
+    Ok(ProgramExit::Ok)
 }

@@ -4,46 +4,49 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde_json::json;
 
-use super::history::value;
-use super::site::Site;
-use crate::app::App;
+use super::directory_store::DirectoryStore;
+use super::list::to_json;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::figure;
-use crate::ui::{BAD, Ui, paint};
+use crate::exit_code::ProgramExit;
+use crate::number_format;
+use crate::ui::{ERROR_STYLE, Ui, apply_style};
 
-pub(super) fn run(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
-    let site = Site::here(ui, app)?;
-    let verified = site.vault.verify()?;
-    let exit = if verified.damaged.is_empty() { Exit::Ok } else { Exit::Refused };
+pub(super) fn run(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
+    let site = DirectoryStore::open_current(ui, app)?;
+    let verified = site.handle.verify_objects()?;
+    let exit = if verified.damaged.is_empty() { ProgramExit::Ok } else { ProgramExit::Refused };
     if ui.wants_json() {
-        ui.json(&value(&verified)?)?;
+        ui.print_json(&to_json(&verified)?)?;
         return Ok(exit);
     }
     for damage in &verified.damaged {
         let (object, what, group) = (damage.object, &damage.what, &damage.group);
-        ui.line(&format!("{}  {object}  {what} (kept by {group})", paint(BAD, "damaged")))?;
+        ui.print_line(&format!(
+            "{}  {object}  {what} (kept by {group})",
+            apply_style(ERROR_STYLE, "damaged")
+        ))?;
     }
-    let captures = figure::counted(verified.captures, "capture");
-    let objects = figure::counted(verified.objects, "object");
+    let captures = number_format::format_counted(verified.captures, "capture");
+    let objects = number_format::format_counted(verified.objects, "object");
     if verified.damaged.is_empty() {
-        ui.note(&format!("{captures}, {objects}: all sound"));
+        ui.print_note(&format!("{captures}, {objects}: all sound"));
     } else {
-        let bad = figure::counted(verified.damaged.len(), "object");
-        ui.note(&format!("{bad} damaged or missing, {objects} sound"));
-        ui.hint("what is damaged cannot be restored; capture again with `snapshot track`");
+        let bad = number_format::format_counted(verified.damaged.len(), "object");
+        ui.print_note(&format!("{bad} damaged or missing, {objects} sound"));
+        ui.print_hint("what is damaged cannot be restored; capture again with `snapshot track`");
     }
     Ok(exit)
 }
 
-pub(super) fn git_dir(ui: &mut Ui, app: &App) -> Result<Exit, CliError> {
-    let site = Site::here(ui, app)?;
-    let path = site.vault.git_dir()?;
+pub(super) fn print_git_dir(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
+    let site = DirectoryStore::open_current(ui, app)?;
+    let path = site.handle.git_dir()?;
     if ui.wants_json() {
-        ui.json(&json!({ "path": path }))?;
+        ui.print_json(&json!({ "path": path }))?;
     } else {
-        ui.raw(path.as_os_str().as_bytes())?;
-        ui.line("")?;
+        ui.print_bytes(path.as_os_str().as_bytes())?;
+        ui.print_line("")?;
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }

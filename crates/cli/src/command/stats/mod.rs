@@ -1,6 +1,6 @@
 //! `turnstone stats`: what the sessions add up to.
 
-mod census;
-mod report;
+mod session_stats;
+mod stats_report;
 
-pub(crate) use report::{StatsArgs, run};
+pub(crate) use stats_report::{StatsArgs, run};

@@ -4,7 +4,7 @@
 //! that does not hold ends the tour with an error.
 
 mod run;
-mod scene;
-mod stage;
+mod sandbox;
+mod scenarios;
 
 pub(crate) use run::{TourArgs, run};

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use super::scene;
-use super::stage::Stage;
-use crate::app::App;
+use super::sandbox::TourSandbox;
+use super::scenarios;
+use crate::app::CliApp;
 use crate::error::CliError;
-use crate::exit::Exit;
+use crate::exit_code::ProgramExit;
 use crate::ui::Ui;
 
 /// See undo at work in a temporary project, in less than a minute
@@ -23,17 +23,17 @@ pub(crate) struct TourArgs {}
 /// # Errors
 ///
 /// A claim does not hold, or a program could not be run.
-pub(crate) fn run(ui: &mut Ui, app: &App, _: &TourArgs) -> Result<Exit, CliError> {
-    let mut stage = Stage::build(ui, app)?;
-    let sessions = scene::take_turns(&mut stage)?;
-    scene::redo(&mut stage, &sessions)?;
-    scene::overlap(&mut stage)?;
-    scene::kill(&mut stage)?;
-    scene::travel(&mut stage, &sessions)?;
-    scene::look_back(&mut stage, &sessions)?;
-    let claims = stage.strike()?;
+pub(crate) fn run(ui: &mut Ui, app: &CliApp, _: &TourArgs) -> Result<ProgramExit, CliError> {
+    let mut stage = TourSandbox::create(ui, app)?;
+    let sessions = scenarios::undo_one_of_two_agents(&mut stage)?;
+    scenarios::redo_after_undo(&mut stage, &sessions)?;
+    scenarios::undo_concurrent_agents(&mut stage)?;
+    scenarios::undo_after_kill(&mut stage)?;
+    scenarios::jump_to_checkpoint(&mut stage, &sessions)?;
+    scenarios::show_history(&mut stage, &sessions)?;
+    let claims = stage.tear_down()?;
     if ui.wants_json() {
-        ui.json(&json!({ "claims": claims }))?;
+        ui.print_json(&json!({ "claims": claims }))?;
     }
-    Ok(Exit::Ok)
+    Ok(ProgramExit::Ok)
 }

@@ -1,7 +1,7 @@
 //! `turnstone undo` and `turnstone redo`: exactly what turns did, back and forth.
 
 mod run;
-mod show;
+mod undo_report;
 
 pub(crate) use run::{RedoArgs, UndoArgs, redo, undo};
-pub(crate) use show::{Hints, Shown, print as print_operation};
+pub(crate) use undo_report::{ConflictHints, UndoResult, print_result as print_operation};

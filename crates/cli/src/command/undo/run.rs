@@ -3,22 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use turnstone_core::model::Session;
-use turnstone_core::path::RelPath;
-use turnstone_engine::{Cover, Engine, Scope, UndoOptions, UndoPlan, Which};
+use turnstone_core::rel_path::RelPath;
+use turnstone_engine::{Engine, SnapshotAccess, UndoOptions, UndoPlan, UndoScope, UndoTarget};
 use turnstone_store::Context;
 
-use super::show;
-use crate::app::App;
-use crate::choice;
-use crate::command::snapshot::chosen;
+use super::undo_report;
+use crate::app::CliApp;
+use crate::command::snapshot::resolve_paths;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::reference::Prefix;
+use crate::exit_code::ProgramExit;
+use crate::id_prefix::IdPrefix;
+use crate::session_lookup;
 use crate::text;
 use crate::ui::Ui;
 
 /// Columns of a prompt that is named in passing.
-const PROMPT: usize = 60;
+const MAX_PROMPT_WIDTH: usize = 60;
 
 /// Take back what a turn did, and nothing else
 ///
@@ -32,7 +32,7 @@ const PROMPT: usize = 60;
                         turnstone undo trn_0197c2 --path src")]
 pub(crate) struct UndoArgs {
     #[command(flatten)]
-    what: WhatArgs,
+    what: TurnSelectionArgs,
 }
 
 /// Bring back what undo took
@@ -43,15 +43,15 @@ pub(crate) struct UndoArgs {
 #[command(after_help = "Examples:\n  turnstone redo --dry-run\n  turnstone redo")]
 pub(crate) struct RedoArgs {
     #[command(flatten)]
-    what: WhatArgs,
+    what: TurnSelectionArgs,
 }
 
 /// What both commands are told.
 #[derive(Debug, clap::Args)]
-struct WhatArgs {
+struct TurnSelectionArgs {
     /// The turns: their ids, or beginnings no other turn has
     #[arg(value_name = "TURN")]
-    turns: Vec<Prefix>,
+    turns: Vec<IdPrefix>,
 
     /// Only files; the conversation stays where it is
     #[arg(long, conflicts_with = "conversation")]
@@ -75,14 +75,14 @@ struct WhatArgs {
 
     /// The session [default: the newest of this directory]
     #[arg(long, value_name = "ID")]
-    session: Option<Prefix>,
+    session: Option<IdPrefix>,
 }
 
 /// Which way.
 #[derive(Clone, Copy)]
-enum Way {
-    Back,
-    Forth,
+enum UndoDirection {
+    Undo,
+    Redo,
 }
 
 /// Takes turns back.
@@ -90,8 +90,8 @@ enum Way {
 /// # Errors
 ///
 /// There is nothing to take back, the session is busy, or a fact could not be obtained.
-pub(crate) fn undo(ui: &mut Ui, app: &App, args: &UndoArgs) -> Result<Exit, CliError> {
-    run(ui, app, &args.what, Way::Back)
+pub(crate) fn undo(ui: &mut Ui, app: &CliApp, args: &UndoArgs) -> Result<ProgramExit, CliError> {
+    undo_or_redo(ui, app, &args.what, UndoDirection::Undo)
 }
 
 /// Brings them back.
@@ -99,73 +99,84 @@ pub(crate) fn undo(ui: &mut Ui, app: &App, args: &UndoArgs) -> Result<Exit, CliE
 /// # Errors
 ///
 /// As [`undo`].
-pub(crate) fn redo(ui: &mut Ui, app: &App, args: &RedoArgs) -> Result<Exit, CliError> {
-    run(ui, app, &args.what, Way::Forth)
+pub(crate) fn redo(ui: &mut Ui, app: &CliApp, args: &RedoArgs) -> Result<ProgramExit, CliError> {
+    undo_or_redo(ui, app, &args.what, UndoDirection::Redo)
 }
 
-fn run(ui: &mut Ui, app: &App, args: &WhatArgs, way: Way) -> Result<Exit, CliError> {
-    let (engine, ctx) = (app.engine()?, app.context());
-    choice::settle(ui, &engine, &ctx);
-    let (session, which, mut options) = meant(app, &engine, &ctx, args)?;
-    options.paths = paths(app, &engine, &ctx, &session, &args.paths)?;
+fn undo_or_redo(
+    ui: &mut Ui,
+    app: &CliApp,
+    args: &TurnSelectionArgs,
+    way: UndoDirection,
+) -> Result<ProgramExit, CliError> {
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    session_lookup::recover_and_report(ui, &engine, &ctx);
+    let (session, which, mut options) = resolve_target(app, &engine, &ctx, args)?;
+    options.paths = resolve_path_filters(app, &engine, &ctx, &session, &args.paths)?;
     let plan = match way {
-        Way::Back => engine.plan_undo(&ctx, &session.id, &which, &options)?,
-        Way::Forth => engine.plan_redo(&ctx, &session.id, &which, &options)?,
+        UndoDirection::Undo => engine.plan_undo(&ctx, &session.id, &which, &options)?,
+        UndoDirection::Redo => engine.plan_redo(&ctx, &session.id, &which, &options)?,
     };
-    tell_turns(ui, &engine, &ctx, &plan)?;
-    tell_running(ui, &engine, &ctx, &plan)?;
+    print_turns(ui, &engine, &ctx, &plan)?;
+    warn_running_commands(ui, &engine, &ctx, &plan)?;
     let shown = if args.dry_run {
-        show::Shown::foreseen(&plan)
+        undo_report::UndoResult::predicted(&plan)
     } else {
-        show::Shown::done(&plan, engine.apply(&app.context(), &plan)?)
+        undo_report::UndoResult::applied(&plan, engine.apply_plan(&app.context(), &plan)?)
     };
-    let hints = show::Hints::gather(&engine, &ctx, &plan)?;
-    let exit = show::print(ui, &shown, &hints)?;
+    let hints = undo_report::ConflictHints::collect(&engine, &ctx, &plan)?;
+    let exit = undo_report::print_result(ui, &shown, &hints)?;
     if !args.dry_run {
-        app.tend(&engine);
+        app.run_maintenance(&engine);
     }
     Ok(exit)
 }
 
 /// The session, its turn, and what goes with it.
-fn meant(
-    app: &App,
+fn resolve_target(
+    app: &CliApp,
     engine: &Engine,
     ctx: &Context,
-    args: &WhatArgs,
-) -> Result<(Session, Which, UndoOptions), CliError> {
+    args: &TurnSelectionArgs,
+) -> Result<(Session, UndoTarget, UndoOptions), CliError> {
     let named = match &args.session {
-        Some(prefix) => Some(choice::session(app, engine, ctx, Some(prefix))?),
+        Some(prefix) => {
+            Some(session_lookup::resolve_session_or_newest(app, engine, ctx, Some(prefix))?)
+        }
         None => None,
     };
     let mut turns = Vec::new();
     for prefix in &args.turns {
         // A turn of another session may be named as well, to go with the first one.
         let wanted = named.as_ref().filter(|_| turns.is_empty());
-        turns.push(choice::turn(app, engine, ctx, wanted, prefix)?);
+        turns.push(session_lookup::resolve_turn(app, engine, ctx, wanted, prefix)?);
     }
     let scope = match (args.files, args.conversation) {
-        (true, _) => Scope::Files,
-        (false, true) => Scope::Conversation,
-        (false, false) => Scope::Both,
+        (true, _) => UndoScope::Files,
+        (false, true) => UndoScope::Conversation,
+        (false, false) => UndoScope::Both,
     };
-    let options =
-        |also| UndoOptions { scope, named_only: args.named_only, also, ..UndoOptions::default() };
+    let options = |also| UndoOptions {
+        scope,
+        named_only: args.named_only,
+        other_turns: also,
+        ..UndoOptions::default()
+    };
     if turns.is_empty() {
         let session = match named {
             Some(session) => session,
-            None => choice::session(app, engine, ctx, None)?,
+            None => session_lookup::resolve_session_or_newest(app, engine, ctx, None)?,
         };
-        return Ok((session, Which::Last, options(Vec::new())));
+        return Ok((session, UndoTarget::Last, options(Vec::new())));
     }
     let (id, first) = turns.remove(0);
     let session = engine.store().read(ctx, |r| r.get_session(&id))?;
-    Ok((session, Which::Turn(first), options(turns)))
+    Ok((session, UndoTarget::Turn(first), options(turns)))
 }
 
 /// The paths as the root of the session names them.
-fn paths(
-    app: &App,
+fn resolve_path_filters(
+    app: &CliApp,
     engine: &Engine,
     ctx: &Context,
     session: &Session,
@@ -176,41 +187,44 @@ fn paths(
     }
     let here = app.directory()?;
     let here = fs_err::canonicalize(here).unwrap_or_else(|_| here.to_owned());
-    let root = match engine.cover(session, ctx.now)? {
-        Cover::Vault(vault) => vault.place().root.clone(),
-        Cover::Refused(_) => Path::new(&session.directory).to_owned(),
+    let root = match engine.snapshot_access(session, ctx.now)? {
+        SnapshotAccess::Available(vault) => vault.location().root.clone(),
+        SnapshotAccess::Refused(_) => Path::new(&session.directory).to_owned(),
     };
-    Ok(chosen(&root, &here, typed)?.into_iter().flatten().collect())
+    Ok(resolve_paths(&root, &here, typed)?.into_iter().flatten().collect())
 }
 
-fn tell_turns(
+fn print_turns(
     ui: &mut Ui,
     engine: &Engine,
     ctx: &Context,
     plan: &UndoPlan,
 ) -> Result<(), CliError> {
-    let words = show::verb(plan.kind);
+    let words = undo_report::progress_verb(plan.kind);
     let own = plan.turns.iter().map(|turn| (&plan.session, turn));
     for (session, turn) in own.chain(plan.also.iter().map(|(session, turn)| (session, turn))) {
-        let prompt = crate::command::log::prompt(engine, ctx, session, turn)?;
-        let prompt = text::cut(prompt.as_deref().unwrap_or("a hidden turn"), PROMPT);
-        ui.aside(&format!("{words}: {prompt} ({turn})"));
+        let prompt = crate::command::log::find_turn_prompt(engine, ctx, session, turn)?;
+        let prompt =
+            text::truncate_to_width(prompt.as_deref().unwrap_or("a hidden turn"), MAX_PROMPT_WIDTH);
+        ui.print_dim_note(&format!("{words}: {prompt} ({turn})"));
     }
     Ok(())
 }
 
 /// Whoever works in the same root sees these files change under its hands.
-fn tell_running(
+fn warn_running_commands(
     ui: &mut Ui,
     engine: &Engine,
     ctx: &Context,
     plan: &UndoPlan,
 ) -> Result<(), CliError> {
     for root in &plan.roots {
-        let open = engine.store().read(ctx, |r| r.open_changes(Some(&root.root.store)))?;
+        let open = engine.store().read(ctx, |r| r.open_change_sets(Some(&root.root.store)))?;
         for row in open {
             let session = row.set.session;
-            ui.note(&format!("note: a command of session {session} runs in these files meanwhile"));
+            ui.print_note(&format!(
+                "note: a command of session {session} runs in these files meanwhile"
+            ));
         }
     }
     Ok(())

@@ -7,111 +7,117 @@ use axum::{Json, Router};
 use serde_json::Value;
 use turnstone_store::Context;
 
-use super::location::with;
-use crate::app::App;
-use crate::call::Caller;
-use crate::config::{Agent, Command, Config, Provider, ShownConfig};
+use super::location::with_location;
+use crate::app::AppState;
+use crate::config::{AgentConfig, CommandConfig, OpenCodeConfig, ProviderConfig, ShownConfig};
 use crate::error::ApiError;
-use crate::place::Asked;
+use crate::project_directory::RequestedDirectory;
+use crate::request_context::RequestContext;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/api/agent", get(agents))
         .route("/api/command", get(commands))
         .route("/api/model", get(models))
         .route("/api/provider", get(providers))
         .route("/api/provider/{provider}", get(provider))
-        .route("/api/integration", get(nothing))
-        .route("/api/pty", get(nothing))
-        .route("/api/reference", get(nothing))
-        .route("/api/skill", get(nothing))
+        .route("/api/integration", get(empty_list))
+        .route("/api/pty", get(empty_list))
+        .route("/api/reference", get(empty_list))
+        .route("/api/skill", get(empty_list))
 }
 
-async fn shown(
-    app: App,
+async fn config_list(
+    app: AppState,
     ctx: Context,
-    asked: Asked,
-    read: impl FnOnce(&Config) -> Result<Value, ApiError> + Send + 'static,
+    asked: RequestedDirectory,
+    read: impl FnOnce(&OpenCodeConfig) -> Result<Value, ApiError> + Send + 'static,
 ) -> Result<Json<Value>, ApiError> {
-    app.blocking(move |app| {
-        let place = app.place(&ctx, &asked.directory)?;
-        let data = ShownConfig::new(read(&app.config(&place)?)?).into_value();
-        Ok(with(&place, data))
+    app.run_blocking(move |app| {
+        let place = app.require_project_directory(&ctx, &asked.directory)?;
+        let data = ShownConfig::new(read(&app.project_config(&place)?)?).into_value();
+        Ok(with_location(&place, data))
     })
     .await
 }
 
 /// `GET /api/agent`
 async fn agents(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
 ) -> Result<Json<Value>, ApiError> {
-    let read = |config: &Config| Ok(config.agents()?.iter().map(Agent::shown_v2).collect());
-    shown(app, ctx, asked, read).await
+    let read = |config: &OpenCodeConfig| {
+        Ok(config.agents()?.iter().map(AgentConfig::to_v2_json).collect())
+    };
+    config_list(app, ctx, asked, read).await
 }
 
 /// `GET /api/command`
 async fn commands(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
 ) -> Result<Json<Value>, ApiError> {
-    let read = |config: &Config| Ok(config.commands()?.iter().map(Command::shown_v2).collect());
-    shown(app, ctx, asked, read).await
+    let read = |config: &OpenCodeConfig| {
+        Ok(config.commands()?.iter().map(CommandConfig::to_v2_json).collect())
+    };
+    config_list(app, ctx, asked, read).await
 }
 
 /// `GET /api/model`
 async fn models(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
 ) -> Result<Json<Value>, ApiError> {
-    let read = |config: &Config| {
+    let read = |config: &OpenCodeConfig| {
         let providers = config.providers()?;
-        Ok(providers.iter().flat_map(Provider::models_v2).collect())
+        Ok(providers.iter().flat_map(ProviderConfig::models_v2_json).collect())
     };
-    shown(app, ctx, asked, read).await
+    config_list(app, ctx, asked, read).await
 }
 
 /// `GET /api/provider`
 async fn providers(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
 ) -> Result<Json<Value>, ApiError> {
-    let read = |config: &Config| Ok(config.providers()?.iter().map(Provider::shown_v2).collect());
-    shown(app, ctx, asked, read).await
+    let read = |config: &OpenCodeConfig| {
+        Ok(config.providers()?.iter().map(ProviderConfig::to_v2_json).collect())
+    };
+    config_list(app, ctx, asked, read).await
 }
 
 /// `GET /api/provider/{providerID}`
 async fn provider(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
-    let read = move |config: &Config| {
+    let read = move |config: &OpenCodeConfig| {
         let providers = config.providers()?;
         let found = providers.iter().find(|provider| provider.id == id);
-        found.map(Provider::shown_v2).ok_or_else(|| {
+        found.map(ProviderConfig::to_v2_json).ok_or_else(|| {
             let message = format!("Provider not found: {id}");
             ApiError::tagged(StatusCode::NOT_FOUND, "ProviderNotFoundError", &message)
-                .with("providerID", id.as_str())
+                .with_field("providerID", id.as_str())
         })
     };
-    shown(app, ctx, asked, read).await
+    config_list(app, ctx, asked, read).await
 }
 
 /// `GET /api/integration`, `/api/pty`, `/api/reference`, `/api/skill`: there are none.
-async fn nothing(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
+async fn empty_list(
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
 ) -> Result<Json<Value>, ApiError> {
-    app.blocking(move |app| {
-        let place = app.place(&ctx, &asked.directory)?;
-        Ok(with(&place, Vec::<Value>::new()))
+    app.run_blocking(move |app| {
+        let place = app.require_project_directory(&ctx, &asked.directory)?;
+        Ok(with_location(&place, Vec::<Value>::new()))
     })
     .await
 }

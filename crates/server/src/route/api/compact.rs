@@ -9,11 +9,11 @@ use axum::routing::post;
 
 use super::super::session::session_id;
 use super::super::summarize::compact as carry_out;
-use crate::app::App;
-use crate::call::Repeat;
+use crate::app::AppState;
 use crate::error::ApiError;
+use crate::request_context::RetryAwareContext;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/api/session/{session}/compact", post(compact))
 }
 
@@ -21,14 +21,14 @@ pub(super) fn routes() -> Router<App> {
 ///
 /// Where nobody runs models nothing is stored, so that a repeat later is not the second one.
 async fn compact(
-    State(app): State<App>,
-    repeat: Repeat,
+    State(app): State<AppState>,
+    repeat: RetryAwareContext,
     Path(session): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let id = session_id(&session)?;
     let (read, name) = (repeat.0.clone(), id.clone());
-    let is_run = app.blocking(move |app| {
-        app.expected(&read, &name)?;
+    let is_run = app.run_blocking(move |app| {
+        app.check_expected_seq(&read, &name)?;
         let session = app.engine().store().read(&read, |r| r.get_session(&name))?;
         Ok(app.has_runner(Directory::new(&session.directory)))
     });
@@ -36,7 +36,7 @@ async fn compact(
         let message = "No model runner is attached to this server";
         let status = StatusCode::SERVICE_UNAVAILABLE;
         return Err(ApiError::tagged(status, "ServiceUnavailableError", message)
-            .with("service", "session.compact"));
+            .with_field("service", "session.compact"));
     }
     carry_out(&app, &repeat, &id, None, false).await?;
     Ok(StatusCode::NO_CONTENT)

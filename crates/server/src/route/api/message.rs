@@ -5,18 +5,18 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Map, Value, json};
 use turnstone_core::id::MessageId;
-use turnstone_store::WithParts;
+use turnstone_store::MessageWithParts;
 
 use super::super::session::session_id;
-use super::page::Page;
-use crate::app::App;
-use crate::call::{Caller, Repeat};
+use super::page_request::PageRequest;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::{Body, Fields, Query, parse_id};
 use crate::prompt::PromptInput;
-use crate::show::with_parts;
+use crate::request_context::{RequestContext, RetryAwareContext};
+use crate::request_input::{JsonBody, JsonFields, QueryParams, parse_path_id};
+use crate::wire_json::message_json;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/api/session/{session}/message", get(list))
         .route("/api/session/{session}/message/{message}", get(read))
@@ -24,13 +24,17 @@ pub(super) fn routes() -> Router<App> {
         .route("/api/session/{session}/prompt", post(prompt))
 }
 
-fn newer(entry: &WithParts) -> Value {
-    let older = with_parts(entry);
+fn message_v2_json(entry: &MessageWithParts) -> Value {
+    let older = message_json(entry);
     let (info, parts) = (&older["info"], older["parts"].as_array().cloned().unwrap_or_default());
-    if info["role"] == "user" { user(info, &parts) } else { assistant(info, &parts) }
+    if info["role"] == "user" {
+        user_v2_json(info, &parts)
+    } else {
+        assistant_v2_json(info, &parts)
+    }
 }
 
-fn user(info: &Value, parts: &[Value]) -> Value {
+fn user_v2_json(info: &Value, parts: &[Value]) -> Value {
     let of = |kind: &str| parts.iter().filter(|part| part["type"] == kind).collect::<Vec<_>>();
     let said = of("text").into_iter().filter(|part| part["synthetic"] != true);
     let text: Vec<&str> = said.filter_map(|part| part["text"].as_str()).collect();
@@ -55,15 +59,15 @@ fn user(info: &Value, parts: &[Value]) -> Value {
     shown
 }
 
-fn assistant(info: &Value, parts: &[Value]) -> Value {
+fn assistant_v2_json(info: &Value, parts: &[Value]) -> Value {
     let mut model = json!({ "id": info["modelID"], "providerID": info["providerID"] });
     if let Some(variant) = info.get("variant") {
         model["variant"] = variant.clone();
     }
-    let content: Vec<Value> = parts.iter().filter_map(|part| content(info, part)).collect();
+    let content: Vec<Value> = parts.iter().filter_map(|part| content_v2_json(info, part)).collect();
     let mut shown = json!({ "id": info["id"], "time": info["time"], "type": "assistant",
         "agent": info["agent"], "model": model, "content": content });
-    if let Some(snapshot) = snapshot(parts) {
+    if let Some(snapshot) = snapshot_v2_json(parts) {
         shown["snapshot"] = snapshot;
     }
     for key in ["finish", "cost"] {
@@ -83,7 +87,7 @@ fn assistant(info: &Value, parts: &[Value]) -> Value {
 }
 
 /// Where the files stood before and after the steps of a message.
-fn snapshot(parts: &[Value]) -> Option<Value> {
+fn snapshot_v2_json(parts: &[Value]) -> Option<Value> {
     let of = |kind: &str| {
         let mut found = parts.iter().filter(move |part| part["type"] == kind);
         found.next_back().and_then(|part| part.get("snapshot")).cloned()
@@ -102,17 +106,17 @@ fn snapshot(parts: &[Value]) -> Option<Value> {
     Some(Value::Object(map))
 }
 
-fn content(info: &Value, part: &Value) -> Option<Value> {
+fn content_v2_json(info: &Value, part: &Value) -> Option<Value> {
     match part["type"].as_str()? {
         kind @ ("text" | "reasoning") => {
             Some(json!({ "type": kind, "id": part["id"], "text": part["text"] }))
         }
-        "tool" => Some(tool(info, part)),
+        "tool" => Some(tool_v2_json(info, part)),
         _ => None,
     }
 }
 
-fn tool(info: &Value, part: &Value) -> Value {
+fn tool_v2_json(info: &Value, part: &Value) -> Value {
     let state = &part["state"];
     let table = |value: &Value| if value.is_object() { value.clone() } else { json!({}) };
     let status = state["status"].as_str().unwrap_or("pending");
@@ -142,19 +146,19 @@ fn tool(info: &Value, part: &Value) -> Value {
 
 /// `GET /api/session/{sessionID}/message`
 async fn list(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
-    query: Query,
+    query: QueryParams,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    let page = Page::read(&query)?;
-    app.blocking(move |app| {
+    let page = PageRequest::parse(&query)?;
+    app.run_blocking(move |app| {
         let mut all =
             app.engine().store().read(&ctx, |r| r.list_messages(&id, None, usize::MAX))?.items;
         all.reverse();
-        let (items, cursor) = page.cut(all, |entry| entry.message.id.as_str());
-        let data: Vec<Value> = items.iter().map(newer).collect();
+        let (items, cursor) = page.slice_page(all, |entry| entry.message.id.as_str());
+        let data: Vec<Value> = items.iter().map(message_v2_json).collect();
         Ok(Json(json!({ "data": data, "cursor": cursor })))
     })
     .await
@@ -162,30 +166,31 @@ async fn list(
 
 /// `GET /api/session/{sessionID}/message/{messageID}`
 async fn read(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path((session, message)): Path<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    let message: MessageId = parse_id("messageID", "msg_", &message)?;
-    app.blocking(move |app| {
+    let message: MessageId = parse_path_id("messageID", "msg_", &message)?;
+    app.run_blocking(move |app| {
         let found = app.engine().store().read(&ctx, |r| r.get_message(&id, &message))?;
-        Ok(Json(json!({ "data": newer(&found) })))
+        Ok(Json(json!({ "data": message_v2_json(&found) })))
     })
     .await
 }
 
 /// `GET /api/session/{sessionID}/context`: what a model would see, oldest first.
 async fn context(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| {
-        let entries = app.engine().context(&ctx, &id)?;
-        let data =
-            entries.into_iter().map(|entry| newer(&WithParts { message: entry.0, parts: entry.1 }));
+    app.run_blocking(move |app| {
+        let entries = app.engine().model_context(&ctx, &id)?;
+        let data = entries
+            .into_iter()
+            .map(|entry| message_v2_json(&MessageWithParts { message: entry.0, parts: entry.1 }));
         Ok(Json(json!({ "data": data.collect::<Vec<Value>>() })))
     })
     .await
@@ -193,33 +198,35 @@ async fn context(
 
 /// `POST /api/session/{sessionID}/prompt`
 async fn prompt(
-    State(app): State<App>,
-    repeat: Repeat,
+    State(app): State<AppState>,
+    repeat: RetryAwareContext,
     Path(session): Path<String>,
-    Body(mut fields): Body,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
     let given: Option<MessageId> = fields.id("id", "msg_")?;
     let delivery = fields.text("delivery")?.unwrap_or_else(|| "steer".to_owned());
     fields.flag("resume")?;
     let Some(mut prompt) = fields.object("prompt")? else {
-        return Err(ApiError::payload("Missing key\n  at [\"prompt\"]"));
+        return Err(ApiError::invalid_payload("Missing key\n  at [\"prompt\"]"));
     };
     let ctx = repeat.0.clone();
     let (asked, ident) = (ctx.clone(), id.clone());
     let message = match given {
         Some(message) => message,
-        None => app.blocking(move |app| Ok(app.engine().new_message_id(&asked, &ident)?)).await?,
+        None => {
+            app.run_blocking(move |app| Ok(app.engine().new_message_id(&asked, &ident)?)).await?
+        }
     };
-    let (parts, said) = parts(&mut prompt)?;
+    let (parts, said) = prompt_parts(&mut prompt)?;
     let body = json!({ "messageID": message.as_str(), "parts": parts, "delivery": delivery });
-    let input = PromptInput::read(Fields::top(body)?)?;
-    let message = app.prompt_and_go(&repeat, &id, input).await?;
-    app.blocking(move |app| {
+    let input = PromptInput::parse(JsonFields::from_root(body)?)?;
+    let message = app.prompt_in_background(&repeat, &id, input).await?;
+    app.run_blocking(move |app| {
         let (seq, found) = app.engine().store().read(&ctx, |r| {
             Ok((r.session_seq(&id)?, r.get_message(&id, &message)?))
         })?;
-        let made = with_parts(&found)["info"]["time"]["created"].clone();
+        let made = message_json(&found)["info"]["time"]["created"].clone();
         Ok(Json(json!({ "data": { "admittedSeq": seq.0, "id": message.as_str(),
             "sessionID": id.as_str(), "prompt": said, "delivery": delivery, "timeCreated": made } })))
     })
@@ -227,15 +234,15 @@ async fn prompt(
 }
 
 /// The parts of a prompt in the older shape, and the prompt as it is said back.
-fn parts(prompt: &mut Fields) -> Result<(Vec<Value>, Value), ApiError> {
-    let text = prompt.need_text("text")?;
+fn prompt_parts(prompt: &mut JsonFields) -> Result<(Vec<Value>, Value), ApiError> {
+    let text = prompt.require_text("text")?;
     let mut parts = vec![json!({ "type": "text", "text": text })];
     let mut said = json!({ "text": text });
     if let Some(list) = prompt.list("files")? {
         let mut files = Vec::new();
         for file in list {
-            let mut file = Fields::top(file)?;
-            let uri = file.need_text("uri")?;
+            let mut file = JsonFields::from_root(file)?;
+            let uri = file.require_text("uri")?;
             let name = file.text("name")?;
             file.text("description")?;
             let mime = "text/plain";
@@ -253,8 +260,8 @@ fn parts(prompt: &mut Fields) -> Result<(Vec<Value>, Value), ApiError> {
     if let Some(list) = prompt.list("agents")? {
         let mut agents = Vec::new();
         for agent in list {
-            let mut agent = Fields::top(agent)?;
-            let name = agent.need_text("name")?;
+            let mut agent = JsonFields::from_root(agent)?;
+            let name = agent.require_text("name")?;
             parts.push(json!({ "type": "agent", "name": name }));
             agents.push(json!({ "name": name }));
         }

@@ -5,11 +5,11 @@ mod compact;
 mod fs;
 mod location;
 mod message;
-mod page;
+mod page_request;
 mod request;
 mod revert;
+mod router;
 mod session;
-mod surface;
-mod tag;
+mod tagged_errors;
 
-pub(super) use surface::routes;
+pub(super) use router::routes;

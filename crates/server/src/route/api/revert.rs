@@ -7,13 +7,13 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 
 use super::super::session::session_id;
-use crate::app::App;
-use crate::call::Repeat;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::history::Back;
-use crate::input::Body;
+use crate::request_context::RetryAwareContext;
+use crate::request_input::JsonBody;
+use crate::session_revert::RevertTarget;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/api/session/{session}/revert/stage", post(stage))
         .route("/api/session/{session}/revert/clear", post(clear))
@@ -22,23 +22,23 @@ pub(super) fn routes() -> Router<App> {
 
 /// `POST /api/session/{sessionID}/revert/stage`
 async fn stage(
-    State(app): State<App>,
+    State(app): State<AppState>,
     // Whoever asks again asks for the same point: what was cut off is finished on the way.
-    Repeat(ctx, _): Repeat,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path(session): Path<String>,
-    Body(mut fields): Body,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    let to = Back {
-        message: fields.need_id("messageID", "msg_")?,
+    let to = RevertTarget {
+        message: fields.require_id("messageID", "msg_")?,
         part: None,
         files: fields.read("files", "boolean | undefined")?.unwrap_or(true),
     };
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         let conflict = |why: String| ApiError::tagged(StatusCode::CONFLICT, "ConflictError", &why);
-        match app.go_back(&ctx, &id, &to)? {
+        match app.revert_session(&ctx, &id, &to)? {
             Some(report) if !report.without_effect => {
-                let mut shown = app.show_session(&ctx, &id)?;
+                let mut shown = app.session_json(&ctx, &id)?;
                 Ok(Json(json!({ "data": shown["revert"].take() })))
             }
             Some(_) => Err(conflict(format!(
@@ -53,20 +53,21 @@ async fn stage(
 
 /// `POST /api/session/{sessionID}/revert/clear`
 async fn clear(
-    State(app): State<App>,
-    Repeat(ctx, _): Repeat,
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path(session): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| app.go_forth(&ctx, &id).map(|()| StatusCode::NO_CONTENT)).await
+    app.run_blocking(move |app| app.unrevert_session(&ctx, &id).map(|()| StatusCode::NO_CONTENT))
+        .await
 }
 
 /// `POST /api/session/{sessionID}/revert/commit`
 async fn commit(
-    State(app): State<App>,
-    Repeat(ctx, _): Repeat,
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path(session): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| app.stay_back(&ctx, &id).map(|()| StatusCode::NO_CONTENT)).await
+    app.run_blocking(move |app| app.commit_revert(&ctx, &id).map(|()| StatusCode::NO_CONTENT)).await
 }

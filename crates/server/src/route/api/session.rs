@@ -12,14 +12,14 @@ use turnstone_store::{SessionFilter, SessionRow};
 
 use super::super::abort;
 use super::super::session::session_id;
-use super::page::Page;
-use crate::app::App;
-use crate::call::Caller;
+use super::page_request::PageRequest;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::{Body, MaybeBody, Query};
-use crate::place::{Asked, narrowed_directory};
+use crate::project_directory::{RequestedDirectory, list_filter_directory};
+use crate::request_context::RequestContext;
+use crate::request_input::{JsonBody, OptionalJsonBody, QueryParams};
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/api/session", get(list).post(create))
         .route("/api/session/active", get(active))
@@ -31,13 +31,13 @@ pub(super) fn routes() -> Router<App> {
 }
 
 /// The fields both shapes have.
-const SAME: [&str; 8] =
+const SHARED_FIELDS: [&str; 8] =
     ["id", "parentID", "projectID", "agent", "model", "cost", "tokens", "title"];
 
 /// A session of the older shape in the newer one.
-fn newer(older: &Value) -> Value {
+fn session_v2_json(older: &Value) -> Value {
     let mut map = Map::new();
-    let fields = SAME.iter().filter_map(|key| older.get(*key).map(|value| (*key, value)));
+    let fields = SHARED_FIELDS.iter().filter_map(|key| older.get(*key).map(|value| (*key, value)));
     map.extend(fields.map(|(key, value)| (key.to_owned(), value.clone())));
     let mut time =
         json!({ "created": older["time"]["created"], "updated": older["time"]["updated"] });
@@ -57,37 +57,37 @@ fn newer(older: &Value) -> Value {
 
 /// `GET /api/session`
 async fn list(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    _asked: Asked,
-    query: Query,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    _asked: RequestedDirectory,
+    query: QueryParams,
 ) -> Result<Json<Value>, ApiError> {
-    let page = Page::read(&query)?;
-    let project = query.filled("project").map(str::to_owned);
+    let page = PageRequest::parse(&query)?;
+    let project = query.non_empty("project").map(str::to_owned);
     let project = match project.map(ProjectId::try_from).transpose() {
         Ok(project) => project,
-        Err(_) => return Err(ApiError::query("Expected a project\n  at [\"project\"]")),
+        Err(_) => return Err(ApiError::invalid_query("Expected a project\n  at [\"project\"]")),
     };
     let filter = SessionFilter {
         project,
-        directory: narrowed_directory(&query)?,
-        path: query.filled("subpath").map(str::to_owned),
-        search: query.filled("search").map(str::to_owned),
+        directory: list_filter_directory(&query)?,
+        path: query.non_empty("subpath").map(str::to_owned),
+        search: query.non_empty("search").map(str::to_owned),
         archived: true,
         ..SessionFilter::default()
     };
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         let mut cursors = Value::Null;
-        let shown = app.show_sessions(&ctx, |r| {
+        let shown = app.sessions_json(&ctx, |r| {
             let mut all = r.list_sessions(&filter, None, usize::MAX)?.items;
             let made = |row: &SessionRow| row.session.time.created.as_f64().unwrap_or_default();
             let id = |row: &SessionRow| row.session.id.clone();
             all.sort_by(|a, b| made(b).total_cmp(&made(a)).then_with(|| id(a).cmp(&id(b))));
-            let (items, named) = page.cut(all, |row| row.session.id.as_str());
+            let (items, named) = page.slice_page(all, |row| row.session.id.as_str());
             cursors = named;
             Ok(items)
         })?;
-        let data: Vec<Value> = shown.iter().map(newer).collect();
+        let data: Vec<Value> = shown.iter().map(session_v2_json).collect();
         Ok(Json(json!({ "data": data, "cursor": cursors })))
     })
     .await
@@ -95,10 +95,10 @@ async fn list(
 
 /// `POST /api/session`
 async fn create(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    mut asked: Asked,
-    MaybeBody(mut fields): MaybeBody,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    mut asked: RequestedDirectory,
+    OptionalJsonBody(mut fields): OptionalJsonBody,
 ) -> Result<Json<Value>, ApiError> {
     let known: Option<SessionId> = fields.id("id", "ses")?;
     let new = NewSession {
@@ -110,42 +110,45 @@ async fn create(
         if let Some(workspace) = location.id::<WorkspaceId>("workspaceID", "wrk")? {
             return Err(ApiError::NotFound(format!("Workspace not found: {workspace}")));
         }
-        let directory = location.need_text("directory")?;
-        asked = asked.at(&directory)?;
+        let directory = location.require_text("directory")?;
+        asked = asked.with_body_directory(&directory)?;
     }
     if let Some(id) = known {
         // The ledger mints its ids; one of a client's making is only good for one that is there.
-        return app.blocking(move |app| read_known(app, &ctx, &id)).await;
+        return app.run_blocking(move |app| read_existing(app, &ctx, &id)).await;
     }
-    app.blocking(move |app| {
-        let place = app.open_place(&ctx, &asked.directory)?;
+    app.run_blocking(move |app| {
+        let place = app.open_project_directory(&ctx, &asked.directory)?;
         let (project, root) = (&place.project.id, &place.root);
         let made = app.engine().create_session_in(&ctx, project, root, &place.directory, &new)?;
-        Ok(Json(json!({ "data": newer(&app.show_session(&ctx, &made.id)?) })))
+        Ok(Json(json!({ "data": session_v2_json(&app.session_json(&ctx, &made.id)?) })))
     })
     .await
 }
 
-fn read_known(
-    app: &App,
+fn read_existing(
+    app: &AppState,
     ctx: &turnstone_store::Context,
     id: &SessionId,
 ) -> Result<Json<Value>, ApiError> {
-    match app.show_session(ctx, id) {
-        Ok(shown) => Ok(Json(json!({ "data": newer(&shown) }))),
+    match app.session_json(ctx, id) {
+        Ok(shown) => Ok(Json(json!({ "data": session_v2_json(&shown) }))),
         Err(ApiError::NotFound(_)) => {
             let message = "ids of sessions are made here";
             Err(ApiError::tagged(StatusCode::CONFLICT, "ConflictError", message)
-                .with("resource", "session"))
+                .with_field("resource", "session"))
         }
         Err(error) => Err(error),
     }
 }
 
 /// `GET /api/session/active`
-async fn active(State(app): State<App>, Caller(ctx): Caller) -> Result<Json<Value>, ApiError> {
-    app.blocking(move |app| {
-        let open = app.engine().store().read(&ctx, |r| r.open_sessions())?;
+async fn active(
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+) -> Result<Json<Value>, ApiError> {
+    app.run_blocking(move |app| {
+        let open = app.engine().store().read(&ctx, |r| r.sessions_with_open_turn())?;
         let running = |id: SessionId| (id.as_str().to_owned(), json!({ "type": "running" }));
         let data: Map<String, Value> = open.into_iter().map(running).collect();
         Ok(Json(json!({ "data": data })))
@@ -155,21 +158,24 @@ async fn active(State(app): State<App>, Caller(ctx): Caller) -> Result<Json<Valu
 
 /// `GET /api/session/{sessionID}`
 async fn read(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| Ok(Json(json!({ "data": newer(&app.show_session(&ctx, &id)?) })))).await
+    app.run_blocking(move |app| {
+        Ok(Json(json!({ "data": session_v2_json(&app.session_json(&ctx, &id)?) })))
+    })
+    .await
 }
 
-async fn change(
-    app: App,
+async fn change_session(
+    app: AppState,
     ctx: turnstone_store::Context,
     id: SessionId,
     change: impl Fn(&mut Session) + Send + 'static,
 ) -> Result<StatusCode, ApiError> {
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         let write = move |tx: &turnstone_store::Tx<'_>| {
             tx.update_session(&id, |session| {
                 change(session);
@@ -184,51 +190,53 @@ async fn change(
 
 /// `POST /api/session/{sessionID}/agent`
 async fn switch_agent(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
-    Body(mut fields): Body,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<StatusCode, ApiError> {
     let id = session_id(&session)?;
-    let agent = fields.need_text("agent")?;
-    change(app, ctx, id, move |session| session.agent = Some(agent.clone())).await
+    let agent = fields.require_text("agent")?;
+    change_session(app, ctx, id, move |session| session.agent = Some(agent.clone())).await
 }
 
 /// `POST /api/session/{sessionID}/model`
 async fn switch_model(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
-    Body(mut fields): Body,
+    JsonBody(mut fields): JsonBody,
 ) -> Result<StatusCode, ApiError> {
     let id = session_id(&session)?;
-    let model: SessionModel = fields.need("model", "{ id, providerID, variant }")?;
-    change(app, ctx, id, move |session| session.model = Some(model.clone())).await
+    let model: SessionModel = fields.require("model", "{ id, providerID, variant }")?;
+    change_session(app, ctx, id, move |session| session.model = Some(model.clone())).await
 }
 
 /// `POST /api/session/{sessionID}/interrupt`
 async fn interrupt(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let id = session_id(&session)?;
     let asked = ctx.clone();
-    app.blocking(move |app| Ok(app.engine().store().read(&asked, |r| r.get_session(&id))?)).await?;
-    let Json(_) = abort::abort(State(app), Caller(ctx), Path(session)).await?;
+    app.run_blocking(move |app| Ok(app.engine().store().read(&asked, |r| r.get_session(&id))?))
+        .await?;
+    let Json(_) = abort::abort(State(app), RequestContext(ctx), Path(session)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `POST /api/session/{sessionID}/wait`: as OpenCode, which does not have it yet either.
 async fn wait(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| Ok(app.engine().store().read(&ctx, |r| r.get_session(&id))?)).await?;
+    app.run_blocking(move |app| Ok(app.engine().store().read(&ctx, |r| r.get_session(&id))?))
+        .await?;
     let message = "Session wait is not available yet";
     let status = StatusCode::SERVICE_UNAVAILABLE;
     Err(ApiError::tagged(status, "ServiceUnavailableError", message)
-        .with("service", "session.wait"))
+        .with_field("service", "session.wait"))
 }

@@ -4,15 +4,17 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::get;
 use serde::Serialize;
-use turnstone_engine::{Contended, EngineError, Scope, SessionCoverage, UndoOptions, Which};
+use turnstone_engine::{
+    ContendedPath, EngineError, SessionCoverage, UndoOptions, UndoScope, UndoTarget,
+};
 
-use super::answer::Stamped;
-use crate::app::App;
-use crate::call::Caller;
+use super::seq_stamped::SeqStamped;
+use crate::app::AppState;
 use crate::error::ApiError;
+use crate::request_context::RequestContext;
 use crate::route::session::session_id;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/turnstone/session/{session}/coverage", get(coverage))
         .route("/turnstone/session/{session}/contended", get(contended))
@@ -21,7 +23,7 @@ pub(super) fn routes() -> Router<App> {
 /// Whether the files of a session are captured.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Coverage {
+struct CoverageResponse {
     /// The root that is captured; nothing if none is.
     root: Option<String>,
     /// Why nothing is captured, if nothing is.
@@ -34,30 +36,30 @@ struct Coverage {
 
 /// `GET /turnstone/session/{sessionID}/coverage`
 async fn coverage(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
-) -> Result<Stamped<Coverage>, ApiError> {
+) -> Result<SeqStamped<CoverageResponse>, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         let (stored, changes) =
-            app.engine().store().read(&ctx, |r| Ok((r.get_session(&id)?, r.changes(&id)?)))?;
+            app.engine().store().read(&ctx, |r| Ok((r.get_session(&id)?, r.change_sets(&id)?)))?;
         let not_covered = changes.iter().map(|row| row.not_covered).sum();
         let found = match app.engine().find_coverage(&stored, ctx.now)? {
-            SessionCoverage::Covered { root, has_baseline } => Coverage {
+            SessionCoverage::Covered { root, has_baseline } => CoverageResponse {
                 root: Some(root.to_string_lossy().into_owned()),
                 refused: None,
                 baseline: has_baseline,
                 not_covered,
             },
-            SessionCoverage::Refused(why) => Coverage {
+            SessionCoverage::Refused(why) => CoverageResponse {
                 root: None,
                 refused: Some(why.to_string()),
                 baseline: false,
                 not_covered,
             },
         };
-        app.stamped(&ctx, &id, found)
+        app.stamp_seq(&ctx, &id, found)
     })
     .await
 }
@@ -66,25 +68,25 @@ async fn coverage(
 ///
 /// The paths an undo of the whole session would leave alone, because somebody else claims them too.
 async fn contended(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
-) -> Result<Stamped<Vec<Contended>>, ApiError> {
+) -> Result<SeqStamped<Vec<ContendedPath>>, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         let turns = app.engine().store().read(&ctx, |r| r.turns(&id))?;
         let found = match turns.into_iter().find(|row| !row.hidden) {
             None => Vec::new(),
             Some(first) => {
-                let options = UndoOptions { scope: Scope::Files, ..UndoOptions::default() };
-                match app.engine().plan_undo(&ctx, &id, &Which::From(first.id), &options) {
+                let options = UndoOptions { scope: UndoScope::Files, ..UndoOptions::default() };
+                match app.engine().plan_undo(&ctx, &id, &UndoTarget::From(first.id), &options) {
                     Ok(plan) => plan.contended,
                     Err(EngineError::NothingToUndo(_)) => Vec::new(),
                     Err(error) => return Err(error.into()),
                 }
             }
         };
-        app.stamped(&ctx, &id, found)
+        app.stamp_seq(&ctx, &id, found)
     })
     .await
 }

@@ -5,24 +5,24 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_core::time::{Cursor, Seq};
+use turnstone_core::time::{LogCursor, SessionSeq};
 use turnstone_store::{LogEvent, LogPage, SearchFilter, SearchHit, SearchKind, SearchQuery};
 
-use super::answer::Stamped;
-use crate::app::App;
-use crate::call::Caller;
+use super::seq_stamped::SeqStamped;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::{Query, id_in};
+use crate::request_context::RequestContext;
+use crate::request_input::{QueryParams, parse_query_id};
 use crate::route::session::session_id;
 
 /// Events on a page unless the client says otherwise, and at most.
-const PAGE: usize = 100;
-const MOST: usize = 1000;
+const DEFAULT_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 1000;
 
 /// Hits on a page unless the client says otherwise.
-const HITS: usize = 20;
+const DEFAULT_HITS: usize = 20;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/turnstone/log", get(log))
         .route("/turnstone/session/{session}/log", get(stream))
@@ -30,16 +30,17 @@ pub(super) fn routes() -> Router<App> {
         .route("/turnstone/size", get(size))
 }
 
-fn number(query: &Query, key: &str) -> Result<i64, ApiError> {
+fn position_param(query: &QueryParams, key: &str) -> Result<i64, ApiError> {
     let count = query.count(key)?.unwrap_or(0);
-    i64::try_from(count).map_err(|_| query.refuse(key, "a place in the log", &count.to_string()))
+    i64::try_from(count)
+        .map_err(|_| query.invalid_param(key, "a place in the log", &count.to_string()))
 }
 
-fn limit(query: &Query) -> Result<usize, ApiError> {
-    Ok(query.count("limit")?.unwrap_or(PAGE).clamp(1, MOST))
+fn limit_param(query: &QueryParams) -> Result<usize, ApiError> {
+    Ok(query.count("limit")?.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT))
 }
 
-fn event(event: &LogEvent) -> Value {
+fn event_json(event: &LogEvent) -> Value {
     let mut told = json!({
         "cursor": event.cursor, "kind": event.kind.name(), "entity": event.entity,
         "actor": event.actor, "time": event.time, "version": event.version,
@@ -60,18 +61,18 @@ fn event(event: &LogEvent) -> Value {
     told
 }
 
-fn events(page: &LogPage) -> Vec<Value> {
-    page.events.iter().map(event).collect()
+fn events_json(page: &LogPage) -> Vec<Value> {
+    page.events.iter().map(event_json).collect()
 }
 
 /// `GET /turnstone/log`
 async fn log(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    query: Query,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    query: QueryParams,
 ) -> Result<Json<Value>, ApiError> {
-    let (after, limit) = (Cursor(number(&query, "after")?), limit(&query)?);
-    app.blocking(move |app| {
+    let (after, limit) = (LogCursor(position_param(&query, "after")?), limit_param(&query)?);
+    app.run_blocking(move |app| {
         let (page, last) = app
             .engine()
             .store()
@@ -80,34 +81,34 @@ async fn log(
         let is_lost = after > last;
         let next = if is_lost { last } else { page.next };
         let resync = page.resync || is_lost;
-        Ok(Json(json!({ "events": events(&page), "next": next, "resync": resync })))
+        Ok(Json(json!({ "events": events_json(&page), "next": next, "resync": resync })))
     })
     .await
 }
 
 /// `GET /turnstone/session/{sessionID}/log`
 async fn stream(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
-    query: Query,
-) -> Result<Stamped<Value>, ApiError> {
+    query: QueryParams,
+) -> Result<SeqStamped<Value>, ApiError> {
     let id = session_id(&session)?;
-    let (after, limit) = (Seq(number(&query, "after")?), limit(&query)?);
-    app.blocking(move |app| {
+    let (after, limit) = (SessionSeq(position_param(&query, "after")?), limit_param(&query)?);
+    app.run_blocking(move |app| {
         let (page, end) = app
             .engine()
             .store()
             .read(&ctx, |r| Ok((r.stream_after(&id, after, limit)?, r.session_seq(&id)?)))?;
         let next = page.events.iter().rev().find_map(|it| it.seq).unwrap_or(after.min(end));
         let resync = page.resync || after > end;
-        let body = json!({ "events": events(&page), "next": next, "resync": resync });
-        app.stamped(&ctx, &id, body)
+        let body = json!({ "events": events_json(&page), "next": next, "resync": resync });
+        app.stamp_seq(&ctx, &id, body)
     })
     .await
 }
 
-fn hit(hit: &SearchHit) -> Value {
+fn hit_json(hit: &SearchHit) -> Value {
     json!({
         "session": hit.session, "title": hit.title, "message": hit.message, "part": hit.part,
         "kind": hit.kind.name(), "snippet": hit.snippet.text, "rank": hit.rank, "time": hit.time,
@@ -116,21 +117,23 @@ fn hit(hit: &SearchHit) -> Value {
 
 /// `GET /turnstone/search`
 async fn search(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    query: Query,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    query: QueryParams,
 ) -> Result<Json<Value>, ApiError> {
-    let kinds = query.filled("kind").map(|text| {
-        let read =
-            |word| SearchKind::parse(word).ok_or_else(|| query.refuse("kind", "a kind", word));
+    let kinds = query.non_empty("kind").map(|text| {
+        let read = |word| {
+            SearchKind::parse(word).ok_or_else(|| query.invalid_param("kind", "a kind", word))
+        };
         text.split(',').map(read).collect::<Result<Vec<_>, _>>()
     });
-    let session = query.filled("session");
-    let session = session.map(|text| id_in::<SessionId>(&query, "session", "ses", text));
-    let project = query.filled("project").map(|text| ProjectId::try_from(text.to_owned()));
-    let project = project.transpose().map_err(|error| ApiError::query(error.to_string()))?;
+    let session = query.non_empty("session");
+    let session = session.map(|text| parse_query_id::<SessionId>(&query, "session", "ses", text));
+    let project = query.non_empty("project").map(|text| ProjectId::try_from(text.to_owned()));
+    let project =
+        project.transpose().map_err(|error| ApiError::invalid_query(error.to_string()))?;
     let wanted = SearchQuery {
-        text: query.need("q")?.to_owned(),
+        text: query.require("q")?.to_owned(),
         filter: SearchFilter {
             project,
             session: session.transpose()?,
@@ -139,12 +142,12 @@ async fn search(
             roots: query.flag("roots")?,
             ..SearchFilter::default()
         },
-        cursor: query.filled("cursor").map(str::to_owned),
-        limit: query.count("limit")?.unwrap_or(HITS).clamp(1, 200),
+        cursor: query.non_empty("cursor").map(str::to_owned),
+        limit: query.count("limit")?.unwrap_or(DEFAULT_HITS).clamp(1, 200),
     };
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         let page = app.engine().store().search(&ctx, &wanted)?;
-        let hits: Vec<Value> = page.hits.iter().map(hit).collect();
+        let hits: Vec<Value> = page.hits.iter().map(hit_json).collect();
         let body = json!({ "hits": hits, "next": page.next, "behind": page.behind,
             "capped": page.capped });
         Ok(Json(body))
@@ -154,13 +157,13 @@ async fn search(
 
 /// `GET /turnstone/size`
 async fn size(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    query: Query,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    query: QueryParams,
 ) -> Result<Json<Value>, ApiError> {
-    let top = query.count("top")?.unwrap_or(10).min(MOST);
-    app.blocking(move |app| {
-        let found = app.engine().store().sizes(&ctx, top)?;
+    let top = query.count("top")?.unwrap_or(10).min(MAX_LIMIT);
+    app.run_blocking(move |app| {
+        let found = app.engine().store().measure_sizes(&ctx, top)?;
         let sessions: Vec<Value> = found
             .sessions
             .iter()

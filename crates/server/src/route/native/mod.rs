@@ -2,20 +2,20 @@
 //! person needs to see and to take back what they did.
 //!
 //! Every answer about a session carries its sequence number as `ETag`; `If-Match` makes a change
-//! depend on it, an `Idempotency-Key` makes it happen once.
+//! depend on it, an `Idempotency-PathKey` makes it happen once.
 
-mod answer;
-mod ask;
 mod coverage;
-mod history;
-mod input;
 mod log;
+mod permission_ask;
+mod router;
 mod runner;
+mod seq_stamped;
 mod server;
 mod step;
-mod table;
 mod timeline;
 mod tool;
 mod turn;
+mod typed_body;
+mod undo;
 
-pub(super) use table::routes;
+pub(super) use router::routes;

@@ -8,28 +8,28 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use turnstone_store::Context;
 
-use super::input::Typed;
-use crate::app::App;
-use crate::call::Caller;
+use super::typed_body::TypedBody;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::Query;
-use crate::place::Asked;
-use crate::runner::{Inbox, RUNNER_PATIENCE, Runner};
+use crate::project_directory::RequestedDirectory;
+use crate::request_context::RequestContext;
+use crate::request_input::QueryParams;
+use crate::runner_registry::{ModelRunner, RUNNER_TIMEOUT_MS, RunnerInbox};
 
 /// The longest a runner waits in one call, in milliseconds.
-const LONGEST: usize = 30_000;
+const MAX_WAIT_MS: usize = 30_000;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/turnstone/runner", get(list).post(register))
-        .route("/turnstone/runner/{runner}", delete(leave))
+        .route("/turnstone/runner/{runner}", delete(remove))
         .route("/turnstone/runner/{runner}/inbox", get(inbox))
 }
 
 /// A program that runs models.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Register {
+struct RegisterRunnerRequest {
     /// What people call it.
     name: String,
     /// It takes prompts of sessions in this directory and below; the request's if it is left out.
@@ -38,9 +38,9 @@ struct Register {
 
 /// A runner that is known.
 #[derive(Serialize)]
-struct Registered {
+struct RegisterRunnerResponse {
     /// The runner.
-    runner: Runner,
+    runner: ModelRunner,
     /// Identifies its requests as `x-turnstone-token`, for as long as it is known.
     token: String,
     /// Within so many milliseconds it must be heard of again: its inbox must be read, or a turn driven.
@@ -49,41 +49,44 @@ struct Registered {
 
 /// `POST /turnstone/runner`
 async fn register(
-    State(app): State<App>,
-    Caller(ctx): Caller,
-    asked: Asked,
-    Typed(body): Typed<Register>,
-) -> Result<Json<Registered>, ApiError> {
-    app.blocking(move |app| {
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    asked: RequestedDirectory,
+    TypedBody(body): TypedBody<RegisterRunnerRequest>,
+) -> Result<Json<RegisterRunnerResponse>, ApiError> {
+    app.run_blocking(move |app| {
         let asked = match &body.directory {
-            Some(directory) => asked.at(directory)?,
+            Some(directory) => asked.with_body_directory(directory)?,
             None => asked,
         };
-        let place = app.open_place(&ctx, &asked.directory)?;
+        let place = app.open_project_directory(&ctx, &asked.directory)?;
         let (runner, token) = app.runners().register(&body.name, &place.directory, ctx.now)?;
-        Ok(Json(Registered { runner, token, patience: RUNNER_PATIENCE }))
+        Ok(Json(RegisterRunnerResponse { runner, token, patience: RUNNER_TIMEOUT_MS }))
     })
     .await
 }
 
 /// `GET /turnstone/runner`
-async fn list(State(app): State<App>, Caller(_): Caller) -> Json<Vec<Runner>> {
+async fn list(
+    State(app): State<AppState>,
+    RequestContext(_): RequestContext,
+) -> Json<Vec<ModelRunner>> {
     Json(app.list_runners())
 }
 
 /// `DELETE /turnstone/runner/{runnerID}`
-async fn leave(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+async fn remove(
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(runner): Path<String>,
 ) -> Result<Json<bool>, ApiError> {
-    check_own(&app, &ctx, &runner)?;
-    Ok(Json(app.runners().leave(&runner)))
+    check_own_runner(&app, &ctx, &runner)?;
+    Ok(Json(app.runners().remove(&runner)))
 }
 
 /// Refuses a runner that acts for another one.
-fn check_own(app: &App, ctx: &Context, runner: &str) -> Result<(), ApiError> {
-    match app.runner_of(ctx) {
+fn check_own_runner(app: &AppState, ctx: &Context, runner: &str) -> Result<(), ApiError> {
+    match app.calling_runner(ctx) {
         Some(own) if own.id != runner => {
             Err(ApiError::not_for_runners("a runner cannot act for another one"))
         }
@@ -95,17 +98,17 @@ fn check_own(app: &App, ctx: &Context, runner: &str) -> Result<(), ApiError> {
 ///
 /// Answers as soon as there is anything to do, or with nothing after `wait` milliseconds.
 async fn inbox(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(runner): Path<String>,
-    query: Query,
-) -> Result<Json<Inbox>, ApiError> {
-    check_own(&app, &ctx, &runner)?;
-    let wait = query.count("wait")?.unwrap_or(0).min(LONGEST);
+    query: QueryParams,
+) -> Result<Json<RunnerInbox>, ApiError> {
+    check_own_runner(&app, &ctx, &runner)?;
+    let wait = query.count("wait")?.unwrap_or(0).min(MAX_WAIT_MS);
     let gone = || ApiError::NotFound(format!("Runner not found: {runner}"));
-    let known = app.hear_runner(&runner).ok_or_else(gone)?;
+    let known = app.renew_runner(&runner).ok_or_else(gone)?;
     let patience = Duration::from_millis(wait as u64);
-    let found = app.wait_for_prompt(&ctx, &known.directory, patience).await?;
-    app.hear_runner(&runner);
+    let found = app.wait_for_runner_inbox(&ctx, &known.directory, patience).await?;
+    app.renew_runner(&runner);
     Ok(Json(found))
 }

@@ -5,15 +5,15 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::settings::SocketSetting;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/turnstone/server", get(server))
 }
 
 /// `GET /turnstone/server`
-async fn server(State(app): State<App>) -> Json<Value> {
+async fn server(State(app): State<AppState>) -> Json<Value> {
     let settings = app.settings();
     let socket = match &settings.socket {
         SocketSetting::At(path) => Some(path.to_string_lossy()),

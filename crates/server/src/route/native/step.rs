@@ -7,20 +7,20 @@ use axum::routing::post;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
-use turnstone_core::model::{MessageBody, Tokens};
+use turnstone_core::model::{MessageBody, TokenCounts};
 use turnstone_engine::StepEnd;
-use turnstone_store::{Reader, Tx};
+use turnstone_store::{ReadTx, Tx};
 
-use super::answer::Stamped;
-use super::input::Typed;
-use super::turn::names;
-use crate::app::App;
-use crate::call::Repeat;
+use super::seq_stamped::SeqStamped;
+use super::turn::parse_turn_path;
+use super::typed_body::TypedBody;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::parse_id;
+use crate::request_context::RetryAwareContext;
+use crate::request_input::parse_path_id;
 use crate::route::session::session_id;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/turnstone/session/{session}/turn/{turn}/step", post(begin))
         .route("/turnstone/session/{session}/turn/{turn}/step/{message}/end", post(end))
@@ -31,7 +31,7 @@ pub(super) fn routes() -> Router<App> {
 /// A model call that begins.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Begin {
+struct BeginStepRequest {
     /// The id of the answer; made if it is left out.
     #[serde(rename = "messageID")]
     message: Option<MessageId>,
@@ -47,7 +47,7 @@ struct Begin {
 
 /// A model call that runs.
 #[derive(Serialize)]
-struct Begun {
+struct BeginStepResponse {
     /// The answer it writes.
     #[serde(rename = "messageID")]
     message: MessageId,
@@ -57,16 +57,16 @@ struct Begun {
 
 /// `POST /turnstone/session/{sessionID}/turn/{turnID}/step`
 async fn begin(
-    State(app): State<App>,
-    Repeat(ctx, _): Repeat,
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path(path): Path<(String, String)>,
     headers: HeaderMap,
-    Typed(body): Typed<Begin>,
-) -> Result<Stamped<Begun>, ApiError> {
-    let (session, turn) = names(&path)?;
-    app.blocking(move |app| {
-        let held = app.driven(&ctx, &session, &turn, &headers)?;
-        let mut answer = app.next_answer(&ctx, &session, &turn, body.message)?;
+    TypedBody(body): TypedBody<BeginStepRequest>,
+) -> Result<SeqStamped<BeginStepResponse>, ApiError> {
+    let (session, turn) = parse_turn_path(&path)?;
+    app.run_blocking(move |app| {
+        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
+        let mut answer = app.new_answer(&ctx, &session, &turn, body.message)?;
         let id = answer.id.clone();
         if let MessageBody::Assistant(said) = &mut answer.body {
             // A variant is one of the model that was asked.
@@ -77,42 +77,44 @@ async fn begin(
             (said.mode, said.agent) = (body.agent.clone(), Some(body.agent));
         }
         let step = app.engine().begin_step(&ctx, held.turn(), answer)?;
-        app.stamped(&ctx, &session, Begun { message: id, snapshot: step.snapshot })
+        app.stamp_seq(&ctx, &session, BeginStepResponse { message: id, snapshot: step.snapshot })
     })
     .await
 }
 
 /// The session, the turn and the answer of a path.
-type Names = (SessionId, TurnId, MessageId);
+type StepPathIds = (SessionId, TurnId, MessageId);
 
-fn three((session, turn, message): &(String, String, String)) -> Result<Names, ApiError> {
-    let turn = parse_id("turnID", "trn", turn)?;
-    Ok((session_id(session)?, turn, parse_id("messageID", "msg", message)?))
+fn parse_step_path(
+    (session, turn, message): &(String, String, String),
+) -> Result<StepPathIds, ApiError> {
+    let turn = parse_path_id("turnID", "trn", turn)?;
+    Ok((session_id(session)?, turn, parse_path_id("messageID", "msg", message)?))
 }
 
 /// How a model call ended.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct End {
+struct EndStepRequest {
     /// Why the model stopped: `stop`, `tool-calls`, …
     reason: String,
     /// What it cost.
     cost: Option<Number>,
     /// Its tokens.
     #[serde(default)]
-    tokens: Tokens,
+    tokens: TokenCounts,
 }
 
-impl End {
+impl EndStepRequest {
     /// Nothing is paid back, and no token comes out of nowhere.
-    fn check(&self) -> Result<(), ApiError> {
-        let Tokens { total, input, output, reasoning, cache, .. } = &self.tokens;
+    fn check_not_negative(&self) -> Result<(), ApiError> {
+        let TokenCounts { total, input, output, reasoning, cache, .. } = &self.tokens;
         let counted = [input, output, reasoning, &cache.read, &cache.write];
         let mut all = counted.into_iter().chain(total).chain(&self.cost);
         match all.find(|number| number.as_f64().is_none_or(|it| it < 0.0)) {
-            Some(number) => {
-                Err(ApiError::payload(format!("Expected a value of 0 or more, got {number}")))
-            }
+            Some(number) => Err(ApiError::invalid_payload(format!(
+                "Expected a value of 0 or more, got {number}"
+            ))),
             None => Ok(()),
         }
     }
@@ -120,7 +122,7 @@ impl End {
 
 /// A model call that is over.
 #[derive(Serialize)]
-struct Ended {
+struct EndStepResponse {
     /// The tree of the worktree; nothing before there is a baseline.
     snapshot: Option<String>,
     /// The files the turn itself changed in this step, whole paths.
@@ -129,22 +131,22 @@ struct Ended {
 
 /// `POST /turnstone/session/{sessionID}/turn/{turnID}/step/{messageID}/end`
 async fn end(
-    State(app): State<App>,
-    Repeat(ctx, _): Repeat,
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path(path): Path<(String, String, String)>,
     headers: HeaderMap,
-    Typed(body): Typed<End>,
-) -> Result<Stamped<Ended>, ApiError> {
-    let (session, turn, message) = three(&path)?;
-    body.check()?;
-    app.blocking(move |app| {
-        let held = app.driven(&ctx, &session, &turn, &headers)?;
+    TypedBody(body): TypedBody<EndStepRequest>,
+) -> Result<SeqStamped<EndStepResponse>, ApiError> {
+    let (session, turn, message) = parse_step_path(&path)?;
+    body.check_not_negative()?;
+    app.run_blocking(move |app| {
+        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
         let step = app.engine().find_step(&ctx, held.turn(), &message)?;
         let cost = body.cost.unwrap_or_else(|| 0.into());
         let end = StepEnd { reason: body.reason, cost, tokens: body.tokens };
         let done = app.engine().end_step(&ctx, held.turn(), &step, &end)?;
         let files = done.files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
-        app.stamped(&ctx, &session, Ended { snapshot: done.snapshot, files })
+        app.stamp_seq(&ctx, &session, EndStepResponse { snapshot: done.snapshot, files })
     })
     .await
 }
@@ -153,21 +155,21 @@ async fn end(
 ///
 /// Stores a part of the answer: all of it, as it is. A text that will be streamed begins empty.
 async fn part(
-    State(app): State<App>,
-    Repeat(ctx, _): Repeat,
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path(path): Path<(String, String, String)>,
     headers: HeaderMap,
-    Typed(body): Typed<Map<String, Value>>,
-) -> Result<Stamped<Value>, ApiError> {
-    let (session, turn, message) = three(&path)?;
-    app.blocking(move |app| {
-        let held = app.driven(&ctx, &session, &turn, &headers)?;
-        app.check_answer(&ctx, held.turn(), &message)?;
-        let part = app.part_from(&ctx, &session, &message, body)?;
-        let shown = crate::show::part(&part);
+    TypedBody(body): TypedBody<Map<String, Value>>,
+) -> Result<SeqStamped<Value>, ApiError> {
+    let (session, turn, message) = parse_step_path(&path)?;
+    app.run_blocking(move |app| {
+        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
+        app.check_answer_of_turn(&ctx, held.turn(), &message)?;
+        let part = app.parse_part(&ctx, &session, &message, body)?;
+        let shown = crate::wire_json::part_json(&part);
         let put = move |tx: &Tx<'_>| tx.put_part(&part);
         app.engine().store().write(&held.turn().context(&ctx), put).wait()?;
-        app.stamped(&ctx, &session, shown)
+        app.stamp_seq(&ctx, &session, shown)
     })
     .await
 }
@@ -175,7 +177,7 @@ async fn part(
 /// Text that is streamed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Delta {
+struct TextDeltaRequest {
     /// The part it belongs to: a text or a reasoning.
     #[serde(rename = "partID")]
     part: PartId,
@@ -185,34 +187,34 @@ struct Delta {
 
 /// Text that is durable.
 #[derive(Serialize)]
-struct Appended {
+struct TextDeltaResponse {
     /// Its place in the log; nothing for an empty text.
     cursor: Option<i64>,
 }
 
 /// `POST /turnstone/session/{sessionID}/turn/{turnID}/delta`
 async fn delta(
-    State(app): State<App>,
-    Repeat(ctx, began): Repeat,
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, began): RetryAwareContext,
     Path(path): Path<(String, String)>,
     headers: HeaderMap,
-    Typed(body): Typed<Delta>,
-) -> Result<Stamped<Appended>, ApiError> {
-    let (session, turn) = names(&path)?;
-    app.blocking(move |app| {
-        let held = app.driven(&ctx, &session, &turn, &headers)?;
+    TypedBody(body): TypedBody<TextDeltaRequest>,
+) -> Result<SeqStamped<TextDeltaResponse>, ApiError> {
+    let (session, turn) = parse_turn_path(&path)?;
+    app.run_blocking(move |app| {
+        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
         let cursor = match began {
             // The text was written with the mark that is known of it.
             Some(at) => Some(at.0),
             None => {
-                let read = |r: &Reader<'_>| r.message_of_part(&session, &body.part);
+                let read = |r: &ReadTx<'_>| r.message_of_part(&session, &body.part);
                 let message = app.engine().store().read(&ctx, read)?;
-                app.check_answer(&ctx, held.turn(), &message)?;
+                app.check_answer_of_turn(&ctx, held.turn(), &message)?;
                 let done = app.engine().append_text(&ctx, held.turn(), &body.part, &body.text)?;
                 done.map(|done| done.cursor.0)
             }
         };
-        app.stamped(&ctx, &session, Appended { cursor })
+        app.stamp_seq(&ctx, &session, TextDeltaResponse { cursor })
     })
     .await
 }

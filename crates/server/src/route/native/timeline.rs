@@ -8,39 +8,41 @@ use serde_json::{Value, json};
 use turnstone_core::change::{Evidence, FileChange, FileImage};
 use turnstone_core::id::{MessageId, OperationId, TurnId};
 use turnstone_core::operation::OperationKind;
-use turnstone_core::path::RelPath;
-use turnstone_core::time::Cursor;
-use turnstone_engine::{Compared, EngineError, Form, OperationReport, report_of, turns_of};
-use turnstone_store::{Context, OperationRow, Reader, TurnRow};
+use turnstone_core::rel_path::RelPath;
+use turnstone_core::time::LogCursor;
+use turnstone_engine::{
+    DiffFormat, DiffTarget, EngineError, OperationReport, decode_report, decode_turns,
+};
+use turnstone_store::{Context, OperationRow, ReadTx, TurnRow};
 
-use super::answer::Stamped;
-use crate::app::App;
-use crate::call::Caller;
+use super::seq_stamped::SeqStamped;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::Query;
+use crate::request_context::RequestContext;
+use crate::request_input::QueryParams;
 use crate::route::session::session_id;
 use turnstone_core::id::SessionId;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
-        .route("/turnstone/session/{session}", get(standing))
+        .route("/turnstone/session/{session}", get(session_state))
         .route("/turnstone/session/{session}/timeline", get(timeline))
 }
 
 /// A line of the timeline.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum Entry {
+enum TimelineEntry {
     /// A turn.
-    Turn(TurnEntry),
+    Turn(TimelineTurn),
     /// An operation.
-    Operation(OperationEntry),
+    Operation(TimelineOperation),
 }
 
 /// A turn.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct TurnEntry {
+struct TimelineTurn {
     /// Names it.
     id: TurnId,
     /// The message that began it.
@@ -55,7 +57,7 @@ struct TurnEntry {
     /// True if a later branch hid it.
     hidden: bool,
     /// The files it changed, oldest change first.
-    files: Vec<FileEntry>,
+    files: Vec<TimelineFile>,
     /// Lines it added and removed, over all its files.
     additions: u64,
     /// See `additions`.
@@ -66,7 +68,7 @@ struct TurnEntry {
 
 /// A file a turn changed.
 #[derive(Serialize)]
-struct FileEntry {
+struct TimelineFile {
     /// Where, below its root.
     path: RelPath,
     /// `A`, `M`, `D`, or `?` if a side is not known.
@@ -79,7 +81,7 @@ struct FileEntry {
 
 /// An operation.
 #[derive(Serialize)]
-struct OperationEntry {
+struct TimelineOperation {
     /// Names it.
     id: OperationId,
     /// Undo, redo, jump, branch, checkpoint, …
@@ -93,7 +95,7 @@ struct OperationEntry {
 }
 
 /// What a change did to a file, in a letter.
-pub(super) const fn letter(change: &FileChange) -> char {
+pub(super) const fn change_letter(change: &FileChange) -> char {
     match (&change.before, &change.after) {
         (FileImage::Uncovered { .. }, _) | (_, FileImage::Uncovered { .. }) => '?',
         (FileImage::Absent, _) => 'A',
@@ -104,53 +106,53 @@ pub(super) const fn letter(change: &FileChange) -> char {
 
 /// `GET /turnstone/session/{sessionID}/timeline`
 async fn timeline(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
-    query: Query,
-) -> Result<Stamped<Vec<Entry>>, ApiError> {
+    query: QueryParams,
+) -> Result<SeqStamped<Vec<TimelineEntry>>, ApiError> {
     let (id, all) = (session_id(&session)?, query.flag("all")?);
-    app.blocking(move |app| {
-        app.engine().meet(&ctx, &id)?;
+    app.run_blocking(move |app| {
+        app.engine().ensure_recovered(&ctx, &id)?;
         let (turns, operations) = app.engine().store().read(&ctx, |r| {
             let mut turns = Vec::new();
             for row in r.turns(&id)?.into_iter().filter(|row| all || !row.hidden) {
-                turns.push((row.span.0, turn_entry(r, &id, &row)?));
+                turns.push((row.span.0, timeline_turn(r, &id, &row)?));
             }
             Ok((turns, r.operations(&id)?))
         })?;
-        let mut entries: Vec<(Cursor, Entry)> = Vec::new();
+        let mut entries: Vec<(LogCursor, TimelineEntry)> = Vec::new();
         for (at, mut turn) in turns {
-            app.count(&ctx, &id, &mut turn)?;
-            entries.push((at, Entry::Turn(turn)));
+            app.add_line_counts(&ctx, &id, &mut turn)?;
+            entries.push((at, TimelineEntry::Turn(turn)));
         }
         let shown = operations.iter().filter(|it| all || it.kind != OperationKind::Branch);
         for row in shown {
-            entries.push((row.planned, Entry::Operation(operation_entry(row)?)));
+            entries.push((row.planned, TimelineEntry::Operation(timeline_operation(row)?)));
         }
         entries.sort_by_key(|(at, _)| *at);
-        app.stamped(&ctx, &id, entries.into_iter().map(|(_, entry)| entry).collect())
+        app.stamp_seq(&ctx, &id, entries.into_iter().map(|(_, entry)| entry).collect())
     })
     .await
 }
 
-fn turn_entry(
-    r: &Reader<'_>,
+fn timeline_turn(
+    r: &ReadTx<'_>,
     session: &SessionId,
     row: &TurnRow,
-) -> turnstone_store::Result<TurnEntry> {
+) -> turnstone_store::Result<TimelineTurn> {
     let (mut files, mut not_covered) = (Vec::new(), 0);
-    for change in r.turn_changes(session, &row.id)? {
-        let taken = r.taken(&change.set.id)?;
+    for change in r.turn_change_sets(session, &row.id)? {
+        let taken = r.undone_extent(&change.set.id)?;
         not_covered += change.not_covered;
-        files.extend(change.set.changes.iter().map(|it| FileEntry {
+        files.extend(change.set.changes.iter().map(|it| TimelineFile {
             path: it.path.clone(),
-            status: letter(it),
+            status: change_letter(it),
             evidence: change.set.evidence,
-            undone: taken.has(&it.path),
+            undone: taken.contains_path(&it.path),
         }));
     }
-    Ok(TurnEntry {
+    Ok(TimelineTurn {
         id: row.id.clone(),
         message: row.message.clone(),
         state: row.state.as_str(),
@@ -164,29 +166,29 @@ fn turn_entry(
     })
 }
 
-fn operation_entry(row: &OperationRow) -> Result<OperationEntry, ApiError> {
-    Ok(OperationEntry {
+fn timeline_operation(row: &OperationRow) -> Result<TimelineOperation, ApiError> {
+    Ok(TimelineOperation {
         id: row.id.clone(),
         kind: row.kind,
         time: row.time.0,
-        turns: turns_of(row)?,
-        report: report_of(row)?,
+        turns: decode_turns(row)?,
+        report: decode_report(row)?,
     })
 }
 
-impl App {
+impl AppState {
     /// Adds the figures of a turn; they need the captures, which may have expired.
-    fn count(
+    fn add_line_counts(
         &self,
         ctx: &Context,
         session: &SessionId,
-        turn: &mut TurnEntry,
+        turn: &mut TimelineTurn,
     ) -> Result<(), ApiError> {
         if turn.files.is_empty() {
             return Ok(());
         }
-        let what = Compared::Turn(turn.id.clone());
-        match self.engine().diff(ctx, session, &what, Form::Figures) {
+        let what = DiffTarget::Turn(turn.id.clone());
+        match self.engine().diff(ctx, session, &what, DiffFormat::CountsOnly) {
             Ok(found) => {
                 let summary = found.summary();
                 turn.additions = summary.additions.as_u64().unwrap_or(0);
@@ -194,7 +196,7 @@ impl App {
                 Ok(())
             }
             // The captures are gone, or their directory is: only the figures are.
-            Err(EngineError::Vault(_) | EngineError::PlaceGone { .. }) => Ok(()),
+            Err(EngineError::Snapshot(_) | EngineError::DirectoryGone { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -203,27 +205,27 @@ impl App {
 /// `GET /turnstone/session/{sessionID}`
 ///
 /// Where a session stands: the number for `If-Match` is its `ETag`, and in the body.
-async fn standing(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+async fn session_state(
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(session): Path<String>,
-) -> Result<Stamped<Value>, ApiError> {
+) -> Result<SeqStamped<Value>, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         let body = app.engine().store().read(&ctx, |r| {
             let open = r.turns(&id)?.into_iter().find(|row| row.state.is_open());
             Ok(json!({
                 "session": id,
                 "seq": r.session_seq(&id)?,
-                "status": r.status(&id)?,
+                "status": r.session_status(&id)?,
                 "turn": open.map(|row| json!({ "id": row.id, "state": row.state.as_str() })),
-                "head": r.head(&id)?,
-                "inbox": r.inbox(&id)?.iter().map(|it| &it.message).collect::<Vec<_>>(),
+                "head": r.session_head(&id)?,
+                "inbox": r.waiting_prompts(&id)?.iter().map(|it| &it.message).collect::<Vec<_>>(),
                 "requests": r.pending_requests(Some(&id))?.iter().map(|it| it.id.as_str())
                     .collect::<Vec<_>>(),
             }))
         })?;
-        app.stamped(&ctx, &id, body)
+        app.stamp_seq(&ctx, &id, body)
     })
     .await
 }

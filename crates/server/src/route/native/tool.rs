@@ -11,31 +11,31 @@ use serde_json::{Map, Value, json};
 use turnstone_core::change::FileChange;
 use turnstone_core::id::{ChangeId, MessageId, PartId};
 use turnstone_core::model::{PartBody, ToolState};
-use turnstone_engine::{Closed, Touch};
+use turnstone_engine::{ClosedCall, ToolFileAccess};
 
-use super::answer::Stamped;
-use super::input::Typed;
-use super::timeline::letter;
-use super::turn::names;
-use crate::app::App;
-use crate::call::Repeat;
+use super::seq_stamped::SeqStamped;
+use super::timeline::change_letter;
+use super::turn::parse_turn_path;
+use super::typed_body::TypedBody;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::input::parse_id;
+use crate::request_context::RetryAwareContext;
+use crate::request_input::parse_path_id;
 
 /// The bytes of the longest path, and of the longest name in one, that a system takes.
-const LONGEST_PATH: usize = 4_096;
-const LONGEST_NAME: usize = 255;
+const MAX_PATH_BYTES: usize = 4_096;
+const MAX_NAME_BYTES: usize = 255;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
-        .route("/turnstone/session/{session}/turn/{turn}/tool", post(before))
-        .route("/turnstone/session/{session}/turn/{turn}/tool/{part}/end", post(after))
+        .route("/turnstone/session/{session}/turn/{turn}/tool", post(begin_tool))
+        .route("/turnstone/session/{session}/turn/{turn}/tool/{part}/end", post(end_tool))
 }
 
 /// A tool that is about to run.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Before {
+struct BeginToolRequest {
     /// The answer that calls it.
     #[serde(rename = "messageID")]
     message: MessageId,
@@ -52,13 +52,13 @@ struct Before {
     /// What it says it does.
     title: Option<String>,
     /// What it may do to files.
-    touches: Touches,
+    touches: DeclaredTouches,
 }
 
 /// What a tool may do to files.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Touches {
+enum DeclaredTouches {
     /// Nothing.
     Nothing,
     /// It writes these paths and no others; relative ones begin at the session's directory.
@@ -67,21 +67,21 @@ enum Touches {
     Anything,
 }
 
-impl TryFrom<Touches> for Touch {
+impl TryFrom<DeclaredTouches> for ToolFileAccess {
     type Error = ApiError;
 
-    fn try_from(told: Touches) -> Result<Self, ApiError> {
+    fn try_from(told: DeclaredTouches) -> Result<Self, ApiError> {
         match told {
-            Touches::Nothing => Ok(Self::Nothing),
-            Touches::Paths(paths) => match paths.iter().find(|path| !can_exist(path)) {
+            DeclaredTouches::Nothing => Ok(Self::Nothing),
+            DeclaredTouches::Paths(paths) => match paths.iter().find(|path| !can_exist(path)) {
                 None => Ok(Self::Named(paths)),
                 Some(path) => {
                     let start: String = path.to_string_lossy().chars().take(80).collect();
                     let words = format!("Expected a path, got {start:?}\n  at [\"touches\"]");
-                    Err(ApiError::payload(words))
+                    Err(ApiError::invalid_payload(words))
                 }
             },
-            Touches::Anything => Ok(Self::Anything),
+            DeclaredTouches::Anything => Ok(Self::Anything),
         }
     }
 }
@@ -89,14 +89,14 @@ impl TryFrom<Touches> for Touch {
 /// True if the system could have a file of that name.
 fn can_exist(path: &std::path::Path) -> bool {
     let bytes = path.as_os_str().as_encoded_bytes();
-    bytes.len() < LONGEST_PATH
+    bytes.len() < MAX_PATH_BYTES
         && !bytes.contains(&0)
-        && path.components().all(|part| part.as_os_str().len() <= LONGEST_NAME)
+        && path.components().all(|part| part.as_os_str().len() <= MAX_NAME_BYTES)
 }
 
 /// A tool that may run now.
 #[derive(Serialize)]
-struct Announced {
+struct BeginToolResponse {
     /// Its part.
     #[serde(rename = "partID")]
     part: PartId,
@@ -109,16 +109,16 @@ struct Announced {
 /// `POST /turnstone/session/{sessionID}/turn/{turnID}/tool`
 ///
 /// The tool may run once this has answered: what it may touch is captured by then.
-async fn before(
-    State(app): State<App>,
-    Repeat(ctx, _): Repeat,
+async fn begin_tool(
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path(path): Path<(String, String)>,
     headers: HeaderMap,
-    Typed(body): Typed<Before>,
-) -> Result<Stamped<Announced>, ApiError> {
-    let (session, turn) = names(&path)?;
-    app.blocking(move |app| {
-        let held = app.driven(&ctx, &session, &turn, &headers)?;
+    TypedBody(body): TypedBody<BeginToolRequest>,
+) -> Result<SeqStamped<BeginToolResponse>, ApiError> {
+    let (session, turn) = parse_turn_path(&path)?;
+    app.run_blocking(move |app| {
+        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
         let mut state = json!({"status": "running", "input": body.input,
             "time": {"start": ctx.now.0}});
         if let Some(title) = body.title {
@@ -133,18 +133,18 @@ async fn before(
         if let Some(id) = &body.part {
             part.insert("id".to_owned(), Value::from(id.as_str()));
         }
-        app.check_answer(&ctx, held.turn(), &body.message)?;
-        let part = app.part_from(&ctx, &session, &body.message, part)?;
-        let touch = Touch::try_from(body.touches)?;
-        let run = app.engine().tool_before(&ctx, held.turn(), &part, &touch)?;
+        app.check_answer_of_turn(&ctx, held.turn(), &body.message)?;
+        let part = app.parse_part(&ctx, &session, &body.message, part)?;
+        let touch = ToolFileAccess::try_from(body.touches)?;
+        let run = app.engine().begin_tool(&ctx, held.turn(), &part, &touch)?;
         let call = run.call();
-        let announced = Announced {
+        let announced = BeginToolResponse {
             part: part.id.clone(),
-            covered: call.is_none_or(turnstone_engine::Call::is_covered),
+            covered: call.is_none_or(turnstone_engine::TrackedCall::is_covered),
             outside: call.map(|call| call.outside.clone()).unwrap_or_default(),
         };
-        held.began_tool(&part.id, run);
-        app.stamped(&ctx, &session, announced)
+        held.store_tool_run(&part.id, run);
+        app.stamp_seq(&ctx, &session, announced)
     })
     .await
 }
@@ -152,7 +152,7 @@ async fn before(
 /// How a tool ended.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct After {
+struct EndToolRequest {
     /// What it answered; or `error`.
     output: Option<String>,
     /// What went wrong.
@@ -168,66 +168,72 @@ struct After {
 /// What a tool did to files.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Done {
+struct EndToolResponse {
     /// Its change sets: more than one if it wrote in other roots of the project.
     changes: Vec<ChangeId>,
     /// The files, sorted by path.
-    files: Vec<Changed>,
+    files: Vec<ToolChangedFile>,
     /// How many of them, and of the paths outside, can never be taken back.
     not_covered: u64,
 }
 
 /// A file a tool changed.
 #[derive(Serialize)]
-struct Changed {
+struct ToolChangedFile {
     /// Where, below its root.
-    path: turnstone_core::path::RelPath,
+    path: turnstone_core::rel_path::RelPath,
     /// `A`, `M`, `D`, or `?` if a side is not known.
     status: char,
 }
 
-impl Done {
-    fn add(&mut self, closed: &Closed) {
+impl EndToolResponse {
+    fn add(&mut self, closed: &ClosedCall) {
         self.changes.push(closed.id.clone());
-        let one =
-            |change: &FileChange| Changed { path: change.path.clone(), status: letter(change) };
+        let one = |change: &FileChange| ToolChangedFile {
+            path: change.path.clone(),
+            status: change_letter(change),
+        };
         self.files.extend(closed.changes.iter().map(one));
         self.not_covered += closed.not_covered;
-        closed.beside.iter().for_each(|beside| self.add(beside));
+        closed.other_roots.iter().for_each(|beside| self.add(beside));
     }
 }
 
 /// `POST /turnstone/session/{sessionID}/turn/{turnID}/tool/{partID}/end`
-async fn after(
-    State(app): State<App>,
-    Repeat(ctx, _): Repeat,
+async fn end_tool(
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path((session, turn, part)): Path<(String, String, String)>,
     headers: HeaderMap,
-    Typed(body): Typed<After>,
-) -> Result<Stamped<Done>, ApiError> {
-    let (session, turn) = names(&(session, turn))?;
-    let part: PartId = parse_id("partID", "prt", &part)?;
-    app.blocking(move |app| {
-        let held = app.driven(&ctx, &session, &turn, &headers)?;
+    TypedBody(body): TypedBody<EndToolRequest>,
+) -> Result<SeqStamped<EndToolResponse>, ApiError> {
+    let (session, turn) = parse_turn_path(&(session, turn))?;
+    let part: PartId = parse_path_id("partID", "prt", &part)?;
+    app.run_blocking(move |app| {
+        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
         let stored = app.engine().store().read(&ctx, |r| r.get_part(&session, &part))?;
-        let state = ended(&stored.body, body, ctx.now.0)?;
-        let run = match held.tool(&part) {
+        let state = ended_tool_state(&stored.body, body, ctx.now.0)?;
+        let run = match held.take_tool_run(&part) {
             Some(run) => run,
             // It began before this server did.
-            None => app.engine().find_tool(&ctx, held.turn(), &part)?,
+            None => app.engine().find_tool_run(&ctx, held.turn(), &part)?,
         };
-        let closed = app.engine().tool_after(&ctx, held.turn(), run, state)?;
-        let mut done = Done::default();
+        let closed = app.engine().end_tool(&ctx, held.turn(), run, state)?;
+        let mut done = EndToolResponse::default();
         closed.iter().for_each(|closed| done.add(closed));
-        app.stamped(&ctx, &session, done)
+        app.stamp_seq(&ctx, &session, done)
     })
     .await
 }
 
 /// The state of a tool after its end.
-fn ended(stored: &PartBody, body: After, now: i64) -> Result<ToolState, ApiError> {
+fn ended_tool_state(
+    stored: &PartBody,
+    body: EndToolRequest,
+    now: i64,
+) -> Result<ToolState, ApiError> {
     let PartBody::Tool(tool) = stored else {
-        return Err(ApiError::payload("this part is no tool"));
+        return Err(ApiError::invalid_payload("this part is no tool"));
     };
     let state = serde_json::to_value(&tool.state).map_err(|e| ApiError::unexpected(&e))?;
     let start = state["time"]["start"].as_i64().unwrap_or(now);
@@ -242,7 +248,7 @@ fn ended(stored: &PartBody, body: After, now: i64) -> Result<ToolState, ApiError
         (None, Some(error)) => {
             json!({"status": "error", "input": input, "error": error, "time": time})
         }
-        _ => return Err(ApiError::payload("a tool ends with `output` or with `error`")),
+        _ => return Err(ApiError::invalid_payload("a tool ends with `output` or with `error`")),
     };
     if let Some(metadata) = body.metadata {
         next["metadata"] = metadata;
@@ -250,5 +256,5 @@ fn ended(stored: &PartBody, body: After, now: i64) -> Result<ToolState, ApiError
     if let Some(attachments) = body.attachments {
         next["attachments"] = Value::Array(attachments);
     }
-    serde_json::from_value(next).map_err(|error| ApiError::payload(error.to_string()))
+    serde_json::from_value(next).map_err(|error| ApiError::invalid_payload(error.to_string()))
 }

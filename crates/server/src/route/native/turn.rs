@@ -7,48 +7,50 @@ use axum::routing::post;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use turnstone_core::id::{MessageId, SessionId, TurnId};
-use turnstone_core::model::Failure;
-use turnstone_core::turn::{Outcome, TurnState};
-use turnstone_core::wire::{self, Mode};
+use turnstone_core::model::MessageFailure;
+use turnstone_core::turn::{TurnOutcome, TurnState};
+use turnstone_core::wire::{self, ParseMode};
 use turnstone_engine::{Prompt, Turn};
 use turnstone_store::{Context, StoreError, TurnRow};
 
-use super::answer::Stamped;
-use super::input::Typed;
-use crate::app::App;
-use crate::call::{Caller, Repeat};
+use super::seq_stamped::SeqStamped;
+use super::typed_body::TypedBody;
+use crate::app::AppState;
+use crate::driven_turn::TurnUse;
 use crate::error::ApiError;
-use crate::held::Using;
-use crate::input::parse_id;
+use crate::request_context::{RequestContext, RetryAwareContext};
+use crate::request_input::parse_path_id;
 use crate::route::session::session_id;
-use crate::show::with_parts;
+use crate::wire_json::message_json;
 
-pub(super) fn routes() -> Router<App> {
+pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/turnstone/session/{session}/turn", post(begin))
         .route("/turnstone/session/{session}/resume", post(resume))
-        .route("/turnstone/session/{session}/turn/{turn}/beat", post(beat))
+        .route("/turnstone/session/{session}/turn/{turn}/beat", post(heartbeat))
         .route("/turnstone/session/{session}/turn/{turn}/steer", post(steer))
         .route("/turnstone/session/{session}/turn/{turn}/end", post(end))
 }
 
 /// The session and the turn of a path.
-pub(super) fn names((session, turn): &(String, String)) -> Result<(SessionId, TurnId), ApiError> {
-    Ok((session_id(session)?, parse_id("turnID", "trn", turn)?))
+pub(super) fn parse_turn_path(
+    (session, turn): &(String, String),
+) -> Result<(SessionId, TurnId), ApiError> {
+    Ok((session_id(session)?, parse_path_id("turnID", "trn", turn)?))
 }
 
 /// What begins a turn.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Begin {
+struct BeginTurnRequest {
     /// The prompt; without one the next of the inbox is taken up.
-    prompt: Option<NewPrompt>,
+    prompt: Option<TurnPrompt>,
 }
 
 /// What a person asks for.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct NewPrompt {
+struct TurnPrompt {
     /// Its id; made if it is left out.
     #[serde(rename = "messageID")]
     message: Option<MessageId>,
@@ -63,7 +65,7 @@ struct NewPrompt {
 /// A turn that runs.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Begun {
+struct TurnResponse {
     /// The turn; nothing if the inbox is empty, or there is nothing to resume.
     turn: Option<TurnId>,
     /// How far it is.
@@ -78,46 +80,47 @@ struct Begun {
 
 /// `POST /turnstone/session/{sessionID}/turn`
 async fn begin(
-    State(app): State<App>,
-    Repeat(ctx, began): Repeat,
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, began): RetryAwareContext,
     Path(session): Path<String>,
-    Typed(body): Typed<Begin>,
-) -> Result<Stamped<Begun>, ApiError> {
+    TypedBody(body): TypedBody<BeginTurnRequest>,
+) -> Result<SeqStamped<TurnResponse>, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| {
+    app.run_blocking(move |app| {
         if let Some(began) = began {
             // The first try was cut off: what it began is known by where it began.
             let turns = app.engine().store().read(&ctx, |r| r.turns(&id))?;
             let row = turns.into_iter().find(|row| row.span.0 >= began);
-            return app.show_turn(&ctx, &id, row.as_ref());
+            return app.turn_response(&ctx, &id, row.as_ref());
         }
-        app.expected(&ctx, &id)?;
+        app.check_expected_seq(&ctx, &id)?;
         let turn = match body.prompt {
             Some(new) => {
-                let prompt = written(app, &ctx, &id, new)?;
+                let prompt = build_prompt(app, &ctx, &id, new)?;
                 Some(app.engine().begin_turn(&ctx, prompt)?)
             }
-            None => app.engine().next_turn(&ctx, &id)?,
+            None => app.engine().begin_next_turn(&ctx, &id)?,
         };
-        app.show_held(&ctx, &id, turn)
+        app.hold_and_show_turn(&ctx, &id, turn)
     })
     .await
 }
 
 /// The prompt a client describes.
-fn written(
-    app: &App,
+fn build_prompt(
+    app: &AppState,
     ctx: &Context,
     session: &SessionId,
-    new: NewPrompt,
+    new: TurnPrompt,
 ) -> Result<Prompt, ApiError> {
     let id = new.message.map_or_else(|| app.engine().new_message_id(ctx, session), Ok)?;
     let info = json!({"id": id, "sessionID": session, "role": "user", "agent": new.agent,
         "model": new.model, "time": {"created": ctx.now.0}});
-    let message = wire::parse_message(info).map_err(|e| ApiError::payload(e.to_string()))?;
+    let message =
+        wire::parse_message(info).map_err(|e| ApiError::invalid_payload(e.to_string()))?;
     let mut parts = Vec::new();
     for part in new.parts {
-        parts.push(app.part_from(ctx, session, &id, part)?);
+        parts.push(app.parse_part(ctx, session, &id, part)?);
     }
     Ok(Prompt { message, parts })
 }
@@ -125,7 +128,7 @@ fn written(
 /// Whether a turn may be taken from whoever drives it.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Resume {
+struct ResumeTurnRequest {
     /// Take a turn that runs in this server from its driver, who gets `FencedError` from then on.
     #[serde(default)]
     takeover: bool,
@@ -133,69 +136,77 @@ struct Resume {
 
 /// `POST /turnstone/session/{sessionID}/resume`
 async fn resume(
-    State(app): State<App>,
-    Repeat(ctx, _): Repeat,
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path(session): Path<String>,
-    Typed(body): Typed<Resume>,
-) -> Result<Stamped<Begun>, ApiError> {
+    TypedBody(body): TypedBody<ResumeTurnRequest>,
+) -> Result<SeqStamped<TurnResponse>, ApiError> {
     let id = session_id(&session)?;
-    app.blocking(move |app| {
-        app.expected(&ctx, &id)?;
+    app.run_blocking(move |app| {
+        app.check_expected_seq(&ctx, &id)?;
         if body.takeover
-            && let Some(turn) = app.work().turns.find(&id)
+            && let Some(turn) = app.in_flight().driven_turns.find(&id)
         {
-            return app.show_held(&ctx, &id, Some(turn));
+            return app.hold_and_show_turn(&ctx, &id, Some(turn));
         }
         let resumed = app.engine().resume_turn(&ctx, &id)?;
-        app.show_held(&ctx, &id, resumed.map(|it| it.turn))
+        app.hold_and_show_turn(&ctx, &id, resumed.map(|it| it.turn))
     })
     .await
 }
 
 /// How long the server waits for the next call.
 #[derive(Serialize)]
-struct Patience {
+struct HeartbeatResponse {
     /// Milliseconds.
     patience: u64,
 }
 
 /// `POST /turnstone/session/{sessionID}/turn/{turnID}/beat`
-async fn beat(
-    State(app): State<App>,
-    Caller(ctx): Caller,
+async fn heartbeat(
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
     Path(path): Path<(String, String)>,
     headers: HeaderMap,
-) -> Result<Stamped<Patience>, ApiError> {
-    let (session, turn) = names(&path)?;
-    app.blocking(move |app| {
-        app.driven(&ctx, &session, &turn, &headers)?;
-        app.stamped(&ctx, &session, Patience { patience: app.settings().limits.patience })
+) -> Result<SeqStamped<HeartbeatResponse>, ApiError> {
+    let (session, turn) = parse_turn_path(&path)?;
+    app.run_blocking(move |app| {
+        app.require_driven_turn(&ctx, &session, &turn, &headers)?;
+        app.stamp_seq(
+            &ctx,
+            &session,
+            HeartbeatResponse { patience: app.settings().limits.driver_timeout_ms },
+        )
     })
     .await
 }
 
 /// The prompts that steer a turn.
 #[derive(Serialize)]
-struct Steers {
+struct SteerResponse {
     /// Messages with their parts, oldest first; input of the next model call.
     messages: Vec<Value>,
 }
 
 /// `POST /turnstone/session/{sessionID}/turn/{turnID}/steer`
 async fn steer(
-    State(app): State<App>,
-    Repeat(ctx, _): Repeat,
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path(path): Path<(String, String)>,
     headers: HeaderMap,
-) -> Result<Stamped<Steers>, ApiError> {
-    let (session, turn) = names(&path)?;
-    app.blocking(move |app| {
-        let held = app.driven(&ctx, &session, &turn, &headers)?;
-        let taken = app.engine().take_steers(&ctx, held.turn())?;
+) -> Result<SeqStamped<SteerResponse>, ApiError> {
+    let (session, turn) = parse_turn_path(&path)?;
+    app.run_blocking(move |app| {
+        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
+        let taken = app.engine().promote_steering_prompts(&ctx, held.turn())?;
         let read = app.engine().store().read(&ctx, |r| {
             taken.iter().map(|id| r.get_message(&session, id)).collect::<Result<Vec<_>, _>>()
         })?;
-        app.stamped(&ctx, &session, Steers { messages: read.iter().map(with_parts).collect() })
+        app.stamp_seq(
+            &ctx,
+            &session,
+            SteerResponse { messages: read.iter().map(message_json).collect() },
+        )
     })
     .await
 }
@@ -203,28 +214,28 @@ async fn steer(
 /// How a turn ends.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct End {
+struct EndTurnRequest {
     /// `completed`, `failed` or `aborted`.
-    outcome: EndedAs,
+    outcome: RequestedOutcome,
     /// Why, if it failed: `name` and `data`.
-    error: Option<Failure>,
+    error: Option<MessageFailure>,
 }
 
 /// The ends a driver may choose.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum EndedAs {
+enum RequestedOutcome {
     Completed,
     Failed,
     Aborted,
 }
 
-impl From<EndedAs> for Outcome {
-    fn from(chosen: EndedAs) -> Self {
+impl From<RequestedOutcome> for TurnOutcome {
+    fn from(chosen: RequestedOutcome) -> Self {
         match chosen {
-            EndedAs::Completed => Self::Completed,
-            EndedAs::Failed => Self::Failed,
-            EndedAs::Aborted => Self::Aborted,
+            RequestedOutcome::Completed => Self::Completed,
+            RequestedOutcome::Failed => Self::Failed,
+            RequestedOutcome::Aborted => Self::Aborted,
         }
     }
 }
@@ -233,35 +244,35 @@ impl From<EndedAs> for Outcome {
 ///
 /// Ending a turn again in the same way changes nothing, whoever asks.
 async fn end(
-    State(app): State<App>,
-    Repeat(ctx, _): Repeat,
+    State(app): State<AppState>,
+    RetryAwareContext(ctx, _): RetryAwareContext,
     Path(path): Path<(String, String)>,
     headers: HeaderMap,
-    Typed(body): Typed<End>,
-) -> Result<Stamped<Begun>, ApiError> {
-    let (session, turn) = names(&path)?;
-    app.blocking(move |app| {
-        let outcome = Outcome::from(body.outcome);
-        let row = app.turn_row(&ctx, &session, &turn)?;
+    TypedBody(body): TypedBody<EndTurnRequest>,
+) -> Result<SeqStamped<TurnResponse>, ApiError> {
+    let (session, turn) = parse_turn_path(&path)?;
+    app.run_blocking(move |app| {
+        let outcome = TurnOutcome::from(body.outcome);
+        let row = app.require_turn_row(&ctx, &session, &turn)?;
         if row.state != outcome.state() {
-            let held = app.driven(&ctx, &session, &turn, &headers)?;
-            app.end_driven(&ctx, held.turn(), outcome, body.error)?;
+            let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
+            app.end_driven_turn(&ctx, held.turn(), outcome, body.error)?;
             // After this request: nobody waits for it.
             let (app, ctx, session) = (app.clone(), ctx.clone(), session.clone());
-            tokio::task::spawn_blocking(move || app.tell_diff(&ctx, &session));
+            tokio::task::spawn_blocking(move || app.publish_diff(&ctx, &session));
         }
-        let row = app.turn_row(&ctx, &session, &turn)?;
+        let row = app.require_turn_row(&ctx, &session, &turn)?;
         if row.state != outcome.state() {
-            return Err(lost(&row));
+            return Err(lost_lease_error(&row));
         }
-        app.show_turn(&ctx, &session, Some(&row))
+        app.turn_response(&ctx, &session, Some(&row))
     })
     .await
 }
 
-impl App {
+impl AppState {
     /// The row of a turn.
-    pub(crate) fn turn_row(
+    pub(crate) fn require_turn_row(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -273,45 +284,46 @@ impl App {
     }
 
     /// Answers with a turn that begins or goes on under a new lease.
-    fn show_held(
+    fn hold_and_show_turn(
         &self,
         ctx: &Context,
         session: &SessionId,
         turn: Option<Turn>,
-    ) -> Result<Stamped<Begun>, ApiError> {
-        let row = turn.as_ref().map(|turn| self.turn_row(ctx, session, &turn.id)).transpose()?;
+    ) -> Result<SeqStamped<TurnResponse>, ApiError> {
+        let row =
+            turn.as_ref().map(|turn| self.require_turn_row(ctx, session, &turn.id)).transpose()?;
         if let Some(turn) = turn {
             let found = self.engine().store().read(ctx, |r| r.get_session(session))?;
-            self.hear_driver(std::path::Path::new(&found.directory));
-            self.work().turns.hold(turn, found.directory.into(), self.now())?;
+            self.renew_runners_in(std::path::Path::new(&found.directory));
+            self.in_flight().driven_turns.register(turn, found.directory.into(), self.now())?;
         }
-        self.show_turn(ctx, session, row.as_ref())
+        self.turn_response(ctx, session, row.as_ref())
     }
 
     /// Answers with a turn as it is; its lease only if this server still holds it.
-    fn show_turn(
+    fn turn_response(
         &self,
         ctx: &Context,
         session: &SessionId,
         row: Option<&TurnRow>,
-    ) -> Result<Stamped<Begun>, ApiError> {
+    ) -> Result<SeqStamped<TurnResponse>, ApiError> {
         let read = |row: &TurnRow| match self
             .engine()
             .store()
             .read(ctx, |r| r.get_message(session, &row.message))
         {
-            Ok(found) => Ok(Some(with_parts(&found))),
+            Ok(found) => Ok(Some(message_json(&found))),
             Err(StoreError::NoMessage { .. }) => Ok(None),
             Err(error) => Err(error),
         };
-        let begun = Begun {
+        let begun = TurnResponse {
             turn: row.map(|row| row.id.clone()),
             state: row.map(|row| row.state.as_str()),
-            lease: row.and_then(|row| self.work().turns.token(&row.id)),
-            patience: self.settings().limits.patience,
+            lease: row.and_then(|row| self.in_flight().driven_turns.token(&row.id)),
+            patience: self.settings().limits.driver_timeout_ms,
             prompt: row.map(read).transpose()?.flatten(),
         };
-        self.stamped(ctx, session, begun)
+        self.stamp_seq(ctx, session, begun)
     }
 
     /// The turn a request drives: its lease must be the present one.
@@ -320,28 +332,30 @@ impl App {
     ///
     /// `FencedError` (409) if somebody else drives the turn, or nobody does since this server was
     /// restarted: a turn that waits can be resumed. `TurnEndedError` (410) if it is over.
-    pub(super) fn driven(
+    pub(super) fn require_driven_turn(
         &self,
         ctx: &Context,
         session: &SessionId,
         turn: &TurnId,
         headers: &HeaderMap,
-    ) -> Result<Using, ApiError> {
+    ) -> Result<TurnUse, ApiError> {
         let token = headers.get("x-turnstone-lease").and_then(|value| value.to_str().ok());
         let Some(token) = token else {
-            return Err(ApiError::query("Missing header x-turnstone-lease"));
+            return Err(ApiError::invalid_query("Missing header x-turnstone-lease"));
         };
-        if let Some(using) = self.work().turns.using(session, turn, token, self.settings().clock) {
-            self.hear_driver(using.directory());
-            self.expected(ctx, session)?;
+        if let Some(using) =
+            self.in_flight().driven_turns.acquire(session, turn, token, self.settings().clock)
+        {
+            self.renew_runners_in(using.directory());
+            self.check_expected_seq(ctx, session)?;
             return Ok(using);
         }
-        let row = self.turn_row(ctx, session, turn)?;
-        Err(lost(&row))
+        let row = self.require_turn_row(ctx, session, turn)?;
+        Err(lost_lease_error(&row))
     }
 
     /// Refuses a message that is no answer of this turn: its lease is about nothing else (R27).
-    pub(super) fn check_answer(
+    pub(super) fn check_answer_of_turn(
         &self,
         ctx: &Context,
         turn: &Turn,
@@ -357,7 +371,7 @@ impl App {
     }
 
     /// A part of a message as a client describes it; ids may be left out.
-    pub(super) fn part_from(
+    pub(super) fn parse_part(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -370,13 +384,13 @@ impl App {
             let id = self.engine().new_part_id(ctx)?;
             part.insert("id".to_owned(), Value::from(id.as_str()));
         }
-        let read = wire::parse_part(Value::Object(part), Mode::Strict);
-        read.map_err(|error| ApiError::payload(error.to_string()))
+        let read = wire::parse_part(Value::Object(part), ParseMode::Strict);
+        read.map_err(|error| ApiError::invalid_payload(error.to_string()))
     }
 }
 
 /// Why a lease is no good.
-fn lost(row: &TurnRow) -> ApiError {
+fn lost_lease_error(row: &TurnRow) -> ApiError {
     use axum::http::StatusCode;
     let (status, tag, message) = match row.state {
         TurnState::Accepted | TurnState::Running | TurnState::Waiting => {
@@ -387,6 +401,6 @@ fn lost(row: &TurnRow) -> ApiError {
         }
     };
     ApiError::tagged(status, tag, message)
-        .with("turnID", row.id.as_str())
-        .with("state", row.state.as_str())
+        .with_field("turnID", row.id.as_str())
+        .with_field("state", row.state.as_str())
 }

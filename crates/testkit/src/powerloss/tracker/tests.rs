@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::{
-    fixture::TempData,
-    powerloss::{Policy, disk::Disk, tree::Tree},
+    fixture::TempDataDir,
+    powerloss::{PowerCutPolicy, disk_model::DiskModel, memory_tree::MemoryTree},
 };
 
 /// Follows a log in which `@text@` stands for a string in escapes, from an empty directory `/r`.
-fn follow(log: &str) -> Result<Tracker, RecordError> {
+fn track(log: &str) -> Result<Tracker, RecordError> {
     let escape = |text: &str| text.bytes().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
     let parts = log.split('@').enumerate();
     let log: String = parts
@@ -16,10 +16,10 @@ fn follow(log: &str) -> Result<Tracker, RecordError> {
             _ => format!("\"{}\"", escape(part)),
         })
         .collect();
-    let empty = TempData::new()?;
-    let namespace = Namespace::new(vec!["/r".into()], Tree::load(empty.path())?);
-    let volatile = Volatile(vec!["-shm".to_owned()]);
-    Tracker::follow(&Log::parse(&log)?, namespace, "/".into(), volatile)
+    let empty = TempDataDir::new()?;
+    let namespace = Namespace::new(vec!["/r".into()], MemoryTree::load(empty.path())?);
+    let volatile = VolatileSuffixes(vec!["-shm".to_owned()]);
+    Tracker::replay(&StraceLog::parse(&log)?, namespace, "/".into(), volatile)
 }
 
 fn contents(tracker: &Tracker, path: &str) -> String {
@@ -28,9 +28,9 @@ fn contents(tracker: &Tracker, path: &str) -> String {
 }
 
 #[test]
-fn a_shared_writable_mapping_is_refused_except_of_a_volatile_file() {
+fn shared_writable_mapping_is_refused_unless_file_is_volatile() {
     let map = |name: &str| {
-        follow(&format!(
+        track(&format!(
             "1 openat(AT_FDCWD, @/r/{name}@, O_RDWR|O_CREAT, 0600) = 3\n\
              1 mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_SHARED, 3, 0) = 0x7f0000000000\n"
         ))
@@ -41,8 +41,8 @@ fn a_shared_writable_mapping_is_refused_except_of_a_volatile_file() {
 }
 
 #[test]
-fn a_sync_that_began_before_a_write_returned_does_not_cover_it() {
-    let tracker = follow(
+fn sync_started_before_a_write_returned_does_not_cover_it() {
+    let tracker = track(
         "1 clone(child_stack=0x1, flags=CLONE_VM|CLONE_FILES) = 2\n\
          1 openat(AT_FDCWD, @/r/a@, O_WRONLY|O_CREAT, 0600) = 3\n\
          1 pwrite64(3, @early@, 5, 0) = 5\n\
@@ -54,16 +54,16 @@ fn a_sync_that_began_before_a_write_returned_does_not_cover_it() {
     .unwrap();
     assert_eq!(contents(&tracker, "a"), "earlylate");
     let mut initial = tracker.namespace.tree.clone();
-    let node = initial.child(crate::powerloss::tree::ROOT, "a".as_ref()).unwrap();
+    let node = initial.child(crate::powerloss::memory_tree::ROOT, "a".as_ref()).unwrap();
     initial.set_contents(node, Vec::new());
-    let mut disk = Disk::new(initial, Policy::STRICT);
-    tracker.events.iter().for_each(|event| disk.take(event));
-    assert_eq!(disk.cut().contents(node), b"early");
+    let mut disk = DiskModel::new(initial, PowerCutPolicy::STRICT);
+    tracker.events.iter().for_each(|event| disk.apply_event(event));
+    assert_eq!(disk.cut_power().contents(node), b"early");
 }
 
 #[test]
-fn a_descriptor_that_another_thread_reuses_leads_to_the_new_file() {
-    let tracker = follow(
+fn reused_descriptor_refers_to_the_new_file() {
+    let tracker = track(
         "1 clone3({flags=CLONE_VM|CLONE_FILES, exit_signal=0} => {parent_tid=[2]}, 88) = 2\n\
          1 openat(AT_FDCWD, @/r/a@, O_WRONLY|O_CREAT, 0600) = 3\n\
          2 openat(AT_FDCWD, @/r/b@, O_WRONLY|O_CREAT, 0600 <unfinished ...>\n\
@@ -77,9 +77,9 @@ fn a_descriptor_that_another_thread_reuses_leads_to_the_new_file() {
 }
 
 #[test]
-fn a_forked_child_shares_offsets_and_not_descriptors() {
+fn forked_child_shares_offsets_but_not_descriptors() {
     // The child is heard of before its parent's call returns.
-    let tracker = follow(
+    let tracker = track(
         "1 openat(AT_FDCWD, @/r/a@, O_RDWR|O_CREAT|O_CLOEXEC, 0600) = 3\n\
          1 vfork( <unfinished ...>\n\
          2 write(3, @child @, 6) = 6\n\
@@ -97,8 +97,8 @@ fn a_forked_child_shares_offsets_and_not_descriptors() {
 }
 
 #[test]
-fn what_failed_was_injected_or_came_back_short_is_not_taken_for_done() {
-    let tracker = follow(
+fn failed_injected_and_short_calls_are_not_counted_as_done() {
+    let tracker = track(
         "1 openat(AT_FDCWD, @/r/no@, O_RDWR|O_CREAT, 0600) = -1 EACCES (Permission denied)\n\
          1 openat(AT_FDCWD, @/r/a@, O_RDWR|O_CREAT, 0600) = 3\n\
          1 write(3, @lost@, 4) = -1 ENOSPC (No space left on device) (INJECTED)\n\
@@ -116,8 +116,8 @@ fn what_failed_was_injected_or_came_back_short_is_not_taken_for_done() {
 }
 
 #[test]
-fn changes_count_when_they_start_and_promises_when_they_have_returned() {
-    let tracker = follow(
+fn changes_count_at_start_and_syncs_and_acks_at_return() {
+    let tracker = track(
         "1 clone(child_stack=0x1, flags=CLONE_VM|CLONE_FILES) = 2\n\
          1 openat(AT_FDCWD, @/r/a@, O_WRONLY|O_CREAT, 0600) = 3\n\
          1 write(1, @ack@, 3 <unfinished ...>\n\
@@ -128,13 +128,13 @@ fn changes_count_when_they_start_and_promises_when_they_have_returned() {
          1 <... fsync resumed>) = 0\n",
     )
     .unwrap();
-    let order: Vec<_> = tracker.events.iter().map(|e| (e.call.as_str(), e.at())).collect();
+    let order: Vec<_> = tracker.events.iter().map(|e| (e.call.as_str(), e.position())).collect();
     assert_eq!(order, [("openat", 2), ("pwrite64", 5), ("write", 6), ("fsync", 9)]);
 }
 
 #[test]
-fn offsets_move_with_reads_and_a_closed_descriptor_leads_nowhere() {
-    let tracker = follow(
+fn reads_move_offsets_and_closed_descriptors_are_ignored() {
+    let tracker = track(
         "1 openat(AT_FDCWD, @/r/a@, O_RDWR|O_CREAT, 0600) = 3\n\
          1 write(3, @abcd@, 4) = 4\n\
          1 lseek(3, 0, SEEK_SET) = 0\n\
@@ -150,8 +150,8 @@ fn offsets_move_with_reads_and_a_closed_descriptor_leads_nowhere() {
 }
 
 #[test]
-fn a_write_that_never_returned_is_an_error() {
-    let error = follow(
+fn unfinished_write_is_an_error() {
+    let error = track(
         "1 openat(AT_FDCWD, @/r/a@, O_RDWR|O_CREAT, 0600) = 3\n\
          1 write(3, @text@, 4) = ?\n\
          1 +++ killed by SIGKILL +++\n",
@@ -160,21 +160,21 @@ fn a_write_that_never_returned_is_an_error() {
 }
 
 #[test]
-fn what_is_not_modelled_is_refused() {
+fn unmodelled_calls_are_refused() {
     for log in [
         "1 openat(AT_FDCWD, @/r/a@, O_WRONLY|O_CREAT|O_DSYNC, 0600) = 3\n",
         "1 rename(@/tmp/x@, @/r/a@) = 0\n",
         "1 link(@/tmp/x@, @/r/a@) = 0\n",
         "7 write(1, @x@, 1) = 1\n8 write(1, @x@, 1) = 1\n",
     ] {
-        let error = follow(log).err().unwrap();
+        let error = track(log).err().unwrap();
         assert!(matches!(error, RecordError::Unsupported { .. }), "{log}: {error}");
     }
 }
 
 #[test]
-fn names_that_are_swapped_linked_or_renamed_to_themselves_are_followed() {
-    let tracker = follow(
+fn exchanged_linked_and_self_renamed_names_are_tracked() {
+    let tracker = track(
         "1 openat(AT_FDCWD, @/r/a@, O_WRONLY|O_CREAT, 0600) = 3\n\
          1 write(3, @A@, 1) = 1\n\
          1 openat(AT_FDCWD, @/r/b@, O_WRONLY|O_CREAT, 0600) = 4\n\
@@ -192,8 +192,8 @@ fn names_that_are_swapped_linked_or_renamed_to_themselves_are_followed() {
 }
 
 #[test]
-fn paths_through_links_descriptors_and_the_working_directory_are_found() {
-    let tracker = follow(
+fn paths_resolve_through_links_descriptors_and_cwd() {
+    let tracker = track(
         "1 mkdir(@/r/d@, 0700) = 0\n\
          1 symlink(@d/../d@, @/r/l@) = 0\n\
          1 openat(AT_FDCWD, @/r/l/a@, O_WRONLY|O_CREAT, 0600) = 3\n\
@@ -213,8 +213,8 @@ fn paths_through_links_descriptors_and_the_working_directory_are_found() {
 }
 
 #[test]
-fn allocated_and_punched_ranges_are_followed() {
-    let tracker = follow(
+fn allocated_and_punched_ranges_are_tracked() {
+    let tracker = track(
         "1 openat(AT_FDCWD, @/r/a@, O_RDWR|O_CREAT, 0600) = 3\n\
          1 write(3, @abcd@, 4) = 4\n\
          1 fallocate(3, FALLOC_FL_KEEP_SIZE, 0, 100) = 0\n\
@@ -223,7 +223,7 @@ fn allocated_and_punched_ranges_are_followed() {
     )
     .unwrap();
     assert_eq!(contents(&tracker, "a"), "a\0\0d\0\0");
-    let collapse = follow(
+    let collapse = track(
         "1 openat(AT_FDCWD, @/r/a@, O_RDWR|O_CREAT, 0600) = 3\n\
          1 fallocate(3, FALLOC_FL_COLLAPSE_RANGE, 0, 4096) = 0\n",
     );

@@ -1,0 +1,32 @@
+//! A command line as a person would type it.
+
+use std::ffi::OsString;
+
+/// The words of a command in one line, quoted where a shell would need it.
+pub(crate) fn quote_command(words: &[OsString]) -> String {
+    let words: Vec<String> = words.iter().map(|word| quote_word(&word.to_string_lossy())).collect();
+    words.join(" ")
+}
+
+fn quote_word(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    // Double quotes, if that is easier to read and nothing in it means anything there.
+    if word.contains('\'') && !word.contains(['"', '$', '`', '\\', '!']) {
+        return format!("\"{word}\"");
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_command_line_can_be_retyped() {
+        let words = ["sh", "-c", "echo it's > a", "", "x=1", "it's $1"].map(OsString::from);
+        assert_eq!(quote_command(&words), r#"sh -c "echo it's > a" '' x=1 'it'\''s $1'"#);
+    }
+}

@@ -1,0 +1,161 @@
+//! Running the command: under a supervisor, with a terminal of its own where there is one.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use turnstone_core::id::SessionId;
+use turnstone_engine::{CommandExecution, Engine, EngineError, ExecutionResult};
+use turnstone_process::{
+    AttachOptions, CommandEnvironment, CommandSpec, CommandStdio, ForegroundSignals, OutputLimits,
+    OutputRecorder, StartError, SupervisorProgram, Terminal,
+};
+use turnstone_server::PASSWORD_VARIABLES;
+use turnstone_store::Context;
+
+use crate::app::CliApp;
+use crate::error::CliError;
+use crate::exit_code::ProgramExit;
+
+/// How often what dead processes left is looked for (R45).
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Our own failure before the start (R33).
+pub(super) const EXIT_NOT_STARTED: u8 = 125;
+
+/// Watches over one command; everything it needs comes through its standard input.
+pub(crate) fn supervise() -> ProgramExit {
+    ProgramExit::CommandCode(
+        u8::try_from(turnstone_process::run_supervisor()).unwrap_or(EXIT_NOT_STARTED),
+    )
+}
+
+/// What goes wrong before the command runs; it is told and ends the turn.
+enum ExecStartError {
+    Start(StartError),
+    Engine(EngineError),
+    Io(io::Error),
+}
+
+impl From<io::Error> for ExecStartError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<StartError> for ExecStartError {
+    fn from(error: StartError) -> Self {
+        Self::Start(error)
+    }
+}
+
+/// Runs the command of `execution` to its end.
+///
+/// # Errors
+///
+/// Only if this program cannot be found to be started again.
+pub(super) fn run_supervised(
+    app: &CliApp,
+    engine: &Engine,
+    ctx: &Context,
+    execution: &mut CommandExecution,
+    place: &Path,
+    words: &[OsString],
+) -> Result<ExecutionResult, CliError> {
+    let program = build_program(app, &execution.turn.session, place, words)?;
+    let supervisor = SupervisorProgram {
+        program: app.executable_path()?.to_owned(),
+        args: vec![OsString::from("supervise")],
+    };
+    let spill = app.layout().root().join("output").join(execution.call_id());
+    let went = with_periodic_sweep(app, engine, || {
+        start_and_wait(&supervisor, &program, engine, ctx, execution, spill)
+    });
+    Ok(match went {
+        Ok(ran) => ran,
+        Err(ExecStartError::Start(error)) => ExecutionResult::start_refused(&error),
+        Err(ExecStartError::Engine(error)) => ExecutionResult::not_started(&error),
+        Err(ExecStartError::Io(error)) => ExecutionResult::not_started(&error),
+    })
+}
+
+/// Does `work`, and once a minute meanwhile what every process does that runs for long (R45).
+fn with_periodic_sweep<T>(app: &CliApp, engine: &Engine, work: impl FnOnce() -> T) -> T {
+    let (over, ended) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(SWEEP_INTERVAL) {
+                if let Err(error) = engine.recover_and_maintain(&app.context()) {
+                    tracing::info!("what dead processes left could not be swept: {error}");
+                }
+            }
+        });
+        let done = work();
+        drop(over);
+        done
+    })
+}
+
+fn build_program(
+    app: &CliApp,
+    session: &SessionId,
+    place: &Path,
+    words: &[OsString],
+) -> Result<CommandSpec, CliError> {
+    let (name, args) = words.split_first().ok_or_else(|| CliError::Refused {
+        what: "there is no command to run".to_owned(),
+        hint: None,
+    })?;
+    // Whoever runs turnstone inside of it works on the same data, below this session. The password of the
+    // server is the person's: with it, a tool could answer what it is asked about.
+    let env = CommandEnvironment::without(
+        app.environment_variables().iter().cloned(),
+        &PASSWORD_VARIABLES,
+    )
+    .with("TURNSTONE_SESSION", session.as_str())
+    .with("TURNSTONE_DATA", app.layout().root());
+    Ok(CommandSpec::new(name, place).args(args).env(env))
+}
+
+fn start_and_wait(
+    supervisor: &SupervisorProgram,
+    program: &CommandSpec,
+    engine: &Engine,
+    ctx: &Context,
+    execution: &mut CommandExecution,
+    spill: PathBuf,
+) -> Result<ExecutionResult, ExecStartError> {
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    let terminal = Terminal::find(&stdin, &stdout)?;
+    let streams = match &terminal {
+        Some(terminal) => CommandStdio::Terminal {
+            size: terminal.size()?,
+            outside: Some(terminal),
+            errors_apart: !stderr.is_terminal(),
+        },
+        None => CommandStdio::Pipes { stdin: Some(stdin.as_fd().try_clone_to_owned()?) },
+    };
+    let signals = ForegroundSignals::subscribe()?;
+    let prepared = supervisor.prepare(program, streams)?;
+    // Before it runs: whoever comes after a crash must find the processes (R32).
+    engine
+        .record_process_group(ctx, execution, prepared.group())
+        .map_err(ExecStartError::Engine)?;
+    if let Some(folder) = spill.parent() {
+        fs_err::create_dir_all(folder)?;
+    }
+    let mut keeper = OutputRecorder::new(OutputLimits::default(), Some(spill));
+    let attend = AttachOptions {
+        recorder: &mut keeper,
+        stdout: &mut { stdout },
+        stderr: &mut { stderr },
+        terminal: terminal.as_ref(),
+        signals: Some(signals),
+    };
+    let running = prepared.start()?;
+    let (ended, aborted) = engine.attach_to_command(ctx, &execution.turn, running, attend);
+    Ok(ExecutionResult::from_outcome(ended, keeper, aborted))
+}

@@ -1,0 +1,131 @@
+//! Plans and reports of restores: the same words for what would happen and for what did.
+
+use serde_json::{Value, json};
+use turnstone_snapshot::{
+    FileState, OperationId, RestoreConflict, RestorePlan, RestoreReport, RestoreStep,
+};
+
+use super::messages;
+use super::track::skipped_json;
+use crate::error::CliError;
+use crate::exit_code::ProgramExit;
+use crate::number_format;
+use crate::text;
+use crate::ui::{DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, Ui, WARNING_STYLE, apply_style};
+
+/// What a plan would come to if nothing changes meanwhile.
+pub(crate) fn predict_report(plan: &RestorePlan) -> RestoreReport {
+    let paths = |wanted: fn(&RestoreStep) -> bool| {
+        let steps = plan.steps.iter().filter(|step| wanted(step));
+        steps.map(|step| step.path.clone()).collect()
+    };
+    RestoreReport {
+        restored: paths(|step| step.target != FileState::Absent && !step.merged),
+        removed: paths(|step| step.target == FileState::Absent),
+        merged: paths(|step| step.merged),
+        conflicts: plan.conflicts.clone(),
+        unchanged: plan.unchanged.len(),
+        not_covered: plan.not_covered.clone(),
+        ..RestoreReport::default()
+    }
+}
+
+/// Prints what was done, or would be.
+pub(super) fn print_report(
+    ui: &mut Ui,
+    report: &RestoreReport,
+    operation: Option<&OperationId>,
+    dry_run: bool,
+) -> Result<ProgramExit, CliError> {
+    if ui.wants_json() {
+        ui.print_json(&report_json(report, operation, dry_run)?)?;
+        return Ok(exit_for_report(report));
+    }
+    for (done, planned, paths) in [
+        ("restored", "restore", &report.restored),
+        ("removed", "remove", &report.removed),
+        ("merged", "merge", &report.merged),
+    ] {
+        let words = if dry_run { planned } else { done };
+        for path in paths {
+            let path = text::sanitize_line(&path.to_string());
+            ui.print_line(&format!(
+                "{}  {path}",
+                apply_style(SUCCESS_STYLE, format!("{words:<8}"))
+            ))?;
+        }
+    }
+    for RestoreConflict { path, why } in &report.conflicts {
+        let path = text::sanitize_line(&path.to_string());
+        let why = apply_style(DIM_STYLE, format!("({})", messages::describe_conflict(*why)));
+        ui.print_line(&format!("{}  {path}  {why}", apply_style(ERROR_STYLE, "conflict")))?;
+    }
+    for (path, reason) in &report.not_covered {
+        let path = text::sanitize_line(&path.to_string());
+        let why = apply_style(DIM_STYLE, format!("({})", messages::describe_skip_reason(*reason)));
+        ui.print_line(&format!("{}  {path}  {why}", apply_style(WARNING_STYLE, "no cover")))?;
+    }
+    print_totals(ui, report, dry_run);
+    Ok(exit_for_report(report))
+}
+
+/// A file that was left alone is told by the exit code.
+fn exit_for_report(report: &RestoreReport) -> ProgramExit {
+    if report.conflicts.is_empty() { ProgramExit::Ok } else { ProgramExit::Conflict }
+}
+
+fn print_totals(ui: &mut Ui, report: &RestoreReport, dry_run: bool) {
+    let counts = [
+        (report.restored.len(), "restored", "to restore"),
+        (report.removed.len(), "removed", "to remove"),
+        (report.merged.len(), "merged", "to merge"),
+        (report.conflicts.len(), "left alone", "to leave alone"),
+        (report.not_covered.len(), "not covered", "not covered"),
+    ];
+    let list: Vec<String> = counts
+        .iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, done, planned)| {
+            format!(
+                "{} {}",
+                number_format::format_count(*count),
+                if dry_run { planned } else { done }
+            )
+        })
+        .collect();
+    let done = counts[..3].iter().any(|(count, ..)| *count > 0);
+    let all = list.join(", ");
+    match (list.is_empty(), dry_run) {
+        (true, _) => ui.print_note("nothing to do: the files are as they should be"),
+        (false, true) => ui.print_note(&format!("{all}; nothing was changed")),
+        (false, false) => ui.print_note(&all),
+    }
+    if !report.in_place.is_empty() {
+        let count = number_format::format_counted(report.in_place.len(), "file");
+        ui.print_dim_note(&format!(
+            "{count} written in place, to keep owner, attributes or second names"
+        ));
+    }
+    if done && !dry_run {
+        ui.print_hint("`turnstone snapshot undo` takes it back");
+    }
+}
+
+fn report_json(
+    report: &RestoreReport,
+    operation: Option<&OperationId>,
+    dry_run: bool,
+) -> Result<Value, CliError> {
+    Ok(json!({
+        "restored": report.restored,
+        "removed": report.removed,
+        "merged": report.merged,
+        "conflicts": report.conflicts,
+        "unchanged": report.unchanged,
+        "not_covered": skipped_json(&report.not_covered),
+        "in_place": report.in_place,
+        "guard": report.guard,
+        "operation": operation,
+        "dry_run": dry_run,
+    }))
+}

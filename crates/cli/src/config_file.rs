@@ -1,0 +1,157 @@
+//! Settings: what the configuration file says, and what holds when it says nothing.
+
+use std::path::Path;
+
+use serde::{Deserialize, Deserializer};
+use turnstone_snapshot::read_bounded_file;
+
+use crate::error::CliError;
+
+/// The largest configuration file that is read.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ConfigFile {
+    /// Where a JSON schema of this file is; editors look there, nobody else does.
+    #[serde(rename = "$schema")]
+    pub(crate) schema: Option<String>,
+    /// What goes first when space is short: undo, or the command.
+    pub(crate) undo: UndoSetting,
+    /// About snapshots.
+    pub(crate) snapshot: SnapshotSettings,
+    /// What tools may do: one action, or a table of them.
+    pub(crate) permission: Option<serde_json::Value>,
+}
+
+/// What becomes of a command when there is no room for what its undo needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum UndoSetting {
+    /// It is refused.
+    #[default]
+    Required,
+    /// It runs, and cannot be undone.
+    BestEffort,
+}
+
+/// What can be set about snapshots.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SnapshotSettings {
+    /// Files with more bytes are skipped.
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) max_file_size: u64,
+    /// What one store may take.
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) budget: u64,
+    /// What all stores together may take.
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) total_budget: u64,
+    /// How long captures are kept that nobody pins.
+    pub(crate) keep_days: u32,
+    /// Names of directories that are skipped outside of any repository; nothing for the usual ones.
+    pub(crate) generated: Option<Vec<String>>,
+}
+
+impl Default for SnapshotSettings {
+    fn default() -> Self {
+        Self {
+            max_file_size: 50_000_000,
+            budget: 2 << 30,
+            total_budget: 10 << 30,
+            keep_days: 7,
+            generated: None,
+        }
+    }
+}
+
+impl SnapshotSettings {
+    /// How long captures that nobody pins are kept, in milliseconds.
+    pub(crate) fn retention_millis(&self) -> i64 {
+        i64::from(self.keep_days).saturating_mul(86_400_000)
+    }
+}
+
+impl ConfigFile {
+    /// Reads the file; everything is as usual if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::Refused`] if it is not what it should be: a typing error must not look like a
+    /// setting.
+    pub(crate) fn read(path: Option<&Path>) -> Result<Self, CliError> {
+        let Some(path) = path else {
+            return Ok(Self::default());
+        };
+        let bytes = match read_bounded_file(path, MAX_FILE_BYTES) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(Self::default()),
+            Err(source) => {
+                let what = "cannot read the configuration".to_owned();
+                return Err(CliError::File { what, source });
+            }
+        };
+        serde_json::from_slice(&bytes).map_err(|error| CliError::Refused {
+            what: format!("{}: {error}", path.display()),
+            hint: Some("mend the file; an empty one `{}` means the usual settings".to_owned()),
+        })
+    }
+}
+
+/// Reads a size: a number of bytes, or a text like `50 MB` or `2 GiB`.
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum SizeValue {
+        Number(u64),
+        Text(String),
+    }
+    match SizeValue::deserialize(from)? {
+        SizeValue::Number(number) => Ok(number),
+        SizeValue::Text(text) => parse_size(&text)
+            .ok_or_else(|| serde::de::Error::custom(format!("{text:?} is not a size"))),
+    }
+}
+
+fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "kib" | "k" => 1 << 10,
+        "mib" | "m" => 1 << 20,
+        "gib" | "g" => 1 << 30,
+        _ => return None,
+    };
+    number.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn config_accepts_sizes_with_units_and_rejects_typos() {
+        let read = |text: &str| serde_json::from_str::<ConfigFile>(text);
+        let usual = read("{}").unwrap();
+        assert_eq!(usual, ConfigFile::default());
+        let some = r#"{"snapshot":{"max_file_size":"5 MB","budget":"1GiB","keep_days":30}}"#;
+        let some = read(some).unwrap().snapshot;
+        assert_eq!((some.max_file_size, some.budget, some.keep_days), (5_000_000, 1 << 30, 30));
+        assert_eq!(some.total_budget, usual.snapshot.total_budget);
+        assert!(read(r#"{"snapshot":{"keep_day":1}}"#).is_err());
+        assert!(read(r#"{"snapshot":{"budget":"much"}}"#).is_err());
+        assert!(read(r#"{"snapshot":{"budget":"99999999999 GiB"}}"#).is_err());
+        assert_eq!(read(r#"{"undo":"best-effort"}"#).unwrap().undo, UndoSetting::BestEffort);
+        assert!(read(r#"{"undo":"maybe"}"#).is_err());
+        assert!(read(r#"{"$schema":"x","permission":"ask"}"#).is_ok());
+        let unknown = read(r#"{"elsewhere":1}"#).unwrap_err().to_string();
+        assert!(unknown.contains("`elsewhere`") && unknown.contains("`snapshot`"), "{unknown}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Settings: the flags every command has, and the only look at the environment.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use clap::{ArgAction, ColorChoice};
+use etcetera::BaseStrategy;
+
+use crate::ui::LogWriter;
+use crate::user_git_config::UserGitConfig;
+
+/// Flags every command has.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct GlobalArgs {
+    /// Data directory [env: TURNSTONE_DATA] [default: turnstone in the XDG data directory]
+    #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Print data as one JSON document
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Use colour: auto, always or never (NO_COLOR is honoured)
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(hide_possible_values = true, hide_default_value = true)]
+    pub(crate) color: ColorChoice,
+
+    /// Say more on stderr; repeat for more
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    /// Lay text out as for a terminal of this width
+    #[arg(long, global = true, hide = true, value_name = "COLUMNS")]
+    pub(crate) width: Option<u16>,
+}
+
+/// What the program is told by its surroundings.
+#[derive(Debug)]
+pub(crate) struct StartupEnvironment {
+    /// Where it was started.
+    pub(crate) directory: Option<PathBuf>,
+    /// Who started it.
+    pub(crate) user: Option<String>,
+    /// Where data belongs when no flag says otherwise.
+    pub(crate) data: Option<PathBuf>,
+    /// Where sockets belong: closed to others, gone with the user's last session.
+    pub(crate) runtime_dir: Option<PathBuf>,
+    /// The file with settings.
+    pub(crate) config_path: Option<PathBuf>,
+    /// Where git keeps what it was told.
+    pub(crate) git: UserGitConfig,
+    /// Every variable: what a command that is run for somebody inherits.
+    pub(crate) variables: Vec<(OsString, OsString)>,
+    /// This program itself.
+    pub(crate) executable_path: Option<PathBuf>,
+    /// How it was called, with its name.
+    pub(crate) args: Vec<OsString>,
+    /// The session whose command started this program.
+    pub(crate) enclosing_session: Option<String>,
+    /// The width to lay text out for when no flag says otherwise.
+    pub(crate) width: Option<u16>,
+    /// Whether a person can be asked.
+    pub(crate) can_ask: bool,
+    /// Standard output.
+    pub(crate) out: StreamTarget,
+    /// Standard error.
+    pub(crate) err: StreamTarget,
+}
+
+/// What a stream goes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamTarget {
+    /// A terminal.
+    pub(crate) terminal: bool,
+    /// Colours are welcome there.
+    pub(crate) colour: bool,
+}
+
+impl StartupEnvironment {
+    /// Looks around, once.
+    pub(crate) fn read() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "this is the one look at the environment")]
+        let (directory, user, named, width, runtime, settings) = {
+            let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+            let path = |name: &str| {
+                std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from)
+            };
+            let width = std::env::var("TURNSTONE_WIDTH").ok().and_then(|n| n.parse().ok());
+            let (runtime, settings) = (path("XDG_RUNTIME_DIR"), path("TURNSTONE_CONFIG"));
+            let named = path("TURNSTONE_DATA");
+            (std::env::current_dir().ok(), user.ok(), named, width, runtime, settings)
+        };
+        #[expect(clippy::disallowed_methods, reason = "this is the one look at the environment")]
+        let (variables, program, session) = (
+            std::env::vars_os().collect(),
+            std::env::current_exe().ok(),
+            std::env::var("TURNSTONE_SESSION").ok(),
+        );
+        let colour = |choice| !matches!(choice, anstream::ColorChoice::Never);
+        let out = StreamTarget {
+            terminal: std::io::stdout().is_terminal(),
+            colour: colour(anstream::AutoStream::choice(&std::io::stdout())),
+        };
+        let err = StreamTarget {
+            terminal: std::io::stderr().is_terminal(),
+            colour: colour(anstream::AutoStream::choice(&std::io::stderr())),
+        };
+        let base = etcetera::choose_base_strategy().ok();
+        let usual = || Some(base.as_ref()?.data_dir().join("turnstone"));
+        let config = base.as_ref().map(BaseStrategy::config_dir);
+        let home = base.as_ref().map(|base| base.home_dir().to_owned());
+        Self {
+            directory,
+            user,
+            data: named.or_else(usual),
+            runtime_dir: runtime.map(|runtime| runtime.join("turnstone")),
+            config_path: settings
+                .or_else(|| config.as_ref().map(|config| config.join("turnstone/config.json"))),
+            git: UserGitConfig { home, config },
+            variables,
+            executable_path: program,
+            args: std::env::args_os().collect(),
+            enclosing_session: session,
+            width,
+            can_ask: std::io::stdin().is_terminal() && err.terminal,
+            out,
+            err,
+        }
+    }
+}
+
+/// The width of the terminal behind standard output.
+pub(crate) fn terminal_width() -> Option<usize> {
+    comfy_table::Table::new().width().map(usize::from)
+}
+
+/// Sends what the crates trace to stderr: warnings, and more for every `-v`.
+pub(crate) fn start_tracing(verbose: u8) {
+    let level = match verbose {
+        0 => tracing::Level::WARN,
+        1 => tracing::Level::INFO,
+        2 => tracing::Level::DEBUG,
+        _ => tracing::Level::TRACE,
+    };
+    let is_terminal = std::io::stderr().is_terminal();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || LogWriter::new(is_terminal))
+        // Styles would mix with what the fields hold.
+        .with_ansi(false)
+        .with_max_level(level)
+        .without_time()
+        .with_target(verbose > 1)
+        .finish();
+    if tracing::subscriber::set_global_default(subscriber).is_err() {
+        tracing::debug!("tracing was started before");
+    }
+}

@@ -1,0 +1,73 @@
+//! Exit codes: what a script can tell from the way the program ended.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProgramExit {
+    /// Everything asked for was done.
+    Ok,
+    /// The request was refused, or something it needs is missing.
+    Refused,
+    /// The command line makes no sense.
+    Usage,
+    /// Nobody reads the output any more.
+    BrokenPipe,
+    /// Something else is at work there: try again later, or look first.
+    Conflict,
+    /// A bug of ours.
+    Bug,
+    /// What a command that was run for somebody ended with, or why it was not started (R33).
+    CommandCode(u8),
+}
+
+impl ProgramExit {
+    /// The number the shell sees.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Refused => 1,
+            Self::Usage => 2,
+            Self::BrokenPipe => 3,
+            Self::Conflict => 4,
+            Self::Bug => 70,
+            Self::CommandCode(code) => code,
+        }
+    }
+}
+
+impl From<ProgramExit> for ExitCode {
+    fn from(exit: ProgramExit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// What people are asked to do about a bug.
+pub(crate) const BUG_REPORT_HINT: &str =
+    "this is a bug in turnstone: please report it with the command you ran and the lines above";
+
+/// Runs the program; a panic becomes [`ProgramExit::Bug`] and a request to report it.
+pub(crate) fn catch_panics(run: impl FnOnce() -> ProgramExit) -> ProgramExit {
+    panic::set_hook(Box::new(|info| {
+        let place = info.location().map(|l| format!(" ({}:{})", l.file(), l.line()));
+        let what = info.payload_as_str().unwrap_or("no message");
+        let place = place.unwrap_or_default();
+        crate::ui::print_panic_message(&format!(
+            "error: internal error: {what}{place}\nhint: {BUG_REPORT_HINT}\n"
+        ));
+    }));
+    panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or(ProgramExit::Bug)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panic_exits_with_code_70() {
+        let exit = catch_panics(|| panic!("on purpose"));
+        assert_eq!((exit, exit.code()), (ProgramExit::Bug, 70));
+        assert_eq!(catch_panics(|| ProgramExit::Conflict).code(), 4);
+    }
+}

@@ -1,0 +1,110 @@
+//! References: sessions and projects named by the beginning of their id.
+
+use std::str::FromStr;
+
+use turnstone_core::id::SessionId;
+use turnstone_core::model::Project;
+use turnstone_store::{Context, Store};
+
+use crate::error::CliError;
+
+/// How many candidates an ambiguous beginning is answered with.
+const MAX_CANDIDATES: usize = 5;
+
+/// The beginning of an id, as a person types it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IdPrefix(String);
+
+impl FromStr for IdPrefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        if text.is_empty() || text.len() > 128 || !text.bytes().all(plain) {
+            return Err("an id has only letters, digits, _ and -".to_owned());
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl IdPrefix {
+    /// What was typed.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The session this names: by its whole id, or by a beginning no other session has.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::NoSession`] and [`CliError::AmbiguousSession`].
+    pub(crate) fn resolve_session(
+        &self,
+        store: &Store,
+        ctx: &Context,
+    ) -> Result<SessionId, CliError> {
+        let typed = self.0.as_str();
+        if let Ok(id) = typed.parse::<SessionId>()
+            && store.read(ctx, |r| r.find_session(&id))?.is_some()
+        {
+            return Ok(id);
+        }
+        let bare = format!("{}_{typed}", SessionId::PREFIX);
+        let mut found = store.read(ctx, |r| {
+            let mut ids = r.sessions_with_prefix(&bare, MAX_CANDIDATES + 1)?;
+            // `ses…` may be typed with the prefix, or be a beginning that looks like it.
+            if typed.starts_with(SessionId::PREFIX) {
+                ids.extend(r.sessions_with_prefix(typed, MAX_CANDIDATES + 1)?);
+            }
+            Ok(ids)
+        })?;
+        match found.len() {
+            0 => Err(CliError::NoSession(typed.to_owned())),
+            1 => Ok(found.remove(0)),
+            _ => self.ambiguous_session_error(store, ctx, found),
+        }
+    }
+
+    fn ambiguous_session_error(
+        &self,
+        store: &Store,
+        ctx: &Context,
+        mut found: Vec<SessionId>,
+    ) -> Result<SessionId, CliError> {
+        let more = found.len() > MAX_CANDIDATES;
+        found.truncate(MAX_CANDIDATES);
+        let candidates = store.read(ctx, |r| {
+            let title = |id: SessionId| {
+                let title = r.find_session(&id)?.map(|session| session.title);
+                Ok((id, title.unwrap_or_default()))
+            };
+            found.into_iter().map(title).collect()
+        })?;
+        Err(CliError::AmbiguousSession { prefix: self.0.clone(), candidates, more })
+    }
+
+    /// The project this names.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::NoProject`] and [`CliError::AmbiguousProject`].
+    pub(crate) fn resolve_project<'a>(
+        &self,
+        projects: &'a [Project],
+    ) -> Result<&'a Project, CliError> {
+        let typed = self.0.as_str();
+        if let Some(exact) = projects.iter().find(|project| project.id.as_str() == typed) {
+            return Ok(exact);
+        }
+        let begins = |project: &&Project| project.id.as_str().starts_with(typed);
+        let found: Vec<&Project> = projects.iter().filter(begins).collect();
+        match found.as_slice() {
+            [] => Err(CliError::NoProject(typed.to_owned())),
+            [only] => Ok(only),
+            many => Err(CliError::AmbiguousProject {
+                prefix: typed.to_owned(),
+                candidates: many.iter().take(MAX_CANDIDATES).map(|p| p.id.to_string()).collect(),
+            }),
+        }
+    }
+}

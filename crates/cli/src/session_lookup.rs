@@ -1,0 +1,151 @@
+//! Choices: which session and which turns a command means when nobody names them in full.
+
+use turnstone_core::id::{SessionId, TurnId};
+use turnstone_core::model::Session;
+use turnstone_engine::{Engine, RecoveryReport};
+use turnstone_store::{Context, ReadTx, SessionFilter, StoreError};
+
+use crate::app::CliApp;
+use crate::error::CliError;
+use crate::id_prefix::IdPrefix;
+use crate::number_format;
+use crate::project_location::ProjectLocation;
+use crate::ui::Ui;
+
+/// Sessions that are read at once.
+const SESSION_PAGE_SIZE: usize = 100;
+
+/// Finishes what processes left that died, and says so.
+pub(crate) fn recover_and_report(ui: &mut Ui, engine: &Engine, ctx: &Context) {
+    let opened = engine.store().turn_recovery().interrupted.len();
+    match engine.recover_all(ctx) {
+        Ok(RecoveryReport { interrupted, closed, finished, removed }) => {
+            let turns = number_format::format_counted(opened + interrupted.len(), "turn");
+            if opened + interrupted.len() > 0 {
+                ui.print_note(&format!("{turns} had been cut off; what was changed is known now"));
+            } else if !closed.is_empty() {
+                let calls = number_format::format_counted(closed.len(), "command");
+                ui.print_note(&format!("closed the books of {calls} that had been cut off"));
+            }
+            if !finished.is_empty() {
+                let count = number_format::format_counted(finished.len(), "operation");
+                ui.print_note(&format!("finished {count} that had been cut off"));
+            }
+            if !removed.is_empty() {
+                let count = number_format::format_counted(removed.len(), "unfinished fork");
+                ui.print_note(&format!("removed {count}"));
+            }
+        }
+        // Another session's trouble: whoever uses that one is told again.
+        Err(error) => tracing::warn!("what a dead process left could not be finished: {error}"),
+    }
+}
+
+/// The session that is named, or the newest of the directory.
+///
+/// # Errors
+///
+/// [`CliError::NoSessionHere`], or what [`IdPrefix::resolve_session`] answers.
+pub(crate) fn resolve_session_or_newest(
+    app: &CliApp,
+    engine: &Engine,
+    ctx: &Context,
+    wanted: Option<&IdPrefix>,
+) -> Result<Session, CliError> {
+    let store = engine.store();
+    if let Some(prefix) = wanted {
+        let id = prefix.resolve_session(store, ctx)?;
+        return Ok(store.read(ctx, |r| r.get_session(&id))?);
+    }
+    find_newest_session(app, engine, ctx)?.ok_or_else(|| match app.directory() {
+        Ok(directory) => CliError::NoSessionHere(directory.to_owned()),
+        Err(error) => error,
+    })
+}
+
+/// The newest session of the directory.
+pub(crate) fn find_newest_session(
+    app: &CliApp,
+    engine: &Engine,
+    ctx: &Context,
+) -> Result<Option<Session>, CliError> {
+    let mut found = None;
+    for_each_session_here(app, engine, ctx, &mut |_, session| {
+        found = Some(session);
+        Ok(false)
+    })?;
+    Ok(found)
+}
+
+/// Shows `take` the sessions of the directory, newest first, until it has seen enough.
+fn for_each_session_here(
+    app: &CliApp,
+    engine: &Engine,
+    ctx: &Context,
+    take: &mut dyn FnMut(&ReadTx<'_>, Session) -> Result<bool, StoreError>,
+) -> Result<(), CliError> {
+    let directory = app.directory()?;
+    let filter = SessionFilter { roots: true, ..SessionFilter::default() };
+    Ok(engine.store().read(ctx, |r| {
+        let place = ProjectLocation::find(&r.projects()?, directory);
+        let mut cursor = None;
+        loop {
+            let page = r.list_sessions(&filter, cursor.as_deref(), SESSION_PAGE_SIZE)?;
+            for row in page.items.into_iter().filter(|row| place.contains_session(&row.session)) {
+                if !take(r, row.session)? {
+                    return Ok(());
+                }
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
+    })?)
+}
+
+/// The turn that is named, in this session or else in any session of the directory.
+///
+/// # Errors
+///
+/// [`CliError::NoTurn`], or [`CliError::Refused`] if several begin so.
+pub(crate) fn resolve_turn(
+    app: &CliApp,
+    engine: &Engine,
+    ctx: &Context,
+    wanted: Option<&Session>,
+    typed: &IdPrefix,
+) -> Result<(SessionId, TurnId), CliError> {
+    let begins = |id: &TurnId| {
+        id.as_str().starts_with(typed.as_str())
+            || id.as_str().strip_prefix("trn_").is_some_and(|id| id.starts_with(typed.as_str()))
+    };
+    let mut found: Vec<(SessionId, TurnId)> = Vec::new();
+    let mut look = |r: &ReadTx<'_>, session: &SessionId| {
+        let turns = r.turns(session)?.into_iter().filter(|turn| begins(&turn.id));
+        found.extend(turns.map(|turn| (session.clone(), turn.id)));
+        Ok::<(), StoreError>(())
+    };
+    match wanted {
+        Some(session) => engine.store().read(ctx, |r| look(r, &session.id))?,
+        None => for_each_session_here(app, engine, ctx, &mut |r, session| {
+            look(r, &session.id)?;
+            Ok(true)
+        })?,
+    }
+    if let Some(exact) = found.iter().find(|(_, id)| id.as_str() == typed.as_str()) {
+        return Ok(exact.clone());
+    }
+    match found.as_slice() {
+        [] => Err(CliError::NoTurn(typed.as_str().to_owned())),
+        [only] => Ok(only.clone()),
+        many => Err(CliError::Refused {
+            what: format!(
+                "{} turns begin with {}",
+                number_format::format_count(many.len()),
+                typed.as_str()
+            ),
+            hint: Some("give more letters of the id".to_owned()),
+        }),
+    }
+}

@@ -1,0 +1,87 @@
+//! Tool calls: one line with what was done, and the head of what came back.
+
+use serde_json::Value;
+use turnstone_core::model::{ToolPart, ToolState, ToolTime};
+
+use super::message_part::first_lines;
+use super::transcript_lines::TranscriptDetail;
+use crate::number_format;
+use crate::text::{sanitize_block, sanitize_line, truncate_to_width, wrap};
+use crate::time_format;
+use crate::ui::{ERROR_STYLE, ID_STYLE, SUCCESS_STYLE, WARNING_STYLE, apply_style};
+
+/// Lines of output that are shown in brief.
+const MAX_OUTPUT_LINES: usize = 5;
+/// What a line of input is cut to where there is no terminal.
+const INPUT_COLUMNS: usize = 200;
+/// The fields that say most about a call, the best first.
+const SUMMARY_KEYS: [&str; 10] = [
+    "command",
+    "filePath",
+    "file_path",
+    "path",
+    "pattern",
+    "query",
+    "url",
+    "description",
+    "prompt",
+    "name",
+];
+
+/// The lines of a tool call.
+pub(super) fn tool_call_lines(
+    tool: &ToolPart,
+    width: Option<usize>,
+    detail: TranscriptDetail,
+) -> Vec<String> {
+    let full = detail == TranscriptDetail::Full;
+    let (mark, status, input, output, time) = match &tool.state {
+        ToolState::Pending { input, .. } => {
+            (apply_style(WARNING_STYLE, "…"), " (not started)", input, "", None)
+        }
+        ToolState::Running { input, time, .. } => {
+            (apply_style(WARNING_STYLE, "…"), " (running)", input, "", Some(time))
+        }
+        ToolState::Completed { input, output, time, .. } => {
+            let cleared = if time.compacted.is_some() { " (output cleared)" } else { "" };
+            (apply_style(SUCCESS_STYLE, "✓"), cleared, input, output.as_str(), Some(time))
+        }
+        ToolState::Error { input, error, time, .. } => {
+            (apply_style(ERROR_STYLE, "✗"), " (failed)", input, error.as_str(), Some(time))
+        }
+    };
+    let name = sanitize_line(&tool.tool);
+    let took = format_call_duration(time);
+    let used = 4 + crate::text::display_width(&name) + status.len() + took.len();
+    let room = width.map_or(INPUT_COLUMNS, |width| width.saturating_sub(used).max(20));
+    let summary = summarize_input(input);
+    let summary = if full { summary } else { truncate_to_width(&summary, room) };
+    let mut lines =
+        vec![format!("{mark} {}  {summary}{status}{took}", apply_style(ID_STYLE, name))];
+    let text = sanitize_block(output);
+    let wrapped = wrap(text.trim_end(), width.map(|width| width.saturating_sub(4)));
+    lines.extend(first_lines(&wrapped, if full { usize::MAX } else { MAX_OUTPUT_LINES }, "    "));
+    lines
+}
+
+/// How long a finished call took; what took no time is not worth a word.
+fn format_call_duration(time: Option<&ToolTime>) -> String {
+    let Some(ToolTime { start, end: Some(end), .. }) = time else {
+        return String::new();
+    };
+    match time_format::number_to_millis(end) - time_format::number_to_millis(start) {
+        ms @ 1_000.. => format!(" ({})", number_format::format_duration(ms)),
+        _ => String::new(),
+    }
+}
+
+/// What a call was asked to do, on one line.
+fn summarize_input(input: &Value) -> String {
+    let telling = SUMMARY_KEYS.iter().find_map(|key| input.get(key).and_then(Value::as_str));
+    match (telling, input) {
+        (Some(text), _) => sanitize_line(text),
+        (None, Value::Null) => String::new(),
+        (None, Value::Object(map)) if map.is_empty() => String::new(),
+        (None, other) => sanitize_line(&other.to_string()),
+    }
+}

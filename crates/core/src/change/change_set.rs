@@ -1,0 +1,173 @@
+//! The words: images, evidence, change sets.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{ChangeId, PartId, SessionId, TurnId};
+use crate::rel_path::RelPath;
+
+/// What a file is besides its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileMode {
+    /// A file.
+    File,
+    /// A file that may be run.
+    Exec,
+    /// A symbolic link; its bytes are where it points.
+    Link,
+}
+
+/// What is known of a path at one moment (R1). One must never be taken for another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum FileImage {
+    /// A file or a link.
+    Present {
+        /// The name of its bytes.
+        blob: String,
+        /// Its mode.
+        mode: FileMode,
+        /// Its permission bits; zero for a link.
+        perm: u32,
+    },
+    /// There was none: the kernel said so at the time.
+    Absent,
+    /// Nobody looked, or nobody could.
+    Uncovered {
+        /// Why, in one word.
+        reason: String,
+    },
+}
+
+impl FileImage {
+    /// True if something is known of the path.
+    #[must_use]
+    pub const fn is_covered(&self) -> bool {
+        !matches!(self, Self::Uncovered { .. })
+    }
+}
+
+/// How a change came to be known (R2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// The tool declared the path before it wrote; the bytes were compared.
+    Named,
+    /// Seen between the two captures of a call that did not name it.
+    Window,
+    /// As `window`, but the window was closed after a crash.
+    Recovered,
+}
+
+impl Evidence {
+    /// The word the database uses.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Named => "named",
+            Self::Window => "window",
+            Self::Recovered => "recovered",
+        }
+    }
+}
+
+/// One path a call changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChange {
+    /// Where, below the root.
+    pub path: RelPath,
+    /// What it held before the call.
+    pub before: FileImage,
+    /// What it held after the call.
+    pub after: FileImage,
+}
+
+impl FileChange {
+    /// True if both sides are known: only then it may ever be taken back (R1).
+    #[must_use]
+    pub const fn is_covered(&self) -> bool {
+        self.before.is_covered() && self.after.is_covered()
+    }
+}
+
+/// A directory whose files a change set is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ChangeRoot {
+    /// The store of its captures.
+    pub store: String,
+    /// Its real path at the time.
+    pub path: String,
+}
+
+/// Where the user's repository stood.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GitPosition {
+    /// The commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<String>,
+    /// The branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The check sum at the end of the index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<String>,
+    /// Something of it could not be read: where the repository stood is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unknown: bool,
+}
+
+impl GitPosition {
+    /// A repository of which nothing could be read.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self { unknown: true, ..Self::default() }
+    }
+
+    /// True if the repository stands at the same commit and branch in both; false if that is not
+    /// known of one of them.
+    #[must_use]
+    pub fn is_same_position(&self, other: &Self) -> bool {
+        let is_known = !self.unknown && !other.unknown;
+        is_known && (&self.head, &self.branch) == (&other.head, &other.branch)
+    }
+}
+
+/// Where the user's repository stood before and after a call (R5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GitMove {
+    /// Before the call.
+    pub before: GitPosition,
+    /// After the call.
+    pub after: GitPosition,
+}
+
+impl GitMove {
+    /// True if the call committed, switched or staged, or if that cannot be told.
+    #[must_use]
+    pub fn has_moved(&self) -> bool {
+        self.before != self.after || self.before.unknown
+    }
+}
+
+/// What one call did to the files of one root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeSet {
+    /// Names the change set; a copied turn keeps it (R40).
+    pub id: ChangeId,
+    /// The session.
+    pub session: SessionId,
+    /// The turn.
+    pub turn: TurnId,
+    /// The call.
+    pub part: Option<PartId>,
+    /// Where.
+    pub root: ChangeRoot,
+    /// How it is known.
+    pub evidence: Evidence,
+    /// The window this one was opened in: a child session's, a nested command's.
+    pub outer: Option<ChangeId>,
+    /// What changed, sorted by path.
+    pub changes: Vec<FileChange>,
+    /// What the user's repository did meanwhile.
+    pub git: Option<GitMove>,
+}

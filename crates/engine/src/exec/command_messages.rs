@@ -1,0 +1,200 @@
+//! The rows of a command: its prompt, the answer, and the tool call in between.
+
+use serde_json::{Number, Value, json};
+use turnstone_core::id::{MessageId, PartId, SessionId};
+use turnstone_core::model::{
+    ExtraFields, Message, MessageBody, Part, PartBody, Session, TextPart, ToolPart, ToolState,
+    ToolTime,
+};
+use turnstone_core::time::EpochMillis;
+use turnstone_process::ProcessGroupId;
+
+use super::command_origin::CommandOrigin;
+use crate::error::{EngineError, Result};
+
+/// Where in the metadata of a tool call its processes are.
+const GROUP: &str = "group";
+/// Where in it is what the call has written so far.
+const OUTPUT: &str = "output";
+/// What OpenCode lets a person say who runs a command of their own.
+const SHELL_PROMPT: &str = "The following tool was executed by the user";
+
+/// The message of whoever ran the command.
+pub(super) fn prompt_message(
+    id: MessageId,
+    session: &SessionId,
+    manner: &CommandOrigin,
+    now: EpochMillis,
+) -> Result<Message> {
+    let body = json!({
+        "role": "user", "time": { "created": now.0 }, "agent": manner.agent(),
+        "model": manner.model(),
+    });
+    build_message(id, session, body)
+}
+
+/// What the prompt says: the command line, or for a client of OpenCode that there was one.
+pub(super) fn prompt_text_part(
+    id: PartId,
+    message: &Message,
+    manner: &CommandOrigin,
+    line: &str,
+) -> Part {
+    let text = match manner {
+        CommandOrigin::Exec => TextPart { text: line.to_owned(), ..TextPart::default() },
+        CommandOrigin::Shell(_) => {
+            TextPart { text: SHELL_PROMPT.to_owned(), synthetic: Some(true), ..TextPart::default() }
+        }
+    };
+    let body = PartBody::Text(text);
+    Part { id, session: message.session.clone(), message: message.id.clone(), body }
+}
+
+/// The message that holds the tool call.
+pub(super) fn answer_message(
+    id: MessageId,
+    session: &Session,
+    (asked, manner): (&MessageId, &CommandOrigin),
+    now: EpochMillis,
+) -> Result<Message> {
+    let none =
+        json!({ "input": 0, "output": 0, "reasoning": 0, "cache": { "read": 0, "write": 0 } });
+    let model = manner.model();
+    let body = json!({
+        "role": "assistant", "time": { "created": now.0 }, "parentID": asked,
+        "modelID": model.model, "providerID": model.provider,
+        "mode": manner.agent(), "agent": manner.agent(),
+        "path": { "cwd": session.directory, "root": manner.root(session) },
+        "cost": 0, "tokens": none,
+    });
+    build_message(id, &session.id, body)
+}
+
+fn build_message(id: MessageId, session: &SessionId, body: Value) -> Result<Message> {
+    let body: MessageBody = serde_json::from_value(body).map_err(std::io::Error::from)?;
+    Ok(Message { id, session: session.clone(), body })
+}
+
+/// The tool call, running.
+pub(super) fn running_call_part(
+    id: PartId,
+    message: &Message,
+    manner: &CommandOrigin,
+    line: &str,
+    now: EpochMillis,
+) -> Part {
+    let time = ToolTime {
+        start: Number::from(now.0),
+        end: None,
+        compacted: None,
+        extra: ExtraFields::new(),
+    };
+    let state = ToolState::Running {
+        input: json!({ "command": line }),
+        title: matches!(manner, CommandOrigin::Exec).then(|| line.to_owned()),
+        metadata: None,
+        time,
+        extra: ExtraFields::new(),
+    };
+    let tool = ToolPart {
+        call: id.to_string(),
+        tool: "bash".to_owned(),
+        state,
+        metadata: None,
+        extra: ExtraFields::new(),
+    };
+    let (session, message) = (message.session.clone(), message.id.clone());
+    Part { id, session, message, body: PartBody::Tool(Box::new(tool)) }
+}
+
+/// Puts the processes of a call into its metadata.
+pub(super) fn set_group(part: &mut Part, group: &ProcessGroupId) {
+    if let PartBody::Tool(tool) = &mut part.body
+        && let ToolState::Running { metadata, .. } = &mut tool.state
+    {
+        *metadata = Some(json!({ GROUP: group }));
+    }
+}
+
+/// Puts what a running call has written so far into its metadata.
+pub(super) fn set_output(part: &mut Part, output: &str) {
+    if let PartBody::Tool(tool) = &mut part.body
+        && let ToolState::Running { metadata, .. } = &mut tool.state
+    {
+        let metadata = metadata.get_or_insert_with(|| json!({}));
+        metadata[OUTPUT] = Value::from(output);
+    }
+}
+
+/// The processes of a call; nothing if none were written down.
+pub(super) fn read_group(part: &Part) -> Result<Option<ProcessGroupId>> {
+    let PartBody::Tool(tool) = &part.body else {
+        return Ok(None);
+    };
+    let metadata = match &tool.state {
+        ToolState::Running { metadata, .. } | ToolState::Error { metadata, .. } => {
+            metadata.as_ref()
+        }
+        ToolState::Completed { metadata, .. } => Some(metadata),
+        ToolState::Pending { .. } => None,
+    };
+    // What was written down and cannot be read may still run.
+    let unreadable = |source| EngineError::UnreadableProcessGroup { part: part.id.clone(), source };
+    let group = metadata.and_then(|all| all.get(GROUP)).cloned();
+    group.map(serde_json::from_value).transpose().map_err(unreadable)
+}
+
+/// Completes a running call.
+pub(super) fn complete_call(part: &mut Part, output: String, more: &Value, now: EpochMillis) {
+    let PartBody::Tool(tool) = &mut part.body else {
+        return;
+    };
+    let ToolState::Running { input, title, metadata, time, extra } = &tool.state else {
+        return;
+    };
+    let mut all = metadata.clone().unwrap_or_else(|| json!({}));
+    if let (Some(all), Some(more)) = (all.as_object_mut(), more.as_object()) {
+        all.extend(more.clone());
+    }
+    tool.state = ToolState::Completed {
+        input: input.clone(),
+        output,
+        title: title.clone().unwrap_or_default(),
+        metadata: all,
+        time: ToolTime { end: Some(Number::from(now.0)), ..time.clone() },
+        attachments: None,
+        extra: extra.clone(),
+    };
+}
+
+/// Completes the message around a call.
+pub(super) fn complete_answer(message: &mut Message, manner: &CommandOrigin, now: EpochMillis) {
+    if let MessageBody::Assistant(assistant) = &mut message.body {
+        assistant.time.completed = Some(Number::from(now.0));
+        // No model has stopped: OpenCode leaves it out for a shell command.
+        assistant.finish = matches!(manner, CommandOrigin::Exec).then(|| "stop".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unreadable_process_group_is_an_error() {
+        let body = json!({"type": "tool", "callID": "c", "tool": "bash", "state": {
+            "status": "running", "input": {}, "time": {"start": 1}, "metadata": {"group": "?"}}});
+        let body = serde_json::from_value(body).expect("a part");
+        let (id, session) = ("prt_1".parse().expect("id"), "ses_1".parse().expect("id"));
+        let mut part = Part { id, session, message: "msg_1".parse().expect("id"), body };
+
+        assert!(matches!(read_group(&part), Err(EngineError::UnreadableProcessGroup { .. })));
+
+        if let PartBody::Tool(tool) = &mut part.body
+            && let ToolState::Running { metadata, .. } = &mut tool.state
+        {
+            *metadata = Some(json!({}));
+        }
+        assert!(matches!(read_group(&part), Ok(None)));
+    }
+}

@@ -1,0 +1,50 @@
+//! Asking beside a turn: whoever drives a session without a turn of its own may ask as well.
+
+use turnstone_core::id::{PermissionId, SessionId};
+use turnstone_core::model::PermissionAsk;
+use turnstone_core::permission::PermissionVerdict;
+use turnstone_store::Context;
+
+use super::ask::PermissionOutcome;
+use super::gate::GateDecision;
+use super::rules::BaseRules;
+use crate::engine::Engine;
+use crate::error::Result;
+
+impl Engine {
+    /// Asks whether something may be done in a session: the rules first, then a person.
+    ///
+    /// `id` names the request, if the caller has a name for it: asking again under it asks nobody
+    /// twice and tells what was answered. The request is open until it is answered or a turn of the
+    /// session ends.
+    ///
+    /// # Errors
+    ///
+    /// [`turnstone_store::StoreError::RestoreConflict`] if the name is that of another request; or the
+    /// ledger refused: then it may not be done.
+    pub fn ask_permission_without_turn(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        id: Option<PermissionId>,
+        ask: &PermissionAsk,
+        base: &BaseRules,
+    ) -> Result<(PermissionId, PermissionOutcome)> {
+        let id = match id {
+            Some(id) => id,
+            None => self.id_generator.new_permission_id(ctx.now)?,
+        };
+        let asked = match self.read_effective_rules(ctx, session, base)?.decide(ask) {
+            PermissionVerdict::Allowed => PermissionOutcome::Allowed,
+            PermissionVerdict::Denied { rules } => PermissionOutcome::Denied(rules),
+            PermissionVerdict::Ask => match self.ask_for_gate(ctx, session, &id, ask)? {
+                GateDecision::Allowed => PermissionOutcome::Allowed,
+                GateDecision::Pending(id) => PermissionOutcome::Pending(id),
+                GateDecision::Denied(_) | GateDecision::Rejected => {
+                    PermissionOutcome::Denied(Vec::new())
+                }
+            },
+        };
+        Ok((id, asked))
+    }
+}

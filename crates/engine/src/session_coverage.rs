@@ -1,0 +1,223 @@
+//! Roots: which store covers a session, and where in it a tool's path lies (R16, R39).
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use turnstone_core::change::ChangeRoot;
+use turnstone_core::model::Session;
+use turnstone_core::rel_path::RelPath;
+use turnstone_core::time::EpochMillis;
+use turnstone_snapshot::{SnapshotError, SnapshotHandle, StoreRegistry};
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+
+/// Whether the files of a session are captured.
+pub enum SnapshotAccess {
+    /// They are, in this store.
+    Available(Arc<SnapshotHandle>),
+    /// They are not: the session works, and nothing it does to files can be taken back (R6).
+    Refused(SnapshotError),
+}
+
+/// Where a path of a tool lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathLocation {
+    /// Below the root, links resolved; `also` is the link itself, if the path named one.
+    Inside {
+        /// Where the bytes are.
+        path: RelPath,
+        /// The link that leads there.
+        also: Option<RelPath>,
+    },
+    /// Outside of the root: it is not captured, and never written by an undo.
+    Outside,
+}
+
+impl Engine {
+    /// The store that covers a session.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::RootGone`] if its directory is not there.
+    pub fn snapshot_access(&self, session: &Session, now: EpochMillis) -> Result<SnapshotAccess> {
+        let directory = Path::new(&session.directory);
+        if !directory.is_dir() {
+            let path = directory.to_owned();
+            return Err(EngineError::RootGone { session: session.id.clone(), path });
+        }
+        match self.open_snapshot_handle(directory, now) {
+            Ok(vault) => Ok(SnapshotAccess::Available(vault)),
+            Err(error) if error.is_refused_root() => Ok(SnapshotAccess::Refused(error)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// What is known of the captures of a session.
+pub enum SessionCoverage {
+    /// This root is captured, or will be from the first change on.
+    Covered {
+        /// The root.
+        root: PathBuf,
+        /// True once the whole root was captured.
+        has_baseline: bool,
+    },
+    /// It is not captured, for this reason.
+    Refused(SnapshotError),
+}
+
+impl Engine {
+    /// Tells whether the files of a session are captured, without making a store for them.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::RootGone`] if its directory is not there.
+    pub fn find_coverage(&self, session: &Session, now: EpochMillis) -> Result<SessionCoverage> {
+        let directory = Path::new(&session.directory);
+        if !directory.is_dir() {
+            let path = directory.to_owned();
+            return Err(EngineError::RootGone { session: session.id.clone(), path });
+        }
+        let found = self.find_snapshot_handle(directory, now).and_then(|vault| match vault {
+            Some(vault) => Ok((vault.location().root.clone(), vault.has_baseline())),
+            None => {
+                let registry = StoreRegistry::new(&self.settings.data);
+                let root = registry.find_root(directory, &self.settings.snapshot_options.policy)?;
+                Ok((root, false))
+            }
+        });
+        match found {
+            Ok((root, has_baseline)) => Ok(SessionCoverage::Covered { root, has_baseline }),
+            Err(error) if error.is_refused_root() => Ok(SessionCoverage::Refused(error)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The store a change set was captured in, wherever its directory is by now (R12).
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::DirectoryGone`] if it is nowhere.
+    pub(crate) fn handle_of_root(
+        &self,
+        root: &ChangeRoot,
+        now: EpochMillis,
+    ) -> Result<Arc<SnapshotHandle>> {
+        let path = Path::new(&root.path);
+        if path.is_dir() {
+            // Reading what was captured must not make a store.
+            if let Some(vault) = self.find_snapshot_handle(path, now)?
+                && vault.location().id.as_str() == root.store
+            {
+                return Ok(vault);
+            }
+        }
+        let listed =
+            StoreRegistry::new(&self.settings.data).list_stores().map_err(SnapshotError::from)?;
+        let moved = listed.into_iter().find(|it| it.id.as_str() == root.store && it.root_exists);
+        match moved.and_then(|it| it.root) {
+            Some(facts) => Ok(self.open_snapshot_handle(&facts.path, now)?),
+            None if !path.try_exists()? => {
+                Err(EngineError::DirectoryGone { path: path.to_owned() })
+            }
+            None => {
+                let found = self.find_snapshot_handle(path, now)?;
+                found.ok_or_else(|| SnapshotError::Untracked(path.to_owned()).into())
+            }
+        }
+    }
+
+    /// The store of another root of the session's project that holds a path, and where in it the
+    /// path lies; nothing if no root does, or the root is not captured (R39).
+    pub(crate) fn locate_in_other_roots(
+        &self,
+        session: &Session,
+        roots: &[String],
+        path: &Path,
+        now: EpochMillis,
+    ) -> Result<Option<(Arc<SnapshotHandle>, PathLocation)>> {
+        let asked = Path::new(&session.directory).join(path);
+        let Some(real) = resolve_links(&asked)? else {
+            return Ok(None);
+        };
+        let holds = |root: &&Path| real.starts_with(root) && root.is_dir();
+        let closest = roots.iter().map(Path::new).filter(holds);
+        let Some(root) = closest.max_by_key(|root| root.components().count()) else {
+            return Ok(None);
+        };
+        let vault = match self.open_snapshot_handle(root, now) {
+            Ok(vault) => vault,
+            Err(error) if error.is_refused_root() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        match locate_path(&vault, root, &real)? {
+            PathLocation::Outside => Ok(None),
+            found @ PathLocation::Inside { .. } => Ok(Some((vault, found))),
+        }
+    }
+}
+
+/// The root of a store, as change sets name it.
+pub(crate) fn change_root_of(vault: &SnapshotHandle) -> ChangeRoot {
+    let place = vault.location();
+    ChangeRoot { store: place.id.to_string(), path: place.root.to_string_lossy().into_owned() }
+}
+
+/// Finds where `path`, relative to `directory`, lies in the root of `vault`.
+///
+/// Every link on the way is followed first, by the kernel's own answer; names that do not exist
+/// yet are taken as they are.
+pub(crate) fn locate_path(
+    vault: &SnapshotHandle,
+    directory: &Path,
+    path: &Path,
+) -> std::io::Result<PathLocation> {
+    let root = &vault.location().root;
+    let asked = directory.join(path);
+    let Some(real) = resolve_links(&asked)? else {
+        return Ok(PathLocation::Outside);
+    };
+    let Some(inside) = relative_path(root, &real) else {
+        return Ok(PathLocation::Outside);
+    };
+    // The path named a link: whoever replaces the file replaces the link, not its target.
+    let link = match (asked.parent(), asked.file_name()) {
+        (Some(parent), Some(name)) => resolve_links(parent)?.map(|parent| parent.join(name)),
+        _ => None,
+    };
+    let also = link.filter(|link| *link != real).and_then(|link| relative_path(root, &link));
+    Ok(PathLocation::Inside { path: inside, also })
+}
+
+fn relative_path(root: &Path, path: &Path) -> Option<RelPath> {
+    let relative = path.strip_prefix(root).ok()?;
+    RelPath::new(relative.as_os_str().as_bytes()).ok()
+}
+
+/// The real path, as far as it exists; nothing if what does not exist is reached through `..`.
+fn resolve_links(path: &Path) -> std::io::Result<Option<PathBuf>> {
+    let mut missing = Vec::new();
+    let mut at = path;
+    loop {
+        match fs_err::canonicalize(at) {
+            Ok(real) => {
+                return Ok(Some(
+                    missing.into_iter().rev().fold(real, |path, name| path.join(name)),
+                ));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        // A link that leads nowhere is a name of its own.
+        match at.components().next_back() {
+            Some(Component::Normal(name)) => missing.push(name),
+            _ => return Ok(None),
+        }
+        match at.parent() {
+            Some(parent) => at = parent,
+            None => return Ok(None),
+        }
+    }
+}

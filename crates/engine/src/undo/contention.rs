@@ -1,0 +1,90 @@
+//! Contention: who else claims the paths of what is taken back (R3).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use turnstone_core::change::{ChangeClaim, ChangeRoot, find_contended};
+use turnstone_core::id::ChangeId;
+use turnstone_core::operation::UndoExtent;
+use turnstone_core::rel_path::RelPath;
+use turnstone_core::time::LogCursor;
+use turnstone_store::{ChangeSetRow, Context};
+
+use super::selection::SelectedChangeSet;
+use super::types::{Claimant, ContendedPath};
+use crate::engine::Engine;
+use crate::error::Result;
+
+impl Engine {
+    /// Finds the paths that change sets outside of `changes` claim as well (R3).
+    pub(super) fn find_contended_paths(
+        &self,
+        ctx: &Context,
+        changes: &[SelectedChangeSet],
+    ) -> Result<Vec<ContendedPath>> {
+        let mut by_root: BTreeMap<&ChangeRoot, Vec<&ChangeSetRow>> = BTreeMap::new();
+        // What is brought back was told apart when it was taken back.
+        for held in changes.iter().filter(|held| held.wanted != UndoExtent::Nothing) {
+            by_root.entry(&held.row.set.root).or_default().push(&held.row);
+        }
+        let mut found = Vec::new();
+        for (root, rows) in by_root {
+            let (all, claims) = self.list_claims(ctx, &root.store, &rows)?;
+            let undone: BTreeSet<ChangeId> = rows.iter().map(|row| row.set.id.clone()).collect();
+            let mut shared = find_contended(&undone, &claims);
+            let mut meanwhile = self.find_concurrent_writes(ctx, root, &rows)?;
+            for path in meanwhile.keys() {
+                shared.entry(path.clone()).or_default();
+            }
+            for (path, claimants) in shared {
+                found.push(ContendedPath {
+                    root: root.clone(),
+                    operations: meanwhile.remove(&path).unwrap_or_default(),
+                    path,
+                    claimants: to_claimants(&all, &claimants),
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Everybody who changed something on a root while some change sets were open.
+    ///
+    /// A copy of a change set in a fork claims nothing of its own: it is the same one.
+    pub(crate) fn list_claims(
+        &self,
+        ctx: &Context,
+        store: &str,
+        rows: &[&ChangeSetRow],
+    ) -> Result<(Vec<ChangeSetRow>, Vec<ChangeClaim>)> {
+        let from = rows.iter().map(|row| row.span().0).min().unwrap_or(LogCursor(0));
+        let to = rows.iter().filter_map(|row| row.span().1).max().unwrap_or(from);
+        let mut all = self.store.read(ctx, |r| r.change_sets_between(store, from, to))?;
+        all.retain(|row| row.copied.is_none());
+        let known: BTreeSet<ChangeId> = all.iter().map(|row| row.set.id.clone()).collect();
+        let copies = rows.iter().filter(|row| !known.contains(&row.set.id));
+        all.extend(copies.map(|row| (*row).clone()));
+        let claims = all.iter().filter_map(to_claim).collect();
+        Ok((all, claims))
+    }
+}
+
+/// What a change set claims.
+pub(crate) fn to_claim(row: &ChangeSetRow) -> Option<ChangeClaim> {
+    let paths: BTreeSet<RelPath> = row.set.changes.iter().map(|it| it.path.clone()).collect();
+    Some(ChangeClaim {
+        change: row.set.id.clone(),
+        outer: row.set.outer.clone(),
+        evidence: row.set.evidence,
+        span: (row.span().0.0, row.span().1?.0),
+        paths,
+    })
+}
+
+fn to_claimants(rows: &[ChangeSetRow], claimants: &BTreeSet<ChangeId>) -> Vec<Claimant> {
+    let claimant = |row: &ChangeSetRow| Claimant {
+        change: row.set.id.clone(),
+        session: row.set.session.clone(),
+        turn: row.set.turn.clone(),
+    };
+    rows.iter().filter(|row| claimants.contains(&row.set.id)).map(claimant).collect()
+}

@@ -1,0 +1,325 @@
+//! One stream: what was missed from the log, then what happens.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use futures_util::{FutureExt, StreamExt as _, stream};
+use tokio::sync::watch;
+use tokio::time::{Interval, MissedTickBehavior};
+use turnstone_core::id::IdClock;
+use turnstone_core::time::{EpochMillis, LogCursor};
+use turnstone_store::FeedCache;
+
+use super::event_id::{self, StreamPosition, event_id};
+use super::event_ring::RingRead;
+use super::hub::{EventHub, HubShared, WakeSignal};
+use super::stream_event::{StreamEvent, WireEvent, control_frame};
+use super::stream_progress::{READING_LOG, StreamProgress};
+use super::stream_quota::StreamSlot;
+use crate::error::ApiError;
+use crate::peer::PeerId;
+
+pub(crate) use super::stream_event::StreamFormat;
+
+/// How often a quiet stream shows that it lives.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+/// How much is taken from the ring at a time.
+const RING_BATCH: usize = 64;
+
+/// Who listens, and to what.
+#[derive(Clone, Debug)]
+pub(crate) struct StreamSubscription {
+    /// Whose stream it is.
+    pub(crate) peer: PeerId,
+    /// The form.
+    pub(crate) wire: StreamFormat,
+    /// Only this directory.
+    pub(crate) directory: Option<String>,
+    /// Where it was before; none: it is new.
+    pub(crate) after: Option<StreamPosition>,
+}
+
+/// Where the next frames come from.
+enum FrameSource {
+    /// The log.
+    Log,
+    /// The ring, from this number on.
+    Ring(u64),
+}
+
+struct EventStream {
+    shared: Arc<HubShared>,
+    listener: StreamSubscription,
+    news: watch::Receiver<WakeSignal>,
+    beat: Interval,
+    line: EventStreamState,
+    /// Counts this stream while it lives.
+    _seat: StreamSlot,
+}
+
+/// How far a stream is.
+struct EventStreamState {
+    source: FrameSource,
+    /// Everything up to here was queued.
+    position: StreamPosition,
+    queue: VecDeque<Bytes>,
+    memo: FeedCache,
+    /// It has to be told what it may have missed.
+    is_new: bool,
+    /// It was told that something is missing.
+    is_resync_sent: bool,
+    is_over: bool,
+    /// The number up to which the ring was handed on, for whoever waits for that.
+    progress: Arc<AtomicU64>,
+}
+
+impl EventStreamState {
+    fn new(source: FrameSource, place: StreamPosition, heard: &StreamProgress) -> Self {
+        let (queue, memo) = (VecDeque::new(), FeedCache::default());
+        let heard =
+            heard.register(if let FrameSource::Ring(from) = source { from } else { READING_LOG });
+        Self {
+            source,
+            position: place,
+            queue,
+            memo,
+            is_new: false,
+            is_resync_sent: false,
+            is_over: false,
+            progress: heard,
+        }
+    }
+}
+
+impl EventHub {
+    /// Opens a stream.
+    pub(crate) async fn open_stream(
+        &self,
+        listener: StreamSubscription,
+    ) -> Result<Response, ApiError> {
+        let shared = self.shared.clone();
+        let seat = shared.acquire_stream_slot(listener.peer)?;
+        let starts = shared.clone();
+        match tokio::task::spawn_blocking(move || starts.start_following()).await {
+            Ok(started) => started?,
+            Err(error) => return Err(ApiError::unexpected(&error)),
+        }
+        let news = shared.subscribe();
+        let (end, next) = shared.with_ring(|ring| (ring.end(), ring.next_number()));
+        let (place, source) = match listener.after {
+            Some(place) => (place, FrameSource::Log),
+            None => (StreamPosition::after(end), FrameSource::Ring(next)),
+        };
+        let mut beat = tokio::time::interval(HEARTBEAT_INTERVAL);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        beat.reset();
+        let mut line = EventStreamState::new(source, place, shared.progress());
+        line.is_new = listener.wire == StreamFormat::Global && listener.after.is_none();
+        let mut flow = EventStream { shared, listener, news, beat, line, _seat: seat };
+        flow.queue_control("server.connected");
+        if flow.listener.wire == StreamFormat::Api {
+            flow.queue_control("server.heartbeat");
+        }
+        let frames = stream::unfold(flow, |mut flow| async move {
+            let bytes = flow.next_frame().await?;
+            Some((Ok::<_, std::convert::Infallible>(bytes), flow))
+        });
+        Ok(sse_response(Body::from_stream(frames.fuse())))
+    }
+}
+
+/// The answer that is a stream.
+pub(super) fn sse_response(body: Body) -> Response {
+    let mut response = Response::new(body);
+    for (name, value) in [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-cache, no-transform"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+impl EventStream {
+    /// The next frame; none when the stream is over.
+    async fn next_frame(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(bytes) = self.line.queue.pop_front() {
+                return Some(bytes);
+            }
+            if self.line.is_over || self.news.borrow_and_update().is_closed {
+                return None;
+            }
+            if std::mem::take(&mut self.line.is_new) {
+                self.send_recent().await;
+                continue;
+            }
+            if self.beat.tick().now_or_never().is_some() {
+                self.queue_control("server.heartbeat");
+                continue;
+            }
+            match self.line.source {
+                FrameSource::Ring(from) => self.read_ring(from).await,
+                FrameSource::Log => self.read_log().await,
+            }
+        }
+    }
+
+    async fn read_ring(&mut self, from: u64) {
+        match self.shared.with_ring(|ring| ring.read(from, RING_BATCH)) {
+            RingRead::Next(next, _) if next.is_empty() => {
+                self.line.progress.store(from, Ordering::Relaxed);
+                tokio::select! {
+                    _ = self.news.changed() => {}
+                    _ = self.beat.tick() => self.queue_control("server.heartbeat"),
+                }
+            }
+            RingRead::Next(next, to) => {
+                for happening in next {
+                    self.queue_event(&happening);
+                }
+                self.line.source = FrameSource::Ring(to);
+            }
+            RingRead::Behind => {
+                self.queue_control("server.lagged");
+                self.line.is_resync_sent = false;
+                self.line.progress.store(READING_LOG, Ordering::Relaxed);
+                self.line.source = FrameSource::Log;
+            }
+        }
+    }
+
+    /// Reads on in the log, or goes over to the ring once that reaches back to here.
+    async fn read_log(&mut self) {
+        let place = self.line.position;
+        let hop = self.shared.with_ring(|ring| {
+            (place.cursor <= ring.end()).then(|| ring.number_after(place.read_after())).flatten()
+        });
+        if let Some(number) = hop {
+            self.line.source = FrameSource::Ring(number);
+            return;
+        }
+        let (shared, after) = (self.shared.clone(), place.read_after());
+        let mut memo = std::mem::take(&mut self.line.memo);
+        let reading = move || {
+            let happenings = shared.read_events(after, &mut memo)?;
+            let ctx = shared.context();
+            let end = shared.engine.store().read(&ctx, |r| r.last_cursor())?;
+            Ok::<_, turnstone_store::StoreError>((happenings, end, memo))
+        };
+        let Some((happenings, end, memo)) = self.read_blocking(reading).await else { return };
+        self.line.memo = memo;
+        for happening in &happenings {
+            self.queue_event(happening);
+        }
+        if happenings.is_empty() && place.cursor <= end {
+            // The log has nothing more: whatever comes next comes through the ring.
+            let number = self.shared.with_ring(|ring| ring.number_after(place.cursor));
+            self.line.source = number.map_or(FrameSource::Log, FrameSource::Ring);
+        } else if place.cursor > end {
+            // A place this log never reached: of what happened since nothing can be said.
+            self.line.position = StreamPosition::after(end);
+            self.queue_resync(end, (self.shared.clock)());
+        }
+    }
+
+    /// Runs `reading` where it may wait for the disk, when it is this stream's turn. A stream that cannot
+    /// read is over: its client comes back and says where it was.
+    async fn read_blocking<T, F>(&mut self, reading: F) -> Option<T>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> turnstone_store::Result<T> + Send + 'static,
+    {
+        let turn = self.shared.acquire_log_reader().await;
+        let read = match turn {
+            Some(_) => tokio::task::spawn_blocking(reading).await.ok(),
+            None => None,
+        };
+        match read {
+            Some(Ok(value)) => return Some(value),
+            Some(Err(error)) => tracing::error!("a stream cannot read the log: {error}"),
+            None => tracing::error!("a stream cannot read the log"),
+        }
+        drop(turn);
+        self.line.is_over = true;
+        None
+    }
+
+    /// Tells the newest state of what was touched lately.
+    async fn send_recent(&mut self) {
+        let (shared, upto) = (self.shared.clone(), self.line.position.cursor);
+        let Some(told) = self.read_blocking(move || shared.recent_events(upto)).await else {
+            return;
+        };
+        for happening in &*told {
+            if !self.is_subscribed(happening) {
+                continue;
+            }
+            let frames = happening.frames(self.listener.wire).iter();
+            self.line.queue.extend(frames.map(|shown| shown.bytes.clone()));
+        }
+    }
+
+    fn is_subscribed(&self, happening: &StreamEvent) -> bool {
+        let directory = self.listener.directory.as_deref();
+        directory.is_none_or(|directory| happening.is_in_directory(directory))
+    }
+
+    /// Tells once that something is missing before `cursor`.
+    fn queue_resync(&mut self, cursor: LogCursor, time: EpochMillis) {
+        if !self.line.is_resync_sent {
+            let told = WireEvent::without_properties(event_id(cursor, time, 0), "resync");
+            let frame = control_frame(self.listener.wire, StreamPosition::after(cursor), &told);
+            self.line.queue.push_back(frame);
+            self.line.is_resync_sent = true;
+        }
+    }
+
+    /// Queues the frames of a happening that this stream is to see and has not seen.
+    fn queue_event(&mut self, happening: &StreamEvent) {
+        let is_for = self.is_subscribed(happening);
+        let line = &mut self.line;
+        let place = line.position;
+        if let Some(time) = happening.gap {
+            if !place.includes(happening.cursor, u32::MAX) {
+                self.queue_resync(happening.cursor, time);
+            }
+        } else if is_for {
+            for shown in happening.frames(self.listener.wire) {
+                if !happening.is_logged || !place.includes(happening.cursor, shown.frame) {
+                    line.queue.push_back(shown.bytes.clone());
+                }
+            }
+            line.is_over |=
+                self.listener.wire == StreamFormat::Instance && happening.is_instance_disposed();
+        }
+        self.advance_to(happening.cursor);
+    }
+
+    /// Everything up to `cursor` was queued.
+    fn advance_to(&mut self, cursor: LogCursor) {
+        if cursor >= self.line.position.cursor {
+            self.line.position = StreamPosition::after(cursor);
+        }
+    }
+
+    /// Queues a word of the stream itself; it carries the place, so that a stream that breaks before
+    /// anything happened can go on as well.
+    fn queue_control(&mut self, kind: &str) {
+        let id = event_id::ephemeral_id(&mut IdClock::default(), (self.shared.clock)());
+        let frame = match (self.listener.wire, kind) {
+            (StreamFormat::Api, "server.heartbeat") => Bytes::from_static(b": heartbeat\n\n"),
+            (wire, kind) => {
+                control_frame(wire, self.line.position, &WireEvent::without_properties(id, kind))
+            }
+        };
+        self.line.queue.push_back(frame);
+    }
+}

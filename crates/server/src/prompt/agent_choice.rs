@@ -1,0 +1,117 @@
+//! Who answers: agent, model and variant of a prompt.
+
+use serde_json::Value;
+use turnstone_core::model::{ExtraFields, ModelRef, Session};
+use turnstone_core::redact::redact_text;
+use turnstone_store::Context;
+
+use crate::app::AppState;
+use crate::config::{AgentConfig, OpenCodeConfig};
+use crate::error::ApiError;
+use crate::project_directory::ProjectDirectory;
+
+/// The word for no variant in a session.
+const NO_VARIANT: &str = "default";
+
+/// Who a client wants to answer; what it leaves out is found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestedAgent {
+    /// The agent.
+    pub(crate) agent: Option<String>,
+    /// Provider and model.
+    pub(crate) model: Option<(String, String)>,
+    /// The variant of the model.
+    pub(crate) variant: Option<String>,
+}
+
+/// Who answers.
+#[derive(Clone, Debug)]
+pub(crate) struct ChosenAgent {
+    /// The agent.
+    pub(crate) agent: String,
+    /// The model.
+    pub(crate) model: ModelRef,
+}
+
+impl AppState {
+    /// Finds who answers a prompt: what is asked for, else the agent's model, else the session's,
+    /// else that of its newest prompt, else what is configured.
+    pub(crate) fn choose_agent(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        place: Option<&ProjectDirectory>,
+        wanted: &RequestedAgent,
+    ) -> Result<ChosenAgent, ApiError> {
+        let config = place.map(|place| self.project_config(place)).transpose()?.unwrap_or_default();
+        let agents = config.agents()?;
+        let agent = find_agent(&agents, wanted.agent.as_deref())?;
+        let own = agent.model().map(|(provider, model)| (provider.to_owned(), model.to_owned()));
+        let (named, from_agent) = match (&wanted.model, &own) {
+            (Some(model), own) => (Some(model.clone()), Some(model) == own.as_ref()),
+            (None, Some(own)) => (Some(own.clone()), true),
+            (None, None) => (None, false),
+        };
+        let variant = agent.fields.get("variant").and_then(Value::as_str).filter(|_| from_agent);
+        let variant = wanted.variant.clone().or(variant.map(str::to_owned));
+        let model = match named {
+            Some((provider, model)) => model_ref(provider, model, variant),
+            None => {
+                let mut current = self.current_model(ctx, session, &config)?;
+                current.variant = variant.or(current.variant);
+                current
+            }
+        };
+        Ok(ChosenAgent { agent: agent.name.clone(), model })
+    }
+
+    /// The model of a session when nobody names one.
+    fn current_model(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        config: &OpenCodeConfig,
+    ) -> Result<ModelRef, ApiError> {
+        if let Some(model) = &session.model {
+            let variant = model.variant.clone().filter(|variant| variant != NO_VARIANT);
+            return Ok(model_ref(model.provider.clone(), model.id.clone(), variant));
+        }
+        if let Some(next) = self.engine().find_next_agent(ctx, &session.id)? {
+            return Ok(next.model);
+        }
+        if let Some((provider, model)) = config.default_model().and_then(|m| m.split_once('/')) {
+            return Ok(model_ref(provider.to_owned(), model.to_owned(), None));
+        }
+        let defaults = config.default_models()?;
+        let first = defaults.into_iter().find_map(|(provider, model)| {
+            Some(model_ref(provider, model.as_str()?.to_owned(), None))
+        });
+        // A message names a model; this one says that there is none.
+        Ok(first.unwrap_or_else(|| model_ref("turnstone".to_owned(), "none".to_owned(), None)))
+    }
+}
+
+fn model_ref(provider: String, model: String, variant: Option<String>) -> ModelRef {
+    ModelRef { provider, model, variant, extra: ExtraFields::new() }
+}
+
+/// The agent of that name, or the first that people may choose.
+fn find_agent<'a>(
+    agents: &'a [AgentConfig],
+    name: Option<&str>,
+) -> Result<&'a AgentConfig, ApiError> {
+    let is_usual = |agent: &&AgentConfig| !agent.hidden && agent.mode != "subagent";
+    let found = match name {
+        Some(name) => agents.iter().find(|agent| agent.name == name),
+        None => agents.iter().find(is_usual),
+    };
+    found.ok_or_else(|| {
+        let names: Vec<&str> =
+            agents.iter().filter(|agent| !agent.hidden).map(|agent| agent.name.as_str()).collect();
+        let wanted = Value::from(name.unwrap_or("build"));
+        let names = redact_text(&names.join(", "));
+        ApiError::invalid_payload(format!(
+            "Agent not found: {wanted}. Available agents: {names}\n  at [\"agent\"]"
+        ))
+    })
+}

@@ -1,0 +1,111 @@
+//! The sessions of all projects.
+
+use std::collections::HashMap;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use turnstone_core::id::ProjectId;
+
+use turnstone_store::{ReadTx, SessionFilter, SessionPage, SessionRow};
+
+use crate::app::AppState;
+use crate::error::ApiError;
+use crate::project_directory::list_filter_directory;
+use crate::request_context::RequestContext;
+use crate::request_input::QueryParams;
+
+/// How many sessions are listed unless the client says otherwise.
+const PAGE: usize = 100;
+
+pub(super) fn routes() -> Router<AppState> {
+    Router::new().route("/experimental/session", get(list))
+}
+
+/// `GET /experimental/session`
+///
+/// The cursor is the time of the last change on the page, as OpenCode's is. Sessions that changed in
+/// the same millisecond stay on one page, so that none falls between two.
+async fn list(
+    State(app): State<AppState>,
+    RequestContext(ctx): RequestContext,
+    query: QueryParams,
+) -> Result<(HeaderMap, Json<Value>), ApiError> {
+    let number = |key: &str| query.non_empty(key).and_then(|text| text.parse::<f64>().ok());
+    let filter = SessionFilter {
+        directory: list_filter_directory(&query)?,
+        roots: query.flag("roots")?,
+        start: number("start"),
+        search: query.non_empty("search").map(str::to_owned),
+        archived: query.flag("archived")?,
+        ..SessionFilter::default()
+    };
+    let before = number("cursor").map(SessionPage::cursor_before);
+    let limit = query.non_empty("limit").and_then(|text| text.parse().ok()).unwrap_or(PAGE).max(1);
+    app.run_blocking(move |app| {
+        let mut next = None;
+        let (shown, projects) = {
+            let mut projects = HashMap::new();
+            let shown = app.sessions_json(&ctx, |r| {
+                let (sessions, more) = page_by_time(r, &filter, before.as_deref(), limit)?;
+                next = more
+                    .then(|| sessions.last().map(|it| it.session.time.updated.clone()))
+                    .flatten();
+                for project in r.projects()? {
+                    projects.insert(project.id.clone(), project);
+                }
+                Ok(sessions)
+            })?;
+            (shown, projects)
+        };
+        let with_project = |mut session: Value| {
+            let id = session["projectID"]
+                .as_str()
+                .and_then(|id| ProjectId::try_from(id.to_owned()).ok());
+            session["project"] = match id.and_then(|id| projects.get(&id)) {
+                Some(project) => {
+                    let mut told = json!({ "id": project.id, "worktree": project.worktree });
+                    if let Some(name) = &project.name {
+                        told["name"] = Value::from(name.as_str());
+                    }
+                    told
+                }
+                None => Value::Null,
+            };
+            session
+        };
+        let mut headers = HeaderMap::new();
+        if let Some(cursor) = next.and_then(|at| HeaderValue::from_str(&at.to_string()).ok()) {
+            headers.insert("x-next-cursor", cursor);
+            let names = HeaderValue::from_static("X-Next-Cursor");
+            headers.insert("access-control-expose-headers", names);
+        }
+        Ok((headers, Json(shown.into_iter().map(with_project).collect())))
+    })
+    .await
+}
+
+/// A page, and whether there is more behind it.
+fn page_by_time(
+    r: &ReadTx<'_>,
+    filter: &SessionFilter,
+    before: Option<&str>,
+    limit: usize,
+) -> turnstone_store::Result<(Vec<SessionRow>, bool)> {
+    let first = r.list_sessions(filter, before, limit)?;
+    let mut sessions = first.items;
+    let mut next = first.next;
+    while let Some(cursor) = next.take() {
+        let one = r.list_sessions(filter, Some(&cursor), 1)?;
+        let Some(row) = one.items.into_iter().next() else { break };
+        let updated = |row: &SessionRow| row.session.time.updated.clone();
+        if sessions.last().is_none_or(|last| updated(last) != updated(&row)) {
+            return Ok((sessions, true));
+        }
+        sessions.push(row);
+        next = one.next;
+    }
+    Ok((sessions, false))
+}

@@ -1,0 +1,42 @@
+//! Answers of native routes: JSON, with where the session stands.
+
+use axum::Json;
+use axum::http::HeaderValue;
+use axum::http::header::ETAG;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use turnstone_core::id::SessionId;
+use turnstone_core::time::SessionSeq;
+use turnstone_store::Context;
+
+use crate::app::AppState;
+use crate::error::ApiError;
+
+/// An answer about a session and the sequence number it stands at.
+pub(super) struct SeqStamped<T> {
+    body: T,
+    seq: SessionSeq,
+}
+
+impl<T: Serialize> IntoResponse for SeqStamped<T> {
+    fn into_response(self) -> Response {
+        let mut response = Json(self.body).into_response();
+        if let Ok(value) = HeaderValue::from_str(&format!("\"{}\"", self.seq.0)) {
+            response.headers_mut().insert(ETAG, value);
+        }
+        response
+    }
+}
+
+impl AppState {
+    /// The answer `body` with where the session stands now.
+    pub(super) fn stamp_seq<T>(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        body: T,
+    ) -> Result<SeqStamped<T>, ApiError> {
+        let seq = self.engine().store().read(ctx, |r| r.session_seq(session))?;
+        Ok(SeqStamped { body, seq })
+    }
+}

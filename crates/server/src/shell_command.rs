@@ -1,0 +1,269 @@
+//! Commands of people: run under a supervisor, as turns that can be taken back (R32).
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use turnstone_core::id::{MessageId, SessionId};
+use turnstone_core::model::Session;
+use turnstone_engine::{CommandExecution, ExecutionResult};
+use turnstone_process::{
+    AttachOptions, CommandEnvironment, CommandSpec, CommandStdio, OutputLimits, OutputRecorder,
+    RunningCommand, StartError, SupervisorProgram,
+};
+use turnstone_store::Context;
+
+use crate::app::AppState;
+use crate::error::ApiError;
+use crate::settings::PASSWORD_VARIABLES;
+
+/// How often the output of a running command is shown.
+const OUTPUT_INTERVAL: Duration = Duration::from_millis(200);
+/// How much of it is shown while it runs: its end.
+const MAX_LIVE_BYTES: usize = 30_000;
+/// How long a command in a template may take.
+const TEMPLATE_TIMEOUT: Duration = Duration::from_secs(60);
+
+impl AppState {
+    /// Runs the command of a turn that has begun to its end, and ends the turn.
+    ///
+    /// Takes as long as the command does: call it on a thread of its own.
+    pub(crate) fn run_command(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        execution: CommandExecution,
+        line: &str,
+    ) -> Result<MessageId, ApiError> {
+        let answer = execution.answer_id().clone();
+        let mut execution = execution;
+        let ran = match self.supervise_command(ctx, session, &mut execution, line) {
+            Ok(ran) => ran,
+            Err(CommandFailure::Start(error)) => ExecutionResult::start_refused(&error),
+            Err(CommandFailure::Other(error)) => ExecutionResult::not_started(&*error),
+        };
+        if ran.left_running > 0 {
+            tracing::warn!(
+                "{} processes of a command of {} were left",
+                ran.left_running,
+                session.id
+            );
+        }
+        let now = ctx.without_expected_seq().at_time(self.now());
+        let ended = self.engine().end_exec(&now, execution, &ran.end);
+        self.runners().mark_command_ended(&session.id);
+        ended?;
+        // Prompts that came meanwhile are not forgotten if nobody else takes them up.
+        self.drain_inbox_without_runner(&now, &session.id)?;
+        Ok(answer)
+    }
+
+    fn supervise_command(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        execution: &mut CommandExecution,
+        line: &str,
+    ) -> Result<ExecutionResult, CommandFailure> {
+        let program = self.shell_program(&session.id, Path::new(&session.directory), line);
+        let prepared = self.supervisor().prepare(&program, CommandStdio::Pipes { stdin: None })?;
+        // Before it runs: whoever comes after a crash must find the processes (R32).
+        self.engine()
+            .record_process_group(ctx, execution, prepared.group())
+            .map_err(CommandFailure::other)?;
+        let folder = self.engine().store().layout().root().join("output");
+        fs_err::create_dir_all(&folder).map_err(CommandFailure::other)?;
+        let mut keeper =
+            OutputRecorder::new(OutputLimits::default(), Some(folder.join(execution.call_id())));
+        let running = prepared.start()?;
+        let (live, turn) = (LiveOutput::default(), execution.turn.clone());
+        let (ended, aborted) = std::thread::scope(|scope| {
+            let showing = scope.spawn(|| self.publish_output(ctx, execution, &live));
+            let (mut stdout, mut stderr) = (live.clone(), live.clone());
+            let attend = AttachOptions {
+                recorder: &mut keeper,
+                stdout: &mut stdout,
+                stderr: &mut stderr,
+                terminal: None,
+                signals: None,
+            };
+            let ended = self.engine().attach_to_command(ctx, &turn, running, attend);
+            live.finish();
+            drop(showing.join());
+            ended
+        });
+        Ok(ExecutionResult::from_outcome(ended, keeper, aborted))
+    }
+
+    /// Shows what a command writes while it runs.
+    fn publish_output(&self, ctx: &Context, execution: &mut CommandExecution, live: &LiveOutput) {
+        while let Some(text) = live.next_output() {
+            let now = ctx.clone().at_time(self.now());
+            if let Err(error) = self.engine().record_partial_output(&now, execution, &text) {
+                // The command goes on; its whole output is kept at its end.
+                tracing::warn!("the output of a command is not shown while it runs: {error}");
+                return;
+            }
+        }
+    }
+
+    /// Runs a command line of a template and returns what it wrote; it is no turn of its own.
+    ///
+    /// The arguments are parameters of the shell, so that nothing in them is taken for code.
+    pub(crate) fn template_output(
+        &self,
+        session: &Session,
+        line: &str,
+        (arguments, parameters): (&str, &[String]),
+    ) -> String {
+        let mut program = self.shell_program(&session.id, Path::new(&session.directory), line);
+        program = program.args(["sh"]).args(parameters);
+        program.env = program.env.with("ARGUMENTS", arguments);
+        let prepared = self.supervisor().prepare(&program, CommandStdio::Pipes { stdin: None });
+        let running = match prepared.and_then(turnstone_process::PreparedCommand::start) {
+            Ok(running) => running,
+            Err(error) => return format!("({line}: {error})"),
+        };
+        let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
+        let ended = run_with_timeout(running, &mut keeper);
+        let text = keeper.finish().text();
+        let omitted = text.omitted;
+        let output = match omitted {
+            0 => text.head,
+            _ => format!("{}\n… {omitted} bytes left out …\n{}", text.head, text.tail),
+        };
+        match ended {
+            Ok(()) => output,
+            Err(why) => format!("{output}({line}: {why})"),
+        }
+    }
+
+    fn supervisor(&self) -> SupervisorProgram {
+        let program = self.settings().program.clone();
+        SupervisorProgram { program, args: vec![OsString::from("supervise")] }
+    }
+
+    /// A command line for the shell of whoever started the server.
+    fn shell_program(&self, session: &SessionId, directory: &Path, line: &str) -> CommandSpec {
+        let variables = &self.settings().variables;
+        let shell = variables.iter().find(|(name, _)| name == "SHELL").map(|(_, value)| value);
+        let shell = shell.filter(|shell| Path::new(shell).is_absolute());
+        let shell = shell.filter(|shell| Path::new(shell).is_file()).cloned();
+        // Whoever runs turnstone inside of it works on the same data, below this session.
+        let env = CommandEnvironment::without(variables.iter().cloned(), &PASSWORD_VARIABLES)
+            .with("TURNSTONE_SESSION", session.as_str())
+            .with("TURNSTONE_DATA", self.engine().store().layout().root());
+        let shell = shell.unwrap_or_else(|| OsString::from("/bin/sh"));
+        CommandSpec::new(shell, directory).args(["-c", line]).env(env)
+    }
+}
+
+/// Stays with a command for as long as a template may take; then it is ended.
+fn run_with_timeout(running: RunningCommand, keeper: &mut OutputRecorder) -> Result<(), String> {
+    let control = running.control();
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let timer = scope.spawn(move || {
+            let late = is_done.recv_timeout(TEMPLATE_TIMEOUT)
+                == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+            late && control.end().is_ok()
+        });
+        let attend = AttachOptions {
+            recorder: keeper,
+            stdout: &mut io::sink(),
+            stderr: &mut io::sink(),
+            terminal: None,
+            signals: None,
+        };
+        let ended = running.attach(attend);
+        drop(done);
+        let late = timer.join().unwrap_or(false);
+        match ended {
+            Ok(_) if late => Err(format!("ended after {} seconds", TEMPLATE_TIMEOUT.as_secs())),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    })
+}
+
+/// What goes wrong before the command runs.
+enum CommandFailure {
+    Start(StartError),
+    Other(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl CommandFailure {
+    fn other(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Other(Box::new(error))
+    }
+}
+
+impl From<StartError> for CommandFailure {
+    fn from(error: StartError) -> Self {
+        Self::Start(error)
+    }
+}
+
+/// What a command has written so far: its end, and whether somebody has to be shown it.
+#[derive(Clone, Default)]
+struct LiveOutput(Arc<(Mutex<OutputTail>, Condvar)>);
+
+#[derive(Default)]
+struct OutputTail {
+    bytes: Vec<u8>,
+    is_new: bool,
+    is_over: bool,
+}
+
+impl LiveOutput {
+    fn lock(&self) -> MutexGuard<'_, OutputTail> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The output so far, when there is more of it and a beat has passed; nothing at its end.
+    fn next_output(&self) -> Option<String> {
+        let mut tail = self.lock();
+        loop {
+            let over = |tail: &mut OutputTail| !tail.is_over;
+            let waited = self.0.1.wait_timeout_while(tail, OUTPUT_INTERVAL, over);
+            tail = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if tail.is_over {
+                return None;
+            }
+            if std::mem::take(&mut tail.is_new) {
+                return Some(complete_utf8(&tail.bytes));
+            }
+        }
+    }
+
+    fn finish(&self) {
+        self.lock().is_over = true;
+        self.0.1.notify_all();
+    }
+}
+
+impl Write for LiveOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut tail = self.lock();
+        tail.bytes.extend_from_slice(bytes);
+        let over = tail.bytes.len().saturating_sub(MAX_LIVE_BYTES);
+        tail.bytes.drain(..over);
+        tail.is_new = true;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Bytes as text; a letter that is still being written is left out.
+fn complete_utf8(bytes: &[u8]) -> String {
+    let whole = match str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
+        _ => bytes,
+    };
+    String::from_utf8_lossy(whole).into_owned()
+}

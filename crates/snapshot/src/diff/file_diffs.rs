@@ -1,0 +1,230 @@
+//! Changes made visible: status, counted lines, patches, within bounds.
+
+use serde::Serialize;
+
+use super::patch::{self, PatchBody};
+use super::rename::{DetectedRename, RenameDetector};
+use super::tree_diff::ImageChange;
+use crate::capture::Capture;
+use crate::coverage::UncoveredReason;
+use crate::object_store::{LeafMode, ObjectError, TreeLeaf};
+use crate::path::RelPath;
+use crate::path_image::PathImage;
+use crate::snapshot_store::SnapshotStore;
+
+/// What of a difference is shown, and how.
+#[derive(Clone, Debug)]
+pub struct DiffOptions {
+    /// Only what lies at this path or below; nothing: everything.
+    pub scope: Option<RelPath>,
+    /// Unchanged lines around a change.
+    pub context: usize,
+    /// A file with more bytes on either side is not compared line by line.
+    pub max_file_bytes: usize,
+    /// A file with more lines that may have moved, on both sides together, is not compared line by
+    /// line: that takes time that grows faster than the file.
+    pub max_lines: usize,
+    /// A patch with more bytes is left out.
+    pub max_patch_bytes: usize,
+    /// Once all patches together would have more bytes, a patch is left out.
+    pub max_total_bytes: usize,
+    /// Pairs deleted files with added ones that look like them, for display only.
+    pub renames: bool,
+}
+
+impl Default for DiffOptions {
+    fn default() -> Self {
+        Self {
+            scope: None,
+            context: 3,
+            max_file_bytes: 16 << 20,
+            max_lines: 200_000,
+            max_patch_bytes: 4 << 20,
+            max_total_bytes: 64 << 20,
+            renames: false,
+        }
+    }
+}
+
+impl DiffOptions {
+    /// Tells whether a path is asked for.
+    pub(super) fn includes(&self, path: &RelPath) -> bool {
+        self.scope.as_ref().is_none_or(|scope| scope == path || scope.is_ancestor_of(path))
+    }
+
+    /// Tells whether a path, or one below it, is asked for.
+    pub(super) fn may_include(&self, path: &RelPath) -> bool {
+        self.includes(path) || self.scope.as_ref().is_some_and(|scope| path.is_ancestor_of(scope))
+    }
+}
+
+/// What happened to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiffStatus {
+    /// It was not there before.
+    Added,
+    /// Its bytes or its mode are others.
+    Modified,
+    /// It is not there any more.
+    Deleted,
+    /// A file became a link, or a link a file.
+    Type,
+}
+
+/// One file that differs.
+#[derive(Clone, Debug)]
+pub struct PathDiff {
+    /// Where.
+    pub path: RelPath,
+    /// How.
+    pub status: DiffStatus,
+    /// Lines only the second side has; zero where lines were not compared.
+    pub additions: usize,
+    /// Lines only the first side has.
+    pub deletions: usize,
+    /// The change as text.
+    pub patch: PatchBody,
+}
+
+/// Everything that differs.
+#[derive(Clone, Debug, Default)]
+pub struct CaptureDiff {
+    /// The files, in git's order.
+    pub files: Vec<PathDiff>,
+    /// Paths one side has and the other does not cover: nothing can be said of them.
+    pub not_covered: Vec<(RelPath, UncoveredReason)>,
+    /// Deleted files and the added ones they may have become; each is among the files as well.
+    pub renames: Vec<DetectedRename>,
+    /// True if there were more files than are compared with each other: renames may be missing.
+    pub renames_cut: bool,
+}
+
+impl CaptureDiff {
+    /// All patches one after the other; `git apply` takes it. Binary files are not in it.
+    #[must_use]
+    pub fn patch(&self) -> Vec<u8> {
+        let text = |file: &PathDiff| match &file.patch {
+            PatchBody::Text(text) => text.clone(),
+            PatchBody::Binary | PatchBody::TooLarge => Vec::new(),
+        };
+        self.files.iter().flat_map(text).collect()
+    }
+}
+
+/// One side of a file: what it is, and its bytes.
+pub(crate) type DiffSide = Option<(TreeLeaf, Vec<u8>)>;
+
+/// Why the second side of a file has no bytes.
+pub(crate) enum UnreadSide {
+    Object(ObjectError),
+    Uncovered(UncoveredReason),
+    /// It has more bytes than are compared.
+    TooLarge,
+}
+
+impl SnapshotStore {
+    /// Compares two captures.
+    ///
+    /// # Errors
+    ///
+    /// An object cannot be read; there is no difference then, not an empty one.
+    pub fn diff_captures(
+        &self,
+        one: &Capture,
+        other: &Capture,
+        options: &DiffOptions,
+    ) -> Result<CaptureDiff, ObjectError> {
+        let _held = self.lock_objects_shared();
+        let changes = self.capture_changes(one, other)?;
+        self.build_diff(changes, options, |_, leaf| {
+            self.read_leaf_bytes(leaf).map_err(UnreadSide::Object)
+        })
+    }
+
+    /// Shows changes; `read` finds the bytes of what they led to.
+    pub(crate) fn build_diff(
+        &self,
+        changes: Vec<ImageChange>,
+        options: &DiffOptions,
+        read: impl Fn(&RelPath, Option<TreeLeaf>) -> Result<DiffSide, UnreadSide>,
+    ) -> Result<CaptureDiff, ObjectError> {
+        let mut diff = CaptureDiff::default();
+        let (mut pairs, mut room) = (RenameDetector::default(), options.max_total_bytes);
+        for ImageChange { path, before, after } in changes {
+            if !options.includes(&path) {
+                continue;
+            }
+            if let (PathImage::Uncovered { reason }, _) | (_, PathImage::Uncovered { reason }) =
+                (before, after)
+            {
+                diff.not_covered.push((path, reason));
+                continue;
+            }
+            let file = match read(&path, after.leaf()) {
+                Ok(new) => {
+                    let old = self.read_leaf_bytes(before.leaf())?;
+                    if options.renames {
+                        pairs.add(&path, &old, &new);
+                    }
+                    compare_sides(path, &old, &new, options)
+                }
+                Err(UnreadSide::Object(error)) => return Err(error),
+                Err(UnreadSide::Uncovered(reason)) => {
+                    diff.not_covered.push((path, reason));
+                    continue;
+                }
+                Err(UnreadSide::TooLarge) => {
+                    let status = before.leaf().map_or(DiffStatus::Added, |_| DiffStatus::Modified);
+                    let patch = PatchBody::TooLarge;
+                    Some(PathDiff { path, status, additions: 0, deletions: 0, patch })
+                }
+            };
+            diff.files.extend(file.map(|file| file.fit_to_limit(&mut room)));
+        }
+        (diff.renames, diff.renames_cut) = pairs.detect();
+        Ok(diff)
+    }
+
+    pub(crate) fn read_leaf_bytes(&self, leaf: Option<TreeLeaf>) -> Result<DiffSide, ObjectError> {
+        leaf.map(|leaf| Ok((leaf, self.repository.read(&leaf.blob)?.1))).transpose()
+    }
+}
+
+impl PathDiff {
+    /// Leaves the patch out if there is no room for it, else takes the room.
+    fn fit_to_limit(mut self, room: &mut usize) -> Self {
+        if let PatchBody::Text(text) = &self.patch {
+            match room.checked_sub(text.len()) {
+                Some(rest) => *room = rest,
+                None => self.patch = PatchBody::TooLarge,
+            }
+        }
+        self
+    }
+}
+
+/// Compares one file; nothing if both sides are the same.
+fn compare_sides(
+    path: RelPath,
+    old: &DiffSide,
+    new: &DiffSide,
+    options: &DiffOptions,
+) -> Option<PathDiff> {
+    let is_link = |leaf: &TreeLeaf| leaf.mode == LeafMode::Link;
+    let status = match (old, new) {
+        (None, None) => return None,
+        (None, Some(_)) => DiffStatus::Added,
+        (Some(_), None) => DiffStatus::Deleted,
+        (Some((one, _)), Some((other, _))) if one == other => return None,
+        (Some((one, _)), Some((other, _))) if is_link(one) != is_link(other) => DiffStatus::Type,
+        (Some(_), Some(_)) => DiffStatus::Modified,
+    };
+    let (old, new) = (as_patch_side(old), as_patch_side(new));
+    let (patch, additions, deletions) = patch::build_patch(&path, old, new, options);
+    Some(PathDiff { path, status, additions, deletions, patch })
+}
+
+fn as_patch_side(bytes: &DiffSide) -> Option<(TreeLeaf, &[u8])> {
+    bytes.as_ref().map(|(leaf, data)| (*leaf, &data[..]))
+}

@@ -1,0 +1,446 @@
+//! The bare repository of one worktree: made whole at every open, read by gitoxide.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fail::fail_point;
+use gix::objs::{Exists, Find, Kind};
+use gix::odb::Header as _;
+use gix::odb::store::init::{Options, Slots};
+
+use super::pack_file::{self, PackFile};
+use super::pack_writer::{
+    BORROWED_PREFIX, HIDDEN_INDEX_SUFFIX, KEEP_FILE_TEXT, KEEP_TEMPLATE_FILE, TEMP_PREFIX,
+};
+use super::{Commit, Oid, PackWriter, TreeEntry, parse_tree, refs};
+
+/// Packs one process can see at a time; gitoxide fixes the number when it opens.
+const PACK_SLOTS: u16 = 4096;
+/// Readers that are kept for the next question.
+const MAX_IDLE_READERS: usize = 16;
+
+const CONFIG: &str = "\
+[core]
+\trepositoryformatversion = 0
+\tbare = true
+\tlogallrefupdates = false
+[gc]
+\tauto = 0
+";
+
+/// Why objects could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectError {
+    /// The store has no such object.
+    #[error("object {0} is not in the store")]
+    Missing(Oid),
+    /// The object is not what its name says, or not of the kind that was expected.
+    #[error("object {0} cannot be read as what it should be")]
+    Corrupt(Oid),
+    /// The disk said no.
+    #[error("the store could not be read or written")]
+    Io(#[from] io::Error),
+}
+
+/// A store of objects, open.
+pub(crate) struct ObjectRepository {
+    git_dir: PathBuf,
+    /// Replaced when packs go, since it remembers where objects were.
+    objects: Mutex<Arc<gix::odb::Store>>,
+    /// Bytes that must stay free on the disk while packs are written.
+    floor: AtomicU64,
+    /// Objects that were put into packs so far.
+    stored: Arc<AtomicU64>,
+    /// Readers that wait for a question: to make one costs more than most objects.
+    idle: Mutex<Vec<gix::odb::HandleArc>>,
+    /// True while some packs are on loan: then no object is believed unseen (R10).
+    has_borrowed: AtomicBool,
+}
+
+/// A pack that git leaves alone until this is dropped.
+pub(crate) struct KeepFileGuard {
+    keep: Option<PathBuf>,
+}
+
+impl Drop for KeepFileGuard {
+    fn drop(&mut self) {
+        // What cannot be removed now is swept at the next open; another's mark is not ours to remove.
+        if let Some(keep) = self.keep.as_deref().filter(|keep| is_own_keep_file(keep)) {
+            drop(remove_file(keep));
+        }
+    }
+}
+
+impl ObjectRepository {
+    /// Opens the repository, makes what is missing of it, and sweeps what a crash left.
+    pub(crate) fn open(git_dir: &Path) -> io::Result<Self> {
+        for folder in ["objects/pack", "objects/info", "refs/turnstone", "refs/heads", "info"] {
+            fs_err::create_dir_all(git_dir.join(folder))?;
+        }
+        fs_err::set_permissions(git_dir, PermissionsExt::from_mode(0o700))?;
+        write_once(git_dir, "config", CONFIG)?;
+        if !git_dir.join("HEAD").try_exists()? {
+            sync_folders(git_dir)?;
+        }
+        // A repository is what has a HEAD: written last.
+        write_once(git_dir, "HEAD", "ref: refs/heads/none\n")?;
+        refs::remove_stale_ref_locks(git_dir)?;
+        remove_temp_files(git_dir)?;
+        write_once(git_dir, KEEP_TEMPLATE_FILE, KEEP_FILE_TEXT)?;
+        remove_stale_keep_files(&git_dir.join("objects/pack"))?;
+        remove_temp_files(&git_dir.join("objects/pack"))?;
+        remove_temp_files(&git_dir.join("refs/turnstone"))?;
+        remove_unfinished_borrows(&git_dir.join("objects/pack"))?;
+        Self::open_view(git_dir)
+    }
+
+    fn open_view(git_dir: &Path) -> io::Result<Self> {
+        let repository = Self {
+            git_dir: git_dir.to_owned(),
+            objects: Mutex::new(open_objects(git_dir)?),
+            floor: AtomicU64::new(0),
+            stored: Arc::default(),
+            idle: Mutex::default(),
+            has_borrowed: AtomicBool::default(),
+        };
+        repository.detect_borrowed_packs()?;
+        Ok(repository)
+    }
+
+    fn detect_borrowed_packs(&self) -> io::Result<()> {
+        let lent = self.list_packs()?.iter().any(PackFile::is_borrowed);
+        self.has_borrowed.store(lent, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Tells whether some packs are on loan.
+    pub(crate) fn has_borrowed_packs(&self) -> bool {
+        self.has_borrowed.load(Ordering::SeqCst)
+    }
+
+    /// Where packs are.
+    pub(crate) fn pack_folder(&self) -> PathBuf {
+        self.git_dir.join("objects/pack")
+    }
+
+    /// Opens a repository that another process writes; nothing of it is made or swept.
+    pub(crate) fn open_read_only(git_dir: &Path) -> io::Result<Self> {
+        fs_err::metadata(git_dir.join("HEAD"))?;
+        Self::open_view(git_dir)
+    }
+
+    fn objects(&self) -> Arc<gix::odb::Store> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Looks at the packs as if for the first time.
+    pub(crate) fn reopen(&self) -> io::Result<()> {
+        // Before anything of a new loan can be read, and after everything of an old one could.
+        self.has_borrowed.store(true, Ordering::SeqCst);
+        let objects = open_objects(&self.git_dir)?;
+        *self.objects.lock().unwrap_or_else(PoisonError::into_inner) = objects;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.detect_borrowed_packs()
+    }
+
+    pub(crate) fn git_dir(&self) -> &Path {
+        &self.git_dir
+    }
+
+    /// Reads an object; the store is opened again, once, before it is called missing (R11).
+    ///
+    /// Packs may have been replaced by others since they were looked at, here or by another process.
+    pub(crate) fn read(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
+        if let Ok(found) = self.read_once(oid) {
+            return Ok(found);
+        }
+        self.reopen()?;
+        self.read_once(oid)
+    }
+
+    /// Puts a question to a reader that has nothing to do, or to a new one.
+    fn with_reader<T>(&self, question: impl FnOnce(&gix::odb::HandleArc) -> T) -> T {
+        let objects = self.objects();
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = idle().pop().filter(|handle| std::ptr::eq(handle.store_ref(), &*objects));
+        let handle = waiting.unwrap_or_else(|| objects.to_cache_arc());
+        let answer = question(&handle);
+        let mut idle = idle();
+        if idle.len() < MAX_IDLE_READERS {
+            idle.push(handle);
+        }
+        answer
+    }
+
+    fn read_once(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
+        let mut data = Vec::new();
+        let kind = self.with_reader(|handle| {
+            let found = handle.try_find(&oid.gix(), &mut data);
+            let found = found.map_err(|error| io::Error::other(error.to_string()))?;
+            found.map(|object| object.kind).ok_or(ObjectError::Missing(*oid))
+        })?;
+        if self.has_borrowed_packs() && Oid::hash_of(kind, &data)? != *oid {
+            return Err(ObjectError::Corrupt(*oid));
+        }
+        Ok((kind, data))
+    }
+
+    /// Tells how many bytes an object has.
+    pub(crate) fn object_size(&self, oid: &Oid) -> Result<u64, ObjectError> {
+        let header = self.with_reader(|handle| handle.try_header(&oid.gix()));
+        match header {
+            Ok(Some(header)) => Ok(header.size()),
+            // The slow way says what is wrong with it.
+            Ok(None) | Err(_) => self.read(oid).map(|(_, data)| data.len() as u64),
+        }
+    }
+
+    /// Reads an object of one kind and makes sure its bytes are what its name says.
+    pub(crate) fn read_verified(&self, oid: &Oid, kind: Kind) -> Result<Vec<u8>, ObjectError> {
+        let (found, data) = self.read(oid)?;
+        if found != kind || Oid::hash_of(kind, &data)? != *oid {
+            return Err(ObjectError::Corrupt(*oid));
+        }
+        Ok(data)
+    }
+
+    /// Reads the lines of a tree.
+    pub(crate) fn read_tree(&self, oid: &Oid) -> Result<Vec<(Vec<u8>, TreeEntry)>, ObjectError> {
+        match self.read(oid)? {
+            (Kind::Tree, data) => parse_tree(oid, &data),
+            _ => Err(ObjectError::Corrupt(*oid)),
+        }
+    }
+
+    /// Reads a commit.
+    pub(crate) fn read_commit(&self, oid: &Oid) -> Result<Commit, ObjectError> {
+        match self.read(oid)? {
+            (Kind::Commit, data) => Commit::decode(oid, &data),
+            _ => Err(ObjectError::Corrupt(*oid)),
+        }
+    }
+
+    /// A question to be asked many times: which objects are here?
+    ///
+    /// It does not look at the disk again, since this process is the only writer: each miss would
+    /// list the folder of packs.
+    pub(crate) fn existence_check(&self) -> impl Fn(&Oid) -> bool + use<> {
+        let mut handle = self.objects().to_cache_arc();
+        handle.refresh_never();
+        move |oid| handle.exists(&oid.gix())
+    }
+
+    /// A question to be asked many times: how large is an object?
+    pub(crate) fn size_lookup(&self) -> impl Fn(&Oid) -> Option<u64> + use<> {
+        let handle = self.objects().to_cache_arc();
+        move |oid| Some(handle.try_header(&oid.gix()).ok()??.size())
+    }
+
+    /// Begins a pack.
+    pub(crate) fn new_pack_writer(&self) -> io::Result<PackWriter> {
+        let floor = self.floor.load(Ordering::Relaxed);
+        PackWriter::create(&self.git_dir.join("objects/pack"), floor, self.stored.clone())
+    }
+
+    pub(crate) fn stored_object_count(&self) -> u64 {
+        self.stored.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_free_space_floor(&self, floor: u64) {
+        self.floor.store(floor, Ordering::Relaxed);
+    }
+
+    /// Bytes of the packs of a repository that need not be open.
+    pub(crate) fn pack_bytes(git_dir: &Path) -> io::Result<u64> {
+        let packs = pack_file::list_packs(&git_dir.join("objects/pack"))?;
+        Ok(packs.iter().map(|pack| pack.bytes).sum())
+    }
+
+    /// Makes a pack durable and visible to readers; `sample` is an object in it.
+    ///
+    /// As long as the answer is held, git leaves the pack alone although no reference names it yet.
+    pub(crate) fn publish_pack(
+        &self,
+        mut writer: PackWriter,
+        sample: &Oid,
+    ) -> io::Result<KeepFileGuard> {
+        writer.keep_from_gc();
+        let name = writer.finish()?;
+        let keep = name.map(|name| self.git_dir.join(format!("objects/pack/{name}.keep")));
+        let held = KeepFileGuard { keep };
+        // Finding it makes the shared view of the disk anew.
+        if self.objects().to_cache_arc().exists(&sample.gix()) {
+            return Ok(held);
+        }
+        // Unless others took so many packs away that the view is of no use any more.
+        self.reopen()?;
+        match self.objects().to_cache_arc().exists(&sample.gix()) {
+            true => Ok(held),
+            false => Err(io::Error::other("the pack just written cannot be read")),
+        }
+    }
+
+    /// What the reference of a pin group names.
+    pub(crate) fn find_ref(&self, name: &str) -> io::Result<Option<Oid>> {
+        refs::find_ref(&self.git_dir, name)
+    }
+
+    /// Every pin group's reference.
+    pub(crate) fn list_refs(&self) -> io::Result<BTreeMap<String, Oid>> {
+        refs::list_refs(&self.git_dir)
+    }
+
+    /// Forgets references, durably.
+    pub(crate) fn remove_refs(&self, names: &BTreeSet<String>) -> io::Result<()> {
+        refs::remove_refs(&self.git_dir, names)
+    }
+
+    /// The packs, each with its size and its index.
+    pub(crate) fn list_packs(&self) -> io::Result<Vec<PackFile>> {
+        pack_file::list_packs(&self.git_dir.join("objects/pack"))
+    }
+
+    /// Bytes of objects outside of packs.
+    pub(crate) fn loose_bytes(&self) -> io::Result<u64> {
+        let mut sum = 0;
+        for entry in fs_err::read_dir(self.git_dir.join("objects"))? {
+            let entry = entry?;
+            if entry.file_name().len() == 2 {
+                for object in fs_err::read_dir(entry.path())? {
+                    sum += object?.metadata()?.len();
+                }
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Hides packs whose objects are elsewhere or not needed; from now on nobody finds them.
+    pub(crate) fn hide_packs(&self, old: &[&PackFile]) -> io::Result<()> {
+        // What git itself may have written about packs and commits that are about to go.
+        let objects = self.git_dir.join("objects");
+        for name in ["pack/multi-pack-index", "info/commit-graph"] {
+            remove_file(&objects.join(name))?;
+        }
+        match fs_err::remove_dir_all(objects.join("info/commit-graphs")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        for pack in old {
+            pack.hide()?;
+            fail_point!("snapshot::pack_hidden", |_| Err(io::Error::other("failpoint")));
+        }
+        self.reopen()
+    }
+
+    /// Removes hidden packs.
+    pub(crate) fn remove_packs(&self, old: &[&PackFile]) -> io::Result<()> {
+        // An index must not come back after a power cut when its pack does not.
+        fs_err::File::open(self.git_dir.join("objects/pack"))?.sync_all()?;
+        for pack in old {
+            pack.remove()?;
+            fail_point!("snapshot::pack_dropped", |_| Err(io::Error::other("failpoint")));
+        }
+        Ok(())
+    }
+
+    /// Lets the reference of a pin group name `oid`, durably.
+    pub(crate) fn write_ref(&self, name: &str, oid: &Oid) -> io::Result<()> {
+        refs::write_ref(&self.git_dir, name, oid)
+    }
+}
+
+fn open_objects(git_dir: &Path) -> io::Result<Arc<gix::odb::Store>> {
+    let options = Options {
+        slots: Slots::Given(PACK_SLOTS),
+        current_dir: Some(git_dir.to_owned()),
+        ..Options::default()
+    };
+    let folder = git_dir.join("objects");
+    let kind = gix::hash::Kind::Sha1;
+    let objects = gix::odb::Store::at_opts(folder, kind, &mut std::iter::empty(), options)?;
+    Ok(Arc::new(objects))
+}
+
+/// Makes the folders of a new repository durable, and the two above it, which may be new as well.
+fn sync_folders(git_dir: &Path) -> io::Result<()> {
+    let inside = ["objects", "refs"].map(|name| git_dir.join(name));
+    let above = git_dir.ancestors().take(3).map(Path::to_owned);
+    for folder in inside.into_iter().chain(above) {
+        fs_err::File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Writes a small file unless it is there with some content.
+fn write_once(folder: &Path, name: &str, text: &str) -> io::Result<()> {
+    let path = folder.join(name);
+    if fs_err::metadata(&path).is_ok_and(|meta| meta.len() > 0) {
+        return Ok(());
+    }
+    let temp = folder.join(format!("{TEMP_PREFIX}{name}"));
+    let mut file = fs_err::File::create(&temp)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs_err::rename(&temp, &path)?;
+    fs_err::File::open(folder)?.sync_all()
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs_err::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Tells whether a mark that keeps git away is ours.
+fn is_own_keep_file(keep: &Path) -> bool {
+    fs_err::read(keep).is_ok_and(|text| text == KEEP_FILE_TEXT.as_bytes())
+}
+
+/// Lets go of packs that were held when a process died.
+fn remove_stale_keep_files(folder: &Path) -> io::Result<()> {
+    for entry in fs_err::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|it| it == "keep") && is_own_keep_file(&path) {
+            remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes packs whose loan was not finished: they have no index, and nobody else names them so.
+fn remove_unfinished_borrows(folder: &Path) -> io::Result<()> {
+    for entry in fs_err::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let is_pack = name.starts_with(BORROWED_PREFIX) && name.ends_with(".pack");
+        if is_pack && !path.with_extension("idx").try_exists()? {
+            fs_err::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes what was being written when a process died.
+///
+/// A pack without its index is removed only if our index for it still waits: a pack that somebody
+/// else is about to finish (`git gc`) is not ours to judge.
+fn remove_temp_files(folder: &Path) -> io::Result<()> {
+    for entry in fs_err::read_dir(folder)? {
+        let name = entry?.file_name();
+        let Some(name) = name.to_str().and_then(|name| name.strip_prefix(TEMP_PREFIX)) else {
+            continue;
+        };
+        if let Some(stem) = name.strip_suffix(HIDDEN_INDEX_SUFFIX)
+            && !folder.join(format!("{stem}.idx")).try_exists()?
+        {
+            pack_file::remove_pack_files(folder, stem)?;
+        }
+        remove_file(&folder.join(format!("{TEMP_PREFIX}{name}")))?;
+    }
+    Ok(())
+}

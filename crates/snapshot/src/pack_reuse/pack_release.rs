@@ -1,0 +1,274 @@
+//! The end of a loan: what captures need is copied into a pack of our own, and the lent ones go.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io::{self, Write};
+use std::sync::PoisonError;
+
+use fail::fail_point;
+use gix::objs::Kind;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::file_hashing::{CurrentContent, read_current_content};
+use crate::object_store::{
+    Commit, ObjectError, Oid, PackFile, PackedObject, TreeEntry, TreeLeaf, build_trees, parse_tree,
+};
+use crate::path::RelPath;
+use crate::snapshot_store::SnapshotStore;
+
+/// Bytes of objects that are held at a time.
+const BATCH_BYTES: u64 = 24 << 20;
+
+/// What came of settling.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PackReleaseReport {
+    /// Objects that were copied.
+    pub copied: usize,
+    /// Of those, the ones that were damaged in the loan and made anew from the worktree.
+    pub repaired: usize,
+    /// Objects that were damaged in the loan and are nowhere else: captures lack them now.
+    pub lost: Vec<Oid>,
+    /// Lent packs that were given back.
+    pub returned: usize,
+}
+
+/// An object that is needed, and what it must be.
+type NeededObject = (Oid, Kind);
+
+impl SnapshotStore {
+    /// Copies what captures need of lent packs into our own and gives the lent ones back (R10).
+    ///
+    /// To be called when there is time. Captures go on meanwhile, but for a moment at the end. An
+    /// object that is not what its name says is made anew from the worktree if that still has it;
+    /// otherwise it is reported, and reading it is an error from then on. Killed anywhere, nothing is
+    /// lost and the loan goes on.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read or written; the loan goes on.
+    pub fn release_borrowed_packs(&self) -> Result<PackReleaseReport, ObjectError> {
+        let mut settled = PackReleaseReport::default();
+        if !self.repository.has_borrowed_packs() {
+            return Ok(settled);
+        }
+        {
+            let _held = self.lock_objects_shared();
+            self.copy_needed_objects(&mut settled)?;
+            // While captures run, what is known of the worktree may be in use: judged at the end.
+            settled.lost.clear();
+        }
+        fail_point!("snapshot::settling", |_| Err(io::Error::other("failpoint").into()));
+        let running = self.baseline_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = self.objects_lock.write().unwrap_or_else(PoisonError::into_inner);
+        // What captures began to rely on meanwhile: little, if anything.
+        self.copy_needed_objects(&mut settled)?;
+        settled.lost.sort_unstable();
+        self.record_lost_objects(&settled.lost)?;
+        let own = self.own_objects()?;
+        // What no capture holds goes with them, though it may be remembered. Were the packs to go
+        // first, a crash would leave files that are believed to be in them.
+        self.forget_dropped_objects(&|oid| own.contains(oid))?;
+        drop(own);
+        let packs = self.repository.list_packs()?;
+        let lent: Vec<&PackFile> = packs.iter().filter(|pack| pack.is_borrowed()).collect();
+        settled.returned = lent.len();
+        self.repository.hide_packs(&lent)?;
+        drop((taken, running));
+        self.repository.remove_packs(&lent)?;
+        Ok(settled)
+    }
+
+    /// Writes down, durably, what captures lack from now on, so that upkeep does not stop at it.
+    fn record_lost_objects(&self, lost: &[Oid]) -> io::Result<()> {
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let mut all = self.list_lost_objects()?;
+        all.extend(lost);
+        let temp = self.directory.join("lost.tmp");
+        let mut file = fs_err::File::create(&temp)?;
+        file.write_all(&serde_json::to_vec(&all)?)?;
+        file.sync_all()?;
+        fs_err::rename(&temp, self.directory.join("lost.json"))?;
+        fs_err::File::open(&self.directory)?.sync_all()
+    }
+
+    /// Objects that were damaged when a loan ended, and that some captures lack, unless they came back.
+    pub(crate) fn list_lost_objects(&self) -> io::Result<BTreeSet<Oid>> {
+        match fs_err::read(self.directory.join("lost.json")) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Everything that is in packs of our own.
+    fn own_objects(&self) -> io::Result<HashSet<Oid>> {
+        let mut own = HashSet::new();
+        for pack in self.repository.list_packs()?.iter().filter(|pack| !pack.is_borrowed()) {
+            own.extend(pack.entries()?.into_iter().map(|entry| entry.oid));
+        }
+        Ok(own)
+    }
+
+    fn copy_needed_objects(&self, settled: &mut PackReleaseReport) -> Result<(), ObjectError> {
+        let own = self.own_objects()?;
+        let mut repairs = WorktreeRepairs { shadow: self, blobs: None, trees: None };
+        let needs = self.list_needed_objects(&own, &settled.lost, &mut repairs)?;
+        let mut writer = self.repository.new_pack_writer()?;
+        let mut sample = None;
+        for batch in self.split_batches(&needs) {
+            let read: Vec<Option<PackedObject>> =
+                batch.par_iter().map(|need| self.read_for_copy(need)).collect::<Result<_, _>>()?;
+            for ((oid, kind), packed) in batch.iter().zip(read) {
+                let packed = match packed {
+                    Some(packed) => packed,
+                    None => match repairs.rebuild_object(oid, *kind)? {
+                        Some(data) => {
+                            settled.repaired += 1;
+                            PackedObject::with_oid(*oid, *kind, &data)?
+                        }
+                        None => {
+                            settled.lost.push(*oid);
+                            continue;
+                        }
+                    },
+                };
+                writer.add(&packed)?;
+                settled.copied += 1;
+                sample = Some(*oid);
+            }
+        }
+        match sample {
+            // Captures need what is in it, so git leaves it alone from the beginning.
+            Some(sample) => {
+                drop(self.repository.publish_pack(writer, &sample)?);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Parts the needs so that each part fits into memory.
+    fn split_batches<'n>(&self, needs: &'n [NeededObject]) -> Vec<&'n [NeededObject]> {
+        let sizes = self.repository.size_lookup();
+        let mut parts = Vec::new();
+        let (mut start, mut bytes) = (0, 0);
+        for (at, (oid, _)) in needs.iter().enumerate() {
+            let size = sizes(oid).unwrap_or_default() + 256;
+            if bytes + size > BATCH_BYTES && at > start {
+                parts.push(&needs[start..at]);
+                (start, bytes) = (at, 0);
+            }
+            bytes += size;
+        }
+        parts.push(&needs[start..]);
+        parts
+    }
+
+    /// Reads one object of a loan; nothing if it is damaged or missing.
+    fn read_for_copy(
+        &self,
+        (oid, kind): &NeededObject,
+    ) -> Result<Option<PackedObject>, ObjectError> {
+        match self.repository.read_verified(oid, *kind) {
+            Ok(data) => Ok(Some(PackedObject::with_oid(*oid, *kind, &data)?)),
+            // Bytes that cannot be inflated are as bad as wrong ones; a disk that fails is told apart
+            // nowhere below, and the loan is given back only after every object was looked for.
+            Err(ObjectError::Corrupt(_) | ObjectError::Missing(_) | ObjectError::Io(_)) => Ok(None),
+        }
+    }
+
+    /// Lists every object that a capture needs and that no pack of our own holds.
+    fn list_needed_objects(
+        &self,
+        own: &HashSet<Oid>,
+        lost: &[Oid],
+        repairs: &mut WorktreeRepairs<'_>,
+    ) -> Result<Vec<NeededObject>, ObjectError> {
+        let mut seen: HashSet<Oid> = lost.iter().copied().collect();
+        let mut needs = Vec::new();
+        let mut todo: Vec<NeededObject> = Vec::new();
+        todo.extend(self.repository.list_refs()?.into_values().map(|tip| (tip, Kind::Commit)));
+        while let Some((oid, kind)) = todo.pop() {
+            if !seen.insert(oid) {
+                continue;
+            }
+            if !own.contains(&oid) {
+                needs.push((oid, kind));
+            }
+            if kind == Kind::Commit {
+                let commit: Commit = self.repository.read_commit(&oid)?;
+                todo.push((commit.tree, Kind::Tree));
+                todo.extend(commit.parents.into_iter().map(|parent| (parent, Kind::Commit)));
+            }
+            if kind == Kind::Tree {
+                for (_, entry) in self.read_or_repair_tree(&oid, repairs)? {
+                    todo.push(match entry {
+                        TreeEntry::Tree(tree) => (tree, Kind::Tree),
+                        TreeEntry::Leaf(leaf) => (leaf.blob, Kind::Blob),
+                    });
+                }
+            }
+        }
+        Ok(needs)
+    }
+
+    /// The lines of a tree, made anew if it is damaged; of a lost one there are none.
+    fn read_or_repair_tree(
+        &self,
+        oid: &Oid,
+        repairs: &mut WorktreeRepairs<'_>,
+    ) -> Result<Vec<(Vec<u8>, TreeEntry)>, ObjectError> {
+        match self.repository.read_tree(oid) {
+            Ok(lines) => Ok(lines),
+            Err(_) => match repairs.rebuild_object(oid, Kind::Tree)? {
+                Some(data) => parse_tree(oid, &data),
+                None => Ok(Vec::new()),
+            },
+        }
+    }
+}
+
+/// Objects made anew from what is known of the worktree.
+struct WorktreeRepairs<'s> {
+    shadow: &'s SnapshotStore,
+    /// Where the file with some bytes was last seen.
+    blobs: Option<HashMap<Oid, RelPath>>,
+    trees: Option<HashMap<Oid, Vec<u8>>>,
+}
+
+impl WorktreeRepairs<'_> {
+    fn rebuild_object(&mut self, oid: &Oid, kind: Kind) -> io::Result<Option<Vec<u8>>> {
+        match kind {
+            Kind::Blob => Ok(self.rebuild_blob(oid)),
+            Kind::Tree => self.rebuild_tree(oid),
+            Kind::Commit | Kind::Tag => Ok(None),
+        }
+    }
+
+    fn rebuild_blob(&mut self, oid: &Oid) -> Option<Vec<u8>> {
+        let shadow = self.shadow;
+        let blobs = self.blobs.get_or_insert_with(|| {
+            let files = shadow.lock_worktree_index().list_leaves();
+            files.into_iter().map(|(path, leaf)| (leaf.blob, path)).collect()
+        });
+        match read_current_content(&shadow.worktree, blobs.get(oid)?) {
+            CurrentContent::Present(_, leaf, data) if leaf.blob == *oid => Some(data),
+            CurrentContent::Present(..) | CurrentContent::Absent | CurrentContent::Uncovered(_) => {
+                None
+            }
+        }
+    }
+
+    fn rebuild_tree(&mut self, oid: &Oid) -> io::Result<Option<Vec<u8>>> {
+        if self.trees.is_none() {
+            let files: Vec<(RelPath, TreeLeaf)> = self.shadow.lock_worktree_index().list_leaves();
+            let mut made = Vec::new();
+            build_trees(&files, &mut |_| false, &mut made)?;
+            let trees = made.iter().map(|packed| Ok((packed.oid, packed.decompress()?)));
+            self.trees = Some(trees.collect::<io::Result<_>>()?);
+        }
+        Ok(self.trees.as_ref().and_then(|trees| trees.get(oid).cloned()))
+    }
+}

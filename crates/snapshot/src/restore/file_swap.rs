@@ -1,0 +1,184 @@
+//! One path: swap, then judge (R15).
+//!
+//! Nothing is overwritten. The new file is made beside its place, changes places with the present
+//! one, and only then is the displaced one judged: if it is not what the plan saw, they change back.
+
+use std::io::{self, Seek, SeekFrom, Write};
+
+use fail::fail_point;
+
+use super::name_exchange::{exchange_names, is_name_conflict, move_back, read_leaf, undo_exchange};
+use super::plan::{FileState, RestoreStep, leaf_of};
+use super::report::ConflictReason;
+use super::step_transaction::StepTransaction;
+use crate::object_store::{LeafMode, TreeLeaf};
+use crate::worktree::{NameInDir, before_write, copy_metadata, set_perm};
+
+impl StepTransaction<'_> {
+    /// Moves a file aside, if it is what the plan saw.
+    pub(super) fn move_aside(
+        &mut self,
+        index: usize,
+        step: &RestoreStep,
+    ) -> Result<(), ConflictReason> {
+        let dir = self.parent(&step.path)?;
+        let name = self.temp_name_of(index);
+        let place = NameInDir { dir: &dir, name: step.path.name() };
+        let temp = NameInDir { dir: self.anchor(), name: &name };
+        fail_point!("snapshot::before_swap");
+        place.rename_no_replace(temp).map_err(|_| ConflictReason::Changed)?;
+        fail_point!("snapshot::swapped");
+        if read_leaf(temp.dir, temp.name) == leaf_of(step.expected) {
+            return Ok(());
+        }
+        // Somebody saved in between: back it goes, unless there is a newer save already.
+        self.is_stuck |= move_back(temp, place).is_err_and(|error| !is_name_conflict(&error));
+        Err(ConflictReason::Changed)
+    }
+
+    /// Puts a file where none is.
+    pub(super) fn create_file(
+        &mut self,
+        index: usize,
+        step: &RestoreStep,
+    ) -> Result<(), ConflictReason> {
+        let dir = self.parent(&step.path)?;
+        let name = self.temp_name_of(index);
+        let temp = NameInDir { dir: self.anchor(), name: &name };
+        self.write_temp_file(temp, step, None)?;
+        fail_point!("snapshot::before_swap");
+        let placed = temp.rename_no_replace(NameInDir { dir: &dir, name: step.path.name() });
+        fail_point!("snapshot::swapped");
+        placed.map_err(|_| {
+            temp.unlink().ok();
+            ConflictReason::InTheWay
+        })
+    }
+
+    /// Puts a file in the place of another; false if it was done in place and nothing was displaced.
+    pub(super) fn replace_file(
+        &mut self,
+        index: usize,
+        step: &RestoreStep,
+    ) -> Result<bool, ConflictReason> {
+        let dir = self.parent(&step.path)?;
+        let place = NameInDir { dir: &dir, name: step.path.name() };
+        let name = self.temp_name_of(index);
+        let (old, new) = (leaf_of(step.expected), leaf_of(step.target));
+        let is_file = |leaf: Option<TreeLeaf>| leaf.is_some_and(|leaf| leaf.mode != LeafMode::Link);
+        let mut present = None;
+        if is_file(old) && is_file(new) {
+            let (file, stat) = dir.open_file(place.name).map_err(|_| ConflictReason::Changed)?;
+            if old.map(|leaf| leaf.blob) == new.map(|leaf| leaf.blob) {
+                let set =
+                    set_perm(&file, permission_bits_of(step.target)).and_then(|()| file.sync_all());
+                return set.map(|()| false).map_err(|_| ConflictReason::Refused);
+            }
+            if stat.nlink > 1 {
+                return self.overwrite_in_place(place, step).map(|()| false);
+            }
+            present = Some(file);
+        }
+        let temp = NameInDir { dir: self.anchor(), name: &name };
+        match self.write_temp_file(temp, step, present.as_ref()) {
+            // Owner or attributes cannot be given to a new file, so the old one must stay.
+            Err(ConflictReason::NotMergeable) => {
+                return self.overwrite_in_place(place, step).map(|()| false);
+            }
+            done => done?,
+        }
+        fail_point!("snapshot::before_swap");
+        exchange_names(temp, place).map_err(|_| {
+            temp.unlink().ok();
+            ConflictReason::Changed
+        })?;
+        fail_point!("snapshot::swapped");
+        if read_leaf(temp.dir, temp.name) == old {
+            return Ok(true);
+        }
+        // Somebody saved in between: back it goes, unless our file was saved over by now.
+        self.is_stuck |=
+            undo_exchange(temp, place, new).is_err_and(|error| !is_name_conflict(&error));
+        Err(ConflictReason::Changed)
+    }
+
+    /// Writes the new file beside its place, durably; `present` lends owner and attributes.
+    fn write_temp_file(
+        &self,
+        temp: NameInDir<'_>,
+        step: &RestoreStep,
+        present: Option<&std::fs::File>,
+    ) -> Result<(), ConflictReason> {
+        let bytes = self
+            .shadow
+            .read_target_bytes(step, self.merges)
+            .map_err(|_| ConflictReason::Refused)?;
+        if leaf_of(step.target).is_some_and(|leaf| leaf.mode == LeafMode::Link) {
+            return temp.create_link(&bytes).map_err(|_| ConflictReason::Refused);
+        }
+        let made = temp.create_file().and_then(|mut file| {
+            before_write()?;
+            file.write_all(&bytes)?;
+            Ok(file)
+        });
+        let done = made.map_err(|_| ConflictReason::Refused).and_then(|file| {
+            let copied = present.map_or(Ok(()), |present| copy_metadata(present, &file));
+            copied.map_err(|_| ConflictReason::NotMergeable)?;
+            set_perm(&file, permission_bits_of(step.target))
+                .map_err(|_| ConflictReason::Refused)?;
+            before_write().and_then(|()| file.sync_all()).map_err(|_| ConflictReason::Refused)
+        });
+        if done.is_err() {
+            temp.unlink().ok();
+        }
+        done
+    }
+
+    /// Writes into the present file, whose bytes are in the guard.
+    fn overwrite_in_place(
+        &mut self,
+        place: NameInDir<'_>,
+        step: &RestoreStep,
+    ) -> Result<(), ConflictReason> {
+        let bytes = self
+            .shadow
+            .read_target_bytes(step, self.merges)
+            .map_err(|_| ConflictReason::Refused)?;
+        let present = read_leaf(place.dir, place.name);
+        if present != leaf_of(step.expected) && !self.is_torn_write(step) {
+            return Err(ConflictReason::Changed);
+        }
+        let (mut file, _) = place.open_to_write().map_err(|_| ConflictReason::Refused)?;
+        let write = |file: &mut std::fs::File, bytes: &[u8], perm: u32| -> io::Result<()> {
+            file.seek(SeekFrom::Start(0))?;
+            before_write()?;
+            file.write_all(bytes)?;
+            before_write()?;
+            file.set_len(bytes.len() as u64)?;
+            set_perm(file, perm)?;
+            before_write()?;
+            file.sync_all()
+        };
+        if write(&mut file, &bytes, permission_bits_of(step.target)).is_err() {
+            // Half of it may be written: the file gets its bytes back, which are in the guard.
+            let kept = leaf_of(step.expected).ok_or(ConflictReason::Refused)?;
+            let kept = self.shadow.repository.read_verified(&kept.blob, gix::objs::Kind::Blob);
+            write(
+                &mut file,
+                &kept.map_err(|_| ConflictReason::Refused)?,
+                permission_bits_of(step.expected),
+            )
+            .ok();
+            return Err(ConflictReason::Refused);
+        }
+        self.in_place.push(step.path.clone());
+        Ok(())
+    }
+}
+
+fn permission_bits_of(state: FileState) -> u32 {
+    match state {
+        FileState::Present { perm, .. } if perm != 0 => perm,
+        FileState::Present { .. } | FileState::Absent => 0o600,
+    }
+}

@@ -1,0 +1,326 @@
+//! A group of steps that is done whole or not at all: removals, directories, writes, or all undone.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use super::apply::MergedBlobs;
+use super::name_exchange::{
+    is_directory, is_name_conflict, move_back, read_leaf, spare_name, undo_exchange,
+};
+use super::plan::{FileState, RestoreStep, leaf_of};
+use super::report::ConflictReason;
+use crate::file_hashing::{CurrentContent, read_current_content};
+use crate::object_store::TreeLeaf;
+use crate::path::{RelPath, temp_name};
+use crate::snapshot_store::SnapshotStore;
+use crate::worktree::{FileKind, NameInDir, WorktreeDir};
+
+/// What was done and how to take it back.
+enum RollbackEntry {
+    /// A file was moved aside.
+    MovedAside(usize, RelPath),
+    /// A file, this one, was put where none was.
+    Placed(usize, RelPath, Option<TreeLeaf>),
+    /// A file, this one, changed places with the one that was there.
+    Swapped(usize, RelPath, Option<TreeLeaf>),
+    /// A directory was made.
+    MadeDir(RelPath),
+}
+
+/// Steps whose temporary name could not be cleared: it holds our own file, or guarded bytes.
+pub(super) type UnclearedSteps = BTreeSet<usize>;
+
+/// A group being worked on. Temporary names lie in the directory that holds the whole group.
+pub(super) struct StepTransaction<'s> {
+    pub(super) shadow: &'s SnapshotStore,
+    id: &'s str,
+    pub(super) merges: &'s MergedBlobs<'s>,
+    anchor: WorktreeDir,
+    done: Vec<RollbackEntry>,
+    pub(super) in_place: Vec<RelPath>,
+    pub(super) uncleared: UnclearedSteps,
+    /// True if the disk refused to take back what was done: then it must be finished later.
+    pub(super) is_stuck: bool,
+}
+
+type StepSlice<'p> = [(usize, &'p RestoreStep)];
+
+impl<'s> StepTransaction<'s> {
+    /// Opens the directory that holds the group, made if it is missing.
+    pub(super) fn open(
+        shadow: &'s SnapshotStore,
+        id: &'s str,
+        root: &RelPath,
+        merges: &'s MergedBlobs<'s>,
+    ) -> Result<Self, ConflictReason> {
+        let above = shadow.worktree.open_dir(None).map_err(|_| ConflictReason::Refused)?;
+        let (done, in_place, left) = (Vec::new(), Vec::new(), UnclearedSteps::new());
+        let is_stuck = false;
+        let mut operation =
+            Self { shadow, id, merges, anchor: above, done, in_place, uncleared: left, is_stuck };
+        if let Some(folder) = root.parent() {
+            operation.make_dirs(&folder)?;
+            let dir = shadow.worktree.open_dir(Some(&folder));
+            operation.anchor = dir.map_err(|_| ConflictReason::InTheWay)?;
+        }
+        Ok(operation)
+    }
+
+    /// Does the steps, or takes back those that were done.
+    pub(super) fn run(&mut self, steps: &StepSlice<'_>) -> Result<(), ConflictReason> {
+        let mut recovered = Ok(());
+        for (index, step) in steps {
+            let cleared = self.recover_step(*index, step);
+            self.is_stuck |= cleared == Err(ConflictReason::Refused);
+            recovered = recovered.and(cleared);
+        }
+        let result = recovered
+            .and_then(|()| self.check_steps(steps))
+            .and_then(|todo| self.execute_steps(&todo, steps));
+        match result {
+            Ok(()) => {
+                self.unlink_displaced();
+                Ok(())
+            }
+            Err(why) => {
+                self.roll_back();
+                steps.iter().for_each(|(index, step)| self.record_uncleared(*index, step));
+                Err(why)
+            }
+        }
+    }
+
+    /// Remembers a temporary name that is still there, if it holds our file or what is in the store.
+    fn record_uncleared(&mut self, index: usize, step: &RestoreStep) {
+        let name = self.temp_name_of(index);
+        self.is_stuck |= !matches!(self.anchor.stat(&spare_name(&name)), Ok(None));
+        let is_kept = |leaf: TreeLeaf| self.shadow.repository.existence_check()(&leaf.blob);
+        let temp = NameInDir { dir: &self.anchor, name: &name };
+        if read_leaf(temp.dir, temp.name).is_some_and(is_kept) || self.is_own_temp_file(temp, step)
+        {
+            self.uncleared.insert(index);
+        }
+    }
+
+    /// Looks at every path before anything is done; returns the steps that are not done yet.
+    fn check_steps<'p>(
+        &self,
+        steps: &StepSlice<'p>,
+    ) -> Result<Vec<(usize, &'p RestoreStep)>, ConflictReason> {
+        let all: BTreeSet<&RelPath> = steps.iter().map(|(_, step)| &step.path).collect();
+        let removed: BTreeSet<&RelPath> = steps
+            .iter()
+            .filter(|(_, step)| step.target == FileState::Absent)
+            .map(|(_, step)| &step.path)
+            .collect();
+        let mut todo = Vec::new();
+        for (index, step) in steps {
+            let disk = match read_current_content(&self.shadow.worktree, &step.path) {
+                CurrentContent::Present(stat, leaf, _) => Some((leaf, stat.perm)),
+                CurrentContent::Absent => None,
+                // The link above it belongs to the group: it is to go, or came in its place.
+                CurrentContent::Uncovered(_)
+                    if step.path.ancestors().any(|it| all.contains(&it)) =>
+                {
+                    None
+                }
+                CurrentContent::Uncovered(_) => return Err(ConflictReason::Refused),
+            };
+            let is_done = match (disk, step.target) {
+                // Bits alone count only where nothing else is to change: ours came with its file.
+                (Some((leaf, perm)), FileState::Present { leaf: wanted, perm: bits }) => {
+                    let is_bits = leaf_of(step.expected) == Some(wanted);
+                    leaf == wanted && (bits == 0 || perm == bits || !is_bits)
+                }
+                (None, FileState::Absent) => true,
+                _ => false,
+            };
+            if is_done {
+                continue;
+            }
+            if disk.map(|(leaf, _)| leaf) != leaf_of(step.expected) && !self.is_torn_write(step) {
+                return Err(ConflictReason::Changed);
+            }
+            if step.target != FileState::Absent {
+                self.check_obstructing_folder(&step.path, &removed)?;
+            }
+            todo.push((*index, *step));
+        }
+        Ok(todo)
+    }
+
+    /// A directory where a file must go may hold nothing but what this group removes.
+    fn check_obstructing_folder(
+        &self,
+        path: &RelPath,
+        removed: &BTreeSet<&RelPath>,
+    ) -> Result<(), ConflictReason> {
+        let worktree = &self.shadow.worktree;
+        let is_dir = |path: &RelPath| matches!(worktree.stat(path), Ok(Some(stat)) if stat.kind == FileKind::Directory);
+        if !is_dir(path) {
+            return Ok(());
+        }
+        let leads = removed.iter().any(|gone| path.is_ancestor_of(gone));
+        let names = worktree.open_dir(Some(path)).and_then(|dir| dir.list());
+        let names = names.map_err(|_| ConflictReason::InTheWay)?;
+        if !leads {
+            return Err(ConflictReason::InTheWay);
+        }
+        for entry in names {
+            let child = path.join(&entry.name).map_err(|_| ConflictReason::InTheWay)?;
+            match is_dir(&child) {
+                true => self.check_obstructing_folder(&child, removed)?,
+                false if removed.contains(&child) => {}
+                false => return Err(ConflictReason::InTheWay),
+            }
+        }
+        Ok(())
+    }
+
+    fn execute_steps(
+        &mut self,
+        todo: &StepSlice<'_>,
+        all: &StepSlice<'_>,
+    ) -> Result<(), ConflictReason> {
+        let is_removal = |step: &RestoreStep| step.target == FileState::Absent;
+        let mut removals: Vec<_> = todo.iter().filter(|(_, step)| is_removal(step)).collect();
+        removals.sort_by_key(|(_, step)| std::cmp::Reverse(step.path.parts().count()));
+        for (index, step) in removals {
+            self.move_aside(*index, step)?;
+            self.done.push(RollbackEntry::MovedAside(*index, step.path.clone()));
+        }
+        for (index, step) in todo.iter().filter(|(_, step)| !is_removal(step)) {
+            self.remove_obstructing_folders(&step.path, all)?;
+            if step.expected == FileState::Absent {
+                if let Some(folder) = step.path.parent() {
+                    self.make_dirs(&folder)?;
+                }
+                self.create_file(*index, step)?;
+                self.done.push(RollbackEntry::Placed(
+                    *index,
+                    step.path.clone(),
+                    leaf_of(step.target),
+                ));
+            } else if self.replace_file(*index, step)? {
+                self.done.push(RollbackEntry::Swapped(
+                    *index,
+                    step.path.clone(),
+                    leaf_of(step.target),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the directories, empty by now, that stand where a file must go.
+    fn remove_obstructing_folders(
+        &self,
+        path: &RelPath,
+        all: &StepSlice<'_>,
+    ) -> Result<(), ConflictReason> {
+        let removed = all.iter().filter(|(_, step)| step.target == FileState::Absent);
+        let moved = removed.map(|(_, step)| &step.path).filter(|gone| path.is_ancestor_of(gone));
+        let mut folders: BTreeSet<RelPath> = moved.flat_map(RelPath::ancestors).collect();
+        folders.retain(|folder| folder == path || path.is_ancestor_of(folder));
+        for folder in folders.iter().rev() {
+            let place = match self.shadow.worktree.open_parent(folder) {
+                Err(error) if is_name_conflict(&error) => continue,
+                opened => opened.map_err(|_| ConflictReason::Refused)?,
+            };
+            let place = NameInDir { dir: &place, name: folder.name() };
+            if is_directory(place) && !matches!(place.remove_empty_dir(), Ok(true)) {
+                return Err(ConflictReason::InTheWay);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn make_dirs(&mut self, folder: &RelPath) -> Result<(), ConflictReason> {
+        let mut all: Vec<RelPath> = folder.ancestors().collect();
+        all.reverse();
+        all.push(folder.clone());
+        for folder in all {
+            let parent = self.parent(&folder)?;
+            let made = NameInDir { dir: &parent, name: folder.name() }.create_dir();
+            if made.map_err(|_| ConflictReason::Refused)? {
+                self.done.push(RollbackEntry::MadeDir(folder));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn parent(&self, path: &RelPath) -> Result<WorktreeDir, ConflictReason> {
+        self.shadow.worktree.open_parent(path).map_err(|_| ConflictReason::InTheWay)
+    }
+
+    /// The temporary name of a step.
+    pub(super) fn temp_name_of(&self, index: usize) -> Vec<u8> {
+        temp_name(self.id, index)
+    }
+
+    pub(super) fn anchor(&self) -> &WorktreeDir {
+        &self.anchor
+    }
+
+    /// Unlinks what made way: its bytes were judged and are in the guard.
+    fn unlink_displaced(&mut self) {
+        for done in std::mem::take(&mut self.done) {
+            if let RollbackEntry::MovedAside(index, _) | RollbackEntry::Swapped(index, ..) = done {
+                let name = self.temp_name_of(index);
+                let gone = NameInDir { dir: &self.anchor, name: &name }.unlink();
+                // What cannot be removed now is swept later.
+                if gone.is_err() {
+                    self.uncleared.insert(index);
+                }
+            }
+        }
+    }
+
+    /// Takes back what was done, newest first.
+    fn roll_back(&mut self) {
+        for done in std::mem::take(&mut self.done).into_iter().rev() {
+            // Where somebody else's files stand by now there is nothing to take back.
+            let taken = self.roll_back_entry(&done);
+            self.is_stuck |= taken.is_err_and(|error| !is_name_conflict(&error));
+        }
+    }
+
+    fn roll_back_entry(&mut self, done: &RollbackEntry) -> io::Result<()> {
+        let path = match done {
+            RollbackEntry::MovedAside(_, path) | RollbackEntry::Placed(_, path, _) => path,
+            RollbackEntry::Swapped(_, path, _) | RollbackEntry::MadeDir(path) => path,
+        };
+        if let (RollbackEntry::MovedAside(..), Some(folder)) = (done, path.parent()) {
+            self.make_dirs(&folder).map_err(|why| match why {
+                ConflictReason::InTheWay => io::ErrorKind::NotADirectory.into(),
+                ConflictReason::Refused
+                | ConflictReason::Changed
+                | ConflictReason::Overlap
+                | ConflictReason::NotMergeable => io::Error::other("refused"),
+            })?;
+        }
+        let parent = self.shadow.worktree.open_parent(path)?;
+        let place = NameInDir { dir: &parent, name: path.name() };
+        match done {
+            RollbackEntry::MovedAside(index, _) => {
+                let name = self.temp_name_of(*index);
+                move_back(NameInDir { dir: &self.anchor, name: &name }, place)
+            }
+            RollbackEntry::Placed(index, _, ours) => {
+                let name = self.temp_name_of(*index);
+                let temp = NameInDir { dir: &self.anchor, name: &name };
+                place.rename_no_replace(temp)?;
+                // Ours goes; what was saved over it since stays.
+                match read_leaf(temp.dir, temp.name) == *ours {
+                    true => temp.unlink(),
+                    false => move_back(temp, place),
+                }
+            }
+            RollbackEntry::Swapped(index, _, ours) => {
+                let name = self.temp_name_of(*index);
+                undo_exchange(NameInDir { dir: &self.anchor, name: &name }, place, *ours)
+            }
+            RollbackEntry::MadeDir(_) => place.remove_empty_dir().map(|_| ()),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What is asked of a keeper, and what it answers. Both are sent as JSON.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use turnstone_core::time::EpochMillis;
+
+use super::error::StoreFailure;
+use crate::capture::{CaptureMode, CaptureOutcome};
+use crate::capture_expiry::ExpiryStep;
+use crate::file_watch::JournalState;
+use crate::gc::GcReport;
+use crate::object_store::Oid;
+use crate::path::RelPath;
+use crate::pin_group::PinGroup;
+use crate::restore::{
+    ConditionalWrite, OperationId, OperationRequest, RestorePlan, RestoreReport, TargetState,
+};
+use crate::storage_budget::EvictionReport;
+
+/// The form of requests and answers; the keeper refuses any other.
+pub(super) const PROTOCOL_VERSION: u32 = 3;
+
+/// A request, and who it is for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct RequestEnvelope {
+    pub(super) version: u32,
+    /// The store; a socket that was meant for another one refuses.
+    pub(super) store: String,
+    pub(super) request: StoreRequest,
+}
+
+/// What only a keeper can do.
+///
+/// Each is safe to be asked twice: a capture or a plan that was made in vain harms nobody, and an
+/// order carries the id under which it is carried out once.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum StoreRequest {
+    /// Write files for a tool.
+    Write {
+        /// The files.
+        writes: Vec<ConditionalWrite>,
+        /// The capture that holds their present bytes.
+        guard: Oid,
+    },
+    /// Tells nothing but that it is there.
+    Hello,
+    Capture {
+        group: String,
+        now: EpochMillis,
+    },
+    CaptureNamed {
+        group: String,
+        paths: Vec<RelPath>,
+        keep: bool,
+        now: EpochMillis,
+    },
+    PlanRestore {
+        target: Oid,
+        paths: Option<Vec<RelPath>>,
+        keep_added: bool,
+        now: EpochMillis,
+    },
+    Plan {
+        wishes: Vec<TargetState>,
+    },
+    PlanUndo {
+        operation: OperationId,
+    },
+    Apply {
+        order: Box<OperationRequest>,
+        now: EpochMillis,
+    },
+    Gc(GcRequest),
+    Relieve(EvictionRequest),
+    Measure {
+        steps: Vec<ExpiryStep>,
+    },
+    Expire {
+        steps: Vec<ExpiryStep>,
+        need: EvictionRequest,
+    },
+    BeginForget {
+        patterns: Vec<String>,
+    },
+    FinishForget {
+        now: EpochMillis,
+    },
+    Pin {
+        captures: Vec<Oid>,
+        group: String,
+    },
+    /// Take captures over from another store.
+    Copy {
+        /// The folder of that store.
+        store: PathBuf,
+        /// The worktree it belongs to.
+        root: PathBuf,
+        captures: Vec<Oid>,
+        group: String,
+    },
+}
+
+/// What is to be collected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GcRequest {
+    /// Groups that somebody needs, by name: their captures stay whatever their age.
+    pub live: BTreeSet<String>,
+    /// How long captures of other groups are kept, in milliseconds (R41).
+    pub keep: i64,
+    /// About how many bytes are copied at most.
+    pub effort: u64,
+    /// Nothing is changed; the report says what would be.
+    pub dry_run: bool,
+    /// The present.
+    pub now: EpochMillis,
+}
+
+/// For how much room is to be made, and what must stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvictionRequest {
+    /// Bytes that shall fit.
+    pub bytes: u64,
+    /// Groups that somebody needs.
+    pub live: BTreeSet<PinGroup>,
+    /// About how many bytes each repack may copy.
+    pub effort: u64,
+    /// The present.
+    pub now: EpochMillis,
+}
+
+/// What a keeper answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum StoreResponse {
+    Hello,
+    Captured(CaptureSummary),
+    Planned(Box<RestorePlan>),
+    Applied(Box<RestoreReport>),
+    Collected(Box<GcOutcome>),
+    Relieved(Box<EvictionReport>),
+    Measured { freed: Vec<u64> },
+    Forgotten { captures: usize },
+    Pinned { missing: Vec<Oid> },
+    Failed(StoreFailure),
+}
+
+/// What a collection did, or would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GcOutcome {
+    /// Captures that were too old, of groups that stay.
+    pub expired: usize,
+    /// What became of the rest.
+    #[serde(flatten)]
+    pub gc: GcReport,
+}
+
+/// A capture, without what the asker can read by itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct CaptureSummary {
+    pub(super) id: Oid,
+    pub(super) files: usize,
+    pub(super) changed: usize,
+    pub(super) reused: usize,
+    pub(super) mode: CaptureMode,
+    pub(super) journal: JournalState,
+    pub(super) is_new: bool,
+}
+
+impl From<&CaptureOutcome> for CaptureSummary {
+    fn from(captured: &CaptureOutcome) -> Self {
+        Self {
+            id: captured.capture.id,
+            files: captured.files,
+            changed: captured.changed,
+            reused: captured.reused,
+            mode: captured.mode,
+            journal: captured.journal,
+            is_new: captured.is_new,
+        }
+    }
+}

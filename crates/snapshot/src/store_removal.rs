@@ -1,0 +1,95 @@
+//! Removing a whole store: only one that is a store, only below the folder of stores, only if nobody
+//! keeps it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fail::fail_point;
+
+use crate::object_store::random_hex;
+use crate::snapshot_store::{StoreOpenError, acquire_owner_lock};
+
+/// How a store is called that is being removed; whatever is left of it is swept.
+const REMOVED_PREFIX: &str = "tmp_turnstone_removed-";
+
+/// Why a store was not removed. It is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum RemovalError {
+    /// The folder does not lie directly in the folder of stores, or is a link.
+    #[error("{0} is not a folder of the store directory")]
+    Outside(PathBuf),
+    /// The folder is there, and is not a store of ours.
+    #[error("{0} is not a snapshot store")]
+    NotAStore(PathBuf),
+    /// A process keeps the store (R11).
+    #[error("the snapshot store is kept by another process ({0})")]
+    Locked(String),
+    /// The disk said no.
+    #[error("the snapshot store could not be removed")]
+    Io(#[from] io::Error),
+}
+
+/// Removes the store `name` of the folder `stores`; returns how many bytes its packs had.
+///
+/// The store gets another name first: killed half way, [`sweep_stores`] finishes the work.
+///
+/// # Errors
+///
+/// See [`RemovalError`].
+pub fn remove_store(stores: &Path, name: &str) -> Result<u64, RemovalError> {
+    let folder = stores.join(name);
+    let is_plain = Path::new(name).components().count() == 1
+        && folder.file_name().is_some_and(|last| last == name);
+    if !is_plain || !fs_err::symlink_metadata(&folder)?.is_dir() {
+        return Err(RemovalError::Outside(folder));
+    }
+    if !is_store(&folder)? {
+        return Err(RemovalError::NotAStore(folder));
+    }
+    let keeper = match acquire_owner_lock(&folder) {
+        Ok(keeper) => keeper,
+        Err(StoreOpenError::Locked(who)) => return Err(RemovalError::Locked(who)),
+        Err(StoreOpenError::Io(error)) => return Err(error.into()),
+        Err(StoreOpenError::Root(_)) => return Err(RemovalError::NotAStore(folder)),
+    };
+    let bytes = crate::object_store::ObjectRepository::pack_bytes(&folder.join("git"))?;
+    let dead = stores.join(format!("{REMOVED_PREFIX}{}", random_hex()?));
+    fs_err::rename(&folder, &dead)?;
+    fs_err::File::open(stores)?.sync_all()?;
+    fail_point!("snapshot::store_renamed", |_| Err(io::Error::other("failpoint").into()));
+    drop(keeper);
+    fs_err::remove_dir_all(&dead)?;
+    Ok(bytes)
+}
+
+/// Finishes removals that were cut off; returns how many.
+///
+/// # Errors
+///
+/// The folder cannot be read or written.
+pub fn finish_removals(stores: &Path) -> io::Result<usize> {
+    let mut count = 0;
+    for entry in fs_err::read_dir(stores)? {
+        let entry = entry?;
+        let is_dead =
+            entry.file_name().to_str().is_some_and(|name| name.starts_with(REMOVED_PREFIX));
+        if is_dead && entry.file_type()?.is_dir() {
+            fs_err::remove_dir_all(entry.path())?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+/// A store has a keeper's file and a bare repository of ours.
+fn is_store(folder: &Path) -> io::Result<bool> {
+    for file in ["keeper", "git/HEAD", "git/config"] {
+        match fs_err::symlink_metadata(folder.join(file)) {
+            Ok(meta) if meta.is_file() => {}
+            Ok(_) => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    folder.join("git/refs/turnstone").try_exists()
+}

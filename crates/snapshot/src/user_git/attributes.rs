@@ -1,0 +1,158 @@
+//! Attributes: which files may not be stored as they are.
+//!
+//! Deliberately blunt. A line that sets a converting attribute counts for whatever its pattern matches,
+//! even if a later line takes it back; a line that is not understood counts for everything.
+
+use gix::bstr::ByteSlice;
+use gix::glob::Pattern;
+use gix::glob::pattern::Case;
+use gix::glob::wildmatch::Mode;
+
+/// The attributes that make git store other bytes than the file has, and `crlf`, the old `text`.
+const CONVERTING_ATTRIBUTES: [&[u8]; 6] =
+    [b"filter", b"ident", b"text", b"eol", b"crlf", b"working-tree-encoding"];
+
+/// Which files of a repository may be converted.
+#[derive(Debug, Default)]
+pub(crate) struct ConvertedPaths {
+    patterns: Vec<ConversionPattern>,
+    /// Names of macros that set a converting attribute.
+    macros: Vec<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct ConversionPattern {
+    /// Where the pattern applies: empty, or a path that ends with a slash.
+    folder: Vec<u8>,
+    /// Nothing matches everything.
+    pattern: Option<Pattern>,
+}
+
+impl ConvertedPaths {
+    /// Gathers what attributes files say, each with the folder it applies below.
+    pub(crate) fn from_files(files: &[(Vec<u8>, Vec<u8>)]) -> Self {
+        let mut found = Self::default();
+        // A macro may stand behind its use, and use others: learned until there is nothing to learn.
+        loop {
+            let known = found.macros.len();
+            for (text, _) in files {
+                text.lines().for_each(|line| found.learn_macro(line.trim()));
+            }
+            if found.macros.len() == known {
+                break;
+            }
+        }
+        for (text, folder) in files {
+            text.lines().for_each(|line| found.add_line(line.trim_start(), folder));
+        }
+        found
+    }
+
+    /// Whatever lies below `folder` may be converted.
+    pub(crate) fn mark_folder(&mut self, folder: &[u8]) {
+        self.patterns.push(ConversionPattern { folder: folder.to_vec(), pattern: None });
+    }
+
+    fn learn_macro(&mut self, line: &[u8]) {
+        if let Some(line) = line.strip_prefix(b"[attr]") {
+            let mut words = split_words(line);
+            let name = words.next().unwrap_or_default().to_vec();
+            if !self.macros.contains(&name) && words.any(|word| self.is_converting(word)) {
+                self.macros.push(name);
+            }
+        }
+    }
+
+    fn add_line(&mut self, line: &[u8], folder: &[u8]) {
+        if line.is_empty() || line.starts_with(b"#") || line.starts_with(b"[attr]") {
+            return;
+        }
+        // A quoted pattern may have spaces in it: what follows is not told apart.
+        let quoted = line.starts_with(b"\"");
+        let mut parts = split_words(line);
+        let pattern = parts.next().unwrap_or_default();
+        if !parts.any(|word| self.is_converting(word)) {
+            return;
+        }
+        let pattern = if quoted { None } else { Pattern::from_bytes_without_negation(pattern) };
+        self.patterns.push(ConversionPattern { folder: folder.to_vec(), pattern });
+    }
+
+    /// Tells whether a word sets a converting attribute: `-x` and `!x` do not.
+    fn is_converting(&self, word: &[u8]) -> bool {
+        let name = word.split(|byte| *byte == b'=').next().unwrap_or_default();
+        CONVERTING_ATTRIBUTES.contains(&name) || self.macros.iter().any(|known| known == name)
+    }
+
+    /// Tells whether the file at `path`, from the root of the repository, may be converted.
+    pub(crate) fn may_convert(&self, path: &[u8]) -> bool {
+        self.patterns.iter().any(|ConversionPattern { folder, pattern }| {
+            let Some(path) = path.strip_prefix(&folder[..]) else {
+                return false;
+            };
+            let Some(pattern) = pattern else {
+                return true;
+            };
+            let name = path.rfind_byte(b'/').map(|slash| slash + 1);
+            let (path, mode) = (path.as_bstr(), Mode::NO_MATCH_SLASH_LITERAL);
+            pattern.matches_repo_relative_path(path, name, Some(false), Case::Fold, mode)
+        })
+    }
+}
+
+fn split_words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn touches(text: &str, folder: &str, path: &str) -> bool {
+        let file = (text.as_bytes().to_vec(), folder.as_bytes().to_vec());
+        ConvertedPaths::from_files(&[file]).may_convert(path.as_bytes())
+    }
+
+    #[test]
+    fn every_converting_attribute_is_detected() {
+        for text in [
+            "*.txt filter=x",
+            "*.txt ident",
+            "*.txt text",
+            "*.txt text=auto",
+            "*.txt eol=lf",
+            "*.txt crlf",
+            "*.txt working-tree-encoding=UTF-16",
+            "* diff text=auto merge=x",
+            "  a.txt text",
+            "/sub/*.txt text",
+            "\"a b.txt\" text",
+            "[attr]mine text\n*.txt mine",
+            "*.txt yours\n[attr]yours mine\n[attr]mine text",
+            "*.TXT text",
+            "*.txt text\n*.txt -text",
+        ] {
+            assert!(touches(text, "", "sub/a.txt"), "{text}");
+        }
+        for text in [
+            "",
+            "*.txt -text diff",
+            "*.txt binary",
+            "*.txt !filter",
+            "*.png filter=lfs",
+            "# *.txt text",
+            "/a.txt text",
+            "*.txt export-subst whitespace=cr-at-eol",
+        ] {
+            assert!(!touches(text, "", "sub/a.txt"), "{text}");
+        }
+    }
+
+    #[test]
+    fn attributes_apply_only_below_their_folder() {
+        assert!(touches("*.txt text", "sub/", "sub/deep/a.txt"));
+        assert!(touches("/a.txt text", "sub/", "sub/a.txt"));
+        assert!(!touches("*.txt text", "sub/", "other/a.txt"));
+        assert!(!touches("*.txt text", "sub/", "sub2/a.txt"));
+    }
+}

@@ -1,0 +1,225 @@
+//! What is not believed: each condition of R10 by itself.
+
+use std::path::Path;
+
+use turnstone_snapshot::UserGitSettings;
+
+use crate::checkout::{
+    FILE_COUNT, REPEATS, assert_reused, checkout_of, commit_and_repack, committed_checkout,
+    default_settings, wait_past_clock_granularity,
+};
+use crate::support::StoreFixture;
+
+/// Changes one thing about a checkout before it is captured; `believed` files are still not read.
+fn assert_reused_after_change(change: impl FnOnce(&StoreFixture), believed: usize) {
+    let case = committed_checkout();
+    change(&case);
+    assert_reused(&case, believed);
+}
+
+#[test]
+fn file_with_changed_times_is_read() {
+    assert_reused_after_change(
+        |case| {
+            let time = fs_err::metadata(case.at("a.txt")).unwrap().modified().unwrap();
+            case.write("a.txt", "ALPHA\n".repeat(REPEATS));
+            let file = fs_err::OpenOptions::new().write(true).open(case.at("a.txt")).unwrap();
+            file.file().set_modified(time).unwrap();
+        },
+        FILE_COUNT - 1,
+    );
+}
+
+#[test]
+fn replaced_file_is_read() {
+    assert_reused_after_change(
+        |case| {
+            case.write("other", "ALPHA\n".repeat(REPEATS));
+            fs_err::rename(case.at("other"), case.at("a.txt")).unwrap();
+        },
+        FILE_COUNT - 1,
+    );
+}
+
+#[test]
+fn racy_index_proves_nothing() {
+    assert_reused_after_change(
+        |case| {
+            let time = fs_err::metadata(case.at("a.txt")).unwrap().modified().unwrap();
+            let index = fs_err::OpenOptions::new().write(true).open(case.at(".git/index")).unwrap();
+            index.file().set_modified(time).unwrap();
+        },
+        0,
+    );
+}
+
+#[test]
+fn assume_unchanged_files_are_read() {
+    for flag in ["--assume-unchanged", "--skip-worktree"] {
+        assert_reused_after_change(
+            |case| drop(case.git_in(&case.root(), &["update-index", flag, "a.txt"])),
+            FILE_COUNT - 1,
+        );
+    }
+}
+
+#[test]
+fn intent_to_add_files_are_read() {
+    assert_reused_after_change(
+        |case| {
+            case.write("wish", "not yet\n");
+            case.git_in(&case.root(), &["add", "-N", "wish"]);
+        },
+        FILE_COUNT,
+    );
+}
+
+#[test]
+fn conflicted_files_are_read() {
+    let case = committed_checkout();
+    let git = |args: &[&str]| case.git_in(&case.root(), args);
+    git(&["checkout", "-q", "-b", "other"]);
+    case.write("a.txt", "theirs\n");
+    git(&["commit", "-q", "-a", "-m", "theirs"]);
+    git(&["checkout", "-q", "main"]);
+    case.write("a.txt", "ours\n");
+    git(&["commit", "-q", "-a", "-m", "ours"]);
+    wait_past_clock_granularity();
+    // Exits with 1: that is the conflict that is wanted here.
+    git(&["-c", "alias.try=!git merge -q other || true", "try"]);
+    assert!(case.read("a.txt").contains("<<<<<<<"));
+    git(&["repack", "-a", "-d", "-q"]);
+
+    assert_reused(&case, FILE_COUNT - 1);
+}
+
+#[test]
+fn file_with_different_blob_size_is_read() {
+    let case = checkout_of(default_settings());
+    case.write(".git/info/attributes", "a.txt filter=long\n");
+    commit_and_repack(&case, &["-c", "filter.long.clean=sed s/alpha/something-longer/"]);
+    // No attribute, no driver: only the size tells.
+    case.remove(".git/info/attributes");
+
+    assert_reused(&case, FILE_COUNT - 1);
+}
+
+/// A filter that keeps the size, so that only the attribute tells.
+const ROT13_FILTER: [&str; 2] = ["-c", "filter.rot.clean=tr a-z n-za-m"];
+
+#[test]
+fn filtered_file_is_read_wherever_the_attribute_is_set() {
+    for place in [".gitattributes", "sub/.gitattributes", ".git/info/attributes"] {
+        let case = checkout_of(default_settings());
+        case.write(place, "c.txt filter=rot\n");
+        commit_and_repack(&case, &ROT13_FILTER);
+        let extra = usize::from(!place.starts_with(".git/"));
+        assert_reused(&case, FILE_COUNT + extra - 1);
+    }
+}
+
+#[test]
+fn filter_via_macro_or_quoted_pattern_is_detected() {
+    for line in ["[attr]secret filter=rot\nc.txt secret\n", "\"c.txt\" filter=rot\n"] {
+        let case = checkout_of(default_settings());
+        case.write(".gitattributes", line);
+        commit_and_repack(&case, &ROT13_FILTER);
+        // A quoted pattern is not understood, so it counts for every file.
+        let believed = if line.starts_with('"') { 0 } else { FILE_COUNT };
+        assert_reused(&case, believed);
+    }
+}
+
+#[test]
+fn ignored_missing_or_linked_gitattributes_are_honoured() {
+    // Ignored, but in effect.
+    let case = checkout_of(default_settings());
+    case.write("sub/.gitattributes", "c.txt filter=rot\n");
+    case.write(".gitignore", ".gitattributes\n");
+    commit_and_repack(&case, &ROT13_FILTER);
+    assert_reused(&case, FILE_COUNT);
+    // Gone from the worktree, but git finds it in the index: everything below is suspect.
+    let case = checkout_of(default_settings());
+    case.write("sub/.gitattributes", "c.txt filter=rot\n");
+    commit_and_repack(&case, &ROT13_FILTER);
+    case.remove("sub/.gitattributes");
+    assert_reused(&case, FILE_COUNT - 2);
+    // A link, which git does not follow.
+    let case = committed_checkout();
+    case.link("sub/.gitattributes", "../a.txt");
+    assert_reused(&case, FILE_COUNT - 2);
+}
+
+#[test]
+fn files_with_other_converting_attributes_are_read() {
+    for attribute in ["ident", "text", "text=auto", "eol=crlf", "crlf"] {
+        let case = checkout_of(default_settings());
+        case.write(".git/info/attributes", format!("b.txt {attribute}\n"));
+        commit_and_repack(&case, &[]);
+        assert_reused(&case, FILE_COUNT - 1);
+    }
+}
+
+#[test]
+fn file_with_working_tree_encoding_is_read() {
+    let case = checkout_of(default_settings());
+    // Cyrillic has two bytes a letter in both encodings.
+    case.write("a.txt", b"\xa7\xd4\xa7\xe0\xa7\xe2\n".repeat(REPEATS));
+    case.write(".git/info/attributes", "a.txt working-tree-encoding=GB18030\n");
+    commit_and_repack(&case, &[]);
+    let stored = case.git_in(&case.root(), &["cat-file", "-s", "HEAD:a.txt"]);
+    assert_eq!(stored, (7 * REPEATS).to_string(), "the size does not tell");
+
+    assert_reused(&case, FILE_COUNT - 1);
+}
+
+#[test]
+fn repository_with_converting_config_is_not_trusted() {
+    for setting in [
+        "[core]\n\tautocrlf = input\n",
+        "[core]\n\tautocrlf\n",
+        "[core]\n\teol = crlf\n",
+        "[core]\n\tattributesFile = /elsewhere\n",
+        "[include]\n\tpath = /elsewhere\n",
+        "[filter \"rot\"]\n\tclean = rot13\n",
+        "[extensions]\n\tpartialClone = origin\n",
+        "[remote \"origin\"]\n\tpromisor = true\n",
+        "[core\n",
+    ] {
+        assert_reused_after_change(|case| append(&case.at(".git/config"), setting), 0);
+    }
+    assert_reused_after_change(
+        |case| {
+            append(&case.at(".git/config"), "[extensions]\n\tworktreeConfig = true\n");
+            case.write(".git/config.worktree", "[core]\n\tautocrlf = true\n");
+        },
+        0,
+    );
+    assert_reused_after_change(
+        |case| fs_err::write(case.at(".git/objects/pack/pack-x.promisor"), "").unwrap(),
+        0,
+    );
+}
+
+fn append(path: &Path, text: &str) {
+    let before = fs_err::read_to_string(path).unwrap();
+    fs_err::write(path, before + text).unwrap();
+}
+
+#[test]
+fn converting_user_config_makes_files_read() {
+    let text = |text: &str| vec![text.as_bytes().to_vec()];
+    for settings in [
+        None,
+        Some(UserGitSettings {
+            config: text("[core]\n\tautocrlf = true\n"),
+            ..UserGitSettings::default()
+        }),
+        Some(UserGitSettings { config: text("[core"), ..UserGitSettings::default() }),
+        Some(UserGitSettings { attributes: text("* text=auto\n"), ..UserGitSettings::default() }),
+    ] {
+        let case = checkout_of(settings);
+        commit_and_repack(&case, &[]);
+        assert_reused(&case, 0);
+    }
+}

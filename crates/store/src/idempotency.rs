@@ -1,0 +1,96 @@
+//! Calls that are made once: what a repeat of an idempotency key finds (R43).
+//!
+//! A call that is one mutation is remembered with it ([`Store::write_once`]). A call of several leaves
+//! a mark in the transaction of its first event, and its answer when it is over: whoever repeats it
+//! after a crash in between is told where it began instead of doing it twice.
+
+use rusqlite::OptionalExtension;
+use turnstone_core::time::LogCursor;
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::read::ReadTx;
+use crate::store::Store;
+use crate::tx::Tx;
+
+/// What is known of a call by its key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdempotencyRecord {
+    /// Its first event; nothing if it has changed nothing yet.
+    pub first_event: Option<LogCursor>,
+    /// What it was answered; nothing if it was cut off, or is still on its way.
+    pub answer: Option<String>,
+}
+
+/// A key cannot hold a line break: it came in a header.
+fn start_key(key: &str) -> String {
+    format!("{key}\nbegan")
+}
+
+fn answer_key(key: &str) -> String {
+    format!("{key}\nanswer")
+}
+
+impl ReadTx<'_> {
+    fn find_stored_result(&self, actor: &str, key: &str) -> Result<Option<String>> {
+        Ok(self
+            .conn
+            .prepare_cached(
+                "SELECT result FROM idempotency
+                 WHERE actor = (SELECT num FROM actor WHERE name = ?1) AND key = ?2",
+            )?
+            .query_row((actor, key), |row| row.get(0))
+            .optional()?)
+    }
+}
+
+impl Tx<'_> {
+    /// Notes that the call under this context's key has begun, with its first event.
+    pub(crate) fn record_call_start(&self, cursor: i64) -> Result<()> {
+        let Some(key) = &self.ctx.idempotency_key else { return Ok(()) };
+        self.insert_result(&start_key(key), &cursor.to_string())
+    }
+
+    fn insert_result(&self, key: &str, result: &str) -> Result<()> {
+        self.count_bytes(result.len() as u64);
+        self.conn
+            .prepare_cached(
+                "INSERT INTO idempotency (actor, key, result, time) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (actor, key) DO NOTHING",
+            )?
+            .execute((self.user_num()?, key, result, self.now().0))?;
+        Ok(())
+    }
+}
+
+impl Store {
+    /// What is known of the call under this context's key and actor.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn find_idempotency_record(&self, ctx: &Context) -> Result<IdempotencyRecord> {
+        let Some(key) = &ctx.idempotency_key else { return Ok(IdempotencyRecord::default()) };
+        let actor = ctx.actor.as_str();
+        self.read(ctx, |r| {
+            let began = r
+                .find_stored_result(actor, &start_key(key))?
+                .and_then(|text| text.parse().ok())
+                .map(LogCursor);
+            Ok(IdempotencyRecord {
+                first_event: began,
+                answer: r.find_stored_result(actor, &answer_key(key))?,
+            })
+        })
+    }
+
+    /// Keeps the answer of the call under this context's key; the first one counts.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn store_answer(&self, ctx: &Context, text: String) -> Result<()> {
+        let Some(key) = ctx.idempotency_key.clone() else { return Ok(()) };
+        self.write(ctx, move |tx| tx.insert_result(&answer_key(&key), &text)).wait()
+    }
+}

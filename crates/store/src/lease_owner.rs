@@ -1,0 +1,229 @@
+//! Owners and leases (R27): a process is alive while it holds the kernel lock on its owner file.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use rusqlite::OptionalExtension;
+use turnstone_core::id::SessionId;
+use turnstone_core::time::EpochMillis;
+
+use crate::context::{Lease, OwnerId};
+use crate::data_layout::{DataLayout, open_private_file};
+use crate::error::{Result, StoreError};
+use crate::tx::Tx;
+
+/// Where locks do not work, an owner counts as dead after this long without a heartbeat.
+pub(crate) const HEARTBEAT_TIMEOUT_MS: i64 = 30_000;
+
+/// This process as a holder of leases; its file is locked as long as it lives.
+pub(crate) struct LeaseOwner {
+    pub(crate) id: OwnerId,
+    file: File,
+    path: PathBuf,
+}
+
+impl LeaseOwner {
+    /// Makes and locks this process's owner file.
+    pub(crate) fn register(layout: &DataLayout) -> Result<Self> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|e| StoreError::Io(e.to_string()))?;
+        let id = OwnerId(format!("owner-{:016x}", u64::from_le_bytes(random)));
+        let path = owner_path(layout, &id);
+        let file = open_private_file(&path)?;
+        // Waits out somebody who is just looking whether this file is locked.
+        if let Err(error) = file.lock() {
+            tracing::warn!(%error, "file locks do not work here; leases rely on heartbeats");
+        }
+        // Only for people who look; nothing reads it.
+        drop(std::io::Write::write_all(&mut &file, std::process::id().to_string().as_bytes()));
+        Ok(Self { id, file, path })
+    }
+
+    /// Shows that this process lives, where locks do not; not a database write.
+    pub(crate) fn heartbeat(&self, now: EpochMillis) -> Result<()> {
+        let at = std::time::UNIX_EPOCH
+            + std::time::Duration::from_millis(u64::try_from(now.0).unwrap_or(0));
+        Ok(self.file.set_modified(at)?)
+    }
+}
+
+impl Drop for LeaseOwner {
+    fn drop(&mut self) {
+        drop(fs_err::remove_file(&self.path));
+    }
+}
+
+fn owner_path(layout: &DataLayout, id: &OwnerId) -> PathBuf {
+    layout.locks().join(id.as_str())
+}
+
+/// True if the process behind `id` holds its lock, or, where locks do not work, beat recently.
+pub(crate) fn is_alive(layout: &DataLayout, id: &OwnerId, now: EpochMillis) -> Result<bool> {
+    let path = owner_path(layout, id);
+    let file = match fs_err::OpenOptions::new().read(true).write(true).open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    // Shared, so that two who look at once do not take each other for the owner.
+    match file.file().try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(std::fs::TryLockError::WouldBlock) => Ok(true),
+        Err(std::fs::TryLockError::Error(_)) => {
+            let modified = file.metadata()?.modified()?;
+            let beat = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            Ok(now.0 - i64::try_from(beat.as_millis()).unwrap_or(i64::MAX) < HEARTBEAT_TIMEOUT_MS)
+        }
+    }
+}
+
+/// The owner of this name; nothing if it is not the name of one.
+pub(crate) fn parse_owner_id(name: &str) -> Option<OwnerId> {
+    let body = name.strip_prefix("owner-")?;
+    let is_plain = body.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    is_plain.then(|| OwnerId(name.to_owned()))
+}
+
+/// Removes owner files of dead processes; call it with the open lock held.
+pub(crate) fn remove_dead_owner_files(layout: &DataLayout, now: EpochMillis) -> Result<()> {
+    for entry in fs_err::read_dir(layout.locks())?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with("owner-") && !is_alive(layout, &OwnerId(name), now)? {
+            drop(fs_err::remove_file(entry.path()));
+        }
+    }
+    Ok(())
+}
+
+/// The living processes that have the store open, except `own`; call it with the open lock held.
+pub(crate) fn other_live_owners(
+    layout: &DataLayout,
+    own: &OwnerId,
+    now: EpochMillis,
+) -> Result<Vec<String>> {
+    let mut living = Vec::new();
+    for entry in fs_err::read_dir(layout.locks())? {
+        let entry = entry?;
+        let id = OwnerId(entry.file_name().to_string_lossy().into_owned());
+        if !id.as_str().starts_with("owner-") || id == *own || !is_alive(layout, &id, now)? {
+            continue;
+        }
+        let pid = fs_err::read_to_string(entry.path()).unwrap_or_default();
+        living.push(format!("process {} ({})", pid.trim(), id.as_str()));
+    }
+    living.sort_unstable();
+    Ok(living)
+}
+
+/// How to get a lease that another process holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseTakeover {
+    /// Only if that process is dead.
+    IfDead,
+    /// Even if it lives: it is fenced from then on.
+    Force,
+}
+
+impl Tx<'_> {
+    /// Who holds the lease on a session, and its epoch.
+    pub(crate) fn lease_holder(&self, session: i64) -> Result<(Option<OwnerId>, i64)> {
+        let (owner, epoch): (Option<String>, i64) = self
+            .conn
+            .prepare_cached("SELECT owner, epoch FROM stream WHERE session = ?1")?
+            .query_row([session], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok((owner.map(OwnerId), epoch))
+    }
+
+    /// Takes the lease on a session for `owner`. Held by the same owner, it stays as it is.
+    pub(crate) fn acquire_lease(
+        &self,
+        layout: &DataLayout,
+        session: &SessionId,
+        owner: &OwnerId,
+        takeover: LeaseTakeover,
+    ) -> Result<Lease> {
+        let num = self.session_num(session)?;
+        let (holder, epoch) = self.lease_holder(num)?;
+        match holder {
+            Some(holder) if holder == *owner => {
+                return Ok(Lease { session: session.clone(), owner: holder, epoch });
+            }
+            Some(holder)
+                if takeover == LeaseTakeover::IfDead && is_alive(layout, &holder, self.now())? =>
+            {
+                return Err(StoreError::Busy(session.clone()));
+            }
+            _ => {}
+        }
+        let epoch = self.set_lease_holder(num, Some(owner))?;
+        Ok(Lease { session: session.clone(), owner: owner.clone(), epoch })
+    }
+
+    /// Gives the session to `owner` or to nobody; whoever held it is fenced.
+    pub(crate) fn set_lease_holder(&self, session: i64, owner: Option<&OwnerId>) -> Result<i64> {
+        Ok(self
+            .conn
+            .prepare_cached(
+                "UPDATE stream SET owner = ?2, epoch = epoch + 1 WHERE session = ?1
+                 RETURNING epoch",
+            )?
+            .query_row((session, owner.map(OwnerId::as_str)), |row| row.get(0))?)
+    }
+
+    /// Gives a lease back. Returns false if somebody else holds it by now, or needs it: one process
+    /// has one lease on a session, and another thread of it may have begun a turn meanwhile.
+    pub(crate) fn release_lease(&self, lease: &Lease) -> Result<bool> {
+        let changed = self
+            .conn
+            .prepare_cached(
+                "UPDATE stream SET owner = NULL WHERE id = ?1 AND owner = ?2 AND epoch = ?3
+                   AND NOT EXISTS (SELECT 1 FROM turn
+                                   WHERE turn.session = stream.session AND ended IS NULL)",
+            )?
+            .execute((lease.session.as_str(), lease.owner.as_str(), lease.epoch))?;
+        Ok(changed == 1)
+    }
+
+    /// True if the idempotency key was used; then the stored result.
+    pub(crate) fn find_idempotent_result(&self, key: &str) -> Result<Option<String>> {
+        Ok(self
+            .conn
+            .prepare_cached("SELECT result FROM idempotency WHERE actor = ?1 AND key = ?2")?
+            .query_row((self.acting_actor_num()?, key), |row| row.get(0))
+            .optional()?)
+    }
+
+    /// Keeps the result of a call for its repeats.
+    pub(crate) fn store_idempotent_result(&self, key: &str, result: &str) -> Result<()> {
+        self.count_bytes(result.len() as u64);
+        self.conn
+            .prepare_cached(
+                "INSERT INTO idempotency (actor, key, result, time) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute((self.acting_actor_num()?, key, result, self.now().0))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probing_an_owner_file_does_not_make_it_look_alive() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let layout = DataLayout::new(dir.path());
+        layout.create().expect("made");
+        let now = EpochMillis(0);
+        let owner = LeaseOwner::register(&layout).expect("registered");
+        assert!(is_alive(&layout, &owner.id, now).expect("looks"));
+        // R27: a dead owner's file, which another process is just looking at.
+        let dead = OwnerId("owner-dead".to_owned());
+        let looking = open_private_file(&owner_path(&layout, &dead)).expect("made");
+        looking.lock_shared().expect("locked");
+        assert!(!is_alive(&layout, &dead, now).expect("looks"));
+        remove_dead_owner_files(&layout, now).expect("swept");
+        assert!(!owner_path(&layout, &dead).exists());
+        assert!(owner_path(&layout, &owner.id).exists(), "a living owner's file stays");
+    }
+}

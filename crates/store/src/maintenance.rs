@@ -1,0 +1,290 @@
+//! Upkeep: keeps the files small, in steps that disturb nobody.
+//!
+//! One run finishes deletions, marks consumers that lag too far, compacts the log, removes values nobody uses, forgets
+//! old idempotency keys, gives free pages back to the file system and empties the write-ahead log.
+//! It may stop after any step and goes on where it stopped the next time.
+
+use std::collections::HashSet;
+
+use rusqlite::Connection;
+use turnstone_core::time::EpochMillis;
+
+use crate::blob::{self, BlobHash};
+use crate::connection;
+use crate::consumer::{self, MAX_LAG_BYTES, MAX_LAG_MS};
+use crate::context::Context;
+use crate::error::Result;
+use crate::log_compaction;
+use crate::store::Store;
+use crate::tx::Tx;
+
+/// Idempotency keys are remembered this long.
+const KEY_RETENTION_MS: i64 = 7 * 24 * 60 * 60 * 1000;
+/// What happened within this time stays whole, so that live readers lose nothing.
+const GRACE_MS: i64 = 60_000;
+/// Rows removed in one step.
+const BATCH_ROWS: i64 = 200;
+
+/// How much upkeep may do at once. The store reads no clock: a limit in time is the caller's.
+pub struct MaintenanceBudget {
+    steps: u64,
+    keep_going: Box<dyn FnMut() -> bool>,
+}
+
+impl MaintenanceBudget {
+    /// As much as there is to do.
+    #[must_use]
+    pub fn unlimited() -> Self {
+        Self::steps(u64::MAX)
+    }
+
+    /// At most this many steps; a step is one short transaction.
+    #[must_use]
+    pub fn steps(steps: u64) -> Self {
+        Self { steps, keep_going: Box::new(|| true) }
+    }
+
+    /// As long as `go_on` says so; it is asked before every step.
+    #[must_use]
+    pub fn while_true(go_on: impl FnMut() -> bool + 'static) -> Self {
+        Self { steps: u64::MAX, keep_going: Box::new(go_on) }
+    }
+
+    pub(crate) fn has_steps_left(&mut self) -> bool {
+        self.steps > 0 && (self.keep_going)()
+    }
+
+    pub(crate) fn take_step(&mut self) -> bool {
+        let left = self.has_steps_left();
+        self.steps -= u64::from(left);
+        left
+    }
+}
+
+/// The limits upkeep works with; the usual ones are [`MaintenanceLimits::default`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaintenanceLimits {
+    /// Events younger than this stay whole, and files are removed this long after they were doomed.
+    pub grace_ms: i64,
+    /// A consumer that has not read an event this old is marked.
+    pub lag_ms: i64,
+    /// A consumer that has more than this many bytes to read is marked.
+    pub lag_bytes: u64,
+    /// Idempotency keys older than this are forgotten.
+    pub key_retention_ms: i64,
+}
+
+impl Default for MaintenanceLimits {
+    fn default() -> Self {
+        Self {
+            grace_ms: GRACE_MS,
+            lag_ms: MAX_LAG_MS,
+            lag_bytes: MAX_LAG_BYTES,
+            key_retention_ms: KEY_RETENTION_MS,
+        }
+    }
+}
+
+/// What upkeep did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatabaseMaintenanceReport {
+    /// Events that became stubs.
+    pub compacted: u64,
+    /// Bytes of payloads, values and text that are gone from the log.
+    pub freed_bytes: u64,
+    /// Files of values that were removed.
+    pub removed_files: u64,
+    /// Idempotency keys that were forgotten.
+    pub expired_keys: u64,
+    /// Consumers that were marked `resync`.
+    pub marked_consumers: u64,
+    /// Pages given back to the file system.
+    pub vacuumed_pages: u64,
+    /// The size of the write-ahead log afterwards.
+    pub wal_bytes: u64,
+    /// True if there is nothing left to do.
+    pub finished: bool,
+}
+
+impl Store {
+    /// Does upkeep with the usual limits.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database or the disk refuses; what was done so far stays done.
+    pub fn maintain(
+        &self,
+        ctx: &Context,
+        budget: MaintenanceBudget,
+    ) -> Result<DatabaseMaintenanceReport> {
+        self.maintain_with(ctx, budget, &MaintenanceLimits::default())
+    }
+
+    /// Does upkeep with other limits than the usual ones.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::maintain`].
+    pub fn maintain_with(
+        &self,
+        ctx: &Context,
+        mut budget: MaintenanceBudget,
+        upkeep: &MaintenanceLimits,
+    ) -> Result<DatabaseMaintenanceReport> {
+        let mut done = DatabaseMaintenanceReport::default();
+        done.finished = self.purge_deleted_within(ctx, &mut budget)?
+            && self.compact_within(ctx, &mut budget, upkeep, &mut done)?
+            && self.remove_unused_blob_files(ctx, &mut budget, upkeep, &mut done)?
+            && self.vacuum_within(ctx, &mut budget, &mut done)?;
+        if budget.has_steps_left() {
+            self.submit_maintenance(connection::truncate_wal).wait()?;
+        }
+        done.wal_bytes = connection::wal_len(&self.layout().database());
+        Ok(done)
+    }
+
+    /// Removes what is left of deleted sessions; false if the budget ended.
+    fn purge_deleted_within(&self, ctx: &Context, budget: &mut MaintenanceBudget) -> Result<bool> {
+        let pending = |r: &crate::read::ReadTx<'_>| -> Result<bool> {
+            Ok(r.conn.prepare_cached("SELECT 1 FROM purge")?.exists([])?)
+        };
+        while self.read(ctx, pending)? {
+            if !budget.take_step() {
+                return Ok(false);
+            }
+            self.purge_deleted(ctx, 1)?;
+        }
+        Ok(true)
+    }
+
+    /// Marks laggards, compacts the log and forgets old keys; false if the budget ended.
+    fn compact_within(
+        &self,
+        ctx: &Context,
+        budget: &mut MaintenanceBudget,
+        upkeep: &MaintenanceLimits,
+        done: &mut DatabaseMaintenanceReport,
+    ) -> Result<bool> {
+        let (stale, bytes) = (ctx.now.plus(-upkeep.lag_ms), upkeep.lag_bytes);
+        if !self.read(ctx, |r| consumer::find_lagging_consumers(r.conn, stale, bytes))?.is_empty() {
+            if !budget.take_step() {
+                return Ok(false);
+            }
+            done.marked_consumers =
+                self.write(ctx, move |tx| tx.mark_lagging_consumers(stale, bytes)).wait()?;
+        }
+        let recent = ctx.now.plus(-upkeep.grace_ms);
+        let limit = self.read(ctx, |r| log_compaction::compaction_limit(r.conn, recent, stale))?;
+        let compacted = log_compaction::compact_log(self, ctx, limit, budget)?;
+        done.compacted = compacted.events;
+        done.freed_bytes = compacted.bytes;
+        let oldest = ctx.now.plus(-upkeep.key_retention_ms);
+        while self.read(ctx, |r| has_row_before(r.conn, OLD_KEYS, oldest))? {
+            if !budget.take_step() {
+                return Ok(false);
+            }
+            let forgotten =
+                self.write(ctx, move |tx| expire_idempotency_keys(tx.conn, oldest)).wait()?;
+            done.expired_keys += forgotten as u64;
+        }
+        Ok(compacted.finished)
+    }
+
+    /// Removes the files of values nobody uses; false if the budget ended.
+    fn remove_unused_blob_files(
+        &self,
+        ctx: &Context,
+        budget: &mut MaintenanceBudget,
+        upkeep: &MaintenanceLimits,
+        done: &mut DatabaseMaintenanceReport,
+    ) -> Result<bool> {
+        let strays = self.find_stray_blob_files(ctx)?;
+        for batch in strays.chunks(BATCH_ROWS as usize) {
+            if !budget.take_step() {
+                return Ok(false);
+            }
+            let batch = batch.to_vec();
+            let doom = move |tx: &Tx<'_>| {
+                batch.iter().try_for_each(|hash| blob::mark_for_removal(tx.conn, &hash.0, tx.now()))
+            };
+            self.write(ctx, doom).wait()?;
+        }
+        let before = ctx.now.plus(-upkeep.grace_ms);
+        while self.read(ctx, |r| has_row_before(r.conn, DOOMED, before))? {
+            if !budget.take_step() {
+                return Ok(false);
+            }
+            let reap =
+                move |tx: &Tx<'_>| blob::remove_marked_files(tx.conn, tx.blobs, before, BATCH_ROWS);
+            done.removed_files += self.write(ctx, reap).wait()?;
+        }
+        Ok(true)
+    }
+
+    /// Files without a row that are not doomed yet: a mutation wrote them and was rolled back.
+    fn find_stray_blob_files(&self, ctx: &Context) -> Result<Vec<BlobHash>> {
+        let files = self.blobs().list_files()?;
+        let known: HashSet<Vec<u8>> = self.read(ctx, |r| {
+            let mut statement = r.conn.prepare_cached(
+                "SELECT hash FROM blob WHERE data IS NULL UNION ALL SELECT hash FROM blob_doomed",
+            )?;
+            let rows = statement.query_map([], |row| row.get(0))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        })?;
+        let stray = |hash: &BlobHash| !known.contains(&hash.0[..]);
+        Ok(files.into_iter().map(|file| file.0).filter(stray).collect())
+    }
+
+    /// Gives free pages back, a step at a time, to the end; false if the budget ended.
+    fn vacuum_within(
+        &self,
+        ctx: &Context,
+        budget: &mut MaintenanceBudget,
+        done: &mut DatabaseMaintenanceReport,
+    ) -> Result<bool> {
+        while self.read(ctx, |r| Ok(free_pages(r.conn)?))? > 0 {
+            if !budget.take_step() {
+                return Ok(false);
+            }
+            let freed = self.submit_maintenance(|conn| vacuum_step(conn)).wait()?;
+            done.vacuumed_pages += freed;
+            if freed == 0 {
+                break;
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn free_pages(conn: &Connection) -> rusqlite::Result<u64> {
+    let pages = conn.pragma_query_value(None, "freelist_count", |row| row.get::<_, i64>(0))?;
+    Ok(u64::try_from(pages).unwrap_or(0))
+}
+
+/// Gives at most 256 pages back, 1 MiB; returns how many.
+fn vacuum_step(conn: &Connection) -> rusqlite::Result<u64> {
+    let before = free_pages(conn)?;
+    {
+        // The pragma frees one page per row it returns: it has to be read to its end.
+        let mut statement = conn.prepare_cached("PRAGMA incremental_vacuum(256)")?;
+        let mut rows = statement.query([])?;
+        while rows.next()?.is_some() {}
+    }
+    Ok(before.saturating_sub(free_pages(conn)?))
+}
+
+const OLD_KEYS: &str = "SELECT 1 FROM idempotency WHERE time < ?1 LIMIT 1";
+const DOOMED: &str = "SELECT 1 FROM blob_doomed WHERE time <= ?1 LIMIT 1";
+
+fn has_row_before(conn: &Connection, sql: &'static str, time: EpochMillis) -> Result<bool> {
+    Ok(conn.prepare_cached(sql)?.exists([time.0])?)
+}
+
+fn expire_idempotency_keys(conn: &Connection, oldest: EpochMillis) -> Result<usize> {
+    Ok(conn
+        .prepare_cached(
+            "DELETE FROM idempotency WHERE (actor, key) IN
+               (SELECT actor, key FROM idempotency WHERE time < ?1 LIMIT ?2)",
+        )?
+        .execute((oldest.0, BATCH_ROWS))?)
+}

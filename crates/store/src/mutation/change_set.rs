@@ -1,0 +1,306 @@
+//! Change sets and operations: opened before anything is touched, closed with what came of it.
+
+use rusqlite::OptionalExtension;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use turnstone_core::change::{ChangeRoot, Evidence, FileChange, GitPosition};
+use turnstone_core::event::EventKind;
+use turnstone_core::id::{ChangeId, OperationId, PartId, SessionId, TurnId};
+use turnstone_core::operation::{HeadMove, OperationKind, UndoneChangeSet};
+use turnstone_core::rel_path::RelPath;
+use turnstone_core::time::LogCursor;
+
+use crate::error::{Result, StoreError};
+use crate::payload::PreparedPayload;
+use crate::read::find_open_turn;
+use crate::tx::{EventDraft, Tx, WriteOutcome};
+
+/// A call that is about to touch files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewChangeSet {
+    /// Names the change set.
+    pub id: ChangeId,
+    /// The turn it belongs to.
+    pub turn: TurnId,
+    /// The call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartId>,
+    /// Where.
+    pub root: ChangeRoot,
+    /// How its changes will be known.
+    pub evidence: Evidence,
+    /// The window it is opened in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outer: Option<ChangeId>,
+    /// The paths it named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<RelPath>,
+    /// The capture made before; none if there could be none, then the call is not covered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// Where the user's repository stood.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<GitPosition>,
+}
+
+/// A change set of a copied turn (R40): the same one, claimed where the original was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyChangeSet {
+    /// What was announced.
+    #[serde(flatten)]
+    pub open: NewChangeSet,
+    /// Where in the log the original was opened and closed.
+    pub copied: (LogCursor, LogCursor),
+}
+
+/// What a call did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloseChangeSet {
+    /// The change set.
+    pub id: ChangeId,
+    /// How its changes are known: as announced, or `recovered`.
+    pub evidence: Evidence,
+    /// The capture made after.
+    pub after: Option<String>,
+    /// What changed, sorted by path.
+    pub changes: Vec<FileChange>,
+    /// How many paths changed of which nothing can be said.
+    pub not_covered: u64,
+    /// Where the user's repository stood.
+    pub git: Option<GitPosition>,
+}
+
+/// An operation about to happen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewOperation {
+    /// Names the operation.
+    pub id: OperationId,
+    /// What kind.
+    pub kind: OperationKind,
+    /// What it is to do; the engine's words.
+    pub plan: Value,
+}
+
+/// An operation that is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FinishedOperation {
+    /// The operation.
+    pub id: OperationId,
+    /// Where the session stands now.
+    pub head: HeadMove,
+    /// How much of which change sets is taken back now.
+    pub taken: Vec<UndoneChangeSet>,
+    /// What it did; the engine's words.
+    pub report: Value,
+}
+
+impl Tx<'_> {
+    /// Opens a change set: from here on a crash leaves a window that recovery closes. Repeating it
+    /// changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] if the id names another change set of the session.
+    pub fn open_change_set(
+        &self,
+        session: &SessionId,
+        open: &NewChangeSet,
+    ) -> Result<WriteOutcome> {
+        self.append_change_opened(session, &open.id, PreparedPayload::new(open)?)
+    }
+
+    /// Copies a change set into a session that was forked, closed as the original is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tx::open_change_set`] and [`Tx::close_change_set`].
+    pub fn copy_change_set(
+        &self,
+        session: &SessionId,
+        copy: &CopyChangeSet,
+        close: &CloseChangeSet,
+    ) -> Result<WriteOutcome> {
+        self.append_change_opened(session, &copy.open.id, PreparedPayload::new(copy)?)?;
+        self.close_change_set(session, close)
+    }
+
+    fn append_change_opened(
+        &self,
+        session: &SessionId,
+        id: &ChangeId,
+        prepared: PreparedPayload,
+    ) -> Result<WriteOutcome> {
+        let num = self.session_num(session)?;
+        if let Some((_, opened, _)) = self.find_change_set(num, id)? {
+            if self.is_payload_unchanged(opened, &prepared)? {
+                return Ok(WriteOutcome::No);
+            }
+            return Err(StoreError::Conflict { kind: "change set", id: id.to_string() });
+        }
+        self.append(&EventDraft::new(Some(num), EventKind::ChangeOpened, None).payload(prepared))?;
+        Ok(WriteOutcome::Created)
+    }
+
+    /// Closes a change set with what came of it. Repeating it changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotFound`]; [`StoreError::Conflict`] if it was closed with something else.
+    pub fn close_change_set(
+        &self,
+        session: &SessionId,
+        close: &CloseChangeSet,
+    ) -> Result<WriteOutcome> {
+        self.append_change_closed(session, close, false)
+    }
+
+    /// Closes what a dead process left open, whoever holds the lease by now (R32).
+    ///
+    /// # Errors
+    ///
+    /// As [`Tx::close_change_set`].
+    pub fn recover_change_set(
+        &self,
+        session: &SessionId,
+        close: &CloseChangeSet,
+    ) -> Result<WriteOutcome> {
+        self.append_change_closed(session, close, true)
+    }
+
+    fn append_change_closed(
+        &self,
+        session: &SessionId,
+        close: &CloseChangeSet,
+        recovers: bool,
+    ) -> Result<WriteOutcome> {
+        let num = self.session_num(session)?;
+        let Some((entity, _, closed)) = self.find_change_set(num, &close.id)? else {
+            return Err(StoreError::NotFound { kind: "change set", id: close.id.to_string() });
+        };
+        // One text, so that a long list is a value of its own like any long text.
+        let changes = serde_json::to_string(&close.changes)?;
+        let payload = json!({
+            "id": close.id, "evidence": close.evidence, "after": close.after,
+            "count": close.changes.len(), "not_covered": close.not_covered, "git": close.git,
+            "changes": changes,
+        });
+        let prepared = PreparedPayload::new(&payload)?;
+        if let Some(closed) = closed {
+            if self.is_payload_unchanged(closed, &prepared)? {
+                return Ok(WriteOutcome::No);
+            }
+            return Err(StoreError::Conflict { kind: "change set", id: close.id.to_string() });
+        }
+        let draft =
+            EventDraft::new(Some(num), EventKind::ChangeClosed, Some(entity)).payload(prepared);
+        self.append(&if recovers { draft.unrestricted() } else { draft })?;
+        Ok(WriteOutcome::Updated)
+    }
+
+    /// `(num, opened, closed)` of a change set.
+    fn find_change_set(
+        &self,
+        session: i64,
+        id: &ChangeId,
+    ) -> Result<Option<(i64, i64, Option<i64>)>> {
+        Ok(self
+            .conn
+            .prepare_cached(
+                "SELECT num, opened, closed FROM change WHERE session = ?1 AND id = ?2",
+            )?
+            .query_row((session, id.as_str()), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?)
+    }
+
+    /// Writes an operation down before it begins. Repeating it changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Busy`] while a turn of the session is open (R45), or another operation.
+    pub fn plan_operation(&self, session: &SessionId, new: &NewOperation) -> Result<WriteOutcome> {
+        let num = self.session_num(session)?;
+        let payload = json!({ "id": new.id, "kind": new.kind, "plan": new.plan });
+        let prepared = PreparedPayload::new(&payload)?;
+        if let Some((_, planned, _)) = self.find_operation(num, &new.id)? {
+            if self.is_payload_unchanged(planned, &prepared)? {
+                return Ok(WriteOutcome::No);
+            }
+            return Err(StoreError::Conflict { kind: "operation", id: new.id.to_string() });
+        }
+        if find_open_turn(self.conn, num)?.is_some() || self.is_in_operation(num)? {
+            return Err(StoreError::Busy(session.clone()));
+        }
+        self.append(
+            &EventDraft::new(Some(num), EventKind::OperationPlanned, None).payload(prepared),
+        )?;
+        Ok(WriteOutcome::Created)
+    }
+
+    /// Tells whether an operation of the session is not over; those done beside it do not count.
+    pub(super) fn is_in_operation(&self, session: i64) -> Result<bool> {
+        Ok(self
+            .conn
+            .prepare_cached(
+                "SELECT 1 FROM operation WHERE session = ?1 AND done IS NULL
+                   AND kind NOT IN ('expire', 'forget')",
+            )?
+            .exists([session])?)
+    }
+
+    /// Writes down what an operation did, where the session stands, and what is taken back, at
+    /// once. A session that stands elsewhere since is written anew, even if it looks the same: that
+    /// is the event its readers learn it from. Repeating it changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotFound`]; [`StoreError::Conflict`] if it ended differently.
+    pub fn finish_operation(
+        &self,
+        session: &SessionId,
+        done: &FinishedOperation,
+    ) -> Result<WriteOutcome> {
+        let num = self.session_num(session)?;
+        let Some((entity, _, ended)) = self.find_operation(num, &done.id)? else {
+            return Err(StoreError::NotFound { kind: "operation", id: done.id.to_string() });
+        };
+        let prepared = PreparedPayload::new(&json!({
+            "id": done.id, "head": done.head, "taken": done.taken, "report": done.report,
+        }))?;
+        if let Some(ended) = ended {
+            if self.is_payload_unchanged(ended, &prepared)? {
+                return Ok(WriteOutcome::No);
+            }
+            return Err(StoreError::Conflict { kind: "operation", id: done.id.to_string() });
+        }
+        let draft = EventDraft::new(Some(num), EventKind::OperationDone, Some(entity));
+        self.append(&draft.payload(prepared))?;
+        if done.head != HeadMove::Stay {
+            self.rewrite_session(num, self.operation_kind(entity)? != OperationKind::Branch)?;
+        }
+        Ok(WriteOutcome::Updated)
+    }
+
+    fn operation_kind(&self, operation: i64) -> Result<OperationKind> {
+        let word: String = self
+            .conn
+            .prepare_cached("SELECT kind FROM operation WHERE num = ?1")?
+            .query_row([operation], |row| row.get(0))?;
+        OperationKind::parse(&word)
+            .ok_or_else(|| StoreError::Internal(format!("operation kind {word}")))
+    }
+
+    /// `(num, planned, done)` of an operation.
+    pub(super) fn find_operation(
+        &self,
+        session: i64,
+        id: &OperationId,
+    ) -> Result<Option<(i64, i64, Option<i64>)>> {
+        Ok(self
+            .conn
+            .prepare_cached(
+                "SELECT num, planned, done FROM operation WHERE session = ?1 AND id = ?2",
+            )?
+            .query_row((session, id.as_str()), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?)
+    }
+}

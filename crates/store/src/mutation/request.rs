@@ -1,0 +1,110 @@
+//! Permission requests and questions: durable, answered once.
+
+use rusqlite::OptionalExtension;
+use turnstone_core::event::EventKind;
+use turnstone_core::model::{RequestBody, RequestId, RequestState, UserRequest};
+
+use crate::error::{Result, StoreError};
+use crate::payload::PreparedPayload;
+use crate::tx::{EventDraft, Tx, WriteOutcome};
+
+/// Where a request is and what events tell of it.
+struct RequestLocation {
+    num: i64,
+    session: i64,
+    asked: i64,
+    resolved: Option<i64>,
+}
+
+impl Tx<'_> {
+    /// Asks a person. Repeating the same request changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] if the id names another request.
+    pub fn add_request(&self, request: &UserRequest) -> Result<WriteOutcome> {
+        let session = self.session_num(&request.session)?;
+        if !request.state.is_pending() {
+            return Err(StoreError::Invalid("a new request has no answer yet".to_owned()));
+        }
+        let prepared = PreparedPayload::new(request)?;
+        if let Some(found) = self.find_request(&request.id)? {
+            if self.is_payload_unchanged(found.asked, &prepared)? {
+                return Ok(WriteOutcome::No);
+            }
+            return Err(StoreError::Conflict { kind: "request", id: request.id.to_string() });
+        }
+        let draft = EventDraft::new(Some(session), EventKind::RequestAsked, None);
+        self.append(&draft.payload(prepared))?;
+        Ok(WriteOutcome::Created)
+    }
+
+    /// Records the answer to a request. The first answer counts; the same again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotFound`] for an unknown request, [`StoreError::Conflict`] if it was answered
+    /// differently, [`StoreError::Invalid`] if the answer does not fit the question.
+    pub fn resolve_request(&self, id: &RequestId, state: &RequestState) -> Result<WriteOutcome> {
+        let Some(found) = self.find_request(id)? else {
+            return Err(StoreError::NotFound { kind: "request", id: id.to_string() });
+        };
+        let request: UserRequest =
+            serde_json::from_value(crate::read::load_payload(self.conn, self.blobs, found.asked)?)?;
+        if !is_valid_answer(&request.body, state) {
+            return Err(StoreError::Invalid(format!("this is no answer to {id}")));
+        }
+        let prepared = PreparedPayload::new(&serde_json::json!({ "id": id, "state": state }))?;
+        if let Some(resolved) = found.resolved {
+            if self.is_payload_unchanged(resolved, &prepared)? {
+                return Ok(WriteOutcome::No);
+            }
+            return Err(StoreError::Conflict { kind: "answer to", id: id.to_string() });
+        }
+        let draft =
+            EventDraft::new(Some(found.session), EventKind::RequestResolved, Some(found.num));
+        self.append(&draft.payload(prepared))?;
+        Ok(WriteOutcome::Updated)
+    }
+
+    fn find_request(&self, id: &RequestId) -> Result<Option<RequestLocation>> {
+        Ok(self
+            .conn
+            .prepare_cached("SELECT num, session, asked, resolved FROM request WHERE id = ?1")?
+            .query_row([id.as_str()], |row| {
+                Ok(RequestLocation {
+                    num: row.get(0)?,
+                    session: row.get(1)?,
+                    asked: row.get(2)?,
+                    resolved: row.get(3)?,
+                })
+            })
+            .optional()?)
+    }
+
+    /// Withdraws the open requests of a session: its turn ended without an answer.
+    pub(crate) fn withdraw_requests(&self, session: i64) -> Result<()> {
+        let mut statement = self
+            .conn
+            .prepare_cached("SELECT id FROM request WHERE session = ?1 AND pending = 1")?;
+        let ids: Vec<String> =
+            statement.query_map([session], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        for id in ids {
+            let id: RequestId = serde_json::from_value(serde_json::Value::String(id))?;
+            self.resolve_request(&id, &RequestState::Withdrawn)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_valid_answer(body: &RequestBody, state: &RequestState) -> bool {
+    match (body, state) {
+        (_, RequestState::Withdrawn) => true,
+        (RequestBody::Permission(_), RequestState::Replied { .. }) => true,
+        (RequestBody::Question(ask), RequestState::Answered { answers }) => {
+            answers.len() == ask.questions.len()
+        }
+        (RequestBody::Question(_), RequestState::Rejected) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,343 @@
+//! Turns: begun, moved and ended here, each in one transaction.
+
+use rusqlite::OptionalExtension;
+use serde::{Deserialize, Serialize};
+use serde_json::{Number, json};
+use turnstone_core::event::EventKind;
+use turnstone_core::id::{MessageId, SessionId, TurnId};
+use turnstone_core::model::{
+    Message, MessageBody, MessageFailure, MessageFailureKind, Part, PartBody, SessionStatus,
+};
+use turnstone_core::time::SessionSeq;
+use turnstone_core::tool_state;
+use turnstone_core::turn::{TurnEvent, TurnOutcome, TurnState};
+
+use crate::error::{Result, StoreError};
+use crate::payload::PreparedPayload;
+use crate::read::{
+    PartLocation, find_open_turn, is_abort_requested, load_message, load_part, parse_stored,
+};
+use crate::tx::{AppendPermission, EventDraft, Tx};
+
+/// A turn about to begin: its prompt, agent and model are in the message (R28).
+#[derive(Clone, Debug)]
+pub struct NewTurn {
+    /// Names the turn.
+    pub id: TurnId,
+    /// The user message that begins it.
+    pub message: Message,
+    /// Its parts.
+    pub parts: Vec<Part>,
+}
+
+/// How a turn ends.
+#[derive(Clone, Debug)]
+pub struct EndTurn {
+    /// The session.
+    pub session: SessionId,
+    /// The turn.
+    pub turn: TurnId,
+    /// How it ended.
+    pub outcome: TurnOutcome,
+    /// Why, when it did not end well.
+    pub error: Option<MessageFailure>,
+}
+
+/// Whether ending a turn changed anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TurnEndOutcome {
+    /// It ended by this call, at this place in the stream.
+    Now(SessionSeq),
+    /// It had ended in the same way before.
+    Already,
+}
+
+/// Whose hand ends a turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TurnEnder {
+    /// The holder of the lease.
+    Owner,
+    /// Recovery, after the owner died.
+    Recovery,
+}
+
+impl TurnEnder {
+    const fn append_permission(self) -> AppendPermission {
+        match self {
+            Self::Owner => AppendPermission::ByKind,
+            Self::Recovery => AppendPermission::Unrestricted,
+        }
+    }
+}
+
+impl Tx<'_> {
+    /// Begins a turn: turn, user message and parts, all or nothing. Repeating it changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Busy`] while another turn of the session is open, or an operation (R45).
+    pub fn begin_turn(&self, new: &NewTurn) -> Result<SessionSeq> {
+        let session = self.session_num(&new.message.session)?;
+        let agent = match &new.message.body {
+            MessageBody::User(user) => json!({ "agent": user.agent, "model": user.model }),
+            MessageBody::Assistant(_) => {
+                return Err(StoreError::Invalid("a turn begins with a user message".to_owned()));
+            }
+        };
+        if let Some((num, owner, _)) = self.find_turn(&new.id)? {
+            return self.repeated_begin_seq(num, owner, session, new);
+        }
+        if find_open_turn(self.conn, session)?.is_some() || self.is_in_operation(session)? {
+            return Err(StoreError::Busy(new.message.session.clone()));
+        }
+        let payload = json!({ "id": new.id, "message": new.message.id, "by": agent });
+        let draft = EventDraft::new(Some(session), EventKind::TurnAccepted, None).unrestricted();
+        let at = self.append(&draft.payload(PreparedPayload::new(&payload)?))?;
+        self.put_message_with_permission(
+            &new.message,
+            AppendPermission::Unrestricted,
+            Some(at.cursor.0),
+        )?;
+        for part in &new.parts {
+            if part.message != new.message.id {
+                return Err(StoreError::Invalid("a part of another message".to_owned()));
+            }
+            self.put_part_with_permission(part, AppendPermission::Unrestricted)?;
+        }
+        Ok(at.seq.unwrap_or_default())
+    }
+
+    fn repeated_begin_seq(
+        &self,
+        num: i64,
+        owner: i64,
+        session: i64,
+        new: &NewTurn,
+    ) -> Result<SessionSeq> {
+        let (message, seq): (String, i64) = self
+            .conn
+            .prepare_cached(
+                "SELECT turn.message, event.seq FROM turn JOIN event ON event.cursor = turn.num
+                 WHERE turn.num = ?1",
+            )?
+            .query_row([num], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        if owner == session && message == new.message.id.as_str() {
+            return Ok(SessionSeq(seq));
+        }
+        Err(StoreError::Conflict { kind: "turn", id: new.id.to_string() })
+    }
+
+    /// `(num, session, state)` of a turn.
+    fn find_turn(&self, id: &TurnId) -> Result<Option<(i64, i64, TurnState)>> {
+        let row: Option<(i64, i64, String)> = self
+            .conn
+            .prepare_cached("SELECT num, session, state FROM turn WHERE id = ?1")?
+            .query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?;
+        row.map(|(num, session, text)| {
+            let state = TurnState::parse(&text)
+                .ok_or_else(|| StoreError::Internal(format!("turn state {text:?}")))?;
+            Ok((num, session, state))
+        })
+        .transpose()
+    }
+
+    /// The state of a turn, if it exists.
+    pub(crate) fn find_turn_state(&self, id: &TurnId) -> Result<Option<TurnState>> {
+        Ok(self.find_turn(id)?.map(|found| found.2))
+    }
+
+    fn require_turn(&self, session: &SessionId, turn: &TurnId) -> Result<(i64, i64, TurnState)> {
+        let owner = self.session_num(session)?;
+        match self.find_turn(turn)? {
+            Some(found) if found.1 == owner => Ok(found),
+            _ => Err(StoreError::NotFound { kind: "turn", id: turn.to_string() }),
+        }
+    }
+
+    /// Moves an open turn: started, asked, answered. A repeat changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Transition`] if the table does not allow it.
+    pub fn transition_turn(
+        &self,
+        session: &SessionId,
+        turn: &TurnId,
+        event: &TurnEvent,
+    ) -> Result<TurnState> {
+        let (num, owner, before) = self.require_turn(session, turn)?;
+        let kind = match event {
+            TurnEvent::Started => EventKind::TurnStarted,
+            TurnEvent::Asked => EventKind::TurnAsked,
+            TurnEvent::Answered => EventKind::TurnAnswered,
+            TurnEvent::Ended { .. } => {
+                return Err(StoreError::Invalid("a turn is ended with `end_turn`".to_owned()));
+            }
+        };
+        let after = before.apply(event)?;
+        if after != before {
+            let payload = PreparedPayload::new(&json!({ "id": turn }))?;
+            self.append(&EventDraft::new(Some(owner), kind, Some(num)).payload(payload))?;
+        }
+        Ok(after)
+    }
+
+    /// Shows that the open turn waits for its next attempt.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Transition`] if the turn has ended.
+    pub fn set_retry(
+        &self,
+        session: &SessionId,
+        turn: &TurnId,
+        status: &SessionStatus,
+    ) -> Result<()> {
+        let (num, owner, state) = self.require_turn(session, turn)?;
+        state.apply(&TurnEvent::Started)?;
+        let payload = PreparedPayload::new(&json!({ "id": turn, "status": status }))?;
+        self.append(
+            &EventDraft::new(Some(owner), EventKind::StatusRetrying, Some(num)).payload(payload),
+        )?;
+        Ok(())
+    }
+
+    /// Asks whoever runs the open turn of a session to abort it; needs no lease (R27, R45).
+    ///
+    /// Returns the turn, or nothing if none is open. Asking again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn request_abort(&self, session: &SessionId) -> Result<Option<TurnId>> {
+        let num = self.session_num(session)?;
+        let Some(turn) = find_open_turn(self.conn, num)? else {
+            return Ok(None);
+        };
+        let id: String = self
+            .conn
+            .prepare_cached("SELECT id FROM turn WHERE num = ?1")?
+            .query_row([turn], |row| row.get(0))?;
+        let id: TurnId = parse_stored(id)?;
+        if !is_abort_requested(self.conn, num, turn)? {
+            let draft =
+                EventDraft::new(Some(num), EventKind::TurnAbortAsked, Some(turn)).unrestricted();
+            self.append(&draft.payload(PreparedPayload::new(&json!({ "id": id }))?))?;
+        }
+        Ok(Some(id))
+    }
+
+    /// Ends a turn: closes its open tools and texts, completes its messages, withdraws its
+    /// requests and appends the event, all or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Transition`] if it has ended differently.
+    pub fn end_turn(&self, end: &EndTurn) -> Result<TurnEndOutcome> {
+        self.end_turn_by(end, TurnEnder::Owner)
+    }
+
+    pub(crate) fn end_turn_by(&self, end: &EndTurn, hand: TurnEnder) -> Result<TurnEndOutcome> {
+        let (num, session, before) = self.require_turn(&end.session, &end.turn)?;
+        let event = TurnEvent::Ended { outcome: end.outcome };
+        let after = before.apply(&event)?;
+        if after == before {
+            return Ok(TurnEndOutcome::Already);
+        }
+        self.close_parts(session, end, hand)?;
+        self.close_messages(num, end, hand)?;
+        self.withdraw_requests(session)?;
+        let payload =
+            json!({ "id": end.turn, "outcome": end.outcome, "error": end.error.as_ref() });
+        let mut draft = EventDraft::new(Some(session), EventKind::TurnEnded, Some(num));
+        draft.permission = hand.append_permission();
+        let at = self.append(&draft.payload(PreparedPayload::new(&payload)?))?;
+        Ok(TurnEndOutcome::Now(at.seq.unwrap_or_default()))
+    }
+
+    fn close_parts(&self, session: i64, end: &EndTurn, hand: TurnEnder) -> Result<()> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT part.num, part.message, part.session, part.image, text_len, message.id
+             FROM part JOIN message ON message.num = part.message
+             WHERE part.session = ?1 AND open = 1 ORDER BY part.num",
+        )?;
+        let open: Vec<(PartLocation, String)> = statement
+            .query_map([session], |row| Ok((PartLocation::from_row(row)?, row.get(5)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        for (found, message) in open {
+            let message: MessageId =
+                message.parse().map_err(|e| StoreError::Internal(format!("{e}")))?;
+            let mut part = load_part(self.conn, self.blobs, (&end.session, &message), found)?;
+            self.close_part(&mut part, end.outcome);
+            self.put_part_with_permission(&part, hand.append_permission())?;
+        }
+        Ok(())
+    }
+
+    fn close_part(&self, part: &mut Part, outcome: TurnOutcome) {
+        let now = Number::from(self.now().0);
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only these are ever open")]
+        match &mut part.body {
+            PartBody::Tool(call) => {
+                let reason = match outcome {
+                    TurnOutcome::Aborted => "Tool execution aborted",
+                    TurnOutcome::Interrupted => "Tool execution was interrupted",
+                    TurnOutcome::Completed | TurnOutcome::Failed => "Tool execution did not finish",
+                };
+                if let Some(closed) = tool_state::interrupt_call(&call.state, reason, self.now()) {
+                    call.state = closed;
+                }
+            }
+            PartBody::Text(text) => {
+                if let Some(time) = &mut text.time {
+                    time.end = Some(now);
+                }
+            }
+            PartBody::Reasoning(text) => text.time.end = Some(now),
+            _ => {}
+        }
+    }
+
+    /// No message of an ended turn stays half-written.
+    fn close_messages(&self, turn: i64, end: &EndTurn, hand: TurnEnder) -> Result<()> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT image FROM message WHERE turn = ?1 AND role = 'assistant' AND session =
+               (SELECT session FROM turn WHERE num = ?1) ORDER BY num",
+        )?;
+        let images: Vec<i64> =
+            statement.query_map([turn], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        for image in images {
+            let mut message = load_message(self.conn, self.blobs, &end.session, image)?;
+            let MessageBody::Assistant(assistant) = &mut message.body else { continue };
+            if assistant.time.completed.is_some() {
+                continue;
+            }
+            assistant.time.completed = Some(Number::from(self.now().0));
+            if assistant.error.is_none() && end.outcome != TurnOutcome::Completed {
+                assistant.error = Some(failure_or_default(end.outcome, end.error.as_ref()));
+            }
+            self.put_message_with_permission(&message, hand.append_permission(), None)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a turn that did not end well ended: what was said, or what its end means.
+pub(crate) fn failure_or_default(
+    outcome: TurnOutcome,
+    error: Option<&MessageFailure>,
+) -> MessageFailure {
+    error.cloned().unwrap_or_else(|| match outcome {
+        TurnOutcome::Interrupted => MessageFailure::new(
+            MessageFailureKind::MessageAbortedError,
+            "The process running the turn ended",
+        ),
+        TurnOutcome::Aborted => {
+            MessageFailure::new(MessageFailureKind::MessageAbortedError, "Aborted")
+        }
+        TurnOutcome::Completed | TurnOutcome::Failed => {
+            MessageFailure::new(MessageFailureKind::UnknownError, "The turn failed")
+        }
+    })
+}

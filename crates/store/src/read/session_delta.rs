@@ -1,0 +1,106 @@
+//! What an event of a session changed beside its words: who answers, and where the session stands.
+
+use rusqlite::OptionalExtension;
+use turnstone_core::id::MessageId;
+use turnstone_core::model::{Session, SessionModel};
+use turnstone_core::operation::{OperationKind, SessionHead};
+
+use super::feed::{FeedBody, FeedEvent};
+use super::reader::ReadTx;
+use crate::error::Result;
+use crate::payload;
+
+/// What is different since the event of the session before.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionDelta {
+    /// The agent that answers from now on.
+    pub agent: Option<String>,
+    /// The model that answers from now on.
+    pub model: Option<SessionModel>,
+    /// Where the session stands from now on.
+    pub head: Option<HeadDelta>,
+}
+
+/// Where a session stands now and did not stand before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeadDelta {
+    /// Before its end.
+    MovedTo(SessionHead),
+    /// At its end again: what was behind the head is back.
+    Tip,
+    /// At its end, which is where the head was: what began with this message is hidden (R19).
+    Branched(MessageId),
+}
+
+impl ReadTx<'_> {
+    /// What an event that carries a session changed of it; nothing of the first one and of others.
+    ///
+    /// Does not depend on when it is read. Where compaction took events, the one that stands in for
+    /// the first of them tells all they changed (R25).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`](crate::StoreError::NoSession) if there never was such a session.
+    pub fn session_delta(&self, event: &FeedEvent) -> Result<SessionDelta> {
+        let (FeedBody::Session(then), Some(place)) = (&event.body, &event.session) else {
+            return Ok(SessionDelta::default());
+        };
+        let num = self.stream_num(&place.id)?;
+        let Some((before, cursor)) = self.previous_session(num, place.seq.0)? else {
+            return Ok(SessionDelta::default());
+        };
+        let now = &then.session;
+        let agent = now.agent.clone().filter(|_| now.agent != before.agent);
+        let model = now.model.as_ref();
+        let model = model.filter(|model| before.model.as_ref().is_none_or(|it| !it.is_same(model)));
+        let stood = self.head_at(num, cursor)?.0;
+        let head = match (&then.head, stood) {
+            (now, stood) if *now == stood => None,
+            (Some(head), _) => Some(HeadDelta::MovedTo(head.clone())),
+            (None, Some(head)) if self.is_branched(num, event.cursor.0)? => {
+                Some(HeadDelta::Branched(head.message))
+            }
+            (None, _) => Some(HeadDelta::Tip),
+        };
+        Ok(SessionDelta { agent, model: model.cloned(), head })
+    }
+
+    /// The session as the event of it before `seq` tells it, and that event's place in the log.
+    fn previous_session(&self, session: i64, seq: i64) -> Result<Option<(Session, i64)>> {
+        let before: Option<(i64, i64)> = self
+            .conn
+            .prepare_cached(
+                "SELECT seq, cursor FROM event
+                 WHERE session = ?1 AND seq < ?2 AND kind IN (10, 11) ORDER BY seq DESC LIMIT 1",
+            )?
+            .query_row((session, seq), |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let Some((before, cursor)) = before else { return Ok(None) };
+        // What compaction took is told by the next that is left.
+        let (json, refs): (String, Option<String>) = self
+            .conn
+            .prepare_cached(
+                "SELECT payload, refs FROM event
+                 WHERE session = ?1 AND seq >= ?2 AND kind IN (10, 11) AND payload IS NOT NULL
+                 ORDER BY seq LIMIT 1",
+            )?
+            .query_row((session, before), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let value = payload::restore_long_strings(self.conn, self.blobs, &json, refs.as_deref())?;
+        Ok(Some((serde_json::from_value(value)?, cursor)))
+    }
+
+    /// True if what moved the head last, up to `cursor`, hid what was behind it.
+    fn is_branched(&self, session: i64, cursor: i64) -> Result<bool> {
+        let kind: Option<String> = self
+            .conn
+            .prepare_cached(
+                "SELECT operation.kind FROM operation JOIN event ON event.cursor = operation.done
+                 WHERE operation.session = ?1 AND operation.done <= ?2
+                   AND event.payload ->> '$.head' <> 'stay'
+                 ORDER BY operation.done DESC LIMIT 1",
+            )?
+            .query_row((session, cursor), |row| row.get(0))
+            .optional()?;
+        Ok(kind.is_some_and(|kind| kind == OperationKind::Branch.as_str()))
+    }
+}

@@ -1,0 +1,199 @@
+//! The stream as OpenCode numbers it (R25): its durable types only, from 0 without a gap.
+
+use std::collections::HashMap;
+
+use turnstone_core::event::{EntityClass, EventKind};
+use turnstone_core::id::{MessageId, PartId, SessionId};
+use turnstone_core::model::{Message, Part, Session};
+use turnstone_core::time::{EpochMillis, LogCursor};
+
+use super::load::{load_message, load_payload, part_from_payload, take_id};
+use super::reader::{ReadTx, parse_id};
+use crate::error::{Result, StoreError};
+
+/// One event of the numbered stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SyncEvent {
+    /// Its number: 0, 1, 2 … within the session.
+    pub sync_seq: i64,
+    /// The place of the number in the log; stays the same when what it said is compacted.
+    pub cursor: LogCursor,
+    /// When it happened.
+    pub time: EpochMillis,
+    /// What it is served as; for a compacted place the kind of the event that stands in.
+    pub kind: EventKind,
+    /// What it says.
+    pub body: SyncBody,
+    /// True if the event at this place was compacted and a later one of the same thing stands in.
+    pub compacted: bool,
+}
+
+/// What an event of the numbered stream says: all of a thing, or that it is gone.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SyncBody {
+    /// A session was created or changed.
+    Session(Box<Session>),
+    /// The session was deleted.
+    SessionDeleted,
+    /// A message was written.
+    Message(Box<Message>),
+    /// A message was removed with its parts.
+    MessageRemoved(MessageId),
+    /// A part was written.
+    Part(Box<Part>),
+    /// A part was removed.
+    PartRemoved {
+        /// The message it belonged to.
+        message: MessageId,
+        /// The part.
+        part: PartId,
+    },
+}
+
+/// A number, and the event that is served for it.
+struct SyncSlot {
+    sync_seq: i64,
+    cursor: i64,
+    time: i64,
+    served: Option<(i64, EventKind, i64)>,
+}
+
+const SYNC_EVENTS: &str = "
+SELECT cursor, sync_seq, kind, entity, time, payload IS NULL FROM event
+WHERE session = ?1 AND sync_seq > ?2 ORDER BY sync_seq";
+
+impl ReadTx<'_> {
+    /// The events of a session numbered after `after` (-1 for all), at most `limit`, without a gap.
+    ///
+    /// A place that was compacted is served with the next retained event of the same thing: its
+    /// next image, or its removal. That event comes before the next boundary, so whoever applies
+    /// the stream in order has the right state at each of them.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`] if there never was such a session.
+    pub fn sync_after(
+        &self,
+        session: &SessionId,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<SyncEvent>> {
+        let num = self.stream_num(session)?;
+        let slots = self.sync_slots(num, after, limit)?;
+        let mut names = HashMap::new();
+        let mut events = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let (cursor, kind, entity) = slot.served.ok_or_else(|| StoreError::Corrupt {
+                file: "turnstone.db".into(),
+                reason: format!("nothing stands for number {} of {session}", slot.sync_seq),
+            })?;
+            let body = self.sync_body((session, num), (cursor, kind, entity), &mut names)?;
+            events.push(SyncEvent {
+                sync_seq: slot.sync_seq,
+                cursor: LogCursor(slot.cursor),
+                time: EpochMillis(slot.time),
+                kind,
+                body,
+                compacted: cursor != slot.cursor,
+            });
+        }
+        Ok(events)
+    }
+
+    /// Reads on behind the last wanted number until something stands for each.
+    fn sync_slots(&self, session: i64, after: i64, limit: usize) -> Result<Vec<SyncSlot>> {
+        let mut statement = self.conn.prepare_cached(SYNC_EVENTS)?;
+        let mut rows = statement.query((session, after))?;
+        let mut slots: Vec<SyncSlot> = Vec::new();
+        let mut open: HashMap<(EntityClass, i64), Vec<usize>> = HashMap::new();
+        while slots.len() < limit || !open.is_empty() {
+            let Some(row) = rows.next()? else { break };
+            let (cursor, sync_seq): (i64, i64) = (row.get(0)?, row.get(1)?);
+            let (code, entity, time): (i64, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
+            let kind = EventKind::from_code(code)
+                .ok_or_else(|| StoreError::Internal(format!("event kind {code}")))?;
+            let stub = row.get::<_, bool>(5)? && kind != EventKind::SessionDeleted;
+            let key = (kind.class(), entity);
+            let expected = slots.last().map_or(after, |slot| slot.sync_seq) + 1;
+            // What a deleted session had is purged; its tombstone stands for all of it.
+            for missing in expected..sync_seq {
+                if slots.len() == limit {
+                    break;
+                }
+                open.entry((EntityClass::Session, session)).or_default().push(slots.len());
+                slots.push(SyncSlot { sync_seq: missing, cursor, time, served: None });
+            }
+            if slots.len() < limit {
+                if stub {
+                    open.entry(key).or_default().push(slots.len());
+                }
+                let served = (!stub).then_some((cursor, kind, entity));
+                slots.push(SyncSlot { sync_seq, cursor, time, served });
+            }
+            if !stub {
+                for index in open.remove(&key).unwrap_or_default() {
+                    slots[index].served = Some((cursor, kind, entity));
+                }
+            }
+        }
+        Ok(slots)
+    }
+
+    fn sync_body(
+        &self,
+        (session, owner): (&SessionId, i64),
+        (cursor, kind, entity): (i64, EventKind, i64),
+        names: &mut HashMap<i64, MessageId>,
+    ) -> Result<SyncBody> {
+        if kind == EventKind::SessionDeleted {
+            return Ok(SyncBody::SessionDeleted);
+        }
+        if kind == EventKind::MessageUpdated {
+            let message = load_message(self.conn, self.blobs, session, cursor)?;
+            names.insert(entity, message.id.clone());
+            return Ok(SyncBody::Message(Box::new(message)));
+        }
+        let mut value = load_payload(self.conn, self.blobs, cursor)?;
+        if kind.class() == EntityClass::Session {
+            return Ok(SyncBody::Session(Box::new(serde_json::from_value(value)?)));
+        }
+        if kind == EventKind::MessageRemoved {
+            return Ok(SyncBody::MessageRemoved(parse_id(take_id(&mut value)?)?));
+        }
+        let message = self.message_id(owner, value["message"].as_i64(), names)?;
+        if kind == EventKind::PartRemoved {
+            let part = parse_id(take_id(&mut value)?)?;
+            return Ok(SyncBody::PartRemoved { message, part });
+        }
+        let len = value["text"]["len"].as_i64();
+        let part = part_from_payload(self.conn, (session, &message), entity, value, len)?;
+        Ok(SyncBody::Part(Box::new(part)))
+    }
+
+    /// The id of a message that exists or existed.
+    pub(super) fn message_id(
+        &self,
+        session: i64,
+        num: Option<i64>,
+        names: &mut HashMap<i64, MessageId>,
+    ) -> Result<MessageId> {
+        let num = num.ok_or_else(|| StoreError::Internal("a part of no message".to_owned()))?;
+        if let Some(id) = names.get(&num) {
+            return Ok(id.clone());
+        }
+        // A removed message is still named by its events; the removal itself is never compacted.
+        let id: String = self
+            .conn
+            .prepare_cached(
+                "SELECT id FROM message WHERE num = ?2
+                 UNION ALL
+                 SELECT payload ->> '$.id' FROM event WHERE session = ?1 AND entity = ?2
+                   AND seq >= (SELECT seq FROM event WHERE cursor = ?2) AND payload IS NOT NULL
+                 LIMIT 1",
+            )?
+            .query_row((session, num), |row| row.get(0))?;
+        let id: MessageId = parse_id(id)?;
+        names.insert(num, id.clone());
+        Ok(id)
+    }
+}

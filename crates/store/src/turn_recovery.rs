@@ -1,0 +1,125 @@
+//! Recovery: ends what dead processes left running. One function, safe to run by several at once.
+
+use turnstone_core::id::{SessionId, TurnId};
+use turnstone_core::turn::{RecoveryAction, TurnOutcome, TurnState};
+
+use crate::context::{Context, Lease, OwnerId};
+use crate::error::Result;
+use crate::lease_owner::{self, is_alive};
+use crate::mutation::{EndTurn, TurnEnder};
+use crate::read::{ReadTx, parse_stored};
+use crate::store::Store;
+
+/// What recovery did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TurnRecoveryReport {
+    /// Turns that were running when their owner died; now interrupted.
+    pub interrupted: Vec<TurnId>,
+}
+
+/// Ends the running turns of dead owners (R28, R45).
+pub(crate) fn recover_turns(store: &Store, ctx: &Context) -> Result<TurnRecoveryReport> {
+    let open = store.read_without_recovery(ctx, |r| r.running_turns())?;
+    let mut done = TurnRecoveryReport::default();
+    for (session, turn, owner) in open {
+        let alive = match &owner {
+            Some(owner) => is_alive(store.layout(), owner, ctx.now)?,
+            None => false,
+        };
+        if TurnState::Running.recovery_action(alive) == RecoveryAction::Keep {
+            continue;
+        }
+        let turn: TurnId = parse_stored(turn)?;
+        if interrupt_turn(store, ctx, session, &turn, owner)? {
+            done.interrupted.push(turn);
+        }
+    }
+    Ok(done)
+}
+
+/// Tells whether a reader would meet a running turn whose owner is dead (R45).
+///
+/// Costs one look at an index while nothing runs, and a look at a lock for each other process that
+/// runs a turn. What cannot be found out is left to recovery, which says why.
+pub(crate) fn has_dead_turns(store: &Store, ctx: &Context, reader: &ReadTx<'_>) -> bool {
+    // Who may not write cannot end a turn either.
+    let Ok(own) = store.owner_id() else { return false };
+    let Ok(running) = reader.running_turns() else { return false };
+    let mut owners: Vec<_> = running.into_iter().map(|(_, _, owner)| owner).collect();
+    owners.dedup();
+    let is_dead = |owner: &Option<OwnerId>| match owner {
+        Some(owner) if owner == own => false,
+        Some(owner) => matches!(is_alive(store.layout(), owner, ctx.now), Ok(false)),
+        None => true,
+    };
+    owners.iter().any(is_dead)
+}
+
+/// Ends the running turns of dead owners for somebody who came to read, and can do so in any case.
+pub(crate) fn end_dead_turns(store: &Store, ctx: &Context) {
+    if let Err(error) = recover_turns(store, &Context::system(ctx.now)) {
+        tracing::warn!("a turn of a dead process could not be ended: {error}");
+    }
+}
+
+/// Ends one turn, unless somebody took the session over since we looked.
+fn interrupt_turn(
+    store: &Store,
+    ctx: &Context,
+    session: i64,
+    turn: &TurnId,
+    owner: Option<OwnerId>,
+) -> Result<bool> {
+    let turn = turn.clone();
+    store
+        .write(ctx, move |tx| {
+            let (holder, _) = tx.lease_holder(session)?;
+            let state = tx.find_turn_state(&turn)?;
+            if holder != owner || state != Some(TurnState::Running) {
+                return Ok(false);
+            }
+            tx.set_lease_holder(session, None)?;
+            let session = tx.session_id(session)?;
+            let end = EndTurn {
+                session,
+                turn: turn.clone(),
+                outcome: TurnOutcome::Interrupted,
+                error: None,
+            };
+            tx.end_turn_by(&end, TurnEnder::Recovery)?;
+            Ok(true)
+        })
+        .wait()
+}
+
+impl Store {
+    /// Gives a lease back after a turn.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses; false if the lease was lost before or a turn needs it.
+    pub fn release_lease(&self, ctx: &Context, lease: &Lease) -> Result<bool> {
+        let lease = lease.clone();
+        self.write(ctx, move |tx| tx.release_lease(&lease)).wait()
+    }
+}
+
+impl Store {
+    /// Archived sessions that say under `mark` which process works on them, and it is dead.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses, or an owner that cannot be looked at.
+    pub fn find_abandoned_sessions(&self, ctx: &Context, mark: &str) -> Result<Vec<SessionId>> {
+        let mut found = Vec::new();
+        for session in self.read(ctx, |r| r.archived_sessions_with_field(mark))? {
+            let owner = session.extra.get(mark).and_then(serde_json::Value::as_str);
+            // Anything else was not written by us, and says nothing.
+            let Some(owner) = owner.and_then(lease_owner::parse_owner_id) else { continue };
+            if !is_alive(self.layout(), &owner, ctx.now)? {
+                found.push(session.id);
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,111 @@
+//! Programs whose output goes to a pseudo-terminal: what a person's terminal would receive.
+//!
+//! Each stream is a terminal or a pipe by itself, so a test sees which bytes went where. The
+//! terminals change nothing on the way: a line feed stays one byte.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{OptionalActions, OutputModes, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
+
+/// What a stream of the program is connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamKind {
+    /// A pseudo-terminal of 100 columns.
+    Terminal,
+    /// A pipe.
+    Pipe,
+}
+
+/// What a program wrote.
+#[derive(Debug)]
+pub struct CapturedOutput {
+    /// The bytes of standard output.
+    pub stdout: Vec<u8>,
+    /// The bytes of standard error.
+    pub stderr: Vec<u8>,
+    /// How it ended.
+    pub status: ExitStatus,
+}
+
+/// Runs a program to its end with its output connected as asked; its input is empty.
+///
+/// # Errors
+///
+/// A terminal cannot be opened, or the program cannot be started or waited for.
+pub fn run_with_streams(
+    command: &mut Command,
+    stdout: StreamKind,
+    stderr: StreamKind,
+) -> io::Result<CapturedOutput> {
+    let (out_end, out_reader) = open_stream(stdout)?;
+    let (err_end, err_reader) = open_stream(stderr)?;
+    let mut child = command.stdin(Stdio::null()).stdout(out_end).stderr(err_end).spawn()?;
+    // The command keeps our copies of the other ends; without them the readers see the end.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let status = child.wait()?;
+    Ok(CapturedOutput { stdout: out_reader.finish()?, stderr: err_reader.finish()?, status })
+}
+
+/// Reads what a program writes, as it comes.
+#[derive(Debug)]
+pub struct OutputReader(JoinHandle<io::Result<Vec<u8>>>);
+
+impl OutputReader {
+    fn start(source: impl Read + Send + 'static) -> Self {
+        Self(std::thread::spawn(move || read_all(source)))
+    }
+
+    /// Everything that was written, once the program and all copies of its end are gone.
+    ///
+    /// # Errors
+    ///
+    /// The stream could not be read.
+    pub fn finish(self) -> io::Result<Vec<u8>> {
+        self.0.join().map_err(|_| io::Error::other("the reader of a stream panicked"))?
+    }
+}
+
+/// Opens a stream: the end a program gets, and what reads from it.
+///
+/// # Errors
+///
+/// The terminal or the pipe cannot be opened.
+pub fn open_stream(target: StreamKind) -> io::Result<(Stdio, OutputReader)> {
+    match target {
+        StreamKind::Pipe => {
+            let (reader, writer) = io::pipe()?;
+            Ok((writer.into(), OutputReader::start(reader)))
+        }
+        StreamKind::Terminal => {
+            let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+            grantpt(&master)?;
+            unlockpt(&master)?;
+            let name = ptsname(&master, Vec::new())?;
+            let name = name.to_str().map_err(io::Error::other)?;
+            let slave: File =
+                fs_err::OpenOptions::new().read(true).write(true).open(name)?.into_parts().0;
+            let mut modes = tcgetattr(&slave)?;
+            modes.output_modes.remove(OutputModes::OPOST);
+            tcsetattr(&slave, OptionalActions::Now, &modes)?;
+            let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+            tcsetwinsize(&slave, size)?;
+            Ok((slave.into(), OutputReader::start(File::from(master))))
+        }
+    }
+}
+
+/// Reads to the end; a terminal ends with an error when its last user has gone.
+fn read_all(mut source: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match source.read_to_end(&mut bytes) {
+        Ok(_) => Ok(bytes),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
+            Ok(bytes)
+        }
+        Err(error) => Err(error),
+    }
+}
