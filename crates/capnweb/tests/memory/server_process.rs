@@ -34,7 +34,7 @@ impl MeasuredServer {
     /// Starts a server whose sessions hold so many bytes for their peers.
     pub(crate) fn start_with_limit(bytes: usize) -> TestResult<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["--exact", "process::server_process_entry_point", "--nocapture"]);
+        command.args(["--exact", "server_process::server_process_entry_point", "--nocapture"]);
         command.env(SERVER_ENV, bytes.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         let mut output = child.stdout.take().ok_or("the server has no output")?;

@@ -9,9 +9,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, read};
-use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, kill_process_group, prlimit, waitid,
-};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::cancellation::Cancellations;
 use super::error::GitError;
@@ -20,10 +18,6 @@ use super::progress::ProgressWatch;
 use super::run::GitOutput;
 use crate::deadline::Deadline;
 use crate::exit::CommandExit;
-
-/// The most memory one command may allocate, in bytes: a repository may make git read a device or a huge
-/// file whole.
-const MAX_MEMORY_BYTES: u64 = 1 << 30;
 
 /// How long and how much.
 #[derive(Clone, Copy, Debug)]
@@ -56,16 +50,6 @@ impl<'a> GitChild<'a> {
             cancellations.register(group);
         }
         Self { child, group, cancellations }
-    }
-
-    /// Bounds what the process may allocate; files it maps do not count.
-    pub(super) fn limit_memory(&self) -> io::Result<()> {
-        let limit = Rlimit { current: Some(MAX_MEMORY_BYTES), maximum: Some(MAX_MEMORY_BYTES) };
-        match prlimit(self.group, Resource::Data, limit) {
-            // It has ended already.
-            Ok(_) | Err(Errno::SRCH) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
     }
 
     /// Reads both streams and waits, within the limits.

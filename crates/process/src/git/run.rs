@@ -21,6 +21,10 @@ use super::repository_files::{check_repository_files, check_text_file};
 use crate::exit::CommandExit;
 use crate::umask::with_user_mask;
 
+/// The most memory one command may allocate, in bytes: a repository may make git read a device or a huge
+/// file whole.
+const MAX_MEMORY_BYTES: u64 = 1 << 30;
+
 /// Git in one repository, which the caller has found and verified.
 #[derive(Debug)]
 pub struct Git {
@@ -221,20 +225,28 @@ impl GitProcess<'_> {
         let failed = |source: io::Error| GitError::Start { dir: self.dir.to_owned(), source };
         let child = with_user_mask(|| self.command(source, args).spawn()).map_err(failed)?;
         let mut child = GitChild::new(child, cancellations);
-        child.limit_memory().map_err(failed)?;
         let answer = child.collect(self.limits, &command)?;
         answer.map_err(failed)
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the one place that starts git")]
     fn command<T: AsRef<OsStr>>(&self, source: ConfigurationSource<'_>, args: &[T]) -> Command {
-        let mut command = Command::new(self.program);
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(limited_start()).arg(self.program);
         command.env_clear().envs(git_environment(self.env, source));
         command.arg("--no-pager").args(args).current_dir(self.dir);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0);
         command
     }
+}
+
+/// The shell line that limits its own memory and then becomes git.
+///
+/// Set from outside, the limit could come after git has allocated what a hostile file makes it allocate.
+/// A lower limit that is already in force stays.
+fn limited_start() -> String {
+    format!("ulimit -d {} 2>/dev/null; exec \"$0\" \"$@\"", MAX_MEMORY_BYTES / 1024)
 }
 
 /// The words of a command that tell it from others, for messages.

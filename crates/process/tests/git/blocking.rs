@@ -133,10 +133,22 @@ fn a_command_that_works_is_not_taken_for_stalled() -> Fallible {
 #[test]
 fn cancelling_ends_the_command_that_runs_and_those_after_it() -> Fallible {
     let case = GitFixture::new()?;
-    fs_err::create_dir(case.repo().join("deep"))?;
-    put_pipe(&case.repo().join("deep/.gitignore"));
+    let (bin, ready, never) = (case.at("bin"), case.at("ready"), case.at("never"));
+    fs_err::create_dir_all(&bin)?;
+    put_pipe(&ready);
+    put_pipe(&never);
+    // Says that it runs, then waits for a writer that never comes.
+    let wait = format!(": > '{}'; exec cat '{}'", ready.display(), never.display());
+    let script =
+        format!("#!/bin/sh\ncase \"$*\" in *status*) {wait};; esac\nexec /usr/bin/git \"$@\"\n");
+    fs_err::write(bin.join("git"), script)?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs_err::set_permissions(bin.join("git"), mode)?;
+    let mut path = std::ffi::OsString::from(bin);
+    path.push(":/usr/bin:/bin");
+    let env = turnstone_process::GitEnvironment { path, ..case.environment() };
     let limits = GitLimits { stall: PATIENCE, time: PATIENCE, ..GitLimits::default() };
-    let git = case.git().limits(limits);
+    let git = turnstone_process::Git::new(case.repository(&case.repo()), env).limits(limits);
     let handle = GitCancellation::default();
     let (done_in, done) = channel();
     let covered = handle.clone();
@@ -145,9 +157,8 @@ fn cancelling_ends_the_command_that_runs_and_those_after_it() -> Fallible {
         done_in.send(answer.map(drop)).expect("the test waits");
         (git, covered)
     });
-    // Opens the other end as soon as git has opened its own, and writes nothing.
-    let writer =
-        fs_err::OpenOptions::new().write(true).open(case.repo().join("deep/.gitignore"))?;
+    // Ends when the script has opened and closed its end.
+    fs_err::read(&ready)?;
     handle.cancel();
     let answer = done.recv_timeout(PATIENCE)?;
     assert!(matches!(answer, Err(GitError::Cancelled { .. })), "{answer:?}");
@@ -155,6 +166,5 @@ fn cancelling_ends_the_command_that_runs_and_those_after_it() -> Fallible {
     let answer = covered.cover(|| git.find_commit("HEAD"));
     assert!(matches!(answer, Err(GitError::Cancelled { .. })), "{answer:?}");
     assert!(git.find_commit("HEAD")?.is_some(), "others are not cancelled");
-    drop(writer);
     Ok(())
 }
