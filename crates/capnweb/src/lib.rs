@@ -50,7 +50,7 @@
 //!
 //! # Objects
 //!
-//! What an application offers is a [`session::Target`], usually an [`app::Interface`] bound to a
+//! What an application offers is a [`session::RpcTarget`], usually an [`app::Interface`] bound to a
 //! state; what it holds of the peer's is a [`session::Stub`]. Both travel in arguments and results, in
 //! both directions. A stub is given back when its last clone is dropped; the object behind it is then
 //! dropped by the session that offered it. Dropping the main stub ends the session.
@@ -63,14 +63,14 @@
 //!
 //! # Errors
 //!
-//! [`error::RpcError`] travels whole. A method fails with one ([`error::Failure::Domain`]) or with
+//! [`error::RpcError`] travels whole. A method fails with one ([`error::CallFailure::Domain`]) or with
 //! anything else, of which the peer learns no more than an incident id. When a session ends, everything
 //! that waits for it fails with the reason, and so does every later call.
 //!
 //! # Limits
 //!
 //! A peer is held to [`session::SessionLimits`]; beyond them its call fails or its session ends. The
-//! protocol negotiates neither limits nor versions: [`wire::Profile`] says what a peer understands.
+//! protocol negotiates neither limits nor versions: [`wire::PeerVersion`] says what a peer understands.
 
 pub mod app;
 pub mod error;

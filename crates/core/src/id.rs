@@ -316,6 +316,7 @@ mod tests {
         assert_eq!(next, MessageId::mint(tick(5), ZERO));
     }
 
+    /// Proves R30.
     #[test]
     fn ids_require_prefix_and_short_plain_body() {
         for good in ["ses_a", "ses_A-b_9", "sesLEGACY", "ses_nope"] {

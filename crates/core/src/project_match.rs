@@ -201,6 +201,7 @@ mod tests {
         text.parse().expect("a project id")
     }
 
+    /// Proves R31.
     #[test]
     fn remote_urls_normalize_to_one_origin() {
         let same = [
@@ -227,6 +228,7 @@ mod tests {
         }
     }
 
+    /// Proves R31.
     #[test]
     fn same_directory_or_git_dir_matches() {
         let here = clone_at("/a", Some("host/a"));
@@ -247,6 +249,7 @@ mod tests {
         );
     }
 
+    /// Proves R31.
     #[test]
     fn git_dir_outranks_path() {
         let (a, b) = (clone_at("/a", None), clone_at("/b", None));
@@ -258,6 +261,7 @@ mod tests {
         );
     }
 
+    /// Proves R31.
     #[test]
     fn root_commit_and_origin_join_a_clone() {
         let projects = [known("one", &clone_at("/a", Some("host/a")))];
@@ -265,6 +269,7 @@ mod tests {
         assert_eq!(match_project(&projects, &second), ProjectMatch::Joined(id("one")));
     }
 
+    /// Proves R31.
     #[test]
     fn root_commit_alone_only_hints() {
         let projects = [
@@ -281,6 +286,7 @@ mod tests {
         assert_eq!(match_project(&projects, &clone_at("/g", None)), expected);
     }
 
+    /// Proves R31.
     #[test]
     fn ambiguous_clones_stay_separate() {
         let projects = [
@@ -292,6 +298,7 @@ mod tests {
         assert_eq!(match_project(&projects, &third), expected);
     }
 
+    /// Proves R31.
     #[test]
     fn origin_alone_joins_nothing() {
         let projects = [known("one", &clone_at("/a", Some("host/a")))];
@@ -300,6 +307,7 @@ mod tests {
         assert_eq!(match_project(&projects, &rewritten), ProjectMatch::New);
     }
 
+    /// Proves R31.
     #[test]
     fn shallow_clone_has_no_root_commit() {
         let projects = [known("one", &clone_at("/a", Some("host/a")))];
@@ -311,6 +319,7 @@ mod tests {
         assert!(shallow.aliases().iter().all(|alias| alias.kind != ProjectAliasKind::RootCommit));
     }
 
+    /// Proves R31.
     #[test]
     fn aliases_are_not_transitive() {
         let first = clone_at("/a", Some("host/a"));
@@ -323,6 +332,7 @@ mod tests {
         assert_eq!(match_project(&[one], &clone_of_b), expected);
     }
 
+    /// Proves R31.
     #[test]
     fn project_gains_missing_aliases() {
         let bare = DirectoryFacts { directory: "/a".into(), ..DirectoryFacts::default() };
@@ -335,6 +345,7 @@ mod tests {
         assert_eq!(match_project(&[one], &second), ProjectMatch::Joined(id("one")));
     }
 
+    /// Proves R31.
     #[test]
     fn new_project_id_is_its_unique_root_commit() {
         let here = clone_at("/a", None);

@@ -198,6 +198,7 @@ impl<'de> Deserialize<'de> for RelPath {
 mod tests {
     use super::*;
 
+    /// Proves R16.
     #[test]
     fn rel_path_rejects_escapes_and_git_directories() {
         let refused = |text: &[u8]| RelPath::new(text).unwrap_err();

@@ -259,6 +259,7 @@ mod tests {
         assert_eq!(serde_json::to_value(TurnOutcome::Aborted).expect("a word"), "aborted");
     }
 
+    /// Proves R28.
     #[test]
     fn waiting_turn_path_is_allowed() {
         let mut state = TurnState::Accepted;
@@ -275,6 +276,7 @@ mod tests {
         assert!(!state.is_open());
     }
 
+    /// Proves R28.
     #[test]
     fn ended_turn_accepts_only_the_same_end() {
         for outcome in TurnOutcome::ALL {
@@ -290,6 +292,7 @@ mod tests {
         }
     }
 
+    /// Proves R28.
     #[test]
     fn only_running_turns_of_dead_owners_are_interrupted() {
         for state in TurnState::ALL {
@@ -299,6 +302,7 @@ mod tests {
         }
     }
 
+    /// Proves R28.
     #[test]
     fn recovery_action_is_a_legal_transition() {
         let end = TurnEvent::Ended { outcome: TurnOutcome::Interrupted };

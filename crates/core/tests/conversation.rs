@@ -425,6 +425,7 @@ fn fork_copies_messages_before_the_point() {
     assert_eq!(fork(&messages, Some("u1")).expect("a plan"), []);
 }
 
+/// Proves W19.
 #[test]
 fn fork_cuts_by_position_not_id() {
     let messages = [user("z9"), assistant("m5", "z9"), user("a1"), assistant("q7", "a1")];
@@ -477,6 +478,7 @@ fn attachment_ids_are_copied_verbatim() {
     assert_eq!(copy[1].1[0].body, messages[1].1[0].body);
 }
 
+/// Proves R40.
 #[test]
 fn forked_session_is_root_with_origin() {
     let original: Session = serde_json::from_value(json!({
@@ -511,6 +513,7 @@ fn taken(prompt: &str, after: &str) -> PromotedPrompt {
     PromotedPrompt { message: id(prompt), after: Some(id(after)) }
 }
 
+/// Proves R29.
 #[test]
 fn prompt_is_ordered_where_it_was_promoted() {
     let stream = || {

@@ -145,6 +145,7 @@ proptest! {
         }
     }
 
+    /// Proves R28.
     #[test]
     fn interrupting_a_call_is_a_legal_transition(state in any_state()) {
         let state: ToolState = serde_json::from_value(state).expect("a tool state");

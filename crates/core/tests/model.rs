@@ -421,6 +421,7 @@ fn fractional_times_survive() {
     assert_eq!(round_trip::<Session>(&full_session())["time"]["updated"], json!(2.5));
 }
 
+/// Proves R30.
 #[test]
 fn recorded_rows_round_trip() {
     let rows: Value = serde_json::from_str(include_str!("data/rows.json")).expect("JSON");
@@ -431,6 +432,7 @@ fn recorded_rows_round_trip() {
     }
 }
 
+/// Proves R30.
 #[test]
 fn recorded_export_round_trips() {
     let export: Value = serde_json::from_str(include_str!("data/export.json")).expect("JSON");
@@ -515,6 +517,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
+    /// Proves R30.
     #[test]
     fn unknown_fields_survive_at_every_level(
         (kind, full) in prop::sample::select(corpus()),

@@ -162,6 +162,7 @@ fn r38_sources_decide_in_their_order_whatever_order_they_come_in() {
     }
 }
 
+/// Proves R38.
 #[test]
 fn explanation_names_rule_and_source() {
     let defaults = rules(&[("*", "*", Allow)]);

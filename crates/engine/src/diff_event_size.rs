@@ -37,6 +37,7 @@ mod tests {
         serde_json::from_value(json).expect("a file")
     }
 
+    /// Proves R23.
     #[test]
     fn large_diff_loses_patches_then_is_omitted() {
         let files = vec![file(3, MAX_EVENT_BYTES / 2), file(3, MAX_EVENT_BYTES), file(3, 10)];

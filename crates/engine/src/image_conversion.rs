@@ -53,6 +53,7 @@ pub(crate) fn reason_code(reason: UncoveredReason) -> String {
 mod tests {
     use super::*;
 
+    /// Proves R1.
     #[test]
     fn images_round_trip_and_invalid_ones_become_uncovered() {
         let blob = "4b825dc642cb6eb9a060e54bf8d69288fbee4904".parse().expect("a name");

@@ -144,6 +144,7 @@ fn check_name(name: &OsStr) -> Result<(), StartError> {
 mod tests {
     use super::*;
 
+    /// Proves R33.
     #[test]
     fn invalid_arguments_are_rejected_before_start() {
         let program = CommandSpec::new("true", "/");

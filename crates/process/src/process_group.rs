@@ -255,6 +255,7 @@ mod tests {
         group().members_in(all).iter().map(|one| one.pid).collect()
     }
 
+    /// Proves R32.
     #[test]
     fn living_supervisor_session_is_the_group() {
         let all = [
@@ -269,12 +270,14 @@ mod tests {
         assert_eq!(found(&all), [10, 20, 21, 22]);
     }
 
+    /// Proves R32.
     #[test]
     fn orphans_match_by_group_and_session() {
         assert_eq!(found(&[process(21, 20, 10, 210), process(22, 22, 10, 220)]), [21]);
         assert_eq!(found(&[process(20, 20, 10, 200), process(21, 20, 10, 210)]), [20, 21]);
     }
 
+    /// Proves R32.
     #[test]
     fn reused_pids_are_not_the_group() {
         // The command's number, the supervisor's number, and both.
@@ -285,6 +288,7 @@ mod tests {
         assert_eq!(found(&[process(21, 20, 10, 150)]), [0_i32; 0]);
     }
 
+    /// Proves R32.
     #[test]
     fn zombie_is_dead_but_reserves_its_pid() {
         let zombie = ProcessStat { state: b'Z', ..process(20, 20, 10, 200) };
@@ -292,6 +296,7 @@ mod tests {
         assert_eq!(found(&[zombie, process(21, 20, 10, 210)]), [21]);
     }
 
+    /// Proves R32.
     #[test]
     fn group_of_another_boot_is_dead() {
         let me = i32::try_from(std::process::id()).unwrap();

@@ -237,6 +237,7 @@ mod tests {
         ConfinedPath::parse(text).expect("a path")
     }
 
+    /// Proves R16.
     #[test]
     fn confined_path_never_leaves_the_root() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -135,6 +135,7 @@ mod tests {
         text.parse().unwrap()
     }
 
+    /// Proves R1.
     #[test]
     fn path_below_skipped_directory_is_uncovered_not_absent() {
         let coverage = CaptureCoverage {
@@ -155,6 +156,7 @@ mod tests {
         assert_eq!(coverage.uncovered_reason(&path("targets")), None);
     }
 
+    /// Proves R18.
     #[test]
     fn only_unusual_permission_bits_are_listed() {
         let files = [("a", 0o664), ("b", 0o600), ("c", 0o664), ("d", 0o775)];

@@ -147,6 +147,7 @@ mod tests {
         String::from_utf8_lossy(&done.stdout).trim().to_owned()
     }
 
+    /// Proves R5.
     #[test]
     fn commit_switch_and_staging_change_the_git_position() {
         let dir = tempfile::tempdir().expect("temp dir");
@@ -172,6 +173,7 @@ mod tests {
         assert_eq!((packed.branch.as_deref(), packed.head), (Some("main"), first.head));
     }
 
+    /// Proves R5.
     #[test]
     fn unreadable_repository_is_unknown_position_not_absent() {
         let dir = tempfile::tempdir().expect("temp dir");
@@ -229,6 +231,7 @@ mod tests {
         }
     }
 
+    /// Proves R5.
     #[test]
     fn linked_worktree_has_its_own_git_position() {
         let dir = tempfile::tempdir().expect("temp dir");

@@ -64,6 +64,7 @@ impl From<PinGroup> for String {
 mod tests {
     use super::*;
 
+    /// Proves R46.
     #[test]
     fn pin_group_reference_is_a_slug_never_the_raw_name() {
         let hostile = PinGroup::new("../../HEAD\n@{x}.lock");

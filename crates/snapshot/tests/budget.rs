@@ -44,6 +44,7 @@ mod random_data {
     }
 }
 
+/// Proves R13.
 #[test]
 fn capture_over_budget_fails_and_leaves_nothing() {
     let case = fixture_with_budget(64 << 10);
@@ -69,6 +70,7 @@ fn capture_over_budget_fails_and_leaves_nothing() {
     case.git(&["fsck", "--full"]);
 }
 
+/// Proves R13.
 #[test]
 fn total_budget_counts_other_stores() {
     let other = StoreFixture::new();
@@ -94,6 +96,7 @@ fn total_budget_counts_other_stores() {
     assert_eq!((over.which, over.limit, over.used), (BudgetLimit::Total, total, taken));
 }
 
+/// Proves R14.
 #[test]
 fn no_capture_or_guard_below_the_free_space_floor() {
     let case = StoreFixture::new();
@@ -113,6 +116,7 @@ fn no_capture_or_guard_below_the_free_space_floor() {
     assert!(!pack_file_names(&case).iter().any(|name| name.contains("tmp_")));
 }
 
+/// Proves R14.
 #[test]
 fn guard_may_exceed_the_budget() {
     let case = StoreFixture::new();
@@ -137,6 +141,7 @@ fn guard_may_exceed_the_budget() {
     assert_eq!(kept, case.store.path_image(&new, &path("a")).unwrap());
 }
 
+/// Proves R9.
 #[test]
 fn expiry_removes_old_captures_and_keeps_other_ids() {
     let mut case = StoreFixture::new();
@@ -189,6 +194,7 @@ fn expiry_removes_old_captures_and_keeps_other_ids() {
     assert_eq!(case.store.list_captures(&group).unwrap()[..2], [more, made[5].id]);
 }
 
+/// Proves R13.
 #[test]
 fn eviction_drops_unpinned_then_oldest_and_no_more_than_needed() {
     let case = fixture_with_budget(350 << 10);
@@ -240,6 +246,7 @@ fn eviction_drops_unpinned_then_oldest_and_no_more_than_needed() {
     case.git(&["fsck", "--full"]);
 }
 
+/// Proves R14.
 #[test]
 fn expiring_a_group_keeps_objects_other_groups_hold() {
     let case = fixture_with_budget(1 << 20);

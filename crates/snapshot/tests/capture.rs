@@ -67,6 +67,7 @@ fn tree_id_follows_every_change_like_git() {
     assert!(case.git(&["fsck"]).is_empty());
 }
 
+/// Proves R9.
 #[test]
 fn unchanged_worktree_returns_the_last_capture() {
     let mut case = StoreFixture::new();
@@ -98,6 +99,7 @@ fn change_with_same_size_and_mtime_is_captured() {
     assert_ne!(case.capture().capture.tree, before);
 }
 
+/// Proves R9.
 #[test]
 fn git_gc_prune_now_loses_nothing() {
     let mut case = StoreFixture::new();
@@ -171,6 +173,7 @@ fn leftover_temp_files_are_removed_on_open() {
     assert!(case.store.get_capture(&kept.capture.id).is_ok());
 }
 
+/// Proves W44.
 #[test]
 fn partially_created_store_is_completed_on_open() {
     let dir = tempfile::tempdir().unwrap();
@@ -186,6 +189,7 @@ fn partially_created_store_is_completed_on_open() {
     assert_eq!(case.capture().capture.tree.to_string(), case.git_write_tree());
 }
 
+/// Proves R11.
 #[test]
 fn store_has_one_owner() {
     use turnstone_snapshot::{RootPolicy, SnapshotStore, StoreOpenError, Worktree};
@@ -202,6 +206,7 @@ fn store_has_one_owner() {
     again.capture(&PinGroup::new("test"), NOW).unwrap();
 }
 
+/// Proves S8.
 #[test]
 fn store_directory_is_private() {
     use std::os::unix::fs::PermissionsExt;
@@ -232,6 +237,7 @@ fn ignored_files_are_skipped_and_listed_unless_tracked() {
     assert_eq!(coverage.count_skipped(UncoveredReason::Ignored), 4);
 }
 
+/// Proves W44.
 #[test]
 fn every_repository_layout_is_captured() {
     let setups: [&[&[&str]]; 3] = [
@@ -258,7 +264,7 @@ fn every_repository_layout_is_captured() {
 
         assert_eq!(case.tree_paths(&captured), [".gitattributes", "a", "b"], "{setup:?}");
         let show = format!("{}:a", captured.capture.tree);
-        assert!(case.git(&["cat-file", "-s", &show]) == "5", "raw bytes, no filter (W7, W8)");
+        assert!(case.git(&["cat-file", "-s", &show]) == "5", "raw bytes, no filter (W41, W42)");
     }
 }
 
@@ -276,6 +282,7 @@ fn the_users_excludes_file_applies_in_repositories() {
     assert_eq!(case.tree_paths(&case.capture()), ["a"]);
 }
 
+/// Proves R7.
 #[test]
 fn nested_repository_is_captured_by_its_own_rules() {
     let case = StoreFixture::new_git_checkout();
@@ -320,6 +327,7 @@ fn a_linked_worktree_uses_the_shared_excludes() {
     assert_eq!(case.tree_paths(&case.capture()), ["seen"]);
 }
 
+/// Proves R7.
 #[test]
 fn generated_directories_are_skipped_only_outside_repositories() {
     let case = StoreFixture::new();
@@ -334,6 +342,7 @@ fn generated_directories_are_skipped_only_outside_repositories() {
     assert_eq!(case.tree_paths(&case.capture()).len(), 3);
 }
 
+/// Proves W43.
 #[test]
 fn unreadable_path_does_not_fail_the_capture() {
     let case = StoreFixture::with_selection(CaptureSelection {
@@ -365,6 +374,7 @@ fn unreadable_path_does_not_fail_the_capture() {
     );
 }
 
+/// Proves R1.
 #[test]
 fn path_that_becomes_ignored_is_uncovered_not_deleted() {
     let case = StoreFixture::new_git_checkout();
@@ -385,6 +395,7 @@ fn path_that_becomes_ignored_is_uncovered_not_deleted() {
     assert_eq!(diff.not_covered, [(path("secret"), UncoveredReason::Ignored)]);
 }
 
+/// Proves R1, R6.
 #[test]
 fn named_paths_bypass_rules_and_stay_selected() {
     let mut case = StoreFixture::new_git_checkout();
@@ -412,6 +423,7 @@ fn named_paths_bypass_rules_and_stay_selected() {
     assert_eq!(other, PathImage::Uncovered { reason: UncoveredReason::Ignored });
 }
 
+/// Proves S2.
 #[test]
 fn capture_follows_no_links() {
     let case = StoreFixture::new();
@@ -437,6 +449,7 @@ fn store_inside_the_worktree_is_not_captured() {
     assert_eq!(case.tree_paths(&case.capture()), ["a"]);
 }
 
+/// Proves R18.
 #[test]
 fn permission_bits_and_modes_are_captured() {
     let case = StoreFixture::new();
@@ -496,6 +509,7 @@ fn files_changing_during_read_do_not_fail_the_capture() {
     case.git(&["fsck"]);
 }
 
+/// Proves R6.
 #[test]
 fn named_capture_needs_no_baseline_and_keeps_non_utf8_names() {
     let case = StoreFixture::new();

@@ -58,6 +58,7 @@ fn status_and_lines_are_counted() {
     assert_eq!(diff.files[0].patch, PatchBody::Binary);
 }
 
+/// Proves W37.
 #[test]
 fn move_is_a_deletion_and_an_addition() {
     let case = StoreFixture::new();
@@ -121,6 +122,7 @@ fn patches_apply_with_git_apply() {
     }
 }
 
+/// Proves W53.
 #[test]
 fn diff_of_200k_changed_lines_does_not_stall() {
     let case = StoreFixture::new();
@@ -139,6 +141,7 @@ fn diff_of_200k_changed_lines_does_not_stall() {
     assert_eq!((diff.files[0].additions, &diff.files[0].patch), (0, &PatchBody::TooLarge));
 }
 
+/// Proves W35.
 #[test]
 fn diff_with_unknown_tree_is_an_error() {
     let case = StoreFixture::new();
@@ -248,7 +251,7 @@ fn text(rng: &mut SeededRng, lines: u64, words: u64) -> String {
     if lines.is_empty() { String::new() } else { lines.join("\n") + end }
 }
 
-/// W13: one engine; a path that one side does not cover is never shown as added or deleted (R1).
+/// W47: one engine; a path that one side does not cover is never shown as added or deleted (R1).
 #[test]
 fn uncovered_paths_are_neither_added_nor_deleted() {
     let case = StoreFixture::new_git_checkout();
@@ -339,6 +342,7 @@ fn line_counts_equal_gits() {
     assert!(wrong.is_empty(), "{} of {}: {:?}", wrong.len(), git.len(), wrong);
 }
 
+/// Proves W38.
 #[test]
 fn patches_with_unusual_names_and_kinds_apply_with_git_apply() {
     for seed in 0..16 {
@@ -401,7 +405,7 @@ fn patches_with_unusual_names_and_kinds_apply_with_git_apply() {
     }
 }
 
-/// W19: no input makes a difference slow or large; what is left out is marked.
+/// W53: no input makes a difference slow or large; what is left out is marked.
 #[test]
 fn diff_time_and_total_patch_size_are_bounded() {
     let case = StoreFixture::new();
@@ -434,7 +438,7 @@ fn diff_time_and_total_patch_size_are_bounded() {
     assert_eq!(is_cut(&diff_with_worktree(&case, &before, &options)), [true, true, true]);
 }
 
-/// W3: renames are words for people; what happened to each file stays in the list.
+/// W37: renames are words for people; what happened to each file stays in the list.
 #[test]
 fn renames_are_detected_and_all_files_stay_listed() {
     let case = StoreFixture::new();
@@ -465,6 +469,7 @@ fn renames_are_detected_and_all_files_stay_listed() {
     assert!(diff_with_worktree(&case, &before, &DiffOptions::default()).renames.is_empty());
 }
 
+/// Proves W35.
 #[test]
 fn worktree_diff_with_unknown_tree_is_an_error() {
     let case = StoreFixture::new();

@@ -9,6 +9,7 @@ use turnstone_snapshot::{PathImage, PinGroup};
 
 const HOUR: i64 = 3_600_000;
 
+/// Proves R9.
 #[test]
 fn gc_drops_dead_groups_and_keeps_live_ones() {
     let mut case = StoreFixture::new();
@@ -43,6 +44,7 @@ fn gc_drops_dead_groups_and_keeps_live_ones() {
     }
 }
 
+/// Proves R9.
 #[test]
 fn gc_never_drops_a_young_group() {
     let case = StoreFixture::new();
@@ -136,6 +138,7 @@ fn interrupted_gc_leaves_no_stale_stat_cache_entries() {
 }
 
 /// Captures, collections, repacks and git's own gc, all at once.
+/// Proves R9.
 #[test]
 fn concurrent_gc_repack_and_captures_lose_nothing_pinned() {
     let case = StoreFixture::new();
@@ -185,6 +188,7 @@ fn concurrent_gc_repack_and_captures_lose_nothing_pinned() {
     case.git(&["fsck", "--full"]);
 }
 
+/// Proves R11.
 #[test]
 fn captures_during_git_gc_lose_nothing() {
     let case = StoreFixture::new();
@@ -210,6 +214,7 @@ fn captures_during_git_gc_lose_nothing() {
     case.git(&["fsck", "--full"]);
 }
 
+/// Proves R6.
 #[test]
 fn captures_during_gc_keep_their_objects() {
     let case = StoreFixture::new();

@@ -112,6 +112,7 @@ use case::{OPERATION, OwnerFixture, finish};
 use support::{NOW, git_in, path};
 use turnstone_snapshot::PinGroup;
 
+/// Proves R11.
 #[test]
 fn concurrent_capturing_processes_all_succeed() {
     let case = OwnerFixture::new();
@@ -137,6 +138,7 @@ fn concurrent_capturing_processes_all_succeed() {
     git_in(&vault.git_dir().unwrap(), &["fsck", "--full"]);
 }
 
+/// Proves R11.
 #[test]
 fn command_is_served_by_the_running_owner() {
     let case = OwnerFixture::new();
@@ -154,6 +156,7 @@ fn command_is_served_by_the_running_owner() {
     assert_eq!(case.run(&["track", "a", "1"]).lines.last().unwrap(), "keeper");
 }
 
+/// Proves R11.
 #[test]
 fn client_survives_owner_killed_around_a_capture() {
     for point in
@@ -175,6 +178,7 @@ fn client_survives_owner_killed_around_a_capture() {
     }
 }
 
+/// Proves R11.
 #[test]
 fn client_finishes_restore_once_after_owner_is_killed() {
     for point in [
@@ -211,6 +215,7 @@ fn client_finishes_restore_once_after_owner_is_killed() {
     }
 }
 
+/// Proves R11.
 #[test]
 fn owner_in_another_pid_namespace_is_found() {
     let case = OwnerFixture::new();
@@ -240,6 +245,7 @@ fn owner_in_another_pid_namespace_is_found() {
     assert_eq!(case.run(&["track", "a", "2"]).acks().len(), 2);
 }
 
+/// Proves R11.
 #[test]
 fn git_gc_under_load_loses_nothing() {
     let case = OwnerFixture::new();
@@ -268,6 +274,7 @@ fn git_gc_under_load_loses_nothing() {
     git_in(&git_dir, &["fsck", "--full"]);
 }
 
+/// Proves R11.
 #[test]
 fn reader_reopens_when_packs_were_replaced() {
     let case = OwnerFixture::new();
@@ -291,6 +298,7 @@ fn reader_reopens_when_packs_were_replaced() {
     assert!(reader.verify_objects().unwrap().damaged.is_empty());
 }
 
+/// Proves R12.
 #[test]
 fn kill_during_store_creation_leaves_one_store() {
     let case = OwnerFixture::new();

@@ -55,6 +55,7 @@ mod case {
     }
 }
 
+/// Proves R12.
 #[test]
 fn each_directory_finds_its_own_store_again() {
     let case = RegistryFixture::new();
@@ -71,6 +72,7 @@ fn each_directory_finds_its_own_store_again() {
     assert_eq!(["data", "data/store", "data/store/registry.json"].map(closed), [0; 3]);
 }
 
+/// Proves R12.
 #[test]
 fn moved_root_keeps_its_store_and_reports_the_move() {
     let case = RegistryFixture::new();
@@ -88,6 +90,7 @@ fn moved_root_keeps_its_store_and_reports_the_move() {
     assert_ne!(other.id, before.id);
 }
 
+/// Proves R12.
 #[test]
 fn store_follows_moved_root_when_old_path_is_reused() {
     let case = RegistryFixture::new();
@@ -100,6 +103,7 @@ fn store_follows_moved_root_when_old_path_is_reused() {
     assert_ne!(case.open("one").id, before.id);
 }
 
+/// Proves R12.
 #[test]
 fn copied_or_new_directory_gets_a_new_store() {
     let case = RegistryFixture::new();
@@ -120,6 +124,7 @@ fn copied_or_new_directory_gets_a_new_store() {
     }
 }
 
+/// Proves R12.
 #[test]
 fn subdirectory_uses_the_store_of_its_checkout() {
     let case = RegistryFixture::new();
@@ -139,6 +144,7 @@ fn subdirectory_uses_the_store_of_its_checkout() {
     assert_eq!((sub.id, sub.scope.unwrap().to_string()), (plain.id, "sub".to_owned()));
 }
 
+/// Proves R12.
 #[test]
 fn linked_worktrees_have_own_stores_that_move_with_them() {
     let case = RegistryFixture::new();
@@ -179,6 +185,7 @@ fn home_checkout_is_not_captured_for_a_subfolder() {
     assert_eq!(case.open("home").id, named.id, "asked for once is enough");
 }
 
+/// Proves R12.
 #[test]
 fn damaged_registry_index_is_rebuilt_from_stores() {
     let case = RegistryFixture::new();
@@ -209,6 +216,7 @@ fn damaged_registry_index_is_rebuilt_from_stores() {
     assert_eq!(case.open("one").id, one.id);
 }
 
+/// Proves R12.
 #[test]
 fn store_with_damaged_record_is_found_via_the_index() {
     let case = RegistryFixture::new();
@@ -241,6 +249,7 @@ fn stores_are_listed_with_their_roots() {
     assert_eq!(two.root.as_ref().unwrap().path, case.at("two"));
 }
 
+/// Proves R12.
 #[test]
 fn concurrent_first_opens_create_one_store() {
     let case = RegistryFixture::new();
@@ -255,6 +264,7 @@ fn concurrent_first_opens_create_one_store() {
     assert_eq!(case.registry.list_stores().unwrap().len(), 1);
 }
 
+/// Proves R41.
 #[test]
 fn orphaned_store_is_removed_only_after_retention() {
     let case = RegistryFixture::new();

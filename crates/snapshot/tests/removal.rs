@@ -9,6 +9,7 @@ use turnstone_snapshot::{MaintenanceInterval, RemovalError, finish_removals, rem
 
 const HOUR: i64 = 3_600_000;
 
+/// Proves R41.
 #[test]
 fn remove_store_removes_only_a_real_store() {
     let case = StoreFixture::new();
@@ -46,6 +47,7 @@ fn interrupted_removal_is_finished_later() {
     assert_eq!(fs_err::read_dir(dir.path()).unwrap().count(), 1, "the worktree");
 }
 
+/// Proves R41.
 #[test]
 fn maintenance_is_due_hourly_for_owner_and_daily_for_command() {
     let now = support::NOW;

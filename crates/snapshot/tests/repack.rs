@@ -76,6 +76,7 @@ mod edits {
 }
 
 /// The rule's figure on a small scale; the example `vault` measures it in full.
+/// Proves R13.
 #[test]
 fn repack_compresses_many_edits_of_a_large_text() {
     let mut case = StoreFixture::new();
@@ -107,6 +108,7 @@ fn repack_compresses_many_edits_of_a_large_text() {
     assert!(case.store.repack(EFFORT).unwrap().is_done);
 }
 
+/// Proves R13.
 #[test]
 fn repack_deltas_new_captures_against_older_ones() {
     let case = StoreFixture::new();
@@ -129,6 +131,7 @@ fn repack_deltas_new_captures_against_older_ones() {
     }
 }
 
+/// Proves R13.
 #[test]
 fn object_whose_delta_base_was_collected_is_rewritten() {
     let case = StoreFixture::new();
@@ -186,6 +189,7 @@ fn packs_with_keep_files_are_never_touched() {
     case.git(&["fsck", "--full"]);
 }
 
+/// Proves R41.
 #[test]
 fn bounded_gc_leaves_a_consistent_store_and_finishes_later() {
     let case = StoreFixture::new();

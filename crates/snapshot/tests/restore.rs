@@ -137,6 +137,7 @@ fn human_edit_is_merged_or_conflicts_never_overwritten() {
     assert_eq!(case.read("merge"), text("agent", "human"));
 }
 
+/// Proves W35.
 #[test]
 fn unreadable_tree_is_an_error_and_deletes_nothing() {
     let case = StoreFixture::new();
@@ -156,6 +157,7 @@ fn unreadable_tree_is_an_error_and_deletes_nothing() {
     assert_eq!(case.read("a"), "2");
 }
 
+/// Proves W40.
 #[test]
 fn unchanged_files_are_not_written() {
     let case = StoreFixture::new();
@@ -172,6 +174,7 @@ fn unchanged_files_are_not_written() {
     assert_eq!(report.restored, [path("changed")]);
 }
 
+/// Proves R1.
 #[test]
 fn uncovered_paths_are_reported_and_left_alone() {
     let case = StoreFixture::new_git_checkout();
@@ -207,6 +210,7 @@ fn only_selected_paths_are_restored() {
     assert_eq!((case.read("b"), case.read("a/new")), ("2".to_owned(), "2".to_owned()));
 }
 
+/// Proves R17.
 #[test]
 fn every_file_kind_transition_is_restored_and_undone() {
     type Make = fn(&StoreFixture);
@@ -250,6 +254,7 @@ fn every_file_kind_transition_is_restored_and_undone() {
     }
 }
 
+/// Proves R17.
 #[test]
 fn foreign_file_in_removed_directory_conflicts_the_whole_group() {
     let case = StoreFixture::new();
@@ -269,6 +274,7 @@ fn foreign_file_in_removed_directory_conflicts_the_whole_group() {
     assert!(report.conflicts.iter().all(|it| it.why == ConflictReason::InTheWay), "{report:?}");
 }
 
+/// Proves R18.
 #[test]
 fn restore_handles_permissions_hard_links_and_recreated_files() {
     let case = StoreFixture::new();
@@ -288,6 +294,7 @@ fn restore_handles_permissions_hard_links_and_recreated_files() {
     assert_eq!(fs_err::read(case.dir.path().join("other name")).unwrap(), b"1");
 }
 
+/// Proves S2.
 #[test]
 fn restore_does_not_follow_a_parent_replaced_by_a_link() {
     let case = StoreFixture::new();
@@ -463,6 +470,7 @@ fn edit(case: &StoreFixture, rng: &mut SeededRng) {
     }
 }
 
+/// Proves R18.
 #[test]
 fn restore_brings_back_permissions_most_files_lost() {
     let case = StoreFixture::new();

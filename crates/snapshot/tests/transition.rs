@@ -157,17 +157,20 @@ fn assert_resumes_after_every_kill(without: &str) {
     assert!(deaths > 80, "{deaths}");
 }
 
+/// Proves R17.
 #[test]
 fn restore_killed_between_any_two_writes_resumes() {
     assert_resumes_after_every_kill("");
 }
 
+/// Proves R15, R17.
 #[test]
 fn restore_without_rename_exchange_resumes_after_kill() {
     assert_resumes_after_every_kill("snapshot::no_flags");
 }
 
 /// A foreign file appears inside after the death: the group is left as it was, or was done before.
+/// Proves R17.
 #[test]
 fn foreign_file_created_after_kill_is_never_lost() {
     for_each_kill_point("", |case, _, [wanted, edited], about| {
@@ -190,6 +193,7 @@ fn foreign_file_created_after_kill_is_never_lost() {
 
 /// Every write fails once, and from some write on all of them: nothing is lost, nothing is half done
 /// without a word, and once the disk works again the next open leaves no temporary name.
+/// Proves R15.
 #[test]
 fn failing_writes_lose_no_file_and_are_reported() {
     let scenario = fail::FailScenario::setup();
@@ -240,6 +244,7 @@ fn files(case: &StoreFixture) -> Tree {
 }
 
 /// Somebody saves over a file that the group has placed, and the group fails later on.
+/// Proves R15.
 #[test]
 fn rollback_keeps_concurrent_saves() {
     let scenario = fail::FailScenario::setup();
@@ -303,6 +308,7 @@ fn interrupted_write_of_hard_linked_file_is_finished() {
     scenario.teardown();
 }
 
+/// Proves R18.
 #[test]
 fn failed_in_place_write_restores_old_bytes() {
     let scenario = fail::FailScenario::setup();

@@ -155,6 +155,7 @@ fn exercise_all_requests(case: &HandleFixture, vault: &SnapshotHandle) {
     git_in(&vault.git_dir().unwrap(), &["fsck", "--full"]);
 }
 
+/// Proves R11.
 #[test]
 fn owner_serves_its_own_requests() {
     let case = HandleFixture::new();
@@ -163,6 +164,7 @@ fn owner_serves_its_own_requests() {
     exercise_all_requests(&case, &vault);
 }
 
+/// Proves R11.
 #[test]
 fn client_gets_the_same_results_through_the_owner() {
     let case = HandleFixture::new();
@@ -173,6 +175,7 @@ fn client_gets_the_same_results_through_the_owner() {
     assert!(!other.is_owner());
 }
 
+/// Proves R11.
 #[test]
 fn next_client_takes_ownership_when_owner_exits() {
     let case = HandleFixture::new();
@@ -191,6 +194,7 @@ fn next_client_takes_ownership_when_owner_exits() {
     assert_eq!(third.list_captures().unwrap().len(), 1);
 }
 
+/// Proves R17.
 #[test]
 fn repeated_operation_request_is_applied_once() {
     let case = HandleFixture::new();
@@ -210,6 +214,7 @@ fn repeated_operation_request_is_applied_once() {
     assert_eq!(other.list_operations().unwrap().len(), 1);
 }
 
+/// Proves R14.
 #[test]
 fn undo_keeps_later_edits_and_skips_conflicts() {
     let case = HandleFixture::new();
@@ -235,6 +240,7 @@ fn undo_keeps_later_edits_and_skips_conflicts() {
     assert_eq!((case.read("a"), case.read("b")), (text("old", "human"), "human".to_owned()));
 }
 
+/// Proves R11.
 #[test]
 fn malformed_requests_are_refused_and_owner_survives() {
     let case = HandleFixture::new();
@@ -273,6 +279,7 @@ fn malformed_requests_are_refused_and_owner_survives() {
     assert!(!other.is_owner() && other.capture(&group(), NOW).unwrap().is_new);
 }
 
+/// Proves R11.
 #[test]
 fn excess_connections_retry_until_served() {
     let case = HandleFixture::new();
@@ -292,6 +299,7 @@ fn excess_connections_retry_until_served() {
     assert!(keeper.is_owner());
 }
 
+/// Proves R11.
 #[test]
 fn stale_socket_and_false_lock_file_are_tolerated() {
     let case = HandleFixture::new();
@@ -308,6 +316,7 @@ fn stale_socket_and_false_lock_file_are_tolerated() {
     assert!(case.open().capture(&group(), NOW).unwrap().is_new);
 }
 
+/// Proves R13.
 #[test]
 fn owner_measures_and_evicts_for_clients() {
     let case = HandleFixture::new();
@@ -359,6 +368,7 @@ fn owner_measures_and_evicts_for_clients() {
     }
 }
 
+/// Proves R12.
 #[test]
 fn moved_project_keeps_its_captures() {
     let case = HandleFixture::new();
@@ -373,6 +383,7 @@ fn moved_project_keeps_its_captures() {
     assert!(!vault.capture(&group(), NOW).unwrap().is_new);
 }
 
+/// Proves R7.
 #[test]
 fn reading_creates_no_store_and_data_dir_is_never_captured() {
     let case = HandleFixture::new();
@@ -447,6 +458,7 @@ fn captures_are_copied_to_another_store_with_their_objects() {
     assert_eq!(fs_err::read_to_string(case.at("other/f")).unwrap(), "one\n");
 }
 
+/// Proves R12.
 #[test]
 fn copying_a_missing_capture_copies_nothing() {
     let case = HandleFixture::new();

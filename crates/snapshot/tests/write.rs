@@ -58,6 +58,7 @@ fn image(vault: &SnapshotHandle, name: &str) -> PathImage {
     vault.read_path(&name.parse().expect("a path")).expect("seen").image
 }
 
+/// Proves R15.
 #[test]
 fn file_is_written_only_if_it_matches_the_expected_image() {
     let case = FileWriteFixture::new();
@@ -76,6 +77,7 @@ fn file_is_written_only_if_it_matches_the_expected_image() {
     assert!(case.vault.list_operations().expect("read").is_empty(), "it is no operation");
 }
 
+/// Proves R11.
 #[test]
 fn client_writes_files_through_the_owner() {
     let case = FileWriteFixture::new();
@@ -88,6 +90,7 @@ fn client_writes_files_through_the_owner() {
     assert_eq!(case.read("f").as_deref(), Some("two"));
 }
 
+/// Proves R42.
 #[test]
 fn baseline_exists_after_first_full_capture() {
     let case = FileWriteFixture::new();

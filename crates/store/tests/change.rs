@@ -123,6 +123,7 @@ fn assert_projections_match(store: &Store) {
     assert_eq!(store.verify_projections(&ctx()).expect("replays"), []);
 }
 
+/// Proves R1, R5.
 #[test]
 fn change_set_round_trips() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -169,6 +170,7 @@ fn closing_differently_or_unknown_change_set_is_rejected() {
     assert!(matches!(reused, Err(StoreError::Conflict { .. })), "{reused:?}");
 }
 
+/// Proves R27, R32.
 #[test]
 fn fenced_owner_cannot_write_but_recovery_closes_its_change_set() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -192,6 +194,7 @@ fn fenced_owner_cannot_write_but_recovery_closes_its_change_set() {
     assert_projections_match(&store);
 }
 
+/// Proves R3.
 #[test]
 fn overlapping_change_sets_are_found() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -220,6 +223,7 @@ fn overlapping_change_sets_are_found() {
     );
 }
 
+/// Proves R23.
 #[test]
 fn large_change_set_fits_one_transaction() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -261,6 +265,7 @@ fn finish_operation(
     store.write(&ctx(), move |tx| tx.finish_operation(&sid(SES), &done)).wait()
 }
 
+/// Proves R45.
 #[test]
 fn operation_is_busy_during_a_turn_or_another_operation() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -284,6 +289,7 @@ fn operation_is_busy_during_a_turn_or_another_operation() {
     plan_operation(&store, &undo("2")).expect("plans");
 }
 
+/// Proves R19.
 #[test]
 fn finishing_an_operation_moves_head_and_records_undone_extent() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -324,6 +330,7 @@ fn finishing_an_operation_moves_head_and_records_undone_extent() {
     assert_eq!(end.report, json!({ "restored": ["a"] }));
 }
 
+/// Proves R25.
 #[test]
 fn moving_the_head_appends_a_numbered_session_event() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -354,6 +361,7 @@ fn moving_the_head_appends_a_numbered_session_event() {
     assert_projections_match(&store);
 }
 
+/// Proves R25.
 #[test]
 fn operation_end_is_a_boundary() {
     let dir = tempfile::tempdir().expect("temp dir");

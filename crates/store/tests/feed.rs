@@ -173,6 +173,7 @@ fn feed_of_deleted_session_keeps_its_location() {
     assert!(!missed, "{all:?}");
 }
 
+/// Proves R25.
 #[test]
 fn replica_keeps_origin_numbers_for_no_op_events() {
     let dir = tempfile::tempdir().expect("a directory");

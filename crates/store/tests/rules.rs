@@ -576,6 +576,7 @@ fn usage_follows_added_and_removed_steps() {
     assert_eq!(usage(&store), (0, 0, 0, 0));
 }
 
+/// Proves R43.
 #[test]
 fn every_event_records_actor_and_client() {
     let dir = tempfile::tempdir().expect("temp dir");

@@ -18,6 +18,7 @@ fn shell(output: &str) -> turnstone_core::model::Part {
     part("ses_a", "msg_a", "prt_sh", body)
 }
 
+/// Proves W22.
 #[test]
 fn rewriting_a_part_does_not_multiply_the_log() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -40,6 +41,7 @@ fn rewriting_a_part_does_not_multiply_the_log() {
     assert_eq!(read, shell(&output));
 }
 
+/// Proves W23.
 #[test]
 fn failed_reader_can_read_the_event_again() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -63,6 +65,7 @@ fn failed_reader_can_read_the_event_again() {
     assert_eq!(seen, (0..21).collect::<Vec<_>>(), "each once, in order, without a gap");
 }
 
+/// Proves W24.
 #[test]
 fn every_event_has_a_payload_version() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -79,6 +82,7 @@ fn every_event_has_a_payload_version() {
     assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
 }
 
+/// Proves W24.
 #[test]
 fn invalid_user_message_is_rejected() {
     let wrong = json!({"role": "user", "time": {}, "agent": "build"});
@@ -90,6 +94,7 @@ fn invalid_user_message_is_rejected() {
     assert_eq!(log(&store).len(), 2);
 }
 
+/// Proves W25.
 #[test]
 fn late_reader_finds_every_change_in_the_log() {
     let dir = tempfile::tempdir().expect("temp dir");

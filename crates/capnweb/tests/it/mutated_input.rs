@@ -108,6 +108,7 @@ impl MutantGenerator {
     }
 }
 
+/// Proves R36.
 #[test]
 fn million_mutated_messages_never_panic_and_round_trip() {
     let mut mutants = MutantGenerator::of(0x5eed_cafe_f00d_d00d);
@@ -115,6 +116,7 @@ fn million_mutated_messages_never_panic_and_round_trip() {
     assert!(read > 50_000, "only {read} mutants were messages: the test says little");
 }
 
+/// Proves R36.
 #[test]
 fn mutated_messages_break_only_their_session() {
     let mut mutants = MutantGenerator::of(0x0bad_5eed_0bad_5eed);
@@ -127,6 +129,7 @@ fn mutated_messages_break_only_their_session() {
     assert!(sessions > 100, "{sessions} sessions took {taken} mutants");
 }
 
+/// Proves R36.
 #[test]
 fn regression_corpus_passes() {
     let seeds = seeds();

@@ -6,6 +6,7 @@ use crate::exec::{await_file, read_log, run_program, start_program};
 use crate::fixture::CliFixture;
 use crate::serve_shell::{TestServer, read_response};
 
+/// Proves R45.
 #[test]
 fn http_abort_ends_exec_and_changes_can_be_undone() {
     let case = CliFixture::empty();
@@ -28,6 +29,7 @@ fn http_abort_ends_exec_and_changes_can_be_undone() {
     assert!(!case.path("p/new").exists());
 }
 
+/// Proves R45.
 #[test]
 fn session_abort_ends_runner_driven_turn() {
     let case = CliFixture::empty();
@@ -55,6 +57,7 @@ fn session_abort_ends_runner_driven_turn() {
     assert_eq!(answer["info"]["error"]["name"], "MessageAbortedError");
 }
 
+/// Proves R45.
 #[test]
 fn session_abort_ends_server_shell_command() {
     let case = CliFixture::empty();
@@ -74,6 +77,7 @@ fn session_abort_ends_server_shell_command() {
     assert!(!case.path("p/new").exists());
 }
 
+/// Proves R45.
 #[test]
 fn deleting_a_session_ends_its_commands() {
     let case = CliFixture::empty();

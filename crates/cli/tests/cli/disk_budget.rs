@@ -28,6 +28,7 @@ fn exec_random_file(
 
 const SMALL_BUDGET_CONFIG: &str = r#"{"snapshot":{"budget":"200 KiB"}}"#;
 
+/// Proves R13.
 #[test]
 fn expired_undo_is_shown_in_log_and_refused() {
     let case = CliFixture::empty();
@@ -55,6 +56,7 @@ fn expired_undo_is_shown_in_log_and_refused() {
     assert_eq!(run_program(&case, &["undo"]).code, 0, "the newest turn can always be undone");
 }
 
+/// Proves R13.
 #[test]
 fn over_budget_exec_is_refused_or_runs_without_undo() {
     let case = CliFixture::empty();
@@ -89,6 +91,7 @@ fn unknown_setting_is_reported_with_known_ones() {
     }
 }
 
+/// Proves R41.
 #[test]
 fn deleting_a_session_removes_its_spilled_output() {
     let case = CliFixture::empty();
@@ -111,6 +114,7 @@ fn deleting_a_session_removes_its_spilled_output() {
     assert!(read_file(&path).len() > 1000);
 }
 
+/// Proves R41.
 #[test]
 fn maintenance_runs_once_a_day_after_a_command() {
     let case = CliFixture::empty();
@@ -124,6 +128,7 @@ fn maintenance_runs_once_a_day_after_a_command() {
     assert_eq!(du["here"]["usage"]["last_gc"].as_i64(), Some(last), "not twice a day");
 }
 
+/// Proves R20.
 #[test]
 fn forget_previews_and_removes_stored_versions() {
     let case = CliFixture::empty();
@@ -169,6 +174,7 @@ fn forget_previews_and_removes_stored_versions() {
     assert_eq!(run_program(&case, &["doctor"]).code, 0);
 }
 
+/// Proves R37.
 #[test]
 fn permission_rule_denies_forget() {
     let case = CliFixture::empty();

@@ -82,6 +82,7 @@ fn read_tool_call(case: &CliFixture) -> Value {
     messages[1]["parts"][0].clone()
 }
 
+/// Proves R33.
 #[test]
 fn exec_passes_streams_and_exit_code_through() {
     let case = CliFixture::empty();
@@ -125,6 +126,7 @@ fn exec_records_a_turn_in_session_and_project() {
     assert!(ran.err.contains("belongs to ~/p, not to this directory"), "{}", ran.err);
 }
 
+/// Proves R33.
 #[test]
 fn long_output_keeps_both_ends_and_spills_the_middle() {
     let case = CliFixture::empty();
@@ -139,6 +141,7 @@ fn long_output_keeps_both_ends_and_spills_the_middle() {
     assert_eq!(spill.expect("readable").len() + 2 * (64 << 10), ran.out.len());
 }
 
+/// Proves R32.
 #[test]
 fn killing_exec_ends_command_and_recovers_changes() {
     let case = CliFixture::empty();
@@ -162,6 +165,7 @@ fn killing_exec_ends_command_and_recovers_changes() {
     assert_eq!(read_file(&case.path("p/kept")), "kept\n");
 }
 
+/// Proves R33.
 #[test]
 fn exec_forwards_signals_to_its_command() {
     let case = CliFixture::empty();
@@ -181,6 +185,7 @@ fn run_other_program(words: &[&str]) -> i32 {
     status.code().expect("a code")
 }
 
+/// Proves R33.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a terminal comes from a program beside ours")]
 fn exec_gives_its_command_a_pty() {
@@ -209,6 +214,7 @@ fn exec_gives_its_command_a_pty() {
     assert!(shown.contains("1 file changed; `turnstone undo` takes that back"), "{shown}");
 }
 
+/// Proves R6.
 #[test]
 fn exec_in_uncaptured_directory_warns_of_no_undo() {
     let case = CliFixture::empty();
@@ -238,6 +244,7 @@ fn the_password_of_the_server_is_not_passed_on() {
     assert!(ran.out.contains("MINE=kept") && !ran.out.contains("hunter2"), "{}", ran.out);
 }
 
+/// Proves R3.
 #[test]
 fn nested_exec_is_undone_with_its_parent() {
     let case = CliFixture::empty();
@@ -252,6 +259,7 @@ fn nested_exec_is_undone_with_its_parent() {
     assert!(!case.path("p/a").exists() && !case.path("p/b").exists(), "{ran:?}");
 }
 
+/// Proves R32.
 #[test]
 fn undo_restores_bytes_after_kill_at_any_moment() {
     let case = CliFixture::empty();
@@ -298,6 +306,7 @@ fn abort_from_another_process_ends_turn_and_allows_undo() {
     assert_eq!((ran.code, &told["turn"]), (0, &Value::Null), "nothing runs: {ran:?}");
 }
 
+/// Proves R45.
 #[test]
 fn abort_kills_command_that_ignores_sigterm() {
     let case = CliFixture::empty();

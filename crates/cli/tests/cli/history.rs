@@ -83,6 +83,7 @@ fn jump_keeps_human_edits_and_reports_conflict() {
     assert_eq!(read_if_exists(&case.path("p"), "f").as_deref(), Some("0\n1\nzwei\n3\n"));
 }
 
+/// Proves R19.
 #[test]
 fn jump_reaches_an_abandoned_branch() {
     let case = CliFixture::empty();
@@ -168,6 +169,7 @@ fn diff_shows_only_changes_of_session_turn_or_range() {
     assert_eq!(run_program(&case, &["diff", "--turn", "a", "--from", "b"]).code, 2);
 }
 
+/// Proves R40.
 #[test]
 fn fork_is_independent_and_origin_is_shown_on_both_sides() {
     let case = CliFixture::empty();
@@ -193,6 +195,7 @@ fn worktree_path(case: &CliFixture, told: &str) -> PathBuf {
     case.path(told.strip_prefix("~/").expect("below the data"))
 }
 
+/// Proves R12.
 #[test]
 fn fork_into_worktree_has_files_of_the_point_and_own_undo() {
     let case = CliFixture::empty();
@@ -257,6 +260,7 @@ fn sessions_and_worktrees(case: &CliFixture) -> (usize, Vec<(String, bool)>) {
     (sessions.as_array().expect("a list").len(), worktrees)
 }
 
+/// Proves R12.
 #[test]
 fn killed_fork_leaves_no_partial_session() {
     let case = CliFixture::empty();

@@ -32,6 +32,7 @@ fn approvals_are_listed_and_revoked() {
     assert!(again.err.contains("has no permanent approval"), "{}", again.err);
 }
 
+/// Proves R38.
 #[test]
 fn explain_names_the_rule_and_its_source() {
     let case = CliFixture::with_sessions();
@@ -52,6 +53,7 @@ fn explain_names_the_rule_and_its_source() {
     assert!(nowhere.out.starts_with("deny: question"), "{nowhere:?}");
 }
 
+/// Proves R38.
 #[test]
 fn explain_lists_rules_of_every_source() {
     let case = CliFixture::with_sessions();

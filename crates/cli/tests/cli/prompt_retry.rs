@@ -44,6 +44,7 @@ fn begin_step(served: &TestServer, begun: &Value, base: &str) -> String {
     step["messageID"].as_str().expect("an id").to_owned()
 }
 
+/// Proves R43.
 #[test]
 fn retry_after_crash_answers_queued_prompt_once() {
     let case = CliFixture::empty();
@@ -86,6 +87,7 @@ fn retry_after_crash_answers_queued_prompt_once() {
     assert_eq!(repeated, said);
 }
 
+/// Proves R43.
 #[test]
 fn retry_after_crash_reports_interrupted_turn() {
     for has_begun in [false, true] {

@@ -169,6 +169,7 @@ fn shell_command_is_recorded_as_undoable_turn() {
     assert!(!case.path("p").join("made").exists(), "both commands are taken back");
 }
 
+/// Proves R45.
 #[test]
 fn shell_output_streams_and_abort_ends_process_group() {
     let case = CliFixture::empty();
@@ -203,6 +204,7 @@ fn shell_output_streams_and_abort_ends_process_group() {
     assert_eq!((status, &again["parts"][0]["state"]["output"]), (200, &"free\n".into()));
 }
 
+/// Proves R32.
 #[test]
 fn crash_leaves_no_busy_session_and_no_process() {
     let case = CliFixture::empty();

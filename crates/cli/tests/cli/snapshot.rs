@@ -338,6 +338,7 @@ fn start_watch(case: &CliFixture) -> Child {
     child
 }
 
+/// Proves R11.
 #[test]
 fn watch_serves_other_commands_and_may_die() {
     let case = CliFixture::empty();

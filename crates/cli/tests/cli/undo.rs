@@ -86,6 +86,7 @@ fn conflict_names_reason_and_restore_command() {
     assert_eq!(read_file_in_project(&case, "f"), TEN_LINES);
 }
 
+/// Proves R3.
 #[test]
 fn contended_path_is_kept_until_both_turns_are_undone() {
     let case = CliFixture::empty();
@@ -119,6 +120,7 @@ fn contended_path_is_kept_until_both_turns_are_undone() {
     assert_eq!(read_file_in_project(&case, "plan"), "plan\none\ntwo\n");
 }
 
+/// Proves R45.
 #[test]
 fn undo_is_refused_while_a_turn_runs() {
     let case = CliFixture::empty();
@@ -155,6 +157,7 @@ fn undo_honours_path_files_conversation_and_named_only() {
     assert_eq!(run_program(&case, &["undo", "trn_zzz"]).code, 1);
 }
 
+/// Proves R5.
 #[test]
 fn undo_reports_moved_head_and_keeps_commits() {
     let case = CliFixture::empty();
@@ -176,6 +179,7 @@ fn undo_reports_moved_head_and_keeps_commits() {
     assert_eq!(count.out, "2\n");
 }
 
+/// Proves R2.
 #[test]
 fn undo_json_is_the_operation_with_window_paths() {
     let case = CliFixture::empty();
@@ -206,6 +210,7 @@ fn missing_session_error_suggests_exec() {
     assert!(ran.out.contains("undo      works; nothing is captured yet"), "{}", ran.out);
 }
 
+/// Proves R19.
 #[test]
 fn abandoned_turns_stay_in_the_log() {
     let case = CliFixture::empty();
@@ -253,6 +258,7 @@ fn undo_without_effect_exits_with_4_and_keeps_head() {
     assert_eq!(run_program(&case, &["undo"]).code, 1, "now it is gone");
 }
 
+/// Proves R37.
 #[test]
 fn undo_by_a_tool_needs_a_persons_approval() {
     let case = CliFixture::empty();
@@ -280,6 +286,7 @@ fn undo_by_a_tool_needs_a_persons_approval() {
     assert_eq!(run_program(&case, &["permission", "reply", &id, "once"]).code, 1, "it is answered");
 }
 
+/// Proves R37, R38.
 #[test]
 fn project_rule_denies_undo_even_to_a_person() {
     let case = CliFixture::empty();

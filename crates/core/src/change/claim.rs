@@ -131,6 +131,7 @@ mod tests {
         find_contended(&undone, claims).into_iter().map(shown).collect()
     }
 
+    /// Proves R3.
     #[test]
     fn overlapping_windows_contend() {
         let claims = [
@@ -143,6 +144,7 @@ mod tests {
         assert_eq!(contended(&["a", "b"], &claims), [], "taken back together they may go");
     }
 
+    /// Proves R3.
     #[test]
     fn sequential_windows_do_not_contend() {
         let claims = [
@@ -152,6 +154,7 @@ mod tests {
         assert_eq!(contended(&["a"], &claims), []);
     }
 
+    /// Proves R3.
     #[test]
     fn named_write_is_removed_from_windows() {
         let claims = [
@@ -163,6 +166,7 @@ mod tests {
         assert_eq!(contended(&["shell"], &claims), [("x".to_owned(), makers)]);
     }
 
+    /// Proves R3.
     #[test]
     fn window_does_not_own_named_writes_it_saw() {
         let claims = [
@@ -175,6 +179,7 @@ mod tests {
         assert!(find_own_paths(&id("none"), &claims).is_empty());
     }
 
+    /// Proves R3.
     #[test]
     fn inner_window_wins_over_outer() {
         let inner = ChangeClaim {

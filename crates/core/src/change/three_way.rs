@@ -61,6 +61,7 @@ mod tests {
         links.iter().map(|link| (link.base.clone(), link.target.clone())).collect()
     }
 
+    /// Proves R4.
     #[test]
     fn adjacent_changes_become_one_step() {
         let changes =
@@ -72,6 +73,7 @@ mod tests {
         assert_eq!(shown(&forth), [(FileImage::Absent, file("c"))]);
     }
 
+    /// Proves R4.
     #[test]
     fn foreign_edit_in_between_splits_steps() {
         // Between the two changes a person turned b into x.

@@ -139,6 +139,7 @@ mod tests {
         decide_gate(GatedOperation::Revert, "src/main.rs", caller, &layers).action
     }
 
+    /// Proves R37.
     #[test]
     fn gate_allows_people_and_own_client_asks_others() {
         for caller in [GateCaller::Person, GateCaller::Client] {
@@ -175,6 +176,7 @@ mod tests {
         assert_eq!(tool, RuleAction::Ask, "permission to undo is no permission to forget");
     }
 
+    /// Proves R37.
     #[test]
     fn wildcard_allow_opens_no_gate_but_wildcard_deny_closes_it() {
         let all = PermissionRule::new("*", "*", RuleAction::Allow);

@@ -91,6 +91,7 @@ mod tests {
         rules.into_iter().map(|r| (r.permission, r.pattern, r.action.as_str())).collect()
     }
 
+    /// Proves R38.
     #[test]
     fn comments_and_trailing_commas_are_ignored() {
         let text = r#"{
@@ -115,6 +116,7 @@ mod tests {
         assert_eq!(read(" // nothing\n"), []);
     }
 
+    /// Proves R38.
     #[test]
     fn invalid_rule_file_is_an_error() {
         for text in ["{", "[]", "{\"permission\": 3}", "{\"permission\": {,}}", "/* \"a\""] {

@@ -180,6 +180,7 @@ pub(super) fn complete_answer(message: &mut Message, manner: &CommandOrigin, now
 mod tests {
     use super::*;
 
+    /// Proves R32.
     #[test]
     fn unreadable_process_group_is_an_error() {
         let body = json!({"type": "tool", "callID": "c", "tool": "bash", "state": {

@@ -75,6 +75,7 @@ fn check_evicted_turns(dir: &Path, acknowledged: &[String]) -> Fallible<usize> {
     Ok(expired.len())
 }
 
+/// Proves R13.
 #[test]
 fn turn_eviction_killed_at_any_failpoint_stays_consistent() -> Fallible {
     let points = [
@@ -135,6 +136,7 @@ fn check_evicted_guards(dir: &Path, acknowledged: &[String]) -> Fallible<usize> 
     Ok(expired.len())
 }
 
+/// Proves R14.
 #[test]
 fn guard_eviction_killed_at_any_failpoint_stays_consistent() -> Fallible {
     let points = [
@@ -164,6 +166,7 @@ fn guard_eviction_killed_at_any_failpoint_stays_consistent() -> Fallible {
     Ok(())
 }
 
+/// Proves R13.
 #[test]
 fn turn_eviction_killed_at_random_stays_consistent() -> Fallible {
     let (data, mut rng) = (TempDataDir::in_memory()?, SeededRng::new(11));
@@ -182,6 +185,7 @@ fn turn_eviction_killed_at_random_stays_consistent() -> Fallible {
     Ok(())
 }
 
+/// Proves R40.
 #[test]
 fn interrupted_fork_is_removed_and_retry_succeeds() -> Fallible {
     let data = TempDataDir::in_memory()?;

@@ -35,6 +35,7 @@ fn grep(folder: &Path) -> Fallible<Vec<String>> {
     Ok(found)
 }
 
+/// Proves R20.
 #[test]
 fn forget_killed_at_any_failpoint_is_resumed() -> Fallible {
     let points = [

@@ -60,6 +60,7 @@ fn turn_diff_excludes_human_edits() {
     );
 }
 
+/// Proves W11.
 #[test]
 fn session_diff_excludes_undone_changes() {
     let case = EngineFixture::new();
@@ -111,6 +112,7 @@ fn points_diff_both_ways_and_across_branches() {
     assert_eq!(files(&between(&c, &c)), []);
 }
 
+/// Proves R3.
 #[test]
 fn window_diff_excludes_named_and_child_changes() {
     let case = EngineFixture::new();
@@ -129,6 +131,7 @@ fn window_diff_excludes_named_and_child_changes() {
     assert_eq!(files(&diff(&b, &two.id)), [("named", 1, 0, "added")]);
 }
 
+/// Proves R21.
 #[test]
 fn revert_view_matches_opencode_shape() {
     let case = EngineFixture::new();
@@ -167,6 +170,7 @@ fn summary(case: &EngineFixture, session: &SessionId) -> Option<(u64, u64, u64)>
     row.summary.map(|it| (count(it.additions), count(it.deletions), count(it.files)))
 }
 
+/// Proves W11.
 #[test]
 fn session_summary_is_written_with_turn_end() {
     let case = EngineFixture::new();

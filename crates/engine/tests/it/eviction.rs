@@ -74,6 +74,7 @@ fn archive(case: &EngineFixture, session: &SessionId) {
     case.engine.store().write(&ctx(), put).wait().expect("archived");
 }
 
+/// Proves R13.
 #[test]
 fn eviction_order_is_archived_then_idle_oldest_turn_first() {
     let budget = 10 * SIZE;
@@ -115,6 +116,7 @@ fn eviction_order_is_archived_then_idle_oldest_turn_first() {
     assert!(vault(&case).verify_objects().expect("reads").damaged.is_empty());
 }
 
+/// Proves R13.
 #[test]
 fn undo_range_with_expired_turn_is_rejected() {
     let (case, mut noise) = (fixture_with_budget(5 * SIZE), IncompressibleText::new());
@@ -142,6 +144,7 @@ fn undo_range_with_expired_turn_is_rejected() {
     assert_eq!(case.read("f"), standing);
 }
 
+/// Proves R13.
 #[test]
 fn plan_with_turn_expired_before_apply_is_rejected() {
     let (case, mut noise) = (fixture_with_budget(5 * SIZE), IncompressibleText::new());
@@ -162,6 +165,7 @@ fn plan_with_turn_expired_before_apply_is_rejected() {
     assert!(open.is_empty(), "and nothing is stuck");
 }
 
+/// Proves R13.
 #[test]
 fn call_over_budget_is_refused_without_eviction() {
     let (case, mut noise) = (fixture_with_budget(5 * SIZE), IncompressibleText::new());
@@ -183,6 +187,7 @@ fn call_over_budget_is_refused_without_eviction() {
     assert_eq!(case.read("f"), None);
 }
 
+/// Proves R13.
 #[test]
 fn best_effort_runs_call_uncovered() {
     let (mut case, mut noise) = (fixture_with_budget(5 * SIZE), IncompressibleText::new());
@@ -210,6 +215,7 @@ fn best_effort_runs_call_uncovered() {
     assert_eq!(case.read("other"), None);
 }
 
+/// Proves R40.
 #[test]
 fn fork_keeps_undo_available_at_fork_time() {
     let (case, mut noise) = (fixture_with_budget(8 * SIZE), IncompressibleText::new());
@@ -238,6 +244,7 @@ fn fork_keeps_undo_available_at_fork_time() {
     assert!(vault(&case).verify_objects().expect("reads").damaged.is_empty());
 }
 
+/// Proves R13.
 #[test]
 fn child_changes_in_newest_parent_turn_are_protected() {
     let (case, mut noise) = (fixture_with_budget(8 * SIZE), IncompressibleText::new());
@@ -279,6 +286,7 @@ fn session_in(engine: &Engine, dir: &Path, id: &str) -> SessionId {
     session.id
 }
 
+/// Proves R13.
 #[test]
 fn total_budget_evicts_longest_idle_in_any_store() {
     // Alone, and while another process keeps the store of the other directory.
@@ -319,6 +327,7 @@ fn total_budget_evicts_longest_idle_in_any_store() {
     }
 }
 
+/// Proves R13.
 #[test]
 fn unreachable_store_is_skipped_by_eviction() {
     let (case, mut noise) = (EngineFixture::new(), IncompressibleText::new());

@@ -47,6 +47,7 @@ fn call(case: &EngineFixture, execution: &CommandExecution) -> ToolState {
     tool.state
 }
 
+/// Proves R32.
 #[test]
 fn command_runs_as_turn_with_call_and_window() {
     let case = EngineFixture::new();
@@ -79,6 +80,7 @@ fn command_runs_as_turn_with_call_and_window() {
     assert_eq!(case.read("new"), None);
 }
 
+/// Proves R32.
 #[test]
 fn recovery_closes_command_with_unseen_end() {
     let case = EngineFixture::new();
@@ -97,6 +99,7 @@ fn recovery_closes_command_with_unseen_end() {
     assert_eq!(rows[0].set.changes.len(), 1);
 }
 
+/// Proves R3.
 #[test]
 fn concurrent_windows_are_reported_and_undone_together() {
     let case = EngineFixture::new();
@@ -132,6 +135,7 @@ fn concurrent_windows_are_reported_and_undone_together() {
     assert_eq!(case.read("plan").as_deref(), Some("plan\nby one\nby two\n"));
 }
 
+/// Proves R45.
 #[test]
 fn undo_rejects_running_turn_of_other_session() {
     let case = EngineFixture::new();

@@ -120,6 +120,7 @@ fn write_accepts_absent_or_explicit_stamp() {
     case.end(&turn);
 }
 
+/// Proves R15.
 #[test]
 fn save_between_compare_and_swap_is_kept() {
     let case = EngineFixture::new();
@@ -202,6 +203,7 @@ fn lock_files_never_deadlocks() {
     drop(held);
 }
 
+/// Proves R16.
 #[test]
 fn symlinks_resolve_and_outside_writes_are_rejected() {
     let case = EngineFixture::new();

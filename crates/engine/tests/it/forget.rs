@@ -80,6 +80,7 @@ fn spread_secret(case: &EngineFixture) -> turnstone_core::id::SessionId {
     session
 }
 
+/// Proves R20.
 #[test]
 fn forgotten_bytes_are_gone_and_undo_reports_uncovered() {
     let case = EngineFixture::new();
@@ -125,6 +126,7 @@ fn forgotten_bytes_are_gone_and_undo_reports_uncovered() {
     case.assert_consistent();
 }
 
+/// Proves R20.
 #[test]
 fn forget_is_idempotent_and_accepts_no_match() {
     let case = EngineFixture::new();

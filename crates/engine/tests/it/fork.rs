@@ -48,6 +48,7 @@ fn fork_copies_messages_before_point_with_new_ids() {
     case.assert_consistent();
 }
 
+/// Proves W8.
 #[test]
 fn fork_does_not_count_usage_twice() {
     let (case, session) = two();
@@ -63,6 +64,7 @@ fn fork_does_not_count_usage_twice() {
     assert_eq!((shown(&session), shown(&fork.id)), (Some(2.0), Some(1.0)));
 }
 
+/// Proves R40.
 #[test]
 fn undo_of_copied_turn_applies_to_both_sessions() {
     let (case, session) = two();
@@ -85,6 +87,7 @@ fn undo_of_copied_turn_applies_to_both_sessions() {
     assert_eq!(case.read("f"), None);
 }
 
+/// Proves R40.
 #[test]
 fn fork_survives_deletion_of_original() {
     let (case, session) = two();
@@ -133,6 +136,7 @@ fn fork_of_reverted_session_stops_at_head() {
     assert_eq!(case.head(&fork.id), None);
 }
 
+/// Proves R45.
 #[test]
 fn fork_during_turn_ends_copied_turn() {
     let (case, session) = two();
@@ -146,6 +150,7 @@ fn fork_during_turn_ends_copied_turn() {
     case.run_turn(&fork.id, "d", ("g", Some("g")));
 }
 
+/// Proves W14.
 #[test]
 fn unknown_fork_point_is_rejected_interrupted_fork_is_hidden() {
     let (case, session) = two();
@@ -172,6 +177,7 @@ fn unknown_fork_point_is_rejected_interrupted_fork_is_hidden() {
     case.assert_consistent();
 }
 
+/// Proves R40.
 #[test]
 fn invalid_capture_id_fails_the_fork() {
     let (case, session) = two();
@@ -210,6 +216,7 @@ fn invalid_capture_id_fails_the_fork() {
     assert!(matches!(&fork, Err(EngineError::UnreadableCaptureId { change, .. }) if *change == id));
 }
 
+/// Proves R40.
 #[test]
 fn fork_marks_turns_with_missing_captures_expired() {
     let case = EngineFixture::new();

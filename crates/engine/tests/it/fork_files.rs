@@ -69,6 +69,7 @@ fn has(dir: &Path, name: &str) -> Option<String> {
     fs_err::read_to_string(dir.join(name)).ok()
 }
 
+/// Proves R12, R40.
 #[test]
 fn worktree_fork_has_files_of_point_and_own_undo() {
     let home = ForkFixture::new();
@@ -117,6 +118,7 @@ fn worktree_fork_at_head_copies_current_files() {
     assert_eq!((has(&dir, "f"), has(&home.dir, "f")), (None, Some("one\n".to_owned())));
 }
 
+/// Proves R42.
 #[test]
 fn worktree_fork_without_capture_is_rejected() {
     let home = ForkFixture::new();
@@ -149,6 +151,7 @@ fn worktree_fork_in_plain_directory_is_rejected() {
 
 /// Cut off at every named point: no worktree that is ready, no session anybody sees, and the next
 /// one goes through.
+/// Proves R12, R40.
 #[test]
 fn failed_worktree_fork_leaves_nothing() {
     let scenario = fail::FailScenario::setup();

@@ -26,6 +26,7 @@ fn expired(case: &EngineFixture, session: &SessionId) -> Vec<OperationId> {
     read.into_keys().collect()
 }
 
+/// Proves R14.
 #[test]
 fn guard_is_kept_as_long_as_its_session() {
     let case = EngineFixture::new();
@@ -106,6 +107,7 @@ fn fill_until_guard_evicted(
     panic!("no guard ever went");
 }
 
+/// Proves R14.
 #[test]
 fn guards_are_evicted_last_and_never_the_newest() {
     let (case, mut noise) = (fixture_with_budget(64 * SIZE), IncompressibleText::new());
@@ -133,6 +135,7 @@ fn guards_are_evicted_last_and_never_the_newest() {
     assert!(all.iter().all(|it| it.done.is_some()), "and over");
 }
 
+/// Proves R14.
 #[test]
 fn expired_guard_rejects_redo() {
     let (case, mut noise) = (fixture_with_budget(64 * SIZE), IncompressibleText::new());

@@ -16,6 +16,7 @@ fn waiting(case: &EngineFixture, session: &SessionId) -> Vec<String> {
     inbox.iter().map(|one| one.message.as_str()[4..].to_owned()).collect()
 }
 
+/// Proves R29.
 #[test]
 fn prompt_during_turn_steers_or_queues() {
     let case = EngineFixture::new();
@@ -73,6 +74,7 @@ fn enqueue_is_idempotent_and_rejects_foreign_ids() {
     case.end(&turn);
 }
 
+/// Proves W16.
 #[test]
 fn inbox_survives_restart_and_unread_steer_begins_turn() {
     let case = EngineFixture::new();
@@ -108,6 +110,7 @@ fn act() -> impl Strategy<Value = InboxAction> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    /// Proves R29.
     #[test]
     fn every_prompt_is_promoted_exactly_once(acts in proptest::collection::vec(act(), 1..18)) {
         let mut case = EngineFixture::new();

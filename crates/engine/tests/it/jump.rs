@@ -66,6 +66,7 @@ fn jump_reaches_every_turn_and_plan_changes_nothing() {
     case.assert_consistent();
 }
 
+/// Proves R19.
 #[test]
 fn jump_reaches_hidden_branch_and_back() {
     let (case, session) = branched();
@@ -118,6 +119,7 @@ fn interrupted_branch_jump_finishes_once() {
     }
 }
 
+/// Proves R25.
 #[test]
 fn every_boundary_is_a_jump_target() {
     let case = EngineFixture::new();
@@ -181,6 +183,7 @@ fn jump_scope_files_or_conversation() {
     assert_eq!(go(UndoScope::Conversation), (false, true));
 }
 
+/// Proves R45.
 #[test]
 fn unknown_point_and_jump_during_turn_are_rejected() {
     let case = EngineFixture::new();

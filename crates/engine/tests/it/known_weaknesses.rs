@@ -270,6 +270,7 @@ fn abort_between_attempts_marks_the_answer() {
 }
 
 /// W18: a prompt of a second process at a staged revert hides, and hides no more than was reverted.
+/// Proves R19.
 #[test]
 fn prompt_of_second_process_at_revert_only_hides() {
     let case = EngineFixture::new();

@@ -14,6 +14,7 @@ fn later(hours: i64) -> Context {
     ctx
 }
 
+/// Proves R41.
 #[test]
 fn maintenance_is_hourly_for_servers_daily_for_commands() {
     let case = EngineFixture::new();
@@ -33,6 +34,7 @@ fn maintenance_is_hourly_for_servers_daily_for_commands() {
     assert_eq!(stores(26, MaintenanceInterval::Daily), 1);
 }
 
+/// Proves R41.
 #[test]
 fn captures_of_deleted_session_expire_after_retention() {
     let case = EngineFixture::new();
@@ -59,6 +61,7 @@ fn captures_of_deleted_session_expire_after_retention() {
     assert!(verified.damaged.is_empty());
 }
 
+/// Proves R41.
 #[test]
 fn output_file_is_kept_while_referenced() {
     let case = EngineFixture::new();

@@ -86,6 +86,7 @@ fn set_rules(case: &EngineFixture, session: &SessionId, rules: Vec<PermissionRul
     case.engine.store().write(&ctx(), set).wait().expect("set");
 }
 
+/// Proves W16.
 #[test]
 fn once_always_and_reject_take_effect() {
     let case = EngineFixture::new();
@@ -168,6 +169,7 @@ fn waiting_turn_survives_restart_and_resumes_once() {
     assert!(case.undo(&session, &UndoTarget::Last).is_complete());
 }
 
+/// Proves W16.
 #[test]
 fn question_survives_restart_and_is_answered_once() {
     let case = EngineFixture::new();
@@ -251,6 +253,7 @@ fn rule_order_is_fixed_and_prompt_keeps_session_rules() {
     case.end(&turn);
 }
 
+/// Proves R20.
 #[test]
 fn revoked_approval_is_not_restored_by_redo() {
     let case = EngineFixture::new();
@@ -290,6 +293,7 @@ fn seq(case: &EngineFixture, session: &SessionId) -> SessionSeq {
     case.engine.store().read(&ctx(), |r| r.session_seq(session)).expect("reads")
 }
 
+/// Proves R37.
 #[test]
 fn gate_allows_people_asks_for_models_records_denials() {
     let case = EngineFixture::new();
@@ -339,6 +343,7 @@ fn gate_allows_people_asks_for_models_records_denials() {
     assert!(case.engine.pending_requests(&ctx(), None).expect("reads").is_empty());
 }
 
+/// Proves R37.
 #[test]
 fn refused_gate_blocks_undo_redo_revert_and_jump() {
     let case = EngineFixture::new();
@@ -380,6 +385,7 @@ fn refused_gate_blocks_undo_redo_revert_and_jump() {
     assert!(case.engine.pending_requests(&ctx(), None).expect("reads").is_empty());
 }
 
+/// Proves R37.
 #[test]
 fn rejected_operation_stays_rejected() {
     let case = EngineFixture::new();
@@ -403,6 +409,7 @@ fn rejected_operation_stays_rejected() {
     assert_eq!(case.read("f").as_deref(), Some("x"));
 }
 
+/// Proves R38.
 #[test]
 fn last_rule_source_decides() {
     let case = EngineFixture::new();
@@ -442,6 +449,7 @@ fn last_rule_source_decides() {
     case.assert_consistent();
 }
 
+/// Proves R38.
 #[test]
 fn invalid_project_rule_file_is_an_error_and_opens_no_gate() {
     let case = EngineFixture::new();

@@ -22,6 +22,7 @@ fn seen(place: &RepositoryFixture, project: &ProjectId) -> Vec<SessionId> {
     found
 }
 
+/// Proves R31.
 #[test]
 fn sessions_stay_visible_when_directory_changes() {
     let place = RepositoryFixture::new();
@@ -48,6 +49,7 @@ fn sessions_stay_visible_when_directory_changes() {
     sees("a new repository");
 }
 
+/// Proves R31.
 #[test]
 fn folder_sessions_move_into_new_repository_project() {
     let place = RepositoryFixture::new();
@@ -93,6 +95,7 @@ fn projectless_sessions_are_adopted() {
     assert_eq!(seen(&place, &global).len(), 2);
 }
 
+/// Proves R39.
 #[test]
 fn missing_directory_error_suggests_relink_which_fixes_it() {
     let place = RepositoryFixture::new();
@@ -127,6 +130,7 @@ fn missing_directory_error_suggests_relink_which_fixes_it() {
     assert!(cover(&place, &below).is_err());
 }
 
+/// Proves R31.
 #[test]
 fn relink_joins_clone_with_its_sessions() {
     let place = RepositoryFixture::new();
@@ -186,6 +190,7 @@ fn project_removal_keeps_the_user_directory() {
     assert_ne!(place.open(&dir).project.id, project, "what was granted there is not inherited");
 }
 
+/// Proves R39.
 #[test]
 fn write_in_other_project_root_is_captured_and_undone() {
     let place = RepositoryFixture::new();
@@ -220,6 +225,7 @@ fn write_in_other_project_root_is_captured_and_undone() {
     }
 }
 
+/// Proves R12.
 #[test]
 fn undo_works_after_directory_move() {
     for relinked in [true, false] {

@@ -50,6 +50,7 @@ fn repository(dir: &Path) {
     git(dir, &["commit", "-q", "--allow-empty", "-m", "one"]);
 }
 
+/// Proves R31.
 #[test]
 fn project_survives_git_init_and_new_remote() {
     let place = LookupFixture::new();
@@ -64,6 +65,7 @@ fn project_survives_git_init_and_new_remote() {
     assert_eq!(place.open(&dir).project.id, first.id);
 }
 
+/// Proves R31.
 #[test]
 fn moved_checkout_and_linked_worktree_match_the_project() {
     let place = LookupFixture::new();
@@ -93,6 +95,7 @@ fn moved_checkout_and_linked_worktree_match_the_project() {
     );
 }
 
+/// Proves R31.
 #[test]
 fn clone_with_same_origin_joins_other_clone_is_hinted() {
     let place = LookupFixture::new();
@@ -111,6 +114,7 @@ fn clone_with_same_origin_joins_other_clone_is_hinted() {
     assert_eq!(fork.similar, [first.id]);
 }
 
+/// Proves R31.
 #[test]
 fn derived_project_equals_the_stored_one() {
     let place = LookupFixture::new();
@@ -142,6 +146,7 @@ fn derived_project_equals_the_stored_one() {
     assert_eq!(place.open(&plain).project.id, derived);
 }
 
+/// Proves R31.
 #[test]
 fn lookup_recovers_sessions_of_moved_directory_only() {
     let place = LookupFixture::new();

@@ -153,6 +153,7 @@ fn revert_to_part_keeps_earlier_parts_on_cleanup() {
     case.assert_consistent();
 }
 
+/// Proves R19.
 #[test]
 fn undo_and_redo_continue_from_part_boundary() {
     let (case, session) = calls();
@@ -216,6 +217,7 @@ fn unrevert_keeps_earlier_undone_turn_undone() {
     assert_eq!(["1", "2", "3"].map(|file| case.read(file).is_some()), [true, false, true]);
 }
 
+/// Proves W17, R45.
 #[test]
 fn revert_during_turn_is_rejected() {
     let (case, session) = three(["1", "2", "3"]);
@@ -226,6 +228,7 @@ fn revert_during_turn_is_rejected() {
     case.end(&turn);
 }
 
+/// Proves W18, R19.
 #[test]
 fn prompt_after_revert_destroys_nothing() {
     let (case, session) = three(["1", "2", "3"]);
@@ -236,6 +239,7 @@ fn prompt_after_revert_destroys_nothing() {
     assert_eq!(changes.len(), 4, "what was taken back is still known");
 }
 
+/// Proves R21.
 #[test]
 fn imported_turns_revert_without_files() {
     let case = EngineFixture::new();
@@ -300,6 +304,7 @@ fn todos_follow_revert_and_human_todos_stay() {
     case.assert_consistent();
 }
 
+/// Proves R20.
 #[test]
 fn revert_withdraws_grants_for_good() {
     let case = EngineFixture::new();

@@ -51,6 +51,7 @@ fn snapshots(case: &EngineFixture, session: &SessionId) -> Vec<Option<String>> {
     bodies(case, session).into_iter().filter_map(tree).collect()
 }
 
+/// Proves R42, R21.
 #[test]
 fn steps_capture_after_baseline_and_list_own_files() {
     let case = EngineFixture::new();
@@ -181,6 +182,7 @@ fn failed_or_aborted_turn_closes_once_and_is_undoable() {
     }
 }
 
+/// Proves W2.
 #[test]
 fn turn_of_dead_process_is_closed_once() {
     let case = EngineFixture::new();

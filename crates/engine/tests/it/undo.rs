@@ -93,6 +93,7 @@ fn middle_turn_can_be_undone_alone() {
     assert_eq!(head(&case, &session), None, "the conversation has one head; it stays");
 }
 
+/// Proves R4.
 #[test]
 fn range_undo_keeps_human_edits_in_between() {
     let case = EngineFixture::new();
@@ -109,6 +110,7 @@ fn range_undo_keeps_human_edits_in_between() {
     assert_eq!(case.read("f"), Some(TEN.replace("5\n", "FIVE\n")));
 }
 
+/// Proves R19.
 #[test]
 fn repeated_undo_and_redo_move_the_head() {
     let case = EngineFixture::new();
@@ -131,6 +133,7 @@ fn repeated_undo_and_redo_move_the_head() {
     assert!(matches!(more, Err(EngineError::NothingToRedo(_))), "{more:?}");
 }
 
+/// Proves R3.
 #[test]
 fn overlapping_windows_contend_unless_undone_together() {
     let case = EngineFixture::new();
@@ -158,6 +161,7 @@ fn overlapping_windows_contend_unless_undone_together() {
     assert_eq!(case.read("named").as_deref(), Some("again by two"), "a named write is its turn's");
 }
 
+/// Proves R2.
 #[test]
 fn window_changes_are_listed_and_can_be_excluded() {
     let case = EngineFixture::new();
@@ -228,6 +232,7 @@ fn child_session_is_undone_with_parent_turn() {
     assert_eq!(case.read("by-child").as_deref(), Some("child"));
 }
 
+/// Proves R45.
 #[test]
 fn undo_during_turn_is_rejected() {
     let case = EngineFixture::new();
@@ -252,6 +257,7 @@ fn undo_of_turn_without_changes_moves_no_files() {
     assert!(head(&case, &session).is_some());
 }
 
+/// Proves R1, R16.
 #[test]
 fn named_ignored_and_large_files_are_covered() {
     let case = EngineFixture::new();
@@ -278,6 +284,7 @@ fn named_ignored_and_large_files_are_covered() {
     assert_eq!(fs_err::read_to_string(&outside).expect("there"), "changed");
 }
 
+/// Proves R32.
 #[test]
 fn recovery_closes_window_of_dead_process() {
     let case = EngineFixture::new();
@@ -328,6 +335,7 @@ fn interrupted_undo_finishes_once() {
     }
 }
 
+/// Proves R19.
 #[test]
 fn prompt_at_earlier_head_hides_later_messages() {
     let case = EngineFixture::new();
@@ -385,6 +393,7 @@ fn interrupted_branch_is_finished() {
     scenario.teardown();
 }
 
+/// Proves R3.
 #[test]
 fn undo_inside_foreign_window_is_not_the_windows_change() {
     let case = EngineFixture::new();
@@ -429,6 +438,7 @@ fn redo_skips_file_human_had_reverted_before_undo() {
     );
 }
 
+/// Proves R4.
 #[test]
 fn file_recreated_by_human_is_not_removed_by_undo() {
     let case = EngineFixture::new();
@@ -445,6 +455,7 @@ fn file_recreated_by_human_is_not_removed_by_undo() {
     assert_eq!(case.read("f").as_deref(), Some("of a person"));
 }
 
+/// Proves R5.
 #[test]
 fn unreadable_repository_is_reported_before_undo() {
     let case = EngineFixture::new();

@@ -57,6 +57,7 @@ fn unreadable_operation_is_an_error() {
     assert_eq!(case.read("f"), None, "nothing was done");
 }
 
+/// Proves R3.
 #[test]
 fn unreadable_operation_inside_window_blocks_undo() {
     let case = EngineFixture::new();
@@ -73,6 +74,7 @@ fn unreadable_operation_inside_window_blocks_undo() {
     assert!(matches!(plan, Err(EngineError::UnreadableOperation { .. })), "{plan:?}");
 }
 
+/// Proves R17.
 #[test]
 fn unreadable_interrupted_operation_fails_recovery() {
     for kind in [OperationKind::Undo, OperationKind::Branch] {
@@ -161,6 +163,7 @@ fn one_restored_or_unchanged_file_moves_the_head() {
     }
 }
 
+/// Proves R19.
 #[test]
 fn jump_without_effect_stays_on_its_timeline() {
     let case = EngineFixture::new();
@@ -223,6 +226,7 @@ fn redo_keeps_human_edits_made_after_undo() {
     assert_eq!(case.read("f"), Some(TEN.replace("2\n", "zwei\n")));
 }
 
+/// Proves R4.
 #[test]
 fn unrevert_restores_what_single_undos_took() {
     let case = EngineFixture::new();
@@ -265,6 +269,7 @@ fn interrupted_undo_without_effect_stays_without_effect() {
     }
 }
 
+/// Proves R17.
 #[test]
 fn interrupted_redo_restores_what_undo_took() {
     for point in ["engine::operation_planned", "engine::root_applied"] {
@@ -313,6 +318,7 @@ fn redo(case: &EngineFixture, session: &SessionId, turn: &TurnId) -> OperationRe
     case.engine.apply_plan(&ctx(), &plan).expect("applied")
 }
 
+/// Proves R4.
 #[test]
 fn redo_of_one_turn_restores_its_share() {
     let with_first = TEN.replace("1\n2\n", "1\ntwo\n").replace("4\n", "FOUR\n");
@@ -331,6 +337,7 @@ fn redo_of_one_turn_restores_its_share() {
     }
 }
 
+/// Proves R17.
 #[test]
 fn interrupted_redo_of_one_turn_keeps_human_edits() {
     for point in ["engine::operation_planned", "engine::root_applied"] {

@@ -234,6 +234,7 @@ fn removal_finishes_interrupted_create_or_remove() {
     scenario.teardown();
 }
 
+/// Proves R37.
 #[test]
 fn tool_needs_permission_to_remove_or_reset() {
     let place = RepositoryFixture::new();

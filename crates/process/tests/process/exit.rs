@@ -12,6 +12,7 @@ use turnstone_process::{
 
 use crate::process_fixture::{Fallible, ProcessFixture, attend};
 
+/// Proves R33.
 #[test]
 fn exit_code_is_own_or_128_plus_signal() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -31,6 +32,7 @@ fn exit_code_is_own_or_128_plus_signal() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn start_failure_names_the_reason() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -60,6 +62,7 @@ fn start_failure_names_the_reason() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn arguments_are_passed_byte_for_byte() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -76,6 +79,7 @@ fn arguments_are_passed_byte_for_byte() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn missing_directory_differs_from_missing_command() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -87,6 +91,7 @@ fn missing_directory_differs_from_missing_command() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn missing_supervisor_exits_125() -> Fallible {
     let mut case = ProcessFixture::new()?;
@@ -135,6 +140,7 @@ fn command_inherits_no_descriptors() -> Fallible {
     Ok(())
 }
 
+/// Proves R32.
 #[test]
 fn nothing_runs_before_start() -> Fallible {
     let case = ProcessFixture::new()?;

@@ -17,6 +17,7 @@ fn with_fault(case: &ProcessFixture, fault: &str, script: &str) -> Fallible<Outp
     Ok(command.output()?)
 }
 
+/// Proves R33.
 #[test]
 fn failure_before_start_exits_125_and_runs_nothing() -> Fallible {
     for fault in [
@@ -39,6 +40,7 @@ fn failure_before_start_exits_125_and_runs_nothing() -> Fallible {
     Ok(())
 }
 
+/// Proves R32.
 #[test]
 fn works_without_pidfd_support() -> Fallible {
     let case = ProcessFixture::new()?;

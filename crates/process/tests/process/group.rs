@@ -9,6 +9,7 @@ use crate::process_fixture::{Fallible, ProcessFixture, is_alive, signal, wait_un
 
 const LONG: Duration = Duration::from_secs(300);
 
+/// Proves R32.
 #[test]
 fn group_of_killed_owner_and_supervisor_can_be_ended() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -33,6 +34,7 @@ fn group_of_killed_owner_and_supervisor_can_be_ended() -> Fallible {
     Ok(())
 }
 
+/// Proves R32.
 #[test]
 fn stopped_supervisor_is_ended() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -47,6 +49,7 @@ fn stopped_supervisor_is_ended() -> Fallible {
     Ok(())
 }
 
+/// Proves R32.
 #[test]
 fn recycled_pid_is_never_signalled() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -73,6 +76,7 @@ fn recycled_pid_is_never_signalled() -> Fallible {
     Ok(())
 }
 
+/// Proves R32.
 #[test]
 fn group_id_round_trips() -> Fallible {
     let case = ProcessFixture::new()?;

@@ -8,6 +8,7 @@ use turnstone_process::{AttachOptions, CommandStdio, OutputLimits, OutputRecorde
 
 use crate::process_fixture::{Fallible, ProcessFixture, attend};
 
+/// Proves R33.
 #[test]
 fn stdout_and_stderr_are_separate_and_ordered() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -52,6 +53,7 @@ impl Write for MarkerWriter {
     }
 }
 
+/// Proves R33.
 #[test]
 fn endless_output_stays_within_bounds() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -106,6 +108,7 @@ impl Write for CountingWriter {
     }
 }
 
+/// Proves R33.
 #[test]
 fn binary_output_is_passed_unchanged() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -115,6 +118,7 @@ fn binary_output_is_passed_unchanged() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn slow_reader_loses_nothing() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -148,6 +152,7 @@ fn slow_reader_loses_nothing() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn closed_output_reaches_command_as_sigpipe() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -212,6 +217,7 @@ fn given_streams_are_used_directly() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn owner_in_pipeline_passes_output_and_code() -> Fallible {
     let case = ProcessFixture::new()?;

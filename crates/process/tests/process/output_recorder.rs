@@ -22,6 +22,7 @@ fn record(
     Ok((kept, spilled))
 }
 
+/// Proves R33.
 #[test]
 fn short_output_is_kept_without_spill_file() -> Fallible {
     for text in ["", "short", "exactly sixteen!"] {
@@ -32,6 +33,7 @@ fn short_output_is_kept_without_spill_file() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn head_spill_and_tail_make_the_whole() -> Fallible {
     let all: Vec<u8> = (b'a'..=b'z').collect();
@@ -45,6 +47,7 @@ fn head_spill_and_tail_make_the_whole() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn bytes_beyond_spill_limit_are_counted() -> Fallible {
     let all = vec![b'x'; 100];
@@ -55,6 +58,7 @@ fn bytes_beyond_spill_limit_are_counted() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn no_character_is_split() -> Fallible {
     // Every way the edges can fall into characters of one to four bytes.
@@ -72,6 +76,7 @@ fn no_character_is_split() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn unwritable_spill_file_loses_only_its_bytes() -> Fallible {
     let dir = tempfile::tempdir()?;
@@ -85,6 +90,7 @@ fn unwritable_spill_file_loses_only_its_bytes() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn streams_stay_apart_through_every_cut() -> Fallible {
     let mut keeper = OutputRecorder::new(SMALL, None);

@@ -11,6 +11,7 @@ use crate::process_fixture::{Fallible, ProcessFixture, attend, is_alive, signal,
 
 const LONG: Duration = Duration::from_secs(300);
 
+/// Proves R32.
 #[test]
 fn killed_owner_ends_the_group() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -34,6 +35,7 @@ fn killed_owner_ends_the_group() -> Fallible {
     Ok(())
 }
 
+/// Proves R32.
 #[test]
 fn killed_owner_leaves_no_unrecorded_command() -> Fallible {
     for pause in 0..25 {
@@ -61,6 +63,7 @@ fn killed_owner_leaves_no_unrecorded_command() -> Fallible {
     Ok(())
 }
 
+/// Proves R32.
 #[test]
 fn process_ignoring_sigterm_is_killed() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -74,6 +77,7 @@ fn process_ignoring_sigterm_is_killed() -> Fallible {
     Ok(())
 }
 
+/// Proves R32.
 #[test]
 fn command_can_clean_up_within_grace_period() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -90,6 +94,7 @@ fn command_can_clean_up_within_grace_period() -> Fallible {
     Ok(())
 }
 
+/// Proves R32.
 #[test]
 fn stopped_group_is_continued_and_ended() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -105,6 +110,7 @@ fn stopped_group_is_continued_and_ended() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn owner_signal_is_forwarded_to_command() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -118,6 +124,7 @@ fn owner_signal_is_forwarded_to_command() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn ignored_signal_stays_ignored_in_command() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -133,6 +140,7 @@ fn ignored_signal_stays_ignored_in_command() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn owner_blocked_on_reader_can_be_interrupted() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -159,6 +167,7 @@ fn owner_blocked_on_reader_can_be_interrupted() -> Fallible {
     Ok(())
 }
 
+/// Proves R32.
 #[test]
 fn killed_supervisor_kills_the_command() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -176,6 +185,7 @@ fn killed_supervisor_kills_the_command() -> Fallible {
     Ok(())
 }
 
+/// Proves R32.
 #[test]
 fn dropped_command_is_ended() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -190,6 +200,7 @@ fn dropped_command_is_ended() -> Fallible {
     Ok(())
 }
 
+/// Proves R27.
 #[test]
 fn control_ends_group_from_another_thread() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -202,6 +213,7 @@ fn control_ends_group_from_another_thread() -> Fallible {
     Ok(())
 }
 
+/// Proves R32.
 #[test]
 fn leftover_processes_follow_orphan_policy() -> Fallible {
     let case = ProcessFixture::new()?;

@@ -85,6 +85,7 @@ impl Write for SharedOutput {
     }
 }
 
+/// Proves R33.
 #[test]
 fn command_sees_terminal_of_given_size() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -100,6 +101,7 @@ fn command_sees_terminal_of_given_size() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn interrupt_key_reaches_only_the_command() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -110,6 +112,7 @@ fn interrupt_key_reaches_only_the_command() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn owner_in_terminal_gives_command_its_own_pty() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -124,6 +127,7 @@ fn owner_in_terminal_gives_command_its_own_pty() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn terminal_resize_is_followed() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -136,6 +140,7 @@ fn terminal_resize_is_followed() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn interrupt_passes_through_owner() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -148,6 +153,7 @@ fn interrupt_passes_through_owner() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn terminal_modes_are_restored_after_any_owner_exit() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -176,6 +182,7 @@ fn terminal_modes_are_restored_after_any_owner_exit() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn suspended_command_suspends_and_resumes_owner() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -198,6 +205,7 @@ fn suspended_command_suspends_and_resumes_owner() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn inner_shell_has_job_control() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -228,6 +236,7 @@ fn inner_shell_has_job_control() -> Fallible {
     Ok(())
 }
 
+/// Proves R32.
 #[test]
 fn closed_terminal_ends_its_commands() -> Fallible {
     let case = ProcessFixture::new()?;
@@ -241,6 +250,7 @@ fn closed_terminal_ends_its_commands() -> Fallible {
     Ok(())
 }
 
+/// Proves R33.
 #[test]
 fn redirected_stderr_stays_out_of_terminal() -> Fallible {
     let case = ProcessFixture::new()?;

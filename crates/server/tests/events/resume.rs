@@ -21,6 +21,7 @@ fn uninterrupted_frames(house: &ServerFixture, path: &str, from: LogCursor) -> V
     found
 }
 
+/// Proves W21.
 #[test]
 fn stream_dropped_at_any_frame_resumes_exactly() {
     let house = ServerFixture::new();
@@ -44,6 +45,7 @@ fn stream_dropped_at_any_frame_resumes_exactly() {
     }
 }
 
+/// Proves W21.
 #[test]
 fn reconnecting_reader_loses_and_repeats_nothing() {
     let house = ServerFixture::new();
@@ -74,6 +76,7 @@ fn reconnecting_reader_loses_and_repeats_nothing() {
     assert_eq!(seen, uninterrupted_frames(&house, "/global/event", from));
 }
 
+/// Proves W21.
 #[test]
 fn stream_position_survives_restart() {
     let house = ServerFixture::new();
@@ -114,6 +117,7 @@ fn position_may_be_in_query_and_must_be_valid() {
     assert_eq!(answer.expect(400)["name"], "BadRequest");
 }
 
+/// Proves R26.
 #[test]
 fn stream_sees_writes_of_another_process() {
     let house = ServerFixture::new();
@@ -135,6 +139,7 @@ fn stream_sees_writes_of_another_process() {
     assert_eq!(seen["properties"]["info"]["title"], "from elsewhere");
 }
 
+/// Proves R25.
 #[test]
 fn compacted_range_sends_one_resync_then_the_rest() {
     let house = ServerFixture::new();

@@ -13,6 +13,7 @@ fn frame_properties(frame: &ReceivedFrame) -> Value {
     frame.json()["properties"].clone()
 }
 
+/// Proves R19.
 #[test]
 fn undo_and_redo_publish_the_session_head() {
     let house = ServerFixture::with_git();

@@ -124,6 +124,7 @@ fn switch_compaction_and_revert_events_match_opencode() {
     assert_eq!(self::data(&committed), json!({ "messageID": "msg_t_0" }));
 }
 
+/// Proves W21.
 #[test]
 fn session_stream_dropped_at_any_frame_resumes_exactly() {
     let house = ServerFixture::with_git();
@@ -171,6 +172,7 @@ fn switch_to_current_value_sends_nothing() {
     assert_eq!(agents, ["plan", "build"]);
 }
 
+/// Proves R25.
 #[test]
 fn compacted_switches_are_sent_once_with_the_last_value() {
     let house = ServerFixture::with_git();

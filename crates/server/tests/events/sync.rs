@@ -40,6 +40,7 @@ fn replay(house: &ServerFixture, rows: &[Value]) -> crate::support::HttpAnswer {
     house.client().post("/sync/replay", &body)
 }
 
+/// Proves R25.
 #[test]
 fn sync_history_is_complete_ordered_and_equals_the_stream() {
     let house = ServerFixture::new();
@@ -147,6 +148,7 @@ fn sync_start_and_steal_match_recording() {
     assert_eq!(refused, json!({ "_tag": "BadRequest" }));
 }
 
+/// Proves R25.
 #[test]
 fn sync_history_after_compaction_has_every_number() {
     let house = ServerFixture::new();
@@ -167,6 +169,7 @@ fn sync_history_after_compaction_has_every_number() {
     replay(&replica, &after).expect(200);
 }
 
+/// Proves R45.
 #[test]
 fn status_lists_only_busy_sessions() {
     let house = ServerFixture::new();

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::support::ServerFixture;
 
+/// Proves R43.
 #[test]
 fn invalid_actor_name_is_rejected() {
     let house = ServerFixture::new();
@@ -59,6 +60,7 @@ fn actor_header_only_reduces_permissions() {
     same.delete(&path).expect(200);
 }
 
+/// Proves R43.
 #[test]
 fn every_event_records_the_client_program() {
     let house = ServerFixture::new();

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::support::ServerFixture;
 use crate::turn_fixture::{begin, end, read, seq, session, turn};
 
+/// Proves R43.
 #[test]
 fn repeated_request_gets_first_answer_after_restart() {
     let house = ServerFixture::new();
@@ -72,6 +73,7 @@ fn rejected_request_can_be_retried_with_same_key() {
     keyed.post(&path, &body).expect(200);
 }
 
+/// Proves R43.
 #[test]
 fn stale_if_match_changes_nothing() {
     let house = ServerFixture::new();
@@ -102,6 +104,7 @@ fn stale_if_match_changes_nothing() {
     house.client().with_header("if-match", "many").patch(&path, &json!({})).expect(400);
 }
 
+/// Proves R43.
 #[test]
 fn concurrent_if_match_has_one_winner() {
     let house = ServerFixture::new();

@@ -87,6 +87,7 @@ fn removing_a_message_removes_its_parts() {
     house.client().delete("/session/ses_unknown/message/msg_1").expect(404);
 }
 
+/// Proves R32.
 #[test]
 fn process_groups_are_never_sent_to_clients() {
     let house = ServerFixture::new();

@@ -85,6 +85,7 @@ fn driver_runs_a_turn_that_can_be_undone_and_redone() {
     assert_eq!(line[0]["files"][1]["evidence"], "window");
 }
 
+/// Proves R43.
 #[test]
 fn every_turn_call_is_idempotent() {
     let house = ServerFixture::new();
@@ -128,6 +129,7 @@ fn every_turn_call_is_idempotent() {
     assert_eq!(client.get(&checkpoint).expect(200).as_array().map(Vec::len), Some(1));
 }
 
+/// Proves R43.
 #[test]
 fn stale_turn_call_writes_nothing() {
     let house = ServerFixture::new();
@@ -212,6 +214,7 @@ fn driver_with_open_call_is_not_timed_out() {
     assert_eq!(driver.end()["state"], "completed");
 }
 
+/// Proves R28.
 #[test]
 fn waiting_turn_survives_restart_and_is_resumed_once() {
     let house = ServerFixture::new();
@@ -346,6 +349,7 @@ fn session_log_is_readable_in_pages() {
     client.post(&format!("{base}/undo"), &json!({ "turn": "trn_a", "from": "trn_b" })).expect(400);
 }
 
+/// Proves R3.
 #[test]
 fn overlapping_tool_windows_are_contended() {
     let house = ServerFixture::new();
@@ -446,6 +450,7 @@ fn position_beyond_the_log_sets_resync() {
     }
 }
 
+/// Proves R27.
 #[test]
 fn driver_can_only_write_answers_of_its_turn() {
     let house = ServerFixture::new();

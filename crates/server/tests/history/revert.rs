@@ -118,6 +118,7 @@ fn revert_to_missing_message_is_rejected() {
     assert_eq!(seq(&house, &session), before);
 }
 
+/// Proves R45.
 #[test]
 fn revert_is_rejected_while_a_turn_runs() {
     let house = server_with_file();
@@ -140,6 +141,7 @@ fn revert_is_rejected_while_a_turn_runs() {
     client.post(&format!("{path}/revert"), &to).expect(200);
 }
 
+/// Proves R37.
 #[test]
 fn revert_by_another_actor_needs_permission() {
     let house = server_with_file();
@@ -191,6 +193,7 @@ fn fork_matches_recording() {
     assert_eq!(children, json!([]), "a fork is nobody's child");
 }
 
+/// Proves R23.
 #[test]
 fn long_session_forks_in_few_transactions() {
     let house = ServerFixture::new();

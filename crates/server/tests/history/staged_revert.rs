@@ -82,6 +82,7 @@ fn staged_revert_without_files_reverts_only_conversation() {
     assert_eq!(read(&house, "kept.txt").as_deref(), Some("kept\n"));
 }
 
+/// Proves R19.
 #[test]
 fn committed_revert_hides_messages_and_keeps_files() {
     let (house, session) = server_with_two_turns();
@@ -124,6 +125,7 @@ fn staged_revert_errors_are_tagged_and_change_nothing() {
     assert_eq!(seq(&house, &session), before);
 }
 
+/// Proves R45.
 #[test]
 fn staged_revert_is_rejected_while_a_turn_runs() {
     let (house, session) = server_with_two_turns();
@@ -139,6 +141,7 @@ fn staged_revert_is_rejected_while_a_turn_runs() {
     end(&house, &running);
 }
 
+/// Proves R37.
 #[test]
 fn staged_revert_by_another_actor_needs_permission() {
     let (house, session) = server_with_two_turns();
@@ -152,6 +155,7 @@ fn staged_revert_by_another_actor_needs_permission() {
     assert_eq!(shown(&house, &session).get("revert"), None);
 }
 
+/// Proves R43.
 #[test]
 fn staged_revert_honours_if_match_and_idempotency_key() {
     let (house, session) = server_with_two_turns();
@@ -208,6 +212,7 @@ fn revert_publishes_diff_then_session_as_recorded() {
     assert_eq!(later.wait_for("session.diff"), diff);
 }
 
+/// Proves R25.
 #[test]
 fn revert_is_a_numbered_event_for_replicas() {
     let (house, session) = server_with_two_turns();

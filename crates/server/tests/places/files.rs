@@ -57,6 +57,7 @@ fn file_content_matches_recording_and_binary_is_encoded() {
     assert_eq!((raw.status, raw.text().as_str()), (200, "hello\n"));
 }
 
+/// Proves R16.
 #[test]
 fn file_routes_never_leave_the_project() {
     let house = house();

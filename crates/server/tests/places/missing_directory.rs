@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::support::{ServerFixture, TurnDriver};
 
+/// Proves R39.
 #[test]
 fn session_without_directory_is_readable_and_file_routes_explain() {
     let house = ServerFixture::new();

@@ -15,6 +15,7 @@ fn session_survives_restart() {
     assert_eq!(house.client().get(&path).expect(404)["name"], "NotFoundError");
 }
 
+/// Proves R43.
 #[test]
 fn invalid_idempotency_key_is_rejected() {
     let house = ServerFixture::with_git();

@@ -127,6 +127,7 @@ fn unreadable_configuration_is_an_error_naming_the_file() {
     assert_eq!(house.client().get("/agent").expect(400)["_tag"], "ConfigInvalidError");
 }
 
+/// Proves R16.
 #[test]
 fn configuration_symlink_out_of_project_is_rejected() {
     let house = ServerFixture::with_git();

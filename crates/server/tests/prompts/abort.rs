@@ -9,6 +9,7 @@ use crate::runner::TestRunner;
 use crate::support::ServerFixture;
 use crate::{beside, inbox, is_idle, messages, named, said, session, waiting};
 
+/// Proves R29.
 #[test]
 fn abort_ends_the_turn_and_keeps_the_inbox() {
     let house = ServerFixture::new();
@@ -104,6 +105,7 @@ fn abort_withdraws_pending_permission() {
     assert!(is_idle(&house, &id));
 }
 
+/// Proves R45.
 #[test]
 fn abort_from_another_process_ends_driven_turn() {
     let house = ServerFixture::new();

@@ -49,6 +49,7 @@ fn data_urls_are_kept_or_shown() {
     assert!(found[1]["url"].as_str().expect("a url").starts_with("data:image/png;base64,"));
 }
 
+/// Proves R16.
 #[test]
 fn unreadable_files_are_reported_and_prompt_succeeds() {
     let house = ServerFixture::new();

@@ -40,6 +40,7 @@ fn is_settled(house: &ServerFixture, id: &str) -> bool {
     is_idle(house, id) && crate::inbox(house, id).is_empty()
 }
 
+/// Proves R43.
 #[test]
 fn repeated_prompt_gets_first_answer_on_every_route() {
     let house = house();
@@ -77,6 +78,7 @@ fn repeated_prompt_gets_first_answer_on_every_route() {
     assert_eq!(messages(&house, &id).len(), stored, "nothing was said twice");
 }
 
+/// Proves R43.
 #[test]
 fn stale_prompt_is_rejected_on_every_route() {
     let house = house();
@@ -114,6 +116,7 @@ fn no_reply_body(words: &str) -> Value {
     body
 }
 
+/// Proves R43.
 #[test]
 fn concurrent_prompts_with_one_key_get_one_answer() {
     let house = house();
@@ -140,6 +143,7 @@ fn concurrent_prompts_with_one_key_get_one_answer() {
     assert_eq!(prompts, routes(&id).len());
 }
 
+/// Proves R43.
 #[test]
 fn reconnected_client_gets_the_answer() {
     let house = house();
@@ -162,6 +166,7 @@ fn reconnected_client_gets_the_answer() {
     assert_eq!(keyed.post(&path, &body).expect(200), answer);
 }
 
+/// Proves R43.
 #[test]
 fn retry_after_server_exit_finds_the_prompt() {
     let mut house = house();

@@ -82,6 +82,7 @@ fn parts_with_impossible_times_are_refused_before_anything_is_stored() {
     assert!(messages(&house, &id).is_empty());
 }
 
+/// Proves R38.
 #[test]
 fn prompt_tools_only_add_rules() {
     let house = ServerFixture::new();
@@ -183,6 +184,7 @@ fn answer(house: &ServerFixture, turn: &Turn, asked: &str, words: &str) {
     engine.store().write(&turn.context(&ctx), write).wait().expect("written");
 }
 
+/// Proves R29.
 #[test]
 fn prompt_during_turn_steers_and_gets_its_answer() {
     let house = ServerFixture::new();
@@ -244,6 +246,7 @@ fn untaken_prompt_is_answered_after_the_turn() {
     panic!("something stays in the inbox");
 }
 
+/// Proves R19.
 #[test]
 fn prompt_after_revert_branches() {
     let house = ServerFixture::with_git();

@@ -6,6 +6,7 @@ use crate::runner::TestRunner;
 use crate::support::ServerFixture;
 use crate::{is_idle, messages, named, said, session, waiting};
 
+/// Proves R29.
 #[test]
 fn steering_prompts_join_and_queued_prompts_follow_in_order() {
     let house = ServerFixture::new();
@@ -67,6 +68,7 @@ fn steering_prompts_join_and_queued_prompts_follow_in_order() {
     assert!(crate::inbox(&house, &id).is_empty() && is_idle(&house, &id));
 }
 
+/// Proves R29.
 #[test]
 fn late_steering_prompt_gets_its_own_turn() {
     let house = ServerFixture::new();
@@ -170,6 +172,7 @@ fn runner_permission_is_answered_by_client() {
     }
 }
 
+/// Proves R28.
 #[test]
 fn answered_turn_of_dead_runner_is_offered_to_the_next() {
     let house = ServerFixture::new();

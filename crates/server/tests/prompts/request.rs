@@ -95,6 +95,7 @@ fn a_question_is_answered_or_rejected_once() {
     assert!(listed(&house, "/question").is_empty());
 }
 
+/// Proves R28.
 #[test]
 fn pending_requests_survive_restart() {
     let house = ServerFixture::new();

@@ -42,6 +42,7 @@ fn quote_unless(prefix: &str, path: &[u8], is_printed: impl Fn(u8) -> bool) -> V
 mod tests {
     use super::quote_path;
 
+    /// Proves W38.
     #[test]
     fn paths_are_quoted_like_git() {
         assert_eq!(quote_path("a/", b"x y"), b"a/x y");

@@ -1,6 +1,6 @@
 //! Renames, for display only: which deleted file an added one looks like.
 //!
-//! Nothing acts on them (W3). Equal bytes are paired first; the rest by the lines they share, within a
+//! Nothing acts on them (W37). Equal bytes are paired first; the rest by the lines they share, within a
 //! fixed number of comparisons.
 
 use std::collections::{BTreeSet, HashMap};

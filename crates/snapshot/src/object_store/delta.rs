@@ -251,6 +251,7 @@ mod tests {
         delta.len()
     }
 
+    /// Proves R13.
     #[test]
     fn small_edit_of_large_text_gives_small_delta() {
         let lines: Vec<String> = (0..20_000).map(|line| format!("line {line}\n")).collect();

@@ -74,6 +74,7 @@ mod tests {
         all.iter().map(|(digit, facts)| (id(*digit), facts.clone())).collect()
     }
 
+    /// Proves R12.
     #[test]
     fn root_matches_by_path_then_by_identity() {
         let known = stores(&[('a', facts("/a", 1)), ('b', facts("/b", 2))]);
@@ -91,6 +92,7 @@ mod tests {
         );
     }
 
+    /// Proves R12.
     #[test]
     fn moved_linked_checkout_matches_by_git_dir() {
         let known = stores(&[('a', linked("/one", 1, "one")), ('b', linked("/two", 2, "two"))]);
@@ -104,6 +106,7 @@ mod tests {
         assert_eq!(match_store(&linked("/new", 9, "one"), &known, |_| true), StoreMatch::NotFound);
     }
 
+    /// Proves R12.
     #[test]
     fn ambiguous_candidates_match_no_store() {
         let known = stores(&[('a', facts("/a", 1)), ('b', facts("/b", 1))]);

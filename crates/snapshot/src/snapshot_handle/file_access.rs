@@ -25,7 +25,7 @@ impl SnapshotHandle {
     ///
     /// # Errors
     ///
-    /// As [`crate::Shadow::write_files`].
+    /// As [`crate::SnapshotStore::write_files`].
     pub fn write_files(
         &self,
         writes: &[ConditionalWrite],

@@ -9,7 +9,7 @@ use crate::forget::{ForgettableVersions, Tombstones};
 use crate::object_store::Oid;
 
 impl SnapshotHandle {
-    /// As [`crate::Shadow::list_forgettable`].
+    /// As [`crate::SnapshotStore::list_forgettable`].
     ///
     /// # Errors
     ///
@@ -21,7 +21,7 @@ impl SnapshotHandle {
         Ok(self.store()?.list_forgettable(patterns)?)
     }
 
-    /// As [`crate::Shadow::read_blob`].
+    /// As [`crate::SnapshotStore::read_blob`].
     ///
     /// # Errors
     ///
@@ -30,7 +30,7 @@ impl SnapshotHandle {
         Ok(self.store()?.read_blob(blob)?)
     }
 
-    /// As [`crate::Shadow::begin_forget`].
+    /// As [`crate::SnapshotStore::begin_forget`].
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl SnapshotHandle {
         Ok(())
     }
 
-    /// As [`crate::Shadow::finish_forget`].
+    /// As [`crate::SnapshotStore::finish_forget`].
     ///
     /// # Errors
     ///

@@ -31,7 +31,7 @@ impl SnapshotHandle {
     ///
     /// # Errors
     ///
-    /// As [`crate::Shadow::find_capture`].
+    /// As [`crate::SnapshotStore::find_capture`].
     pub fn find_capture(&self, text: &str) -> Result<Capture, SnapshotError> {
         self.store()?.find_capture(text)
     }
@@ -121,7 +121,7 @@ impl SnapshotHandle {
     ///
     /// # Errors
     ///
-    /// As [`crate::Shadow::verify`].
+    /// As [`crate::SnapshotStore::verify`].
     pub fn verify_objects(&self) -> Result<VerifyReport, SnapshotError> {
         Ok(self.store()?.verify_objects()?)
     }

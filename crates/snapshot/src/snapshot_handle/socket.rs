@@ -93,6 +93,7 @@ pub(super) fn read_socket_path(folder: &Path, usual: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
+    /// Proves R11.
     #[test]
     fn other_users_and_root_are_refused() {
         assert!(is_allowed(1000, 1000));

@@ -113,6 +113,7 @@ mod tests {
         ConvertedPaths::from_files(&[file]).may_convert(path.as_bytes())
     }
 
+    /// Proves R10.
     #[test]
     fn every_converting_attribute_is_detected() {
         for text in [

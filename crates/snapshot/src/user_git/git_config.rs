@@ -120,6 +120,7 @@ mod tests {
         GitConfig::parse(text.as_bytes()).unwrap()
     }
 
+    /// Proves R10.
     #[test]
     fn converting_settings_are_detected() {
         for text in [

@@ -236,6 +236,7 @@ mod tests {
         assert!(Worktree::open(home.path(), &policy).is_ok());
     }
 
+    /// Proves R16.
     #[test]
     fn replaced_root_is_detected() {
         let dir = tempfile::tempdir().unwrap();
@@ -250,6 +251,7 @@ mod tests {
         assert!(matches!(worktree.check_root(), Err(RootError::Replaced(_))));
     }
 
+    /// Proves R16.
     #[test]
     fn links_are_not_followed_with_or_without_openat2() {
         let dir = tempfile::tempdir().unwrap();

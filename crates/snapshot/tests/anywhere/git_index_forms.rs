@@ -165,6 +165,7 @@ fn damaged_index_is_reported_as_unreadable() {
     }
 }
 
+/// Proves R1.
 #[test]
 fn broken_index_does_not_make_captured_paths_deleted() {
     let case = checkout_with_ignored_tracked_files();

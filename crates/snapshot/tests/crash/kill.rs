@@ -130,6 +130,7 @@ fn kill_at_every_failpoint_is_recovered() -> Fallible {
 }
 
 /// Dies at every named point of a loan and at moments in between; what was lent is there or not needed.
+/// Proves R10.
 #[test]
 fn kill_with_borrowed_packs_loses_no_returned_capture() -> Fallible {
     for point in [

@@ -103,6 +103,7 @@ fn kill_at_expiry_failpoints_loses_nothing_pinned() -> Fallible {
     ])
 }
 
+/// Proves R34.
 #[test]
 fn power_cut_during_maintenance_loses_nothing_pinned() -> Fallible {
     let data = temp_data()?;
@@ -123,6 +124,7 @@ fn power_cut_during_maintenance_loses_nothing_pinned() -> Fallible {
 }
 
 /// One call after the other finds the disk full; space returns at once.
+/// Proves R35.
 #[test]
 fn full_disk_fails_one_capture_and_the_next_succeeds() -> Fallible {
     let mut refused = 0;

@@ -66,16 +66,19 @@ fn check_power_cuts_while_restoring(failpoints: &str, cuts: usize) -> Fallible {
 }
 
 /// Every file is wholly old or wholly new at the cut, and `resume` finishes what was begun.
+/// Proves R34.
 #[test]
 fn power_cut_during_restore_leaves_whole_files_and_resumes() -> Fallible {
     check_power_cuts_while_restoring("", 40)
 }
 
+/// Proves R34.
 #[test]
 fn power_cut_during_restore_without_rename_exchange_resumes() -> Fallible {
     check_power_cuts_while_restoring("snapshot::no_exchange=return", 20)
 }
 /// The packs of a loan are the user's, who need not have synced them; the captures that rely on them are ours.
+/// Proves R10.
 #[test]
 fn power_cut_with_borrowed_packs_loses_no_returned_capture() -> Fallible {
     let data = TempDataDir::new()?;

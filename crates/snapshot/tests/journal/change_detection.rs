@@ -116,6 +116,7 @@ fn changed_ignore_rules_update_the_selection() {
     assert_eq!(site.capture_by_journal("not tracked any more").files, 3);
 }
 
+/// Proves R7.
 #[test]
 fn new_nested_repository_is_captured_by_its_own_rules() {
     let site = JournalFixture::without_journal();
@@ -139,6 +140,7 @@ fn new_nested_repository_is_captured_by_its_own_rules() {
     assert_eq!(site.capture_by_journal("and gone").files, 2);
 }
 
+/// Proves R1.
 #[test]
 fn forced_paths_in_ignored_folders_are_captured() {
     let site = JournalFixture::without_journal();

@@ -95,6 +95,7 @@ fn replaced_root_is_an_error_and_returned_root_is_walked() {
 }
 
 /// A name outside that was made after the capture: neither it nor the write through it is told.
+/// Proves R8.
 #[test]
 fn audit_finds_unreported_change_and_distrusts_journal() {
     let site = JournalFixture::new();
@@ -129,6 +130,7 @@ fn audit_before_journal_start_compares_nothing() {
     assert_eq!(site.store.journal_status().state, JournalState::Starting);
 }
 
+/// Proves R8.
 #[test]
 fn audit_is_due_after_ten_minutes_of_captures() {
     let site = JournalFixture::new();

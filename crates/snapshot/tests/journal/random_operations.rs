@@ -186,6 +186,7 @@ fn journal_captures_equal_walks_after_random_operations_2() {
     (11..=15).for_each(|seed| run_random_operations(seed, false, rounds(seed)));
 }
 
+/// Proves R8.
 #[test]
 fn writes_through_outside_links_are_found_or_journal_distrusted() {
     (21..=25).for_each(|seed| run_random_operations(seed, true, rounds(seed)));

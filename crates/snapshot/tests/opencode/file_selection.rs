@@ -70,7 +70,7 @@ fn ignored_files_are_not_listed() {
     assert_eq!(patch(&case, &before), ["a.txt", "new.txt"]);
 }
 
-/// 8.1.24, 25, 26, 8.2, W13: a scope is a name, never a pattern.
+/// 8.1.24, 25, 26, 8.2, W47: a scope is a name, never a pattern.
 #[test]
 fn directories_with_unusual_names_are_listed() {
     for name in ["sub", "src*", ":src", ":(top)x", "-d"] {
@@ -176,7 +176,7 @@ fn directory_outside_git_is_captured() {
     assert_eq!(patch(&case, &before), ["a"]);
 }
 
-/// W18: many files make one pack and no loose object.
+/// W52: many files make one pack and no loose object.
 #[test]
 fn first_capture_writes_one_pack() {
     let case = bootstrap();

@@ -1,6 +1,6 @@
 //! What OpenCode's own tests ask of snapshots, and what its weaknesses teach, asked of ours.
 //!
-//! The numbers (8.1.24, W9, S6) are those of `docs/snapshot-parity.md`, which says where each is.
+//! The numbers (8.1.24, W43, S6) are those of `docs/snapshot-parity.md`, which says where each is.
 
 #[cfg(test)]
 mod diff_parity;

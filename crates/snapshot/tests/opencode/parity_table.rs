@@ -45,7 +45,7 @@ fn parity_table_names_only_existing_tests() {
     }
     let items: Vec<&str> = rows.iter().map(|row| row[1]).collect();
     let wanted = (1..=56).map(|n| format!("8.1.{n}"));
-    let wanted = wanted.chain((1..=22).map(|n| format!("W{n}")));
+    let wanted = wanted.chain((35..=56).map(|n| format!("W{n}")));
     let wanted = wanted.chain((1..=8).map(|n| format!("7.{n}")));
     let wanted = wanted.chain((1..=6).map(|n| format!("8.7.{n}")));
     for item in wanted.chain((1..=9).map(|n| format!("S{n}"))) {

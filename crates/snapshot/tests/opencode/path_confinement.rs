@@ -109,6 +109,7 @@ fn directory_replaced_by_link_before_restore_is_not_followed() {
 }
 
 /// The same by a thread that swaps all the time.
+/// Proves S2, R16.
 #[test]
 fn directory_replaced_by_link_during_restore_is_not_followed() {
     for _ in 0..25 {
@@ -152,7 +153,7 @@ fn path_behind_a_link_is_uncovered() {
     assert_eq!(fs_err::read(outside.path().join("f")).unwrap(), b"secret");
 }
 
-/// S5, S6, W8, W14: neither the environment nor anybody's configuration of git has an effect, and the
+/// S5, S6, W42, W48: neither the environment nor anybody's configuration of git has an effect, and the
 /// user's own repository is not written.
 #[test]
 fn hostile_git_settings_and_variables_have_no_effect() {
@@ -236,7 +237,7 @@ fn file_stats(folder: &Path) -> BTreeMap<PathBuf, (u64, u64, i64, i64)> {
     found
 }
 
-/// W16: no process is started by captures, comparisons, restores, merges and collections.
+/// W50: no process is started by captures, comparisons, restores, merges and collections.
 #[test]
 fn capture_and_restore_start_no_process() {
     let strace = required_tools::find_strace().expect("strace, which these tests need");

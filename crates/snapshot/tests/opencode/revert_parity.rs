@@ -10,7 +10,7 @@ use crate::fixture::{
 };
 use crate::support::{NOW, StoreFixture, path, paths_of};
 
-/// 8.1.2, 3, 6, 8, 10, 11, 15, 17, 18, 19; W11: the directories that came with them go as well.
+/// 8.1.2, 3, 6, 8, 10, 11, 15, 17, 18, 19; W45: the directories that came with them go as well.
 #[test]
 fn created_files_are_listed_and_removed_with_empty_directories() {
     let long = format!("{}.txt", "a".repeat(200));
@@ -68,7 +68,8 @@ fn deletion_creation_and_modification_are_undone_together() {
     assert_eq!(contents(&case.root()), start);
 }
 
-/// 8.1.16, W2: OpenCode deletes these files instead of restoring them, and skips its test.
+/// 8.1.16, W36: OpenCode deletes these files instead of restoring them, and skips its test.
+/// Proves W38.
 #[test]
 fn modified_files_with_unusual_names_are_restored() {
     use std::os::unix::ffi::OsStrExt;
@@ -185,7 +186,7 @@ fn revert_handles_102_files() {
     assert_eq!(contents(&case.root()), start);
 }
 
-/// W3: OpenCode lists the new name only, and the content is lost.
+/// W37: OpenCode lists the new name only, and the content is lost.
 #[test]
 fn moved_file_is_restored_to_its_old_name() {
     let case = bootstrap();
@@ -216,7 +217,7 @@ fn restore_with_keep_added_restores_only_other_files() {
     assert_eq!(texts, ["A content", "B content", "stays"]);
 }
 
-/// W5, 8.2: an undo in a directory changes nothing beside it.
+/// W39, 8.2: an undo in a directory changes nothing beside it.
 #[test]
 fn restoring_a_directory_leaves_siblings_alone() {
     let case = bootstrap();
@@ -235,7 +236,7 @@ fn restoring_a_directory_leaves_siblings_alone() {
     assert_eq!((case.read("front/f"), case.read("back/b")), ("1".into(), "edited by hand".into()));
 }
 
-/// W7, W8: what the repository's filters and line ends would make of a file is not what it is.
+/// W41, W42: what the repository's filters and line ends would make of a file is not what it is.
 #[test]
 fn filtered_and_eol_converted_files_restore_byte_for_byte() {
     let case = bootstrap();
@@ -260,7 +261,7 @@ fn filtered_and_eol_converted_files_restore_byte_for_byte() {
     assert_eq!(contents(&case.root()), start);
 }
 
-/// 8.1.33, 34, 35, 36, 8.2, W15: each worktree has its own store and sees its own files.
+/// 8.1.33, 34, 35, 36, 8.2, W49: each worktree has its own store and sees its own files.
 #[test]
 fn linked_worktrees_and_projects_are_isolated() {
     let case = bootstrap();
@@ -286,7 +287,7 @@ fn linked_worktrees_and_projects_are_isolated() {
     assert_ne!(case.store.git_dir(), other.git_dir());
 }
 
-/// W12: two actors edit at the same time; taking back what one did changes no path it did not touch,
+/// W46: two actors edit at the same time; taking back what one did changes no path it did not touch,
 /// keeps the other's edits of the same file, and says what it could not do.
 #[test]
 fn undoing_one_actor_never_alters_other_paths() {
@@ -363,7 +364,7 @@ fn edit(case: &StoreFixture, name: &str, rng: &mut SeededRng, who: &str) {
     case.write(name, lines.concat());
 }
 
-/// W1, section 11: a capture that was collected changes nothing and says so.
+/// W35, section 11: a capture that was collected changes nothing and says so.
 #[test]
 fn revert_to_a_missing_capture_changes_nothing() {
     let case = bootstrap();

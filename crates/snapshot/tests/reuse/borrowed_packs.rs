@@ -9,6 +9,7 @@ use crate::checkout::{
 };
 use crate::support::{NOW, StoreFixture, path};
 
+/// Proves R10.
 #[test]
 fn committed_checkout_is_captured_without_reading_files() {
     let case = committed_checkout();
@@ -23,6 +24,7 @@ fn committed_checkout_is_captured_without_reading_files() {
     assert_eq!(case.capture().capture.id, captured.capture.id);
 }
 
+/// Proves R10.
 #[test]
 fn capture_never_writes_to_the_users_git_dir() {
     let case = committed_checkout();
@@ -37,6 +39,7 @@ fn capture_never_writes_to_the_users_git_dir() {
     assert!(before == snapshot_tree(&case.at(".git")));
 }
 
+/// Proves R10.
 #[test]
 fn deleting_the_users_repository_keeps_captures_readable() {
     for settle in [false, true] {
@@ -62,6 +65,7 @@ fn deleting_the_users_repository_keeps_captures_readable() {
     }
 }
 
+/// Proves R10.
 #[test]
 fn releasing_borrowed_packs_copies_only_needed_objects() {
     let case = checkout_of(default_settings());
@@ -87,6 +91,7 @@ fn releasing_borrowed_packs_copies_only_needed_objects() {
     );
 }
 
+/// Proves R10.
 #[test]
 fn gc_releases_borrowed_packs_and_never_merges_them() {
     let case = committed_checkout();
@@ -130,6 +135,7 @@ fn capture_during_pack_release_keeps_its_objects() {
     case.git(&["fsck", "--full"]);
 }
 
+/// Proves R10.
 #[test]
 fn damaged_borrowed_object_is_rebuilt_from_the_file() {
     let case = committed_checkout();
@@ -155,6 +161,7 @@ fn damaged_borrowed_object_is_rebuilt_from_the_file() {
     case.git(&["fsck", "--full"]);
 }
 
+/// Proves R10.
 #[test]
 fn borrowed_object_with_wrong_hash_is_never_served() {
     let case = checkout_of(default_settings());
@@ -182,6 +189,7 @@ fn borrowed_object_with_wrong_hash_is_never_served() {
     assert_raw_bytes(&case, &captured);
 }
 
+/// Proves R10.
 #[test]
 fn damaged_borrowed_object_without_file_is_reported_lost() {
     let case = committed_checkout();
@@ -206,6 +214,7 @@ fn damaged_borrowed_object_without_file_is_reported_lost() {
     assert_raw_bytes(&case, &later);
 }
 
+/// Proves R10.
 #[test]
 fn loose_objects_are_not_borrowed_and_files_are_read() {
     let case = checkout_of(default_settings());
@@ -218,6 +227,7 @@ fn loose_objects_are_not_borrowed_and_files_are_read() {
     assert_reused(&case, FILE_COUNT);
 }
 
+/// Proves R10.
 #[test]
 fn oversized_pack_is_not_borrowed() {
     let case = checkout_of(default_settings());
@@ -232,6 +242,7 @@ fn oversized_pack_is_not_borrowed() {
     assert_eq!(case.store.usage().unwrap().lent, 0);
 }
 
+/// Proves R10.
 #[test]
 fn nested_repository_packs_are_reused_for_its_own_files() {
     let case = checkout_of(default_settings());

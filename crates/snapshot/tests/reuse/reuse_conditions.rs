@@ -17,6 +17,7 @@ fn assert_reused_after_change(change: impl FnOnce(&StoreFixture), believed: usiz
     assert_reused(&case, believed);
 }
 
+/// Proves R10.
 #[test]
 fn file_with_changed_times_is_read() {
     assert_reused_after_change(
@@ -30,6 +31,7 @@ fn file_with_changed_times_is_read() {
     );
 }
 
+/// Proves R10.
 #[test]
 fn replaced_file_is_read() {
     assert_reused_after_change(
@@ -41,6 +43,7 @@ fn replaced_file_is_read() {
     );
 }
 
+/// Proves R10.
 #[test]
 fn racy_index_proves_nothing() {
     assert_reused_after_change(
@@ -53,6 +56,7 @@ fn racy_index_proves_nothing() {
     );
 }
 
+/// Proves R10.
 #[test]
 fn assume_unchanged_files_are_read() {
     for flag in ["--assume-unchanged", "--skip-worktree"] {
@@ -63,6 +67,7 @@ fn assume_unchanged_files_are_read() {
     }
 }
 
+/// Proves R10.
 #[test]
 fn intent_to_add_files_are_read() {
     assert_reused_after_change(
@@ -74,6 +79,7 @@ fn intent_to_add_files_are_read() {
     );
 }
 
+/// Proves R10.
 #[test]
 fn conflicted_files_are_read() {
     let case = committed_checkout();
@@ -93,6 +99,7 @@ fn conflicted_files_are_read() {
     assert_reused(&case, FILE_COUNT - 1);
 }
 
+/// Proves R10.
 #[test]
 fn file_with_different_blob_size_is_read() {
     let case = checkout_of(default_settings());
@@ -107,6 +114,7 @@ fn file_with_different_blob_size_is_read() {
 /// A filter that keeps the size, so that only the attribute tells.
 const ROT13_FILTER: [&str; 2] = ["-c", "filter.rot.clean=tr a-z n-za-m"];
 
+/// Proves R10.
 #[test]
 fn filtered_file_is_read_wherever_the_attribute_is_set() {
     for place in [".gitattributes", "sub/.gitattributes", ".git/info/attributes"] {
@@ -118,6 +126,7 @@ fn filtered_file_is_read_wherever_the_attribute_is_set() {
     }
 }
 
+/// Proves R10.
 #[test]
 fn filter_via_macro_or_quoted_pattern_is_detected() {
     for line in ["[attr]secret filter=rot\nc.txt secret\n", "\"c.txt\" filter=rot\n"] {
@@ -130,6 +139,7 @@ fn filter_via_macro_or_quoted_pattern_is_detected() {
     }
 }
 
+/// Proves R10.
 #[test]
 fn ignored_missing_or_linked_gitattributes_are_honoured() {
     // Ignored, but in effect.
@@ -150,6 +160,7 @@ fn ignored_missing_or_linked_gitattributes_are_honoured() {
     assert_reused(&case, FILE_COUNT - 2);
 }
 
+/// Proves R10.
 #[test]
 fn files_with_other_converting_attributes_are_read() {
     for attribute in ["ident", "text", "text=auto", "eol=crlf", "crlf"] {
@@ -160,6 +171,7 @@ fn files_with_other_converting_attributes_are_read() {
     }
 }
 
+/// Proves R10.
 #[test]
 fn file_with_working_tree_encoding_is_read() {
     let case = checkout_of(default_settings());
@@ -173,6 +185,7 @@ fn file_with_working_tree_encoding_is_read() {
     assert_reused(&case, FILE_COUNT - 1);
 }
 
+/// Proves R10.
 #[test]
 fn repository_with_converting_config_is_not_trusted() {
     for setting in [
@@ -206,6 +219,7 @@ fn append(path: &Path, text: &str) {
     fs_err::write(path, before + text).unwrap();
 }
 
+/// Proves R10.
 #[test]
 fn converting_user_config_makes_files_read() {
     let text = |text: &str| vec![text.as_bytes().to_vec()];

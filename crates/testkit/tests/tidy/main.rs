@@ -13,6 +13,8 @@ mod finding;
 mod machine_paths;
 mod repository_files;
 mod required_documents;
+mod rule_citations;
 mod rust_tokens;
 mod size_limits;
 mod source_layout;
+mod type_names;
