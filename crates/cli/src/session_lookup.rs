@@ -3,7 +3,7 @@
 use turnstone_core::id::{SessionId, TurnId};
 use turnstone_core::model::Session;
 use turnstone_engine::{Engine, RecoveryReport};
-use turnstone_store::{Context, ReadTx, SessionFilter, StoreError};
+use turnstone_store::{Actor, Context, ReadTx, SessionFilter, Store, StoreError};
 
 use crate::app::CliApp;
 use crate::error::CliError;
@@ -57,36 +57,43 @@ pub(crate) fn resolve_session_or_newest(
         let id = prefix.resolve_session(store, ctx)?;
         return Ok(store.read(ctx, |r| r.get_session(&id))?);
     }
-    find_newest_session(app, engine, ctx)?.ok_or_else(|| match app.directory() {
+    find_newest_session(app, store, ctx)?.ok_or_else(|| match app.directory() {
         Ok(directory) => CliError::NoSessionHere(directory.to_owned()),
         Err(error) => error,
     })
 }
 
-/// The newest session of the directory.
+/// The newest session of the directory that was created or continued here; an imported one only if there
+/// is no other. An import may claim any time, so that it would hide the session whose turn is to be undone.
 pub(crate) fn find_newest_session(
     app: &CliApp,
-    engine: &Engine,
+    store: &Store,
     ctx: &Context,
 ) -> Result<Option<Session>, CliError> {
-    let mut found = None;
-    for_each_session_here(app, engine, ctx, &mut |_, session| {
-        found = Some(session);
-        Ok(false)
+    let (mut found, mut imported) = (None, None);
+    for_each_session_here(app, store, ctx, &mut |r, session| {
+        let was_used_here = was_used_here(r, &session)?;
+        let _newest = if was_used_here { &mut found } else { &mut imported }.get_or_insert(session);
+        Ok(!was_used_here)
     })?;
-    Ok(found)
+    Ok(found.or(imported))
+}
+
+/// Tells whether a session was created here, or imported and continued: an import brings no turns.
+fn was_used_here(r: &ReadTx<'_>, session: &Session) -> Result<bool, StoreError> {
+    Ok(r.session_actor(&session.id)? != Actor::IMPORT || !r.turns(&session.id)?.is_empty())
 }
 
 /// Shows `take` the sessions of the directory, newest first, until it has seen enough.
 fn for_each_session_here(
     app: &CliApp,
-    engine: &Engine,
+    store: &Store,
     ctx: &Context,
     take: &mut dyn FnMut(&ReadTx<'_>, Session) -> Result<bool, StoreError>,
 ) -> Result<(), CliError> {
     let directory = app.directory()?;
     let filter = SessionFilter { roots: true, ..SessionFilter::default() };
-    Ok(engine.store().read(ctx, |r| {
+    Ok(store.read(ctx, |r| {
         let place = ProjectLocation::find(&r.projects()?, directory);
         let mut cursor = None;
         loop {
@@ -128,7 +135,7 @@ pub(crate) fn resolve_turn(
     };
     match wanted {
         Some(session) => engine.store().read(ctx, |r| look(r, &session.id))?,
-        None => for_each_session_here(app, engine, ctx, &mut |r, session| {
+        None => for_each_session_here(app, engine.store(), ctx, &mut |r, session| {
             look(r, &session.id)?;
             Ok(true)
         })?,

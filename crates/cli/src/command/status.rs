@@ -67,7 +67,7 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, _: &StatusArgs) -> Result<ProgramEx
 fn collect_status(app: &CliApp, engine: &Engine, ctx: &Context) -> Result<StatusReport, CliError> {
     let directory = app.directory()?;
     let cover = check_undo_availability(app, directory);
-    let session = session_lookup::find_newest_session(app, engine, ctx)?;
+    let session = session_lookup::find_newest_session(app, engine.store(), ctx)?;
     let store = cover.store.clone();
     Ok(engine.store().read(ctx, |r| {
         let projects = r.projects()?;

@@ -3,18 +3,15 @@
 use serde_json::json;
 use turnstone_core::id::SessionId;
 use turnstone_core::model::{ExtraFields, Todo};
-use turnstone_store::{Context, SessionFilter, Store};
+use turnstone_store::{Context, Store};
 
 use crate::app::CliApp;
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::id_prefix::IdPrefix;
-use crate::project_location::ProjectLocation;
+use crate::session_lookup;
 use crate::text;
 use crate::ui::{ColumnKind, ID_STYLE, TextTable, Ui, apply_style};
-
-/// Sessions looked at together.
-const SESSION_PAGE_SIZE: usize = 100;
 
 /// Show or change the to-do list of a session
 #[derive(Debug, clap::Args)]
@@ -99,20 +96,7 @@ pub(super) fn find_session_or_newest(
     if let Some(prefix) = wanted {
         return prefix.resolve_session(store, ctx).map(Some);
     }
-    let projects = store.read(ctx, |r| r.projects())?;
-    let place = ProjectLocation::find(&projects, app.directory()?);
-    let filter = SessionFilter { roots: true, ..SessionFilter::default() };
-    let mut cursor: Option<String> = None;
-    loop {
-        let page =
-            store.read(ctx, |r| r.list_sessions(&filter, cursor.as_deref(), SESSION_PAGE_SIZE))?;
-        let here = page.items.iter().find(|row| place.contains_session(&row.session));
-        match (here, page.next) {
-            (Some(row), _) => return Ok(Some(row.session.id.clone())),
-            (None, Some(next)) => cursor = Some(next),
-            (None, None) => return Ok(None),
-        }
-    }
+    Ok(session_lookup::find_newest_session(app, store, ctx)?.map(|session| session.id))
 }
 
 pub(super) fn no_session_error() -> CliError {

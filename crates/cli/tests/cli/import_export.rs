@@ -3,6 +3,7 @@
 use insta::assert_snapshot;
 use serde_json::Value;
 
+use crate::exec::{exec_shell, read_log, run_program};
 use crate::fixture::{CliFixture, read_file};
 
 #[test]
@@ -110,6 +111,34 @@ fn imported_rules_take_effect_only_with_trust() {
     assert_eq!(explain()["action"], "allow", "{}", explain());
     assert!(!case.run(&["import", &file]).err.contains("permission rule"));
     assert_eq!(explain()["action"], "allow", "a plain import takes nothing back");
+}
+
+#[test]
+fn imported_session_does_not_hide_the_one_to_undo() {
+    let case = CliFixture::empty();
+    exec_shell(&case, "echo x > new");
+    let mut document: Value =
+        serde_json::from_str(&CliFixture::with_sessions().run(&["export", "aaa"]).out)
+            .expect("JSON");
+    document["info"]["directory"] = case.path("p").to_string_lossy().into();
+    // Times in the future become the time of the import.
+    document["info"]["time"]["updated"] = 9_000_000_000_000_u64.into();
+    fs_err::write(case.path("x.json"), document.to_string()).expect("written");
+    assert_eq!(run_program(&case, &["import", "../x.json"]).code, 0);
+    let listed = case.run_json(&["session", "list"]);
+    assert_eq!(listed[0]["id"], "ses_aaa1", "{listed}");
+
+    assert_eq!(read_log(&case)["title"], "sh -c 'echo x > new'");
+    let ran = run_program(&case, &["undo"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(!case.path("p/new").exists());
+    assert_eq!(run_program(&case, &["redo"]).code, 0);
+    assert!(case.path("p/new").exists());
+
+    // Once it is continued here, it is the newest one.
+    let more = ["exec", "--session", "aaa", "--", "sh", "-c", "echo y > other"];
+    assert_eq!(run_program(&case, &more).code, 0);
+    assert_eq!(read_log(&case)["session"], "ses_aaa1");
 }
 
 /// Runs an import that may have no more than 300 MB of memory.

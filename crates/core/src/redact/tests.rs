@@ -135,6 +135,11 @@ fn prose_keeps_sentences_about_secrets() {
         "See https://docs.example/auth/setup?tab=readme#getting-started-with-tokens",
         "Set max_tokens=4096 and review commit 3f786850e387550fdab836ed7e6dc881de23001b.",
         "{ not json, token }",
+        "docker run -u 1000:1000 -u node:node --user=www-data:www-data app",
+        "docker run --user \"$(id -u):$(id -g)\" app",
+        "curl -u ada -u \"$NAME:$PASSWORD\" -u ada:$PASSWORD --user ada:<password> https://h",
+        "Pass -u: it names the user. Run git push -u origin main:main, then curl the page.",
+        "sort -u file:name",
     ] {
         assert_eq!(redact_prose(text), text);
     }
@@ -146,6 +151,13 @@ fn prose_hides_values() {
         ("Call https://ada:S@host/ now", "Call https://[redacted]@host/ now"),
         ("Use sk-SSSSSSSSSSSSSSSS.", "Use [redacted]"),
         ("curl -H 'X-Api-Key: abc123S'", "curl -H 'X-Api-Key: [redacted]'"),
+        ("Run !`curl -u a:SECRET` now", "Run !`curl -u a:[redacted]` now"),
+        ("curl --user 'a:two S' -u=b:S;", "curl --user 'a:[redacted]' -u=b:[redacted];"),
+        (
+            "curl -s \\\n  -u \"a:S\" \\\n  https://h",
+            "curl -s \\\n  -u \"a:[redacted]\" \\\n  https://h",
+        ),
+        ("http --user ada:hunter2 h", "http --user ada:[redacted] h"),
         ("Authorization: Bearer abc123defS", "Authorization: Bearer [redacted]"),
         ("password=hunter2 works", "password=[redacted] works"),
         ("see https://h/?token=S", "see https://h/?token=[redacted]"),

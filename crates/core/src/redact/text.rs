@@ -50,6 +50,8 @@ static HEADER_FLAG: Pattern = Pattern::new(|| {
 static FLAG: Pattern = Pattern::new(|| {
     compile(r#"(?:^|[\s"'])--?([A-Za-z][A-Za-z0-9_.-]*)[ \t]+("[^"]*"|'[^']*'|[^\s"'-]\S*)"#)
 });
+static LOGIN_FLAG: Pattern =
+    Pattern::new(|| compile(r#"(?:^|[\s"'`])(?:-u|--user)(?:=|[ \t]+)(["']?)([^\s:"'`$<{(]+):"#));
 static SHORT_PASSWORD: Pattern = Pattern::new(|| compile(r"(?:^|\s)-p(\S+)"));
 static ASSIGNMENT: Pattern =
     Pattern::new(|| compile(r#"([A-Za-z_][A-Za-z0-9_.-]*)["']?[ \t]*([=:])[ \t]*"#));
@@ -77,7 +79,7 @@ fn redact_as(text: &str, kind: TextKind) -> String {
     let text = hide(&text, &SCHEME, |found| scheme_value(found, &text, kind));
     let text = match kind {
         TextKind::Setting => redact_flags(&text),
-        TextKind::Prose => text,
+        TextKind::Prose => hide(&text, &LOGIN_FLAG, |found| login_flag_password(found, &text)),
     };
     let text = hide(&text, &ASSIGNMENT, |found| assigned_value(found, &text, kind));
     redact_shapes(&text)
@@ -115,6 +117,37 @@ fn scheme_value(found: &Match<'_>, text: &str, kind: TextKind) -> Option<Range<u
         _ => is_value_like(value, 8),
     };
     if is_secret { found.range(2) } else { None }
+}
+
+/// The password of `-u name:password` in a sentence.
+///
+/// For other programs than curl the flag may name a user and a group, as in `docker run -u node:node`:
+/// there only what looks like a value is a password. A variable or a placeholder is none.
+fn login_flag_password(found: &Match<'_>, text: &str) -> Option<Range<usize>> {
+    let start = found.range(0)?.end;
+    let rest = &text[start..];
+    let length = match found.group(1) {
+        "" => rest.find(|c: char| c.is_whitespace() || "\"'`;|&)".contains(c)),
+        quote => rest.find(|c: char| quote.contains(c) || c == '\n'),
+    };
+    let password = &rest[..length.unwrap_or(rest.len())];
+    let is_placeholder = password.starts_with(['$', '<', '{', '%']) || is_wildcard(password);
+    let command = &text[command_start(text, found.range(0)?.start)..start];
+    let is_curl = command.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "curl");
+    let is_secret = !password.is_empty() && !is_placeholder;
+    (is_secret && (is_curl || is_value_like(password, 6))).then(|| start..start + password.len())
+}
+
+/// Where the command line begins that `at` is in; a backslash before a line break continues it.
+fn command_start(text: &str, at: usize) -> usize {
+    let mut end = at;
+    while let Some(line_break) = text[..end].rfind('\n') {
+        if !text[..line_break].ends_with('\\') {
+            return line_break + 1;
+        }
+        end = line_break;
+    }
+    0
 }
 
 fn redact_flags(text: &str) -> String {

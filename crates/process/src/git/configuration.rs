@@ -90,6 +90,12 @@ impl GitConfiguration {
             .map(|value| String::from_utf8_lossy(value).into_owned())
     }
 
+    /// The bytes of the value that counts, and whether the repository itself set it.
+    pub(super) fn value_and_origin(&self, key: &str) -> Option<(&[u8], bool)> {
+        let found = self.entries.iter().rfind(|entry| entry.key == key.as_bytes())?;
+        Some((&found.value, found.is_local))
+    }
+
     /// The value that the repository itself sets.
     pub(super) fn local_value(&self, key: &str) -> Option<String> {
         let value = self.last_value(key.as_bytes(), |entry| entry.is_local);

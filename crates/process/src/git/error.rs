@@ -113,7 +113,9 @@ impl GitError {
             Self::ConditionalInclude { .. } => {
                 Some("move the conditional include to your own configuration (git config --global)")
             }
-            Self::UnusableFile { .. } => Some("remove it, or put the file back"),
+            Self::UnusableFile { .. } => {
+                Some("remove it or the setting that names it, or put the file back")
+            }
             Self::Stalled { .. } => Some(
                 "a pipe in place of a .gitignore or .gitattributes? `find . -type p` lists pipes",
             ),

@@ -41,7 +41,7 @@ pub(super) fn check_included_files(
         check_text_file(&file)?;
         let mentions = mentions_include(&file);
         if mentions.map_err(|source| GitError::Start { dir: file.clone(), source })? {
-            pending.extend(included(&list(&file)?, &file, home));
+            pending.extend(included(&list(&file)?, &file, home)?);
         }
     }
     Ok(())
@@ -61,7 +61,7 @@ fn mentions_include(path: &Path) -> io::Result<bool> {
 }
 
 /// The files that the settings of `file` include.
-fn included(list: &[u8], file: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+fn included(list: &[u8], file: &Path, home: Option<&Path>) -> Result<Vec<PathBuf>, GitError> {
     let settings = list.split(|byte| *byte == 0).filter_map(|entry| {
         let end = entry.iter().position(|byte| *byte == b'\n')?;
         Some((entry.get(..end)?, entry.get(end + 1..)?))
@@ -71,16 +71,42 @@ fn included(list: &[u8], file: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     };
     let paths = settings.filter(|(key, _)| is_include(key)).map(|(_, value)| value);
     let folder = file.parent().unwrap_or(Path::new("/"));
-    paths.filter_map(|value| resolve(value, folder, home)).collect()
+    let resolved = paths.map(|value| match resolve(value, folder, home) {
+        ResolvedPath::File(path) => Ok(Some(path)),
+        ResolvedPath::NoHome => Ok(None),
+        ResolvedPath::ExpandedByGit => Err(expanded_by_git_error(value)),
+    });
+    resolved.filter_map(Result::transpose).collect()
 }
 
-/// The path that a setting names, as git understands it; `None` for the home of another user.
-pub(super) fn resolve(value: &[u8], folder: &Path, home: Option<&Path>) -> Option<PathBuf> {
-    match value.strip_prefix(b"~/") {
-        Some(rest) => home.map(|home| home.join(OsStr::from_bytes(rest))),
-        None if value.starts_with(b"~") => None,
-        None => Some(folder.join(OsStr::from_bytes(value))),
+/// What a setting that holds a path leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ResolvedPath {
+    /// This path, as git understands it.
+    File(PathBuf),
+    /// A path below a home that is unknown: git fails, too.
+    NoHome,
+    /// Only git can tell: the home of another user (`~user/`), the folder git is installed in
+    /// (`%(prefix)/`) or a word of a newer git (`:(optional)`).
+    ExpandedByGit,
+}
+
+/// Finds the path that a setting names.
+pub(super) fn resolve(value: &[u8], folder: &Path, home: Option<&Path>) -> ResolvedPath {
+    if let Some(rest) = value.strip_prefix(b"~/") {
+        let path = home.map(|home| home.join(OsStr::from_bytes(rest)));
+        return path.map_or(ResolvedPath::NoHome, ResolvedPath::File);
     }
+    match value {
+        [b'~', ..] | [b'%' | b':', b'(', ..] => ResolvedPath::ExpandedByGit,
+        _ => ResolvedPath::File(folder.join(OsStr::from_bytes(value))),
+    }
+}
+
+/// A repository may not set a path that cannot be looked at before git opens it.
+pub(super) fn expanded_by_git_error(value: &[u8]) -> GitError {
+    let problem = "is a path that only git can expand; only your own configuration may set it";
+    GitError::UnusableFile { path: OsStr::from_bytes(value).into(), problem: problem.to_owned() }
 }
 
 #[cfg(test)]
@@ -90,9 +116,11 @@ mod tests {
     #[test]
     fn included_files_are_resolved_as_git_does() {
         let list = b"core.bare\nfalse\0include.path\n../a b\0includeif.gitdir:/x/.path\n/abs\0\
-            include.path\n~/own\0include.path\n~other/x\0core.empty\0";
-        let found = included(list, Path::new("/r/.git/config"), Some(Path::new("/h")));
+            include.path\n~/own\0core.empty\0";
+        let file = Path::new("/r/.git/config");
+        let found = included(list, file, Some(Path::new("/h"))).unwrap();
         assert_eq!(found, ["/r/.git/../a b", "/abs", "/h/own"].map(PathBuf::from));
+        assert!(included(b"include.path\n~other/x\0", file, None).is_err());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::concurrency::CommandSlot;
 use super::configuration::GitConfiguration;
 use super::environment::{ConfigurationSource, GitEnvironment, git_environment};
 use super::error::GitError;
-use super::included_files::{check_included_files, resolve};
+use super::included_files::{ResolvedPath, check_included_files, expanded_by_git_error, resolve};
 use super::isolation::IsolatedCommonDir;
 use super::program::{find_program, require_version};
 use super::repository::GitRepository;
@@ -131,9 +131,15 @@ impl Git {
     /// Looks at the files that settings name, before git opens them.
     fn check_configured_files(&self, configuration: &GitConfiguration) -> Result<(), GitError> {
         let files = ["core.attributesfile", "core.excludesfile"];
-        for value in files.iter().filter_map(|key| configuration.value(key)) {
-            let path = resolve(value.as_bytes(), &self.repository.worktree, self.home());
-            path.map_or(Ok(()), |path| check_text_file(&path))?;
+        for (value, is_local) in files.iter().filter_map(|key| configuration.value_and_origin(key))
+        {
+            match resolve(value, &self.repository.worktree, self.home()) {
+                ResolvedPath::File(path) => check_text_file(&path)?,
+                ResolvedPath::ExpandedByGit if is_local => {
+                    return Err(expanded_by_git_error(value));
+                }
+                ResolvedPath::NoHome | ResolvedPath::ExpandedByGit => {}
+            }
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Repositories in which pipes and devices are in place of files, and callers that leave.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -95,6 +97,42 @@ fn configured_and_included_files_are_looked_at_before_git_reads_them() -> Fallib
     fs_err::write(case.repo().join(".git/more"), "[core]\n\texcludesFile = .git/rules\n")?;
     case.plain(&["config", "include.path", "more"])?;
     assert!(case.git().status()?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn paths_that_only_git_can_expand_are_refused_from_a_repository() -> Fallible {
+    let values =
+        ["~root/../dev/zero", "%(prefix)/../../dev/zero", ":(optional)/dev/zero", "~nobody"];
+    for key in ["include.path", "core.attributesFile", "core.excludesFile"] {
+        for value in values {
+            let case = GitFixture::new()?;
+            case.plain(&["config", key, value])?;
+            let error = case.git().status().expect_err(value);
+            let is_named =
+                matches!(&error, GitError::UnusableFile { path, .. } if path == Path::new(value));
+            assert!(is_named, "{key} = {value}: {error:?}");
+            assert!(error.to_string().contains("your own configuration"), "{error}");
+        }
+    }
+    // The user may write them, and what the user says counts where the repository says nothing.
+    let case = GitFixture::new()?;
+    let own = "[core]\n\tattributesFile = ~root/none\n\texcludesFile = %(prefix)/none\n";
+    fs_err::write(case.at("home/.gitconfig"), own)?;
+    assert!(case.git().status()?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn configured_files_with_names_outside_utf_8_are_looked_at() -> Fallible {
+    let case = GitFixture::new()?;
+    let name = OsStr::from_bytes(b"odd\xff");
+    put_pipe(&case.repo().join(name));
+    let config = [&b"[core]\n\texcludesFile = "[..], name.as_bytes(), b"\n"].concat();
+    let file = case.repo().join(".git/config");
+    fs_err::write(&file, [fs_err::read(&file)?, config].concat())?;
+    let error = case.git().status().expect_err("a pipe");
+    assert!(matches!(error, GitError::UnusableFile { .. }), "{error:?}");
     Ok(())
 }
 

@@ -43,7 +43,8 @@ async fn handle_admitted(
     request: Request,
     next: Next,
 ) -> Response {
-    if request.method() == Method::OPTIONS {
+    // The name comes first: a preflight is answered before the password is asked for.
+    if is_our_name && request.method() == Method::OPTIONS {
         return origin::preflight_response(origin, request.headers());
     }
     let mut response = if !is_our_name {

@@ -37,9 +37,11 @@ fn foreign_names_are_refused_without_a_password() {
     for host in
         ["evil.example", "evil.example:PORT", "localhost.evil.example", "0.0.0.0:PORT", "10.0.0.1"]
     {
-        let (status, answer) =
-            send_raw(&house, &format!("GET /path HTTP/1.1\nhost: {host}\n{CLOSE}"));
-        assert_eq!(status, 421, "{host}: {answer}");
+        for method in ["GET", "OPTIONS"] {
+            let head = format!("{method} /path HTTP/1.1\nhost: {host}\n{CLOSE}");
+            let (status, answer) = send_raw(&house, &head);
+            assert_eq!(status, 421, "{head}: {answer}");
+        }
         // The target alone decides nothing either.
         let (status, answer) =
             send_raw(&house, &format!("GET http://{host}/path HTTP/1.1\nhost: {host}\n{CLOSE}"));
