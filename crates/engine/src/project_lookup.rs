@@ -187,7 +187,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`crate::EngineError::ObjectRepository`] if there is a repository that must not be used, and
+    /// [`crate::EngineError::Repository`] if there is a repository that must not be used, and
     /// [`crate::EngineError::Git`] if git could not tell: what is not known must not make another
     /// project of it.
     pub(crate) fn gather_directory_facts(&self, real: &Path) -> Result<(PathBuf, DirectoryFacts)> {

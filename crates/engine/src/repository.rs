@@ -22,7 +22,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`crate::EngineError::ObjectRepository`] for one that is there and must not be used;
+    /// [`crate::EngineError::Repository`] for one that is there and must not be used;
     /// [`crate::EngineError::Io`] if the directory is gone.
     pub fn find_repository(&self, directory: &Path) -> Result<Option<Git>> {
         let real = fs_err::canonicalize(directory)?;

@@ -1,4 +1,4 @@
-//! Requests that are made once: an `Idempotency-PathKey` answers a repeat with the first answer (R43).
+//! Requests that are made once: an `Idempotency-Key` answers a repeat with the first answer (R43).
 //!
 //! The answer is kept in the ledger, by actor, route and key, before it is given: a repeat gets it
 //! after a restart too. A request that was cut off between its first event and its answer is known by

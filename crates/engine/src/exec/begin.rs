@@ -76,7 +76,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::begin_exec`], and [`turnstone_store::StoreError::RestoreConflict`] if the id of its
+    /// As [`Engine::begin_exec`], and [`turnstone_store::StoreError::Conflict`] if the id of its
     /// message is taken.
     pub fn begin_shell(
         &self,

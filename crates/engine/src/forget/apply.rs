@@ -30,7 +30,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`crate::EngineError::ConversionError`] or [`crate::EngineError::PermissionOutcome`] at the gate, and nothing has
+    /// [`crate::EngineError::PermissionRefused`] or [`crate::EngineError::PermissionPending`] at the gate, and nothing has
     /// changed; or a store or the ledger refused: what is left is done by recovery, or by asking again.
     pub fn apply_forget(&self, ctx: &Context, plan: &ForgetPlan) -> Result<ForgetReport> {
         self.require_forget_permission(ctx, plan)?;

@@ -20,7 +20,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`turnstone_store::StoreError::RestoreConflict`] if the name is that of another request; or the
+    /// [`turnstone_store::StoreError::Conflict`] if the name is that of another request; or the
     /// ledger refused: then it may not be done.
     pub fn ask_permission_without_turn(
         &self,

@@ -29,7 +29,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs;
-    /// [`crate::EngineError::ConversionError`] or [`crate::EngineError::PermissionOutcome`] at the gate (R37). Then
+    /// [`crate::EngineError::PermissionRefused`] or [`crate::EngineError::PermissionPending`] at the gate (R37). Then
     /// nothing has changed. Any later failure leaves the operation to recovery.
     pub fn apply_plan(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
         // Asking is not what the caller relies on, nor what its key is for.

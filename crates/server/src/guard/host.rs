@@ -1,7 +1,7 @@
 //! The name a request uses for this server: `Host`, or the authority of an absolute-form target.
 //!
 //! A web page whose own name resolves to this machine (DNS rebinding) sends that name as `Host` and as
-//! `ForkOrigin`, so equality of the two proves nothing: without a password the name itself must be ours.
+//! `Origin`, so equality of the two proves nothing: without a password the name itself must be ours.
 
 use std::net::IpAddr;
 

@@ -1,6 +1,6 @@
 //! Web pages: which origins may send requests, and what their browsers are told.
 //!
-//! A browser names the page behind a request in `ForkOrigin` and says in `Sec-Fetch-Site` how that page relates to
+//! A browser names the page behind a request in `Origin` and says in `Sec-Fetch-Site` how that page relates to
 //! this server; pages cannot forge either. A request with neither comes from a native client. `Sec-Fetch-Mode`
 //! is no evidence of a browser, because Node.js sends it too.
 
@@ -71,7 +71,7 @@ fn single_header<'a>(
     if values.next().is_some() { Err(RepeatedHeader) } else { Ok(first) }
 }
 
-/// What an `ForkOrigin` is to this server; nothing if its pages may not send requests.
+/// What an `Origin` is to this server; nothing if its pages may not send requests.
 fn classify_origin(
     settings: &ServerSettings,
     host: Option<&Authority>,
@@ -122,7 +122,7 @@ pub(super) fn add_cors_headers(origin: &RequestOrigin, answer: &mut HeaderMap) {
 /// Marks an answer, also a refusal, as one that depends on the page and belongs to this origin alone.
 ///
 /// Browsers send `Sec-Fetch-Site` only to loopback addresses and over TLS. Elsewhere
-/// `Cross-ForkOrigin-Resource-PowerCutPolicy` keeps images and scripts out of foreign pages that have cached credentials.
+/// `Cross-Origin-Resource-Policy` keeps images and scripts out of foreign pages that have cached credentials.
 pub(super) fn add_isolation_headers(answer: &mut HeaderMap) {
     answer.append(header::VARY, HeaderValue::from_static("Origin, Sec-Fetch-Site"));
     let policy = HeaderName::from_static("cross-origin-resource-policy");

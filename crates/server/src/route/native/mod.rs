@@ -2,7 +2,7 @@
 //! person needs to see and to take back what they did.
 //!
 //! Every answer about a session carries its sequence number as `ETag`; `If-Match` makes a change
-//! depend on it, an `Idempotency-PathKey` makes it happen once.
+//! depend on it, an `Idempotency-Key` makes it happen once.
 
 mod coverage;
 mod log;
