@@ -333,6 +333,7 @@ fn reject_rejects_all_pending_of_session() {
     let state = |message: Option<&str>| RequestState::Replied {
         reply: PermissionReply::Reject,
         message: message.map(str::to_owned),
+        used: false,
     };
     assert_eq!(effects.resolved[0].state, state(Some("why")));
     assert_eq!(effects.resolved[1].state, state(None));

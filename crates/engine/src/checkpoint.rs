@@ -48,7 +48,8 @@ impl Engine {
             let (session, point) = (session.clone(), name.to_owned());
             return Err(EngineError::NoPoint { session, point });
         }
-        self.require_permission(ctx, session, GatedOperation::Checkpoint, &[name.to_owned()])?;
+        let names = [name.to_owned()];
+        let ctx = &self.require_permission(ctx, session, GatedOperation::Checkpoint, &names)?;
         let id = self.id_generator.new_operation_id(ctx.now)?;
         let gives_up = gone.iter().map(|checkpoint| checkpoint.operation.clone()).collect();
         let plan = encode_checkpoint(name, gives_up)?;

@@ -224,9 +224,12 @@ impl Engine {
     ) -> Result<OperationId> {
         self.recover_session(ctx, session)?;
         // The older point of this name cannot be reached by it any more.
-        if self.list_checkpoints(ctx, session)?.iter().any(|checkpoint| checkpoint.name == name) {
-            self.require_permission(ctx, session, GatedOperation::Checkpoint, &[name.to_owned()])?;
-        }
+        let is_known = self.list_checkpoints(ctx, session)?.iter().any(|it| it.name == name);
+        let names = [name.to_owned()];
+        let ctx = &match is_known {
+            true => self.require_permission(ctx, session, GatedOperation::Checkpoint, &names)?,
+            false => ctx.clone(),
+        };
         let id = self.id_generator.new_operation_id(ctx.now)?;
         let plan = encode_checkpoint(name, Vec::new())?;
         let new = NewOperation { id: id.clone(), kind: OperationKind::Checkpoint, plan };

@@ -327,7 +327,7 @@ impl Engine {
         }
         let ids: Vec<String> = removal.sessions.iter().map(ToString::to_string).collect();
         self.require_permission_in_project(ctx, id, GatedOperation::Delete, &ids)?;
-        self.check_own_denials(ctx, &removal.sessions)?;
+        self.check_own_denials(ctx, None, &removal.sessions)?;
         for (directory, _) in &removal.worktrees {
             self.remove_worktree(ctx, id, directory, force)?;
         }

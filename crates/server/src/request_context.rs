@@ -30,6 +30,10 @@ pub(crate) struct RequestContext(pub(crate) Context);
 #[derive(Clone, Debug)]
 pub(crate) struct RetryAwareContext(pub(crate) Context, pub(crate) Option<LogCursor>);
 
+/// A digest of method, path, query and body of a request that a person may have to allow.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestDigest(pub(crate) String);
+
 impl RequestContext {
     /// The context the headers of a request ask for.
     pub(crate) fn from_headers(headers: &HeaderMap, app: &AppState) -> Result<Self, ApiError> {
@@ -71,6 +75,7 @@ impl FromRequestParts<AppState> for RetryAwareContext {
         let RequestContext(mut ctx) = RequestContext::from_headers(&parts.headers, app)?;
         let known = parts.extensions.get::<IdempotentRequest>();
         ctx.idempotency_key = known.map(|known| known.key.clone());
+        ctx.request_digest = parts.extensions.get::<RequestDigest>().map(|it| it.0.clone());
         let began = known.and_then(|known| known.first_event);
         // What the first try relied on held when it began: it is what has moved the session since.
         if began.is_some() {

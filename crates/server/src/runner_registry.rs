@@ -89,6 +89,21 @@ fn is_below(directory: &Path, root: &Path) -> bool {
     !leads_up && directory.starts_with(root)
 }
 
+/// The same with links followed: one below `root` may lead out of it. A directory that does not exist is
+/// compared by its name.
+fn is_really_below(directory: &Path, root: &Path) -> Result<bool, ApiError> {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    let real = |path: &Path| match fs_err::canonicalize(path) {
+        Ok(real) => Ok(Some(real)),
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
+        Err(error) => Err(ApiError::unexpected(&error)),
+    };
+    match (real(directory)?, real(root)?) {
+        (Some(directory), Some(root)) => Ok(directory.starts_with(root)),
+        (None, _) | (_, None) => Ok(is_below(directory, root)),
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -224,7 +239,7 @@ impl AppState {
             return Ok(());
         }
         match self.calling_runner(ctx) {
-            Some(runner) if is_below(directory, &runner.directory) => Ok(()),
+            Some(runner) if is_really_below(directory, &runner.directory)? => Ok(()),
             Some(_) | None => Err(ApiError::not_for_runners(
                 "a runner works in the directory it registered for and below it",
             )),

@@ -51,8 +51,8 @@ impl AppState {
     /// Makes the place a session went back to its end, as a prompt there does (R19).
     pub(crate) fn commit_revert(&self, ctx: &Context, id: &SessionId) -> Result<(), ApiError> {
         self.check_expected_and_idle(ctx, id)?;
-        self.engine().require_permission(ctx, id, GatedOperation::Revert, &[])?;
-        self.engine().cleanup_revert(ctx, id)?;
+        let ctx = self.engine().require_permission(ctx, id, GatedOperation::Revert, &[])?;
+        self.engine().cleanup_revert(&ctx, id)?;
         Ok(())
     }
 

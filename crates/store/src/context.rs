@@ -54,6 +54,8 @@ pub struct Context {
     pub client: Option<String>,
     /// Their name for this request.
     pub request: Option<String>,
+    /// A digest of what they ask for; a person's answer counts for this and for nothing else.
+    pub request_digest: Option<String>,
     /// A repeated call with the same key gets the first result.
     pub idempotency_key: Option<String>,
     /// The call goes through only while the session stands at this sequence number.
@@ -73,6 +75,7 @@ impl Context {
             role: CallerRole::Named,
             client: None,
             request: None,
+            request_digest: None,
             idempotency_key: None,
             expected_seq: None,
             lease: None,

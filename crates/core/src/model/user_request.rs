@@ -149,6 +149,9 @@ pub enum RequestState {
         /// What the person added to a refusal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
+        /// True once a gated operation was done on the strength of this answer: it counts for no other.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        used: bool,
     },
     /// The questions were answered.
     Answered {

@@ -104,6 +104,7 @@ pub fn resolve_reply(
     let state = |message: Option<&str>| RequestState::Replied {
         reply: answer,
         message: message.map(str::to_owned),
+        used: false,
     };
     let mut resolved = vec![ResolvedRequest { id: answered.id.clone(), state: state(message) }];
     resolved.extend(

@@ -11,6 +11,7 @@ use turnstone_core::turn::{TurnEvent, TurnState};
 use turnstone_store::{Context, LeaseTakeover, StoreError, Tx};
 
 use super::error::PermissionError;
+use super::gate_request::concerns_project;
 use super::rules::BaseRules;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -86,7 +87,8 @@ impl Engine {
         if self.read_effective_rules(ctx, &turn.session, base)?.decide(&new.ask)
             == PermissionVerdict::Allowed
         {
-            let state = RequestState::Replied { reply: PermissionReply::Always, message: None };
+            let reply = PermissionReply::Always;
+            let state = RequestState::Replied { reply, message: None, used: false };
             self.record_answer(ctx, &RequestId::Permission(id), state)?;
             self.continue_turn(ctx, turn)?;
             return Ok(PermissionOutcome::Allowed);
@@ -154,8 +156,16 @@ impl Engine {
         }
         let session = self.store.read(ctx, |r| r.get_session(&asked.session))?;
         let rules = self.read_effective_rules(ctx, &session.id, base)?;
-        let ReplyEffects { granted, resolved } =
+        let ReplyEffects { granted, mut resolved } =
             resolve_reply(id, answer, message, &pending, &rules.layers())?;
+        // A refusal also refuses what else the session asks, as far as this caller may answer it.
+        let mut left = Vec::new();
+        for other in pending.iter().filter(|other| other.id != asked.id) {
+            if resolved.iter().any(|one| one.id == other.id) && !self.may_answer(ctx, other)? {
+                left.push(other.id.clone());
+            }
+        }
+        resolved.retain(|one| !left.contains(&one.id));
         let done = ReplyReport {
             granted: granted.clone(),
             resolved: resolved.iter().map(|one| one.id.clone()).collect(),
@@ -195,12 +205,22 @@ impl Engine {
         Ok(self.store.read(ctx, |r| r.pending_requests(session))?)
     }
 
-    /// Refuses an answer by a caller who may not give it: who asked cannot answer, and neither can a
-    /// runner, a tool, or a named client in a session it did not create.
+    /// Refuses an answer by a caller who may not give it.
     fn check_answerer(&self, ctx: &Context, asked: &UserRequest) -> Result<(), PermissionError> {
-        let may_answer = match ctx.role {
+        match self.may_answer(ctx, asked)? {
+            true => Ok(()),
+            false => Err(ReplyError::NotAllowedToAnswer(asked.id.clone()).into()),
+        }
+    }
+
+    /// Whether the caller may answer a request: who asked cannot, and neither can a runner, a tool, or a
+    /// named client in a session it did not create. Only a person answers for a whole project, because the
+    /// session that holds the question says nothing about who is in charge of the project.
+    fn may_answer(&self, ctx: &Context, asked: &UserRequest) -> Result<bool> {
+        Ok(match ctx.role {
             CallerRole::Person => true,
             CallerRole::Runner | CallerRole::Tool => false,
+            CallerRole::Named if concerns_project(asked) => false,
             CallerRole::Named => {
                 let (owner, asker) = self.store.read(ctx, |r| {
                     let asker = r.request_actor(asked.id.as_str())?;
@@ -209,11 +229,7 @@ impl Engine {
                 let own = ctx.actor.as_str();
                 owner == own && asker.is_some_and(|asker| asker != own)
             }
-        };
-        match may_answer {
-            true => Ok(()),
-            false => Err(ReplyError::NotAllowedToAnswer(asked.id.clone()).into()),
-        }
+        })
     }
 
     /// Answers or rejects a question; the first answer counts.

@@ -37,8 +37,8 @@ impl Engine {
         let asked = match self.read_effective_rules(ctx, session, base)?.decide(ask) {
             PermissionVerdict::Allowed => PermissionOutcome::Allowed,
             PermissionVerdict::Denied { rules } => PermissionOutcome::Denied(rules),
-            PermissionVerdict::Ask => match self.ask_for_gate(ctx, session, &id, ask)? {
-                GateDecision::Allowed => PermissionOutcome::Allowed,
+            PermissionVerdict::Ask => match self.ask_or_find_answer(ctx, session, &id, ask)? {
+                GateDecision::Allowed | GateDecision::Granted => PermissionOutcome::Allowed,
                 GateDecision::Pending(id) => PermissionOutcome::Pending(id),
                 GateDecision::Denied(_) | GateDecision::Rejected => {
                     PermissionOutcome::Denied(Vec::new())

@@ -3,11 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
-use turnstone_core::id::{OperationId, PermissionId, ProjectId, SessionId};
-use turnstone_core::model::{
-    ExtraFields, PermissionAsk, PermissionReply, Project, RequestBody, RequestId, RequestState,
-    Session,
-};
+use turnstone_core::id::{PermissionId, ProjectId, SessionId};
+use turnstone_core::model::{PermissionAsk, PermissionReply, Project, RequestState, Session};
 use turnstone_core::permission::{
     GateCaller, GatedOperation, RuleAction, RuleExplanation, RuleSource, decide_gate,
 };
@@ -15,13 +12,11 @@ use turnstone_store::{Actor, Context, DeletionReport, SessionFilter, StoreError,
 
 use super::ask::build_request;
 use super::configured_rules::{RuleSettings, root_names};
+use super::gate_request::{QuestionScope, build_gate_ask, request_id_of};
 use super::rules::EffectiveRules;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::undo::UndoPlan;
-
-/// How many paths a request lists; the rest is counted.
-const MAX_LISTED_PATHS: usize = 100;
 
 /// Sessions read at a time.
 const PAGE: usize = 100;
@@ -31,6 +26,8 @@ const PAGE: usize = 100;
 pub enum GateDecision {
     /// It may.
     Allowed,
+    /// It may, because a person said so; the answer is used up by it.
+    Granted,
     /// It may not; the refusal is recorded.
     Denied(RuleExplanation),
     /// Whoever was asked said no.
@@ -64,8 +61,9 @@ impl Engine {
     /// Lets an operation of a session pass its gate, before it changes anything.
     ///
     /// Who asks is told by `ctx`: its role, and whether its actor created the session. A person and the session's own client may unless a rule says
-    /// otherwise; for others a person is asked. The answer is found again by `ctx.request`, so that
-    /// whoever may go on once it is there repeats the call with the same one.
+    /// otherwise; for others a person is asked. The answer is found again by `ctx.request`: the same actor
+    /// repeats the same call under it, once. Returns the context for the writes that follow: a used answer
+    /// is an event of the session, so what `ctx` expects of its number held before that.
     ///
     /// # Errors
     ///
@@ -77,18 +75,9 @@ impl Engine {
         session: &SessionId,
         gate: GatedOperation,
         patterns: &[String],
-    ) -> Result<()> {
+    ) -> Result<Context> {
         let id = self.request_name(ctx)?;
         self.enforce_gate(ctx, session, (gate, patterns), &id)
-    }
-
-    /// The name of the request that asks for what `ctx` wants.
-    fn request_name(&self, ctx: &Context) -> Result<PermissionId> {
-        let named = ctx.request.as_ref().and_then(|name| format!("per_{name}").parse().ok());
-        match named {
-            Some(id) => Ok(id),
-            None => Ok(self.id_generator.new_permission_id(ctx.now)?),
-        }
     }
 
     /// The same for an operation on a project, by the rules of its primary directory. A person is asked in
@@ -127,8 +116,11 @@ impl Engine {
         let rules = rules.with_denials_of(&session);
         let id = self.request_name(ctx)?;
         let caller = GateCaller::from_role(ctx.role, false);
-        let ruling = self.judge(ctx, &session.id, (&rules, caller), act, &id)?;
-        passed(act, ruling)
+        // What the caller expects is not about the session in which the question is asked.
+        let asking = ctx.without_preconditions();
+        let site = (&session.id, QuestionScope::Project);
+        let ruling = self.judge(&asking, site, (&rules, caller), act, &id)?;
+        passed(ctx, act, ruling).map(drop)
     }
 
     /// The session in which a question about a project is asked: the newest one that works in it. One that
@@ -199,7 +191,7 @@ impl Engine {
     /// # Errors
     ///
     /// As [`Engine::require_permission`].
-    pub fn require_delete_permission(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+    pub fn require_delete_permission(&self, ctx: &Context, session: &SessionId) -> Result<Context> {
         let ids = self.store.read(ctx, |r| {
             let mut found = vec![r.get_session(session)?.id];
             let mut at = 0;
@@ -211,12 +203,20 @@ impl Engine {
             }
             Ok(found)
         })?;
+        let started = ids.get(1..).unwrap_or_default();
+        self.check_own_denials(ctx, Some(session), started)?;
         let ids: Vec<String> = ids.into_iter().map(|id| id.to_string()).collect();
         self.require_permission(ctx, session, GatedOperation::Delete, &ids)
     }
 
-    /// Refuses if a rule of one of these sessions, or of its project, denies its deletion.
-    pub(crate) fn check_own_denials(&self, ctx: &Context, sessions: &[SessionId]) -> Result<()> {
+    /// Refuses if a rule of one of these sessions, or of its project, denies its deletion; the refusal is
+    /// recorded in `record_in`, or in that session.
+    pub(crate) fn check_own_denials(
+        &self,
+        ctx: &Context,
+        record_in: Option<&SessionId>,
+        sessions: &[SessionId],
+    ) -> Result<()> {
         for id in sessions {
             let (gate, pattern) = (GatedOperation::Delete, id.to_string());
             let told = decide_gate(
@@ -226,6 +226,8 @@ impl Engine {
                 &self.effective_rules(ctx, id)?.layers(),
             );
             if let (RuleAction::Deny, Some(source)) = (told.action, told.source) {
+                let ask = build_gate_ask(ctx, gate, vec![pattern.clone()], QuestionScope::Session);
+                self.record_denial(&ctx.without_preconditions(), record_in.unwrap_or(id), &ask)?;
                 return Err(EngineError::PermissionRefused {
                     gate,
                     pattern,
@@ -242,8 +244,8 @@ impl Engine {
     ///
     /// As [`Engine::require_permission`] and [`turnstone_store::Store::delete_session`].
     pub fn delete_session(&self, ctx: &Context, session: &SessionId) -> Result<DeletionReport> {
-        self.require_delete_permission(ctx, session)?;
-        Ok(self.store.delete_session(ctx, session)?)
+        let ctx = self.require_delete_permission(ctx, session)?;
+        Ok(self.store.delete_session(&ctx, session)?)
     }
 
     /// Lets a plan pass before it is written down. An answer counts for this plan alone.
@@ -255,7 +257,7 @@ impl Engine {
         let steps = plan.roots.iter().flat_map(|root| &root.plan.steps);
         let paths: Vec<String> = steps.map(|step| step.path.to_string()).collect();
         let id = request_id_of(&plan.operation)?;
-        self.enforce_gate(ctx, &plan.session, (GatedOperation::Revert, &paths), &id)
+        self.enforce_gate(ctx, &plan.session, (GatedOperation::Revert, &paths), &id).map(drop)
     }
 
     fn enforce_gate(
@@ -264,15 +266,17 @@ impl Engine {
         session: &SessionId,
         act: (GatedOperation, &[String]),
         id: &PermissionId,
-    ) -> Result<()> {
-        let ruling = self.evaluate_gate(ctx, session, act, id)?;
-        passed(act, ruling)
+    ) -> Result<Context> {
+        // A key belongs to the operation: a question or a used answer is not what it is repeated for.
+        let asking = Context { idempotency_key: None, ..ctx.clone() };
+        let ruling = self.evaluate_gate(&asking, session, act, id)?;
+        passed(ctx, act, ruling)
     }
 
     /// Judges an operation before it changes anything; names the pattern that decided.
     ///
-    /// Every pattern is looked at before anybody is asked. `id` names the request: one that was
-    /// answered before is not asked again.
+    /// Every pattern is looked at before anybody is asked. `id` names the request: an answer to it that this
+    /// actor has not used yet is used up.
     ///
     /// # Errors
     ///
@@ -287,13 +291,14 @@ impl Engine {
         let rules = self.effective_rules(ctx, session)?;
         let owner = self.store.read(ctx, |r| r.session_actor(session))?;
         let caller = GateCaller::from_role(ctx.role, owner == ctx.actor.as_str());
-        self.judge(ctx, session, (&rules, caller), (gate, patterns), id)
+        let site = (session, QuestionScope::Session);
+        self.judge(ctx, site, (&rules, caller), (gate, patterns), id)
     }
 
     fn judge(
         &self,
         ctx: &Context,
-        session: &SessionId,
+        (session, scope): (&SessionId, QuestionScope),
         (rules, caller): (&EffectiveRules, GateCaller),
         (gate, patterns): (GatedOperation, &[String]),
         id: &PermissionId,
@@ -307,7 +312,8 @@ impl Engine {
                 RuleAction::Allow => {}
                 RuleAction::Ask => asked.push(pattern.clone()),
                 RuleAction::Deny => {
-                    self.record_denial(ctx, session, &build_gate_ask(gate, vec![pattern.clone()]))?;
+                    let ask = build_gate_ask(ctx, gate, vec![pattern.clone()], scope);
+                    self.record_denial(ctx, session, &ask)?;
                     return Ok((GateDecision::Denied(told), Some(pattern.clone())));
                 }
             }
@@ -315,31 +321,8 @@ impl Engine {
         let Some(first) = asked.first().cloned() else {
             return Ok((GateDecision::Allowed, None));
         };
-        Ok((self.ask_for_gate(ctx, session, id, &build_gate_ask(gate, asked))?, Some(first)))
-    }
-
-    /// Asks a person, unless they have answered.
-    pub(super) fn ask_for_gate(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        id: &PermissionId,
-        ask: &PermissionAsk,
-    ) -> Result<GateDecision> {
-        let new = build_request(id, session, ask);
-        let Some(found) = self.store.read(ctx, |r| r.find_request(id.as_str()))? else {
-            self.store.write(ctx, move |tx| tx.add_request(&new)).wait()?;
-            return Ok(GateDecision::Pending(id.clone()));
-        };
-        // An answer to another question is none to this one.
-        if found.session != *session || found.body != RequestBody::Permission(ask.clone()) {
-            return Err(StoreError::Conflict { kind: "request", id: id.to_string() }.into());
-        }
-        Ok(match is_granted(&found.state) {
-            None => GateDecision::Pending(id.clone()),
-            Some(true) => GateDecision::Allowed,
-            Some(false) => GateDecision::Rejected,
-        })
+        let ask = build_gate_ask(ctx, gate, asked, scope);
+        Ok((self.use_answer_or_ask(ctx, session, id, &ask)?, Some(first)))
     }
 
     /// Writes down that a rule refused something.
@@ -349,20 +332,10 @@ impl Engine {
             tx.add_request(&request)?;
             let message = Some("denied by a rule".to_owned());
             let reply = PermissionReply::Reject;
-            tx.resolve_request(&request.id, &RequestState::Replied { reply, message })
+            tx.resolve_request(&request.id, &RequestState::Replied { reply, message, used: false })
         };
         self.store.write(ctx, write).wait()?;
         Ok(())
-    }
-
-    /// What became of a gate that was asked about: nothing while nobody has answered.
-    ///
-    /// # Errors
-    ///
-    /// [`turnstone_store::StoreError::NotFound`] for an unknown request.
-    pub fn find_gate_answer(&self, ctx: &Context, id: &PermissionId) -> Result<Option<bool>> {
-        let id = RequestId::Permission(id.clone());
-        Ok(is_granted(&self.store.read(ctx, |r| r.request_state(id.as_str()))?))
     }
 }
 
@@ -385,13 +358,15 @@ impl RuleSettings {
     }
 }
 
-/// What a ruling means for whoever wants to go on.
+/// What a ruling means for whoever wants to go on, and the context to go on with.
 fn passed(
+    ctx: &Context,
     (gate, patterns): (GatedOperation, &[String]),
     (ruling, pattern): (GateDecision, Option<String>),
-) -> Result<()> {
+) -> Result<Context> {
     let why = match ruling {
-        GateDecision::Allowed => return Ok(()),
+        GateDecision::Allowed => return Ok(ctx.clone()),
+        GateDecision::Granted => return Ok(ctx.without_expected_seq()),
         GateDecision::Pending(request) => {
             return Err(EngineError::PermissionPending { gate, request });
         }
@@ -426,38 +401,4 @@ fn enforce_gate_without_session(
         return Err(EngineError::PermissionRefused { gate, pattern: pattern.clone(), why });
     }
     Ok(())
-}
-
-/// Whether an answer allows something; nothing while there is none.
-fn is_granted(state: &RequestState) -> Option<bool> {
-    match state {
-        RequestState::Pending => None,
-        RequestState::Replied { reply, .. } => Some(*reply != PermissionReply::Reject),
-        RequestState::Answered { .. } | RequestState::Rejected | RequestState::Withdrawn => {
-            Some(false)
-        }
-    }
-}
-
-/// The request that asks for an operation: one for each, found again by its name.
-fn request_id_of(operation: &OperationId) -> Result<PermissionId> {
-    let body = operation.as_str().split_once('_').map_or(operation.as_str(), |(_, body)| body);
-    let id = format!("per_{body}").parse::<PermissionId>();
-    Ok(id.map_err(|error| std::io::Error::other(error.to_string()))?)
-}
-
-fn build_gate_ask(gate: GatedOperation, mut patterns: Vec<String>) -> PermissionAsk {
-    let mut metadata = ExtraFields::new();
-    if patterns.len() > MAX_LISTED_PATHS {
-        metadata.insert("paths".to_owned(), patterns.len().into());
-        patterns.truncate(MAX_LISTED_PATHS);
-    }
-    PermissionAsk {
-        permission: gate.as_str().to_owned(),
-        always: patterns.clone(),
-        patterns,
-        metadata,
-        tool: None,
-        extra: ExtraFields::new(),
-    }
 }

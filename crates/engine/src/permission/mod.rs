@@ -6,6 +6,7 @@ mod ask_without_turn;
 mod configured_rules;
 mod error;
 mod gate;
+mod gate_request;
 mod rules;
 
 pub use ask::{PermissionOutcome, PermissionQuery, ReplyReport, ResumedTurn};

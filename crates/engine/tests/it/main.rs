@@ -10,6 +10,7 @@ mod files;
 mod forget;
 mod fork;
 mod fork_files;
+mod gate_answers;
 mod guard;
 mod inbox;
 mod jump;

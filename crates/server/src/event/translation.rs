@@ -129,6 +129,10 @@ fn session_event_properties(id: &SessionId, body: &FeedBody) -> EventProperties 
             };
             vec![(kind, wire::request_info(request))]
         }
+        // The answer was reported when it was given; that it is used up is not another one.
+        FeedBody::RequestResolved { state: RequestState::Replied { used: true, .. }, .. } => {
+            Vec::new()
+        }
         FeedBody::RequestResolved { id: request, state } => {
             vec![resolution_event(id, request, state)]
         }

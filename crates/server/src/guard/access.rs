@@ -1,9 +1,11 @@
-//! Who may call which route that changes something, and how far a runner reaches.
+//! Who may call which route, and how far a runner reaches.
 //!
-//! One table names every such route; one that is not in it is for the person alone. This decides by role
-//! only: operations that undo or delete also pass the gates of the engine, and the calls of a turn need its
-//! lease.
+//! One table names every route that changes something; one that is not in it is for the person alone. Another
+//! names what runners may read; what is not in it, and not about one session, is closed to them. This decides
+//! by role only: operations that undo or delete also pass the gates of the engine, and the calls of a turn need
+//! its lease.
 
+use axum::body::Body;
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
 use axum::http::Method;
@@ -11,11 +13,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use turnstone_core::id::SessionId;
 use turnstone_core::permission::CallerRole;
+use turnstone_store::BlobHash;
 
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::project_directory::RequestedDirectory;
-use crate::request_context::{self, RequestContext};
+use crate::request_context::{self, RequestContext, RequestDigest};
+use crate::request_input::read_body;
 
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +106,50 @@ const CHANGES: &[(&str, &str, Access)] = &[
     ("DELETE", "/turnstone/session/{session}/checkpoint/{name}", Runners),
 ];
 
+/// What runners may read in their directory and below it, apart from their sessions.
+const READS_IN_DIRECTORY: &[&str] = &[
+    "/agent",
+    "/api/agent",
+    "/api/command",
+    "/api/fs/find",
+    "/api/fs/list",
+    "/api/fs/read/{*path}",
+    "/api/location",
+    "/api/model",
+    "/api/provider",
+    "/api/provider/{provider}",
+    "/command",
+    "/config",
+    "/config/providers",
+    "/file",
+    "/file/content",
+    "/file/status",
+    "/find",
+    "/find/file",
+    "/find/symbol",
+    "/path",
+    "/permission",
+    "/project/current",
+    "/provider",
+    "/provider/auth",
+    "/question",
+    "/session",
+    "/session/status",
+    "/vcs",
+    "/vcs/diff",
+    "/vcs/diff/raw",
+    "/vcs/status",
+];
+
+/// What runners may read that concerns neither a session nor a directory. Of the inboxes, each reads its own.
+const READS_WITHOUT_PLACE: &[&str] = &[
+    "/api/health",
+    "/doc",
+    "/global/health",
+    "/turnstone/runner/{runner}/inbox",
+    "/turnstone/server",
+];
+
 /// The calls of a turn.
 const OF_A_TURN: &str = "/turnstone/session/{session}/turn/{turn}/";
 
@@ -136,6 +184,10 @@ async fn check(
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let Some(route) = route.filter(|_| ctx.role != CallerRole::Person) else { return Ok(request) };
     check_role(ctx.role, request.method(), &route)?;
+    let request = match reads(request.method()) || route.starts_with(OF_A_TURN) {
+        true => request,
+        false => with_digest(app, request).await?,
+    };
     if ctx.role != CallerRole::Runner {
         return Ok(request);
     }
@@ -147,17 +199,26 @@ async fn check(
         }
         return Ok(request);
     }
-    if reads(request.method()) || WITHOUT_PLACE.contains(&route.as_str()) {
+    let without_place =
+        if reads(request.method()) { READS_WITHOUT_PLACE } else { &WITHOUT_PLACE[..] };
+    if without_place.contains(&route.as_str()) {
         return Ok(request);
     }
     let (mut parts, body) = request.into_parts();
     let asked = RequestedDirectory::from_request_parts(&mut parts, app).await?;
-    app.run_blocking(move |app| {
-        let place = app.require_project_directory(&ctx, &asked.directory)?;
-        app.check_runner_directory(&ctx, &place.directory)
-    })
-    .await?;
+    // Whether a directory outside of its reach exists is not for a runner to know.
+    app.run_blocking(move |app| app.check_runner_directory(&ctx, &asked.directory)).await?;
     Ok(Request::from_parts(parts, body))
+}
+
+/// Adds a digest of what a request asks for: if a person has to allow it, the answer is for this alone.
+async fn with_digest(app: &AppState, request: Request) -> Result<Request, ApiError> {
+    let (mut parts, body) = request.into_parts();
+    let bytes = read_body(body, app).await?;
+    let line = format!("{} {}\n", parts.method, parts.uri);
+    let digest = BlobHash::of(&[line.as_bytes(), &bytes].concat()).hex();
+    parts.extensions.insert(RequestDigest(digest));
+    Ok(Request::from_parts(parts, Body::from(bytes)))
 }
 
 fn reads(method: &Method) -> bool {
@@ -179,7 +240,13 @@ fn check_role(role: CallerRole, method: &Method, route: &str) -> Result<(), ApiE
 }
 
 fn find_access(method: &Method, route: &str) -> Access {
-    if reads(method) || (*method == Method::POST && route.starts_with(OF_A_TURN)) {
+    if reads(method) {
+        let is_open = route.contains("{session}")
+            || READS_IN_DIRECTORY.contains(&route)
+            || READS_WITHOUT_PLACE.contains(&route);
+        return if is_open { Runners } else { Clients };
+    }
+    if *method == Method::POST && route.starts_with(OF_A_TURN) {
         return Runners;
     }
     let listed = CHANGES.iter().find(|(name, path, _)| method.as_str() == *name && route == *path);
@@ -194,7 +261,9 @@ mod tests {
     fn a_route_that_is_not_listed_is_for_the_person_alone() {
         assert_eq!(find_access(&Method::POST, "/a/route/that/is/new"), Person);
         assert_eq!(find_access(&Method::PUT, "/session/{session}"), Person);
-        assert_eq!(find_access(&Method::GET, "/a/route/that/is/new"), Runners);
+        assert_eq!(find_access(&Method::GET, "/a/route/that/is/new"), Clients);
+        assert_eq!(find_access(&Method::GET, "/turnstone/log"), Clients);
+        assert_eq!(find_access(&Method::GET, "/turnstone/session/{session}/log"), Runners);
         let of_a_turn = "/turnstone/session/{session}/turn/{turn}/tool";
         assert_eq!(find_access(&Method::POST, of_a_turn), Runners);
         assert_eq!(find_access(&Method::DELETE, of_a_turn), Person);

@@ -58,9 +58,10 @@ async fn update(
             Err(error) => return Err(error.into()),
         };
         // To write over a part is to delete what it was.
-        if known.is_some_and(|known| known.body != part.body) {
-            app.require_removal(&ctx, &session, id.as_str())?;
-        }
+        let ctx = match known.is_some_and(|known| known.body != part.body) {
+            true => app.require_removal(&ctx, &session, id.as_str())?,
+            false => ctx,
+        };
         let written = part.clone();
         app.engine().store().write(&ctx, move |tx| tx.put_part(&written)).wait()?;
         Ok(Json(crate::wire_json::part_json(&part)))
@@ -88,7 +89,7 @@ async fn remove(
             }
         })?;
         if is_there {
-            app.require_removal(&ctx, &session, id.as_str())?;
+            let ctx = app.require_removal(&ctx, &session, id.as_str())?;
             let remove = move |tx: &Tx<'_>| match tx.remove_part(&session, &id) {
                 Err(StoreError::NoPart { .. }) => Ok(()),
                 done => done,
@@ -111,7 +112,7 @@ async fn remove_message(
     app.run_blocking(move |app| {
         app.check_expected_seq(&ctx, &session)?;
         app.check_idle(&ctx, &session)?;
-        app.require_removal(&ctx, &session, message.as_str())?;
+        let ctx = app.require_removal(&ctx, &session, message.as_str())?;
         let remove = move |tx: &Tx<'_>| match tx.remove_message(&session, &message) {
             Err(StoreError::NoMessage { .. }) => Ok(()),
             done => done,
@@ -123,13 +124,14 @@ async fn remove_message(
 }
 
 impl AppState {
-    /// Lets the removal of a message or a part pass the gate that protects its session.
+    /// Lets the removal of a message or a part pass the gate that protects its session; returns the context
+    /// to remove it with.
     fn require_removal(
         &self,
         ctx: &Context,
         session: &SessionId,
         id: &str,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Context, ApiError> {
         let patterns = [session.to_string(), id.to_owned()];
         Ok(self.engine().require_permission(ctx, session, GatedOperation::Delete, &patterns)?)
     }

@@ -6,7 +6,7 @@ use axum::{Json, Router};
 use serde_json::{Number, Value};
 use turnstone_core::id::{SessionId, WorkspaceId};
 use turnstone_core::model::{ExtraFields, SessionUsage};
-use turnstone_core::permission::PermissionRule;
+use turnstone_core::permission::{CallerRole, PermissionRule};
 use turnstone_core::wire;
 use turnstone_engine::NewSession;
 use turnstone_store::{SessionFilter, SessionRow};
@@ -46,8 +46,11 @@ async fn list(
         let Some(place) = app.find_project_directory(&ctx, &asked.directory)? else {
             return Ok(json_text_response("[]".to_owned()));
         };
-        let path = query.non_empty("path").map(str::to_owned);
-        let narrow = asked.by_query && path.is_none() && query.get("scope") != Some("project");
+        // Elsewhere in the project, a runner sees no session.
+        let is_runner = ctx.role == CallerRole::Runner;
+        let path = query.non_empty("path").filter(|_| !is_runner).map(str::to_owned);
+        let is_wide = path.is_some() || query.get("scope") == Some("project");
+        let narrow = is_runner || (asked.by_query && !is_wide);
         let here = || place.directory.to_string_lossy().into_owned();
         let filter = SessionFilter {
             directory: narrow.then(here),
@@ -95,6 +98,9 @@ async fn create(
         if let Some(made) = began.map(|at| app.session_created_at(&ctx, at)).transpose()?.flatten()
         {
             return Ok(Json(app.session_json(&ctx, &made.id)?));
+        }
+        if let Some(parent) = new.parent.as_ref().filter(|_| ctx.role == CallerRole::Runner) {
+            app.check_session_reach(&ctx, parent)?;
         }
         app.check_can_set_rules(&ctx, None, new.permission.as_deref().unwrap_or_default())?;
         let place = app.open_project_directory(&ctx, &asked.directory)?;

@@ -13,5 +13,6 @@ mod origin;
 mod other_user;
 mod password;
 mod peers;
+mod runner_reach;
 mod runner_token;
 mod timeouts;

@@ -2,7 +2,7 @@
 
 use rusqlite::OptionalExtension;
 use turnstone_core::event::EventKind;
-use turnstone_core::model::{RequestBody, RequestId, RequestState, UserRequest};
+use turnstone_core::model::{PermissionReply, RequestBody, RequestId, RequestState, UserRequest};
 
 use crate::error::{Result, StoreError};
 use crate::payload::PreparedPayload;
@@ -67,6 +67,35 @@ impl Tx<'_> {
         Ok(WriteOutcome::Updated)
     }
 
+    /// Uses up the permission a person granted; false if it is not granted, or was used before.
+    ///
+    /// Writers take turns, so of several who try, one gets it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotFound`] for an unknown request.
+    pub fn use_grant(&self, id: &RequestId) -> Result<bool> {
+        let Some(found) = self.find_request(id)? else {
+            return Err(StoreError::NotFound { kind: "request", id: id.to_string() });
+        };
+        let Some(resolved) = found.resolved else { return Ok(false) };
+        let mut value = crate::read::load_payload(self.conn, self.blobs, resolved)?;
+        let RequestState::Replied { reply, message, used: false } =
+            serde_json::from_value(value["state"].take())?
+        else {
+            return Ok(false);
+        };
+        if reply == PermissionReply::Reject {
+            return Ok(false);
+        }
+        let state = RequestState::Replied { reply, message, used: true };
+        let prepared = PreparedPayload::new(&serde_json::json!({ "id": id, "state": state }))?;
+        let draft =
+            EventDraft::new(Some(found.session), EventKind::RequestResolved, Some(found.num));
+        self.append(&draft.payload(prepared))?;
+        Ok(true)
+    }
+
     fn find_request(&self, id: &RequestId) -> Result<Option<RequestLocation>> {
         Ok(self
             .conn
@@ -100,7 +129,7 @@ impl Tx<'_> {
 fn is_valid_answer(body: &RequestBody, state: &RequestState) -> bool {
     match (body, state) {
         (_, RequestState::Withdrawn) => true,
-        (RequestBody::Permission(_), RequestState::Replied { .. }) => true,
+        (RequestBody::Permission(_), RequestState::Replied { used, .. }) => !used,
         (RequestBody::Question(ask), RequestState::Answered { answers }) => {
             answers.len() == ask.questions.len()
         }
