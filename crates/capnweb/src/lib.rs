@@ -16,7 +16,7 @@
 //! use std::sync::Arc;
 //!
 //! use capnweb::app::{Interface, Method};
-//! use capnweb::net::{Server, ServerOptions, connect, router};
+//! use capnweb::net::{RpcServer, ServerOptions, connect, router};
 //! use capnweb::session::{Options, Stub};
 //!
 //! // Declared once, used at both ends.
@@ -31,7 +31,7 @@
 //!     .method(HELLO, move |_: &Arc<()>, (name,)| Ok(Stub::new(guest.bind(name))))
 //!     .method(GUESTS, |_, ()| Ok(vec!["ann".to_owned(), "bob".to_owned()]));
 //! let hotel = Arc::new(hotel);
-//! let server = Server::new(move || hotel.bind(()), ServerOptions::default());
+//! let server = RpcServer::new(move || hotel.bind(()), ServerOptions::default());
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
 //! let url = format!("ws://{}/rpc", listener.local_addr()?);
 //! tokio::spawn(axum::serve(listener, router("/rpc", server)).into_future());

@@ -45,7 +45,7 @@ pub(crate) fn resolve_point(
 ///
 /// # Errors
 ///
-/// As [`find`].
+/// As [`resolve_point`].
 pub(crate) fn resolve_message(
     engine: &Engine,
     ctx: &Context,

@@ -40,7 +40,7 @@ pub enum ForkError {
 ///
 /// `messages` are in stream order, and the cut is made by position: ids are never compared (they
 /// wrap). Every message and part gets a new id. An answer's parent follows its message; one that was
-/// not copied stays as it is. `rename` does the same inside of the parts: [`rename_in`] says how. All
+/// not copied stays as it is. `rename` does the same inside of the parts: [`rename_references`] says how. All
 /// else is copied as it is: times, tokens, cost, errors, snapshots, and the ids inside attachments.
 ///
 /// # Errors

@@ -195,7 +195,7 @@ impl Engine {
     ///
     /// The summary answers the message that asked for it, whatever was said since (W33). Words that
     /// were streamed into the message already are not written again. Clients know the event as
-    /// `session.compacted`, see [`turnstone_core::context::summary_of`].
+    /// `session.compacted`, see [`turnstone_core::context::summarized_request`].
     ///
     /// # Errors
     ///

@@ -36,7 +36,7 @@ impl Engine {
         if changed { self.get_project(ctx, &project.id) } else { Ok(project) }
     }
 
-    /// True if [`Self::adopt`] would bring sessions to the project of `root`.
+    /// True if [`Self::adopt_sessions`] would bring sessions to the project of `root`.
     pub(crate) fn has_adoptable_sessions(
         &self,
         ctx: &Context,

@@ -1,7 +1,7 @@
 //! The only place that starts programs: the supervisor, process groups, terminals, and `git`.
 //!
 //! A command runs in a session of its own below a supervisor, which is this program started again
-//! ([`supervise()`]). The supervisor holds a socket to its owner; when the owner dies in whatever way,
+//! ([`run_supervisor`]). The supervisor holds a socket to its owner; when the owner dies in whatever way,
 //! it ends everything in that session. A [`ProcessGroupId`] finds the same processes again after a crash,
 //! and never others.
 //!

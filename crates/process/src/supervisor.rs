@@ -39,7 +39,7 @@ const FAILED_EXIT_CODE: i32 = 125;
 
 /// Runs this process as a supervisor or a launcher and returns its exit code.
 ///
-/// For the hidden subcommand of the program that [`SupervisorProgram`](crate::Supervisor) starts, before
+/// For the hidden subcommand of the program that [`SupervisorProgram`](crate::SupervisorProgram) starts, before
 /// it does anything else: no thread may run, and nothing may be printed. Standard input is the
 /// socket to the owner; what to do is the first frame in it.
 pub fn run_supervisor() -> i32 {

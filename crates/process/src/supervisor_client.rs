@@ -25,7 +25,7 @@ use crate::terminal::Terminal;
 pub struct SupervisorProgram {
     /// The program itself.
     pub program: PathBuf,
-    /// The arguments that make it call [`supervise()`](crate::supervise()) and nothing else.
+    /// The arguments that make it call [`run_supervisor`](crate::run_supervisor) and nothing else.
     pub args: Vec<OsString>,
 }
 
@@ -71,7 +71,7 @@ impl SupervisorProgram {
     /// Makes the process that will become the command, and stops there.
     ///
     /// Nothing of the command has run when this returns: record [`PreparedCommand::group`] first, then let
-    /// it [`go`](Prepared::go). Dropping it takes everything back.
+    /// it [`go`](PreparedCommand::start). Dropping it takes everything back.
     ///
     /// # Errors
     ///

@@ -111,7 +111,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl RunnerRegistry {
     /// Lets a program take prompts from `directory` and below.
     ///
-    /// It has to be heard of again within [`RUNNER_PATIENCE`]; see [`RunnerRegistry::renew`]. Returns the token
+    /// It has to be heard of again within [`RUNNER_TIMEOUT_MS`]; see [`RunnerRegistry::renew`]. Returns the token
     /// that identifies its requests for as long as it is known.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ pub(crate) fn part_json(part: &Part) -> Value {
     shown
 }
 
-/// How stored parts are shown: as they are, unless they may tell what [`part`] leaves out.
+/// How stored part_jsons are shown: as they are, unless they may tell what [`part_json`] leaves out.
 pub(crate) const PART_RENDERER: PartRenderer<'static> =
     PartRenderer { is_verbatim: &|body: &str| !body.contains("\"pgid\""), render: &part_json };
 

@@ -31,7 +31,7 @@ pub enum RemovalError {
 
 /// Removes the store `name` of the folder `stores`; returns how many bytes its packs had.
 ///
-/// The store gets another name first: killed half way, [`sweep_stores`] finishes the work.
+/// The store gets another name first: killed half way, [`finish_removals`] finishes the work.
 ///
 /// # Errors
 ///

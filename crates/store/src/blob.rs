@@ -136,7 +136,7 @@ fn corrupt_error(path: &Path, reason: &str) -> StoreError {
 /// Stores a value for the transaction at hand.
 ///
 /// A big value's file is looked for even if its row exists, and inside the write transaction: so is
-/// the removal in [`reap`], and write transactions of all processes follow one another. A file is
+/// the removal in [`remove_marked_files`], and write transactions of all processes follow one another. A file is
 /// therefore never removed between this look and the commit of the row that needs it.
 pub(crate) fn put_blob(
     conn: &Connection,
@@ -187,7 +187,7 @@ pub(crate) struct ReleasedBlobs {
 
 /// Lets go of at most `limit` values the event at `cursor` used.
 ///
-/// A value nobody else uses is gone with this transaction; its file is only doomed, see [`reap`].
+/// A value nobody else uses is gone with this transaction; its file is only doomed, see [`remove_marked_files`].
 pub(crate) fn release_blobs(
     conn: &Connection,
     cursor: i64,

@@ -9,6 +9,7 @@ use serde_json::json;
 use support::*;
 use turnstone_store::{StoreError, WriteOutcome};
 
+/// Proves R22.
 #[test]
 fn concurrent_writes_share_durable_commits() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -31,6 +32,7 @@ fn concurrent_writes_share_durable_commits() {
     assert_eq!(page.items.len(), 200);
 }
 
+/// Proves R22.
 #[test]
 fn failed_mutation_rolls_back_only_itself() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -56,6 +58,7 @@ fn failed_mutation_rolls_back_only_itself() {
     assert_eq!(seqs, [1, 2, 3], "no number is lost to what was undone");
 }
 
+/// Proves R23.
 #[test]
 fn oversized_mutation_is_rejected_and_large_one_commits_alone() {
     let dir = tempfile::tempdir().expect("temp dir");

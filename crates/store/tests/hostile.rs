@@ -147,6 +147,7 @@ fn titles(store: &Store, filter: &SessionFilter) -> Vec<String> {
     titles
 }
 
+/// Proves R44.
 #[test]
 fn list_filters_match_literally() {
     let dir = tempfile::tempdir().expect("temp dir");

@@ -104,6 +104,7 @@ impl SizeTestStore {
     }
 }
 
+/// Proves R24.
 #[test]
 fn ten_megabytes_of_deltas_take_little_more_than_the_text() {
     // In memory where there is a place for it: sizes do not depend on the disk, patience does.

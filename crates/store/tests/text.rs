@@ -42,6 +42,7 @@ fn stored_text(store: &Store) -> String {
     text.text
 }
 
+/// Proves R24.
 #[test]
 fn deltas_are_durable_when_acknowledged_and_read_back_in_order() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -78,6 +79,7 @@ fn deltas_in_one_group_merge_into_one_event() {
     assert_eq!(stored_text(&store), "word ".repeat(50));
 }
 
+/// Proves R24.
 #[test]
 fn finishing_a_part_keeps_streamed_text_in_place() {
     let dir = tempfile::tempdir().expect("temp dir");

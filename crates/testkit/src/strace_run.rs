@@ -112,7 +112,7 @@ pub(crate) fn spawn_pipe_reader(pipe: Option<impl Read + Send + 'static>) -> Pip
     })
 }
 
-/// Waits for a reader of [`drain`].
+/// Waits for a reader of [`spawn_pipe_reader`].
 pub(crate) fn join_pipe_reader(reader: PipeReaderThread) -> io::Result<Vec<u8>> {
     reader.join().map_err(|_| io::Error::other("the thread that reads a pipe panicked"))?
 }

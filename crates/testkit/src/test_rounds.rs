@@ -1,7 +1,7 @@
 //! How many rounds a campaign of kills, cuts or random plays has: one setting for all of them.
 //!
 //! The default is small, so that the test command stays quick; `scripts/test --long` sets
-//! [`LONG`] and runs the full counts. What is run is printed, with the seed.
+//! [`LONG_RUN_VARIABLE`] and runs the full counts. What is run is printed, with the seed.
 
 use std::env;
 

@@ -16,7 +16,7 @@ pub(crate) enum CallMode {
     Sequential,
     /// One WebSocket, [`IN_FLIGHT`] calls under way at any time.
     InFlight,
-    /// One POST after the other with [`BATCH`] calls each.
+    /// One POST after the other with [`BATCH_SIZE`] calls each.
     Batch,
 }
 

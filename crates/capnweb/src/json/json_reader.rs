@@ -32,7 +32,7 @@ pub fn parse_json(text: &str, depth: usize) -> Result<Json, JsonError> {
     Ok(parse_raw_json(text, depth, usize::MAX)?.to_json())
 }
 
-/// Reads at most `values` values as [`read`] does, without copying what stands in the text.
+/// Reads at most `values` values as [`parse_json`] does, without copying what stands in the text.
 pub(crate) fn parse_raw_json(
     text: &str,
     depth: usize,

@@ -104,7 +104,7 @@ where
 
 /// One batch: calls are collected, sent together, and answered together.
 ///
-/// Only what is pulled before [`send`](Batch::send) is answered; pull a promise with
+/// Only what is pulled before [`send`](RpcBatch::send) is answered; pull a promise with
 /// [`into_future`](std::future::IntoFuture::into_future) and await that future afterwards.
 pub struct RpcBatch {
     runner: SessionRunner,
@@ -126,7 +126,7 @@ impl RpcBatch {
         &self.main
     }
 
-    /// Returns the messages so far, for a transport of your own; see [`finish`](Self::finish).
+    /// Returns the messages so far, for a transport of your own; see [`finish`](Self::apply_response).
     pub async fn build_request(&mut self) -> String {
         let collected = poll_fn(|context| {
             self.runner.poll(context);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::session::RpcSession;
 
-/// What all open sessions of a [`RpcServer`](super::Server) hold together.
+/// What all open sessions of a [`RpcServer`](super::RpcServer) hold together.
 ///
 /// Each session has one export, its main object. When every peer has released everything, `exports` is
 /// the number of sessions and the rest is zero: anything else is held by a peer, by the application, or

@@ -14,7 +14,7 @@ pub struct CallId(pub(crate) u64);
 
 /// A call of an object of ours.
 pub struct IncomingCall {
-    /// To be given to [`finish`](super::Session::finish) with the result.
+    /// To be given to [`finish_call`](super::RpcSession::finish_call) with the result.
     pub id: CallId,
     /// Whose member is called.
     pub target: Arc<dyn RpcTarget>,

@@ -68,6 +68,7 @@ fn run_all_writing_commands(case: &CliFixture, mask: &str) {
     }
 }
 
+/// Proves R46.
 #[test]
 fn stored_files_are_private_whatever_the_umask() {
     for mask in ["000", "022", "0777"] {

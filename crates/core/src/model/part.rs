@@ -262,7 +262,7 @@ impl ToolPart {
     }
 }
 
-/// How far a tool call got. Which state may follow which is decided by [`crate::tool`].
+/// How far a tool call got. Which state may follow which is decided by [`crate::tool_state`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum ToolState {

@@ -107,7 +107,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`crate::EngineError::NothingToUndo`]; [`crate::EngineError::Expired`] if the undo of one of the
+    /// [`crate::EngineError::NothingToUndo`]; [`crate::EngineError::UndoExpired`] if the undo of one of the
     /// turns has expired; or a fact could not be obtained: then there is no plan.
     pub fn plan_undo(
         &self,
@@ -125,7 +125,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`crate::EngineError::NothingToRedo`]; [`crate::EngineError::Expired`] or
+    /// [`crate::EngineError::NothingToRedo`]; [`crate::EngineError::UndoExpired`] or
     /// [`crate::EngineError::GuardExpired`] if what it needs is gone; or a fact could not be obtained.
     pub fn plan_redo(
         &self,

@@ -2,7 +2,7 @@
 //!
 //! Columns are found by name, so that older and newer tables can be read alike; what every version has
 //! must be there. Messages come in OpenCode's order, `(time_created, id)`; parts in the order their ids
-//! were made, see [`crate::identity::place`].
+//! were made, see [`crate::foreign_id::part_sort_key`].
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The settings that count for a repository, as git itself reads them, and which of them are passed on.
 //!
 //! Two lists decide. Commands that read or write files see no configuration but ours: only the settings
-//! of [`PASSED`] are copied into it. Commands that manage worktrees need the repository's own
+//! of [`PASSED_KEYS`] are copied into it. Commands that manage worktrees need the repository's own
 //! configuration; there every setting that names a program is overridden by [`neutral_value`].
 
 use std::ffi::{OsStr, OsString};

@@ -1,6 +1,6 @@
 //! Lines of files that match a regular expression.
 //!
-//! The expression is small, and is given at most [`WINDOW`] bytes at once: neither a pattern that looks
+//! The expression is small, and is given at most [`WINDOW_BYTES`] bytes at once: neither a pattern that looks
 //! at the rest of the line for every match nor a line of megabytes makes a search long. What that may
 //! miss is reported.
 
@@ -115,7 +115,7 @@ fn search_file(
     }
 }
 
-/// The text of bytes, up to [`LONGEST`] characters.
+/// The text of bytes, up to [`MAX_TEXT_CHARS`] characters.
 fn shorten(bytes: &[u8]) -> String {
     // No character takes more than four bytes.
     let bytes = bytes.get(..(4 * MAX_TEXT_CHARS).min(bytes.len())).unwrap_or_default();

@@ -121,7 +121,7 @@ impl SnapshotHandle {
     ///
     /// # Errors
     ///
-    /// As [`crate::SnapshotStore::verify`].
+    /// As [`crate::SnapshotStore::verify_objects`].
     pub fn verify_objects(&self) -> Result<VerifyReport, SnapshotError> {
         Ok(self.store()?.verify_objects()?)
     }

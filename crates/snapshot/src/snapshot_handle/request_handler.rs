@@ -12,7 +12,7 @@ use crate::gc::GcOptions;
 use crate::object_store::Oid;
 use crate::path::RelPath;
 use crate::pin_group::PinGroup;
-use crate::restore::{GROUP_PREFIX, RestorePlan};
+use crate::restore::{GROUP_PREFIX, OperationId, RestorePlan};
 use crate::snapshot_store::SnapshotStore;
 use crate::storage_budget::{EvictionOptions, EvictionReport};
 
@@ -30,7 +30,7 @@ pub(super) fn handle_request(
             StoreResponse::Captured((&shadow.capture(&PinGroup::new(group), *now)?).into())
         }
         StoreRequest::CaptureNamed { group, paths, keep, now } => {
-            let paths: BTreeSet<RelPath> = paths.iter().cloned().collect();
+            let paths = paths.iter().cloned().collect();
             let captured = shadow.capture_named(&PinGroup::new(group), &paths, *keep, *now)?;
             StoreResponse::Captured((&captured).into())
         }
@@ -43,9 +43,7 @@ pub(super) fn handle_request(
             StoreResponse::Planned(Box::new(shadow.plan_targets(wishes)?))
         }
         StoreRequest::PlanUndo { operation } => {
-            let found = shadow.find_operation(operation)?;
-            let found = found.ok_or_else(|| SnapshotError::no_operation(operation))?;
-            StoreResponse::Planned(Box::new(shadow.plan_undo(&found)?))
+            StoreResponse::Planned(Box::new(plan_undo(shadow, operation)?))
         }
         StoreRequest::Apply { order, now } => {
             StoreResponse::Applied(Box::new(shadow.apply_once(order, *now)?))
@@ -80,6 +78,15 @@ pub(super) fn handle_request(
             StoreResponse::Pinned { missing: Vec::new() }
         }
     })
+}
+
+fn plan_undo(
+    shadow: &SnapshotStore,
+    operation: &OperationId,
+) -> Result<RestorePlan, SnapshotError> {
+    let found = shadow.find_operation(operation)?;
+    let found = found.ok_or_else(|| SnapshotError::no_operation(operation))?;
+    Ok(shadow.plan_undo(&found)?)
 }
 
 /// Expires captures, and removes the operations whose pin groups are gone with them.

@@ -98,7 +98,7 @@ impl UserRepository {
         &self.rules
     }
 
-    /// Tells whether [`Self::refresh`] would find something.
+    /// Tells whether [`Self::detect_changes`] would find something.
     pub(crate) fn has_changed(&self) -> bool {
         let known = self.cached_index.lock().unwrap_or_else(PoisonError::into_inner);
         known.stamp != index_stat(&self.git_dir.join("index"))

@@ -174,7 +174,7 @@ impl ReadTx<'_> {
         Ok(SessionPage { items, next })
     }
 
-    /// The session in a row of [`LIST`].
+    /// The session in a row of [`SELECT_SESSIONS`].
     pub(super) fn session_from_row(&self, row: &Row<'_>) -> Result<SessionRow> {
         let session = match inline_json(row, 3)? {
             Some(json) => serde_json::from_str(json)?,
@@ -350,7 +350,7 @@ pub(super) fn message_cursor(num: i64) -> String {
     format!("m{num:016x}")
 }
 
-/// The place a cursor of [`cursor_at`] stands for.
+/// The place a cursor of [`message_cursor`] stands for.
 fn message_cursor_num(cursor: &str) -> Option<i64> {
     let digits = cursor.strip_prefix('m').filter(|digits| digits.len() == 16)?;
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);

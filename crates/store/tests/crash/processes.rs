@@ -57,6 +57,7 @@ fn lease_is_busy_while_holder_lives_and_free_after_death() -> Fallible {
     Ok(())
 }
 
+/// Proves R27.
 #[test]
 fn suspended_owner_is_fenced_after_takeover() -> Fallible {
     let data = TempDataDir::new()?;
@@ -106,6 +107,7 @@ fn concurrent_recovery_ends_a_turn_once() -> Fallible {
     Ok(())
 }
 
+/// Proves R26.
 #[test]
 fn commit_wakes_other_process_without_safety_tick() -> Fallible {
     let data = TempDataDir::new()?;

@@ -97,6 +97,7 @@ fn both_ends_of_long_output_are_indexed() {
     assert!(hit.snippet.text.len() < 300);
 }
 
+/// Proves R44.
 #[test]
 fn hostile_queries_are_refused_or_find_nothing() {
     let case = SearchTestStore::new();

@@ -100,6 +100,7 @@ fn skip_string_conversion(source: &SourceFile, index: usize) -> usize {
     }
 }
 
+/// Proves R44.
 #[test]
 fn sql_text_is_constant() {
     let findings = repository_files::read_sources().iter().flat_map(check_constant_sql).collect();

@@ -45,7 +45,8 @@ fn defined(page: &str) -> (BTreeSet<String>, BTreeSet<String>) {
         }
         let start = line.trim_start_matches(['*', '-', '|', ' ']);
         let word = start.split([' ', '*', '|']).next().unwrap_or_default();
-        let is_definition = line.starts_with("**") || line.starts_with("- **") || line.starts_with("| ");
+        let is_definition =
+            line.starts_with("**") || line.starts_with("- **") || line.starts_with("| ");
         for letter in ['R', 'W'] {
             if is_definition && citations(word, letter).len() == 1 {
                 all.insert(word.to_owned());
@@ -61,11 +62,13 @@ fn defined(page: &str) -> (BTreeSet<String>, BTreeSet<String>) {
 fn check_exists(files: &[TextFile], page: &str) -> Vec<TidyFinding> {
     let (all, _) = defined(page);
     let cites = |file: &&TextFile| {
-        (file.path.starts_with("crates/") && file.path.ends_with(".rs")) || file.path.ends_with(".md")
+        (file.path.starts_with("crates/") && file.path.ends_with(".rs"))
+            || file.path.ends_with(".md")
     };
     let mut findings = Vec::new();
     for file in files.iter().filter(cites).filter(|file| !file.path.contains("/tidy/")) {
-        for (line, name) in citations(&file.text, 'R').into_iter().chain(citations(&file.text, 'W')) {
+        for (line, name) in citations(&file.text, 'R').into_iter().chain(citations(&file.text, 'W'))
+        {
             if !all.contains(&name) {
                 findings.push(EXISTS.report(&file.path, line, format!("{name} is not defined")));
             }
@@ -119,7 +122,10 @@ fn unknown_and_unproven_rules_are_found() {
     let file = |path: &str, text: &str| TextFile { path: path.to_owned(), text: text.to_owned() };
     let files = [file("crates/a/src/b.rs", "// R1 and R9\n// W1, W2"), file("x.txt", "R9")];
     assert_lines(&check_exists(&files, page), &[1, 2]);
-    let source = SourceFile::new("crates/a/tests/b.rs", "/// Proves R1.\n#[test]\nfn a() {}\n\n/// R2\nfn b() {}");
+    let source = SourceFile::new(
+        "crates/a/tests/b.rs",
+        "/// Proves R1.\n#[test]\nfn a() {}\n\n/// R2\nfn b() {}",
+    );
     let findings = check_proven(&[source], page);
     assert!(matches!(&findings[..], [one] if one.what.contains("R2")), "{findings:?}");
 }

@@ -26,12 +26,64 @@ const REPEATED_NAMES: [(&str, &str); 3] = [
 
 /// Names that tell a reader nothing without the module around them.
 const BANNED_TYPE_NAMES: [&str; 58] = [
-    "Aside", "Attend", "Below", "Beside", "Chore", "Course", "Each", "Elsewhere", "Episode", "Fate",
-    "Found", "Gathered", "Glance", "Glimpse", "Going", "Gone", "Ground", "Hand", "Happening",
-    "Heard", "Held", "Keeper", "Kept", "Left", "Leftover", "Look", "Loss", "Made", "Manner", "Mint",
-    "News", "Outer", "Past", "Picture", "Place", "Placed", "Pump", "Ran", "Recall", "Receipt",
-    "Relief", "Retraced", "Said", "Seen", "Shadow", "Shown", "Sight", "Sights", "Spoken", "Spot",
-    "Stretch", "Stride", "Taken", "Takers", "Tended", "Told", "Vault", "Which",
+    "Aside",
+    "Attend",
+    "Below",
+    "Beside",
+    "Chore",
+    "Course",
+    "Each",
+    "Elsewhere",
+    "Episode",
+    "Fate",
+    "Found",
+    "Gathered",
+    "Glance",
+    "Glimpse",
+    "Going",
+    "Gone",
+    "Ground",
+    "Hand",
+    "Happening",
+    "Heard",
+    "Held",
+    "Keeper",
+    "Kept",
+    "Left",
+    "Leftover",
+    "Look",
+    "Loss",
+    "Made",
+    "Manner",
+    "Mint",
+    "News",
+    "Outer",
+    "Past",
+    "Picture",
+    "Place",
+    "Placed",
+    "Pump",
+    "Ran",
+    "Recall",
+    "Receipt",
+    "Relief",
+    "Retraced",
+    "Said",
+    "Seen",
+    "Shadow",
+    "Shown",
+    "Sight",
+    "Sights",
+    "Spoken",
+    "Spot",
+    "Stretch",
+    "Stride",
+    "Taken",
+    "Takers",
+    "Tended",
+    "Told",
+    "Vault",
+    "Which",
 ];
 
 /// Returns the types that a file defines outside of functions and impl blocks: line and name.
@@ -110,6 +162,7 @@ fn second_definition_and_unused_exceptions_are_found() {
 
 #[test]
 fn banned_names_are_found() {
-    let source = SourceFile::new("crates/core/src/a.rs", "struct Fine;\nstruct Told;\ntype Vault = u8;");
+    let source =
+        SourceFile::new("crates/core/src/a.rs", "struct Fine;\nstruct Told;\ntype Vault = u8;");
     assert_lines(&check_banned(&source), &[2, 3]);
 }
