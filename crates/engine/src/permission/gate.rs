@@ -248,7 +248,10 @@ impl Engine {
         Ok(self.store.delete_session(&ctx, session)?)
     }
 
-    /// Lets a plan pass before it is written down. An answer counts for this plan alone.
+    /// Lets a plan pass before it is written down.
+    ///
+    /// A caller that repeats its request finds the answer to it again, although every repeat has a plan of
+    /// its own; the answer counts only if that plan changes the same paths.
     pub(crate) fn require_plan_permission(&self, ctx: &Context, plan: &UndoPlan) -> Result<()> {
         let busy = self.store.read(ctx, |r| r.turns(&plan.session))?;
         if busy.iter().any(|turn| turn.state.is_open()) {
@@ -256,7 +259,10 @@ impl Engine {
         }
         let steps = plan.roots.iter().flat_map(|root| &root.plan.steps);
         let paths: Vec<String> = steps.map(|step| step.path.to_string()).collect();
-        let id = request_id_of(&plan.operation)?;
+        let id = match ctx.request {
+            Some(_) => self.request_name(ctx)?,
+            None => request_id_of(&plan.operation)?,
+        };
         self.enforce_gate(ctx, &plan.session, (GatedOperation::Revert, &paths), &id).map(drop)
     }
 

@@ -343,6 +343,35 @@ fn gate_allows_people_asks_for_models_records_denials() {
     assert!(case.engine.pending_requests(&ctx(), None).expect("reads").is_empty());
 }
 
+/// A client that repeats its request makes a new plan each time; the answer to the first counts for it.
+/// Proves R37.
+#[test]
+fn answer_lets_a_repeated_undo_with_the_same_paths_pass_once() {
+    let case = EngineFixture::new();
+    let session = case.session("ses_a", None);
+    case.turn(&session, "f", Some("x"));
+    let options = UndoOptions::default();
+    let tool = Context { request: Some("r1".to_owned()), ..by(CallerRole::Tool) };
+    let undo = || {
+        let plan = case.engine.plan_undo(&tool, &session, &UndoTarget::Last, &options)?;
+        case.engine.apply_plan(&tool, &plan)
+    };
+    let Err(EngineError::PermissionPending { request, .. }) = undo() else { panic!("asked about") };
+    assert_eq!((request.as_str(), case.read("f").as_deref()), ("per_r1", Some("x")));
+    let once = PermissionReply::Once;
+    case.engine.reply_permission(&ctx(), &request, once, None, &base()).expect("answered");
+    assert!(undo().expect("granted").is_complete());
+    assert_eq!(case.read("f"), None);
+
+    case.turn(&session, "f", Some("y"));
+    let again = undo();
+    assert!(
+        matches!(&again, Err(EngineError::PermissionPending { request, .. }) if request.as_str() != "per_r1"),
+        "{again:?}"
+    );
+    assert_eq!(case.read("f").as_deref(), Some("y"));
+}
+
 /// Proves R37.
 #[test]
 fn refused_gate_blocks_undo_redo_revert_and_jump() {
