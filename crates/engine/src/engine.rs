@@ -10,9 +10,9 @@ use turnstone_snapshot::{SnapshotError, SnapshotHandle, SnapshotOptions};
 use turnstone_store::{DataLayout, Options, Store};
 
 use crate::error::Result;
-use crate::file::ReadStamps;
 use crate::id_generator::IdGenerator;
-use crate::permission::RuleSettings;
+use crate::permissions::RuleSettings;
+use crate::tool_calls::file::ReadStamps;
 
 /// How long captures nobody needs are usually kept (R41).
 const DEFAULT_RETENTION_MILLIS: i64 = 7 * 24 * 3_600_000;

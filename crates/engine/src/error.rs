@@ -13,7 +13,7 @@ use turnstone_process::{GitError, ProcessGroupError};
 use turnstone_snapshot::{OidError, OverBudget, RepositoryError, SnapshotError};
 use turnstone_store::{DatabaseOpenError, StoreError};
 
-use crate::permission::GateRefusal;
+use crate::permissions::GateRefusal;
 
 /// What an engine call answers.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;

@@ -1,0 +1,363 @@
+//! Relief: what gives way to a capture that does not fit. Written down first, then it goes (R13, R14).
+//!
+//! If a store is full, what is in it gives way; if all of them together are, whatever is idle longest
+//! in any of them. Each store is asked through its keeper; one that cannot be asked keeps what it has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use fail::fail_point;
+use serde::{Deserialize, Serialize};
+use turnstone_core::change::ChangeRoot;
+use turnstone_core::id::{OperationId, SessionId, TurnId};
+use turnstone_core::operation::HeadMove;
+use turnstone_snapshot::{
+    BudgetLimit, EvictionReport, EvictionRequest, ExpiryStep, Oid, OverBudget, PinGroup,
+    SnapshotError, SnapshotHandle, StoreRegistry,
+};
+use turnstone_store::{
+    Context, FinishedOperation, GuardExpiry, StoreError, TurnExpiry, UnfinishedExpiry,
+};
+
+use crate::captures::budgeted_capture::EVICTION_COPY_BYTES;
+use crate::captures::eviction_candidates::{EvictionCandidate, EvictionTarget};
+use crate::captures::operation_guard::{OperationGuard, list_unowned_guards};
+use crate::captures::session_coverage::change_root_of;
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::tool_calls::tracked_call::session_pin_group;
+
+/// What goes with what expires, in one store.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct StoredEviction {
+    root: ChangeRoot,
+    /// The captures of the session before this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    keep_from: Option<Oid>,
+    /// These guards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    guards: Vec<PinGroup>,
+}
+
+/// What goes in one store: steps, and the operations that are over once they are gone.
+#[derive(Default)]
+struct PendingEviction {
+    steps: Vec<ExpiryStep>,
+    open: Vec<(SessionId, OperationId)>,
+}
+
+impl Engine {
+    /// Makes room for a capture that did not fit: what nobody needs goes, then the undo of old turns,
+    /// then what operations displaced. Returns false, and nothing has expired, if even that would not
+    /// be enough.
+    pub(crate) fn free_space(
+        &self,
+        ctx: &Context,
+        vault: &SnapshotHandle,
+        over: OverBudget,
+    ) -> Result<bool> {
+        let need = EvictionRequest {
+            bytes: over.needed,
+            live: self.live_pin_groups(ctx)?,
+            effort: EVICTION_COPY_BYTES,
+            now: ctx.now,
+        };
+        let others = match over.which {
+            BudgetLimit::Store => Vec::new(),
+            BudgetLimit::Total => self.open_other_handles(ctx, vault)?,
+        };
+        let stores: Vec<&SnapshotHandle> =
+            std::iter::once(vault).chain(others.iter().map(|(other, _)| &**other)).collect();
+        let made = self.free_space_in(ctx, &stores, &need, over);
+        // Who came only for this leaves again: others keep those stores.
+        let mine = others.iter().filter(|(_, was_open)| !was_open);
+        let mine: Vec<String> =
+            mine.map(|(other, _)| other.location().root.to_string_lossy().into_owned()).collect();
+        self.close_snapshot_handles(mine.iter());
+        made
+    }
+
+    fn free_space_in(
+        &self,
+        ctx: &Context,
+        stores: &[&SnapshotHandle],
+        need: &EvictionRequest,
+        over: OverBudget,
+    ) -> Result<bool> {
+        let (mut used, mut willing) = (over.used, Vec::new());
+        for (nth, store) in stores.iter().enumerate() {
+            let relief = match self.reclaim_unpinned(ctx, store, need) {
+                Err(error) if nth > 0 => {
+                    log_skipped_store(store, &error);
+                    continue;
+                }
+                relief => relief?,
+            };
+            if relief.fits {
+                return Ok(true);
+            }
+            used = used.saturating_sub(relief.bytes_before.saturating_sub(relief.bytes_after));
+            willing.push(*store);
+        }
+        let (guards, mut offers) = (self.list_guards(ctx)?, Vec::new());
+        for (nth, store) in willing.iter().enumerate() {
+            match self.measure_candidates(ctx, store, guards.as_deref()) {
+                Err(error) if nth > 0 => log_skipped_store(store, &error),
+                found => offers.extend(found?.into_iter().map(|(it, bytes)| (*store, it, bytes))),
+            }
+        }
+        offers.sort_by_key(|(_, candidate, _)| candidate.priority);
+        let excess = used.saturating_add(over.needed).saturating_sub(over.limit);
+        let mut sum: u64 = 0;
+        let last = offers.iter().position(|(_, _, bytes)| {
+            sum = sum.saturating_add(*bytes);
+            sum >= excess
+        });
+        let Some(last) = last else { return Ok(false) };
+        offers.truncate(last + 1);
+        for (nth, store) in willing.iter().enumerate() {
+            let is_here = |other: &SnapshotHandle| other.location().id == store.location().id;
+            let here = offers.iter().filter(|(other, ..)| is_here(other));
+            let steps: Vec<&EvictionCandidate> = here.map(|(_, candidate, _)| candidate).collect();
+            match self.evict_candidates(ctx, store, &steps, need) {
+                // What is written down is finished by recovery.
+                Err(error) if nth > 0 => log_skipped_store(store, &error),
+                done => done?,
+            }
+        }
+        Ok(true)
+    }
+
+    fn reclaim_unpinned(
+        &self,
+        ctx: &Context,
+        vault: &SnapshotHandle,
+        need: &EvictionRequest,
+    ) -> Result<EvictionReport> {
+        Ok(vault.reclaim_unpinned(&with_unowned_guards_live(ctx, vault, need)?)?)
+    }
+
+    /// What may go in a store, in order, and how many bytes each frees.
+    fn measure_candidates(
+        &self,
+        ctx: &Context,
+        vault: &SnapshotHandle,
+        guards: Option<&[OperationGuard]>,
+    ) -> Result<Vec<(EvictionCandidate, u64)>> {
+        let mut found = self.list_eviction_candidates(ctx, vault, guards)?;
+        found.sort_by_key(|candidate| candidate.priority);
+        let steps: Vec<ExpiryStep> = found.iter().map(EvictionCandidate::expiry_step).collect();
+        let freed = vault.measure_expiry(&steps, ctx.now)?;
+        Ok(found.into_iter().zip(freed).collect())
+    }
+
+    /// The other stores of the data directory whose directories are there, and whether this process
+    /// had them open before.
+    fn open_other_handles(
+        &self,
+        ctx: &Context,
+        own: &SnapshotHandle,
+    ) -> Result<Vec<(Arc<SnapshotHandle>, bool)>> {
+        let registry = StoreRegistry::new(&self.settings.data);
+        let open: BTreeSet<String> =
+            self.list_open_handles().iter().map(|vault| vault.location().id.to_string()).collect();
+        let mut found = Vec::new();
+        for listed in registry.list_stores().map_err(SnapshotError::from)? {
+            let root = listed.root.filter(|_| listed.root_exists && listed.id != own.location().id);
+            let Some(root) = root else { continue };
+            match self.find_registered_handle(ctx, &registry, &root.path, listed.id.as_str()) {
+                Ok(Some(vault)) => found.push((vault, open.contains(listed.id.as_str()))),
+                Ok(None) => {}
+                // It keeps what it has; whether the others are enough is seen.
+                Err(error) => tracing::info!("store {} gives no room: {error}", listed.id.as_str()),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The store of a directory, if it is the one that is meant; none is made.
+    fn find_registered_handle(
+        &self,
+        ctx: &Context,
+        registry: &StoreRegistry,
+        root: &Path,
+        id: &str,
+    ) -> Result<Option<Arc<SnapshotHandle>>, SnapshotError> {
+        let found = registry.find_store(root, &self.settings.snapshot_options.policy)?;
+        match found.is_some_and(|(place, _)| place.id.as_str() == id) {
+            true => self.open_snapshot_handle(root, ctx.now).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Lets things expire in a store: written down first, then their captures go, then that is
+    /// written down.
+    fn evict_candidates(
+        &self,
+        ctx: &Context,
+        vault: &SnapshotHandle,
+        steps: &[&EvictionCandidate],
+        need: &EvictionRequest,
+    ) -> Result<()> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let mut going = self.record_turn_evictions(ctx, vault, steps)?;
+        let guards = self.record_guard_evictions(ctx, vault, steps)?;
+        going.steps.extend(guards.steps);
+        going.open.extend(guards.open);
+        fail_point!("engine::expiry_written", |_| Err(std::io::Error::other("failpoint").into()));
+        vault.expire_captures(&going.steps, &with_unowned_guards_live(ctx, vault, need)?)?;
+        fail_point!("engine::expiry_dropped", |_| Err(std::io::Error::other("failpoint").into()));
+        for (session, id) in going.open {
+            self.finish_eviction(ctx, &session, id)?;
+        }
+        Ok(())
+    }
+
+    /// Writes down which turns expire.
+    fn record_turn_evictions(
+        &self,
+        ctx: &Context,
+        vault: &SnapshotHandle,
+        steps: &[&EvictionCandidate],
+    ) -> Result<PendingEviction> {
+        let mut by_session: BTreeMap<&SessionId, (Vec<TurnId>, Oid)> = BTreeMap::new();
+        for step in steps {
+            if let EvictionTarget::Turn { session, turn, keep_from } = &step.target {
+                let known = by_session.entry(session).or_insert((Vec::new(), *keep_from));
+                known.0.extend(turn.clone());
+                known.1 = *keep_from;
+            }
+        }
+        let mut going = PendingEviction::default();
+        for (session, (turns, keep_from)) in by_session {
+            let step = ExpiryStep { group: session_pin_group(session), keep_from: Some(keep_from) };
+            if turns.is_empty() {
+                // No turn needs those captures: it is nobody's loss.
+                going.steps.push(step);
+                continue;
+            }
+            let work = StoredEviction {
+                root: change_root_of(vault),
+                keep_from: Some(keep_from),
+                guards: Vec::new(),
+            };
+            let (id, work) = (self.id_generator.new_operation_id(ctx.now)?, encode_work(&work)?);
+            let (name, expiring) = (session.clone(), TurnExpiry { id: id.clone(), turns, work });
+            let fresh = self.store.write(ctx, move |tx| tx.expire_turns(&name, &expiring)).wait();
+            match fresh {
+                // Another process may have been faster with some; its own work says what goes.
+                Ok(fresh) if !fresh.is_empty() => {
+                    going.steps.push(step);
+                    going.open.push((session.clone(), id));
+                }
+                // Somebody needs them just now, or the session is gone.
+                Ok(_) | Err(StoreError::NoSession(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(going)
+    }
+
+    /// Writes down which operations lose what they displaced.
+    fn record_guard_evictions(
+        &self,
+        ctx: &Context,
+        vault: &SnapshotHandle,
+        steps: &[&EvictionCandidate],
+    ) -> Result<PendingEviction> {
+        let mut by_session: BTreeMap<&SessionId, Vec<(&OperationId, &PinGroup)>> = BTreeMap::new();
+        let mut going = PendingEviction::default();
+        for step in steps {
+            match &step.target {
+                EvictionTarget::Guard { session, operation, group } => {
+                    by_session.entry(session).or_default().push((operation, group));
+                }
+                EvictionTarget::UnownedGuard(_) => going.steps.push(step.expiry_step()),
+                EvictionTarget::Turn { .. } => {}
+            }
+        }
+        for (session, guards) in by_session {
+            let id = self.id_generator.new_operation_id(ctx.now)?;
+            let groups = guards.iter().map(|(_, group)| (*group).clone()).collect();
+            let work =
+                StoredEviction { root: change_root_of(vault), keep_from: None, guards: groups };
+            let operations = guards.iter().map(|(operation, _)| (*operation).clone()).collect();
+            let expiring = GuardExpiry { id: id.clone(), operations, work: encode_work(&work)? };
+            let name = session.clone();
+            let fresh = self.store.write(ctx, move |tx| tx.expire_guards(&name, &expiring)).wait();
+            let fresh = match fresh {
+                Err(StoreError::NoSession(_)) => continue,
+                fresh => fresh?,
+            };
+            let gone = guards.iter().filter(|(operation, _)| fresh.contains(operation));
+            let step = |(_, group): &(_, &PinGroup)| ExpiryStep {
+                group: (*group).clone(),
+                keep_from: None,
+            };
+            going.steps.extend(gone.map(step));
+            going.open.extend((!fresh.is_empty()).then(|| (session.clone(), id)));
+        }
+        Ok(going)
+    }
+
+    fn finish_eviction(&self, ctx: &Context, session: &SessionId, id: OperationId) -> Result<()> {
+        let report = serde_json::json!({});
+        let done = FinishedOperation { id, head: HeadMove::Stay, taken: Vec::new(), report };
+        let name = session.clone();
+        match self.store.write(ctx, move |tx| tx.finish_operation(&name, &done)).wait() {
+            Ok(_) | Err(StoreError::NoSession(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Finishes expiries that were written down and cut off before their bytes were gone.
+    pub(crate) fn finish_interrupted_evictions(&self, ctx: &Context) -> Result<Vec<OperationId>> {
+        let mut done = Vec::new();
+        for UnfinishedExpiry { session, id, work } in
+            self.store.read(ctx, |r| r.unfinished_expiries())?
+        {
+            let work: StoredEviction =
+                serde_json::from_value(work).map_err(std::io::Error::from)?;
+            // Of a directory that is gone the store goes as a whole.
+            if Path::new(&work.root.path).is_dir() {
+                let vault = self.handle_of_root(&work.root, ctx.now)?;
+                let turns = work.keep_from.map(|oid| (session_pin_group(&session), Some(oid)));
+                let guards = work.guards.into_iter().map(|group| (group, None));
+                let gone = turns.into_iter().chain(guards);
+                let gone: Vec<ExpiryStep> =
+                    gone.map(|(group, keep_from)| ExpiryStep { group, keep_from }).collect();
+                let live = self.live_pin_groups(ctx)?;
+                let need =
+                    EvictionRequest { bytes: 0, live, effort: EVICTION_COPY_BYTES, now: ctx.now };
+                vault.expire_captures(&gone, &with_unowned_guards_live(ctx, &vault, &need)?)?;
+            }
+            self.finish_eviction(ctx, &session, id.clone())?;
+            done.push(id);
+        }
+        Ok(done)
+    }
+}
+
+fn encode_work(work: &StoredEviction) -> Result<serde_json::Value> {
+    Ok(serde_json::to_value(work).map_err(std::io::Error::from)?)
+}
+
+/// The same need, in which guards of restores by hand stay as well: they go last.
+fn with_unowned_guards_live(
+    ctx: &Context,
+    vault: &SnapshotHandle,
+    need: &EvictionRequest,
+) -> Result<EvictionRequest> {
+    let mut need = need.clone();
+    let strays = list_unowned_guards(vault, &need.live, ctx.now)?;
+    need.live.extend(strays.into_iter().map(|stray| stray.group));
+    Ok(need)
+}
+
+/// Says that another store gives no room: whoever needs some must not fail for its sake.
+fn log_skipped_store(store: &SnapshotHandle, error: &EngineError) {
+    tracing::warn!("the store of {} gives no room: {error}", store.location().root.display());
+}

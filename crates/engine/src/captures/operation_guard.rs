@@ -1,0 +1,145 @@
+//! Guards: what operations displaced. Pinned by them, and the last of all to go (R14).
+
+use std::collections::BTreeSet;
+
+use turnstone_core::id::{OperationId, SessionId};
+use turnstone_core::time::EpochMillis;
+use turnstone_snapshot::{PinGroup, SnapshotHandle};
+use turnstone_store::{Context, GuardPin, Store};
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::history::undo::decode_store_operations;
+
+/// No group that is younger is dropped (R9).
+const MIN_GUARD_AGE_MILLIS: i64 = 3_600_000;
+
+/// What an operation pins in one store.
+#[derive(Clone)]
+pub(crate) struct OperationGuard {
+    pub(crate) session: SessionId,
+    pub(crate) operation: OperationId,
+    /// The store.
+    pub(crate) store: String,
+    pub(crate) group: PinGroup,
+    /// When the operation was planned.
+    pub(crate) time: EpochMillis,
+    /// False for the newest operation of a session, and for one that is not over.
+    pub(crate) can_expire: bool,
+}
+
+/// The pin groups of operations whose guards have not expired: they stay whatever their age.
+///
+/// # Errors
+///
+/// The ledger cannot be read, or an operation in it cannot: then nobody knows what must stay.
+pub fn list_guard_groups(store: &Store, ctx: &Context) -> Result<BTreeSet<PinGroup>> {
+    Ok(read_guards(store, ctx)?.into_iter().map(|guard| guard.group).collect())
+}
+
+/// The guards of all operations that have not expired, oldest first.
+fn read_guards(store: &Store, ctx: &Context) -> Result<Vec<OperationGuard>> {
+    let mut found = Vec::new();
+    for GuardPin { session, operation, time, can_expire: may_go, plan } in
+        store.read(ctx, |r| r.guard_pins())?
+    {
+        for (store, order) in decode_store_operations(&operation, &plan)? {
+            let (session, operation) = (session.clone(), operation.clone());
+            found.push(OperationGuard {
+                session,
+                operation,
+                store,
+                group: order.group(),
+                time,
+                can_expire: may_go,
+            });
+        }
+    }
+    Ok(found)
+}
+
+impl Engine {
+    /// The guards of all operations that have not expired, oldest first; nothing if one of the
+    /// operations cannot be read: then nobody knows whose a guard is, and all of them stay.
+    pub(crate) fn list_guards(&self, ctx: &Context) -> Result<Option<Vec<OperationGuard>>> {
+        match read_guards(&self.store, ctx) {
+            Err(EngineError::UnreadableOperation { operation, .. }) => {
+                tracing::warn!("operation {operation} cannot be read: every guard is kept");
+                Ok(None)
+            }
+            guards => guards.map(Some),
+        }
+    }
+
+    /// The pin groups of guards that stay whatever their age, in the stores that are open.
+    pub(crate) fn pinned_guard_groups(&self, ctx: &Context) -> Result<BTreeSet<PinGroup>> {
+        if let Some(guards) = self.list_guards(ctx)? {
+            return Ok(guards.into_iter().map(|guard| guard.group).collect());
+        }
+        let mut all = BTreeSet::new();
+        for vault in self.list_open_handles() {
+            let guards = list_unowned_guards(&vault, &BTreeSet::new(), ctx.now)?;
+            all.extend(guards.into_iter().map(|stray| stray.group));
+        }
+        Ok(all)
+    }
+
+    /// Refuses what needs a guard that has expired.
+    pub(crate) fn ensure_guards_present(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        needed: &BTreeSet<OperationId>,
+    ) -> Result<()> {
+        if needed.is_empty() {
+            return Ok(());
+        }
+        let expired = self.store.read(ctx, |r| r.expired_guards(session))?;
+        match needed.iter().find_map(|id| expired.get_key_value(id)) {
+            Some((operation, at)) => {
+                Err(EngineError::GuardExpired { operation: operation.clone(), at: *at })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl OperationGuard {
+    /// True if it may go at this moment.
+    pub(crate) fn can_evict_at(&self, now: EpochMillis) -> bool {
+        self.can_expire && now.since(self.time) >= MIN_GUARD_AGE_MILLIS
+    }
+}
+
+/// A guard that no operation of the ledger pins: of a restore by hand.
+pub(crate) struct UnownedGuard {
+    pub(crate) group: PinGroup,
+    pub(crate) time: EpochMillis,
+    /// False for the newest one, and for an hour.
+    pub(crate) can_expire: bool,
+}
+
+/// The guards in a store that are not among the pinned ones, oldest first.
+pub(crate) fn list_unowned_guards(
+    vault: &SnapshotHandle,
+    pinned: &BTreeSet<PinGroup>,
+    now: EpochMillis,
+) -> Result<Vec<UnownedGuard>> {
+    let mut found = Vec::new();
+    for (name, chain) in vault.list_chains()? {
+        let group = PinGroup::new(&name);
+        let newest = chain.iter().filter(|it| it.is_guard()).map(|it| it.time).max();
+        if let Some(time) = newest.filter(|_| !pinned.contains(&group)) {
+            found.push(UnownedGuard {
+                group,
+                time,
+                can_expire: now.since(time) >= MIN_GUARD_AGE_MILLIS,
+            });
+        }
+    }
+    found.sort_by_key(|stray| stray.time);
+    if let Some(newest) = found.last_mut() {
+        newest.can_expire = false;
+    }
+    Ok(found)
+}

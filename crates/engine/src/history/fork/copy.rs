@@ -1,0 +1,406 @@
+//! Copying: messages, turns and change sets under new ids, whole or not at all.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use turnstone_core::fork::{
+    CopiedMessage, ForkPlan, NewFork, RenamedMessages, fork_session, plan_fork, rename_references,
+};
+use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
+use turnstone_core::model::{
+    ForkOrigin, ImportedUsage, PartBody, Session, SessionUsage, TokenCounts,
+};
+use turnstone_core::operation::SessionHead;
+use turnstone_core::session_naming;
+use turnstone_core::turn::{TurnOutcome, TurnState};
+use turnstone_core::wire::part_usage;
+use turnstone_store::{
+    CloseChangeSet, Context, CopyChangeSet, EndTurn, LeaseTakeover, NewChangeSet, NewPart, NewTurn,
+    StoreError, TurnRow, Tx,
+};
+
+use super::copy_batch::{CopyBatchWriter, CopyRow, MAX_BATCH_BYTES, MAX_BATCH_ROWS, estimate_part};
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::history::timeline::Timeline;
+use crate::history::undo::SelectedChangeSet;
+
+/// Where a session that is not wholly copied says which process copies it.
+const COPYING_KEY: &str = "turnstone.copying";
+
+/// True for a copy that is not whole.
+pub(crate) fn is_incomplete_copy(session: &Session) -> bool {
+    session.extra.contains_key(COPYING_KEY)
+}
+
+/// A session that is being copied.
+pub(super) struct SessionCopy {
+    pub(super) session: Session,
+    plan: ForkPlan<String>,
+    /// Which part became which.
+    parts: HashMap<PartId, PartId>,
+    /// The turns, by the message in the copy that begins each.
+    turns: HashMap<MessageId, (TurnRow, TurnId)>,
+    /// Change sets of the turns that are copied; `wanted` is how much of each is taken back there.
+    pub(super) changes: Vec<SelectedChangeSet>,
+    /// True if its change sets are about files of its own.
+    pub(super) has_own_files: bool,
+    /// Turns of the original of which a capture is gone: the copy cannot take them back either.
+    pub(super) expired_turns: BTreeSet<TurnId>,
+}
+
+impl SessionCopy {
+    /// What a turn of the original is called in the copy.
+    pub(super) fn copied_turn(&self, turn: &TurnId) -> Option<TurnId> {
+        let mut all = self.turns.values();
+        all.find(|(original, _)| original.id == *turn).map(|(_, copied)| copied.clone())
+    }
+}
+
+impl Engine {
+    /// Copies a session up to a message, or as far as it stands, into a session of its own.
+    ///
+    /// Every message and part has a new id. Change sets keep theirs: what is taken back in one of
+    /// the sessions is taken back. Until the copy is whole it is archived and has no origin.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::EngineError::Fork`] if the session has no such message. The original is never
+    /// touched; a copy that was cut off is never shown, and recovery removes it.
+    pub fn fork_session(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        at: Option<&MessageId>,
+    ) -> Result<Session> {
+        let mut copy = self.plan_copy(ctx, session, at)?;
+        // The original is only read; whether it stands where the caller thinks was seen in that read.
+        let ctx = &ctx.without_expected_seq();
+        self.pin_copy_captures(ctx, &mut copy)?;
+        self.write_copy_or_delete(ctx, &copy)
+    }
+
+    /// Writes a copy whose captures are where they belong: all of it, or nothing.
+    pub(super) fn write_copy_or_delete(
+        &self,
+        ctx: &Context,
+        copy: &SessionCopy,
+    ) -> Result<Session> {
+        let written = self.write_copy_session(ctx, copy);
+        if written.is_err() {
+            // What cannot be removed now is removed by recovery; nobody sees it until then.
+            drop(self.store.delete_session(ctx, &copy.session.id));
+        }
+        written
+    }
+
+    fn write_copy_session(&self, ctx: &Context, copy: &SessionCopy) -> Result<Session> {
+        let (origin, whole) = (copy.session.origin.clone(), copy.session.clone());
+        let mut made = whole.clone();
+        made.origin = None;
+        made.extra.insert(COPYING_KEY.to_owned(), self.store.owner_id()?.as_str().into());
+        made.time.archived = Some(made.time.created.clone());
+        self.store.write(ctx, move |tx| tx.create_session(&made)).wait()?;
+        fail::fail_point!("engine::fork_begun", |_| {
+            Err(std::io::Error::other("failpoint").into())
+        });
+        let lease = self.store.acquire_lease(ctx, &whole.id, LeaseTakeover::IfDead)?;
+        self.write_copy_rows(&ctx.clone().with_lease(&lease), copy)?;
+        self.copy_expiry(ctx, copy)?;
+        self.store.release_lease(ctx, &lease)?;
+        if copy.has_own_files {
+            self.record_undone_extents(ctx, copy)?;
+        }
+        let id = whole.id;
+        let finish = move |tx: &Tx<'_>| {
+            let origin = origin.clone();
+            tx.update_session(&id, |session| {
+                session.origin = origin;
+                session.extra.remove(COPYING_KEY);
+                session.time.archived = None;
+                Ok(())
+            })
+        };
+        Ok(self.store.write(ctx, finish).wait()?)
+    }
+
+    /// What could not be taken back in the original, or has lost a capture, cannot be in the copy.
+    fn copy_expiry(&self, ctx: &Context, copy: &SessionCopy) -> Result<()> {
+        let Some(origin) = &copy.session.origin else { return Ok(()) };
+        let expired = self.store.read(ctx, |r| r.expired_turns(&origin.session))?;
+        let is_gone =
+            |turn: &TurnId| expired.contains_key(turn) || copy.expired_turns.contains(turn);
+        let gone = copy.turns.values().filter(|(turn, _)| is_gone(&turn.id));
+        let turns: Vec<TurnId> = gone.map(|(_, turn)| turn.clone()).collect();
+        if turns.is_empty() {
+            return Ok(());
+        }
+        let (session, id) = (copy.session.id.clone(), self.id_generator.new_operation_id(ctx.now)?);
+        self.store.write(ctx, move |tx| tx.copy_turn_expiry(&session, &id, &turns)).wait()?;
+        Ok(())
+    }
+
+    /// Removes copies whose process died before they were whole.
+    pub(crate) fn remove_abandoned_copies(&self, ctx: &Context) -> Result<Vec<SessionId>> {
+        let mut gone = Vec::new();
+        for session in self.store.find_abandoned_sessions(ctx, COPYING_KEY)? {
+            match self.store.delete_session(ctx, &session) {
+                Ok(_) => gone.push(session),
+                // Somebody else was faster.
+                Err(StoreError::NoSession(_) | StoreError::Deleted(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(gone)
+    }
+
+    /// Reads the original and decides what is copied; nothing is written.
+    pub(super) fn plan_copy(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        at: Option<&MessageId>,
+    ) -> Result<SessionCopy> {
+        self.ensure_recovered(ctx, session)?;
+        let (original, line, seq) = self.store.read(ctx, |r| {
+            Ok((r.get_session(session)?, Timeline::read(r, session)?, r.session_seq(session)?))
+        })?;
+        if let Some(expected) = ctx.expected_seq.filter(|expected| *expected != seq) {
+            return Err(
+                StoreError::Stale { session: session.clone(), expected, current: seq }.into()
+            );
+        }
+        let entries = self.store.read(ctx, |r| r.messages_with_raw_parts(session))?;
+        let head =
+            at.map(|at| SessionHead { message: at.clone(), part: None }).or(line.head.clone());
+        let entries = match at {
+            Some(_) => entries,
+            None => truncate_at_head(entries, &line),
+        };
+        let (id, random) = self.id_generator.new_session_id(ctx.now)?;
+        let (messages, parts) = self.new_copy_ids(ctx, &entries)?;
+        // Handed out in the order of the original, so that the ids ascend.
+        let (mut messages, mut parts) = (messages.into_iter(), parts.into_iter());
+        let spare =
+            (self.id_generator.new_message_id(ctx.now)?, self.id_generator.new_part_id(ctx.now)?);
+        let mut plan = plan_fork(
+            entries,
+            at,
+            &id,
+            || messages.next().unwrap_or_else(|| spare.0.clone()),
+            || parts.next().unwrap_or_else(|| spare.1.clone()),
+            copy_body,
+        )?;
+        let origin = ForkOrigin { session: session.clone(), message: at.cloned(), seq };
+        let (slug, version) =
+            (session_naming::random_slug(random), env!("CARGO_PKG_VERSION").to_owned());
+        let new = NewFork { id, slug, version, now: ctx.now, origin };
+        let mut made = fork_session(&original, new);
+        made.usage_base = Some(copied_usage(&plan)?);
+        let mut copy = SessionCopy {
+            session: made,
+            parts: std::mem::take(&mut plan.parts).into_iter().collect(),
+            turns: HashMap::new(),
+            changes: Vec::new(),
+            has_own_files: false,
+            expired_turns: BTreeSet::new(),
+            plan,
+        };
+        self.copy_turns(ctx, session, &line, head.as_ref(), &mut copy)?;
+        Ok(copy)
+    }
+
+    /// Returns an id for every message and part that may be copied.
+    fn new_copy_ids(
+        &self,
+        ctx: &Context,
+        entries: &[CopiedMessage<String>],
+    ) -> Result<(Vec<MessageId>, Vec<PartId>)> {
+        let mut messages = Vec::new();
+        let mut parts = Vec::new();
+        for (_, said) in entries {
+            messages.push(self.id_generator.new_message_id(ctx.now)?);
+            for _ in said {
+                parts.push(self.id_generator.new_part_id(ctx.now)?);
+            }
+        }
+        Ok((messages, parts))
+    }
+
+    /// Finds the turns of what is copied, and what they did before the cut.
+    fn copy_turns(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        line: &Timeline,
+        cut: Option<&SessionHead>,
+        copy: &mut SessionCopy,
+    ) -> Result<()> {
+        let cut = line.position_of(cut);
+        let by_message: HashMap<&MessageId, &TurnRow> =
+            line.turns.iter().map(|turn| (&turn.message, turn)).collect();
+        let mut turns = Vec::new();
+        for (old, new) in &copy.plan.renamed {
+            if let Some(&turn) = by_message.get(old) {
+                copy.turns
+                    .insert(new.clone(), (turn.clone(), self.id_generator.new_turn_id(ctx.now)?));
+                turns.push(turn);
+            }
+        }
+        copy.changes = self.change_sets_of_turns(ctx, session, &turns)?;
+        copy.changes.retain(|held| {
+            line.change_set_position(session, &held.turn, &held.row).is_some_and(|spot| spot < cut)
+        });
+        Ok(())
+    }
+
+    /// Writes messages, turns and change sets of a copy, in order: many rows in one transaction, and
+    /// the next one made and sent while the last is being synced (R23).
+    fn write_copy_rows(&self, ctx: &Context, copy: &SessionCopy) -> Result<()> {
+        let mut writer = CopyBatchWriter::new(&self.store, ctx, &copy.session.id);
+        queue_copy_rows(copy, &mut writer)?;
+        writer.finish()
+    }
+}
+
+/// Writes the rows of a copy, in order.
+fn queue_copy_rows(copy: &SessionCopy, writer: &mut CopyBatchWriter<'_>) -> Result<()> {
+    let mut open: Option<&(TurnRow, TurnId)> = None;
+    for (message, parts) in &copy.plan.messages {
+        let mut portions = split_parts(parts);
+        if let Some(turn) = copy.turns.get(&message.id) {
+            queue_turn_end(copy, open.replace(turn), writer)?;
+            let (id, message) = (turn.1.clone(), message.clone());
+            writer.put(CopyRow::Begin(NewTurn { id, message, parts: Vec::new() }))?;
+        } else {
+            let first = portions.pop_front().unwrap_or_default();
+            writer.put(CopyRow::Message(message.clone(), first))?;
+        }
+        for parts in portions {
+            writer.put(CopyRow::Parts(message.id.clone(), parts))?;
+        }
+    }
+    queue_turn_end(copy, open, writer)
+}
+
+/// The parts of a message, as many at a time as fit into one transaction.
+fn split_parts(parts: &[(PartId, String)]) -> VecDeque<Vec<NewPart>> {
+    let mut portions: VecDeque<Vec<NewPart>> = VecDeque::new();
+    let mut weight = (0, 0);
+    for (id, body) in parts {
+        let (rows, bytes) = estimate_part(body);
+        weight = (weight.0 + rows, weight.1 + bytes);
+        let new = NewPart { id: id.clone(), body: body.clone() };
+        match portions.back_mut() {
+            Some(last) if weight.0 < MAX_BATCH_ROWS && weight.1 <= MAX_BATCH_BYTES => {
+                last.push(new)
+            }
+            _ => {
+                weight = (rows, bytes);
+                portions.push_back(vec![new]);
+            }
+        }
+    }
+    portions
+}
+
+/// Copies what a turn did, and ends it as it ended.
+fn queue_turn_end(
+    copy: &SessionCopy,
+    turn: Option<&(TurnRow, TurnId)>,
+    writer: &mut CopyBatchWriter<'_>,
+) -> Result<()> {
+    let Some((original, turn)) = turn else {
+        return Ok(());
+    };
+    for held in copy.changes.iter().filter(|held| held.turn == original.id) {
+        if let Some((change, close)) = copy_change_set(held, turn, &copy.parts) {
+            writer.put(CopyRow::Change(change, close))?;
+        }
+    }
+    let outcome = match original.state {
+        TurnState::Completed => TurnOutcome::Completed,
+        TurnState::Failed => TurnOutcome::Failed,
+        TurnState::Aborted => TurnOutcome::Aborted,
+        // A turn that runs goes on in the original only.
+        TurnState::Interrupted | TurnState::Accepted | TurnState::Running | TurnState::Waiting => {
+            TurnOutcome::Interrupted
+        }
+    };
+    let (session, turn) = (copy.session.id.clone(), turn.clone());
+    writer.put(CopyRow::End(EndTurn { session, turn, outcome, error: None }))
+}
+
+/// What stands before the head.
+fn truncate_at_head(
+    mut entries: Vec<CopiedMessage<String>>,
+    line: &Timeline,
+) -> Vec<CopiedMessage<String>> {
+    let (message, part) = line.head_position();
+    if part > 0
+        && let Some((_, parts)) = entries.get_mut(message)
+    {
+        parts.truncate(part - 1);
+    }
+    entries.truncate(message.saturating_add(usize::from(part > 0)));
+    entries
+}
+
+/// What the copied steps cost was paid once, by the original (W8).
+fn copied_usage(plan: &ForkPlan<String>) -> Result<ImportedUsage> {
+    let mut counted = SessionUsage::default();
+    for (_, body) in plan.messages.iter().flat_map(|(_, parts)| parts) {
+        if let Some(step) = parse_if_kind(body, "step-finish")? {
+            counted = counted.plus(part_usage(&step));
+        }
+    }
+    Ok(ImportedUsage { cost: Some(0.into()), tokens: Some(TokenCounts::default()), counted })
+}
+
+/// The body of a part that may be of this kind, parsed: most are copied without a look into them.
+fn parse_if_kind(body: &str, kind: &str) -> Result<Option<PartBody>> {
+    let is_named = body.contains(&format!("\"{kind}\""));
+    let parsed = is_named.then(|| serde_json::from_str(body)).transpose();
+    Ok(parsed.map_err(StoreError::from)?)
+}
+
+/// A body as it is in the copy.
+fn copy_body(body: String, names: &RenamedMessages<'_>) -> Result<String> {
+    match parse_if_kind(&body, "compaction")? {
+        Some(parsed) => {
+            Ok(serde_json::to_string(&rename_references(parsed, names))
+                .map_err(StoreError::from)?)
+        }
+        None => Ok(body),
+    }
+}
+
+/// A change set under its own id in another turn; nothing if it is not closed.
+fn copy_change_set(
+    held: &SelectedChangeSet,
+    turn: &TurnId,
+    parts: &HashMap<PartId, PartId>,
+) -> Option<(CopyChangeSet, CloseChangeSet)> {
+    let (row, set) = (&held.row, &held.row.set);
+    let (opened, closed) = row.span();
+    let git = set.git.clone();
+    let open = NewChangeSet {
+        id: set.id.clone(),
+        turn: turn.clone(),
+        part: set.part.as_ref().and_then(|part| parts.get(part)).cloned(),
+        root: set.root.clone(),
+        evidence: set.evidence,
+        outer: set.outer.clone(),
+        named: row.named.clone(),
+        before: row.before.clone(),
+        git: git.as_ref().map(|git| git.before.clone()),
+    };
+    let close = CloseChangeSet {
+        id: set.id.clone(),
+        evidence: set.evidence,
+        after: row.after.clone(),
+        changes: set.changes.clone(),
+        not_covered: row.not_covered,
+        git: git.map(|git| git.after),
+    };
+    Some((CopyChangeSet { open, copied: (opened, closed?) }, close))
+}

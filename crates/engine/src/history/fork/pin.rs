@@ -1,0 +1,47 @@
+//! Pinning: a copy keeps the captures it needs in its own group (R40).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use turnstone_core::id::TurnId;
+use turnstone_snapshot::Oid;
+use turnstone_store::Context;
+
+use super::copy::SessionCopy;
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::tool_calls::tracked_call::session_pin_group;
+
+impl Engine {
+    /// Pins the captures of the copy in its own group, before its first row; notes which turns have
+    /// lost one.
+    pub(super) fn pin_copy_captures(&self, ctx: &Context, copy: &mut SessionCopy) -> Result<()> {
+        let mut captures: BTreeMap<&str, Vec<(Oid, &TurnId)>> = BTreeMap::new();
+        for held in &copy.changes {
+            let row = &held.row;
+            let pinned = captures.entry(&row.set.root.path).or_default();
+            for id in row.before.iter().chain(&row.after) {
+                let unreadable = |source| EngineError::UnreadableCaptureId {
+                    change: row.set.id.clone(),
+                    source,
+                };
+                pinned.push((id.parse::<Oid>().map_err(unreadable)?, &held.turn));
+            }
+        }
+        let mut lost = BTreeSet::new();
+        for (root, needs) in captures {
+            // Of a directory that is gone nothing can be taken back anyway.
+            if needs.is_empty() || !Path::new(root).is_dir() {
+                continue;
+            }
+            let vault = self.open_snapshot_handle(Path::new(root), ctx.now)?;
+            let ids: Vec<Oid> = needs.iter().map(|(id, _)| *id).collect();
+            let missing =
+                vault.pin_captures(&ids, &session_pin_group(&copy.session.id), ctx.now)?;
+            let gone = needs.into_iter().filter(|(id, _)| missing.contains(id));
+            lost.extend(gone.map(|(_, turn)| turn.clone()));
+        }
+        copy.expired_turns = lost;
+        Ok(())
+    }
+}

@@ -1,0 +1,285 @@
+//! Forking into a worktree of its own: the files of the point, and captures that depend on nothing
+//! of the original (R12, R40).
+//!
+//! Everything a copied turn needs to be taken back is in the store of the new worktree before the
+//! first row of the copy is written. Its change sets have ids of their own: they are about other
+//! files now, and what is taken back in one session stands in the other.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use turnstone_core::change::ChangeRoot;
+use turnstone_core::id::{ChangeId, MessageId, SessionId};
+use turnstone_core::model::Session;
+use turnstone_core::operation::{HeadMove, OperationKind, UndoExtent, UndoneChangeSet};
+use turnstone_core::time::LogCursor;
+use turnstone_snapshot::{
+    Capture, Oid, OperationAction, OperationId, OperationRequest, RestoreReport, SnapshotError,
+    SnapshotHandle,
+};
+use turnstone_store::{Context, FinishedOperation, NewOperation, Tx};
+
+use super::copy::SessionCopy;
+use crate::captures::session_coverage::{SnapshotAccess, change_root_of};
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::history::historical_state::HistoricalState;
+use crate::history::undo::{UndoPlan, encode_plan, encode_report};
+use crate::projects::worktree::{WorktreeError, WorktreeInfo, WorktreeRequest};
+use crate::tool_calls::tracked_call::session_pin_group;
+
+/// A fork with files of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForkedWorktree {
+    /// The copy.
+    pub session: Session,
+    /// Where its files are.
+    pub worktree: WorktreeInfo,
+    /// What was done to the files of the checkout to make them those of the point.
+    pub report: RestoreReport,
+}
+
+/// The files a fork begins with.
+struct ForkFiles {
+    /// The store they are captured in.
+    vault: Arc<SnapshotHandle>,
+    capture: Capture,
+    /// The place in the log they are of; none: the present.
+    at: Option<LogCursor>,
+    /// The commit the user's repository stood at then.
+    commit: Option<String>,
+}
+
+impl Engine {
+    /// Copies a session up to a message, or as far as it stands, into a new worktree that holds the
+    /// files as they were at that point.
+    ///
+    /// # Errors
+    ///
+    /// [`WorktreeError::NotGit`] where no worktree can be made, [`WorktreeError::NoCapture`] for
+    /// what no capture holds. Nothing is left then, neither worktree nor session.
+    pub fn fork_into_worktree(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        at: Option<&MessageId>,
+        new: &WorktreeRequest,
+    ) -> Result<ForkedWorktree, WorktreeError> {
+        let original = self.store.read(ctx, |r| r.get_session(session));
+        let original = original.map_err(crate::EngineError::from)?;
+        let mut copy = self.plan_copy(ctx, session, at)?;
+        let files = self.find_fork_files(ctx, &original, at)?;
+        let from = new.from.clone().or_else(|| files.commit.clone());
+        let project = original.project.clone();
+        let made = self.add_worktree(ctx, &project, &WorktreeRequest { from, ..new.clone() })?;
+        let directory = PathBuf::from(&made.directory);
+        let filled = self.fill_worktree(ctx, &files, &directory, &mut copy);
+        let report = match filled {
+            Ok(report) => report,
+            Err(error) => {
+                self.discard_worktree(ctx, &project, &made, &error)?;
+                return Err(error);
+            }
+        };
+        let worktree = self.record_worktree_ready(ctx, &project, made)?;
+        let home = match original.path.as_deref().filter(|path| !path.is_empty()) {
+            Some(path) if directory.join(path).is_dir() => directory.join(path),
+            Some(_) | None => directory,
+        };
+        copy.session.directory = home.to_string_lossy().into_owned();
+        let session = self.write_copy_or_delete(ctx, &copy)?;
+        Ok(ForkedWorktree { session, worktree, report })
+    }
+
+    /// Finds the capture of the files of a point.
+    fn find_fork_files(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        at: Option<&MessageId>,
+    ) -> Result<ForkFiles, WorktreeError> {
+        let vault = match self.snapshot_access(session, ctx.now)? {
+            SnapshotAccess::Available(vault) => vault,
+            SnapshotAccess::Refused(why) => {
+                let session = session.id.clone();
+                return Err(WorktreeError::NotCaptured { session, why: why.to_string() });
+            }
+        };
+        let Some(message) = at else {
+            // Where it stands is what is there.
+            let capture = self
+                .capture_with_eviction(ctx, &vault, &session_pin_group(&session.id), None)?
+                .capture;
+            return Ok(ForkFiles { vault, capture, at: None, commit: None });
+        };
+        let found = self.find_capture_before(ctx, session, &vault, message)?;
+        let (capture, cut) = found.ok_or_else(|| WorktreeError::NoCapture {
+            session: session.id.clone(),
+            message: message.clone(),
+        })?;
+        let commit = self.find_commit_at(ctx, session, &vault, cut)?;
+        Ok(ForkFiles { vault, capture, at: Some(cut), commit })
+    }
+
+    /// The commit the user's repository stood at; nothing if no call near that place tells.
+    fn find_commit_at(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        vault: &SnapshotHandle,
+        cut: LogCursor,
+    ) -> Result<Option<String>> {
+        let rows = self.store.read(ctx, |r| r.change_sets(&session.id))?;
+        let store = vault.location().id.as_str();
+        let mut points = Vec::new();
+        for row in rows.iter().filter(|row| row.set.root.store == store) {
+            if let Some(git) = &row.set.git {
+                points.push((row.opened, git.before.head.clone()));
+                points.extend(row.closed.map(|at| (at, git.after.head.clone())));
+            }
+        }
+        points.sort_by_key(|(at, _)| *at);
+        let next = points.iter().find(|(at, _)| *at > cut);
+        let last = points.iter().rev().find(|(at, _)| *at <= cut);
+        Ok(next.or(last).and_then(|(_, head)| head.clone()))
+    }
+
+    /// Brings captures and files to a new worktree, and the change sets of a copy to its store.
+    fn fill_worktree(
+        &self,
+        ctx: &Context,
+        files: &ForkFiles,
+        directory: &Path,
+        copy: &mut SessionCopy,
+    ) -> Result<RestoreReport, WorktreeError> {
+        let vault =
+            self.open_snapshot_handle(directory, ctx.now).map_err(crate::EngineError::from)?;
+        let group = session_pin_group(&copy.session.id);
+        let mut captures = self.move_changes_to_root(ctx, files, &change_root_of(&vault), copy)?;
+        captures.push(files.capture.id);
+        let copied = vault.copy_captures(&files.vault, &captures, &group, ctx.now);
+        copied.map_err(crate::EngineError::from)?;
+        fail::fail_point!("engine::fork_captures", |_| {
+            Err(std::io::Error::other("failpoint").into())
+        });
+        let report =
+            restore_capture(&vault, &files.capture, ctx).map_err(crate::EngineError::from)?;
+        fail::fail_point!("engine::fork_filled", |_| {
+            Err(std::io::Error::other("failpoint").into())
+        });
+        if report.conflicts.is_empty() {
+            return Ok(report);
+        }
+        let paths = report.conflicts.iter().map(|it| it.path.to_string()).collect();
+        Err(WorktreeError::NotFilled { directory: directory.to_owned(), paths })
+    }
+
+    /// Gives the change sets of a copy ids and a root of their own; returns the captures they need.
+    ///
+    /// What a turn did in other roots of the project is not copied: those files are the original's.
+    fn move_changes_to_root(
+        &self,
+        ctx: &Context,
+        files: &ForkFiles,
+        to: &ChangeRoot,
+        copy: &mut SessionCopy,
+    ) -> Result<Vec<Oid>> {
+        let store = files.vault.location().id.as_str();
+        copy.changes.retain(|held| held.row.set.root.store == store);
+        copy.has_own_files = true;
+        let origin = copy.session.origin.as_ref().map(|origin| origin.session.clone());
+        let past = match (files.at, origin) {
+            (Some(at), Some(origin)) => {
+                let operations = self.store.read(ctx, |r| r.operations(&origin))?;
+                Some(HistoricalState::at(&operations, at))
+            }
+            _ => None,
+        };
+        let mut ids: HashMap<ChangeId, ChangeId> = HashMap::new();
+        for held in &copy.changes {
+            ids.insert(held.row.set.id.clone(), self.id_generator.new_change_id(ctx.now)?);
+        }
+        let mut captures = Vec::new();
+        for held in &mut copy.changes {
+            let row = &mut held.row;
+            let set = &mut row.set;
+            held.wanted =
+                past.as_ref().map_or(held.undone.clone(), |past| past.undone_extent(&set.id));
+            let outer = set.outer.as_ref().and_then(|outer| ids.get(outer));
+            set.outer = outer.cloned();
+            set.root = to.clone();
+            if let Some(id) = ids.get(&set.id) {
+                set.id = id.clone();
+            }
+            for name in row.before.iter().chain(&row.after) {
+                match files.vault.find_capture(name) {
+                    Ok(capture) => captures.push(capture.id),
+                    // That turn cannot be taken back in the original either.
+                    Err(SnapshotError::NoCapture { .. }) => {
+                        copy.expired_turns.insert(held.turn.clone());
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(captures)
+    }
+
+    /// Says in the copy how much of its turns is taken back, as it was at the point.
+    pub(super) fn record_undone_extents(&self, ctx: &Context, copy: &SessionCopy) -> Result<()> {
+        let mut taken = Vec::new();
+        let mut turns = BTreeMap::new();
+        for held in copy.changes.iter().filter(|held| held.wanted != UndoExtent::Nothing) {
+            let change = held.row.set.id.clone();
+            taken.push(UndoneChangeSet { change, extent: held.wanted.clone() });
+            turns.insert(held.row.opened, copy.copied_turn(&held.turn));
+        }
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let id = self.id_generator.new_operation_id(ctx.now)?;
+        let turns: Vec<_> = turns.into_values().flatten().collect();
+        // No file moves: those of the point are there already.
+        let plan = UndoPlan {
+            operation: id.clone(),
+            kind: OperationKind::Undo,
+            session: copy.session.id.clone(),
+            turns,
+            also: Vec::new(),
+            changes: Vec::new(),
+            roots: Vec::new(),
+            contended: Vec::new(),
+            not_covered: Vec::new(),
+            unnamed: Vec::new(),
+            git: Vec::new(),
+            head: HeadMove::Stay,
+            todos: None,
+            withdrawn: Vec::new(),
+            switch: None,
+            relies: Vec::new(),
+        };
+        let new = NewOperation { id: id.clone(), kind: plan.kind, plan: encode_plan(&plan)? };
+        let report = encode_report(&plan.build_report(Vec::new()))?;
+        let done = FinishedOperation { id, head: HeadMove::Stay, taken, report };
+        let session = copy.session.id.clone();
+        let note = move |tx: &Tx<'_>| {
+            tx.plan_operation(&session, &new)?;
+            tx.finish_operation(&session, &done)
+        };
+        self.store.write(ctx, note).wait()?;
+        Ok(())
+    }
+}
+
+/// Makes the files of a fresh checkout those of a capture.
+fn restore_capture(
+    vault: &SnapshotHandle,
+    capture: &Capture,
+    ctx: &Context,
+) -> Result<RestoreReport, SnapshotError> {
+    let target = vault.find_capture(&capture.id.to_string())?;
+    let plan = vault.plan_restore(&target, None, false, ctx.now)?;
+    let action = OperationAction::Restore { tree: capture.tree, paths: Vec::new() };
+    vault.apply_once(&OperationRequest { id: OperationId::generate()?, action, plan }, ctx.now)
+}

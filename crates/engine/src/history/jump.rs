@@ -1,0 +1,369 @@
+//! Jumps: to any point a session has been at, on its line or on one that a branch has hidden.
+
+use std::collections::HashSet;
+
+use turnstone_core::id::{MessageId, OperationId, PartId, SessionId, TurnId};
+use turnstone_core::operation::{HeadMove, OperationKind, SessionHead, UndoExtent};
+use turnstone_core::permission::GatedOperation;
+use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
+use turnstone_store::{
+    Context, FinishedOperation, MessageOutlineRow, NewOperation, OperationRow, SessionAtBoundary,
+    StreamBoundary, TurnRow,
+};
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::history::checkpoint::active_checkpoints;
+use crate::history::historical_state::HistoricalState;
+use crate::history::timeline::Timeline;
+use crate::history::undo::{
+    OperationSelection, SelectedChangeSet, SideEffects, TimelineSwitch, UndoOptions, UndoPlan,
+    UndoScope, encode_checkpoint, is_timeline_switch,
+};
+
+/// Messages or parts written in one transaction.
+const SHOW_BATCH: usize = 50;
+
+/// A point of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionPoint {
+    /// Before a turn began.
+    Before(TurnId),
+    /// After a turn ended.
+    After(TurnId),
+    /// After an operation.
+    Operation(OperationId),
+    /// Where somebody gave a name; the newest of that name.
+    Checkpoint(String),
+    /// At a boundary, by its place in the session's stream.
+    Seq(SessionSeq),
+}
+
+/// A point with a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionCheckpoint {
+    /// The operation that named it.
+    pub operation: OperationId,
+    /// The name.
+    pub name: String,
+    /// When.
+    pub time: EpochMillis,
+}
+
+impl Engine {
+    /// Plans to bring files and conversation to a point; changes nothing.
+    ///
+    /// Change sets after it are taken back, those before it are as they were then, whatever branch
+    /// they are on. What nobody's turn changed stays.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoPoint`], or a fact could not be obtained: then there is no plan.
+    pub fn plan_jump(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        point: &SessionPoint,
+        options: &UndoOptions,
+    ) -> Result<UndoPlan> {
+        self.recover_session(ctx, session)?;
+        let (line, operations) = self.read_timeline(ctx, session)?;
+        let boundaries =
+            self.store.read(ctx, |r| r.boundaries(session, SessionSeq(0), usize::MAX))?;
+        let target = find_point(&line, &operations, &boundaries, point)?.ok_or_else(|| {
+            EngineError::NoPoint { session: session.clone(), point: describe_point(point) }
+        })?;
+        let past = HistoricalState::at(&operations, target.cursor);
+        let changes = match options.scope {
+            UndoScope::Conversation => Vec::new(),
+            UndoScope::Both | UndoScope::Files => {
+                self.change_sets_to_point(ctx, session, &line, &past, target.cursor)?
+            }
+        };
+        let mut turns: Vec<TurnId> = Vec::new();
+        for held in &changes {
+            if !turns.contains(&held.turn) {
+                turns.push(held.turn.clone());
+            }
+        }
+        let (mut head, mut aside) = (HeadMove::Stay, SideEffects::default());
+        if options.scope != UndoScope::Files {
+            let at = self.store.read(ctx, |r| r.session_at_boundary(session, target.seq))?;
+            let other = match is_on_timeline(&line.outline, &at) {
+                true => None,
+                false => {
+                    self.find_hidden_timeline(ctx, session, &operations, &boundaries, target)?
+                }
+            };
+            let outline = other.as_ref().map_or(&line.outline, |(_, outline)| outline);
+            head = find_head_move(outline, &at, past.head.as_ref());
+            let here = line.cursor_before(line.head_position());
+            aside = self.side_effects_between(ctx, session, target.cursor, here)?;
+            let later = line.turns.iter().filter(|turn| turn.span.0 >= target.cursor);
+            aside.withdrawn = self.grants_during(ctx, session, &later.collect::<Vec<_>>())?;
+            aside.switch = other.map(|(seq, outline)| plan_switch(&line.outline, &outline, seq));
+        }
+        let gathered = OperationSelection {
+            kind: OperationKind::Jump,
+            turns,
+            other_turns: Vec::new(),
+            changes,
+            head,
+            side_effects: aside,
+        };
+        self.build_plan(ctx, session, gathered, options)
+    }
+
+    /// Finds a point.
+    pub(crate) fn resolve_point(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        line: &Timeline,
+        operations: &[OperationRow],
+        point: &SessionPoint,
+    ) -> Result<StreamBoundary> {
+        let boundaries =
+            self.store.read(ctx, |r| r.boundaries(session, SessionSeq(0), usize::MAX))?;
+        find_point(line, operations, &boundaries, point)?.ok_or_else(|| EngineError::NoPoint {
+            session: session.clone(),
+            point: describe_point(point),
+        })
+    }
+
+    /// The change sets of a session that are not as they were at a place in the log.
+    fn change_sets_to_point(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        line: &Timeline,
+        past: &HistoricalState,
+        at: LogCursor,
+    ) -> Result<Vec<SelectedChangeSet>> {
+        let all: Vec<&TurnRow> = line.turns.iter().collect();
+        let mut changes = self.change_sets_of_turns(ctx, session, &all)?;
+        for held in &mut changes {
+            held.wanted = match held.row.opened > at {
+                true => UndoExtent::All,
+                false => past.undone_extent(&held.row.set.id),
+            };
+        }
+        changes.retain(|held| held.wanted != held.undone);
+        Ok(changes)
+    }
+
+    /// The line a point is on, if a branch or a jump has left it since: whole, as it was then.
+    fn find_hidden_timeline(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        operations: &[OperationRow],
+        boundaries: &[StreamBoundary],
+        target: StreamBoundary,
+    ) -> Result<Option<(SessionSeq, Vec<MessageOutlineRow>)>> {
+        let mut left = None;
+        for operation in operations.iter().filter(|it| it.planned > target.cursor) {
+            if operation.kind == OperationKind::Branch || is_timeline_switch(operation)? {
+                left = Some(operation);
+                break;
+            }
+        }
+        let Some(left) = left else {
+            return Ok(None);
+        };
+        let last = boundaries.iter().rev().find(|it| it.cursor < left.planned).unwrap_or(&target);
+        let at = self.store.read(ctx, |r| r.session_at_boundary(session, last.seq))?;
+        Ok(Some((last.seq, build_outline(&at))))
+    }
+
+    /// Changes the line of a session: hides one end and brings another one back. Safe to repeat.
+    pub(crate) fn switch_timeline(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        switch: &TimelineSwitch,
+    ) -> Result<()> {
+        self.hide_messages(ctx, session, &switch.messages, &switch.parts)?;
+        let (at, present) = self.store.read(ctx, |r| {
+            Ok((r.session_at_boundary(session, switch.line)?, r.message_outline(session)?))
+        })?;
+        let there: HashSet<&PartId> =
+            present.iter().flat_map(|it| it.parts.iter().map(|(id, _)| id)).collect();
+        let known: HashSet<&MessageId> = present.iter().map(|it| &it.message).collect();
+        for said in at.messages {
+            let mut parts: Vec<_> =
+                said.parts.into_iter().filter(|part| !there.contains(&part.id)).collect();
+            let mut message = (!known.contains(&said.message.id)).then_some(said.message);
+            while message.is_some() || !parts.is_empty() {
+                let rest = parts.split_off(parts.len().min(SHOW_BATCH));
+                let (first, some) = (message.take(), std::mem::replace(&mut parts, rest));
+                let show = move |tx: &turnstone_store::Tx<'_>| {
+                    first.iter().try_for_each(|message| tx.put_message(message).map(drop))?;
+                    some.iter().try_for_each(|part| tx.put_part(part).map(drop))
+                };
+                self.store.write(ctx, show).wait()?;
+                fail::fail_point!("engine::line_shown", |_| {
+                    Err(std::io::Error::other("failpoint").into())
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the point a session stands at a name. Taking the name of another point passes the gate that its
+    /// removal passes.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::PermissionRefused`] or [`EngineError::PermissionPending`] at the gate; [`turnstone_store::StoreError::Busy`] while a turn of the session runs.
+    pub fn create_checkpoint(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        name: &str,
+    ) -> Result<OperationId> {
+        self.recover_session(ctx, session)?;
+        // The older point of this name cannot be reached by it any more.
+        let is_known = self.list_checkpoints(ctx, session)?.iter().any(|it| it.name == name);
+        let names = [name.to_owned()];
+        let ctx = &match is_known {
+            true => self.require_permission(ctx, session, GatedOperation::Checkpoint, &names)?,
+            false => ctx.clone(),
+        };
+        let id = self.id_generator.new_operation_id(ctx.now)?;
+        let plan = encode_checkpoint(name, Vec::new())?;
+        let new = NewOperation { id: id.clone(), kind: OperationKind::Checkpoint, plan };
+        let done = FinishedOperation {
+            id: id.clone(),
+            head: HeadMove::Stay,
+            taken: Vec::new(),
+            report: serde_json::Value::Null,
+        };
+        let session = session.clone();
+        let name = move |tx: &turnstone_store::Tx<'_>| {
+            tx.plan_operation(&session, &new)?;
+            tx.finish_operation(&session, &done)
+        };
+        self.store.write(ctx, name).wait()?;
+        Ok(id)
+    }
+
+    /// The named points of a session, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// [`turnstone_store::StoreError::NoSession`].
+    pub fn list_checkpoints(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+    ) -> Result<Vec<SessionCheckpoint>> {
+        let operations = self.store.read(ctx, |r| r.operations(session))?;
+        active_checkpoints(&operations)
+    }
+}
+
+/// A point in words, for whoever is told that there is none.
+fn describe_point(point: &SessionPoint) -> String {
+    match point {
+        SessionPoint::Before(turn) | SessionPoint::After(turn) => turn.to_string(),
+        SessionPoint::Operation(operation) => operation.to_string(),
+        SessionPoint::Checkpoint(name) => name.clone(),
+        SessionPoint::Seq(seq) => seq.0.to_string(),
+    }
+}
+
+fn find_point(
+    line: &Timeline,
+    operations: &[OperationRow],
+    boundaries: &[StreamBoundary],
+    point: &SessionPoint,
+) -> Result<Option<StreamBoundary>> {
+    let at = |cursor: LogCursor| boundaries.iter().find(|it| it.cursor == cursor).copied();
+    let turn = |id: &TurnId| line.turns.iter().find(|turn| turn.id == *id);
+    // An operation is numbered by where it was planned; its end is the boundary.
+    let end = |operation: &OperationRow| {
+        boundaries.iter().find(|it| it.entity == operation.planned.0).copied()
+    };
+    Ok(match point {
+        SessionPoint::Before(id) => turn(id).and_then(|turn| at(turn.span.0)),
+        SessionPoint::After(id) => {
+            turn(id).filter(|turn| !turn.state.is_open()).and_then(|turn| at(turn.span.1))
+        }
+        SessionPoint::Operation(id) => operations.iter().find(|it| it.id == *id).and_then(end),
+        SessionPoint::Checkpoint(wanted) => {
+            let named =
+                active_checkpoints(operations)?.into_iter().rev().find(|it| it.name == *wanted);
+            let is_it = |operation: &&OperationRow| {
+                named.as_ref().is_some_and(|it| it.operation == operation.id)
+            };
+            operations.iter().find(is_it).and_then(end)
+        }
+        SessionPoint::Seq(seq) => boundaries.iter().find(|it| it.seq == *seq).copied(),
+    })
+}
+
+/// Tells whether everything that was there at a point is on a line.
+fn is_on_timeline(outline: &[MessageOutlineRow], at: &SessionAtBoundary) -> bool {
+    let messages: HashSet<&MessageId> = outline.iter().map(|it| &it.message).collect();
+    let parts: HashSet<&PartId> =
+        outline.iter().flat_map(|it| it.parts.iter().map(|(id, _)| id)).collect();
+    at.messages.iter().all(|it| {
+        messages.contains(&it.message.id) && it.parts.iter().all(|part| parts.contains(&part.id))
+    })
+}
+
+fn build_outline(at: &SessionAtBoundary) -> Vec<MessageOutlineRow> {
+    let outline = |it: &turnstone_store::MessageWithParts| MessageOutlineRow {
+        message: it.message.id.clone(),
+        is_user: matches!(it.message.body, turnstone_core::model::MessageBody::User(_)),
+        parts: it.parts.iter().map(|part| (part.id.clone(), String::new())).collect(),
+        part_cursors: it.parts.iter().map(|_| LogCursor(0)).collect(),
+    };
+    at.messages.iter().map(outline).collect()
+}
+
+/// Where the head is on a line for what was there at a point, or where it was then.
+fn find_head_move(
+    outline: &[MessageOutlineRow],
+    at: &SessionAtBoundary,
+    then: Option<&SessionHead>,
+) -> HeadMove {
+    let messages: HashSet<&MessageId> = at.messages.iter().map(|it| &it.message.id).collect();
+    let parts: HashSet<&PartId> =
+        at.messages.iter().flat_map(|it| it.parts.iter().map(|part| &part.id)).collect();
+    for it in outline {
+        let message = it.message.clone();
+        let stood = then.is_some_and(|head| head.message == message && head.part.is_none());
+        if stood || !messages.contains(&message) {
+            return HeadMove::To(SessionHead { message, part: None });
+        }
+        let is_behind = |part: &&(PartId, String)| {
+            let stood = then.is_some_and(|head| head.part.as_ref() == Some(&part.0));
+            stood || !parts.contains(&part.0)
+        };
+        if let Some((part, _)) = it.parts.iter().find(is_behind) {
+            return HeadMove::To(SessionHead { message, part: Some(part.clone()) });
+        }
+    }
+    HeadMove::Tip
+}
+
+/// What leaves the line for another one.
+fn plan_switch(
+    present: &[MessageOutlineRow],
+    other: &[MessageOutlineRow],
+    line: SessionSeq,
+) -> TimelineSwitch {
+    let messages: HashSet<&MessageId> = other.iter().map(|it| &it.message).collect();
+    let parts: HashSet<&PartId> =
+        other.iter().flat_map(|it| it.parts.iter().map(|(id, _)| id)).collect();
+    let (stay, leave): (Vec<&MessageOutlineRow>, Vec<&MessageOutlineRow>) =
+        present.iter().partition(|it| messages.contains(&it.message));
+    let gone = stay.iter().flat_map(|it| &it.parts).filter(|(id, _)| !parts.contains(id));
+    TimelineSwitch {
+        messages: leave.iter().map(|it| it.message.clone()).collect(),
+        parts: gone.map(|(id, _)| id.clone()).collect(),
+        line,
+    }
+}

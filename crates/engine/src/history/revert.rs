@@ -1,0 +1,269 @@
+//! OpenCode's revert, unrevert and cleanup, built on change sets: the boundary is its own, what
+//! happens to files is ours (promises 1 to 3).
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use turnstone_core::change::ChangeRoot;
+use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
+use turnstone_core::model::PartBody;
+use turnstone_core::operation::{HeadMove, OperationKind, SessionHead, UndoExtent};
+use turnstone_core::rel_path::RelPath;
+use turnstone_core::revert::find_revert_boundary;
+use turnstone_store::{Context, OperationRow, TurnRow};
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::history::historical_state::HistoricalState;
+use crate::history::timeline::{TIMELINE_END, Timeline, TimelinePosition};
+use crate::history::undo::{
+    IMPORTED_REASON, OperationReport, OperationSelection, UndoOptions, UndoPlan,
+};
+
+/// What becomes of files when the head moves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FileHandling {
+    /// They go where the conversation goes.
+    Follow,
+    /// They are as at the end of the session.
+    StayAtEnd,
+}
+
+impl Engine {
+    /// Plans to revert a session to a message or a part; changes nothing. Nothing if there is no
+    /// such boundary.
+    ///
+    /// Reverting again moves the boundary, both ways: what is before it again is brought back.
+    ///
+    /// # Errors
+    ///
+    /// A fact could not be obtained: then there is no plan.
+    pub fn plan_revert(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        message: &MessageId,
+        part: Option<&PartId>,
+    ) -> Result<Option<UndoPlan>> {
+        self.recover_session(ctx, session)?;
+        let (line, operations) = self.read_timeline(ctx, session)?;
+        let Some(head) = find_revert_boundary(line.message_outlines(), message, part) else {
+            return Ok(None);
+        };
+        let files = FileHandling::Follow;
+        self.plan_move_to(ctx, session, (&line, &operations), Some(head), files).map(Some)
+    }
+
+    /// Reverts the conversation of a session to a message; its files are as they are at its end,
+    /// also those a revert before took back. Nothing if there is no such boundary.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::apply_plan`].
+    pub fn revert_conversation(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        message: &MessageId,
+    ) -> Result<Option<OperationReport>> {
+        self.recover_session(ctx, session)?;
+        let (line, operations) = self.read_timeline(ctx, session)?;
+        let Some(head) = find_revert_boundary(line.message_outlines(), message, None) else {
+            return Ok(None);
+        };
+        let plan = self.plan_move_to(
+            ctx,
+            session,
+            (&line, &operations),
+            Some(head),
+            FileHandling::StayAtEnd,
+        )?;
+        self.apply_plan(ctx, &plan).map(Some)
+    }
+
+    /// Plans to bring back everything behind the head; nothing if the session stands at its end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::plan_revert`].
+    pub fn plan_unrevert(&self, ctx: &Context, session: &SessionId) -> Result<Option<UndoPlan>> {
+        self.recover_session(ctx, session)?;
+        let (line, operations) = self.read_timeline(ctx, session)?;
+        match &line.head {
+            None => Ok(None),
+            Some(_) => {
+                let line = (&line, operations.as_slice());
+                self.plan_move_to(ctx, session, line, None, FileHandling::Follow).map(Some)
+            }
+        }
+    }
+
+    /// Plans to move the head to a message or a part as it is given; nothing: to the end.
+    ///
+    /// # Errors
+    ///
+    /// [`turnstone_store::StoreError::NoMessage`], [`turnstone_store::StoreError::NoPart`], or as
+    /// [`Engine::plan_revert`].
+    pub fn plan_head_move(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        head: Option<SessionHead>,
+    ) -> Result<UndoPlan> {
+        self.recover_session(ctx, session)?;
+        if let Some(head) = &head {
+            self.store.read(ctx, |r| {
+                r.get_message(session, &head.message)?;
+                head.part.as_ref().map(|part| r.get_part(session, part)).transpose()
+            })?;
+        }
+        let (line, operations) = self.read_timeline(ctx, session)?;
+        self.plan_move_to(ctx, session, (&line, &operations), head, FileHandling::Follow)
+    }
+
+    /// Reverts a session; nothing if there is no such boundary, and nothing has changed.
+    ///
+    /// Where files were to move and none could, the report says so and the session stands where it
+    /// stood: its `revert` field is what it was, as if there had been no such boundary.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::apply_plan`].
+    pub fn revert(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        message: &MessageId,
+        part: Option<&PartId>,
+    ) -> Result<Option<OperationReport>> {
+        let plan = self.plan_revert(ctx, session, message, part)?;
+        plan.map(|plan| self.apply_plan(ctx, &plan)).transpose()
+    }
+
+    /// Takes a revert back; nothing if the session stands at its end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::apply_plan`].
+    pub fn unrevert(&self, ctx: &Context, session: &SessionId) -> Result<Option<OperationReport>> {
+        let plan = self.plan_unrevert(ctx, session)?;
+        plan.map(|plan| self.apply_plan(ctx, &plan)).transpose()
+    }
+
+    /// Hides what is behind the head, as a prompt does (R19); nothing happens at the end.
+    ///
+    /// # Errors
+    ///
+    /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs.
+    pub fn cleanup_revert(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+        self.recover_session(ctx, session)?;
+        self.branch_at_head(ctx, session).map(drop)
+    }
+
+    pub(crate) fn read_timeline(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+    ) -> Result<(Timeline, Vec<OperationRow>)> {
+        Ok(self.store.read(ctx, |r| Ok((Timeline::read(r, session)?, r.operations(session)?)))?)
+    }
+
+    /// Plans to bring files and conversation to a place of the line.
+    fn plan_move_to(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        (line, operations): (&Timeline, &[OperationRow]),
+        head: Option<SessionHead>,
+        files: FileHandling,
+    ) -> Result<UndoPlan> {
+        let (there, here) = (line.position_of(head.as_ref()), line.head_position());
+        let touched = there.min(here);
+        let turns: Vec<&TurnRow> =
+            line.visible_turns().into_iter().filter(|it| it.2 > touched).map(|it| it.0).collect();
+        let mut changes = self.change_sets_of_turns(ctx, session, &turns)?;
+        let apart = HistoricalState::undone_independently(operations);
+        changes.retain_mut(|held| {
+            // What a branch has hidden stays as it is.
+            let Some(at) = line.change_set_position(session, &held.turn, &held.row) else {
+                return false;
+            };
+            held.wanted = match at {
+                at if at >= there && files == FileHandling::Follow => UndoExtent::All,
+                at if at >= here => apart.undone_extent(&held.row.set.id),
+                _ => held.undone.clone(),
+            };
+            files == FileHandling::Follow || held.wanted != held.undone
+        });
+        let kind = if there > here { OperationKind::Redo } else { OperationKind::Undo };
+        let (from, to) = (touched, there.max(here));
+        let within: Vec<&TurnRow> = line
+            .visible_turns()
+            .into_iter()
+            .filter(|it| it.2 > from && it.1 < to)
+            .map(|it| it.0)
+            .collect();
+        let mut aside = self.side_effects_between(
+            ctx,
+            session,
+            line.cursor_before(there),
+            line.cursor_before(here),
+        )?;
+        if kind == OperationKind::Undo {
+            aside.withdrawn = self.grants_during(ctx, session, &within)?;
+        }
+        if files == FileHandling::Follow {
+            aside.not_covered = self.list_imported_files(ctx, session, line, (from, to))?;
+        }
+        let turns: Vec<TurnId> = within.iter().map(|turn| turn.id.clone()).collect();
+        let head = head.map_or(HeadMove::Tip, HeadMove::To);
+        let gathered = OperationSelection {
+            kind,
+            turns,
+            other_turns: Vec::new(),
+            changes,
+            head,
+            side_effects: aside,
+        };
+        self.build_plan(ctx, session, gathered, &UndoOptions::default())
+    }
+
+    /// The files of turns that were run elsewhere: the conversation moves, they do not (R21).
+    fn list_imported_files(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        line: &Timeline,
+        (from, to): (TimelinePosition, TimelinePosition),
+    ) -> Result<Vec<(ChangeRoot, RelPath, String)>> {
+        let first = line.visible_turns().first().map_or(TIMELINE_END, |it| it.1);
+        let outline = line.outline.iter().enumerate();
+        let elsewhere =
+            outline.filter(|(at, _)| (*at, usize::MAX) >= from && (*at, 0) < to.min(first));
+        let patches = elsewhere.flat_map(|(at, it)| {
+            let spots = it.parts.iter().enumerate().map(move |(nth, part)| ((at, nth + 1), part));
+            spots.filter(|(spot, (_, kind))| *spot >= from && kind == "patch").map(|(_, it)| &it.0)
+        });
+        let patches: Vec<&PartId> = patches.collect();
+        if patches.is_empty() {
+            return Ok(Vec::new());
+        }
+        let session = self.store.read(ctx, |r| r.get_session(session))?;
+        let mut files = BTreeSet::new();
+        for id in patches {
+            let part = self.store.read(ctx, |r| r.get_part(&session.id, id))?;
+            if let PartBody::Patch(patch) = part.body {
+                files.extend(patch.files);
+            }
+        }
+        let root = ChangeRoot { store: String::new(), path: session.directory.clone() };
+        let below = |file: &String| {
+            let path = Path::new(file);
+            let inside = path.strip_prefix(&session.directory).unwrap_or(path);
+            let text = inside.to_string_lossy();
+            text.trim_start_matches('/').parse::<RelPath>().ok()
+        };
+        let paths = files.iter().filter_map(below);
+        Ok(paths.map(|path| (root.clone(), path, IMPORTED_REASON.to_owned())).collect())
+    }
+}

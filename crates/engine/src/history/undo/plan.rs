@@ -1,0 +1,297 @@
+//! Planning: per path one three-way question for each link of its history (R4).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use turnstone_core::change::{
+    ChangeRoot, Evidence, FileChange, FileImage, StepDirection, ThreeWayStep, three_way_steps,
+};
+use turnstone_core::id::SessionId;
+use turnstone_core::operation::UndoExtent;
+use turnstone_core::rel_path::RelPath;
+use turnstone_core::time::LogCursor;
+use turnstone_snapshot::{OperationId as OrderId, TargetLink, TargetState, read_git_position};
+use turnstone_store::{ChangeSetRow, Context};
+
+use super::redo_steps::RedoSteps;
+use super::selection::{OperationSelection, SelectedChangeSet};
+use super::types::{PlannedChangeSet, RepositoryMove, RootPlan, UndoOptions, UndoPlan, UndoTarget};
+use crate::captures::image_conversion::to_path_image;
+use crate::engine::Engine;
+use crate::error::Result;
+
+/// The history of the paths of one root, as far as it is to be walked.
+#[derive(Default)]
+struct RootHistory {
+    paths: BTreeMap<RelPath, PathHistory>,
+    windows: BTreeSet<RelPath>,
+}
+
+/// The changes of one path that are taken back, and those that are brought back, oldest first.
+#[derive(Default)]
+pub(crate) struct PathHistory {
+    pub(crate) back: Vec<ObservedChange>,
+    pub(crate) forth: Vec<ObservedChange>,
+}
+
+/// What one change set saw of a path, and between which places in the log.
+#[derive(Clone)]
+pub(crate) struct ObservedChange {
+    opened: LogCursor,
+    closed: Option<LogCursor>,
+    before: FileImage,
+    after: FileImage,
+}
+
+impl ObservedChange {
+    pub(crate) fn new(row: &ChangeSetRow, change: &FileChange) -> Self {
+        let (opened, closed) = row.span();
+        let FileChange { before, after, .. } = change.clone();
+        Self { opened, closed, before, after }
+    }
+}
+
+/// The history of a path, oldest first. What was seen by several at the same time is one change:
+/// from what the first found to what the last one left.
+fn coalesce_changes(seen: &[ObservedChange]) -> Vec<(FileImage, FileImage)> {
+    let mut seen = seen.to_vec();
+    seen.sort_by_key(|one| one.opened);
+    let mut joined: Vec<ObservedChange> = Vec::new();
+    for one in seen {
+        match joined.last_mut() {
+            Some(last) if Some(one.opened) < last.closed => {
+                if one.closed > last.closed {
+                    (last.closed, last.after) = (one.closed, one.after);
+                }
+            }
+            _ => joined.push(one),
+        }
+    }
+    joined.into_iter().map(|one| (one.before, one.after)).collect()
+}
+
+impl PathHistory {
+    /// The steps from what is there to what should be.
+    pub(crate) fn three_way_steps(&self) -> Vec<ThreeWayStep> {
+        let mut steps = three_way_steps(&coalesce_changes(&self.back), StepDirection::Undo);
+        steps.extend(three_way_steps(&coalesce_changes(&self.forth), StepDirection::Redo));
+        steps
+    }
+
+    /// The same for a snapshot store; what was taken back comes back as it was taken, if that is
+    /// known.
+    fn target_links(&self, retraced: Option<&Vec<TargetLink>>) -> Vec<TargetLink> {
+        match retraced {
+            None => self.three_way_steps().iter().map(to_target_link).collect(),
+            Some(forth) => {
+                undo_links(&self.back).into_iter().chain(forth.iter().cloned()).collect()
+            }
+        }
+    }
+}
+
+/// The steps that take back what was seen of a path.
+pub(super) fn undo_links(seen: &[ObservedChange]) -> Vec<TargetLink> {
+    three_way_steps(&coalesce_changes(seen), StepDirection::Undo)
+        .iter()
+        .map(to_target_link)
+        .collect()
+}
+
+fn to_target_link(link: &ThreeWayStep) -> TargetLink {
+    TargetLink::new(Some(to_path_image(&link.base)), to_path_image(&link.target))
+}
+
+impl Engine {
+    /// Plans to take turns back; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::EngineError::NothingToUndo`]; [`crate::EngineError::UndoExpired`] if the undo of one of the
+    /// turns has expired; or a fact could not be obtained: then there is no plan.
+    pub fn plan_undo(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        which: &UndoTarget,
+        options: &UndoOptions,
+    ) -> Result<UndoPlan> {
+        self.recover_session(ctx, session)?;
+        let gathered = self.select_undo(ctx, session, which, options)?;
+        self.build_plan(ctx, session, gathered, options)
+    }
+
+    /// Plans to bring back what was taken back; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::EngineError::NothingToRedo`]; [`crate::EngineError::UndoExpired`] or
+    /// [`crate::EngineError::GuardExpired`] if what it needs is gone; or a fact could not be obtained.
+    pub fn plan_redo(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        which: &UndoTarget,
+        options: &UndoOptions,
+    ) -> Result<UndoPlan> {
+        self.recover_session(ctx, session)?;
+        let gathered = self.select_redo(ctx, session, which, options)?;
+        self.build_plan(ctx, session, gathered, options)
+    }
+
+    /// Makes a plan of what was gathered.
+    pub(crate) fn build_plan(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        gathered: OperationSelection,
+        options: &UndoOptions,
+    ) -> Result<UndoPlan> {
+        let OperationSelection {
+            kind,
+            turns,
+            other_turns: also,
+            mut changes,
+            head,
+            side_effects: aside,
+        } = gathered;
+        self.ensure_not_expired(ctx, &changes)?;
+        self.mask_forgotten(&mut changes)?;
+        let mut plan = UndoPlan {
+            operation: self.id_generator.new_operation_id(ctx.now)?,
+            kind,
+            session: session.clone(),
+            turns,
+            also,
+            changes: Vec::new(),
+            roots: Vec::new(),
+            contended: self.find_contended_paths(ctx, &changes)?,
+            not_covered: aside.not_covered,
+            unnamed: Vec::new(),
+            git: Vec::new(),
+            head,
+            todos: aside.todos,
+            withdrawn: aside.withdrawn,
+            switch: aside.switch,
+            relies: Vec::new(),
+        };
+        let mut walks: BTreeMap<ChangeRoot, RootHistory> = BTreeMap::new();
+        for held in &changes {
+            let part = classify_paths(&mut plan, &mut walks, held, options);
+            plan.changes.push(part);
+        }
+        let retraced = self.load_redo_steps(ctx, session, &plan.changes)?;
+        self.ensure_guards_present(ctx, session, &retraced.relies)?;
+        plan.relies = retraced.relies.iter().cloned().collect();
+        let shared: BTreeSet<(ChangeRoot, RelPath)> =
+            plan.contended.iter().map(|it| (it.root.clone(), it.path.clone())).collect();
+        for (root, mut walk) in walks {
+            walk.paths.retain(|path, _| !shared.contains(&(root.clone(), path.clone())));
+            plan.roots.push(self.plan_root(ctx, root, walk, &retraced)?);
+        }
+        plan.git = find_repository_moves(&changes);
+        Ok(plan)
+    }
+
+    /// The ways back of what is to be brought back, as far as operations wrote them down.
+    fn load_redo_steps(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        parts: &[PlannedChangeSet],
+    ) -> Result<RedoSteps> {
+        let brings = |part: &PlannedChangeSet| {
+            part.taken.iter().any(|path| !part.wanted.contains_path(path))
+        };
+        match parts.iter().any(brings) {
+            true => {
+                let operations = self.store.read(ctx, |r| r.operations(session))?;
+                self.find_redo_steps(ctx, parts, &operations)
+            }
+            false => Ok(RedoSteps::default()),
+        }
+    }
+
+    fn plan_root(
+        &self,
+        ctx: &Context,
+        root: ChangeRoot,
+        walk: RootHistory,
+        retraced: &RedoSteps,
+    ) -> Result<RootPlan> {
+        let wish = |(path, course): (RelPath, PathHistory)| {
+            let spot = (root.store.clone(), path);
+            let links = course.target_links(retraced.links.get(&spot));
+            TargetState { path: spot.1, links }
+        };
+        let windows =
+            walk.windows.into_iter().filter(|path| walk.paths.contains_key(path)).collect();
+        let wishes: Vec<TargetState> = walk.paths.into_iter().map(wish).collect();
+        let vault = self.handle_of_root(&root, ctx.now)?;
+        let plan = vault.plan_targets(&wishes, ctx.now)?;
+        Ok(RootPlan { root, order: OrderId::generate()?, plan, windows })
+    }
+}
+
+/// Puts the paths of a change set where they belong: to be walked, not covered, or left out.
+fn classify_paths(
+    plan: &mut UndoPlan,
+    walks: &mut BTreeMap<ChangeRoot, RootHistory>,
+    held: &SelectedChangeSet,
+    options: &UndoOptions,
+) -> PlannedChangeSet {
+    let set = &held.row.set;
+    let mut wanted = Vec::new();
+    for change in &set.changes {
+        let path = change.path.clone();
+        let (is_taken, mut is_wanted) =
+            (held.undone.contains_path(&path), held.wanted.contains_path(&path));
+        let is_meant = is_taken != is_wanted && options.includes_path(&path);
+        let reason = [&change.before, &change.after].into_iter().find_map(|image| match image {
+            FileImage::Uncovered { reason } => Some(reason.clone()),
+            FileImage::Present { .. } | FileImage::Absent => None,
+        });
+        match reason {
+            _ if !is_meant => is_wanted = is_taken,
+            Some(reason) => plan.not_covered.push((set.root.clone(), path.clone(), reason)),
+            None if options.named_only && set.evidence != Evidence::Named => {
+                plan.unnamed.push((set.root.clone(), path.clone()));
+                is_wanted = is_taken;
+            }
+            None => {
+                let walk = walks.entry(set.root.clone()).or_default();
+                if set.evidence != Evidence::Named {
+                    walk.windows.insert(path.clone());
+                }
+                let course = walk.paths.entry(path.clone()).or_default();
+                let way = if is_wanted { &mut course.back } else { &mut course.forth };
+                way.push(ObservedChange::new(&held.row, change));
+            }
+        }
+        wanted.extend(is_wanted.then_some(path));
+    }
+    let paths: Vec<RelPath> = set.changes.iter().map(|change| change.path.clone()).collect();
+    let taken = paths.iter().filter(|path| held.undone.contains_path(path)).cloned().collect();
+    let wanted = match wanted.len() {
+        0 => UndoExtent::Nothing,
+        all if all == paths.len() => UndoExtent::All,
+        _ => UndoExtent::Paths(wanted),
+    };
+    let (change, session, store) = (set.id.clone(), set.session.clone(), set.root.store.clone());
+    PlannedChangeSet { change, session: Some(session), store, paths, taken, wanted }
+}
+
+/// Repositories that do not stand where they stood before the first of the change sets (R5).
+fn find_repository_moves(changes: &[SelectedChangeSet]) -> Vec<RepositoryMove> {
+    let mut notes: BTreeMap<&ChangeRoot, RepositoryMove> = BTreeMap::new();
+    for held in changes {
+        let set = &held.row.set;
+        let Some(git) = &set.git else { continue };
+        let now = read_git_position(Path::new(&set.root.path)).unwrap_or_default();
+        let note = RepositoryMove { root: set.root.clone(), before: git.before.clone(), now };
+        notes.entry(&set.root).or_insert(note);
+    }
+    // What cannot be told is said, too: nobody may take it for "has not moved".
+    let moved = |note: &RepositoryMove| !note.before.is_same_position(&note.now);
+    notes.into_values().filter(moved).collect()
+}

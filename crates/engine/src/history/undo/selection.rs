@@ -1,0 +1,410 @@
+//! Gathering: which turns, which change sets, who else claims their paths. Everything is read
+//! before anything is decided.
+
+use std::collections::BTreeSet;
+
+use turnstone_core::change::{ChangeRoot, StepDirection};
+use turnstone_core::id::{ChangeId, SessionId, TurnId};
+use turnstone_core::model::Todo;
+use turnstone_core::operation::{HeadMove, OperationKind, SessionHead, UndoExtent};
+use turnstone_core::permission::PermissionRule;
+use turnstone_core::rel_path::RelPath;
+use turnstone_core::revert::merge_todos;
+use turnstone_core::time::LogCursor;
+use turnstone_store::{ChangeSetRow, Context, OperationRow, ReadTx, StoreError, TurnRow};
+
+use super::operation_json::{decode_other_turns, decode_turns, is_without_effect};
+use super::types::{TimelineSwitch, UndoOptions, UndoScope, UndoTarget};
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::history::timeline::Timeline;
+
+/// A change set, how much of it is taken back, and how much is to be.
+pub(crate) struct SelectedChangeSet {
+    pub(crate) row: ChangeSetRow,
+    /// The turn of the session it belongs to: its own, or the one that began its session.
+    pub(crate) turn: TurnId,
+    pub(crate) undone: UndoExtent,
+    pub(crate) wanted: UndoExtent,
+}
+
+/// What an operation is about.
+pub(crate) struct OperationSelection {
+    pub(crate) kind: OperationKind,
+    pub(crate) turns: Vec<TurnId>,
+    /// Turns of other sessions.
+    pub(crate) other_turns: Vec<(SessionId, TurnId)>,
+    /// Closed change sets of the turns and of the sessions they began, oldest first.
+    pub(crate) changes: Vec<SelectedChangeSet>,
+    pub(crate) head: HeadMove,
+    pub(crate) side_effects: SideEffects,
+}
+
+/// What else follows the session.
+#[derive(Default)]
+pub(crate) struct SideEffects {
+    pub(crate) todos: Option<Vec<Todo>>,
+    pub(crate) withdrawn: Vec<PermissionRule>,
+    pub(crate) switch: Option<TimelineSwitch>,
+    pub(crate) not_covered: Vec<(ChangeRoot, RelPath, String)>,
+}
+
+impl Engine {
+    /// Reads what the turns to be taken back did.
+    pub(super) fn select_undo(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        which: &UndoTarget,
+        options: &UndoOptions,
+    ) -> Result<OperationSelection> {
+        let scope = options.scope;
+        let line = self.store.read(ctx, |r| Timeline::read(r, session))?;
+        let visible = line.before_head();
+        let mut chosen = select_turns(&line, session, which, || {
+            Ok(visible.last().copied().into_iter().collect::<Vec<_>>())
+        })?;
+        if chosen.is_empty() {
+            return Err(EngineError::NothingToUndo(session.clone()));
+        }
+        let also = add_turns(session, &line.turns, &mut chosen, &options.other_turns)?;
+        let first = chosen[0];
+        // The conversation has one head: it moves back only if nothing visible stays behind it.
+        let behind = visible.iter().filter(|turn| turn.span.0 > first.span.0);
+        let is_tail = behind.clone().all(|turn| chosen.iter().any(|one| one.id == turn.id));
+        let is_visible = visible.iter().any(|turn| turn.id == first.id);
+        let is_whole = !matches!(which, UndoTarget::Message(_) | UndoTarget::Part(_));
+        let head = match scope {
+            UndoScope::Both | UndoScope::Conversation if is_tail && is_visible && is_whole => {
+                HeadMove::To(SessionHead { message: first.message.clone(), part: None })
+            }
+            UndoScope::Both | UndoScope::Conversation | UndoScope::Files => HeadMove::Stay,
+        };
+        let mut changes = self.select_change_sets(ctx, session, &chosen, &also, scope)?;
+        changes.retain(|held| is_selected(&line, which, &held.row));
+        for held in &mut changes {
+            held.wanted = UndoExtent::All;
+        }
+        let aside = match scope {
+            UndoScope::Both | UndoScope::Conversation if is_whole => {
+                self.find_side_effects(ctx, session, &chosen, StepDirection::Undo)?
+            }
+            UndoScope::Both | UndoScope::Conversation | UndoScope::Files => SideEffects::default(),
+        };
+        let turns = chosen.iter().map(|turn| turn.id.clone()).collect();
+        Ok(OperationSelection {
+            kind: OperationKind::Undo,
+            turns,
+            other_turns: also,
+            changes,
+            head,
+            side_effects: aside,
+        })
+    }
+
+    /// Reads what the newest undo that still holds took back.
+    pub(super) fn select_redo(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        which: &UndoTarget,
+        options: &UndoOptions,
+    ) -> Result<OperationSelection> {
+        let scope = options.scope;
+        let (line, operations) =
+            self.store.read(ctx, |r| Ok((Timeline::read(r, session)?, r.operations(session)?)))?;
+        let mut chosen =
+            select_turns(&line, session, which, || find_last_undone(&line, &operations))?;
+        if chosen.is_empty() {
+            return Err(EngineError::NothingToRedo(session.clone()));
+        }
+        let wanted = match options.other_turns.as_slice() {
+            [] => find_companion_turns(&operations, &chosen)?,
+            also => also.to_vec(),
+        };
+        let also = add_turns(session, &line.turns, &mut chosen, &wanted)?;
+        let mut changes = self.select_change_sets(ctx, session, &chosen, &also, scope)?;
+        // What a branch has hidden is reached by a jump, not by a redo.
+        changes.retain(|held| {
+            is_selected(&line, which, &held.row) && line.contains_change_set(session, &held.row)
+        });
+        for held in &mut changes {
+            held.wanted = UndoExtent::Nothing;
+        }
+        // The first turn behind the head that is not brought back stays taken back.
+        let hidden = line.after_head();
+        let is_chosen = |turn: &&&TurnRow| chosen.iter().any(|one| one.id == turn.id);
+        let next = hidden.iter().find(|turn| !is_chosen(turn));
+        let is_whole = !matches!(which, UndoTarget::Message(_) | UndoTarget::Part(_));
+        let brought = is_whole && hidden.iter().any(|turn| is_chosen(&turn));
+        let head = match (scope, brought, next) {
+            (UndoScope::Files, ..) | (_, false, _) => HeadMove::Stay,
+            (_, true, None) => HeadMove::Tip,
+            (_, true, Some(next)) => {
+                HeadMove::To(SessionHead { message: next.message.clone(), part: None })
+            }
+        };
+        let aside = match head {
+            HeadMove::Stay => SideEffects::default(),
+            HeadMove::Tip | HeadMove::To(_) => {
+                self.find_side_effects(ctx, session, &chosen, StepDirection::Redo)?
+            }
+        };
+        let turns = chosen.iter().map(|turn| turn.id.clone()).collect();
+        Ok(OperationSelection {
+            kind: OperationKind::Redo,
+            turns,
+            other_turns: also,
+            changes,
+            head,
+            side_effects: aside,
+        })
+    }
+
+    /// To-dos and grants of turns that are taken back or brought back (R20).
+    fn find_side_effects(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        turns: &[&TurnRow],
+        direction: StepDirection,
+    ) -> Result<SideEffects> {
+        let (Some(first), Some(last)) = (turns.first(), turns.last()) else {
+            return Ok(SideEffects::default());
+        };
+        let (from, to) = (first.span.0, last.span.1);
+        match direction {
+            StepDirection::Undo => {
+                let mut aside = self.side_effects_between(ctx, session, from, to)?;
+                aside.withdrawn = self.grants_during(ctx, session, turns)?;
+                Ok(aside)
+            }
+            StepDirection::Redo => self.side_effects_between(ctx, session, to, from),
+        }
+    }
+
+    /// The to-dos, for a session that goes from one place in the log to another.
+    pub(crate) fn side_effects_between(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        there: LogCursor,
+        here: LogCursor,
+    ) -> Result<SideEffects> {
+        let (there, here, now) = self.store.read(ctx, |r| {
+            Ok((r.todos_at(session, there)?, r.todos_at(session, here)?, r.todos(session)?))
+        })?;
+        let todos = merge_todos(&there, &here, &now).map(<[Todo]>::to_vec);
+        Ok(SideEffects { todos, ..SideEffects::default() })
+    }
+
+    /// The grants that were given while turns ran, by them or by sessions they began, and still
+    /// stand; what other sessions were granted meanwhile is theirs (R20).
+    pub(crate) fn grants_during(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        turns: &[&TurnRow],
+    ) -> Result<Vec<PermissionRule>> {
+        Ok(self.store.read(ctx, |r| {
+            let project = r.get_session(session)?.project;
+            let mut sessions = list_descendants(r, session)?;
+            sessions.push(session.clone());
+            let mut found = Vec::new();
+            for turn in turns {
+                found.extend(r.rules_granted_between(&project, &sessions, turn.span)?);
+            }
+            Ok(found)
+        })?)
+    }
+
+    /// The change sets of turns and of those of other sessions that go with them.
+    fn select_change_sets(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        turns: &[&TurnRow],
+        also: &[(SessionId, TurnId)],
+        scope: UndoScope,
+    ) -> Result<Vec<SelectedChangeSet>> {
+        if scope == UndoScope::Conversation {
+            return Ok(Vec::new());
+        }
+        let mut all = self.change_sets_of_turns(ctx, session, turns)?;
+        for (other, turn) in also {
+            let theirs = self.store.read(ctx, |r| r.turns(other))?;
+            let turn = find_turn(&theirs, other, turn)?;
+            if turn.state.is_open() {
+                return Err(StoreError::Busy(other.clone()).into());
+            }
+            let more = self.change_sets_of_turns(ctx, other, &[turn])?;
+            let known: BTreeSet<ChangeId> =
+                all.iter().map(|held| held.row.set.id.clone()).collect();
+            all.extend(more.into_iter().filter(|held| !known.contains(&held.row.set.id)));
+        }
+        all.sort_by_key(|held| held.row.closed);
+        Ok(all)
+    }
+
+    /// The change sets of turns, and of the sessions that were begun while they ran; each is
+    /// wanted as it is.
+    pub(crate) fn change_sets_of_turns(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        turns: &[&TurnRow],
+    ) -> Result<Vec<SelectedChangeSet>> {
+        let held = self.store.read(ctx, |r| {
+            let mut rows = Vec::new();
+            for turn in turns {
+                let own = r.turn_change_sets(session, &turn.id)?;
+                rows.extend(own.into_iter().map(|row| (turn.id.clone(), row)));
+            }
+            for child in list_descendants(r, session)? {
+                for row in r.change_sets(&child)? {
+                    let around = turns.iter().find(|turn| is_within_turn(turn, &row));
+                    rows.extend(around.map(|turn| (turn.id.clone(), row)));
+                }
+            }
+            rows.retain(|(_, row)| row.closed.is_some());
+            rows.sort_by_key(|(_, row)| row.closed);
+            let held = |(turn, row): (TurnId, ChangeSetRow)| {
+                let taken = r.undone_extent(&row.set.id)?;
+                Ok(SelectedChangeSet { wanted: taken.clone(), undone: taken, turn, row })
+            };
+            rows.into_iter().map(held).collect::<turnstone_store::Result<Vec<_>>>()
+        })?;
+        Ok(held)
+    }
+}
+
+/// The turns that are meant, oldest first.
+fn select_turns<'l>(
+    line: &'l Timeline,
+    session: &SessionId,
+    which: &UndoTarget,
+    last: impl FnOnce() -> Result<Vec<&'l TurnRow>>,
+) -> Result<Vec<&'l TurnRow>> {
+    Ok(match which {
+        UndoTarget::Last => last()?,
+        UndoTarget::Turn(id) => vec![find_turn(&line.turns, session, id)?],
+        UndoTarget::From(id) => {
+            let from = find_turn(&line.turns, session, id)?.span.0;
+            line.turns.iter().filter(|turn| turn.span.0 >= from).collect()
+        }
+        UndoTarget::Message(message) => {
+            let at = line.position_of(Some(&SessionHead { message: message.clone(), part: None }));
+            line.turn_at(at).into_iter().collect()
+        }
+        UndoTarget::Part(part) => {
+            line.part_position(part).and_then(|at| line.turn_at(at)).into_iter().collect()
+        }
+    })
+}
+
+/// Tells whether a change set is among what is meant, given that its turn is.
+fn is_selected(line: &Timeline, which: &UndoTarget, row: &ChangeSetRow) -> bool {
+    let part = row.set.part.as_ref();
+    match which {
+        UndoTarget::Last | UndoTarget::Turn(_) | UndoTarget::From(_) => true,
+        UndoTarget::Part(wanted) => part == Some(wanted),
+        UndoTarget::Message(message) => {
+            let begins_turn = line.turns.iter().any(|turn| turn.message == *message);
+            begins_turn || part.is_some_and(|part| line.message_of(part) == Some(message))
+        }
+    }
+}
+
+/// A turn by its id.
+fn find_turn<'t>(turns: &'t [TurnRow], session: &SessionId, id: &TurnId) -> Result<&'t TurnRow> {
+    let missing = || EngineError::NoTurn { session: session.clone(), turn: id.clone() };
+    turns.iter().find(|turn| turn.id == *id).ok_or_else(missing)
+}
+
+/// Adds further turns to the chosen ones; returns those of other sessions.
+fn add_turns<'t>(
+    session: &SessionId,
+    turns: &'t [TurnRow],
+    chosen: &mut Vec<&'t TurnRow>,
+    also: &[(SessionId, TurnId)],
+) -> Result<Vec<(SessionId, TurnId)>> {
+    let (own, others): (Vec<_>, Vec<_>) =
+        also.iter().cloned().partition(|(other, _)| other == session);
+    for (_, id) in own {
+        if !chosen.iter().any(|turn| turn.id == id) {
+            chosen.push(find_turn(turns, session, &id)?);
+        }
+    }
+    chosen.sort_by_key(|turn| turn.span.0);
+    Ok(others)
+}
+
+/// The turns of other sessions that the newest undo of these turns took along.
+fn find_companion_turns(
+    operations: &[OperationRow],
+    chosen: &[&TurnRow],
+) -> Result<Vec<(SessionId, TurnId)>> {
+    for operation in operations.iter().rev().filter(|it| it.kind == OperationKind::Undo) {
+        let turns = decode_turns(operation)?;
+        if chosen.iter().any(|one| turns.contains(&one.id)) {
+            return decode_other_turns(operation);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// The turns of the newest undo that no redo has brought back.
+fn find_last_undone<'t>(
+    line: &'t Timeline,
+    operations: &[OperationRow],
+) -> Result<Vec<&'t TurnRow>> {
+    let mut standing: Vec<Vec<TurnId>> = Vec::new();
+    for operation in operations.iter().filter(|operation| operation.done.is_some()) {
+        if is_without_effect(operation)? {
+            continue;
+        }
+        match operation.kind {
+            OperationKind::Undo => standing.push(decode_turns(operation)?),
+            OperationKind::Redo => {
+                let back = decode_turns(operation)?;
+                for undone in &mut standing {
+                    undone.retain(|turn| !back.contains(turn));
+                }
+            }
+            // What was behind the head is hidden, or the session stands elsewhere: what was taken
+            // back before is no longer what comes next.
+            OperationKind::Branch | OperationKind::Jump => standing.clear(),
+            OperationKind::Checkpoint | OperationKind::Expire | OperationKind::Forget => {}
+        }
+    }
+    let last = standing.into_iter().rev().find(|undone| !undone.is_empty()).unwrap_or_default();
+    let found: Vec<&TurnRow> = line.turns.iter().filter(|turn| last.contains(&turn.id)).collect();
+    // A head that was set without an undo: the first turn behind it.
+    Ok(match found.is_empty() {
+        true => line.after_head().into_iter().take(1).collect(),
+        false => found,
+    })
+}
+
+/// Every session that was begun by this one, or by one of those.
+fn list_descendants(
+    reader: &ReadTx<'_>,
+    session: &SessionId,
+) -> turnstone_store::Result<Vec<SessionId>, StoreError> {
+    let mut found = Vec::new();
+    let mut ask = vec![session.clone()];
+    while let Some(parent) = ask.pop() {
+        for child in reader.child_sessions(&parent)? {
+            if child.id != *session && !found.contains(&child.id) {
+                found.push(child.id.clone());
+                ask.push(child.id);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn is_within_turn(turn: &TurnRow, row: &ChangeSetRow) -> bool {
+    let ended = turn.span.1;
+    row.opened > turn.span.0 && (turn.state.is_open() || row.opened < ended)
+}

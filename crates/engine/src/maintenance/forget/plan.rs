@@ -1,0 +1,221 @@
+//! What would go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use turnstone_core::change::{ChangeRoot, FileImage};
+use turnstone_core::id::{SessionId, TurnId};
+use turnstone_core::time::LogCursor;
+use turnstone_snapshot::{
+    ForgettableVersions, Oid, SnapshotHandle, Tombstones, patterns_match_path,
+};
+use turnstone_store::{Context, RedactionReport};
+
+use crate::captures::session_coverage::change_root_of;
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::history::undo::SelectedChangeSet;
+
+/// Shorter lines say too little to be anybody's secret, and stand everywhere.
+const MIN_LINE_BYTES: usize = 8;
+/// Why nothing is known of a path.
+const FORGOTTEN_REASON: &str = "forgotten";
+
+/// A session that changed such a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AffectedSession {
+    /// The session.
+    pub session: SessionId,
+    /// Its turns that did.
+    pub turns: Vec<TurnId>,
+}
+
+/// What would be forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ForgetPlan {
+    /// Where.
+    pub root: ChangeRoot,
+    /// Which paths, as an ignore file would name them.
+    pub patterns: Vec<String>,
+    /// The paths they name, as captures and turns know them.
+    pub paths: BTreeSet<String>,
+    /// Sessions whose turns changed such paths.
+    pub sessions: Vec<AffectedSession>,
+    /// What the captures hold of them.
+    pub captured: ForgettableVersions,
+    /// Events, texts and values of the ledger that hold a line of them.
+    pub ledger: RedactionReport,
+    /// Spilled outputs that do.
+    pub outputs: Vec<PathBuf>,
+    /// Copies of the ledger, which are not touched.
+    pub backups: Vec<PathBuf>,
+}
+
+impl ForgetPlan {
+    /// Bytes of the versions that go.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.captured.versions.iter().map(|version| version.size).sum()
+    }
+
+    /// True if there is nothing to forget.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.captured.versions.is_empty() && self.sessions.is_empty()
+    }
+}
+
+impl Engine {
+    /// Says what would be forgotten of the root that holds `directory`; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::BadPattern`]; or a fact could not be obtained: then there is no plan.
+    pub fn plan_forget(
+        &self,
+        ctx: &Context,
+        directory: &Path,
+        patterns: &[String],
+    ) -> Result<ForgetPlan> {
+        patterns.iter().try_for_each(|pattern| check_pattern(pattern))?;
+        let vault = self.open_snapshot_handle(directory, ctx.now)?;
+        let captured = vault.list_forgettable(patterns)?;
+        let words = collect_lines(&vault, &captured)?;
+        let mut paths: BTreeSet<String> =
+            captured.versions.iter().map(|version| version.path.to_string()).collect();
+        Ok(ForgetPlan {
+            root: change_root_of(&vault),
+            patterns: patterns.to_vec(),
+            sessions: self.find_affected_sessions(ctx, &vault, patterns, &mut paths)?,
+            paths,
+            ledger: self.store.redact(ctx, &words, true)?,
+            outputs: self.find_outputs_containing(&words)?,
+            backups: list_files(&self.settings.data.join("backup"))?,
+            captured,
+        })
+    }
+
+    /// The sessions whose turns changed such paths, which are added to `found_paths`.
+    fn find_affected_sessions(
+        &self,
+        ctx: &Context,
+        vault: &SnapshotHandle,
+        patterns: &[String],
+        found_paths: &mut BTreeSet<String>,
+    ) -> Result<Vec<AffectedSession>> {
+        let store = vault.location().id.to_string();
+        let all = (LogCursor(0), LogCursor(i64::MAX));
+        let rows = self.store.read(ctx, |r| r.change_sets_between(&store, all.0, all.1))?;
+        let mut found: BTreeMap<SessionId, Vec<TurnId>> = BTreeMap::new();
+        for row in rows {
+            let paths = row.set.changes.iter().map(|change| &change.path).chain(&row.named);
+            let named: Vec<String> = paths
+                .filter(|path| patterns_match_path(patterns, path))
+                .map(ToString::to_string)
+                .collect();
+            let is_touched = !named.is_empty();
+            found_paths.extend(named);
+            if is_touched {
+                let turns = found.entry(row.set.session).or_default();
+                if !turns.contains(&row.set.turn) {
+                    turns.push(row.set.turn);
+                }
+            }
+        }
+        Ok(found.into_iter().map(|(session, turns)| AffectedSession { session, turns }).collect())
+    }
+
+    /// The spilled outputs that hold one of these words.
+    pub(super) fn find_outputs_containing(&self, words: &BTreeSet<String>) -> Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for path in list_files(&self.settings.data.join("output"))? {
+            let bytes = fs_err::read(&path)?;
+            let text = String::from_utf8_lossy(&bytes);
+            if words.iter().any(|word| text.contains(word.as_str())) {
+                found.push(path);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Sides of changes whose bytes were forgotten are not covered: never an empty file.
+    pub(crate) fn mask_forgotten(&self, changes: &mut [SelectedChangeSet]) -> Result<()> {
+        let mut known: BTreeMap<String, Tombstones> = BTreeMap::new();
+        for held in changes {
+            let set = &mut held.row.set;
+            let tombs = match known.get(&set.root.store) {
+                Some(tombs) => tombs,
+                None => {
+                    let folder = self.settings.data.join("store").join(&set.root.store);
+                    let tombs = Tombstones::read(&folder)?;
+                    known.entry(set.root.store.clone()).or_insert(tombs)
+                }
+            };
+            for change in &mut set.changes {
+                let is_gone = |image: &FileImage| match image {
+                    FileImage::Present { blob, .. } => blob
+                        .parse::<Oid>()
+                        .is_ok_and(|blob| tombs.versions.contains(&(change.path.clone(), blob))),
+                    FileImage::Absent | FileImage::Uncovered { .. } => false,
+                };
+                let (before, after) = (is_gone(&change.before), is_gone(&change.after));
+                let veil = || FileImage::Uncovered { reason: FORGOTTEN_REASON.to_owned() };
+                if before {
+                    change.before = veil();
+                }
+                if after {
+                    change.after = veil();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The lines of all versions that are texts.
+pub(super) fn collect_lines(
+    vault: &SnapshotHandle,
+    captured: &ForgettableVersions,
+) -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    for version in &captured.versions {
+        let Ok(text) = String::from_utf8(vault.read_blob(&version.blob)?) else { continue };
+        let lines = text.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE_BYTES);
+        found.extend(lines.map(str::to_owned));
+    }
+    Ok(found)
+}
+
+/// The files of a folder; none if it is not there.
+/// Refuses what would be more than one pattern, or none, in an ignore file: what passes the gate is what
+/// is forgotten.
+fn check_pattern(pattern: &str) -> Result<()> {
+    let reason = if pattern.contains(['\n', '\r', '\0']) {
+        "it has more than one line"
+    } else if pattern.trim().is_empty() {
+        "it is empty"
+    } else if pattern.starts_with(['#', '!']) {
+        "it is a comment or an exception; put a backslash before the first character to mean the name"
+    } else {
+        return Ok(());
+    };
+    Err(EngineError::BadPattern { pattern: pattern.to_owned(), reason })
+}
+
+fn list_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match fs_err::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}

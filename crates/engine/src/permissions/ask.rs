@@ -1,0 +1,320 @@
+//! Asking and answering. A request is durable before anybody is told, an answer counts once.
+
+use turnstone_core::id::{PermissionId, QuestionId, SessionId};
+use turnstone_core::model::{
+    PermissionAsk, PermissionReply, QuestionAsk, RequestBody, RequestId, RequestState, UserRequest,
+};
+use turnstone_core::permission::{
+    CallerRole, PermissionRule, PermissionVerdict, ReplyEffects, ReplyError, resolve_reply,
+};
+use turnstone_core::turn::{TurnEvent, TurnState};
+use turnstone_store::{Context, LeaseTakeover, StoreError, Tx};
+
+use super::error::PermissionError;
+use super::gate_request::concerns_project;
+use super::rules::BaseRules;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::turns::turn::Turn;
+
+/// What a tool wants to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PermissionQuery {
+    /// What is asked.
+    pub ask: PermissionAsk,
+    /// Nothing else of the turn can go on before the answer: the turn waits (R28).
+    pub blocks_turn: bool,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PermissionOutcome {
+    /// The rules allow it.
+    Allowed,
+    /// The rules deny it; these are about it.
+    Denied(Vec<PermissionRule>),
+    /// A person is asked.
+    Pending(PermissionId),
+}
+
+/// What an answer brought about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReplyReport {
+    /// Rules that are approved from now on.
+    pub granted: Vec<PermissionRule>,
+    /// The requests that are decided, the answered one first.
+    pub resolved: Vec<RequestId>,
+}
+
+/// A turn that waited and goes on in this process.
+#[derive(Clone, Debug)]
+pub struct ResumedTurn {
+    /// The turn.
+    pub turn: Turn,
+}
+
+impl Engine {
+    /// Asks whether a tool of a turn may do something: the rules first, then a person.
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused: then the tool may not.
+    pub fn ask_permission(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        new: &PermissionQuery,
+        base: &BaseRules,
+    ) -> Result<PermissionOutcome> {
+        match self.read_effective_rules(ctx, &turn.session, base)?.decide(&new.ask) {
+            PermissionVerdict::Allowed => return Ok(PermissionOutcome::Allowed),
+            PermissionVerdict::Denied { rules } => return Ok(PermissionOutcome::Denied(rules)),
+            PermissionVerdict::Ask => {}
+        }
+        let id = self.id_generator.new_permission_id(ctx.now)?;
+        let request = build_request(&id, &turn.session, &new.ask);
+        let (session, name, waits) = (turn.session.clone(), turn.id.clone(), new.blocks_turn);
+        let ask = move |tx: &Tx<'_>| {
+            tx.add_request(&request)?;
+            if waits {
+                tx.transition_turn(&session, &name, &TurnEvent::Asked)?;
+            }
+            Ok(())
+        };
+        self.store.write(&turn.context(ctx), ask).wait()?;
+        let ctx = &ctx.without_expected_seq();
+        // Somebody may have approved it for good between the rules and the question.
+        if self.read_effective_rules(ctx, &turn.session, base)?.decide(&new.ask)
+            == PermissionVerdict::Allowed
+        {
+            let reply = PermissionReply::Always;
+            let state = RequestState::Replied { reply, message: None, used: false };
+            self.record_answer(ctx, &RequestId::Permission(id), state)?;
+            self.continue_turn(ctx, turn)?;
+            return Ok(PermissionOutcome::Allowed);
+        }
+        Ok(PermissionOutcome::Pending(id))
+    }
+
+    /// Asks a person to choose; answered with [`Engine::answer_question`].
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused.
+    pub fn ask_question(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        ask: QuestionAsk,
+        waits: bool,
+    ) -> Result<QuestionId> {
+        let id = self.id_generator.new_question_id(ctx.now)?;
+        let (session, name) = (turn.session.clone(), turn.id.clone());
+        let request = UserRequest {
+            id: RequestId::Question(id.clone()),
+            session: session.clone(),
+            body: RequestBody::Question(ask),
+            state: RequestState::Pending,
+        };
+        let ask = move |tx: &Tx<'_>| {
+            tx.add_request(&request)?;
+            if waits {
+                tx.transition_turn(&session, &name, &TurnEvent::Asked)?;
+            }
+            Ok(())
+        };
+        self.store.write(&turn.context(ctx), ask).wait()?;
+        Ok(id)
+    }
+
+    /// Answers a permission request, from any process, and does what follows from it.
+    ///
+    /// `always` approves for the project and decides what else of the session is allowed by it;
+    /// `reject` rejects everything else the session asks. All or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`PermissionError::Reply`] if the request is unknown or not open any more, if the caller may not
+    /// answer it (a named actor not with `always`, which counts beyond its sessions), or if the user's own
+    /// configuration denies what the answer would allow.
+    pub fn reply_permission(
+        &self,
+        ctx: &Context,
+        id: &PermissionId,
+        answer: PermissionReply,
+        message: Option<&str>,
+        base: &BaseRules,
+    ) -> Result<ReplyReport, PermissionError> {
+        let pending = self.pending_requests(ctx, None)?;
+        let asked = pending.iter().find(|request| request.id.as_str() == id.as_str());
+        let Some(asked) = asked else {
+            return Err(self.not_pending_error(ctx, id));
+        };
+        self.check_answerer(ctx, asked)?;
+        if ctx.role == CallerRole::Named && answer == PermissionReply::Always {
+            return Err(ReplyError::OnlyOnce(id.clone()).into());
+        }
+        let session = self.store.read(ctx, |r| r.get_session(&asked.session))?;
+        let rules = self.read_effective_rules(ctx, &session.id, base)?;
+        let ReplyEffects { granted, mut resolved } =
+            resolve_reply(id, answer, message, &pending, &rules.layers())?;
+        // A refusal also refuses what else the session asks, as far as this caller may answer it.
+        let mut left = Vec::new();
+        for other in pending.iter().filter(|other| other.id != asked.id) {
+            if resolved.iter().any(|one| one.id == other.id) && !self.may_answer(ctx, other)? {
+                left.push(other.id.clone());
+            }
+        }
+        resolved.retain(|one| !left.contains(&one.id));
+        let done = ReplyReport {
+            granted: granted.clone(),
+            resolved: resolved.iter().map(|one| one.id.clone()).collect(),
+        };
+        let write = move |tx: &Tx<'_>| {
+            for rule in &granted {
+                tx.approve_rule_for_session(&session.project, rule, &session.id)?;
+            }
+            resolved.iter().try_for_each(|one| tx.resolve_request(&one.id, &one.state).map(drop))
+        };
+        match self.store.write(ctx, write).wait() {
+            Ok(()) => Ok(done),
+            // Somebody else answered between our look and our answer.
+            Err(StoreError::Conflict { .. }) => Err(ReplyError::NotPending(id.clone()).into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn not_pending_error(&self, ctx: &Context, id: &PermissionId) -> PermissionError {
+        match self.store.read(ctx, |r| r.request_state(id.as_str())) {
+            Ok(_) => ReplyError::NotPending(id.clone()).into(),
+            Err(StoreError::NotFound { .. }) => ReplyError::NoSuchRequest(id.clone()).into(),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// The requests nobody has answered, of one session or of all: told again after a restart.
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused.
+    pub fn pending_requests(
+        &self,
+        ctx: &Context,
+        session: Option<&SessionId>,
+    ) -> Result<Vec<UserRequest>> {
+        Ok(self.store.read(ctx, |r| r.pending_requests(session))?)
+    }
+
+    /// Refuses an answer by a caller who may not give it.
+    fn check_answerer(&self, ctx: &Context, asked: &UserRequest) -> Result<(), PermissionError> {
+        match self.may_answer(ctx, asked)? {
+            true => Ok(()),
+            false => Err(ReplyError::NotAllowedToAnswer(asked.id.clone()).into()),
+        }
+    }
+
+    /// Whether the caller may answer a request: who asked cannot, and neither can a runner, a tool, or a
+    /// named client in a session it did not create. Only a person answers for a whole project, because the
+    /// session that holds the question says nothing about who is in charge of the project.
+    fn may_answer(&self, ctx: &Context, asked: &UserRequest) -> Result<bool> {
+        Ok(match ctx.role {
+            CallerRole::Person => true,
+            CallerRole::Runner | CallerRole::Tool => false,
+            CallerRole::Named if concerns_project(asked) => false,
+            CallerRole::Named => {
+                let (owner, asker) = self.store.read(ctx, |r| {
+                    let asker = r.request_actor(asked.id.as_str())?;
+                    Ok((r.session_actor(&asked.session)?, asker))
+                })?;
+                let own = ctx.actor.as_str();
+                owner == own && asker.is_some_and(|asker| asker != own)
+            }
+        })
+    }
+
+    /// Answers or rejects a question; the first answer counts.
+    ///
+    /// # Errors
+    ///
+    /// [`PermissionError::Reply`] if the caller may not answer it; otherwise as [`Tx::resolve_request`].
+    pub fn answer_question(
+        &self,
+        ctx: &Context,
+        id: &RequestId,
+        state: RequestState,
+    ) -> Result<(), PermissionError> {
+        if let Some(asked) = self.store.read(ctx, |r| r.find_request(id.as_str()))? {
+            self.check_answerer(ctx, &asked)?;
+        }
+        Ok(self.record_answer(ctx, id, state)?)
+    }
+
+    /// Records the answer to a request; the first one counts.
+    fn record_answer(&self, ctx: &Context, id: &RequestId, state: RequestState) -> Result<()> {
+        let id = id.clone();
+        self.store.write(ctx, move |tx| tx.resolve_request(&id, &state)).wait()?;
+        Ok(())
+    }
+
+    /// Lets a turn of this process go on after an answer; a repeat changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Fenced`] if another process took it over.
+    pub fn continue_turn(&self, ctx: &Context, turn: &Turn) -> Result<()> {
+        let (session, id) = (turn.session.clone(), turn.id.clone());
+        let go = move |tx: &Tx<'_>| tx.transition_turn(&session, &id, &TurnEvent::Answered);
+        self.store.write(&turn.context(ctx), go).wait()?;
+        Ok(())
+    }
+
+    /// Takes over a turn that waited and whose process is gone, once it is answered (R28).
+    ///
+    /// Of several who try, one gets it.
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused.
+    pub fn resume_turn(&self, ctx: &Context, session: &SessionId) -> Result<Option<ResumedTurn>> {
+        let waiting = self.store.read(ctx, |r| {
+            let turns = r.turns(session)?;
+            let open = r.pending_requests(Some(session))?;
+            Ok(turns.into_iter().rfind(|t| t.state == TurnState::Waiting && open.is_empty()))
+        })?;
+        let Some(waiting) = waiting else {
+            return Ok(None);
+        };
+        let lease = match self.store.acquire_lease(ctx, session, LeaseTakeover::IfDead) {
+            Ok(lease) => lease,
+            Err(StoreError::Busy(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let turn = Turn { session: session.clone(), id: waiting.id.clone(), lease };
+        let name = session.clone();
+        let go = move |tx: &Tx<'_>| {
+            tx.transition_turn(&name, &waiting.id, &TurnEvent::Answered)?;
+            // Somebody of this process, which has the lease, may have been faster.
+            Ok(tx.last_appended().is_some())
+        };
+        match self.store.write(&turn.context(ctx), go).wait() {
+            Ok(true) => Ok(Some(ResumedTurn { turn })),
+            Ok(false) => Ok(None),
+            // It ended, or somebody else was faster.
+            Err(StoreError::Transition { .. } | StoreError::Fenced(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+pub(super) fn build_request(
+    id: &PermissionId,
+    session: &SessionId,
+    ask: &PermissionAsk,
+) -> UserRequest {
+    UserRequest {
+        id: RequestId::Permission(id.clone()),
+        session: session.clone(),
+        body: RequestBody::Permission(ask.clone()),
+        state: RequestState::Pending,
+    }
+}

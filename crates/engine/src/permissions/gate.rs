@@ -1,0 +1,410 @@
+//! Gates: operations that undo, restore, delete or forget work, or run a project's start command (R37).
+
+use std::fmt;
+use std::path::Path;
+
+use turnstone_core::id::{PermissionId, ProjectId, SessionId};
+use turnstone_core::model::{PermissionAsk, PermissionReply, Project, RequestState, Session};
+use turnstone_core::permission::{
+    GateCaller, GatedOperation, RuleAction, RuleExplanation, RuleSource, decide_gate,
+};
+use turnstone_store::{Actor, Context, DeletionReport, SessionFilter, StoreError, Tx};
+
+use super::ask::build_request;
+use super::configured_rules::{RuleSettings, root_names};
+use super::gate_request::{QuestionScope, build_gate_ask, request_id_of};
+use super::rules::EffectiveRules;
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::history::undo::UndoPlan;
+
+/// Sessions read at a time.
+const PAGE: usize = 100;
+
+/// Whether a gated operation may be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GateDecision {
+    /// It may.
+    Allowed,
+    /// It may, because a person said so; the answer is used up by it.
+    Granted,
+    /// It may not; the refusal is recorded.
+    Denied(RuleExplanation),
+    /// Whoever was asked said no.
+    Rejected,
+    /// A person is asked; until the answer nothing is done.
+    Pending(PermissionId),
+}
+
+/// Who does not allow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateRefusal {
+    /// A rule.
+    Rule(RuleSource),
+    /// Whoever was asked.
+    Answer,
+    /// There is nobody to ask: the project has no session.
+    NoSession,
+}
+
+impl fmt::Display for GateRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(source) => write!(f, "denied by a rule ({})", source.as_str()),
+            Self::Answer => f.write_str("somebody was asked and said no"),
+            Self::NoSession => f.write_str("there is no session in which it could be asked"),
+        }
+    }
+}
+
+impl Engine {
+    /// Lets an operation of a session pass its gate, before it changes anything.
+    ///
+    /// Who asks is told by `ctx`: its role, and whether its actor created the session. A person and the session's own client may unless a rule says
+    /// otherwise; for others a person is asked. The answer is found again by `ctx.request`: the same actor
+    /// repeats the same call under it, once. Returns the context for the writes that follow: a used answer
+    /// is an event of the session, so what `ctx` expects of its number held before that.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::PermissionRefused`], [`EngineError::PermissionPending`]; or the rules could not be read. Then the
+    /// operation must not be done.
+    pub fn require_permission(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        gate: GatedOperation,
+        patterns: &[String],
+    ) -> Result<Context> {
+        let id = self.request_name(ctx)?;
+        self.enforce_gate(ctx, session, (gate, patterns), &id)
+    }
+
+    /// The same for an operation on a project, by the rules of its primary directory. A person is asked in
+    /// its newest session; no session makes a caller the project's owner.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::require_permission`].
+    pub fn require_permission_in_project(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        gate: GatedOperation,
+        patterns: &[String],
+    ) -> Result<()> {
+        let found = self.store.read(ctx, |r| r.find_project(project))?;
+        let Some(found) = found else { return Err(EngineError::NoProject(project.clone())) };
+        self.require_below(ctx, &found, found.worktree.as_ref(), (gate, patterns))
+    }
+
+    /// Judges an operation in a directory of a project, by the rules of that directory.
+    fn require_below(
+        &self,
+        ctx: &Context,
+        project: &Project,
+        directory: &Path,
+        act: (GatedOperation, &[String]),
+    ) -> Result<()> {
+        let base = self.read_base_rules_in(directory, &root_names(project))?;
+        let approved = self.list_approvals(ctx, &project.id)?;
+        let stored = project.permission.clone().unwrap_or_default();
+        let rules = EffectiveRules::of_project(base, stored, approved);
+        let Some(session) = self.find_session_to_ask_in(ctx, project)? else {
+            return enforce_gate_without_session(ctx, &rules, act);
+        };
+        let rules = rules.with_denials_of(&session);
+        let id = self.request_name(ctx)?;
+        let caller = GateCaller::from_role(ctx.role, false);
+        // What the caller expects is not about the session in which the question is asked.
+        let asking = ctx.without_preconditions();
+        let site = (&session.id, QuestionScope::Project);
+        let ruling = self.judge(&asking, site, (&rules, caller), act, &id)?;
+        passed(ctx, act, ruling).map(drop)
+    }
+
+    /// The session in which a question about a project is asked: the newest one that works in it. One that
+    /// was imported may claim any time and place, so it is taken only where there is no other.
+    fn find_session_to_ask_in(&self, ctx: &Context, project: &Project) -> Result<Option<Session>> {
+        let filter = SessionFilter {
+            project: Some(project.id.clone()),
+            roots: true,
+            archived: true,
+            ..SessionFilter::default()
+        };
+        let works_here = |session: &Session| {
+            let mut roots = project.roots().peekable();
+            roots.peek().is_none() || roots.any(|it| Path::new(&session.directory).starts_with(it))
+        };
+        let (mut other, mut cursor) = (None, None::<String>);
+        loop {
+            let page = self.store.read(ctx, |r| {
+                let page = r.list_sessions(&filter, cursor.as_deref(), PAGE)?;
+                let mut found = Vec::new();
+                for row in page.items {
+                    let is_imported = r.session_actor(&row.session.id)? == Actor::IMPORT;
+                    found.push((row.session, is_imported));
+                }
+                Ok((found, page.next))
+            })?;
+            let (found, next) = page;
+            for (session, is_imported) in found {
+                if !is_imported && works_here(&session) {
+                    return Ok(Some(session));
+                }
+                other.get_or_insert(session);
+            }
+            cursor = next;
+            if cursor.is_none() {
+                return Ok(other);
+            }
+        }
+    }
+
+    /// The same for an operation on a directory, which may belong to no project: then only the
+    /// configuration of the user and of the directory counts, and nobody can be asked.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::require_permission`].
+    pub fn require_permission_at(
+        &self,
+        ctx: &Context,
+        directory: &Path,
+        gate: GatedOperation,
+        patterns: &[String],
+    ) -> Result<()> {
+        let projects = self.store.read(ctx, |r| r.projects())?;
+        let depth = |project: &Project| {
+            let above = project.roots().filter(|root| directory.starts_with(root));
+            above.map(|root| root.components().count()).max()
+        };
+        let closest = projects.iter().filter(|it| depth(it).is_some()).max_by_key(|it| depth(it));
+        match closest {
+            Some(project) => self.require_below(ctx, project, directory, (gate, patterns)),
+            None => self.settings.rules.enforce_gate_at(ctx, directory, (gate, patterns)),
+        }
+    }
+
+    /// Lets the deletion of a session and of the sessions it started pass the gate; deletes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::require_permission`].
+    pub fn require_delete_permission(&self, ctx: &Context, session: &SessionId) -> Result<Context> {
+        let ids = self.store.read(ctx, |r| {
+            let mut found = vec![r.get_session(session)?.id];
+            let mut at = 0;
+            while let Some(id) = found.get(at).cloned() {
+                let children = r.child_sessions(&id)?.into_iter().map(|child| child.id);
+                let new: Vec<SessionId> = children.filter(|id| !found.contains(id)).collect();
+                found.extend(new);
+                at += 1;
+            }
+            Ok(found)
+        })?;
+        let started = ids.get(1..).unwrap_or_default();
+        self.check_own_denials(ctx, Some(session), started)?;
+        let ids: Vec<String> = ids.into_iter().map(|id| id.to_string()).collect();
+        self.require_permission(ctx, session, GatedOperation::Delete, &ids)
+    }
+
+    /// Refuses if a rule of one of these sessions, or of its project, denies its deletion; the refusal is
+    /// recorded in `record_in`, or in that session.
+    pub(crate) fn check_own_denials(
+        &self,
+        ctx: &Context,
+        record_in: Option<&SessionId>,
+        sessions: &[SessionId],
+    ) -> Result<()> {
+        for id in sessions {
+            let (gate, pattern) = (GatedOperation::Delete, id.to_string());
+            let told = decide_gate(
+                gate,
+                &pattern,
+                GateCaller::Person,
+                &self.effective_rules(ctx, id)?.layers(),
+            );
+            if let (RuleAction::Deny, Some(source)) = (told.action, told.source) {
+                let ask = build_gate_ask(ctx, gate, vec![pattern.clone()], QuestionScope::Session);
+                self.record_denial(&ctx.without_preconditions(), record_in.unwrap_or(id), &ask)?;
+                return Err(EngineError::PermissionRefused {
+                    gate,
+                    pattern,
+                    why: GateRefusal::Rule(source),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a session with the sessions it started, once the gate lets it pass.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::require_permission`] and [`turnstone_store::Store::delete_session`].
+    pub fn delete_session(&self, ctx: &Context, session: &SessionId) -> Result<DeletionReport> {
+        let ctx = self.require_delete_permission(ctx, session)?;
+        Ok(self.store.delete_session(&ctx, session)?)
+    }
+
+    /// Lets a plan pass before it is written down.
+    ///
+    /// A caller that repeats its request finds the answer to it again, although every repeat has a plan of
+    /// its own; the answer counts only if that plan changes the same paths.
+    pub(crate) fn require_plan_permission(&self, ctx: &Context, plan: &UndoPlan) -> Result<()> {
+        let busy = self.store.read(ctx, |r| r.turns(&plan.session))?;
+        if busy.iter().any(|turn| turn.state.is_open()) {
+            return Err(StoreError::Busy(plan.session.clone()).into());
+        }
+        let steps = plan.roots.iter().flat_map(|root| &root.plan.steps);
+        let paths: Vec<String> = steps.map(|step| step.path.to_string()).collect();
+        let id = match ctx.request {
+            Some(_) => self.request_name(ctx)?,
+            None => request_id_of(&plan.operation)?,
+        };
+        self.enforce_gate(ctx, &plan.session, (GatedOperation::Revert, &paths), &id).map(drop)
+    }
+
+    fn enforce_gate(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        act: (GatedOperation, &[String]),
+        id: &PermissionId,
+    ) -> Result<Context> {
+        // A key belongs to the operation: a question or a used answer is not what it is repeated for.
+        let asking = Context { idempotency_key: None, ..ctx.clone() };
+        let ruling = self.evaluate_gate(&asking, session, act, id)?;
+        passed(ctx, act, ruling)
+    }
+
+    /// Judges an operation before it changes anything; names the pattern that decided.
+    ///
+    /// Every pattern is looked at before anybody is asked. `id` names the request: an answer to it that this
+    /// actor has not used yet is used up.
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused, or the rules could not be read: then the operation must not be done.
+    pub fn evaluate_gate(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        (gate, patterns): (GatedOperation, &[String]),
+        id: &PermissionId,
+    ) -> Result<(GateDecision, Option<String>)> {
+        let rules = self.effective_rules(ctx, session)?;
+        let owner = self.store.read(ctx, |r| r.session_actor(session))?;
+        let caller = GateCaller::from_role(ctx.role, owner == ctx.actor.as_str());
+        let site = (session, QuestionScope::Session);
+        self.judge(ctx, site, (&rules, caller), (gate, patterns), id)
+    }
+
+    fn judge(
+        &self,
+        ctx: &Context,
+        (session, scope): (&SessionId, QuestionScope),
+        (rules, caller): (&EffectiveRules, GateCaller),
+        (gate, patterns): (GatedOperation, &[String]),
+        id: &PermissionId,
+    ) -> Result<(GateDecision, Option<String>)> {
+        let (layers, anything) = (rules.layers(), ["*".to_owned()]);
+        let patterns = if patterns.is_empty() { &anything } else { patterns };
+        let mut asked = Vec::new();
+        for pattern in patterns {
+            let told = decide_gate(gate, pattern, caller, &layers);
+            match told.action {
+                RuleAction::Allow => {}
+                RuleAction::Ask => asked.push(pattern.clone()),
+                RuleAction::Deny => {
+                    let ask = build_gate_ask(ctx, gate, vec![pattern.clone()], scope);
+                    self.record_denial(ctx, session, &ask)?;
+                    return Ok((GateDecision::Denied(told), Some(pattern.clone())));
+                }
+            }
+        }
+        let Some(first) = asked.first().cloned() else {
+            return Ok((GateDecision::Allowed, None));
+        };
+        let ask = build_gate_ask(ctx, gate, asked, scope);
+        Ok((self.use_answer_or_ask(ctx, session, id, &ask)?, Some(first)))
+    }
+
+    /// Writes down that a rule refused something.
+    fn record_denial(&self, ctx: &Context, session: &SessionId, ask: &PermissionAsk) -> Result<()> {
+        let request = build_request(&self.id_generator.new_permission_id(ctx.now)?, session, ask);
+        let write = move |tx: &Tx<'_>| {
+            tx.add_request(&request)?;
+            let message = Some("denied by a rule".to_owned());
+            let reply = PermissionReply::Reject;
+            tx.resolve_request(&request.id, &RequestState::Replied { reply, message, used: false })
+        };
+        self.store.write(ctx, write).wait()?;
+        Ok(())
+    }
+}
+
+impl RuleSettings {
+    /// Judges an operation where no ledger knows the directory: there is nobody to ask, and nowhere to
+    /// record a refusal.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::PermissionRefused`], or the rules could not be read.
+    pub fn enforce_gate_at(
+        &self,
+        ctx: &Context,
+        directory: &Path,
+        (gate, patterns): (GatedOperation, &[String]),
+    ) -> Result<()> {
+        let roots = [directory.to_string_lossy().into_owned()];
+        let rules = EffectiveRules::from(self.read_base_rules_in(directory, &roots)?);
+        enforce_gate_without_session(ctx, &rules, (gate, patterns))
+    }
+}
+
+/// What a ruling means for whoever wants to go on, and the context to go on with.
+fn passed(
+    ctx: &Context,
+    (gate, patterns): (GatedOperation, &[String]),
+    (ruling, pattern): (GateDecision, Option<String>),
+) -> Result<Context> {
+    let why = match ruling {
+        GateDecision::Allowed => return Ok(ctx.clone()),
+        GateDecision::Granted => return Ok(ctx.without_expected_seq()),
+        GateDecision::Pending(request) => {
+            return Err(EngineError::PermissionPending { gate, request });
+        }
+        GateDecision::Rejected => GateRefusal::Answer,
+        GateDecision::Denied(told) => told.source.map_or(GateRefusal::NoSession, GateRefusal::Rule),
+    };
+    let pattern = pattern.or_else(|| patterns.first().cloned());
+    Err(EngineError::PermissionRefused {
+        gate,
+        pattern: pattern.unwrap_or_else(|| "*".to_owned()),
+        why,
+    })
+}
+
+/// Judges an operation of a place without a session: a question cannot be asked there.
+fn enforce_gate_without_session(
+    ctx: &Context,
+    rules: &EffectiveRules,
+    (gate, patterns): (GatedOperation, &[String]),
+) -> Result<()> {
+    let caller = GateCaller::from_role(ctx.role, false);
+    let anything = ["*".to_owned()];
+    let patterns = if patterns.is_empty() { &anything } else { patterns };
+    for pattern in patterns {
+        let told = decide_gate(gate, pattern, caller, &rules.layers());
+        let why = match (told.action, told.source) {
+            (RuleAction::Allow, _) => continue,
+            (RuleAction::Deny, Some(source)) => GateRefusal::Rule(source),
+            (RuleAction::Deny | RuleAction::Ask, _) => GateRefusal::NoSession,
+        };
+        tracing::warn!("{} {pattern:?} is not allowed: {why}", gate.as_str());
+        return Err(EngineError::PermissionRefused { gate, pattern: pattern.clone(), why });
+    }
+    Ok(())
+}

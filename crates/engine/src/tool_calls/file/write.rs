@@ -1,0 +1,201 @@
+//! Writes that compare and swap: a save that came in between is never lost.
+
+use std::path::PathBuf;
+
+use turnstone_core::change::FileImage;
+use turnstone_core::id::PartId;
+use turnstone_snapshot::{ConditionalWrite, ConflictReason, PathState};
+use turnstone_store::Context;
+
+use super::error::FileError;
+use super::read::{FileStamp, ProjectFile, make_stamp};
+use crate::captures::image_conversion::reason_code;
+use crate::engine::Engine;
+use crate::tool_calls::tracked_call::ClosedCall;
+use crate::turns::turn::Turn;
+
+/// What must be there before a file is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WritePrecondition {
+    /// What the session saw last; a file that exists must have been read.
+    #[default]
+    Read,
+    /// What this stamp is of.
+    Stamp(FileStamp),
+    /// Nothing: the file is to be made.
+    Absent,
+}
+
+/// A file to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileWriteRequest {
+    /// Where, absolute or from the directory of the session.
+    pub path: PathBuf,
+    /// What must be there before.
+    pub expected: WritePrecondition,
+    /// The new bytes; nothing removes the file.
+    pub bytes: Option<Vec<u8>>,
+}
+
+/// What came of writing several files.
+#[derive(Debug)]
+pub struct FileWriteReport {
+    /// The change set; it has what was written and nothing else.
+    pub closed: ClosedCall,
+    /// The files that were left alone, and why.
+    pub refused: Vec<FileError>,
+}
+
+/// A file between compare and swap.
+struct CheckedWrite {
+    placed: ProjectFile,
+    seen: PathState,
+    read: FileStamp,
+}
+
+impl Engine {
+    /// Writes one file, if it still is what the session believes it is.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::NeverRead`], [`FileError::Stale`], [`FileError::Outside`],
+    /// [`FileError::NotCovered`]: the file is as it was. If the change set could not be closed,
+    /// the file may be written and recovery finds out.
+    pub fn write_file(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        part: Option<&PartId>,
+        write: &FileWriteRequest,
+    ) -> Result<ClosedCall, FileError> {
+        let mut done = self.write_files(ctx, turn, part, std::slice::from_ref(write))?;
+        match done.refused.pop() {
+            Some(refused) => Err(refused),
+            None => Ok(done.closed),
+        }
+    }
+
+    /// Writes several files as one call. All are checked before any is written.
+    ///
+    /// A file that somebody saves between the check and the write is left alone and among the
+    /// refused; the others are written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::write_file`] if a check fails: then no file is written.
+    pub fn write_files(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        part: Option<&PartId>,
+        writes: &[FileWriteRequest],
+    ) -> Result<FileWriteReport, FileError> {
+        let session = self.store.read(ctx, |r| r.get_session(&turn.session))?;
+        let mut placed = Vec::new();
+        for write in writes {
+            placed.push(self.locate_file(ctx, &session, &write.path)?);
+        }
+        let files: Vec<PathBuf> = placed.iter().map(|one| one.real.clone()).collect();
+        let lock = self.lock_files(&files)?;
+        let mut ready = Vec::new();
+        for (placed, write) in placed.into_iter().zip(writes) {
+            ready.push(self.check_precondition(ctx, turn, placed, &write.expected)?);
+        }
+        let call = self.open_named_call(ctx, turn, part, &files)?;
+        fail::fail_point!("engine::before_file_write");
+        let written = self.swap_files(ctx, &call, &ready, writes);
+        // Whatever came of it, what is there now is written down.
+        let closed = self.close_call(ctx, turn, &call);
+        let (refused, closed) = (written?, closed?);
+        for one in &ready {
+            let is_left = refused.iter().any(|error| error_path(error) == Some(&one.placed.real));
+            if !is_left {
+                let now = make_stamp(&one.placed.read_state()?, ctx.now);
+                self.record_read(ctx, &turn.session, one.placed.real.clone(), now);
+            }
+        }
+        drop(lock);
+        Ok(FileWriteReport { closed, refused })
+    }
+
+    /// Compares what is there with what the session believes.
+    fn check_precondition(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        placed: ProjectFile,
+        expected: &WritePrecondition,
+    ) -> Result<CheckedWrite, FileError> {
+        let seen = placed.read_state()?;
+        let now = make_stamp(&seen, ctx.now);
+        let nothing = || FileStamp { image: FileImage::Absent, modified: None, seen: ctx.now };
+        let read = match expected {
+            WritePrecondition::Stamp(stamp) => stamp.clone(),
+            WritePrecondition::Absent => nothing(),
+            WritePrecondition::Read => match self.read_stamps.find(&turn.session, &placed.real)? {
+                Some(stamp) => stamp,
+                None if now.image == FileImage::Absent => nothing(),
+                None => return Err(FileError::NeverRead { path: placed.real }),
+            },
+        };
+        if read.image != now.image {
+            let (read, now) = (Box::new(read), Box::new(now));
+            return Err(FileError::Stale { path: placed.real, read, now });
+        }
+        Ok(CheckedWrite { placed, seen, read })
+    }
+
+    /// Lets the snapshot store swap and judge; returns what it left alone.
+    fn swap_files(
+        &self,
+        ctx: &Context,
+        call: &crate::tool_calls::tracked_call::TrackedCall,
+        ready: &[CheckedWrite],
+        writes: &[FileWriteRequest],
+    ) -> Result<Vec<FileError>, FileError> {
+        let (Some(vault), Some(guard)) = (&call.snapshots, &call.before) else {
+            let path = ready.first().map(|one| one.placed.real.clone()).unwrap_or_default();
+            return Err(FileError::NotCovered { path, reason: "refused".to_owned() });
+        };
+        let write = |(one, write): (&CheckedWrite, &FileWriteRequest)| ConditionalWrite {
+            path: one.placed.relative.clone(),
+            expected: one.seen.image,
+            bytes: write.bytes.clone(),
+        };
+        let writes: Vec<ConditionalWrite> = ready.iter().zip(writes).map(write).collect();
+        let report = vault.write_files(&writes, guard, ctx.now)?;
+        let mut refused = Vec::new();
+        for one in ready {
+            let path = one.placed.real.clone();
+            let uncovered = report.not_covered.iter().find(|(at, _)| *at == one.placed.relative);
+            let conflict = report.conflicts.iter().find(|it| it.path == one.placed.relative);
+            match (uncovered, conflict.map(|conflict| conflict.why)) {
+                (Some((_, reason)), _) => {
+                    refused.push(FileError::NotCovered { path, reason: reason_code(*reason) });
+                }
+                (None, Some(ConflictReason::Refused)) => {
+                    let refused = std::io::Error::other("the disk refused the write");
+                    return Err(refused.into());
+                }
+                (None, Some(_)) => {
+                    let now = Box::new(make_stamp(&one.placed.read_state()?, ctx.now));
+                    let read = Box::new(one.read.clone());
+                    refused.push(FileError::Stale { path, read, now });
+                }
+                (None, None) => {}
+            }
+        }
+        Ok(refused)
+    }
+}
+
+fn error_path(error: &FileError) -> Option<&PathBuf> {
+    match error {
+        FileError::NeverRead { path }
+        | FileError::Stale { path, .. }
+        | FileError::Outside { path }
+        | FileError::NotCovered { path, .. }
+        | FileError::Locked { path } => Some(path),
+        FileError::Engine(_) => None,
+    }
+}

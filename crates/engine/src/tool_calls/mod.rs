@@ -1,0 +1,4 @@
+//! Tool calls and change sets: what a call may touch, what it changed, and the files it reads and writes.
+
+pub(crate) mod file;
+pub(crate) mod tracked_call;

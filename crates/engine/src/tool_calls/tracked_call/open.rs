@@ -1,0 +1,202 @@
+//! Opening: what is there before a call, captured and written down before it runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use turnstone_core::change::{ChangeRoot, Evidence};
+use turnstone_core::id::{ChangeId, PartId};
+use turnstone_core::model::Session;
+use turnstone_core::rel_path::RelPath;
+use turnstone_snapshot::{Capture, PinGroup, SnapshotHandle, read_git_position};
+use turnstone_store::{Context, NewChangeSet};
+
+use crate::captures::session_coverage::{
+    PathLocation, SnapshotAccess, change_root_of, locate_path,
+};
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::turns::turn::Turn;
+
+/// Paths in other roots, by root.
+type PathsByRoot = BTreeMap<PathBuf, (Arc<SnapshotHandle>, BTreeSet<RelPath>)>;
+
+/// A call that may be changing files right now.
+pub struct TrackedCall {
+    /// Its change set.
+    pub id: ChangeId,
+    /// Paths the tool named that lie outside of every root: not covered.
+    pub outside: Vec<PathBuf>,
+    /// What it does in other roots of the project, each a change set of its own (R39).
+    pub other_roots: Vec<TrackedCall>,
+    pub(crate) snapshots: Option<Arc<SnapshotHandle>>,
+    pub(crate) before: Option<Capture>,
+    pub(crate) named: Option<BTreeSet<RelPath>>,
+}
+
+impl TrackedCall {
+    /// False if nothing this call does can be taken back: its root is not captured, or it names nothing
+    /// that lies in a root.
+    #[must_use]
+    pub fn is_covered(&self) -> bool {
+        let names_nothing = self.named.as_ref().is_some_and(BTreeSet::is_empty);
+        let is_elsewhere = names_nothing && self.other_roots.is_empty() && !self.outside.is_empty();
+        self.before.is_some() && !is_elsewhere
+    }
+
+    /// True if that is so only because there was no room, and it runs all the same (R13).
+    #[must_use]
+    pub fn is_over_budget(&self) -> bool {
+        self.before.is_none() && self.snapshots.is_some()
+    }
+}
+
+/// The pin group of a session: what keeps its captures.
+pub(crate) fn session_pin_group(session: &turnstone_core::id::SessionId) -> PinGroup {
+    PinGroup::new(session.as_str())
+}
+
+impl Engine {
+    /// Announces the paths a tool is about to write; they are captured before this returns (R6).
+    ///
+    /// # Errors
+    ///
+    /// The capture or the ledger failed: then the tool must not write.
+    pub fn open_named_call(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        part: Option<&PartId>,
+        paths: &[PathBuf],
+    ) -> Result<TrackedCall> {
+        let session = self.store.read(ctx, |r| r.get_session(&turn.session))?;
+        let SnapshotAccess::Available(vault) = self.snapshot_access(&session, ctx.now)? else {
+            return self.record_open_call(
+                ctx,
+                turn,
+                part,
+                &session,
+                None,
+                Some(BTreeSet::new()),
+                None,
+            );
+        };
+        let (mut inside, mut elsewhere) = (BTreeSet::new(), Vec::new());
+        for path in paths {
+            match locate_path(&vault, Path::new(&session.directory), path)? {
+                PathLocation::Inside { path, also } => {
+                    inside.extend([path].into_iter().chain(also))
+                }
+                PathLocation::Outside => elsewhere.push(path.clone()),
+            }
+        }
+        let (others, outside) = self.group_paths_by_root(ctx, &session, elsewhere)?;
+        let open = |vault: Arc<SnapshotHandle>, paths: BTreeSet<RelPath>| {
+            let group = session_pin_group(&turn.session);
+            let before = self.capture_by_policy(ctx, &vault, &group, Some(&paths))?;
+            self.record_open_call(ctx, turn, part, &session, Some(vault), Some(paths), before)
+        };
+        let call = open(vault, inside)?;
+        let beside = others.into_values().map(|(vault, paths)| open(vault, paths));
+        Ok(TrackedCall { outside, other_roots: beside.collect::<Result<_>>()?, ..call })
+    }
+
+    /// Finds which paths lie in other roots of the project, and which in none.
+    fn group_paths_by_root(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        paths: Vec<PathBuf>,
+    ) -> Result<(PathsByRoot, Vec<PathBuf>)> {
+        let (mut found, mut outside) = (PathsByRoot::new(), Vec::new());
+        if paths.is_empty() {
+            return Ok((found, outside));
+        }
+        let project = self.store.read(ctx, |r| r.find_project(&session.project))?;
+        let roots: Vec<String> = project
+            .map(|project| std::iter::once(project.worktree).chain(project.sandboxes).collect())
+            .unwrap_or_default();
+        for path in paths {
+            match self.locate_in_other_roots(session, &roots, &path, ctx.now)? {
+                Some((vault, PathLocation::Inside { path, also })) => {
+                    let root = vault.location().root.clone();
+                    let (_, paths) = found.entry(root).or_insert((vault, BTreeSet::new()));
+                    paths.extend([path].into_iter().chain(also));
+                }
+                Some((_, PathLocation::Outside)) | None => outside.push(path),
+            }
+        }
+        Ok((found, outside))
+    }
+
+    /// Announces a call that names nothing: the whole root is captured before this returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::open_named_call`].
+    pub fn open_window_call(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        part: Option<&PartId>,
+    ) -> Result<TrackedCall> {
+        let session = self.store.read(ctx, |r| r.get_session(&turn.session))?;
+        let (vault, before) = match self.snapshot_access(&session, ctx.now)? {
+            SnapshotAccess::Available(vault) => {
+                let group = session_pin_group(&turn.session);
+                let before = self.capture_by_policy(ctx, &vault, &group, None)?;
+                (Some(vault), before)
+            }
+            SnapshotAccess::Refused(_) => (None, None),
+        };
+        self.record_open_call(ctx, turn, part, &session, vault, None, before)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the two ways to open meet here")]
+    fn record_open_call(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        part: Option<&PartId>,
+        session: &Session,
+        vault: Option<Arc<SnapshotHandle>>,
+        named: Option<BTreeSet<RelPath>>,
+        before: Option<Capture>,
+    ) -> Result<TrackedCall> {
+        let id = self.id_generator.new_change_id(ctx.now)?;
+        let uncovered = || ChangeRoot { store: String::new(), path: session.directory.clone() };
+        let root = vault.as_deref().map_or_else(uncovered, change_root_of);
+        let open = NewChangeSet {
+            id: id.clone(),
+            turn: turn.id.clone(),
+            part: part.cloned(),
+            git: read_git_position(Path::new(&root.path)),
+            root,
+            evidence: if named.is_some() { Evidence::Named } else { Evidence::Window },
+            outer: self.find_parent_window(ctx, session)?,
+            named: named.iter().flatten().cloned().collect(),
+            before: before.as_ref().map(|capture| capture.id.to_string()),
+        };
+        let name = turn.session.clone();
+        self.store.write(&turn.context(ctx), move |tx| tx.open_change_set(&name, &open)).wait()?;
+        fail::fail_point!("engine::call_open");
+        Ok(TrackedCall {
+            id,
+            outside: Vec::new(),
+            other_roots: Vec::new(),
+            snapshots: vault,
+            before,
+            named,
+        })
+    }
+
+    /// The open window of the session that began this one: what a child does is inside it (R3).
+    fn find_parent_window(&self, ctx: &Context, session: &Session) -> Result<Option<ChangeId>> {
+        let Some(parent) = &session.parent else {
+            return Ok(None);
+        };
+        let open = self.store.read(ctx, |r| r.open_change_sets(None))?;
+        let of_parent = open.into_iter().rev().find(|row| row.set.session == *parent);
+        Ok(of_parent.map(|row| row.set.id))
+    }
+}

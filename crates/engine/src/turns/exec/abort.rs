@@ -1,0 +1,106 @@
+//! Aborting: anybody may ask for a turn to end; whoever runs it hears that and ends it (R45).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use turnstone_core::event::EventKind;
+use turnstone_core::id::{SessionId, TurnId};
+use turnstone_store::{Context, LeaseTakeover, StoreError};
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::turns::turn::Turn;
+
+/// Events read at once.
+const PAGE: usize = 200;
+/// How often the log is looked at even if nobody says that it grew.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What came of asking for an abort.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AbortOutcome {
+    /// No turn is open.
+    NoOpenTurn,
+    /// The process that runs the turn was told; it ends the turn.
+    Requested(TurnId),
+    /// Nobody ran it: it waited for an answer, and has ended here.
+    Ended(TurnId),
+}
+
+impl Engine {
+    /// Asks for the open turn of a session to be aborted, whichever process runs it (R27, R45).
+    ///
+    /// The wish is durable when this returns. Asking again changes nothing; prompts in the inbox
+    /// stay (R29).
+    ///
+    /// # Errors
+    ///
+    /// [`turnstone_store::StoreError::NoSession`], or the ledger refused.
+    pub fn request_abort(&self, ctx: &Context, session: &SessionId) -> Result<AbortOutcome> {
+        // The turn of a process that died ends as interrupted: nobody is left to be asked.
+        self.recover_session(ctx, session)?;
+        let name = session.clone();
+        let Some(id) = self.store.write(ctx, move |tx| tx.request_abort(&name)).wait()? else {
+            return Ok(AbortOutcome::NoOpenTurn);
+        };
+        if self.store.is_leased(ctx, session)? {
+            return Ok(AbortOutcome::Requested(id));
+        }
+        let lease = self.store.acquire_lease(ctx, session, LeaseTakeover::IfDead)?;
+        let turn = Turn { session: session.clone(), id: id.clone(), lease };
+        self.abort_turn(ctx, &turn)?;
+        Ok(AbortOutcome::Ended(id))
+    }
+
+    /// Tells whether somebody asked for this turn to be aborted.
+    ///
+    /// # Errors
+    ///
+    /// The ledger cannot be read.
+    pub fn is_abort_requested(&self, ctx: &Context, turn: &Turn) -> Result<bool> {
+        Ok(self.store.read(ctx, |r| r.is_abort_requested(&turn.session))?)
+    }
+
+    /// Waits until somebody asks for this turn to be aborted; false once `over` is set. Whoever deletes the
+    /// session asks for that, too (R45).
+    ///
+    /// Whoever sets `over` calls [`Engine::cancel_abort_wait`], so that nobody waits for nothing.
+    ///
+    /// # Errors
+    ///
+    /// The ledger cannot be read.
+    pub fn wait_for_abort(&self, ctx: &Context, turn: &Turn, over: &AtomicBool) -> Result<bool> {
+        match self.poll_for_abort(ctx, turn, over) {
+            Err(EngineError::Store(StoreError::NoSession(_) | StoreError::Deleted(_))) => Ok(true),
+            heard => heard,
+        }
+    }
+
+    fn poll_for_abort(&self, ctx: &Context, turn: &Turn, over: &AtomicBool) -> Result<bool> {
+        let watch = self.store.commit_watch();
+        // Read before the first look: what comes later is in the stream after it.
+        let mut at = self.store.read(ctx, |r| r.session_seq(&turn.session))?;
+        let mut asked = self.is_abort_requested(ctx, turn)?;
+        while !asked {
+            let mark = watch.mark();
+            if over.load(Ordering::SeqCst) {
+                return Ok(false);
+            }
+            let page = self.store.read(ctx, |r| r.stream_after(&turn.session, at, PAGE))?;
+            at = page.events.last().and_then(|event| event.seq).unwrap_or(at);
+            let ends = [EventKind::TurnAbortAsked, EventKind::SessionDeleted];
+            asked = page.events.iter().any(|event| ends.contains(&event.kind));
+            if page.events.is_empty() {
+                // Woken or not: the log is looked at again.
+                let _woken = watch.wait(mark, POLL_INTERVAL);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lets [`Engine::wait_for_abort`] see that its turn is over.
+    pub fn cancel_abort_wait(&self, over: &AtomicBool) {
+        over.store(true, Ordering::SeqCst);
+        self.store.commit_watch().wake_local();
+    }
+}

@@ -1,0 +1,127 @@
+//! The inbox: prompts that come while a turn runs are kept, and each is taken up once (R29).
+
+use turnstone_core::id::{MessageId, SessionId};
+use turnstone_core::turn::TurnEvent;
+use turnstone_store::{Context, NewTurn, PromptDelivery, PromptReceipt, StoreError, Tx};
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::turns::turn::{Prompt, Turn};
+
+/// What became of a prompt.
+#[derive(Clone, Debug)]
+pub enum SubmitOutcome {
+    /// It began a turn, which this process runs.
+    TurnBegun(Turn),
+    /// A turn runs: it is in the inbox.
+    Admitted(PromptReceipt),
+}
+
+impl Engine {
+    /// Begins a turn with a prompt, or keeps it in the inbox while another turn runs.
+    ///
+    /// Either way it is durable when this returns. If the other turn ends at this very moment, the
+    /// prompt is in the inbox and [`Engine::begin_next_turn`] finds it.
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused.
+    pub fn begin_turn_or_enqueue(
+        &self,
+        ctx: &Context,
+        prompt: Prompt,
+        delivery: PromptDelivery,
+    ) -> Result<SubmitOutcome> {
+        match self.begin_turn(ctx, prompt.clone()) {
+            Ok(turn) => Ok(SubmitOutcome::TurnBegun(turn)),
+            Err(EngineError::Store(StoreError::Busy(_))) => {
+                self.enqueue_prompt(ctx, prompt, delivery).map(SubmitOutcome::Admitted)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts a prompt into the inbox, whoever runs the session. Repeating it changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] if its id was used for another prompt.
+    pub fn enqueue_prompt(
+        &self,
+        ctx: &Context,
+        prompt: Prompt,
+        delivery: PromptDelivery,
+    ) -> Result<PromptReceipt> {
+        let Prompt { message, parts } = prompt;
+        Ok(self.store.write(ctx, move |tx| tx.admit_prompt(&message, &parts, delivery)).wait()?)
+    }
+
+    /// Takes up the prompts that steer the running turn, oldest first: input of its next model call.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Fenced`] if the turn is not this process's any more: nothing is taken up.
+    pub fn promote_steering_prompts(&self, ctx: &Context, turn: &Turn) -> Result<Vec<MessageId>> {
+        let (session, id) = (turn.session.clone(), turn.id.clone());
+        let take = move |tx: &Tx<'_>| {
+            // Only whoever runs the turn may take up what steers it.
+            tx.transition_turn(&session, &id, &TurnEvent::Started)?;
+            let mut taken = Vec::new();
+            while let Some(message) = tx.promote_prompt(&session, PromptDelivery::Steer, None)? {
+                taken.push(message);
+            }
+            Ok(taken)
+        };
+        Ok(self.store.write(&turn.context(ctx), take).wait()?)
+    }
+
+    /// Begins a turn with the next prompt of the inbox, if there is one.
+    ///
+    /// What steered a turn that ended before it was read comes first, then the queue, oldest first.
+    /// Taking it up and beginning its turn is one transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Busy`] while a turn runs.
+    pub fn begin_next_turn(&self, ctx: &Context, session: &SessionId) -> Result<Option<Turn>> {
+        self.recover_session(ctx, session)?;
+        if self.store.read(ctx, |r| r.waiting_prompts(session))?.is_empty() {
+            return Ok(None);
+        }
+        let ctx = &self.branch_at_head(ctx, session)?;
+        loop {
+            let waiting = self.store.read(ctx, |r| r.waiting_prompts(session))?;
+            let steer = waiting.iter().find(|one| one.delivery == PromptDelivery::Steer);
+            let Some(next) = steer.or(waiting.first()).cloned() else {
+                return Ok(None);
+            };
+            let found = self.store.read(ctx, |r| r.get_message(session, &next.message));
+            let found = match found {
+                Ok(found) => Some(found),
+                // It was taken back with what was behind the head; the log has it.
+                Err(StoreError::NoMessage { .. }) => None,
+                Err(error) => return Err(error.into()),
+            };
+            let begun = found.is_some();
+            let id = self.id_generator.new_turn_id(ctx.now)?;
+            let (name, turn) = (session.clone(), id.clone());
+            let begin = move |tx: &Tx<'_>| {
+                let taken = tx.promote_prompt(&name, next.delivery, None)?;
+                if taken.as_ref() != Some(&next.message) {
+                    return Err(StoreError::Busy(name.clone()));
+                }
+                if let Some(found) = &found {
+                    let (message, parts) = (found.message.clone(), found.parts.clone());
+                    tx.begin_turn(&NewTurn { id: turn.clone(), message, parts })?;
+                    tx.transition_turn(&name, &turn, &TurnEvent::Started)?;
+                }
+                Ok(())
+            };
+            let turn = self.lease_turn(ctx, session, &id, begin)?;
+            if begun {
+                return Ok(Some(turn));
+            }
+            self.store.release_lease(ctx, &turn.lease)?;
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Turns: prompts, the inbox, steps of a model, commands, model context and compaction.
+
+pub(crate) mod compaction;
+pub(crate) mod exec;
+pub(crate) mod inbox;
+pub(crate) mod model_context;
+pub(crate) mod newest_prompt;
+pub(crate) mod prompt_submission;
+pub(crate) mod resume;
+pub(crate) mod step;
+pub(crate) mod turn;

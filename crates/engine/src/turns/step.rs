@@ -1,0 +1,324 @@
+//! Steps: one model call of a turn, with what the worktree was before and after it (R42).
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde_json::Number;
+use turnstone_core::id::{MessageId, PartId, SessionId};
+use turnstone_core::model::{
+    ExtraFields, Message, MessageBody, MessageFailure, Part, PartBody, PatchPart, StepFinishPart,
+    StepStartPart, TokenCounts, ToolPart, ToolState,
+};
+use turnstone_core::time::LogCursor;
+use turnstone_core::turn::TurnOutcome;
+use turnstone_store::{ChangeSetRow, Context, EventPosition, TurnEndOutcome};
+
+use crate::captures::session_coverage::SnapshotAccess;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::tool_calls::tracked_call::{ClosedCall, TrackedCall, session_pin_group};
+use crate::turns::turn::Turn;
+
+/// A model call that runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelStep {
+    /// The answer it writes.
+    pub message: MessageId,
+    /// The tree of the worktree when it began; none before there is a baseline.
+    pub snapshot: Option<String>,
+    /// Where the log stood.
+    began: LogCursor,
+}
+
+impl ModelStep {
+    /// A model call whose beginning is in the ledger, at `at`.
+    pub(crate) const fn from_ledger(
+        message: MessageId,
+        snapshot: Option<String>,
+        at: LogCursor,
+    ) -> Self {
+        Self { message, snapshot, began: at }
+    }
+}
+
+/// How a model call ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepEnd {
+    /// Why the model stopped.
+    pub reason: String,
+    /// What it cost.
+    pub cost: Number,
+    /// Its tokens.
+    pub tokens: TokenCounts,
+}
+
+/// What is kept of a model call that ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepReport {
+    /// The tree of the worktree; none before there is a baseline.
+    pub snapshot: Option<String>,
+    /// The files the turn itself changed in this step, absolute (R21).
+    pub files: Vec<PathBuf>,
+}
+
+/// What a tool may do to files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolFileAccess {
+    /// Nothing.
+    Nothing,
+    /// It writes these and no others.
+    Named(Vec<PathBuf>),
+    /// Whatever it wants.
+    Anything,
+}
+
+/// A tool that runs.
+pub struct ToolRun {
+    part: Part,
+    call: Option<TrackedCall>,
+}
+
+impl ToolRun {
+    pub(crate) const fn from_ledger(part: Part, call: Option<TrackedCall>) -> Self {
+        Self { part, call }
+    }
+
+    /// What it may do to files; nothing if it touches none.
+    #[must_use]
+    pub const fn call(&self) -> Option<&TrackedCall> {
+        self.call.as_ref()
+    }
+}
+
+impl Engine {
+    /// Begins a model call: its answer and the mark of its beginning are written at once.
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused; a worktree that cannot be captured is no error (R42).
+    pub fn begin_step(&self, ctx: &Context, turn: &Turn, answer: Message) -> Result<ModelStep> {
+        let snapshot = self.capture_step_tree(ctx, &turn.session)?;
+        let began = self.store.read(ctx, |r| r.last_cursor())?;
+        let body = StepStartPart { snapshot: snapshot.clone(), extra: ExtraFields::new() };
+        let part = self.new_part(ctx, &answer, PartBody::StepStart(body))?;
+        let message = answer.id.clone();
+        let begin = move |tx: &turnstone_store::Tx<'_>| {
+            tx.put_message(&answer)?;
+            tx.put_part(&part)
+        };
+        self.store.write(&turn.context(ctx), begin).wait()?;
+        Ok(ModelStep { message, snapshot, began })
+    }
+
+    /// Ends a model call: usage, what it changed, and the answer, all or nothing.
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused: the step is still open and ends with its turn.
+    pub fn end_step(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        step: &ModelStep,
+        end: &StepEnd,
+    ) -> Result<StepReport> {
+        let snapshot = self.capture_step_tree(ctx, &turn.session)?;
+        let (found, rows) = self.store.read(ctx, |r| {
+            let found = r.get_message(&turn.session, &step.message)?;
+            Ok((found, r.turn_change_sets(&turn.session, &turn.id)?))
+        })?;
+        let mut answer = found.message;
+        let rows: Vec<&ChangeSetRow> = rows.iter().filter(|row| row.opened > step.began).collect();
+        let files = list_changed_files(&rows);
+        let finish = StepFinishPart {
+            reason: end.reason.clone(),
+            snapshot: snapshot.clone(),
+            cost: end.cost.clone(),
+            tokens: end.tokens.clone(),
+            extra: ExtraFields::new(),
+        };
+        let mut parts = vec![self.new_part(ctx, &answer, PartBody::StepFinish(finish))?];
+        if let Some(patch) = self.build_patch(ctx, turn, step, &rows, &files)? {
+            parts.push(self.new_part(ctx, &answer, PartBody::Patch(patch))?);
+        }
+        if let MessageBody::Assistant(said) = &mut answer.body {
+            said.finish = Some(end.reason.clone());
+            said.cost = add_numbers(&said.cost, &end.cost);
+            said.tokens = end.tokens.clone();
+            said.time.completed = Some(Number::from(ctx.now.0));
+        }
+        let write = move |tx: &turnstone_store::Tx<'_>| {
+            parts.iter().try_for_each(|part| tx.put_part(part).map(drop))?;
+            tx.put_message(&answer)
+        };
+        self.store.write(&turn.context(ctx), write).wait()?;
+        Ok(StepReport { snapshot, files })
+    }
+
+    /// The tree of the worktree, if a capture costs no more than what changed.
+    fn capture_step_tree(&self, ctx: &Context, session: &SessionId) -> Result<Option<String>> {
+        let session = self.store.read(ctx, |r| r.get_session(session))?;
+        match self.snapshot_access(&session, ctx.now)? {
+            SnapshotAccess::Available(vault) if vault.has_baseline() => {
+                // A step goes on without one that does not fit.
+                let captured = self.try_capture_with_eviction(
+                    ctx,
+                    &vault,
+                    &session_pin_group(&session.id),
+                    None,
+                )?;
+                Ok(captured.map(|it| it.capture.tree.to_string()))
+            }
+            SnapshotAccess::Available(_) | SnapshotAccess::Refused(_) => Ok(None),
+        }
+    }
+
+    /// What the turn itself changed, for clients that show it; nothing is decided by it (R21).
+    fn build_patch(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        step: &ModelStep,
+        rows: &[&ChangeSetRow],
+        files: &[PathBuf],
+    ) -> Result<Option<PatchPart>> {
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let hash = match (&step.snapshot, rows.iter().find_map(|row| row.before.as_deref())) {
+            (Some(tree), _) => tree.clone(),
+            (None, Some(before)) => {
+                let session = self.store.read(ctx, |r| r.get_session(&turn.session))?;
+                let SnapshotAccess::Available(vault) = self.snapshot_access(&session, ctx.now)?
+                else {
+                    return Ok(None);
+                };
+                vault.find_capture(before)?.tree.to_string()
+            }
+            (None, None) => return Ok(None),
+        };
+        let files = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
+        Ok(Some(PatchPart { hash, files, extra: ExtraFields::new() }))
+    }
+
+    fn new_part(&self, ctx: &Context, message: &Message, body: PartBody) -> Result<Part> {
+        let (session, message) = (message.session.clone(), message.id.clone());
+        Ok(Part { id: self.id_generator.new_part_id(ctx.now)?, session, message, body })
+    }
+
+    /// Announces a tool: its part runs, and what it may touch is captured before this returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::open_named_call`]: then the tool must not run.
+    pub fn begin_tool(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        part: &Part,
+        touch: &ToolFileAccess,
+    ) -> Result<ToolRun> {
+        let running = part.clone();
+        self.store.write(&turn.context(ctx), move |tx| tx.put_part(&running)).wait()?;
+        // What the caller relied on held when the part was written (R43).
+        let ctx = &ctx.without_expected_seq();
+        let call = match touch {
+            ToolFileAccess::Nothing => None,
+            ToolFileAccess::Named(paths) => {
+                Some(self.open_named_call(ctx, turn, Some(&part.id), paths)?)
+            }
+            ToolFileAccess::Anything => Some(self.open_window_call(ctx, turn, Some(&part.id))?),
+        };
+        Ok(ToolRun { part: part.clone(), call })
+    }
+
+    /// Ends a tool: what it changed is written down first, then what it answered.
+    ///
+    /// # Errors
+    ///
+    /// The capture or the ledger failed: the tool is still open and ends with its turn.
+    pub fn end_tool(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        run: ToolRun,
+        state: ToolState,
+    ) -> Result<Option<ClosedCall>> {
+        let ToolRun { mut part, call } = run;
+        let is_open = call.is_some();
+        let closed = call.map(|call| self.close_call(ctx, turn, &call)).transpose()?;
+        let ctx = &if is_open { ctx.without_expected_seq() } else { ctx.clone() };
+        if let PartBody::Tool(tool) = &mut part.body {
+            **tool = ToolPart { state, ..(**tool).clone() };
+        }
+        self.store.write(&turn.context(ctx), move |tx| tx.put_part(&part)).wait()?;
+        Ok(closed)
+    }
+
+    /// Adds streamed text to a part: durable when this returns (R24).
+    ///
+    /// # Errors
+    ///
+    /// As [`turnstone_store::Tx::append_text`].
+    pub fn append_text(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        part: &PartId,
+        delta: &str,
+    ) -> Result<Option<EventPosition>> {
+        let (session, part, delta) = (turn.session.clone(), part.clone(), delta.to_owned());
+        let append = move |tx: &turnstone_store::Tx<'_>| tx.append_text(&session, &part, &delta);
+        Ok(self.store.write(&turn.context(ctx), append).wait()?)
+    }
+
+    /// Ends a turn that did not end well, once; what its open calls changed is found out.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::end_turn`].
+    pub fn fail_turn(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        error: MessageFailure,
+    ) -> Result<TurnEndOutcome> {
+        let ended = self.end_turn(ctx, turn, TurnOutcome::Failed, Some(error))?;
+        self.recover_session(ctx, &turn.session)?;
+        Ok(ended)
+    }
+
+    /// Stops a turn, once; the prompts that wait in the inbox stay (R29).
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::end_turn`].
+    pub fn abort_turn(&self, ctx: &Context, turn: &Turn) -> Result<TurnEndOutcome> {
+        let ended = self.end_turn(ctx, turn, TurnOutcome::Aborted, None)?;
+        self.recover_session(ctx, &turn.session)?;
+        Ok(ended)
+    }
+}
+
+/// The files of change sets, absolute, each once.
+fn list_changed_files(rows: &[&ChangeSetRow]) -> Vec<PathBuf> {
+    let mut files = BTreeSet::new();
+    for row in rows.iter().filter(|row| row.closed.is_some()) {
+        let root = PathBuf::from(&row.set.root.path);
+        let path = |path: &turnstone_core::rel_path::RelPath| {
+            use std::os::unix::ffi::OsStrExt;
+            root.join(std::ffi::OsStr::from_bytes(path.as_bytes()))
+        };
+        files.extend(row.set.changes.iter().map(|change| path(&change.path)));
+    }
+    files.into_iter().collect()
+}
+
+/// The sum of two amounts.
+fn add_numbers(one: &Number, other: &Number) -> Number {
+    if let (Some(one), Some(other)) = (one.as_i64(), other.as_i64()) {
+        return Number::from(one.saturating_add(other));
+    }
+    let sum = one.as_f64().unwrap_or(0.0) + other.as_f64().unwrap_or(0.0);
+    Number::from_f64(sum).unwrap_or_else(|| other.clone())
+}
