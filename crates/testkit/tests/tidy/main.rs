@@ -11,6 +11,7 @@ mod constant_sql;
 mod crate_graph;
 mod finding;
 mod machine_paths;
+mod method_counts;
 mod repository_files;
 mod required_documents;
 mod rule_citations;

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::rust_tokens::TokenizedSource;
 
+/// The crates that never leave the repository.
+pub(crate) const DEVELOPMENT_CRATES: [&str; 2] = ["bench", "testkit"];
+
 /// A text file: its path from the root of the repository, with `/`, and its content.
 pub(crate) struct TextFile {
     pub(crate) path: String,
@@ -40,6 +43,13 @@ impl SourceFile {
     /// Returns the last part of the path.
     pub(crate) fn file_name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Tells whether the file is compiled into what users install.
+    pub(crate) fn is_shipped(&self) -> bool {
+        !self.is_test_only
+            && self.path.contains("/src/")
+            && !DEVELOPMENT_CRATES.contains(&self.crate_name())
     }
 
     /// Lists the indices of the tokens that are shipped.

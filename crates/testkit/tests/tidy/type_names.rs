@@ -14,9 +14,6 @@ const BANNED: TidyRule = TidyRule {
     remedy: "use the field's own word: `…Report`, `…Outcome`, `…Request`, `…Plan`, `…Row`, `…State`",
 };
 
-/// Crates that are not shipped.
-const DEVELOPMENT_CRATES: [&str; 2] = ["bench", "testkit"];
-
 /// Names that may be defined more than once, and why.
 const REPEATED_NAMES: [(&str, &str); 3] = [
     ("Options", "every crate has options"),
@@ -101,12 +98,7 @@ fn defined_types(source: &SourceFile) -> Vec<(usize, String)> {
 
 fn check_unique(sources: &[SourceFile]) -> Vec<TidyFinding> {
     let mut known: BTreeMap<String, Vec<(&str, usize)>> = BTreeMap::new();
-    let shipped = sources.iter().filter(|source| {
-        !source.is_test_only
-            && source.path.contains("/src/")
-            && !DEVELOPMENT_CRATES.contains(&source.crate_name())
-    });
-    for source in shipped {
+    for source in sources.iter().filter(|source| source.is_shipped()) {
         for (line, name) in defined_types(source) {
             known.entry(name).or_default().push((&source.path, line));
         }
