@@ -19,9 +19,11 @@ pub use captures::operation_guard::list_guard_groups;
 pub use captures::session_coverage::{PathLocation, SessionCoverage, SnapshotAccess};
 pub use engine::{Engine, EngineSettings, OverBudgetPolicy};
 pub use error::{EngineError, Result};
+pub use history::client_edit::{ProjectPatch, SessionPatch};
 pub use history::diff::{DiffFormat, DiffTarget, SessionDiff};
 pub use history::fork::ForkedWorktree;
 pub use history::jump::{SessionCheckpoint, SessionPoint};
+pub use history::replication::ReplicatedEvent;
 pub use history::undo::{
     CheckpointChange, ContendedPath, OperationReport, RepositoryMove, RootPlan, RootReport,
     TimelineSwitch, UndoOptions, UndoPlan, UndoScope, UndoTarget, decode_checkpoint,

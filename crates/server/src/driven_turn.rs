@@ -204,13 +204,7 @@ impl AppState {
                     let _here =
                         self.end_driven_turn(&ctx, &turn, TurnOutcome::Interrupted, Some(why))?;
                 }
-                TurnState::Waiting => {
-                    match self.engine().store().release_lease(&ctx, &turn.lease) {
-                        Ok(_) | Err(StoreError::Fenced(_)) => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                    self.engine().recover_all(&ctx)?;
-                }
+                TurnState::Waiting => self.engine().release_turn(&ctx, &turn)?,
                 TurnState::Completed
                 | TurnState::Failed
                 | TurnState::Aborted

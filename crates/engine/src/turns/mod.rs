@@ -9,3 +9,4 @@ pub(crate) mod prompt_submission;
 pub(crate) mod resume;
 pub(crate) mod step;
 pub(crate) mod turn;
+pub(crate) mod turn_handover;

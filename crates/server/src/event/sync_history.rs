@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
 use turnstone_core::time::EpochMillis;
 use turnstone_core::wire::{self, ParseMode, ShapeError};
-use turnstone_engine::Engine;
+use turnstone_engine::{Engine, ReplicatedEvent};
 use turnstone_store::{Context, FeedCache, SyncBody, SyncEvent};
 
 use super::translation;
@@ -175,53 +175,12 @@ pub(crate) fn replay_events(
             return Err(ApiError::invalid_payload(words));
         }
     }
-    let new = skip_known_events(engine, ctx, events)?;
-    let mut tickets = Vec::new();
-    for event in new {
-        if matches!(event.body, SyncBody::SessionDeleted) {
-            await_writes(std::mem::take(&mut tickets))?;
-            engine.delete_session(ctx, &event.session)?;
-            continue;
-        }
-        let (id, seq) = (event.session.clone(), event.seq);
-        let body = with_local_project(engine, ctx, place, &event.body)?;
-        let mut at = ctx.clone();
-        at.now = event.data["time"].as_i64().map_or(ctx.now, EpochMillis);
-        // Each is a mutation of its own, and each wants the one before it: they go in or stay out in order.
-        tickets.push(engine.store().write(&at, move |tx| tx.replicate_event(&id, seq, &body)));
-    }
-    await_writes(tickets)
-}
-
-fn await_writes(
-    tickets: Vec<turnstone_store::PendingWrite<turnstone_store::ReplicationOutcome>>,
-) -> Result<(), ApiError> {
-    let mut failed = None;
-    for ticket in tickets {
-        if let Err(error) = ticket.wait() {
-            failed.get_or_insert(error);
-        }
-    }
-    failed.map_or(Ok(()), |error| Err(error.into()))
-}
-
-/// A session whose project is not known here belongs to the project of the directory it is taken over to.
-fn with_local_project(
-    engine: &Engine,
-    ctx: &Context,
-    place: &ProjectDirectory,
-    body: &SyncBody,
-) -> Result<SyncBody, ApiError> {
-    let mut body = body.clone();
-    if let SyncBody::Session(session) = &mut body {
-        // Derived here, never read back (R21).
-        session.revert = None;
-        let known = engine.store().read(ctx, |r| r.find_project(&session.project))?;
-        if known.is_none() {
-            session.project = place.project.id.clone();
-        }
-    }
-    Ok(body)
+    let new = skip_known_events(engine, ctx, events)?.iter().map(|event| ReplicatedEvent {
+        seq: event.seq,
+        time: event.data["time"].as_i64().map(EpochMillis),
+        body: event.body.clone(),
+    });
+    Ok(engine.replicate_events(ctx, &first.session, &place.project.id, new.collect())?)
 }
 
 /// Compares what is here with what comes; returns what is not here yet.

@@ -7,8 +7,8 @@ use axum::routing::post;
 use axum::{Json, Router};
 use turnstone_core::id::SessionId;
 use turnstone_core::model::SessionStatus;
-use turnstone_engine::{AbortOutcome, EngineError, Turn};
-use turnstone_store::{Context, LeaseTakeover, StoreError};
+use turnstone_engine::{AbortOutcome, EngineError};
+use turnstone_store::{Context, StoreError};
 
 use super::session::session_id;
 use crate::app::AppState;
@@ -63,14 +63,9 @@ fn request_stop(app: &AppState, ctx: &Context, id: &SessionId) -> Result<bool, A
     if app.runners().is_command_running(id) {
         return Ok(true);
     }
-    let lease = match app.engine().store().acquire_lease(ctx, id, LeaseTakeover::IfDead) {
-        Ok(lease) => lease,
-        // So does another process that runs the turn.
-        Err(StoreError::Busy(_)) => return Ok(true),
-        Err(error) => return Err(error.into()),
-    };
+    // So does another process that runs the turn.
+    let Some(turn) = app.engine().claim_turn(ctx, id, &asked)? else { return Ok(true) };
     // A program outside drives it, under our lease: its next call learns that the turn has ended.
-    let turn = Turn { session: id.clone(), id: asked, lease };
     app.abort_driven_turn(ctx, &turn)?;
     Ok(false)
 }

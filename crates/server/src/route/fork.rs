@@ -36,7 +36,7 @@ async fn fork(
             if copy.origin.is_some() {
                 return Ok(Json(app.session_json(&ctx, &copy.id)?));
             }
-            app.engine().store().delete_session(&ctx.without_preconditions(), &copy.id)?;
+            app.engine().discard_partial_fork(&ctx, &copy.id)?;
         }
         let made = app.engine().fork_session(&ctx.without_preconditions(), &id, at.as_ref())?;
         Ok(Json(app.session_json(&ctx, &made.id)?))

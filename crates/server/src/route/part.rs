@@ -7,9 +7,7 @@ use axum::routing::{delete, patch};
 use axum::{Json, Router};
 use serde_json::Value;
 use turnstone_core::id::{MessageId, PartId, SessionId};
-use turnstone_core::permission::GatedOperation;
 use turnstone_core::wire::{self, ParseMode};
-use turnstone_store::{Context, StoreError, Tx};
 
 use super::session::session_id;
 use crate::app::AppState;
@@ -51,19 +49,7 @@ async fn update(
         return Err(ApiError::bare_bad_request());
     }
     app.run_blocking(move |app| {
-        let store = app.engine().store();
-        let known = match store.read(&ctx, |r| r.get_part(&session, &id)) {
-            Ok(known) => Some(known),
-            Err(StoreError::NoPart { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
-        // To write over a part is to delete what it was.
-        let ctx = match known.is_some_and(|known| known.body != part.body) {
-            true => app.require_removal(&ctx, &session, id.as_str())?,
-            false => ctx,
-        };
-        let written = part.clone();
-        app.engine().store().write(&ctx, move |tx| tx.put_part(&written)).wait()?;
+        app.engine().replace_part(&ctx, &part)?;
         Ok(Json(crate::wire_json::part_json(&part)))
     })
     .await
@@ -79,23 +65,7 @@ async fn remove(
 ) -> Result<Json<bool>, ApiError> {
     let (session, message, id) = parse_part_path(&path)?;
     app.run_blocking(move |app| {
-        let store = app.engine().store();
-        let is_there = store.read(&ctx, |r| {
-            r.get_session(&session)?;
-            match r.get_part(&session, &id) {
-                Ok(part) => Ok(part.message == message),
-                Err(StoreError::NoPart { .. }) => Ok(false),
-                Err(error) => Err(error),
-            }
-        })?;
-        if is_there {
-            let ctx = app.require_removal(&ctx, &session, id.as_str())?;
-            let remove = move |tx: &Tx<'_>| match tx.remove_part(&session, &id) {
-                Err(StoreError::NoPart { .. }) => Ok(()),
-                done => done,
-            };
-            store.write(&ctx, remove).wait()?;
-        }
+        app.engine().remove_part(&ctx, &session, &message, &id)?;
         Ok(Json(true))
     })
     .await
@@ -112,27 +82,8 @@ async fn remove_message(
     app.run_blocking(move |app| {
         app.check_expected_seq(&ctx, &session)?;
         app.check_idle(&ctx, &session)?;
-        let ctx = app.require_removal(&ctx, &session, message.as_str())?;
-        let remove = move |tx: &Tx<'_>| match tx.remove_message(&session, &message) {
-            Err(StoreError::NoMessage { .. }) => Ok(()),
-            done => done,
-        };
-        app.engine().store().write(&ctx, remove).wait()?;
+        app.engine().remove_message(&ctx, &session, &message)?;
         Ok(Json(true))
     })
     .await
-}
-
-impl AppState {
-    /// Lets the removal of a message or a part pass the gate that protects its session; returns the context
-    /// to remove it with.
-    fn require_removal(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        id: &str,
-    ) -> Result<Context, ApiError> {
-        let patterns = [session.to_string(), id.to_owned()];
-        Ok(self.engine().require_permission(ctx, session, GatedOperation::Delete, &patterns)?)
-    }
 }

@@ -4,11 +4,12 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, patch};
 use axum::{Json, Router};
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Value, json};
 use turnstone_core::id::ProjectId;
 use turnstone_core::model::Project;
 use turnstone_core::wire;
-use turnstone_store::{Context, StoreError};
+use turnstone_engine::ProjectPatch;
+use turnstone_store::Context;
 
 use crate::app::AppState;
 use crate::error::ApiError;
@@ -88,26 +89,8 @@ async fn update(
     let commands = read_text_table(&mut fields, "commands", &["start"])?;
     app.run_blocking(move |app| {
         app.store_derived_project(&ctx, &asked, &id)?;
-        let now = ctx.now;
-        let change = move |project: &mut Project| {
-            if let Some(name) = &name {
-                project.name = Some(name.clone());
-            }
-            if let Some(icon) = &icon {
-                project.icon = Some(icon.clone());
-            }
-            if let Some(commands) = &commands {
-                project.commands = Some(commands.clone());
-            }
-            project.time.updated = Number::from(now.0);
-        };
-        let named = id.clone();
-        let write = move |tx: &turnstone_store::Tx<'_>| tx.update_project(&named, &change);
-        match app.engine().store().write(&ctx, write).wait() {
-            Ok(project) => Ok(Json(wire::project_info(&project))),
-            Err(StoreError::NotFound { .. }) => Err(unknown_project(id.as_str())),
-            Err(error) => Err(error.into()),
-        }
+        let patch = ProjectPatch { name, icon, commands };
+        Ok(Json(wire::project_info(&app.engine().patch_project(&ctx, &id, patch)?)))
     })
     .await
 }

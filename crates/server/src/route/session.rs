@@ -3,12 +3,12 @@
 use axum::extract::{Path, State};
 use axum::routing::get;
 use axum::{Json, Router};
-use serde_json::{Number, Value};
+use serde_json::Value;
 use turnstone_core::id::{SessionId, WorkspaceId};
-use turnstone_core::model::{ExtraFields, SessionUsage};
-use turnstone_core::permission::{CallerRole, PermissionRule};
+use turnstone_core::model::SessionUsage;
+use turnstone_core::permission::CallerRole;
 use turnstone_core::wire;
-use turnstone_engine::NewSession;
+use turnstone_engine::{NewSession, SessionPatch};
 use turnstone_store::{SessionFilter, SessionRow};
 
 use crate::app::AppState;
@@ -122,6 +122,16 @@ async fn read(
     app.run_blocking(move |app| Ok(Json(app.session_json(&ctx, &id)?))).await
 }
 
+/// The fields of a session that a client changes.
+fn read_session_patch(fields: &mut JsonFields) -> Result<SessionPatch, ApiError> {
+    let title = fields.text("title")?;
+    let metadata = fields.read("metadata", "object")?;
+    let added_rules = fields.read("permission", "PermissionRuleset")?;
+    let time = fields.object("time")?;
+    let archived = time.map(|mut time| time.read("archived", "number")).transpose()?.flatten();
+    Ok(SessionPatch { title, archived, metadata, added_rules, ..SessionPatch::default() })
+}
+
 /// `PATCH /session/{sessionID}`
 async fn update(
     State(app): State<AppState>,
@@ -130,46 +140,20 @@ async fn update(
     JsonBody(mut fields): JsonBody,
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
-    let title = fields.text("title")?;
-    let metadata: Option<ExtraFields> = fields.read("metadata", "object")?;
-    let permission: Option<Vec<PermissionRule>> = fields.read("permission", "PermissionRuleset")?;
-    let time = fields.object("time")?;
-    let archived: Option<Number> =
-        time.map(|mut time| time.read("archived", "number")).transpose()?.flatten();
+    let patch = read_session_patch(&mut fields)?;
     app.run_blocking(move |app| {
         // One transaction: if it was begun, it was done.
         if began.is_some() {
             return Ok(Json(app.session_json(&ctx, &id)?));
         }
-        if archived.is_some() && !app.is_in_charge(&ctx, &id)? {
+        if patch.archived.is_some() && !app.is_in_charge(&ctx, &id)? {
             // The undo of archived sessions is the first to expire.
             let message = "only a person, or the client that created a session, archives it";
             return Err(ApiError::not_for_runners(message));
         }
-        app.check_can_set_rules(&ctx, Some(&id), permission.as_deref().unwrap_or_default())?;
-        let (name, now) = (id.clone(), ctx.now);
-        let change = move |tx: &turnstone_store::Tx<'_>| {
-            tx.update_session(&name, |session| {
-                if let Some(title) = &title {
-                    session.title.clone_from(title);
-                }
-                if let Some(archived) = &archived {
-                    session.time.archived = Some(archived.clone());
-                }
-                if let Some(metadata) = &metadata {
-                    session.metadata = Some(metadata.clone());
-                }
-                if let Some(rules) = &permission {
-                    session.permission.get_or_insert_default().extend(rules.iter().cloned());
-                }
-                // As OpenCode: a title or an archiving does not make a session newer.
-                if metadata.is_some() || permission.is_some() {
-                    session.time.updated = Number::from(now.0);
-                }
-                Ok(())
-            })
-        };
-        app.engine().store().write(&ctx, change).wait()?;
+        let added_rules = patch.added_rules.as_deref().unwrap_or_default();
+        app.check_can_set_rules(&ctx, Some(&id), added_rules)?;
+        app.engine().patch_session(&ctx, &id, patch)?;
         Ok(Json(app.session_json(&ctx, &id)?))
     })
     .await

@@ -16,6 +16,7 @@ mod repository_files;
 mod required_documents;
 mod rule_citations;
 mod rust_tokens;
+mod server_boundary;
 mod size_limits;
 mod source_layout;
 mod type_names;

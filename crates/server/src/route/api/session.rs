@@ -6,8 +6,8 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Map, Value, json};
 use turnstone_core::id::{ProjectId, SessionId, WorkspaceId};
-use turnstone_core::model::{Session, SessionModel};
-use turnstone_engine::NewSession;
+use turnstone_core::model::SessionModel;
+use turnstone_engine::{NewSession, SessionPatch};
 use turnstone_store::{SessionFilter, SessionRow};
 
 use super::super::abort;
@@ -169,20 +169,14 @@ async fn read(
     .await
 }
 
-async fn change_session(
+async fn patch_session(
     app: AppState,
     ctx: turnstone_store::Context,
     id: SessionId,
-    change: impl Fn(&mut Session) + Send + 'static,
+    patch: SessionPatch,
 ) -> Result<StatusCode, ApiError> {
     app.run_blocking(move |app| {
-        let write = move |tx: &turnstone_store::Tx<'_>| {
-            tx.update_session(&id, |session| {
-                change(session);
-                Ok(())
-            })
-        };
-        app.engine().store().write(&ctx, write).wait()?;
+        app.engine().patch_session(&ctx, &id, patch)?;
         Ok(StatusCode::NO_CONTENT)
     })
     .await
@@ -196,8 +190,8 @@ async fn switch_agent(
     JsonBody(mut fields): JsonBody,
 ) -> Result<StatusCode, ApiError> {
     let id = session_id(&session)?;
-    let agent = fields.require_text("agent")?;
-    change_session(app, ctx, id, move |session| session.agent = Some(agent.clone())).await
+    let agent = Some(fields.require_text("agent")?);
+    patch_session(app, ctx, id, SessionPatch { agent, ..SessionPatch::default() }).await
 }
 
 /// `POST /api/session/{sessionID}/model`
@@ -208,8 +202,8 @@ async fn switch_model(
     JsonBody(mut fields): JsonBody,
 ) -> Result<StatusCode, ApiError> {
     let id = session_id(&session)?;
-    let model: SessionModel = fields.require("model", "{ id, providerID, variant }")?;
-    change_session(app, ctx, id, move |session| session.model = Some(model.clone())).await
+    let model = Some(fields.require("model", "{ id, providerID, variant }")?);
+    patch_session(app, ctx, id, SessionPatch { model, ..SessionPatch::default() }).await
 }
 
 /// `POST /api/session/{sessionID}/interrupt`

@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
 use turnstone_core::model::{MessageBody, TokenCounts};
 use turnstone_engine::StepEnd;
-use turnstone_store::{ReadTx, Tx};
+use turnstone_store::ReadTx;
 
 use super::seq_stamped::SeqStamped;
 use super::turn::parse_turn_path;
@@ -167,8 +167,7 @@ async fn part(
         app.check_answer_of_turn(&ctx, held.turn(), &message)?;
         let part = app.parse_part(&ctx, &session, &message, body)?;
         let shown = crate::wire_json::part_json(&part);
-        let put = move |tx: &Tx<'_>| tx.put_part(&part);
-        app.engine().store().write(&held.turn().context(&ctx), put).wait()?;
+        app.engine().put_turn_part(&ctx, held.turn(), part)?;
         app.stamp_seq(&ctx, &session, shown)
     })
     .await
