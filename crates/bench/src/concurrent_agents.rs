@@ -20,7 +20,7 @@ pub(crate) fn run(words: &[String]) -> Fallible {
     }
     println!("two agents and a person on {files} files, {steps} orders, some of them deadly");
     println!("load of the machine at the start: {}", machine_load()?);
-    println!("\n| seed | seconds | what happened | undo took back exactly its own |");
+    println!("\n| seed | seconds | what happened | undo reverted exactly its own changes |");
     println!("|---|---|---|---|");
     let mut broken = 0;
     for seed in 1..=seeds {
@@ -32,9 +32,9 @@ pub(crate) fn run(words: &[String]) -> Fallible {
             println!("| {seed} | | {} | NO |", why.trim());
             continue;
         }
-        let told: Value = serde_json::from_slice(&played.stdout)?;
-        let seconds = told["seconds"].as_f64().ok_or("the play says no time")?;
-        let counts = told["counts"].as_object().ok_or("the play counts nothing")?;
+        let result: Value = serde_json::from_slice(&played.stdout)?;
+        let seconds = result["seconds"].as_f64().ok_or("the play says no time")?;
+        let counts = result["counts"].as_object().ok_or("the play counts nothing")?;
         let counts: Vec<String> = counts.iter().map(|(what, n)| format!("{n} {what}")).collect();
         println!("| {seed} | {seconds:.0} | {} | yes |", counts.join(", "));
     }

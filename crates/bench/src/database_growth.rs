@@ -1,4 +1,4 @@
-//! What one turn adds to the database, by kind, beside the model of the seed documents.
+//! What one turn adds to the database, by kind, compared with the model of the seed documents.
 
 use serde_json::json;
 use turnstone_core::model::Message;

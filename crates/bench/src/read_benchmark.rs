@@ -1,4 +1,4 @@
-//! Reading: a long session, a long list, a search; ours beside OpenCode's tables.
+//! Reading: a long session, a long list, a search; our tables and OpenCode's.
 
 use std::time::{Duration, Instant};
 

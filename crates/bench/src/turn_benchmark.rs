@@ -144,9 +144,9 @@ impl<'c> TurnBenchmark<'c> {
             tx.create_session(&session)
         };
         engine.store().write(&ctx, make).wait()?;
-        let vault = engine.open_snapshot_handle(&tree.path, ctx.now)?;
-        vault.start_journal().ok_or("somebody else keeps the store")?;
-        vault.capture(&turnstone_snapshot::PinGroup::new("bench"), ctx.now)?;
+        let handle = engine.open_snapshot_handle(&tree.path, ctx.now)?;
+        handle.start_journal().ok_or("another process owns the store")?;
+        handle.capture(&turnstone_snapshot::PinGroup::new("bench"), ctx.now)?;
         let peer = case.open_peer("shadow", &tree.path);
         peer.track()?;
         Ok(Self { case, tree, engine, peer, session: id, number: 0, version: 0 })
@@ -192,8 +192,8 @@ impl<'c> TurnBenchmark<'c> {
     fn require_journal(&mut self) -> Fallible {
         self.change_file()?;
         let now = sample_data::context()?.now;
-        let vault = self.engine.open_snapshot_handle(&self.tree.path, now)?;
-        let captured = vault.capture(&turnstone_snapshot::PinGroup::new("bench"), now)?;
+        let handle = self.engine.open_snapshot_handle(&self.tree.path, now)?;
+        let captured = handle.capture(&turnstone_snapshot::PinGroup::new("bench"), now)?;
         if captured.mode == CaptureMode::Journal {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Sudden death: starts a program, reads the lines by which it acknowledges, and kills it.
+//! Kills programs: starts one, reads the lines by which it acknowledges, and kills it.
 //!
 //! SIGKILL keeps what the kernel already has, so this tests the order of work, not the disk; for
 //! that see `powerloss`. Owns the processes it starts: none of them outlives its [`KillableProgram`].
@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use crate::{fixture::SeededRng, strace_run};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// Time for the pipes to run dry once the program is dead.
+/// How long the pipes may take to end once the program is dead.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a crash could not be staged.
@@ -90,7 +90,7 @@ pub enum KillTrigger {
 }
 
 impl KillTrigger {
-    /// Draws a trigger: lines or time, evenly, each up to its limit.
+    /// Returns a random trigger: lines or time with equal chance, each up to its limit.
     pub fn random(rng: &mut SeededRng, lines: usize, time: Duration) -> Self {
         if rng.below(2) == 0 {
             Self::Lines(rng.in_range(0..=lines as u64) as usize)
@@ -164,7 +164,7 @@ impl KillableProgram {
         Ok(&self.acknowledged)
     }
 
-    /// Stops the program where it stands and waits until it does.
+    /// Suspends the program and waits until it has stopped.
     ///
     /// # Errors
     ///
@@ -297,7 +297,7 @@ impl KillableProgram {
 impl Drop for KillableProgram {
     fn drop(&mut self) {
         if self.ended.is_none() {
-            // Nothing is left to tell of a failure here; the process may be gone already.
+            // A failure cannot be reported from here; the process may have exited already.
             kill_process_group(Pid::from_child(&self.child), Signal::KILL).ok();
             self.child.wait().ok();
         }
@@ -322,7 +322,7 @@ fn forward_lines(stdout: ChildStdout, sender: &mpsc::Sender<String>) {
 ///
 /// The program is built with the `fail` crate's `failpoints` feature, calls `FailScenario::setup`,
 /// and turns a panic into an abort (`panic = "abort"`, or a panic hook that calls
-/// `std::process::abort`), so that no destructor tidies up: as after kill -9. For example
+/// `std::process::abort`), so that no destructor runs, as after `kill -9`. For example
 /// `store::after_commit=3*off->panic` dies at the fourth commit.
 ///
 /// # Errors

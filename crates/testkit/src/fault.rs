@@ -41,7 +41,7 @@ pub enum Syscall {
 }
 
 impl Syscall {
-    /// The names strace knows it by; `?` excuses those an architecture lacks.
+    /// The names strace knows it by; `?` ignores those an architecture lacks.
     fn strace_names(self) -> &'static str {
         match self {
             Self::Close => "close",

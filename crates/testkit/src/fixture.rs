@@ -1,4 +1,4 @@
-//! Deterministic stand-ins for the world: a clock that is set, ids that are counted, a seeded
+//! Deterministic inputs for tests: a clock that is set, ids that are counted, a seeded
 //! generator of numbers, and a data directory that removes itself.
 
 use std::{
@@ -14,7 +14,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// A clock in milliseconds that moves only when told to; clones share the time.
+/// A clock in milliseconds that moves only when a test moves it; clones share the time.
 #[derive(Clone, Debug)]
 pub struct ManualClock {
     now: Arc<AtomicI64>,
@@ -24,7 +24,7 @@ impl ManualClock {
     /// 2026-01-01 00:00:00 UTC, where a clock starts by default.
     pub const START: i64 = 1_767_225_600_000;
 
-    /// Makes a clock that stands at `ms` milliseconds since the epoch.
+    /// Creates a clock set to `ms` milliseconds since the epoch.
     #[must_use]
     pub fn at(ms: i64) -> Self {
         Self { now: Arc::new(AtomicI64::new(ms)) }
@@ -207,7 +207,7 @@ impl TempDataDir {
         self.path.join(below)
     }
 
-    /// Leaves the directory where it is, for a look at it after a failed test.
+    /// Keeps the directory, for inspection after a failed test.
     #[must_use]
     pub fn keep(self) -> PathBuf {
         self.dir.keep()

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::required_tools::{self, RequireError};
 
-/// Why packages are not there.
+/// Why packages could not be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum NpmError {
     /// Node or npm is missing.
@@ -15,14 +15,14 @@ pub enum NpmError {
     /// npm could not install what the lock file names.
     #[error("npm ci failed: {0}")]
     Failed(String),
-    /// The disk said no.
+    /// A file could not be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 /// Installs the packages of the folder `recipe` below `target` and returns where they are.
 ///
-/// The same lock file is installed once, whoever asks first; others wait. All files of the recipe are
+/// A lock file is installed once; concurrent callers wait for the first. All files of the recipe are
 /// copied there, so that its scripts find the packages.
 ///
 /// # Errors

@@ -59,7 +59,7 @@ impl OutputReader {
         Self(std::thread::spawn(move || read_all(source)))
     }
 
-    /// Everything that was written, once the program and all copies of its end are gone.
+    /// Returns everything that was written, once the program has exited and all copies of its end are closed.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ pub fn open_stream(target: StreamKind) -> io::Result<(Stdio, OutputReader)> {
     }
 }
 
-/// Reads to the end; a terminal ends with an error when its last user has gone.
+/// Reads to the end; a terminal ends with an error when its last user closes it.
 fn read_all(mut source: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match source.read_to_end(&mut bytes) {

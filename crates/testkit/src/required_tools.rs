@@ -25,7 +25,7 @@ pub enum RequireError {
     Unusable {
         /// The program that was tried.
         program: String,
-        /// What it said, and what helps.
+        /// Its message, and what helps.
         reason: String,
     },
 }

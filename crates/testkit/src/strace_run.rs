@@ -42,7 +42,7 @@ pub(crate) struct TracedRun {
 }
 
 impl TracedRun {
-    /// The log: one line per call, or two for a call during which another thread was heard of.
+    /// The log: one line per call, or two for a call that another thread interrupted in the log.
     pub(crate) fn read_log(&self) -> io::Result<String> {
         fs_err::read_to_string(&self.log)
     }

@@ -1,4 +1,4 @@
-//! Programs die when told to, and what they acknowledged is known.
+//! Programs are killed at a chosen point, and what they acknowledged is known.
 
 use std::{
     error::Error,

@@ -145,7 +145,7 @@ impl ServerProcess {
         Ok(Self { process, url })
     }
 
-    /// Starts our server: this program, told to serve.
+    /// Starts our server: this program with the argument to serve.
     pub(crate) fn start_own() -> Fallible<Self> {
         let program = std::env::current_exe()?;
         Self::from_process(LineProcess::start(Command::new(program).arg("capnweb-server"))?)

@@ -20,7 +20,7 @@ pub(crate) const SUBSCRIBE_DELAY: Duration = Duration::from_secs(1);
 pub(crate) async fn report_events(
     address: SocketAddr,
     mark: &'static str,
-    heard: mpsc::UnboundedSender<(Instant, String)>,
+    event_sender: mpsc::UnboundedSender<(Instant, String)>,
 ) -> Fallible {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
@@ -36,7 +36,7 @@ pub(crate) async fn report_events(
         }
         let is_wanted = line.contains("server.connected")
             || (line.contains(mark) && !line.contains("\"sync\""));
-        if is_wanted && heard.send((Instant::now(), line.clone())).is_err() {
+        if is_wanted && event_sender.send((Instant::now(), line.clone())).is_err() {
             return Ok(());
         }
     }
@@ -51,11 +51,11 @@ pub(crate) async fn measure_fan_out(
     announce: impl FnOnce() -> Fallible + Send + 'static,
 ) -> Fallible<Duration> {
     let (ready_in, mut ready) = mpsc::unbounded_channel();
-    let (heard_in, mut heard) = mpsc::unbounded_channel();
+    let (event_sender, mut received) = mpsc::unbounded_channel();
     for _ in 0..count {
-        let (ready_in, heard_in) = (ready_in.clone(), heard_in.clone());
+        let (ready_in, event_sender) = (ready_in.clone(), event_sender.clone());
         tokio::spawn(async move {
-            let connected = wait_for_event(address, mark, &ready_in, &heard_in).await;
+            let connected = wait_for_event(address, mark, &ready_in, &event_sender).await;
             if let Err(error) = connected {
                 eprintln!("a stream failed: {error}");
             }
@@ -69,9 +69,9 @@ pub(crate) async fn measure_fan_out(
     let began = Instant::now();
     tokio::task::spawn_blocking(move || announce().map_err(|error| error.to_string())).await??;
     let mut last = began;
-    for told in 0..count {
-        let next = tokio::time::timeout(FAN_OUT_TIMEOUT, heard.recv()).await;
-        let at = next.map_err(|_| format!("{told} of {count} streams were told"))?;
+    for arrived in 0..count {
+        let next = tokio::time::timeout(FAN_OUT_TIMEOUT, received.recv()).await;
+        let at = next.map_err(|_| format!("{arrived} of {count} streams received it"))?;
         last = last.max(at.ok_or("the streams ended")?);
     }
     Ok(last - began)
@@ -81,7 +81,7 @@ async fn wait_for_event(
     address: SocketAddr,
     mark: &'static str,
     ready: &mpsc::UnboundedSender<()>,
-    heard: &mpsc::UnboundedSender<Instant>,
+    event_sender: &mpsc::UnboundedSender<Instant>,
 ) -> Fallible {
     let mut stream = TcpStream::connect(address).await?;
     let request =
@@ -99,7 +99,7 @@ async fn wait_for_event(
             ready.send(())?;
         }
         if line.contains(mark) {
-            heard.send(Instant::now())?;
+            event_sender.send(Instant::now())?;
             return Ok(());
         }
     }

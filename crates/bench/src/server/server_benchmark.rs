@@ -90,7 +90,7 @@ pub(crate) fn run(words: &[String]) -> Fallible {
     Ok(())
 }
 
-/// The program that was built beside this one.
+/// The program that was built next to this one.
 fn find_built_turnstone() -> Fallible<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("turnstone");
     if path.exists() {
@@ -189,14 +189,14 @@ fn measure_part_changes(
     let name = |key: &str| part[key].as_str().unwrap_or_default().to_owned();
     let path =
         format!("/session/{}/message/{}/part/{}", name("sessionID"), name("messageID"), name("id"));
-    let (heard_in, mut heard) = mpsc::unbounded_channel();
+    let (event_sender, mut received) = mpsc::unbounded_channel();
     let address = running.address;
     let ears = runtime.spawn(async move {
-        event_stream::report_events(address, "changed-", heard_in)
+        event_stream::report_events(address, "changed-", event_sender)
             .await
             .map_err(|error| error.to_string())
     });
-    wait_for_line(&runtime, &mut heard, "server.connected")?;
+    wait_for_line(&runtime, &mut received, "server.connected")?;
     std::thread::sleep(event_stream::SUBSCRIBE_DELAY);
     let (mut answered, mut arrived) = (Vec::new(), Vec::new());
     for n in 0..size.writes {
@@ -206,7 +206,7 @@ fn measure_part_changes(
         let began = Instant::now();
         client.request("PATCH", &path, Some(&changed))?.json()?;
         answered.push(to_millis(began.elapsed()));
-        arrived.push(to_millis(wait_for_line(&runtime, &mut heard, &mark)? - began));
+        arrived.push(to_millis(wait_for_line(&runtime, &mut received, &mark)? - began));
     }
     ears.abort();
     answered.sort_by(f64::total_cmp);
@@ -234,17 +234,17 @@ fn measure_part_changes(
     Ok(figures)
 }
 
-/// Waits until a line with `mark` is heard; the moment it came.
+/// Waits until a line with `mark` arrives and returns the moment it came.
 fn wait_for_line(
     runtime: &tokio::runtime::Runtime,
-    heard: &mut mpsc::UnboundedReceiver<(Instant, String)>,
+    received: &mut mpsc::UnboundedReceiver<(Instant, String)>,
     mark: &str,
 ) -> Fallible<Instant> {
     loop {
         // The timer belongs to the runtime, so it is made inside of it.
-        let wait = async { tokio::time::timeout(Duration::from_secs(60), heard.recv()).await };
-        let heard = runtime.block_on(wait).map_err(|_| format!("no event {mark}"))?;
-        let (at, line) = heard.ok_or("the stream ended")?;
+        let wait = async { tokio::time::timeout(Duration::from_secs(60), received.recv()).await };
+        let received = runtime.block_on(wait).map_err(|_| format!("no event {mark}"))?;
+        let (at, line) = received.ok_or("the stream ended")?;
         if line.contains(mark) {
             return Ok(at);
         }

@@ -29,7 +29,7 @@ impl BenchmarkCase {
         if self.files >= SLOW_PEER_FILES { 1 } else { self.rounds.min(3) }
     }
 
-    /// A shadow repository of the peer.
+    /// A snapshot repository of the peer.
     pub(crate) fn open_peer(&self, name: &str, tree: &Path) -> OpenCodeGit {
         OpenCodeGit::new(&self.dir.join(name), tree, self.limit)
     }

@@ -7,7 +7,7 @@ use super::benchmark_case::measure_millis;
 use crate::Fallible;
 use crate::measurement::median;
 
-/// Finds `turnstone` beside this program, if it has the command.
+/// Finds `turnstone` next to this program, if it has the command.
 fn find_turnstone() -> Fallible<Option<PathBuf>> {
     let program = std::env::current_exe()?.with_file_name("turnstone");
     if !program.try_exists()? {
@@ -21,7 +21,7 @@ fn find_turnstone() -> Fallible<Option<PathBuf>> {
 /// Times `turnstone snapshot track`: the first, and then with nothing changed.
 pub(crate) fn measure_cli_track(tree: &Path, data: &Path, rounds: usize) -> Fallible<String> {
     let Some(program) = find_turnstone()? else {
-        return Ok("`turnstone snapshot track` is not built beside this program".to_owned());
+        return Ok("`turnstone snapshot track` is not built next to this program".to_owned());
     };
     let run = || -> Fallible {
         let mut track = Command::new(&program);

@@ -31,7 +31,7 @@ pub(crate) fn measure_first_capture(
     };
     let mut row = OperationTimings::new(what, goal);
     let mut stored = StoredBytes { operation: what, ours: 0, peer: None };
-    let (store, shadow) = (case.dir.join("first-store"), case.dir.join("first-shadow"));
+    let (store, peer_folder) = (case.dir.join("first-store"), case.dir.join("first-shadow"));
     for round in 0..case.rounds {
         let ours = |row: &mut OperationTimings, stored: &mut StoredBytes| -> Fallible<String> {
             let (time, tree) = measure_millis(|| {
@@ -50,8 +50,8 @@ pub(crate) fn measure_first_capture(
                 }
                 let tree =
                     time_peer(row, &case.open_peer("first-shadow", &tree.path), |it| it.track())?;
-                stored.peer = tree.is_some().then(|| disk_usage(&shadow)).transpose()?;
-                fs_err::remove_dir_all(&shadow)?;
+                stored.peer = tree.is_some().then(|| disk_usage(&peer_folder)).transpose()?;
+                fs_err::remove_dir_all(&peer_folder)?;
                 Ok(tree)
             };
         let (one, other) = match round % 2 {
@@ -94,14 +94,15 @@ pub(crate) fn measure_named_captures(
     Ok(row)
 }
 
-/// Runs the first capture on a thread of its own and named ones beside it until it ends.
+/// Runs the first capture on a thread of its own and concurrent captures of named paths until it ends.
 fn capture_named_meanwhile(ours: &OwnStore, tree: &GeneratedTree) -> Fallible<Vec<f64>> {
     let ended = AtomicBool::new(false);
-    let shadow = &ours.store;
+    let own_store = &ours.store;
     std::thread::scope(|scope| {
         let whole = scope.spawn(|| {
             let group = turnstone_snapshot::PinGroup::new("whole");
-            let done = shadow.capture(&group, turnstone_core::time::EpochMillis(1_794_728_448_904));
+            let done =
+                own_store.capture(&group, turnstone_core::time::EpochMillis(1_794_728_448_904));
             ended.store(true, Ordering::Release);
             done.map(|_| ()).map_err(|error| error.to_string())
         });
@@ -109,7 +110,7 @@ fn capture_named_meanwhile(ours: &OwnStore, tree: &GeneratedTree) -> Fallible<Ve
         for version in 1.. {
             tree.write_version(0, version)?;
             let (time, _) = measure_millis(|| ours.capture_named("named", &tree.file_path(0)))?;
-            // What ended after the first capture did not run beside it.
+            // What ended after the first capture did not run concurrently.
             if ended.load(Ordering::Acquire) {
                 break;
             }

@@ -20,7 +20,7 @@ impl std::fmt::Display for TimeLimitExceeded {
 
 impl std::error::Error for TimeLimitExceeded {}
 
-/// A git command in `dir`, deaf to the configuration of whoever runs the benchmark.
+/// A git command in `dir`, without the configuration of the user who runs the benchmark.
 pub(crate) fn git_command(dir: &Path) -> Command {
     let mut command = Command::new("git");
     command.current_dir(dir).env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");

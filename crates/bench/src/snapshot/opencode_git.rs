@@ -14,8 +14,8 @@ use crate::Fallible;
 const CORE_OPTIONS: [&str; 4] = ["-c", "core.longpaths=true", "-c", "core.symlinks=true"];
 const NO_CRLF_OPTIONS: [&str; 2] = ["-c", "core.autocrlf=false"];
 const NO_QUOTES_OPTIONS: [&str; 2] = ["-c", "core.quotepath=false"];
-/// What it sets in a new shadow repository, one process each.
-const SHADOW_CONFIG: [(&str, &str); 8] = [
+/// What it sets in a new snapshot repository, one process each.
+const REPOSITORY_CONFIG: [(&str, &str); 8] = [
     ("core.autocrlf", "false"),
     ("core.longpaths", "true"),
     ("core.symlinks", "true"),
@@ -39,7 +39,7 @@ enum GitOptionSet {
     NoQuotes,
 }
 
-/// The shadow repository of one worktree.
+/// The snapshot repository of one worktree.
 pub(crate) struct OpenCodeGit {
     git_dir: PathBuf,
     tree: PathBuf,
@@ -73,7 +73,7 @@ impl OpenCodeGit {
         }
     }
 
-    /// `track()`: the shadow repository made if there is none, staging, `write-tree`.
+    /// `track()`: the snapshot repository made if there is none, staging, `write-tree`.
     pub(crate) fn track(&self) -> Fallible<String> {
         if !self.git_dir.try_exists()? {
             self.init()?;
@@ -92,7 +92,7 @@ impl OpenCodeGit {
         let mut init = git_process::git_command(&self.tree);
         init.arg("init").env("GIT_DIR", &self.git_dir).env("GIT_WORK_TREE", &self.tree);
         self.run_checked(init, None)?;
-        for (key, value) in SHADOW_CONFIG {
+        for (key, value) in REPOSITORY_CONFIG {
             let mut config = git_process::git_command(&self.tree);
             config.arg("--git-dir").arg(&self.git_dir).args(["config", key, value]);
             self.run_checked(config, None)?;
@@ -152,17 +152,17 @@ impl OpenCodeGit {
         Ok(())
     }
 
-    /// Runs the two commands that find candidates beside each other.
+    /// Runs the two commands that find candidates concurrently.
     fn list_candidates(&self, one: &[&str], other: &[&str]) -> Fallible<(Vec<u8>, Vec<u8>)> {
         let ask = |args: &[&str]| (self.command(GitOptionSet::NoQuotes, args), self.limit);
         let ((one, limit), (other, _)) = (ask(one), ask(other));
         self.spawned.fetch_add(2, Ordering::Relaxed);
         let (one, other) = std::thread::scope(|scope| {
-            let beside = scope.spawn(move || {
+            let concurrent = scope.spawn(move || {
                 git_process::run_with_limit(one, None, limit).map_err(|error| error.to_string())
             });
             let other = git_process::run_with_limit(other, None, limit);
-            (beside.join(), other)
+            (concurrent.join(), other)
         });
         let (status, one) = one.map_err(|_| "a thread panicked")??;
         let (second, other) = other?;

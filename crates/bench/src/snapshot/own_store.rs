@@ -26,12 +26,8 @@ impl OwnStore {
         // As for the peer: nobody's git settings but those of the worktree.
         let user_git = Some(UserGitSettings::default());
         let selection = CaptureSelection { user_git, ..CaptureSelection::default() };
-        let shadow = SnapshotStore::open(folder, worktree, selection)?;
-        Ok(Self {
-            store: shadow,
-            group: PinGroup::new("bench"),
-            time: Cell::new(1_794_728_448_904),
-        })
+        let store = SnapshotStore::open(folder, worktree, selection)?;
+        Ok(Self { store, group: PinGroup::new("bench"), time: Cell::new(1_794_728_448_904) })
     }
 
     /// The same, and the kernel tells it what changes.
@@ -77,23 +73,23 @@ impl OwnStore {
         after: &Capture,
         paths: &[String],
     ) -> Fallible<Vec<TargetState>> {
-        let wish = |path: &String| -> Fallible<TargetState> {
+        let target_of = |path: &String| -> Fallible<TargetState> {
             let path: RelPath = path.parse()?;
             let target = self.store.path_image(before, &path)?;
             let base = Some(self.store.path_image(after, &path)?);
             Ok(TargetState::new(path, base, target))
         };
-        paths.iter().map(wish).collect()
+        paths.iter().map(target_of).collect()
     }
 
-    /// Takes back a change set: plan, guard, write, verify, and the difference it made on disk.
-    pub(crate) fn revert(&self, wishes: &[TargetState]) -> Fallible<RestoreReport> {
-        let plan = self.store.plan_targets(wishes)?;
+    /// Undoes a change set: plan, guard, write, verify, and the difference it made on disk.
+    pub(crate) fn revert(&self, targets: &[TargetState]) -> Fallible<RestoreReport> {
+        let plan = self.store.plan_targets(targets)?;
         let report = self.apply(&plan)?;
         let guard = self.store.get_capture(&report.guard.ok_or("there is no guard")?)?;
         let differ = self.store.diff_worktree(&guard, &DiffOptions::default())?.files.len();
         if differ != plan.steps.len() || report.restored.len() != differ {
-            return Err(format!("{differ} of {} files were taken back", wishes.len()).into());
+            return Err(format!("{differ} of {} files were undone", targets.len()).into());
         }
         Ok(report)
     }

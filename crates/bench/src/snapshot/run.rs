@@ -116,7 +116,7 @@ fn measure_size(case: &BenchmarkCase) -> Fallible<SizeResult> {
     let (row, never) = first_capture::measure_first_capture(case, &fresh, false)?;
     let mut rows = Vec::new();
     let mut add = |more: Vec<OperationTimings>| {
-        // Whoever waits sees how far it is, and has something if it is stopped.
+        // The reader sees the progress, and has results if the run is stopped.
         more.iter().for_each(|row| eprintln!("{}", row.table_row(case.files)));
         rows.extend(more);
     };

@@ -13,7 +13,7 @@ pub(crate) struct BenchmarkSides<'c> {
     pub(crate) tree: &'c GeneratedTree,
     /// Finds changes by a stat walk.
     pub(crate) walking: OwnStore,
-    /// Is told of changes by the kernel.
+    /// Receives changes from the kernel.
     pub(crate) watching: OwnStore,
     pub(crate) peer: OpenCodeGit,
 }

@@ -39,7 +39,7 @@ impl BenchmarkSides<'_> {
         Ok(row)
     }
 
-    /// Takes back 100 files: the peer's is track + revert + diff + diffFull.
+    /// Undoes 100 files: the peer's is track + revert + diff + diffFull.
     pub(crate) fn measure_revert(&self) -> Fallible<OperationTimings> {
         let mut row = OperationTimings::new(
             format!("revert of {CHANGED_FILES} files"),
@@ -54,8 +54,8 @@ impl BenchmarkSides<'_> {
                 let to = self.write_and_capture(&chosen, 301)?;
                 let after = self.watching.capture()?.capture;
                 if (turn + round) % 2 == 0 {
-                    let wishes = self.watching.revert_targets(&before, &after, &paths)?;
-                    row.ours.push(measure_millis(|| self.watching.revert(&wishes))?.0);
+                    let targets = self.watching.revert_targets(&before, &after, &paths)?;
+                    row.ours.push(measure_millis(|| self.watching.revert(&targets))?.0);
                 } else {
                     let work = |peer: &OpenCodeGit| -> Fallible {
                         let snapshot = peer.track()?;
@@ -77,7 +77,7 @@ impl BenchmarkSides<'_> {
         let mut row =
             OperationTimings::new("unrevert, one file differs", PerformanceGoal::MinSpeedup(50.0));
         let mut next = OperationTimings::new("capture after an unrevert", PerformanceGoal::None);
-        // A new shadow of a fresh checkout: the old one may lag behind by thousands of files.
+        // A new snapshot repository of a fresh checkout: the old one may lag behind by thousands of files.
         self.tree.reset()?;
         let peer = self.case.open_peer("second-shadow", &self.tree.path);
         self.tree.write_version(0, 400)?;
@@ -97,7 +97,7 @@ impl BenchmarkSides<'_> {
             self.require_version(&[0], 400)?;
             self.case.wait_until_not_racy();
             if round + 1 == rounds {
-                // Every file was written anew, so its next capture reads them all.
+                // Every file was rewritten, so its next capture reads them all.
                 time_peer(&mut next, &peer, OpenCodeGit::track)?;
             } else {
                 self.watching.capture()?;
@@ -115,7 +115,7 @@ impl BenchmarkSides<'_> {
     fn require_version(&self, chosen: &[usize], version: usize) -> Fallible {
         for n in chosen {
             if !self.tree.has_version(*n, version)? {
-                return Err(format!("{} was not taken back", self.tree.file_path(*n)).into());
+                return Err(format!("{} was not undone", self.tree.file_path(*n)).into());
             }
         }
         Ok(())

@@ -24,7 +24,7 @@ fn repository(directory: &Path) -> Result<GitRepository, Box<dyn Error>> {
 
 fn git(hostile: &HostileRepository, directory: &Path) -> Result<Git, Box<dyn Error>> {
     let home = Some(hostile.home().into_os_string());
-    let mut path = hostile.path_beside("bin").into_os_string();
+    let mut path = hostile.sibling_path("bin").into_os_string();
     path.push(":/usr/bin:/bin");
     let env = GitEnvironment { path, home, config_home: None };
     Ok(Git::new(repository(directory)?, env))
@@ -66,7 +66,7 @@ fn run_all(tripwire: &Tripwire, hostile: &HostileRepository) -> Result<(), Box<d
     git.names_by_sha1()?;
     let Some(head) = head else { return Ok(()) };
     tolerate(tripwire, git.find_merge_base("refs/heads/other", &head))?;
-    let path = hostile.path_beside("tree");
+    let path = hostile.sibling_path("tree");
     for branch in [Some("turn/one"), None] {
         let new = GitWorktreeRequest { path: &path, branch, from: &head };
         if tolerate(tripwire, git.add_worktree(new))?.is_none() {

@@ -14,7 +14,7 @@ impl<'a> CallArgs<'a> {
         Self { call, args: strace_value::split_args(&call.args) }
     }
 
-    /// The argument as it stands; empty if the call has fewer.
+    /// The argument as printed; empty if the call has fewer.
     pub(crate) fn text(&self, index: usize) -> &'a str {
         self.args.get(index).copied().unwrap_or_default()
     }
@@ -59,7 +59,7 @@ impl<'a> CallArgs<'a> {
         self.call.result.unwrap_or_default()
     }
 
-    /// The edge at which a call that changes files came back.
+    /// The edge at which a call that changes files returned.
     ///
     /// # Errors
     ///

@@ -13,7 +13,7 @@ pub struct NameChange {
     pub dir: NodeId,
     /// The name in it.
     pub name: OsString,
-    /// What the name stands for from now on; `None` if it was removed.
+    /// The node that the name refers to from now on; `None` if it was removed.
     pub node: Option<NodeId>,
 }
 

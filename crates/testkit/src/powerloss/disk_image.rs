@@ -37,20 +37,20 @@ pub struct PowerCutPolicy {
 }
 
 impl PowerCutPolicy {
-    /// Drops everything that is not sure.
+    /// Drops everything that is not durable.
     pub const STRICT: Self = Self {
         data: UnsyncedData::DropUnsynced,
         names: NameDurability::Strict,
         ignore_fsync: false,
     };
 
-    /// Keeps a part of what is not sure, drawn from `seed`.
+    /// Keeps a random part of what is not durable, chosen by `seed`.
     #[must_use]
     pub const fn torn(seed: u64) -> Self {
         Self { data: UnsyncedData::Torn(seed), ..Self::STRICT }
     }
 
-    /// The same, with a seed of its own for `point`, so that neighbours do not tear alike.
+    /// The same, with a seed of its own for `point`, so that adjacent points tear differently.
     fn seeded_for(self, point: &CutPoint) -> Self {
         match self.data {
             UnsyncedData::DropUnsynced => self,
@@ -106,13 +106,13 @@ impl DiskImage {
         Ok(Self { dir })
     }
 
-    /// The directory that stands for the recorded one.
+    /// The directory that replaces the recorded one.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Leaves the image where it is, for a look at it after a failed test.
+    /// Keeps the image, for inspection after a failed test.
     #[must_use]
     pub fn keep(self) -> std::path::PathBuf {
         self.dir.keep()

@@ -1,4 +1,4 @@
-//! The disk: replays events up to a moment and keeps only what is sure, or lucky, to survive.
+//! The disk: replays events up to a moment and keeps what must survive a power cut, or what may.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -62,7 +62,7 @@ impl<'a> DiskModel<'a> {
         }
     }
 
-    /// Cuts the current and returns what is found afterwards.
+    /// Cuts the power and returns what is found afterwards.
     pub(crate) fn cut_power(mut self) -> MemoryTree {
         let UnsyncedData::Torn(seed) = self.policy.data else {
             return self.durable;

@@ -1,6 +1,6 @@
-//! Power loss: what a disk may hold after the current goes, at every moment of a recorded run (R34).
+//! Power loss: what a disk may hold after the power fails, at every moment of a recorded run (R34).
 //!
-//! [`Recorder`] runs a program under strace and takes down, in one global order, every change of a
+//! [`Recorder`] runs a program under strace and records, in one global order, every change of a
 //! file or a name below a directory, every sync, and every write to standard output: the lines by
 //! which the program acknowledges. [`DiskImage::build`] rebuilds the directory from that as it may be
 //! found after a power cut at one [`CutPoint`]; [`Recording::acknowledged`] says what the program had
@@ -17,8 +17,8 @@
 //!   place (`FaultPlan`) did not happen.
 //!
 //! What it cannot model it refuses: shared writable mappings of anything but SQLite's `-shm`
-//! (volatile by design and left out of images), `O_SYNC`, files renamed in from outside. Programs
-//! are told that `copy_file_range`, `sendfile`, `splice` and `io_uring` do not exist, so that their
+//! (volatile by design and omitted from images), `O_SYNC`, files renamed in from outside.
+//! `copy_file_range`, `sendfile`, `splice` and `io_uring` fail as if they did not exist, so that the
 //! data passes through writes. At the end the model of the live directory is compared with the real
 //! one, byte by byte, and so are the acknowledgements: a change it has missed is an error.
 //! Modes, owners, times and extended attributes are not modelled.

@@ -22,9 +22,9 @@ impl Tracker {
         flags: &str,
     ) -> Result<(), RecordError> {
         let has = |flag| strace_value::has_flag(flags, flag);
-        let spot = self.resolve_path(request, at, path, !has("O_NOFOLLOW"))?;
+        let location = self.resolve_path(request, at, path, !has("O_NOFOLLOW"))?;
         let writes = has("O_WRONLY") || has("O_RDWR");
-        let target = match spot {
+        let target = match location {
             ResolvedPath::Outside(path) | ResolvedPath::UnknownParent(path) => {
                 DescriptorTarget::Outside(path)
             }

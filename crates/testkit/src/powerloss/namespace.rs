@@ -21,7 +21,7 @@ pub(crate) enum ResolvedPath {
     Outside(PathBuf),
     /// The recorded directory itself.
     Root,
-    /// A name in a directory, and what it stands for, if it is taken.
+    /// A name in a directory, and the node it refers to, if it exists.
     Name { dir: NodeId, name: OsString, node: Option<NodeId> },
     /// A name in a directory that the model does not know.
     UnknownParent(PathBuf),
@@ -94,10 +94,10 @@ impl Namespace {
         let Some(below) = self.roots.iter().find_map(|root| path.strip_prefix(root).ok()) else {
             return ResolvedPath::Outside(path);
         };
-        let mut spot = ResolvedPath::Root;
+        let mut location = ResolvedPath::Root;
         let mut rest = below.components();
         while let Some(part) = rest.next() {
-            let Some(dir) = spot.node() else {
+            let Some(dir) = location.node() else {
                 return ResolvedPath::UnknownParent(path.clone());
             };
             let name = part.as_os_str().to_owned();
@@ -112,13 +112,13 @@ impl Namespace {
                     None => ResolvedPath::UnknownParent(path.clone()),
                 };
             }
-            spot = ResolvedPath::Name { dir, name, node };
+            location = ResolvedPath::Name { dir, name, node };
         }
-        spot
+        location
     }
 }
 
-/// Takes `.` and `..` out of an absolute path, without a look at the disk.
+/// Removes `.` and `..` from an absolute path without reading the disk.
 pub(crate) fn normalize(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for part in path.components() {

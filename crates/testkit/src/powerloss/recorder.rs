@@ -22,15 +22,15 @@ use crate::{
     strace_run::{self, TraceError},
 };
 
-/// Largest single write that is taken down whole.
+/// Largest single write that is recorded whole.
 const MAX_STRING_BYTES: &str = "33554432";
-/// Every call that changes files, names, descriptors or directories; `?` excuses what is not there.
+/// Every call that changes files, names, descriptors or directories; `?` ignores names that this kernel lacks.
 const TRACED_CALLS: &str = "trace=?open,?creat,openat,?openat2,write,writev,pwrite64,pwritev,?pwritev2,\
     ftruncate,truncate,fallocate,?rename,?renameat,renameat2,?link,linkat,?symlink,symlinkat,\
     ?unlink,unlinkat,?rmdir,?mkdir,mkdirat,fsync,fdatasync,sync,syncfs,sync_file_range,\
     read,readv,lseek,close,?close_range,dup,?dup2,dup3,fcntl,ioctl,?mmap,chdir,fchdir,\
     ?fork,?vfork,clone,?clone3,execve,execveat,copy_file_range,sendfile,splice,?io_uring_setup,?io_submit";
-/// Calls that move data past us; programs fall back to plain writes.
+/// Calls that move data without a write; programs fall back to plain writes.
 const DISABLED_CALLS: &str =
     "inject=copy_file_range,sendfile,splice,?io_uring_setup,?io_submit:error=ENOSYS";
 
@@ -136,7 +136,7 @@ impl Recorder {
         self
     }
 
-    /// Runs `command` to its end and takes down what it does.
+    /// Runs `command` to its end and records what it does.
     ///
     /// Takes program, arguments, directory and environment changes of `command` (not `env_clear`);
     /// its standard input is empty. However the program ends, that is a result.

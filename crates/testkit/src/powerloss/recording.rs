@@ -1,4 +1,4 @@
-//! A finished recording: its events, the points at which the current may go, what was promised.
+//! A finished recording: its events, the points at which the power may fail, what was acknowledged.
 
 use std::{fmt, io, path::Path, process::ExitStatus};
 
@@ -30,7 +30,7 @@ pub enum CutSide {
     After,
 }
 
-/// A moment at which the current may go.
+/// A moment at which the power may fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CutPoint {
     /// Its place in the global order.
@@ -56,11 +56,11 @@ impl fmt::Display for CutPoint {
 /// A point and policy under which a check failed.
 #[derive(Clone, Debug)]
 pub struct DurabilityLoss {
-    /// When the current went.
+    /// When the power failed.
     pub point: CutPoint,
-    /// What it did.
+    /// What the power cut did.
     pub policy: PowerCutPolicy,
-    /// What the check said.
+    /// The message of the check.
     pub reason: String,
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for DurabilityLoss {
     }
 }
 
-/// What the program itself said, and how it ended.
+/// The output of the program, and how it ended.
 #[derive(Debug)]
 pub(crate) struct ProgramEnd {
     pub(crate) stdout: Vec<u8>,
@@ -188,7 +188,7 @@ impl Recording {
         points.iter().map(move |point| Ok((point, DiskImage::build(self, point, policy)?)))
     }
 
-    /// Cuts the current at each of `points` and collects where `check` fails.
+    /// Cuts the power at each of `points` and collects where `check` fails.
     ///
     /// The check gets the image's directory and the lines acknowledged by then, and says what is
     /// wrong. It may change the image.

@@ -1,7 +1,7 @@
 //! The strace log as calls: halves of a call that another thread interrupted are joined again.
 //!
-//! Keeps one global order: the edges, at which a call starts, ends, or a thread exits. strace hears
-//! of a start before the kernel acts and of an end after it has, so the order of edges is sound.
+//! Keeps one global order: the edges, at which a call starts, ends, or a thread exits. strace logs
+//! a start before the kernel acts and an end after it has, so the order of edges is sound.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -15,15 +15,15 @@ pub(crate) struct TracedCall<'a> {
     pub(crate) line: usize,
     pub(crate) thread: u32,
     pub(crate) name: &'a str,
-    /// What stands between the outer parentheses.
+    /// The text between the outer parentheses.
     pub(crate) args: Cow<'a, str>,
-    /// The returned value; `None` if the call never came back.
+    /// The returned value; `None` if the call never returned.
     pub(crate) result: Option<i64>,
     /// strace answered in place of the kernel: the call did not happen.
     pub(crate) injected: bool,
     /// The edge at which it started.
     pub(crate) start: usize,
-    /// The edge at which it came back.
+    /// The edge at which it returned.
     pub(crate) end: Option<usize>,
 }
 
@@ -119,7 +119,7 @@ impl<'a> StraceLog<'a> {
         let first = answer.split(' ').next().unwrap_or_default();
         call.injected = answer.ends_with("(INJECTED)");
         call.result = match first {
-            // Interrupted by a signal before it did anything; the kernel starts it anew.
+            // Interrupted by a signal before it did anything; the kernel restarts it.
             "?" if answer.contains("ERESTART") => Some(-1),
             first => strace_value::parse_number(first),
         };

@@ -1,10 +1,10 @@
 //! The arguments of a call as strace prints them: numbers, flags, and strings all in `\x` escapes.
 
-/// A text that is not what the call was expected to print.
+/// A text that the call was not expected to print.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MalformedValue;
 
-/// Splits arguments at the commas that stand in no string and no bracket.
+/// Splits arguments at commas outside of strings and brackets.
 pub(crate) fn split_args(text: &str) -> Vec<&str> {
     let bytes = text.as_bytes();
     let (mut parts, mut begin, mut at, mut depth) = (Vec::new(), 0, 0, 0_u32);

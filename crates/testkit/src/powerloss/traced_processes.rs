@@ -1,4 +1,4 @@
-//! Who is who among the traced: threads, their processes, open files behind descriptors.
+//! The traced threads, their processes, and the open files behind descriptors.
 //!
 //! Descriptors made by calls that are not followed (sockets, pipes) are simply unknown here.
 
@@ -71,7 +71,7 @@ impl TracedProcesses {
         Self { processes: vec![first], threads, births, files: vec![output] }
     }
 
-    /// Makes sure `thread` is known: a child may be heard of before its parent's call returns.
+    /// Makes sure `thread` is known: a child may appear in the log before its parent's call returns.
     pub(crate) fn register_thread(&mut self, thread: u32) -> Option<()> {
         if self.threads.contains_key(&thread) {
             return Some(());

@@ -186,7 +186,7 @@ impl Tracker {
             }
             "execve" | "execveat" => self.processes.exec(thread),
             name if is_spawn_call(name) => {
-                // The child may have been met already, at a call of its own.
+                // The child may be known already, from a call of its own.
                 if let Some(Ok(child)) = call.result.map(u32::try_from) {
                     self.processes.register_thread(child);
                 }
@@ -250,9 +250,9 @@ impl Tracker {
             ResolvedPath::UnknownParent(path) => {
                 Err(RecordError::Unknown { path, call: request.call.describe() })
             }
-            spot @ (ResolvedPath::Outside(_) | ResolvedPath::Root | ResolvedPath::Name { .. }) => {
-                Ok(spot)
-            }
+            location @ (ResolvedPath::Outside(_)
+            | ResolvedPath::Root
+            | ResolvedPath::Name { .. }) => Ok(location),
         }
     }
 

@@ -28,14 +28,14 @@ impl HostileRepository {
         let directory = fs_err::canonicalize(dir.path()).expect("a real path").join("work");
         let this = Self { dir, directory };
         for folder in ["home", "bin", "work"] {
-            fs_err::create_dir(this.path_beside(folder)).expect("created");
+            fs_err::create_dir(this.sibling_path(folder)).expect("created");
         }
         this.write_file("../home/.gitconfig", "[user]\n\tname = a\n\temail = a@b\n");
-        let trace = this.path_beside("trace");
+        let trace = this.sibling_path("trace");
         let program = format!("#!/bin/sh\necho \"$0 $*\" >> '{}'\n", trace.display());
         for name in ["trip", "git-remote-trip"] {
             this.write_file(&format!("../bin/{name}"), &program);
-            let path = this.path_beside("bin").join(name);
+            let path = this.sibling_path("bin").join(name);
             fs_err::set_permissions(path, Permissions::from_mode(0o755)).expect("executable");
         }
         this.run_git(&["init", "-q", "-b", "main"]);
@@ -54,9 +54,9 @@ impl HostileRepository {
         this
     }
 
-    /// A path beside the folder with the files.
+    /// A path next to the folder with the files.
     #[must_use]
-    pub fn path_beside(&self, name: &str) -> PathBuf {
+    pub fn sibling_path(&self, name: &str) -> PathBuf {
         let real = fs_err::canonicalize(self.dir.path()).expect("a real path");
         real.join(name)
     }
@@ -70,26 +70,26 @@ impl HostileRepository {
     /// The home of the user.
     #[must_use]
     pub fn home(&self) -> PathBuf {
-        self.path_beside("home")
+        self.sibling_path("home")
     }
 
     /// Chooses another folder, from the one with the files, to be examined.
     pub(super) fn set_directory(&mut self, folder: &str) {
         self.directory =
-            fs_err::canonicalize(self.path_beside("work").join(folder)).expect("a folder");
+            fs_err::canonicalize(self.sibling_path("work").join(folder)).expect("a folder");
     }
 
     /// The program that leaves the trace.
     #[must_use]
     pub fn trap_program(&self) -> String {
-        self.path_beside("bin/trip").display().to_string()
+        self.sibling_path("bin/trip").display().to_string()
     }
 
-    /// What was run, by whomever; empty if nothing was. Forgotten then.
+    /// Returns and clears the trace of what was run; empty if no program was.
     #[must_use]
     pub fn take_trace(&self) -> String {
-        let trace = fs_err::read_to_string(self.path_beside("trace")).unwrap_or_default();
-        fs_err::remove_file(self.path_beside("trace")).ok();
+        let trace = fs_err::read_to_string(self.sibling_path("trace")).unwrap_or_default();
+        fs_err::remove_file(self.sibling_path("trace")).ok();
         trace
     }
 
@@ -105,7 +105,7 @@ impl HostileRepository {
 
     /// Writes a file, from the folder with the files.
     pub(super) fn write_file(&self, name: &str, text: &str) {
-        let path = self.path_beside("work").join(name);
+        let path = self.sibling_path("work").join(name);
         if let Some(folder) = path.parent() {
             fs_err::create_dir_all(folder).expect("created");
         }
@@ -114,9 +114,9 @@ impl HostileRepository {
 
     /// Puts the program in the place of a hook.
     pub(super) fn install_hook(&self, folder: &str, name: &str) {
-        let folder = self.path_beside("work").join(folder);
+        let folder = self.sibling_path("work").join(folder);
         fs_err::create_dir_all(&folder).expect("created");
-        fs_err::copy(self.path_beside("bin/trip"), folder.join(name)).expect("copied");
+        fs_err::copy(self.sibling_path("bin/trip"), folder.join(name)).expect("copied");
     }
 
     /// Gives all files an attribute, wherever they are checked out.
@@ -132,7 +132,7 @@ impl HostileRepository {
 
     /// Runs the user's own git to prepare the repository.
     pub(super) fn run_git(&self, args: &[&str]) {
-        let done = self.command(&self.path_beside("work"), args).output().expect("git runs");
+        let done = self.command(&self.sibling_path("work"), args).output().expect("git runs");
         assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
     }
 
@@ -140,7 +140,7 @@ impl HostileRepository {
     #[must_use]
     pub fn run_and_take_trace(&self, args: &[&str]) -> String {
         let mut command = self.command(&self.directory, args);
-        let input = self.path_beside("input");
+        let input = self.sibling_path("input");
         fs_err::write(&input, "protocol=https\nhost=nowhere.invalid\n\n").expect("written");
         command.stdin(fs_err::File::open(input).expect("opened").into_parts().0);
         command.output().expect("git runs");
@@ -150,7 +150,7 @@ impl HostileRepository {
     fn command(&self, dir: &Path, args: &[&str]) -> Command {
         let mut command = Command::new("git");
         command.env_clear().args(args).current_dir(dir).stdin(Stdio::null());
-        command.env("PATH", format!("{}:/usr/bin:/bin", self.path_beside("bin").display()));
+        command.env("PATH", format!("{}:/usr/bin:/bin", self.sibling_path("bin").display()));
         command.env("HOME", self.home()).env("GIT_CONFIG_NOSYSTEM", "1").env("TERM", "dumb");
         command
     }

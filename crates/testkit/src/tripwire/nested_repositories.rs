@@ -44,7 +44,7 @@ pub(super) fn dot_git_file(this: &mut HostileRepository) {
 pub(super) fn core_worktree(this: &mut HostileRepository) {
     this.write_file("../elsewhere/a.txt", "ape\n");
     this.write_file("../elsewhere/.gitattributes", "* filter=evil\n");
-    let elsewhere = this.path_beside("elsewhere").display().to_string();
+    let elsewhere = this.sibling_path("elsewhere").display().to_string();
     this.write_file(".git/config", &hostile_config(this, &format!("\tworktree = {elsewhere}\n")));
 }
 
@@ -86,7 +86,7 @@ pub(super) fn submodule_update(this: &mut HostileRepository) {
 pub(super) fn promisor(this: &mut HostileRepository) {
     this.set_config("core.repositoryFormatVersion", "1");
     this.set_config("extensions.partialClone", "origin");
-    this.set_config("remote.origin.url", &this.path_beside("nowhere").display().to_string());
+    this.set_config("remote.origin.url", &this.sibling_path("nowhere").display().to_string());
     this.set_config("remote.origin.promisor", "true");
     this.set_config_to_trap("remote.origin.uploadpack");
     remove_object(this, "HEAD:a.txt");
@@ -101,17 +101,17 @@ pub(super) fn promisor_helper(this: &mut HostileRepository) {
 fn remove_object(this: &HostileRepository, name: &str) {
     this.run_git(&["tag", "missing", name]);
     let id =
-        fs_err::read_to_string(this.path_beside("work/.git/refs/tags/missing")).expect("a name");
+        fs_err::read_to_string(this.sibling_path("work/.git/refs/tags/missing")).expect("a name");
     this.run_git(&["tag", "-d", "missing"]);
     let (folder, file) = id.trim_end().split_at(2);
-    let object = this.path_beside("work/.git/objects").join(folder).join(file);
+    let object = this.sibling_path("work/.git/objects").join(folder).join(file);
     fs_err::remove_file(object).expect("removed");
 }
 
 /// Objects of another repository, whose references a program is to list.
 pub(super) fn alternate_refs(this: &mut HostileRepository) {
     this.run_git(&["clone", "-q", "--bare", ".", "../other.git"]);
-    let other = this.path_beside("other.git/objects").display().to_string();
+    let other = this.sibling_path("other.git/objects").display().to_string();
     this.write_file(".git/objects/info/alternates", &format!("{other}\n"));
     this.set_config_to_trap("core.alternateRefsCommand");
 }

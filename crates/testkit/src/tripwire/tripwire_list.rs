@@ -14,10 +14,10 @@ pub enum TripwireTrigger {
     Untestable(&'static str),
 }
 
-/// One way.
+/// One way in which a repository makes git run a program.
 #[derive(Clone, Copy)]
 pub struct Tripwire {
-    /// What it is about.
+    /// The feature of git that it uses.
     pub name: &'static str,
     /// How plain git fires it.
     pub trigger: TripwireTrigger,
@@ -53,7 +53,7 @@ const UPDATE_REF: TripwireTrigger =
     TripwireTrigger::Command(&["update-ref", "refs/heads/tmp", "HEAD"]);
 const CREDENTIAL: TripwireTrigger = TripwireTrigger::Command(&["credential", "fill"]);
 
-/// All of them.
+/// All known tripwires.
 pub const TRIPWIRES: &[Tripwire] = &[
     new_tripwire("filter clean", DIFF, |it| {
         it.set_config_to_trap("filter.evil.clean");
@@ -108,7 +108,7 @@ pub const TRIPWIRES: &[Tripwire] = &[
         it.write_file("attributes", "* filter=evil\n");
         it.set_config(
             "core.attributesFile",
-            &it.path_beside("work/attributes").display().to_string(),
+            &it.sibling_path("work/attributes").display().to_string(),
         );
         it.set_config_to_trap("filter.evil.clean");
     }),

@@ -6,7 +6,7 @@ use crate::{
     powerloss::{PowerCutPolicy, disk_model::DiskModel, memory_tree::MemoryTree},
 };
 
-/// Follows a log in which `@text@` stands for a string in escapes, from an empty directory `/r`.
+/// Follows a log in which `@text@` is replaced by a string in escapes, from an empty directory `/r`.
 fn track(log: &str) -> Result<Tracker, RecordError> {
     let escape = |text: &str| text.bytes().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
     let parts = log.split('@').enumerate();
@@ -78,7 +78,7 @@ fn reused_descriptor_refers_to_the_new_file() {
 
 #[test]
 fn forked_child_shares_offsets_but_not_descriptors() {
-    // The child is heard of before its parent's call returns.
+    // The child appears in the log before its parent's call returns.
     let tracker = track(
         "1 openat(AT_FDCWD, @/r/a@, O_RDWR|O_CREAT|O_CLOEXEC, 0600) = 3\n\
          1 vfork( <unfinished ...>\n\
